@@ -68,19 +68,18 @@ Compiled compile(const std::vector<loop::Kernel>& kernels, const machine::Machin
 }
 
 // One task that repeats `step` over `chains` vectors held in registers.
-double time_of(
-    const machine::Machine& m, int chains, int64_t rounds, int64_t bytes,
-    const std::function<loop::ValueId(loop::Builder&, loop::ValueId sum, loop::ValueId round, int chain)>& step) {
+double time_of(const machine::Machine& m, int chains, int64_t rounds, int64_t bytes,
+               const std::function<loop::Expr(loop::Builder&, loop::Expr sum, loop::Expr round, int chain)>& step) {
   loop::Builder b("ceiling");
   const loop::VType vector{Scalar::f32, m.f32_lanes()};
   const loop::BufferId data = b.param("data", bytes, true);
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
     std::vector<loop::BufferId> sums;
     for (int i = 0; i < chains; ++i) {
       sums.push_back(b.alloc(vector.lanes * 4));
       b.store(sums[i], b.load(data, vector, b.i64(i * vector.lanes * 4)), b.i64(0));
     }
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(rounds), 1, [&](loop::ValueId round) {
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(rounds), 1, [&](loop::Expr round) {
       for (int i = 0; i < chains; ++i) b.store(sums[i], step(b, b.load(sums[i], vector, b.i64(0)), round, i), b.i64(0));
     });
     for (int i = 0; i < chains; ++i) b.store(data, b.load(sums[i], vector, b.i64(0)), b.i64(i * vector.lanes * 4));
@@ -96,18 +95,16 @@ double time_of(
 double peak_gflops(const machine::Machine& m) {
   constexpr int kChains = 14;
   constexpr int64_t kRounds = 100000;
-  const auto step = [](loop::Builder& b, loop::ValueId sum, loop::ValueId, int) {
-    return b.op(ScalarOp::fma_, sum, sum, sum);
-  };
+  const auto step = [](loop::Builder& b, loop::Expr sum, loop::Expr, int) { return fma(sum, sum, sum); };
   return 2.0 * kChains * kRounds * m.f32_lanes() / time_of(m, kChains, kRounds, 1 << 12, step) / 1e9;
 }
 
 double read_gbytes(const machine::Machine& m) {
   constexpr int64_t kBytes = 256 << 20;
   const int64_t line = m.f32_lanes() * 4;
-  const auto step = [&](loop::Builder& b, loop::ValueId sum, loop::ValueId round, int chain) {
-    const loop::ValueId at = b.add(b.mul(round, b.i64(8 * line)), b.i64(chain * line));
-    return b.add(sum, b.load(0, {Scalar::f32, m.f32_lanes()}, at, static_cast<int>(line)));
+  const auto step = [&](loop::Builder& b, loop::Expr sum, loop::Expr round, int chain) {
+    const loop::Expr at = round * (8 * line) + chain * line;
+    return sum + b.load(0, {Scalar::f32, m.f32_lanes()}, at, static_cast<int>(line));
   };
   return static_cast<double>(kBytes) / time_of(m, 8, kBytes / line / 8, kBytes, step) / 1e9;
 }
@@ -142,14 +139,14 @@ graph::Graph graph_of(const Line& l, const FormatLibrary& formats) {
   mask.inputs = {Scalar::i32, Scalar::i32, Scalar::i32};
   mask.outputs = {mask.op(ScalarOp::le_, mask.input(0), mask.op(ScalarOp::add_, mask.input(1), mask.input(2)))};
   const graph::ValueId seen = b.map(mask, {b.iota(type, 1), b.iota(type, 0), start});
-  graph::ValueId s = b.mul(b.contract(q, k, "btgrd", letters, "bgrts"), b.scalar(0.125));
+  graph::ValueId s = b.contract(q, k, "btgrd", letters, "bgrts") * b.scalar(0.125);
   s = b.select(seen, s, b.scalar(-1e30));
   const graph::ValueId e = b.unary(ScalarOp::exp_, b.sub(s, b.reduce(s, graph::Reduction::max, {4})));
   const graph::ValueId p = b.div(e, b.reduce(e, graph::Reduction::sum, {4}));
   const graph::ValueId o = b.contract(p, v, "bgrts", letters, "btgrd");
   g.results = {o};
   if (l.gradient) {
-    const graph::ValueId all = b.reduce(b.mul(o, q), graph::Reduction::sum, {0, 1, 2, 3, 4});
+    const graph::ValueId all = b.reduce(o * q, graph::Reduction::sum, {0, 1, 2, 3, 4});
     g.results = graph::differentiate(g, b.reshape(all, {}), {q, k, v});
   }
   g.result_names.assign(g.results.size(), "r");

@@ -104,22 +104,22 @@ Program reader(int64_t bytes, const machine::Machine& m) {
   const int64_t part = bytes / kTasks / 1024 * 1024;
   const loop::BufferId in = b.param("in", bytes, false), out = b.param("out", kTasks * lanes * 4, true);
   const loop::VType vector{Scalar::i32, lanes};
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kTasks), 1, [&](loop::ValueId task) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kTasks), 1, [&](loop::Expr task) {
     std::vector<loop::BufferId> sums;
     for (int i = 0; i < 4; ++i) {
       sums.push_back(b.alloc(lanes * 4));
       b.store(sums.back(), b.integer(0, vector), b.i64(0));
     }
-    const loop::ValueId base = b.mul(task, b.i64(part));
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(part), lanes * 16, [&](loop::ValueId at) {
+    const loop::Expr base = task * part;
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(part), lanes * 16, [&](loop::Expr at) {
       for (int i = 0; i < 4; ++i) {
-        const loop::ValueId x = b.load(in, vector, b.add(b.add(base, at), b.i64(i * lanes * 4)), 4);
-        b.store(sums[i], b.add(b.load(sums[i], vector, b.i64(0)), x), b.i64(0));
+        const loop::Expr x = b.load(in, vector, base + at + i * lanes * 4, 4);
+        b.store(sums[i], b.load(sums[i], vector, b.i64(0)) + x, b.i64(0));
       }
     });
-    loop::ValueId total = b.load(sums[0], vector, b.i64(0));
-    for (int i = 1; i < 4; ++i) total = b.add(total, b.load(sums[i], vector, b.i64(0)));
-    b.store(out, total, b.mul(task, b.i64(lanes * 4)));
+    loop::Expr total = b.load(sums[0], vector, b.i64(0));
+    for (int i = 1; i < 4; ++i) total = total + b.load(sums[i], vector, b.i64(0));
+    b.store(out, total, task * (lanes * 4));
   });
   Program p;
   p.load({b.finish()}, m);

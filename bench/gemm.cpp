@@ -98,19 +98,19 @@ double peak_gflops(const machine::Machine& m, const std::string& row = "") {
   const int64_t bytes = int64_t{sum.lanes} * scalar_bytes(sum.scalar);
   loop::Builder b("peak");
   const loop::BufferId out = b.param("out", chains * bytes, true);
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
     std::vector<loop::BufferId> sums;
     for (int i = 0; i < chains; ++i) {
       sums.push_back(b.alloc(bytes));
       b.store(sums.back(), b.load(out, sum, b.i64(i * bytes), 64), b.i64(0), 64);
     }
-    const loop::ValueId x = b.load(out, code, b.i64(0), 64);
+    const loop::Expr x = b.load(out, code, b.i64(0), 64);
     // Apart from x: the matrix unit refuses one tile as both operands.
-    const loop::ValueId y = b.load(out, dot ? loop::VType{dot->b, code.lanes} : code, b.i64(bytes), 64);
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId) {
+    const loop::Expr y = b.load(out, dot ? loop::VType{dot->b, code.lanes} : code, b.i64(bytes), 64);
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](loop::Expr) {
       for (loop::BufferId s : sums) {
-        const loop::ValueId before = b.load(s, sum, b.i64(0), 64);
-        b.store(s, row.empty() ? b.op(ScalarOp::fma_, x, x, before) : b.inst(row, sum, {before, x, y}), b.i64(0), 64);
+        const loop::Expr before = b.load(s, sum, b.i64(0), 64);
+        b.store(s, row.empty() ? fma(x, x, before) : b.inst(row, sum, {before, x, y}), b.i64(0), 64);
       }
     });
     for (int i = 0; i < chains; ++i)

@@ -12,7 +12,7 @@
 namespace lumen::emit {
 namespace {
 
-using loop::ValueId;
+using loop::Expr;
 
 bool have(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
@@ -113,9 +113,9 @@ TEST_F(Foreign, CountedAccesses) {
     quiet(c.buffers[0], s);
     const loop::BufferId x = b.param("x", static_cast<int64_t>(c.buffers[0].size()), false),
                          y = b.param("y", 512, true);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(20), 1, [&](ValueId i) {
-      const ValueId count = b.op(ScalarOp::sub_, i, b.i64(2));
-      b.store(y, b.load(x, {s, 16}, b.i64(0), 1, count), b.mul(i, b.i64(16)), 1, count);
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(20), 1, [&](Expr i) {
+      const Expr count = i - 2;
+      b.store(y, b.load(x, {s, 16}, b.i64(0), 1, count), i * 16, 1, count);
     });
     c.kernel = b.finish();
     cases.push_back(std::move(c));
@@ -140,8 +140,8 @@ TEST_F(Foreign, RowsOfEveryMachine) {
       }
       c.buffers.emplace_back(static_cast<size_t>(result.lanes * scalar_bytes(result.scalar)));
       const loop::BufferId y = b.param("y", static_cast<int64_t>(c.buffers.back().size()), true);
-      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId at) {
-        std::vector<ValueId> x;
+      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr at) {
+        std::vector<Expr> x;
         for (size_t i = 0; i < in.size(); ++i)
           x.push_back(b.load(in[i], f->body.value_types[static_cast<size_t>(f->params[i])], at));
         b.store(y, b.inst(row.name, result, x), at);

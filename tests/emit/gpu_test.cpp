@@ -15,8 +15,8 @@ namespace lumen::emit {
 namespace {
 
 using loop::Builder;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using machine::Kind;
 
 std::vector<machine::MachineRef> gpus() {
@@ -36,13 +36,13 @@ bool contains(const std::string& text, const std::string& what) {
 loop::Kernel arithmetic(int64_t tasks) {
   Builder b("arithmetic");
   const auto x = b.param("x", tasks * 32, false), y = b.param("y", tasks * 16, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
     const loop::VType f32x4{Scalar::f32, 4};
-    const ValueId at = b.mul(task, b.i64(16));
-    const ValueId a = b.load(x, f32x4, at, 16), c = b.load(x, f32x4, b.add(at, b.i64(tasks * 16)), 16);
-    const ValueId root = b.op(ScalarOp::sqrt_, a);
-    const ValueId sum = b.add(b.op(ScalarOp::div_, a, c), b.mul(root, c));
-    b.guard(b.op(ScalarOp::lt_, b.extract(sum, 0), b.real(1e30, {Scalar::f32, 1})), task, loop::kGuardFinite);
+    const Expr at = task * 16;
+    const Expr a = b.load(x, f32x4, at, 16), c = b.load(x, f32x4, at + tasks * 16, 16);
+    const Expr root = b.op(ScalarOp::sqrt_, a);
+    const Expr sum = a / c + root * c;
+    b.guard(b.extract(sum, 0) < 1e30, task, loop::kGuardFinite);
     b.store(y, sum, at, 16);
   });
   return b.finish();
@@ -108,18 +108,18 @@ loop::Kernel of_row(const machine::MatrixRow& r) {
   const auto type = [&](size_t i) { return machine::operand_type(r, i); };
   std::vector<loop::BufferId> buffers;
   for (size_t i = 0; i < c.operands.size(); ++i) buffers.push_back(b.param("x", 1 << 20, i == 0));
-  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
+  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](Expr) {
     loop::BufferId a = -1, d = -1;
     if (r.in_shared) {
       a = b.alloc(64 * 128, 1024, loop::Space::shared);
       d = b.alloc(int64_t{r.n} * 128, 1024, loop::Space::shared);
     }
-    b.loop(LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](ValueId lane) {
-      std::vector<ValueId> x;
+    b.loop(LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](Expr lane) {
+      std::vector<Expr> x;
       for (size_t i = 0; i < c.operands.size(); ++i)
         if (!c.operands[i].in_memory)
-          x.push_back(b.load(buffers[i], type(i), b.mul(lane, b.i64(c.operands[i].fragment.lane_bits / 8)), 4));
-      ValueId out = -1;
+          x.push_back(b.load(buffers[i], type(i), lane * (c.operands[i].fragment.lane_bits / 8), 4));
+      Expr out;
       if (r.in_shared) {
         out = r.a_held ? b.product(r.row, x[0], x[1], d, b.i64(0)) : b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
         b.commit(loop::Flow::products);
@@ -128,7 +128,7 @@ loop::Kernel of_row(const machine::MatrixRow& r) {
       } else {
         out = b.inst(r.row, type(0), x);
       }
-      b.store(buffers[0], out, b.mul(lane, b.i64(c.operands[0].fragment.lane_bits / 8)), 4);
+      b.store(buffers[0], out, lane * (c.operands[0].fragment.lane_bits / 8), 4);
     });
   });
   return b.finish();
@@ -165,9 +165,9 @@ TEST(Gpu, DotRowsAreInstructions) {
       SCOPED_TRACE(m->name + " " + d.row);
       Builder b("dot");
       const auto x = b.param("x", 48, false), y = b.param("y", 16, true);
-      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
-        const ValueId acc = b.load(x, {Scalar::i32, 4}, b.i64(0), 4);
-        const ValueId left = b.load(x, {d.a, 16}, b.i64(16), 4), right = b.load(x, {Scalar::i8, 16}, b.i64(32), 4);
+      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
+        const Expr acc = b.load(x, {Scalar::i32, 4}, b.i64(0), 4);
+        const Expr left = b.load(x, {d.a, 16}, b.i64(16), 4), right = b.load(x, {Scalar::i8, 16}, b.i64(32), 4);
         b.store(y, b.inst(d.row, {Scalar::i32, 4}, {acc, left, right}), b.i64(0), 4);
       });
       const loop::Kernel k = b.finish();
@@ -186,8 +186,8 @@ TEST(Gpu, BytesAreShiftedAsWords) {
       SCOPED_TRACE(m->name);
       Builder b("shift");
       const auto x = b.param("x", 16, false), y = b.param("y", 16, true);
-      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
-        const ValueId bytes = b.load(x, {Scalar::u8, 16}, b.i64(0), 16);
+      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
+        const Expr bytes = b.load(x, {Scalar::u8, 16}, b.i64(0), 16);
         b.store(y, b.op(op, bytes, b.integer(3, {Scalar::u8, 16})), b.i64(0), 16);
       });
       const loop::Kernel k = b.finish();
@@ -333,18 +333,18 @@ TEST(Gpu, ReportsCountProductsOfLoops) {
                          &f = r.collective->operands[2].fragment;
     Builder b("loop");
     const auto x = b.param("x", 1 << 20, false), y = b.param("y", 1 << 20, true);
-    b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
-      b.loop(LoopKind::lane, b.i64(0), b.i64(m->wave), 1, [&](ValueId lane) {
+    b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](Expr) {
+      b.loop(LoopKind::lane, b.i64(0), b.i64(m->wave), 1, [&](Expr lane) {
         const loop::VType sums{Scalar::f32, acc.lane_bits / 32};
         const auto sum = b.alloc(acc.lane_bits / 8, 16);
         b.store(sum, b.real(0, sums), b.i64(0), 16);
-        b.loop(LoopKind::serial, b.i64(0), b.i64(64), 1, [&](ValueId k) {
-          const ValueId at = b.mul(b.add(b.mul(k, b.i64(m->wave)), lane), b.i64(64));
-          const ValueId left = b.load(x, {Scalar::f16, a.lane_bits / 16}, at, 16);
-          const ValueId right = b.load(x, {Scalar::f16, f.lane_bits / 16}, at, 16);
+        b.loop(LoopKind::serial, b.i64(0), b.i64(64), 1, [&](Expr k) {
+          const Expr at = (k * m->wave + lane) * 64;
+          const Expr left = b.load(x, {Scalar::f16, a.lane_bits / 16}, at, 16);
+          const Expr right = b.load(x, {Scalar::f16, f.lane_bits / 16}, at, 16);
           b.store(sum, b.inst(r.row, sums, {b.load(sum, sums, b.i64(0), 16), left, right}), b.i64(0), 16);
         });
-        b.store(y, b.load(sum, sums, b.i64(0), 16), b.mul(lane, b.i64(acc.lane_bits / 8)), 16);
+        b.store(y, b.load(sum, sums, b.i64(0), 16), lane * (acc.lane_bits / 8), 16);
       });
     });
     const loop::Kernel k = b.finish();

@@ -10,17 +10,17 @@ namespace {
 
 using loop::BufferId;
 using loop::Builder;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 constexpr int64_t kIn = 512, kOut = 512;
 
 // A kernel of two buffers; `body` runs for `tasks` iterations.
-loop::Kernel kernel(int64_t tasks, const std::function<void(Builder&, BufferId x, BufferId y, ValueId i)>& body) {
+loop::Kernel kernel(int64_t tasks, const std::function<void(Builder&, BufferId x, BufferId y, Expr i)>& body) {
   Builder b("lower");
   const BufferId x = b.param("x", kIn, false), y = b.param("y", kOut, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId i) { body(b, x, y, i); });
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr i) { body(b, x, y, i); });
   return b.finish();
 }
 
@@ -45,10 +45,8 @@ TEST(Lower, LoadsAndStores) {
   for (const Scalar s : kTypes)
     for (const int lanes : {1, 4, 5, 16}) {
       const int64_t bytes = int64_t{lanes} * scalar_bytes(s);
-      same(kernel(2,
-                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-                    b.store(y, b.load(x, {s, lanes}, b.mul(i, b.i64(bytes))), b.add(b.mul(i, b.i64(bytes)), b.i64(8)));
-                  }),
+      same(kernel(2, [&](Builder& b, BufferId x, BufferId y,
+                         Expr i) { b.store(y, b.load(x, {s, lanes}, i * bytes), i * bytes + 8); }),
            s);
     }
 }
@@ -57,18 +55,18 @@ TEST(Lower, CountsKnownAndUnknown) {
   for (const Scalar s : kTypes)
     for (const int lanes : {1, 4, 16}) {
       same(kernel(20,
-                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                  [&](Builder& b, BufferId x, BufferId y, Expr i) {
                     // Counts -2 .. 17, kept apart in the result by the constant ones of the next test.
-                    const ValueId count = b.op(ScalarOp::sub_, i, b.i64(2));
-                    const ValueId v = b.load(x, {s, lanes}, i, 1, count);
-                    b.store(y, v, b.mul(i, b.i64(16)), 1, count);
-                    const ValueId whole = b.load(x, {s, lanes}, i, 1, count);
-                    b.branch(b.op(ScalarOp::eq_, i, b.i64(19)), [&] { b.store(y, whole, b.i64(384), 1); });
+                    const Expr count = i - 2;
+                    const Expr v = b.load(x, {s, lanes}, i, 1, count);
+                    b.store(y, v, i * 16, 1, count);
+                    const Expr whole = b.load(x, {s, lanes}, i, 1, count);
+                    b.branch(i == 19, [&] { b.store(y, whole, b.i64(384), 1); });
                   }),
            s);
       for (const int64_t count : {-1, 0, 1, 3, 20})
         same(kernel(1,
-                    [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                    [&](Builder& b, BufferId x, BufferId y, Expr i) {
                       b.store(y, b.load(x, {s, lanes}, i, 1, b.i64(count)), i);
                       b.store(y, b.load(x, {s, lanes}, i), b.i64(256), 1, b.i64(count));
                     }),
@@ -93,7 +91,7 @@ TEST(Lower, CountedAccessesDoNotTouchTheNextPage) {
       const int64_t bytes = int64_t{3} * scalar_bytes(s);
       const BufferId x = b.param("x", bytes, true, 1);
       b.loop(LoopKind::parallel, b.i64(3), b.i64(4), 1,
-             [&](ValueId count) { b.store(x, b.load(x, {s, 16}, b.i64(0), 1, count), b.i64(0), 1, count); });
+             [&](Expr count) { b.store(x, b.load(x, {s, 16}, b.i64(0), 1, count), b.i64(0), 1, count); });
       const loop::Kernel k = b.finish();
       const LoadedModule module = compile({k}, m);
       void* buffers[] = {base + page - bytes};
@@ -107,23 +105,21 @@ TEST(Lower, CountedAccessesDoNotTouchTheNextPage) {
 TEST(Lower, NarrowedLanesEndWhereTheyShould) {
   for (const Scalar to : {Scalar::bf16, Scalar::i16, Scalar::u8})
     for (const int64_t count : {1, 2, 3, 17}) {
-      const auto narrowed = [&](Builder& b, BufferId x, ValueId i) {
-        return b.convert(ScalarOp::cast_, to, b.load(x, {Scalar::f32, 16}, b.mul(i, b.i64(64))));
+      const auto narrowed = [&](Builder& b, BufferId x, Expr i) {
+        return cast(b.load(x, {Scalar::f32, 16}, i * 64), to);
       };
       same(kernel(4, [&](Builder& b, BufferId x, BufferId y,
-                         ValueId i) { b.store(y, narrowed(b, x, i), b.mul(i, b.i64(64)), 1, b.i64(count)); }),
+                         Expr i) { b.store(y, narrowed(b, x, i), i * 64, 1, b.i64(count)); }),
            Scalar::f32);
       same(kernel(4,
-                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-                    b.loop(LoopKind::serial, b.i64(0), b.i64(count), 16, [&](ValueId at) {
-                      const ValueId left = b.op(ScalarOp::sub_, b.i64(count), at);
-                      b.store(y, narrowed(b, x, i), b.add(b.mul(i, b.i64(64)), at), 1,
-                              b.op(ScalarOp::min_, left, b.i64(16)));
+                  [&](Builder& b, BufferId x, BufferId y, Expr i) {
+                    b.loop(LoopKind::serial, b.i64(0), b.i64(count), 16, [&](Expr at) {
+                      const Expr left = count - at;
+                      b.store(y, narrowed(b, x, i), i * 64 + at, 1, min(left, b.i64(16)));
                     });
                   }),
            Scalar::f32);
-      same(kernel(4, [&](Builder& b, BufferId x, BufferId y,
-                         ValueId i) { b.store(y, narrowed(b, x, i), b.mul(i, b.i64(64)), 1, i); }),
+      same(kernel(4, [&](Builder& b, BufferId x, BufferId y, Expr i) { b.store(y, narrowed(b, x, i), i * 64, 1, i); }),
            Scalar::f32);
     }
 }
@@ -131,9 +127,9 @@ TEST(Lower, NarrowedLanesEndWhereTheyShould) {
 TEST(Lower, LanesMove) {
   for (const Scalar s : kTypes) {
     same(kernel(1,
-                [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-                  const ValueId a = b.load(x, {s, 8}, i), c = b.load(x, {s, 8}, b.i64(128));
-                  auto put = [&, at = int64_t{0}](ValueId v) mutable {
+                [&](Builder& b, BufferId x, BufferId y, Expr i) {
+                  const Expr a = b.load(x, {s, 8}, i), c = b.load(x, {s, 8}, b.i64(128));
+                  auto put = [&, at = int64_t{0}](Expr v) mutable {
                     b.store(y, v, b.i64(at));
                     at += 64;
                   };
@@ -154,9 +150,9 @@ TEST(Lower, FoldsInFixedOrder) {
     for (const int lanes : {1, 2, 4, 16})
       for (const ScalarOp op : {ScalarOp::add_, ScalarOp::min_, ScalarOp::max_})
         same(kernel(4,
-                    [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-                      const ValueId at = b.mul(i, b.i64(int64_t{lanes} * scalar_bytes(s)));
-                      b.store(y, b.fold(op, b.load(x, {s, lanes}, at)), b.mul(i, b.i64(8)));
+                    [&](Builder& b, BufferId x, BufferId y, Expr i) {
+                      const Expr at = i * (int64_t{lanes} * scalar_bytes(s));
+                      b.store(y, b.fold(op, b.load(x, {s, lanes}, at)), i * 8);
                     }),
              s, static_cast<uint64_t>(lanes));
 }
@@ -166,15 +162,15 @@ TEST(Lower, GathersAndScatters) {
     for (const Scalar offset : {Scalar::i32, Scalar::i64}) {
       const int64_t n = scalar_bytes(s);
       same(kernel(1,
-                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                  [&](Builder& b, BufferId x, BufferId y, Expr i) {
                     const std::vector<int64_t> from{9 * n, 0, 3 * n, 3 * n, 15 * n, 2 * n, n, 31 * n};
                     const std::vector<int64_t> to{0,     n,     2 * n, 0, 5 * n,
                                                   5 * n, 6 * n, 7 * n};  // two pairs collide: the later lane wins
-                    const ValueId delta = b.splat(b.convert(ScalarOp::cast_, offset, b.mul(i, b.i64(8))), 8);
-                    const ValueId v = b.gather(x, s, b.add(b.lanes_integer(from, offset), delta));
-                    b.scatter(y, v, b.add(b.lanes_integer(to, offset), delta));
-                    const ValueId one = b.convert(ScalarOp::cast_, offset, b.add(i, b.i64(4 * n)));
-                    b.scatter(y, b.gather(x, s, one), b.add(one, b.integer(128, {offset, 1})));
+                    const Expr delta = b.splat(cast(i * 8, offset), 8);
+                    const Expr v = b.gather(x, s, b.lanes_integer(from, offset) + delta);
+                    b.scatter(y, v, b.lanes_integer(to, offset) + delta);
+                    const Expr one = cast(i + 4 * n, offset);
+                    b.scatter(y, b.gather(x, s, one), one + 128);
                   }),
            s);
     }
@@ -183,47 +179,43 @@ TEST(Lower, GathersAndScatters) {
 TEST(Lower, LoopsAndPrivateMemory) {
   for (const LoopKind kind : {LoopKind::serial, LoopKind::unroll})
     for (const int64_t trips : {0, 1, 7})
-      same(kernel(5, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+      same(kernel(5, [&](Builder& b, BufferId x, BufferId y, Expr i) {
         const BufferId sums = b.alloc(64, 64);
         b.loop(LoopKind::unroll, b.i64(0), b.i64(4), 1,
-               [&](ValueId k) { b.store(sums, b.integer(0, {Scalar::i32, 4}), b.mul(k, b.i64(16)), 16); });
-        b.loop(kind, b.i64(0), b.i64(trips * 4), 4, [&](ValueId j) {
-          b.loop(LoopKind::unroll, b.i64(0), b.i64(4), 1, [&](ValueId k) {
-            const ValueId slot = b.mul(k, b.i64(16));
-            const ValueId v = b.load(x, {Scalar::i32, 4}, b.add(b.mul(j, b.i64(4)), slot));
-            b.store(sums, b.add(b.load(sums, {Scalar::i32, 4}, slot, 16), v), slot, 16);
+               [&](Expr k) { b.store(sums, b.integer(0, {Scalar::i32, 4}), k * 16, 16); });
+        b.loop(kind, b.i64(0), b.i64(trips * 4), 4, [&](Expr j) {
+          b.loop(LoopKind::unroll, b.i64(0), b.i64(4), 1, [&](Expr k) {
+            const Expr slot = k * 16;
+            const Expr v = b.load(x, {Scalar::i32, 4}, j * 4 + slot);
+            b.store(sums, b.load(sums, {Scalar::i32, 4}, slot, 16) + v, slot, 16);
           });
         });
-        const ValueId total = b.load(sums, {Scalar::i32, 16}, b.i64(0), 64);
-        b.store(y, total, b.mul(i, b.i64(64)));
+        const Expr total = b.load(sums, {Scalar::i32, 16}, b.i64(0), 64);
+        b.store(y, total, i * 64);
       }));
 }
 
 // The bounds are values, and a step does not divide the length.
 TEST(Lower, LoopsWithBoundsKnownAtRunTime) {
-  same(kernel(6, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-    b.loop(LoopKind::serial, i, b.mul(i, b.i64(3)), 2, [&](ValueId j) {
-      b.store(y, b.add(b.load(x, {Scalar::i32, 1}, b.mul(j, b.i64(4))), b.convert(ScalarOp::cast_, Scalar::i32, i)),
-              b.add(b.mul(i, b.i64(64)), b.mul(j, b.i64(2))));
-    });
+  same(kernel(6, [&](Builder& b, BufferId x, BufferId y, Expr i) {
+    b.loop(LoopKind::serial, i, i * 3, 2,
+           [&](Expr j) { b.store(y, b.load(x, {Scalar::i32, 1}, j * 4) + cast(i, Scalar::i32), i * 64 + j * 2); });
   }));
 }
 
 TEST(Lower, Branches) {
-  same(kernel(8, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
-    const ValueId v = b.load(x, {Scalar::i32, 1}, b.mul(i, b.i64(4)));
-    const ValueId at = b.mul(i, b.i64(4));
-    b.branch(
-        b.op(ScalarOp::lt_, v, b.integer(0, {Scalar::i32, 1})), [&] { b.store(y, b.i64(-1), b.mul(i, b.i64(8))); },
-        [&] { b.branch(b.op(ScalarOp::lt_, i, b.i64(4)), [&] { b.store(y, v, at); }); });
+  same(kernel(8, [&](Builder& b, BufferId x, BufferId y, Expr i) {
+    const Expr v = b.load(x, {Scalar::i32, 1}, i * 4);
+    const Expr at = i * 4;
+    b.branch(v < 0, [&] { b.store(y, b.i64(-1), i * 8); }, [&] { b.branch(i < 4, [&] { b.store(y, v, at); }); });
   }));
 }
 
 TEST(Lower, GuardsKeepTheFirstFailure) {
-  const loop::Kernel k = kernel(9, [&](Builder& b, BufferId, BufferId y, ValueId i) {
-    b.guard(b.op(ScalarOp::lt_, i, b.i64(5)), b.mul(i, b.i64(10)), loop::kGuardUpdate);
-    b.guard(b.op(ScalarOp::lt_, i, b.i64(6)), i, loop::kGuardIndex);
-    b.store(y, i, b.mul(i, b.i64(8)));
+  const loop::Kernel k = kernel(9, [&](Builder& b, BufferId, BufferId y, Expr i) {
+    b.guard(i < 5, i * 10, loop::kGuardUpdate);
+    b.guard(i < 6, i, loop::kGuardIndex);
+    b.store(y, i, i * 8);
   });
   same(k, Scalar::i64);
   loop::Status status;
@@ -235,10 +227,10 @@ TEST(Lower, GuardsKeepTheFirstFailure) {
 TEST(Lower, InPlaceKernelsMayShareMemory) {
   Builder b("in place");
   const BufferId x = b.param("x", 64, false), y = b.param("y", 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId at) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr at) {
     const VType one{Scalar::i32, 1};
-    b.loop(LoopKind::serial, b.i64(4), b.i64(64), 4, [&](ValueId j) {  // each element from the one before
-      b.store(y, b.add(b.load(x, one, b.op(ScalarOp::sub_, j, b.i64(4))), b.load(x, one, j)), j);
+    b.loop(LoopKind::serial, b.i64(4), b.i64(64), 4, [&](Expr j) {  // each element from the one before
+      b.store(y, b.load(x, one, j - 4) + b.load(x, one, j), j);
     });
     (void)at;
   });
@@ -256,7 +248,7 @@ TEST(Lower, InPlaceKernelsMayShareMemory) {
 TEST(Lower, StraightKernelsRunOnce) {
   Builder b("straight");
   const BufferId y = b.param("y", 8, true);
-  b.store(y, b.add(b.load(y, {Scalar::i64, 1}, b.i64(0)), b.i64(1)), b.i64(0));
+  b.store(y, b.load(y, {Scalar::i64, 1}, b.i64(0)) + 1, b.i64(0));
   const loop::Kernel k = b.finish();
   EXPECT_EQ(k.tasks, 1);
   const LoadedModule module = compile({k}, plain_host());

@@ -51,15 +51,15 @@ inline std::optional<Case> make_case(ScalarOp op, std::vector<Scalar> operands, 
   }
   c.buffers.emplace_back(count * static_cast<size_t>(scalar_bytes(c.result)));
   const loop::BufferId y = b.param("y", static_cast<int64_t>(c.buffers.back().size()), true);
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kVectors), 1, [&](loop::ValueId i) {
-    std::vector<loop::ValueId> x;
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kVectors), 1, [&](loop::Expr i) {
+    std::vector<loop::Expr> x;
     for (size_t k = 0; k < operands.size(); ++k) {
       const int64_t bytes = int64_t{lanes} * scalar_bytes(operands[k]);
-      x.push_back(b.load(in[k], types[k], b.mul(i, b.i64(bytes)), scalar_bytes(operands[k])));
+      x.push_back(b.load(in[k], types[k], i * bytes, scalar_bytes(operands[k])));
     }
-    const loop::ValueId r =
-        to ? b.convert(op, *to, x[0]) : b.op(op, x[0], x.size() > 1 ? x[1] : -1, x.size() > 2 ? x[2] : -1);
-    b.store(y, r, b.mul(i, b.i64(int64_t{lanes} * scalar_bytes(c.result))), scalar_bytes(c.result));
+    const loop::Expr r = to ? b.convert(op, *to, x[0])
+                            : b.op(op, x[0], x.size() > 1 ? x[1] : loop::Expr{}, x.size() > 2 ? x[2] : loop::Expr{});
+    b.store(y, r, i * (int64_t{lanes} * scalar_bytes(c.result)), scalar_bytes(c.result));
   });
   c.kernel = b.finish();
   return c;

@@ -63,10 +63,10 @@ TEST(ScalarCalls, ManySitesEqualTheEvaluator) {
     const Bytes in = random_numbers(s, 64, 3);
     const auto bytes = static_cast<int64_t>(in.size());
     const loop::BufferId x = b.param("x", bytes, false), y = b.param("y", bytes, true);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
-      b.loop(loop::LoopKind::unroll, b.i64(0), b.i64(bytes), bytes / 16, [&](loop::ValueId at) {
-        const loop::ValueId v = b.load(x, {s, 4}, at);
-        b.store(y, b.op(ScalarOp::tanh_, b.op(ScalarOp::pow_, b.op(ScalarOp::abs_, v), b.op(ScalarOp::exp_, v))), at);
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
+      b.loop(loop::LoopKind::unroll, b.i64(0), b.i64(bytes), bytes / 16, [&](loop::Expr at) {
+        const loop::Expr v = b.load(x, {s, 4}, at);
+        b.store(y, b.op(ScalarOp::tanh_, b.op(ScalarOp::pow_, abs(v), exp(v))), at);
       });
     });
     const loop::Kernel k = b.finish();
@@ -81,9 +81,9 @@ TEST(ScalarDivision, ByZeroIsZero) {
     Builder b("zero");
     const auto bytes = static_cast<int64_t>(4 * scalar_bytes(s));
     const loop::BufferId x = b.param("x", bytes, false), y = b.param("y", bytes, true);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId at) {
-      const loop::ValueId v = b.load(x, {s, 4}, at);
-      b.store(y, b.op(ScalarOp::div_, v, b.op(ScalarOp::sub_, v, v)), at);
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr at) {
+      const loop::Expr v = b.load(x, {s, 4}, at);
+      b.store(y, v / (v - v), at);
     });
     const loop::Kernel k = b.finish();
     const auto out = run_machine(compile({k}, plain_host()), k,
@@ -102,9 +102,8 @@ TEST(ScalarDivision, ByConstants) {
         const Bytes in = random_numbers(s, 16, 5);
         const auto bytes = static_cast<int64_t>(in.size());
         const loop::BufferId x = b.param("x", bytes, false), y = b.param("y", bytes, true);
-        b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId at) {
-          b.store(y, b.op(op, b.load(x, {s, 16}, at), b.integer(divisor, {s, 16})), at);
-        });
+        b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1,
+               [&](loop::Expr at) { b.store(y, b.op(op, b.load(x, {s, 16}, at), b.integer(divisor, {s, 16})), at); });
         expect_same(b.finish(), {in, Bytes(in.size())}, 1, s, plain_host());
       }
     }

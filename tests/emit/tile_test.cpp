@@ -8,8 +8,8 @@
 namespace lumen {
 namespace {
 
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 constexpr int64_t kTileBytes = 1024;
@@ -21,11 +21,11 @@ loop::Kernel products(const machine::TileRow& t) {
   const loop::BufferId x = b.param("x", kTiles * kTileBytes, false), y = b.param("y", kTiles * kTileBytes, false),
                        z = b.param("z", kTileBytes, true);
   const VType sum{t.acc, t.rows * t.columns}, codes{t.a, t.rows * t.k};
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
     const loop::BufferId sums = b.alloc(kTileBytes);
     b.store(sums, is_float(t.acc) ? b.real(0, sum) : b.integer(0, sum), b.i64(0), 64);
-    b.loop(LoopKind::serial, b.i64(0), b.i64(kTiles * kTileBytes), kTileBytes, [&](ValueId at) {
-      const ValueId before = b.load(sums, sum, b.i64(0), 64);
+    b.loop(LoopKind::serial, b.i64(0), b.i64(kTiles * kTileBytes), kTileBytes, [&](Expr at) {
+      const Expr before = b.load(sums, sum, b.i64(0), 64);
       b.store(sums, b.inst(t.row, sum, {before, b.load(x, codes, at, 64), b.load(y, codes, at, 64)}), b.i64(0), 64);
     });
     b.store(z, b.load(sums, sum, b.i64(0), 64), b.i64(0), 64);

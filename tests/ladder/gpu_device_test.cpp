@@ -200,24 +200,23 @@ TEST_F(LadderGpu, BlocksExchangeAndCopy) {
   loop::Builder b("blocks");
   constexpr int64_t kLanes = 128, kBlocks = 40;
   const auto x = b.param("x", kBlocks * kLanes * 32, false), y = b.param("y", kBlocks * kLanes * 16, true);
-  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](loop::ValueId block) {
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](loop::Expr block) {
     const auto shared = b.alloc(kLanes * 32, 16, loop::Space::shared);
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::ValueId lane) {
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::Expr lane) {
       for (int64_t stage = 0; stage < 2; ++stage) {
-        const loop::ValueId at = b.add(b.mul(lane, b.i64(16)), b.i64(stage * kLanes * 16));
-        b.copy(shared, at, x, b.add(at, b.mul(block, b.i64(kLanes * 32))), 16);
+        const loop::Expr at = lane * 16 + stage * kLanes * 16;
+        b.copy(shared, at, x, at + block * (kLanes * 32), 16);
         b.commit(loop::Flow::copies);
       }
       b.wait(loop::Flow::copies, 1);
     });
     b.barrier();
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::ValueId lane) {
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::Expr lane) {
       const loop::VType f32x4{Scalar::f32, 4};
-      const loop::ValueId transposed = b.op(ScalarOp::sub_, b.i64(kLanes - 1), lane);
-      loop::ValueId sum = b.load(shared, f32x4, b.mul(transposed, b.i64(16)), 16);
-      for (int64_t step = 1; step < machine().wave; step *= 2)
-        sum = b.add(sum, b.exchange(sum, b.op(ScalarOp::xor_, b.lane_id(), b.i64(step))));
-      b.store(y, sum, b.add(b.mul(lane, b.i64(16)), b.mul(block, b.i64(kLanes * 16))), 16);
+      const loop::Expr transposed = kLanes - 1 - lane;
+      loop::Expr sum = b.load(shared, f32x4, transposed * 16, 16);
+      for (int64_t step = 1; step < machine().wave; step *= 2) sum = sum + b.exchange(sum, b.lane_id() ^ step);
+      b.store(y, sum, lane * 16 + block * (kLanes * 16), 16);
     });
   });
   const loop::Kernel k = b.finish();

@@ -17,13 +17,13 @@ inline Case row_case(const machine::Machine& m, const machine::Row& row) {
     operands.push_back(b.param("x" + std::to_string(i), bytes(f->body.value_types[f->params[i]]) * kRounds, false));
   const loop::VType type = f->body.value_types[f->result];
   const loop::BufferId out = b.param("out", bytes(type) * kRounds, true);
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId round) {
-    std::vector<loop::ValueId> values;
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kRounds), 1, [&](loop::Expr round) {
+    std::vector<loop::Expr> values;
     for (size_t i = 0; i < operands.size(); ++i) {
       const loop::VType t = f->body.value_types[f->params[i]];
-      values.push_back(b.load(operands[i], t, b.mul(round, b.i64(bytes(t)))));
+      values.push_back(b.load(operands[i], t, round * bytes(t)));
     }
-    b.store(out, b.inst(row.name, type, values), b.mul(round, b.i64(bytes(type))));
+    b.store(out, b.inst(row.name, type, values), round * bytes(type));
   });
   Case c{b.finish(), {}, {}};
   std::mt19937 random(3);

@@ -46,27 +46,27 @@ inline Case wave_case(const machine::Machine& m, const machine::MatrixRow& r) {
       std::memcpy(values.data() + copy * f.copy_bits / 8, values.data(), static_cast<size_t>(f.copy_bits / 8));
     out.before.push_back(std::move(values));
   }
-  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
     std::vector<loop::BufferId> shared(c.operands.size(), -1);
     for (size_t i = 0; i < c.operands.size(); ++i)
       if (c.operands[i].in_memory)
         shared[i] = b.alloc(static_cast<int64_t>(out.before[i].size()), 1024, loop::Space::shared);
     if (r.in_shared) {
-      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::ValueId lane) {
+      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
         for (size_t i = r.a_held ? 2 : 1; i < 3; ++i)
-          b.loop(loop::LoopKind::serial, b.mul(lane, b.i64(16)), b.i64(static_cast<int64_t>(out.before[i].size())),
-                 int64_t{16} * c.lanes, [&](loop::ValueId at) { b.copy(shared[i], at, buffers[i], at, 16); });
+          b.loop(loop::LoopKind::serial, lane * 16, b.i64(static_cast<int64_t>(out.before[i].size())),
+                 int64_t{16} * c.lanes, [&](loop::Expr at) { b.copy(shared[i], at, buffers[i], at, 16); });
         b.commit(loop::Flow::copies);
         b.wait(loop::Flow::copies, 0);
       });
       b.barrier();
     }
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::ValueId lane) {
-      const auto place = [&](size_t i) { return b.mul(lane, b.i64(c.operands[i].fragment.lane_bits / 8)); };
-      std::vector<loop::ValueId> operands;
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
+      const auto place = [&](size_t i) { return lane * (c.operands[i].fragment.lane_bits / 8); };
+      std::vector<loop::Expr> operands;
       for (size_t i = 0; i < c.operands.size(); ++i)
         if (!c.operands[i].in_memory) operands.push_back(b.load(buffers[i], type(i), place(i), 4));
-      loop::ValueId sums = -1;
+      loop::Expr sums;
       if (r.in_shared) {
         sums = r.a_held ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
                         : b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0));

@@ -13,7 +13,7 @@
 #include "model/train/optimizer/optimizer.h"
 #include "model/train/recipe/recipe.h"
 #include "number/read/names.h"
-#include "run/engine/drawn_inputs.h"
+#include "run/engine/random_inputs.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -104,7 +104,7 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   const auto program = engine.compile(g, options);
   note("measuring the machine's ceilings");
   const run::Ceilings ceilings = engine.measure_ceilings();
-  run::bind_drawn_inputs(engine, g, options.symbols, *program);
+  run::bind_random_inputs(engine, g, options.symbols, *program);
   program->run();
   program->forget_times();
   for (int i = 0; i < kExplainRuns; ++i) program->run();

@@ -17,7 +17,7 @@
 #include "run/device/choose/choose.h"
 #include "run/device/choose/libraries.h"
 #include "run/engine/cache/kept_files.h"
-#include "run/engine/examine.h"
+#include "run/engine/self_test.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -70,10 +70,10 @@ struct Findings {
   std::vector<run::MachineLine> machines;
   std::vector<run::LibraryFound> libraries;
   std::vector<run::GpuSurvey> surveys;
-  std::vector<run::Examination> devices;
+  std::vector<run::SelfTest> devices;
 
   bool usable() const {
-    for (const run::Examination& e : devices)
+    for (const run::SelfTest& e : devices)
       if (e.usable) return true;
     return false;
   }
@@ -86,7 +86,7 @@ Findings look(const Shared& shared, const DoctorFlags& flags) {
   const run::DeviceChoice choice = run::parse_device(shared.device);
   using Kind = run::DeviceChoice::Kind;
   const bool all = !flags.one_device || choice.kind == Kind::automatic;
-  run::ExamineOptions what;
+  run::SelfTestOptions what;
   what.tries = !flags.quick;
   if (what.tries) what.formats = formats_to_try(shared, flags);
   run::Engine::Options options;
@@ -102,7 +102,7 @@ Findings look(const Shared& shared, const DoctorFlags& flags) {
   if (all || choice.kind == Kind::cpu) {
     note("cpu");
     options.machine = for_gpu ? nullptr : machine;
-    found.devices = run::examine_cpu(options, what);
+    found.devices = run::self_test_cpu(options, what);
   }
   for (const run::GpuVendor vendor : {run::GpuVendor::cuda, run::GpuVendor::hip}) {
     if (!all && (choice.kind != Kind::gpu || choice.vendor != vendor)) continue;
@@ -111,12 +111,12 @@ Findings look(const Shared& shared, const DoctorFlags& flags) {
       std::erase_if(survey.gpus, [&](const run::GpuFound& gpu) { return gpu.ordinal != choice.ordinal; });
     note(run::vendor_name(vendor));
     options.machine = for_gpu ? machine : nullptr;
-    for (run::Examination& e : run::examine_gpus(survey, options, what)) found.devices.push_back(std::move(e));
+    for (run::SelfTest& e : run::self_test_gpus(survey, options, what)) found.devices.push_back(std::move(e));
     found.surveys.push_back(std::move(survey));
   }
   found.machines = run::machine_lines();
   for (run::MachineLine& m : found.machines)
-    for (const run::Examination& e : found.devices) m.runs_here = m.runs_here || (e.usable && e.machine == m.name);
+    for (const run::SelfTest& e : found.devices) m.runs_here = m.runs_here || (e.usable && e.machine == m.name);
   return found;
 }
 
@@ -124,13 +124,13 @@ double gib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
 }
 
-int64_t passed(const run::Examination& e) {
+int64_t passed(const run::SelfTest& e) {
   int64_t n = 0;
   for (const auto& t : e.trials) n += t.line.ok ? 1 : 0;
   return n;
 }
 
-nlohmann::json json_of(const run::Examination& e) {
+nlohmann::json json_of(const run::SelfTest& e) {
   nlohmann::json out = {{"device", e.device},
                         {"usable", e.usable},
                         {"description", e.description},
@@ -159,7 +159,7 @@ std::string json_text(const Findings& found) {
   out["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
   out["native_machine"] = run::native_machine_name();
   out["devices"] = nlohmann::json::array();
-  for (const run::Examination& e : found.devices) out["devices"].push_back(json_of(e));
+  for (const run::SelfTest& e : found.devices) out["devices"].push_back(json_of(e));
   out["drivers"] = nlohmann::json::array();
   for (const run::GpuSurvey& s : found.surveys)
     out["drivers"].push_back({{"name", run::vendor_name(s.vendor)},
@@ -182,7 +182,7 @@ std::string json_text(const Findings& found) {
   return out.dump(2) + "\n";
 }
 
-std::string text_of(const run::Examination& e) {
+std::string text_of(const run::SelfTest& e) {
   std::string out = fmt::format("  {:<8} {:<7}  {}\n", e.device, e.usable ? "usable" : "REFUSED",
                                 e.description.empty() ? e.machine : e.description);
   const auto line = [&](const std::string& text) { out += fmt::format("{:20}{}\n", "", text); };
@@ -211,7 +211,7 @@ std::string report_text(const Findings& found) {
                   cache.path.empty() ? "cache off"
                                      : fmt::format("{} ({}, {} files, {:.1f} MiB)", cache.path, cache.state,
                                                    cache.files, static_cast<double>(cache.bytes) / (1 << 20)));
-  for (const run::Examination& e : found.devices) out += text_of(e);
+  for (const run::SelfTest& e : found.devices) out += text_of(e);
   for (const run::GpuSurvey& s : found.surveys)
     if (s.gpus.empty())
       out += fmt::format("  {:<8} none     {}\n{:20}hint: {}\n", run::vendor_name(s.vendor),

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "kernel/loop/constants.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/verify.h"
@@ -51,6 +52,12 @@ bool all_equal(const std::vector<double>& x) {
   return std::all_of(x.begin(), x.end(),
                      [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
 }
+std::vector<ValueId> ids(const std::vector<Expr>& x) {
+  std::vector<ValueId> out;
+  for (const Expr v : x) out.push_back(v.id());
+  return out;
+}
+
 bool all_equal(const std::vector<int64_t>& x) {
   return std::all_of(x.begin(), x.end(), [&](int64_t v) { return v == x[0]; });
 }
@@ -79,12 +86,12 @@ BufferId Builder::alloc(int64_t bytes, int align, Space space) {
   return kernel.buffer_count - 1;
 }
 
-ValueId Builder::append(Instr instr, VType type) {
+Expr Builder::append(Instr instr, VType type) {
   std::string key;
   if (is_shareable(instr.op)) {
     key = content_key(instr, type);
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-      if (const auto found = scope->known.find(key); found != scope->known.end()) return found->second;
+      if (const auto found = scope->known.find(key); found != scope->known.end()) return {*this, found->second};
   }
   const ValueId v = kernel.value_count++;
   kernel.value_types.push_back(type);
@@ -94,10 +101,10 @@ ValueId Builder::append(Instr instr, VType type) {
   instr.result = v;
   scopes_.back().region->code.push_back(std::move(instr));
   if (!key.empty()) scopes_.back().known.emplace(std::move(key), v);
-  return v;
+  return {*this, v};
 }
 
-ValueId Builder::constant(VType type, std::vector<double> data, std::vector<int64_t> integers) {
+Expr Builder::constant(VType type, std::vector<double> data, std::vector<int64_t> integers) {
   LUMEN_CHECK(type.lanes >= 1 && type.lanes <= kMaxLanes, "{} lanes", type.lanes);
   Instr instr{};
   instr.op = Op::constant_;
@@ -110,36 +117,36 @@ ValueId Builder::constant(VType type, std::vector<double> data, std::vector<int6
   return append(std::move(instr), type);
 }
 
-ValueId Builder::real(double x, VType t) {
+Expr Builder::real(double x, VType t) {
   LUMEN_CHECK(is_float(t.scalar), "{} is not a float", print(t));
   return constant(t, {x}, {});
 }
 
-ValueId Builder::integer(int64_t x, VType t) {
+Expr Builder::integer(int64_t x, VType t) {
   LUMEN_CHECK(!is_float(t.scalar), "{} is not an integer", print(t));
   return constant(t, {}, {x});
 }
 
-ValueId Builder::lanes_real(std::vector<double> x, Scalar s) {
+Expr Builder::lanes_real(std::vector<double> x, Scalar s) {
   LUMEN_CHECK(is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
-  const int lanes = static_cast<int>(x.size());
+  const int lanes = x.size();
   return constant({s, lanes}, std::move(x), {});
 }
 
-ValueId Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
+Expr Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
   LUMEN_CHECK(!is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
-  const int lanes = static_cast<int>(x.size());
+  const int lanes = x.size();
   return constant({s, lanes}, {}, std::move(x));
 }
 
-std::optional<int64_t> Builder::known_integer(ValueId v) const {
-  if (v < 0 || constants_[v].integers.size() != 1) return std::nullopt;
-  return constants_[v].integers[0];
+std::optional<int64_t> Builder::known_integer(Expr v) const {
+  if (!v.exists() || constants_[v.id()].integers.size() != 1) return std::nullopt;
+  return constants_[v.id()].integers[0];
 }
 
-// A constant, or a value that is already there; -1 when nothing is known.
-ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VType t) {
-  const VType from = kernel.value_types[operands[0]];
+// A constant, or a value that is already there; none when nothing is known.
+Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) {
+  const VType from = type(operands[0]);
   const auto known = [&](size_t i) { return i < operands.size() ? known_integer(operands[i]) : std::nullopt; };
   if (op == ScalarOp::cast_ && from == t) return operands[0];
   if (op == ScalarOp::select_)
@@ -153,11 +160,11 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
     if (op == ScalarOp::mul_ && (a == 0 || b == 0)) return integer(0, t);
     if (op == ScalarOp::rem_ && b == 1) return integer(0, t);
   }
-  if (is_transcendental(op)) return -1;  // left to expand
+  if (is_transcendental(op)) return {};  // left to expand
   size_t width = 1;
-  for (const ValueId v : operands) {
-    if (constants_[v].empty()) return -1;
-    width = std::max({width, constants_[v].data.size(), constants_[v].integers.size()});
+  for (const Expr v : operands) {
+    if (constants_[v.id()].empty()) return {};
+    width = std::max({width, constants_[v.id()].data.size(), constants_[v.id()].integers.size()});
   }
   ScalarNode node{};
   node.op = op;
@@ -167,7 +174,7 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
   for (size_t lane = 0; lane < width; ++lane) {
     ScalarValue args[3];
     for (size_t i = 0; i < operands.size(); ++i) {
-      const Constant& c = constants_[operands[i]];
+      const Constant& c = constants_[operands[i].id()];
       if (!c.data.empty()) args[i].real = c.data[c.data.size() == 1 ? 0 : lane];
       if (!c.integers.empty()) args[i].integer = c.integers[c.integers.size() == 1 ? 0 : lane];
     }
@@ -181,94 +188,94 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
   return constant(t, std::move(data), std::move(integers));
 }
 
-ValueId Builder::shortcut(const std::string& row, ValueId x, ValueId y) {
+Expr Builder::shortcut(const std::string& row, Expr x, Expr y) {
   const VType t = type(x), one{t.scalar, 1};
   const auto lane = [&](int l) {
-    std::vector<ValueId> operands{t.lanes == 1 ? x : extract(x, l)};
-    if (y >= 0) operands.push_back(t.lanes == 1 ? y : extract(y, l));
+    std::vector<Expr> operands{t.lanes == 1 ? x : extract(x, l)};
+    if (y.exists()) operands.push_back(t.lanes == 1 ? y : extract(y, l));
     return inst(row, one, operands);
   };
   if (t.lanes == 1) return lane(0);
-  ValueId out = real(0, t);
+  Expr out = real(0, t);
   for (int l = 0; l < t.lanes; ++l) out = insert(out, lane(l), l);
   return out;
 }
 
-ValueId Builder::power2(ValueId x) {
+Expr Builder::power2(Expr x) {
   if (!fast_math_.power2.empty()) return shortcut(fast_math_.power2, x);
-  return op(ScalarOp::exp_, mul(x, real(std::numbers::ln2, type(x))));
+  return op(ScalarOp::exp_, x * std::numbers::ln2);
 }
 
-ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
+Expr Builder::op(ScalarOp op, Expr a, Expr b, Expr c) {
   if (op == ScalarOp::exp_ && !fast_math_.power2.empty() && type(a).scalar == Scalar::f32)
-    return power2(mul(a, real(std::numbers::log2e, type(a))));
-  if (op == ScalarOp::div_ && reciprocals_.contains(b)) return mul(a, reciprocals_.at(b));
+    return power2(a * std::numbers::log2e);
+  if (op == ScalarOp::div_ && reciprocals_.contains(b.id())) return a * reciprocals_.at(b.id());
   if (op == ScalarOp::div_ && !fast_math_.reciprocal.empty() && type(a).scalar == Scalar::f32)
-    return mul(a, shortcut(fast_math_.reciprocal, b));
+    return a * shortcut(fast_math_.reciprocal, b);
   if (op == ScalarOp::max_ && !fast_math_.greatest.empty() && type(a).scalar == Scalar::f32)
     return shortcut(fast_math_.greatest, a, b);
-  std::vector<ValueId> operands{a};
-  if (b >= 0) operands.push_back(b);
-  if (c >= 0) operands.push_back(c);
+  std::vector<Expr> operands{a};
+  if (b.exists()) operands.push_back(b);
+  if (c.exists()) operands.push_back(c);
   std::vector<VType> types;
-  for (const ValueId v : operands) types.push_back(type(v));
+  for (const Expr v : operands) types.push_back(type(v));
   const Typing typing = type_of(op, types);
   LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
-  if (const ValueId v = simplify(op, operands, typing.type); v >= 0) return v;
+  if (const Expr v = simplify(op, operands, typing.type); v.exists()) return v;
   Instr instr{};
   instr.op = Op::op_;
   instr.scalar_op = op;
-  instr.operands = std::move(operands);
+  instr.operands = ids(operands);
   return append(std::move(instr), typing.type);
 }
 
-ValueId Builder::convert(ScalarOp op, Scalar to, ValueId a) {
+Expr Builder::convert(ScalarOp op, Scalar to, Expr a) {
   const VType from = type(a);
   const Typing typing = type_of(op, std::span(&from, 1), to);
   LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
-  if (const ValueId v = simplify(op, {a}, typing.type); v >= 0) return v;
+  if (const Expr v = simplify(op, {a}, typing.type); v.exists()) return v;
   Instr instr{};
   instr.op = Op::op_;
   instr.scalar_op = op;
-  instr.operands = {a};
+  instr.operands = {a.id()};
   return append(std::move(instr), typing.type);
 }
 
-ValueId Builder::splat(ValueId a, int lanes) {
+Expr Builder::splat(Expr a, int lanes) {
   LUMEN_CHECK(type(a).lanes == 1, "splat of {}", print(type(a)));
   if (lanes == 1) return a;
   const VType to{type(a).scalar, lanes};
-  if (!constants_[a].empty()) return constant(to, constants_[a].data, constants_[a].integers);
+  if (!constants_[a.id()].empty()) return constant(to, constants_[a.id()].data, constants_[a.id()].integers);
   Instr instr{};
   instr.op = Op::splat_;
-  instr.operands = {a};
+  instr.operands = {a.id()};
   return append(std::move(instr), to);
 }
 
-ValueId Builder::extract(ValueId a, int lane) {
+Expr Builder::extract(Expr a, int lane) {
   const VType from = type(a);
   LUMEN_CHECK(lane >= 0 && lane < from.lanes, "lane {} of {}", lane, print(from));
   if (from.lanes == 1) return a;
   Instr instr{};
   instr.op = Op::extract_;
-  instr.operands = {a};
+  instr.operands = {a.id()};
   instr.lane = lane;
   return append(std::move(instr), {from.scalar, 1});
 }
 
-ValueId Builder::insert(ValueId a, ValueId x, int lane) {
+Expr Builder::insert(Expr a, Expr x, int lane) {
   const VType t = type(a);
   LUMEN_CHECK(lane >= 0 && lane < t.lanes, "lane {} of {}", lane, print(t));
   LUMEN_CHECK(type(x) == (VType{t.scalar, 1}), "insert of {} into {}", print(type(x)), print(t));
   if (t.lanes == 1) return x;
   Instr instr{};
   instr.op = Op::insert_;
-  instr.operands = {a, x};
+  instr.operands = {a.id(), x.id()};
   instr.lane = lane;
   return append(std::move(instr), t);
 }
 
-ValueId Builder::shuffle(std::vector<ValueId> a, std::vector<int> mask) {
+Expr Builder::shuffle(std::vector<Expr> a, std::vector<int> mask) {
   LUMEN_CHECK(a.size() == 1 || a.size() == 2, "shuffle of {} vectors", a.size());
   const VType t = type(a[0]);
   LUMEN_CHECK(a.size() == 1 || type(a[1]) == t, "shuffle of {} and {}", print(t), print(type(a.back())));
@@ -281,79 +288,79 @@ ValueId Builder::shuffle(std::vector<ValueId> a, std::vector<int> mask) {
   if (identity) return a[0];
   Instr instr{};
   instr.op = Op::shuffle_;
-  instr.operands = std::move(a);
+  instr.operands = ids(a);
   instr.mask = std::move(mask);
   return append(std::move(instr), to);
 }
 
-ValueId Builder::fold(ScalarOp op, ValueId a) {
+Expr Builder::fold(ScalarOp op, Expr a) {
   if (type(a).lanes == 1) return a;
   Instr instr{};
   instr.op = Op::fold_;
   instr.scalar_op = op;
-  instr.operands = {a};
+  instr.operands = {a.id()};
   return append(std::move(instr), {type(a).scalar, 1});
 }
 
-void Builder::check_access(BufferId b, ValueId offset, ValueId count, int lanes) const {
+void Builder::check_access(BufferId b, Expr offset, Expr count, int lanes) const {
   LUMEN_CHECK(b >= 0 && b < kernel.buffer_count, "buffer {}", b);
   LUMEN_CHECK(type(offset).lanes == lanes, "offset is {}", print(type(offset)));
-  LUMEN_CHECK(count < 0 || type(count) == (VType{Scalar::i64, 1}), "count is not i64");
+  LUMEN_CHECK(!count.exists() || type(count) == (VType{Scalar::i64, 1}), "count is not i64");
 }
 
-ValueId Builder::load(BufferId b, VType t, ValueId offset, int align, ValueId count) {
+Expr Builder::load(BufferId b, VType t, Expr offset, int align, Expr count) {
   check_access(b, offset, count, 1);
   Instr instr{};
   instr.op = Op::load_;
   instr.buffer = b;
   instr.align = align;
-  instr.operands = {offset};
-  if (count >= 0) instr.operands.push_back(count);
+  instr.operands = {offset.id()};
+  if (count.exists()) instr.operands.push_back(count.id());
   return append(std::move(instr), t);
 }
 
-void Builder::store(BufferId b, ValueId value, ValueId offset, int align, ValueId count) {
+void Builder::store(BufferId b, Expr value, Expr offset, int align, Expr count) {
   check_access(b, offset, count, 1);
   Instr instr{};
   instr.op = Op::store_;
   instr.buffer = b;
   instr.align = align;
-  instr.operands = {value, offset};
-  if (count >= 0) instr.operands.push_back(count);
+  instr.operands = {value.id(), offset.id()};
+  if (count.exists()) instr.operands.push_back(count.id());
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-ValueId Builder::gather(BufferId b, Scalar s, ValueId offsets) {
-  check_access(b, offsets, -1, type(offsets).lanes);
+Expr Builder::gather(BufferId b, Scalar s, Expr offsets) {
+  check_access(b, offsets, {}, type(offsets).lanes);
   Instr instr{};
   instr.op = Op::gather_;
   instr.buffer = b;
-  instr.operands = {offsets};
+  instr.operands = {offsets.id()};
   return append(std::move(instr), {s, type(offsets).lanes});
 }
 
-void Builder::scatter(BufferId b, ValueId value, ValueId offsets) {
-  check_access(b, offsets, -1, type(value).lanes);
+void Builder::scatter(BufferId b, Expr value, Expr offsets) {
+  check_access(b, offsets, {}, type(value).lanes);
   Instr instr{};
   instr.op = Op::scatter_;
   instr.buffer = b;
-  instr.operands = {value, offsets};
+  instr.operands = {value.id(), offsets.id()};
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-ValueId Builder::inst(const std::string& row, VType result, std::vector<ValueId> operands) {
+Expr Builder::inst(const std::string& row, VType result, std::vector<Expr> operands) {
   Instr instr{};
   instr.op = Op::inst_;
   instr.row = row;
-  instr.operands = std::move(operands);
+  instr.operands = ids(operands);
   return append(std::move(instr), result);
 }
 
-void Builder::guard(ValueId ok, ValueId detail, GuardCode code) {
+void Builder::guard(Expr ok, Expr detail, GuardCode code) {
   if (const auto c = known_integer(ok); c && *c != 0) return;
   Instr instr{};
   instr.op = Op::guard_;
-  instr.operands = {ok, detail};
+  instr.operands = {ok.id(), detail.id()};
   instr.code = code;
   scopes_.back().region->code.push_back(std::move(instr));
 }
@@ -370,65 +377,63 @@ void Builder::meet() {
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-ValueId Builder::lane_id() {
+Expr Builder::lane_id() {
   Instr instr{};
   instr.op = Op::lane_id_;
   return append(std::move(instr), {Scalar::i64, 1});
 }
 
-ValueId Builder::exchange(ValueId value, ValueId lane) {
+Expr Builder::exchange(Expr value, Expr lane) {
   Instr instr{};
   instr.op = Op::exchange_;
-  instr.operands = {value, lane};
+  instr.operands = {value.id(), lane.id()};
   return append(std::move(instr), type(value));
 }
 
-ValueId Builder::fold_wave(ScalarOp scalar_op, ValueId value, int wave) {
-  const ValueId lane = lane_id();
-  for (int64_t apart = wave / 2; apart > 0; apart /= 2)
-    value = op(scalar_op, value, exchange(value, op(ScalarOp::xor_, lane, i64(apart))));
+Expr Builder::fold_wave(ScalarOp scalar_op, Expr value, int wave) {
+  const Expr lane = lane_id();
+  for (int64_t apart = wave / 2; apart > 0; apart /= 2) value = op(scalar_op, value, exchange(value, lane ^ apart));
   return value;
 }
 
-void Builder::copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes) {
-  check_access(to, to_offset, -1, 1);
-  check_access(from, from_offset, -1, 1);
+void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes) {
+  check_access(to, to_offset, {}, 1);
+  check_access(from, from_offset, {}, 1);
   Instr instr{};
   instr.op = Op::copy_;
   instr.buffer = to;
   instr.from = from;
   instr.bytes = bytes;
-  instr.operands = {to_offset, from_offset};
+  instr.operands = {to_offset.id(), from_offset.id()};
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-ValueId Builder::product(const std::string& row, ValueId acc, BufferId a, ValueId a_offset, BufferId b,
-                         ValueId b_offset) {
-  check_access(a, a_offset, -1, 1);
-  check_access(b, b_offset, -1, 1);
+Expr Builder::product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset) {
+  check_access(a, a_offset, {}, 1);
+  check_access(b, b_offset, {}, 1);
   Instr instr{};
   instr.op = Op::product_;
   instr.row = row;
   instr.buffer = a;
   instr.from = b;
-  instr.operands = {acc, a_offset, b_offset};
+  instr.operands = {acc.id(), a_offset.id(), b_offset.id()};
   return append(std::move(instr), type(acc));
 }
 
-ValueId Builder::product(const std::string& row, ValueId acc, ValueId a, BufferId b, ValueId b_offset) {
-  check_access(b, b_offset, -1, 1);
+Expr Builder::product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset) {
+  check_access(b, b_offset, {}, 1);
   Instr instr{};
   instr.op = Op::product_;
   instr.row = row;
   instr.from = b;
-  instr.operands = {acc, a, b_offset};
+  instr.operands = {acc.id(), a.id(), b_offset.id()};
   return append(std::move(instr), type(acc));
 }
 
-ValueId Builder::ready(ValueId sums) {
+Expr Builder::ready(Expr sums) {
   Instr instr{};
   instr.op = Op::ready_;
-  instr.operands = {sums};
+  instr.operands = {sums.id()};
   return append(std::move(instr), type(sums));
 }
 
@@ -447,13 +452,13 @@ void Builder::wait(Flow flow, int groups) {
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-void Builder::loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body) {
+void Builder::loop(LoopKind kind, Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body) {
   const VType i64_type{Scalar::i64, 1};
   LUMEN_CHECK(type(from) == i64_type && type(to) == i64_type && step > 0, "loop bounds are i64, steps positive");
   Instr instr{};
   instr.op = Op::loop_;
   instr.kind = kind;
-  instr.operands = {from, to};
+  instr.operands = {from.id(), to.id()};
   instr.step = step;
   instr.regions.resize(1);
   const ValueId counter = kernel.value_count++;
@@ -461,12 +466,12 @@ void Builder::loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const 
   constants_.emplace_back();
   instr.regions[0].counter = counter;
   scopes_.push_back({&instr.regions[0], {}});
-  body(counter);
+  body({*this, counter});
   scopes_.pop_back();
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-void Builder::branch(ValueId condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
+void Builder::branch(Expr condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
   if (const auto c = known_integer(condition)) {
     if (*c != 0) {
       then();
@@ -477,7 +482,7 @@ void Builder::branch(ValueId condition, const std::function<void()>& then, const
   }
   Instr instr{};
   instr.op = Op::branch_;
-  instr.operands = {condition};
+  instr.operands = {condition.id()};
   instr.regions.resize(2);
   scopes_.push_back({&instr.regions[0], {}});
   then();
@@ -490,15 +495,15 @@ void Builder::branch(ValueId condition, const std::function<void()>& then, const
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-std::vector<ValueId> Builder::apply(const Formula& f, const std::vector<ValueId>& inputs) {
+std::vector<Expr> Builder::apply(const Formula& f, const std::vector<Expr>& inputs) {
   LUMEN_CHECK(inputs.size() == f.inputs.size(), "{} inputs, not {}", f.inputs.size(), inputs.size());
   const int lanes = inputs.empty() ? 1 : type(inputs[0]).lanes;
-  std::vector<ValueId> values;
+  std::vector<Expr> values;
   values.reserve(f.nodes.size());
   for (const ScalarNode& node : f.nodes) {
-    const auto arg = [&](int i) { return node.args[i] < 0 ? -1 : values[node.args[i]]; };
+    const auto arg = [&](int i) { return node.args[i] < 0 ? Expr{} : values[node.args[i]]; };
     if (node.op == ScalarOp::input) {
-      const ValueId v = inputs[node.index];
+      const Expr v = inputs[node.index];
       LUMEN_CHECK(type(v) == (VType{node.type, lanes}), "input {} is {}", node.index, print(type(v)));
       values.push_back(v);
     } else if (node.op == ScalarOp::constant) {
@@ -510,17 +515,57 @@ std::vector<ValueId> Builder::apply(const Formula& f, const std::vector<ValueId>
       values.push_back(op(node.op, arg(0), arg(1), arg(2)));
     }
   }
-  std::vector<ValueId> outputs;
+  std::vector<Expr> outputs;
   for (const int output : f.outputs) outputs.push_back(values[output]);
   return outputs;
 }
 
 Kernel Builder::finish() {
   LUMEN_CHECK(scopes_.size() == 1, "finish inside a region");
+  place_constants(kernel);
   const std::string wrong = verify(kernel);
   LUMEN_CHECK(wrong.empty(), "kernel {}: {}", kernel.name, wrong);
   kernel.tasks = count_tasks(kernel);
   return std::move(kernel);
+}
+
+// Operators of expressions (expr.h).
+Builder& Expr::builder() const {
+  LUMEN_CHECK(exists(), "a formula of no value");
+  return *builder_;
+}
+
+Expr Expr::apply(ScalarOp op) const {
+  return builder().op(op, *this);
+}
+
+Expr Expr::apply(ScalarOp op, Expr y) const {
+  return builder().op(op, *this, y);
+}
+
+Expr Expr::number(int64_t x) const {
+  const VType t = builder().type(*this);
+  return is_float(t.scalar) ? builder_->real(static_cast<double>(x), t) : builder_->integer(x, t);
+}
+
+Expr Expr::number(double x) const {
+  return builder().real(x, builder_->type(*this));
+}
+
+Expr fma(Expr x, Expr y, Expr z) {
+  return x.builder().op(ScalarOp::fma_, x, y, z);
+}
+
+Expr cast(Expr x, Scalar to) {
+  return x.builder().convert(ScalarOp::cast_, to, x);
+}
+
+Expr bitcast(Expr x, Scalar to) {
+  return x.builder().convert(ScalarOp::bitcast_, to, x);
+}
+
+Expr select(Expr condition, Expr x, Expr y) {
+  return condition.builder().op(ScalarOp::select_, condition, x, y);
 }
 
 }  // namespace lumen::loop

@@ -36,7 +36,7 @@ class EarlyPart {
       case Op::scatter_:
         return is_param(instr.buffer);
       case Op::copy_:
-        return is_param(instr.from) && !k_.params[static_cast<size_t>(instr.from)].constant;
+        return is_param(instr.from) && !k_.params[instr.from].constant;
       case Op::guard_:  // writes the status
         return true;
       default:

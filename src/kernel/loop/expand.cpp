@@ -231,7 +231,7 @@ class Expander {
     for (size_t i = 0; i < f.nodes.size(); ++i) {
       const ScalarNode& node = f.nodes[i];
       if (node.op == ScalarOp::input) {
-        values.push_back(site.operands[static_cast<size_t>(node.index)]);
+        values.push_back(site.operands[node.index]);
         continue;
       }
       Instr instr{};
@@ -240,7 +240,7 @@ class Expander {
       if (instr.op == Op::op_) {
         instr.scalar_op = node.op;
         for (const int a : node.args)
-          if (a >= 0) instr.operands.push_back(values[static_cast<size_t>(a)]);
+          if (a >= 0) instr.operands.push_back(values[a]);
       } else if (is_float(node.type)) {
         instr.data = {node.real};
       } else {

@@ -40,7 +40,7 @@ Fragment transposed_fragment(int bits, int rows, int columns, int64_t run_bytes,
   f.columns = columns;
   f.bits = bits;
   f.swizzle = swizzle;
-  const int run = static_cast<int>(run_bytes * 8 / bits);
+  const int run = run_bytes * 8 / bits;
   f.layout.pieces.push_back(
       {0, int64_t{rows} * columns, 0, bits, 0, {{rows / run, next_bytes * 8}, {run, bits}, {columns, run_bytes * 8}}});
   return f;

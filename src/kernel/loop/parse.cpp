@@ -272,6 +272,31 @@ class Parser {
     return instr;
   }
 
+  void shuffle(Instr& instr) {
+    operands(instr);
+    expect("[");
+    do {
+      if (instr.mask.size() >= kMaxLanes) fail("too many lanes");
+      instr.mask.push_back(bounded(-1, 2 * kMaxLanes, "a lane"));
+    } while (accept(","));
+    expect("]");
+  }
+
+  void product(Instr& instr) {
+    instr.row = name();
+    instr.operands.push_back(value());
+    expect(",");
+    skip();
+    if (text_.substr(at_).starts_with('%')) {
+      instr.operands.push_back(value());
+      instr.buffer = -1;
+    } else {
+      place(instr);
+    }
+    expect(",");
+    second_place(instr);
+  }
+
   void attributes(Instr& instr, int depth) {
     switch (instr.op) {
       case Op::constant_:
@@ -286,14 +311,7 @@ class Parser {
         instr.lane = bounded(0, kMaxLanes, "a lane");
         return;
       case Op::shuffle_:
-        operands(instr);
-        expect("[");
-        do {
-          if (instr.mask.size() >= kMaxLanes) fail("too many lanes");
-          instr.mask.push_back(bounded(-1, 2 * kMaxLanes, "a lane"));
-        } while (accept(","));
-        expect("]");
-        return;
+        return shuffle(instr);
       case Op::fold_: {
         const auto op = scalar_op_from_name(word());
         if (!op) fail("expected add, min or max");
@@ -349,19 +367,7 @@ class Parser {
         expect_word("bytes");
         return;
       case Op::product_:
-        instr.row = name();
-        instr.operands.push_back(value());
-        expect(",");
-        skip();
-        if (text_.substr(at_).starts_with('%')) {
-          instr.operands.push_back(value());
-          instr.buffer = -1;
-        } else {
-          place(instr);
-        }
-        expect(",");
-        second_place(instr);
-        return;
+        return product(instr);
       case Op::ready_:
         instr.operands.push_back(value());
         return;

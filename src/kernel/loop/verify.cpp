@@ -86,8 +86,8 @@ class Verifier {
   // Whose code this is: that of no block (outside grid loops), of a block, of a lane.
   enum class Level : uint8_t { task, block, lane };
 
-  bool is_shared(BufferId b) const { return spaces_[static_cast<size_t>(b)] == Space::shared; }
-  bool is_private(BufferId b) const { return spaces_[static_cast<size_t>(b)] == Space::priv; }
+  bool is_shared(BufferId b) const { return spaces_[b] == Space::shared; }
+  bool is_private(BufferId b) const { return spaces_[b] == Space::priv; }
   bool is_buffer(BufferId b) const { return b >= 0 && b < k_.buffer_count && live_[b]; }
 
   void check_level(const Instr& instr) {
@@ -203,6 +203,56 @@ class Verifier {
       if (x == x && round_to_scalar(instr.type.scalar, x) != x) return fail_at(instr, "{} is not exact", x);
   }
 
+  void check_loop(const Instr& instr, int depth) {
+    if (!count_operands(instr, 2, 2)) return;
+    expect(instr, 0, kI64);
+    expect(instr, 1, kI64);
+    if (instr.step <= 0) fail_at(instr, "step {}", instr.step);
+    if (instr.regions.size() != 1 || instr.regions[0].counter < 0)
+      return fail_at(instr, "needs a region with a counter");
+    if (instr.kind == LoopKind::lane) return lane_loop(instr, depth);
+    if (instr.kind == LoopKind::grid) return enter(Level::block, instr, depth);
+    region(instr.regions[0], depth + 1);
+  }
+
+  // A load or a store, at one place or at one for each lane.
+  void check_access(const Instr& instr) {
+    const bool writes = instr.op == Op::store_ || instr.op == Op::scatter_;
+    const bool one_place = instr.op == Op::load_ || instr.op == Op::store_;
+    const size_t first = writes ? 1 : 0;
+    if (!count_operands(instr, first + 1, first + (one_place ? 2 : 1))) return;
+    access(instr, writes);
+    if (one_place) {
+      for (size_t i = first; i < instr.operands.size(); ++i) expect(instr, i, kI64);
+      return;
+    }
+    const VType offsets = type(instr.operands[first]);
+    if (offsets.scalar != Scalar::i32 && offsets.scalar != Scalar::i64) fail_at(instr, "offsets must be i32 or i64");
+    const int lanes = writes ? type(instr.operands[0]).lanes : instr.type.lanes;
+    if (offsets.lanes != lanes) fail_at(instr, "{} offsets for {} lanes", offsets.lanes, lanes);
+  }
+
+  void check_copy(const Instr& instr) {
+    if (!count_operands(instr, 2, 2)) return;
+    expect(instr, 0, kI64);
+    expect(instr, 1, kI64);
+    if (!is_buffer(instr.buffer) || !is_buffer(instr.from)) return fail_at(instr, "a buffer is not visible");
+    if (!is_shared(instr.buffer) || is_shared(instr.from) || is_private(instr.from))
+      return fail_at(instr, "copies go from global to shared memory");
+    if (instr.bytes != 4 && instr.bytes != 8 && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
+  }
+
+  void check_product(const Instr& instr) {
+    if (!count_operands(instr, 3, 3)) return;
+    if (instr.buffer >= 0) expect(instr, 1, kI64);
+    expect(instr, 2, kI64);
+    if (instr.row.empty()) fail_at(instr, "no row");
+    if ((instr.buffer >= 0 && (!is_buffer(instr.buffer) || !is_shared(instr.buffer))) || !is_buffer(instr.from) ||
+        !is_shared(instr.from))
+      return fail_at(instr, "factors that are not held lie in shared memory");
+    expect_result(instr, type(instr.operands[0]));
+  }
+
   void check_op(const Instr& instr, int depth) {
     switch (instr.op) {
       case Op::constant_:
@@ -245,40 +295,17 @@ class Verifier {
         return expect_result(instr, {t.scalar, 1});
       }
       case Op::load_:
-      case Op::store_: {
-        const size_t first = instr.op == Op::store_ ? 1 : 0;
-        if (!count_operands(instr, first + 1, first + 2)) return;
-        access(instr, first == 1);
-        for (size_t i = first; i < instr.operands.size(); ++i) expect(instr, i, kI64);
-        return;
-      }
+      case Op::store_:
       case Op::gather_:
-      case Op::scatter_: {
-        const size_t first = instr.op == Op::scatter_ ? 1 : 0;
-        if (!count_operands(instr, first + 1, first + 1)) return;
-        access(instr, first == 1);
-        const VType offsets = type(instr.operands[first]);
-        if (offsets.scalar != Scalar::i32 && offsets.scalar != Scalar::i64)
-          fail_at(instr, "offsets must be i32 or i64");
-        const int lanes = first == 1 ? type(instr.operands[0]).lanes : instr.type.lanes;
-        if (offsets.lanes != lanes) fail_at(instr, "{} offsets for {} lanes", offsets.lanes, lanes);
-        return;
-      }
+      case Op::scatter_:
+        return check_access(instr);
       case Op::alloc_:
         return check_alloc(instr);
       case Op::inst_:
         if (instr.row.empty()) fail_at(instr, "no row");
         return;
       case Op::loop_:
-        if (!count_operands(instr, 2, 2)) return;
-        expect(instr, 0, kI64);
-        expect(instr, 1, kI64);
-        if (instr.step <= 0) fail_at(instr, "step {}", instr.step);
-        if (instr.regions.size() != 1 || instr.regions[0].counter < 0)
-          return fail_at(instr, "needs a region with a counter");
-        if (instr.kind == LoopKind::lane) return lane_loop(instr, depth);
-        if (instr.kind == LoopKind::grid) return enter(Level::block, instr, depth);
-        return region(instr.regions[0], depth + 1);
+        return check_loop(instr, depth);
       case Op::branch_:
         if (!count_operands(instr, 1, 1)) return;
         expect(instr, 0, {Scalar::boolean, 1});
@@ -296,23 +323,9 @@ class Verifier {
         expect(instr, 1, kI64);
         return expect_result(instr, type(instr.operands[0]));
       case Op::copy_:
-        if (!count_operands(instr, 2, 2)) return;
-        expect(instr, 0, kI64);
-        expect(instr, 1, kI64);
-        if (!is_buffer(instr.buffer) || !is_buffer(instr.from)) return fail_at(instr, "a buffer is not visible");
-        if (!is_shared(instr.buffer) || is_shared(instr.from) || is_private(instr.from))
-          return fail_at(instr, "copies go from global to shared memory");
-        if (instr.bytes != 4 && instr.bytes != 8 && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
-        return;
+        return check_copy(instr);
       case Op::product_:
-        if (!count_operands(instr, 3, 3)) return;
-        if (instr.buffer >= 0) expect(instr, 1, kI64);
-        expect(instr, 2, kI64);
-        if (instr.row.empty()) fail_at(instr, "no row");
-        if ((instr.buffer >= 0 && (!is_buffer(instr.buffer) || !is_shared(instr.buffer))) || !is_buffer(instr.from) ||
-            !is_shared(instr.from))
-          return fail_at(instr, "factors that are not held lie in shared memory");
-        return expect_result(instr, type(instr.operands[0]));
+        return check_product(instr);
       case Op::ready_:
         if (count_operands(instr, 1, 1)) expect_result(instr, type(instr.operands[0]));
         return;
@@ -343,7 +356,7 @@ class Verifier {
     if (!std::has_single_bit(static_cast<unsigned>(instr.align))) fail_at(instr, "alignment {}", instr.align);
     if (instr.space == Space::global) fail_at(instr, "allocs are private or shared");
     live_[instr.buffer] = true;
-    spaces_[static_cast<size_t>(instr.buffer)] = instr.space;
+    spaces_[instr.buffer] = instr.space;
     scope_buffers_.push_back(instr.buffer);
     ++allocated_;
   }

@@ -11,7 +11,7 @@
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
 #include "run/engine/roofline.h"
-#include "run/engine/verdict.h"
+#include "run/engine/self_test_result.h"
 
 namespace lumen::run {
 

@@ -3,7 +3,7 @@
 //
 // May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, number/codec, run/device,
 // run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/program.
-// Offers: drawn_inputs.h, examine.h, format_check.h, roofline.h, stages.h.
+// Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ class Engine {
     int threads = 0;
     machine::MachineRef machine;  // null = the device's own
     std::string device = "cpu";   // cpu, cuda[:N], hip[:N], auto
-    bool tries = true;            // a GPU's kernels are tested on first use (verdict.h)
+    bool tries = true;            // a GPU's kernels are tested on first use (self_test_result.h)
     bool timed = false;           // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
     bool libraries = false;  // of a GPU's vendor may multiply matrices where they are measured to be faster; other bits
                              // (product_choice.h)

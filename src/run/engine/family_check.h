@@ -1,5 +1,5 @@
 // Kernels of every family on trial: small graphs on a device against the graph's evaluator. With format_check.h what
-// `lumen doctor` runs on every device. Proved by tests/run/engine/examine_test.cpp.
+// `lumen doctor` runs on every device. Proved by tests/run/engine/self_test_test.cpp.
 #pragma once
 
 #include <map>

@@ -10,8 +10,8 @@ namespace {
 
 using loop::BufferId;
 using loop::Builder;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 using machine::MatrixRow;
 using synth::BlockProduct;
@@ -29,21 +29,21 @@ loop::Kernel f32_kernel(double* work) {
   Builder b("ceiling_f32");
   const VType f32{Scalar::f32, 1};
   const BufferId in = b.param("in", 64, false), out = b.param("out", kBlocks * kLanes * 4, true);
-  b.loop(LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](ValueId block) {
-    b.loop(LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](ValueId lane) {
-      const ValueId x = b.load(in, f32, b.i64(0), 4), y = b.load(in, f32, b.i64(4), 4);
+  b.loop(LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](Expr block) {
+    b.loop(LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](Expr lane) {
+      const Expr x = b.load(in, f32, b.i64(0), 4), y = b.load(in, f32, b.i64(4), 4);
       std::vector<BufferId> sums;
       for (int i = 0; i < kChains; ++i) {
         sums.push_back(b.alloc(4));
         b.store(sums.back(), b.real(i, f32), b.i64(0));
       }
-      b.loop(LoopKind::serial, b.i64(0), b.i64(kSteps), 1, [&](ValueId) {
+      b.loop(LoopKind::serial, b.i64(0), b.i64(kSteps), 1, [&](Expr) {
         for (int repeat = 0; repeat < 4; ++repeat)
-          for (const BufferId s : sums) b.store(s, b.op(ScalarOp::fma_, b.load(s, f32, b.i64(0)), x, y), b.i64(0));
+          for (const BufferId s : sums) b.store(s, fma(b.load(s, f32, b.i64(0)), x, y), b.i64(0));
       });
-      ValueId all = b.load(sums[0], f32, b.i64(0));
-      for (size_t i = 1; i < sums.size(); ++i) all = b.add(all, b.load(sums[i], f32, b.i64(0)));
-      b.store(out, all, b.mul(b.add(b.mul(block, b.i64(kLanes)), lane), b.i64(4)));
+      Expr all = b.load(sums[0], f32, b.i64(0));
+      for (size_t i = 1; i < sums.size(); ++i) all = all + b.load(sums[i], f32, b.i64(0));
+      b.store(out, all, (block * kLanes + lane) * 4);
     });
   });
   *work = 2.0 * 4 * kChains * static_cast<double>(kSteps * kBlocks * kLanes);
@@ -70,36 +70,35 @@ loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, co
   Builder b("ceiling_" + name);
   const int64_t left = BlockProduct::panel_bytes(m, tile, Side::a), right = BlockProduct::panel_bytes(m, tile, Side::b);
   const BufferId in = b.param("in", left + right, false), out = b.param("out", kBlocks * tile.lanes() * 4, true);
-  b.loop(LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](ValueId block) {
+  b.loop(LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](Expr block) {
     BlockProduct p(b, m, tile);
     const BufferId as = b.alloc(left, BlockProduct::kAlign, loop::Space::shared),
                    bs = b.alloc(right, BlockProduct::kAlign, loop::Space::shared);
-    const ValueId lanes = b.i64(tile.lanes());
-    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
+    const Expr lanes = b.i64(tile.lanes());
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) {
       p.clear();
       const auto fill = [&](BufferId to, int64_t from, int64_t bytes) {
-        b.loop(LoopKind::serial, b.mul(lane, b.i64(4)), b.i64(bytes), tile.lanes() * 4,
-               [&](ValueId at) { b.store(to, b.load(in, {Scalar::i32, 1}, b.add(at, b.i64(from)), 4), at, 4); });
+        b.loop(LoopKind::serial, lane * 4, b.i64(bytes), tile.lanes() * 4,
+               [&](Expr at) { b.store(to, b.load(in, {Scalar::i32, 1}, at + from, 4), at, 4); });
       };
       fill(as, 0, left);
       fill(bs, left, right);
     });
     b.barrier();
-    // Bytes of even number have no top bit (drawn_inputs.h), which compilers do not know: they would unroll for long.
-    const ValueId top = b.op(ScalarOp::shr_, b.load(in, {Scalar::u8, 1}, b.i64(0), 1), b.integer(7, {Scalar::u8, 1}));
-    const ValueId end = b.add(b.i64(rounds), b.convert(ScalarOp::cast_, Scalar::i64, top));
-    b.loop(LoopKind::serial, b.i64(0), end, 1, [&](ValueId) {
-      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
+    // Bytes of even number have no top bit (random_inputs.h), which compilers do not know: they would unroll for long.
+    const Expr top = b.load(in, {Scalar::u8, 1}, b.i64(0), 1) >> 7;
+    const Expr end = rounds + cast(top, Scalar::i64);
+    b.loop(LoopKind::serial, b.i64(0), end, 1, [&](Expr) {
+      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
     });
-    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) {
       const BufferId all = b.alloc(4);
       b.store(all, b.real(0, {Scalar::f32, 1}), b.i64(0));
-      p.each_sum(lane, [&](ValueId, ValueId, ValueId sums) {
-        const ValueId before = b.load(all, {Scalar::f32, 1}, b.i64(0));
-        b.store(all, b.add(before, b.type(sums).lanes == 1 ? sums : b.fold(ScalarOp::add_, sums)), b.i64(0));
+      p.each_sum(lane, [&](Expr, Expr, Expr sums) {
+        const Expr before = b.load(all, {Scalar::f32, 1}, b.i64(0));
+        b.store(all, before + (b.type(sums).lanes == 1 ? sums : b.fold(ScalarOp::add_, sums)), b.i64(0));
       });
-      b.store(out, b.load(all, {Scalar::f32, 1}, b.i64(0)),
-              b.mul(b.add(b.mul(block, b.i64(tile.lanes())), lane), b.i64(4)));
+      b.store(out, b.load(all, {Scalar::f32, 1}, b.i64(0)), (block * tile.lanes() + lane) * 4);
     });
   });
   return b.finish();

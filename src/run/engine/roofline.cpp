@@ -14,17 +14,17 @@
 #include "number/codec/pattern.h"
 #include "run/engine/cache/kept_files.h"
 #include "run/engine/compile/small_numbers.h"
-#include "run/engine/drawn_inputs.h"
 #include "run/engine/gpu_ceilings.h"
 #include "run/engine/program/explain.h"
+#include "run/engine/random_inputs.h"
 
 namespace lumen::run {
 namespace {
 
 using loop::BufferId;
 using loop::Builder;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 constexpr int kChains = 12;     // independent sums: more than latency times throughput, fewer than registers
@@ -46,24 +46,24 @@ loop::Kernel stream_kernel(int lanes) {
   const int64_t step = lanes * 4;
   const int64_t tasks = kStreamBytes / kChunkBytes;
   const BufferId in = b.param("in", kStreamBytes, false), out = b.param("out", tasks * 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
     std::vector<BufferId> sums;
     for (int i = 0; i < kChains - 4; ++i) {
       sums.push_back(b.alloc(step));
       b.store(sums.back(), b.real(0, vector), b.i64(0));
     }
-    const ValueId from = b.mul(task, b.i64(kChunkBytes));
+    const Expr from = task * kChunkBytes;
     const auto unrolled = static_cast<int64_t>(sums.size()) * step;
-    b.loop(LoopKind::serial, b.i64(0), b.i64(kChunkBytes), unrolled, [&](ValueId at) {
-      const ValueId here = b.add(from, at);
+    b.loop(LoopKind::serial, b.i64(0), b.i64(kChunkBytes), unrolled, [&](Expr at) {
+      const Expr here = from + at;
       for (size_t i = 0; i < sums.size(); ++i) {
-        const ValueId x = b.load(in, vector, b.add(here, b.i64(static_cast<int64_t>(i) * step)), 32);
-        b.store(sums[i], b.add(b.load(sums[i], vector, b.i64(0)), x), b.i64(0));
+        const Expr x = b.load(in, vector, here + static_cast<int64_t>(i) * step, 32);
+        b.store(sums[i], b.load(sums[i], vector, b.i64(0)) + x, b.i64(0));
       }
     });
-    ValueId all = b.load(sums[0], vector, b.i64(0));
-    for (size_t i = 1; i < sums.size(); ++i) all = b.add(all, b.load(sums[i], vector, b.i64(0)));
-    b.store(out, b.fold(ScalarOp::add_, all), b.mul(task, b.i64(64)));
+    Expr all = b.load(sums[0], vector, b.i64(0));
+    for (size_t i = 1; i < sums.size(); ++i) all = all + b.load(sums[i], vector, b.i64(0));
+    b.store(out, b.fold(ScalarOp::add_, all), task * 64);
   });
   return b.finish();
 }
@@ -76,7 +76,7 @@ struct Chains {
   // Where an instruction does not take the sum, the operands differ from sum to sum and step to step: nothing is
   // invariant, and nothing is computed once for all.
   bool reread = false;
-  std::function<ValueId(Builder&, ValueId sum, ValueId a, ValueId b)> step;
+  std::function<Expr(Builder&, Expr sum, Expr a, Expr b)> step;
 };
 
 constexpr int64_t kRounds = 40, kReads = 256;
@@ -88,31 +88,30 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   const BufferId in = b.param("in", std::max(reads * step, bytes(c.a)), false);
   const BufferId out = b.param("out", tasks * kOutBytes, true);
   LUMEN_CHECK(c.count * bytes(c.sum) <= kOutBytes);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
     const int align = static_cast<int>(std::min<int64_t>(64, bytes(c.sum)));
     // Each sum begins at a place of its own: equal sums would be computed once.
-    const auto place = [&](int i) { return b.add(b.mul(task, b.i64(kOutBytes)), b.i64(i * bytes(c.sum))); };
+    const auto place = [&](int i) { return task * kOutBytes + i * bytes(c.sum); };
     std::vector<BufferId> sums;
     for (int i = 0; i < c.count; ++i) {
       sums.push_back(b.alloc(bytes(c.sum)));
       b.store(sums.back(), b.load(out, c.sum, place(i), align), b.i64(0), 64);
     }
-    std::vector<ValueId> as;
+    std::vector<Expr> as;
     for (int i = 0; i < (c.reread ? c.count : 1); ++i) as.push_back(b.load(in, c.a, b.i64(i * bytes(c.a))));
-    const auto advance = [&](ValueId x) {
+    const auto advance = [&](Expr x) {
       for (size_t i = 0; i < sums.size(); ++i) {
-        const ValueId before = b.load(sums[i], c.sum, b.i64(0), 64);
+        const Expr before = b.load(sums[i], c.sum, b.i64(0), 64);
         b.store(sums[i], c.step(b, before, as[i % as.size()], x), b.i64(0), 64);
       }
     };
     if (c.reread) {
-      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](ValueId) {
-        b.loop(LoopKind::serial, b.i64(0), b.i64(reads * step), step,
-               [&](ValueId at) { advance(b.load(in, c.b, at)); });
+      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](Expr) {
+        b.loop(LoopKind::serial, b.i64(0), b.i64(reads * step), step, [&](Expr at) { advance(b.load(in, c.b, at)); });
       });
     } else {
-      const ValueId x = b.load(in, c.b, b.i64(0), 64);
-      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds * kReads), 1, [&](ValueId) { advance(x); });
+      const Expr x = b.load(in, c.b, b.i64(0), 64);
+      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds * kReads), 1, [&](Expr) { advance(x); });
     }
     for (int i = 0; i < c.count; ++i)
       b.store(out, b.load(sums[static_cast<size_t>(i)], c.sum, b.i64(0), 64), place(i), align);
@@ -180,23 +179,23 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
     out.push_back({row, kind, chains_kernel(chains, tasks), 2 * products * steps});
   };
   const VType f32{Scalar::f32, lanes};
-  const auto fma = [](Builder& b, ValueId sum, ValueId x, ValueId y) { return b.op(ScalarOp::fma_, x, y, sum); };
+  const auto fma = [](Builder& b, Expr sum, Expr x, Expr y) { return loop::fma(x, y, sum); };
   add("", "f32", {"ceiling_f32", f32, f32, f32, kChains, false, fma}, lanes);
   for (const machine::DotRow& d : m.dots) {
     const VType sum{d.acc, d.lanes}, a{d.a, d.lanes * d.k}, x{d.b, d.lanes * d.k};
-    const auto step = [&](Builder& b, ValueId acc, ValueId u, ValueId v) {
+    const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) {
       if (d.accumulates) return b.inst(d.row, sum, {acc, u, v});
-      if (d.pairs.empty()) return b.add(acc, b.inst(d.row, sum, {u, v}));
+      if (d.pairs.empty()) return acc + b.inst(d.row, sum, {u, v});
       const VType wide{Scalar::i16, 2 * d.lanes};
-      std::vector<ValueId> operands = {b.inst(d.row, wide, {u, v})};
+      std::vector<Expr> operands = {b.inst(d.row, wide, {u, v})};
       if (d.pairs_ones) operands.push_back(b.integer(1, wide));
-      return b.add(acc, b.inst(d.pairs, sum, operands));
+      return acc + b.inst(d.pairs, sum, operands);
     };
     add(d.row, kind_of(d.a), {"ceiling_" + d.row, sum, a, x, kChains, !d.accumulates, step}, a.lanes);
   }
   for (const machine::TileRow& t : m.tiles) {
     const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
-    const auto step = [&](Builder& b, ValueId acc, ValueId u, ValueId v) { return b.inst(t.row, sum, {acc, u, v}); };
+    const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(t.row, sum, {acc, u, v}); };
     add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, kTileChains, false, step},
         static_cast<double>(t.rows) * t.columns * t.k);
   }

@@ -15,10 +15,10 @@ constexpr VType kI64{Scalar::i64, 1};
 Kernel scale_kernel() {
   Builder b("scale");
   const BufferId x = b.param("x", 256, false), y = b.param("y", 256, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(256), 64, [&](ValueId at) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(256), 64, [&](Expr at) {
     const VType v{Scalar::f32, 16};
-    const ValueId a = b.load(x, v, at, 4);
-    b.store(y, b.op(ScalarOp::fma_, a, b.real(2, v), b.real(1, v)), at, 4);
+    const Expr a = b.load(x, v, at, 4);
+    b.store(y, fma(a, b.real(2, v), b.real(1, v)), at, 4);
   });
   return b.finish();
 }
@@ -37,38 +37,38 @@ TEST(LoopBuild, TripCountDoesNotOverflow) {
 TEST(LoopBuild, SharesEqualPureValues) {
   Builder b("share");
   const BufferId x = b.param("x", 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(8), 1, [&](ValueId i) {
-    EXPECT_EQ(b.add(i, b.i64(3)), b.add(i, b.i64(3)));
-    const ValueId outer = b.mul(i, b.i64(8));
-    b.loop(LoopKind::serial, b.i64(0), b.i64(2), 1, [&](ValueId) { EXPECT_EQ(b.mul(i, b.i64(8)), outer); });
-    const ValueId a = b.load(x, {Scalar::f32, 1}, outer), c = b.load(x, {Scalar::f32, 1}, outer);
-    EXPECT_NE(a, c);  // a store may lie between
-    b.store(x, b.add(a, c), outer);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(8), 1, [&](Expr i) {
+    EXPECT_TRUE((i + 3).is(i + 3));
+    const Expr outer = i * 8;
+    b.loop(LoopKind::serial, b.i64(0), b.i64(2), 1, [&](Expr) { EXPECT_TRUE((i * 8).is(outer)); });
+    const Expr a = b.load(x, {Scalar::f32, 1}, outer), c = b.load(x, {Scalar::f32, 1}, outer);
+    EXPECT_FALSE(a.is(c));  // a store may lie between
+    b.store(x, a + c, outer);
   });
   EXPECT_EQ(verify(b.kernel), "");
 }
 
 TEST(LoopBuild, FoldsConstants) {
   Builder b("fold");
-  EXPECT_EQ(b.known_integer(b.add(b.i64(40), b.i64(2))), 42);
-  EXPECT_EQ(b.known_integer(b.op(ScalarOp::div_, b.i64(-7), b.i64(2))), -4);
+  EXPECT_EQ(b.known_integer(b.i64(40) + 2), 42);
+  EXPECT_EQ(b.known_integer(b.i64(-7) / 2), -4);
   const VType u8{Scalar::u8, 4};
-  EXPECT_EQ(b.known_integer(b.add(b.integer(200, u8), b.integer(100, u8))), 44);
-  const ValueId x = b.real(0.1, {Scalar::f32, 1});
-  EXPECT_EQ(b.op(ScalarOp::mul_, x, b.real(2, {Scalar::f32, 1})), b.real(0.2, {Scalar::f32, 1}));
-  EXPECT_NE(b.real(0.0, {Scalar::f32, 1}), b.real(-0.0, {Scalar::f32, 1}));
-  EXPECT_EQ(b.known_integer(b.op(ScalarOp::div_, b.i64(1), b.i64(0))), 0);
-  EXPECT_EQ(b.known_integer(b.op(ScalarOp::rem_, b.i64(1), b.i64(0))), 0);
+  EXPECT_EQ(b.known_integer(b.integer(200, u8) + 100), 44);
+  const Expr x = b.real(0.1, {Scalar::f32, 1});
+  EXPECT_TRUE((x * 2).is(b.real(0.2, {Scalar::f32, 1})));
+  EXPECT_FALSE(b.real(0.0, {Scalar::f32, 1}).is(b.real(-0.0, {Scalar::f32, 1})));
+  EXPECT_EQ(b.known_integer(b.i64(1) / 0), 0);
+  EXPECT_EQ(b.known_integer(b.i64(1) % 0), 0);
 }
 
 TEST(LoopBuild, FoldsExactIntegerIdentities) {
   Builder b("identities");
   b.param("x", 8, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(8), 1, [&](ValueId i) {
-    EXPECT_EQ(b.add(i, b.i64(0)), i);
-    EXPECT_EQ(b.mul(b.i64(1), i), i);
-    EXPECT_EQ(b.known_integer(b.mul(i, b.i64(0))), 0);
-    EXPECT_EQ(b.op(ScalarOp::div_, i, b.i64(1)), i);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(8), 1, [&](Expr i) {
+    EXPECT_TRUE((i + 0).is(i));
+    EXPECT_TRUE((1 * i).is(i));
+    EXPECT_EQ(b.known_integer(i * 0), 0);
+    EXPECT_TRUE((i / 1).is(i));
   });
 }
 
@@ -85,9 +85,9 @@ TEST(LoopBuild, AppliesFormulas) {
   f.outputs = {f.op(ScalarOp::neg_, f.op(ScalarOp::mul_, a, a))};
   Builder b("apply");
   const BufferId x = b.param("x", 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId i) {
-    const ValueId v = b.load(x, {Scalar::f32, 16}, i);
-    EXPECT_EQ(b.apply(f, {v})[0], b.op(ScalarOp::neg_, b.mul(v, v)));
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr i) {
+    const Expr v = b.load(x, {Scalar::f32, 16}, i);
+    EXPECT_TRUE(b.apply(f, {v})[0].is(-(v * v)));
   });
 }
 
@@ -144,6 +144,32 @@ TEST(LoopVerify, RefusesDamage) {
               code.push_back(inner);
             }).find("must end the body"),
             std::string::npos);
+}
+
+TEST(LoopBuild, ConstantsStandBeforeTheirFirstUse) {
+  Builder unused("unused");
+  const BufferId only = unused.param("y", 64, true);
+  unused.loop(LoopKind::parallel, unused.i64(0), unused.i64(1), 1, [&](Expr at) {
+    unused.i64(99);
+    unused.store(only, at, at);
+  });
+  EXPECT_EQ(print(unused.finish()).find("99"), std::string::npos);
+  Builder b("order");
+  const BufferId y = b.param("y", 64, true);
+  Builder other("order");
+  const BufferId z = other.param("y", 64, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr at) {
+    const Expr five = b.i64(5), x = at + 2;
+    b.store(y, x * five, x);
+  });
+  other.loop(LoopKind::parallel, other.i64(0), other.i64(1), 1, [&](Expr at) {
+    const Expr x = at + 2;
+    other.store(z, x * 5, x);
+  });
+  const Kernel first = b.finish(), second = other.finish();
+  EXPECT_EQ(print(first), print(second));
+  EXPECT_EQ(verify(first), "");
+  EXPECT_EQ(first.value_count, static_cast<int>(first.value_types.size()));
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ std::span<uint8_t> bytes(std::vector<T>& v) {
 // Runs `body` once and returns what it stored through `out` (a buffer of `count` T), given an input buffer x.
 template <typename T>
 std::vector<T> run(int count, std::vector<T> x,
-                   const std::function<void(Builder&, BufferId x, BufferId out, ValueId at)>& body,
+                   const std::function<void(Builder&, BufferId x, BufferId out, Expr at)>& body,
                    Status* status = nullptr, const RowLookup& rows = nullptr) {
   std::vector<T> out(static_cast<size_t>(count));
   Builder b("t");
   const BufferId in = b.param("x", static_cast<int64_t>(x.size() * sizeof(T)), false);
   const BufferId y = b.param("y", static_cast<int64_t>(out.size() * sizeof(T)), true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId at) { body(b, in, y, at); });
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr at) { body(b, in, y, at); });
   const std::span<uint8_t> buffers[] = {bytes(x), bytes(out)};
   const Kernel k = b.finish();
   const Status s = eval(k, buffers, rows);
@@ -36,15 +36,15 @@ std::vector<T> run(int count, std::vector<T> x,
 const std::vector<float> kX{1, 2, 3, 4, 5, 6, 7, 8};
 
 TEST(LoopEval, LoadsComputesStores) {
-  const auto y = run<float>(8, kX, [](Builder& b, BufferId x, BufferId out, ValueId at) {
-    const ValueId v = b.load(x, {Scalar::f32, 8}, at, 4);
-    b.store(out, b.mul(v, v), at, 4);
+  const auto y = run<float>(8, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
+    const Expr v = b.load(x, {Scalar::f32, 8}, at, 4);
+    b.store(out, v * v, at, 4);
   });
   EXPECT_EQ(y, (std::vector<float>{1, 4, 9, 16, 25, 36, 49, 64}));
 }
 
 TEST(LoopEval, CountedAccessesTouchOnlyTheFirstLanes) {
-  const auto y = run<float>(8, kX, [](Builder& b, BufferId x, BufferId out, ValueId at) {
+  const auto y = run<float>(8, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
     // Twelve lanes from a buffer of eight: legal, because four are not read.
     b.store(out, b.load(x, {Scalar::f32, 12}, at, 4, b.i64(3)), at, 4, b.i64(5));
   });
@@ -52,8 +52,8 @@ TEST(LoopEval, CountedAccessesTouchOnlyTheFirstLanes) {
 }
 
 TEST(LoopEval, ShufflesWithZeros) {
-  const auto y = run<float>(4, kX, [](Builder& b, BufferId x, BufferId out, ValueId at) {
-    const ValueId lo = b.load(x, {Scalar::f32, 4}, at), hi = b.load(x, {Scalar::f32, 4}, b.add(at, b.i64(16)));
+  const auto y = run<float>(4, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
+    const Expr lo = b.load(x, {Scalar::f32, 4}, at), hi = b.load(x, {Scalar::f32, 4}, at + 16);
     b.store(out, b.shuffle({lo, hi}, {7, -1, 0, 4}), at);
   });
   EXPECT_EQ(y, (std::vector<float>{8, 0, 1, 5}));
@@ -61,34 +61,34 @@ TEST(LoopEval, ShufflesWithZeros) {
 
 TEST(LoopEval, FoldsByHalves) {
   // (a0 + a2) + (a1 + a3): the order decides because of rounding.
-  const auto y = run<float>(1, {1e8F, 1, -1e8F, 1}, [](Builder& b, BufferId x, BufferId out, ValueId at) {
+  const auto y = run<float>(1, {1e8F, 1, -1e8F, 1}, [](Builder& b, BufferId x, BufferId out, Expr at) {
     b.store(out, b.fold(ScalarOp::add_, b.load(x, {Scalar::f32, 4}, at)), at);
   });
   EXPECT_EQ(y[0], 2);
 }
 
 TEST(LoopEval, InsertExtractSplat) {
-  const auto y = run<float>(4, kX, [](Builder& b, BufferId x, BufferId out, ValueId at) {
-    const ValueId v = b.load(x, {Scalar::f32, 4}, at);
+  const auto y = run<float>(4, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
+    const Expr v = b.load(x, {Scalar::f32, 4}, at);
     b.store(out, b.insert(b.splat(b.extract(v, 1), 4), b.extract(v, 3), 2), at);
   });
   EXPECT_EQ(y, (std::vector<float>{2, 2, 4, 2}));
 }
 
 TEST(LoopEval, GathersAndScattersInOrder) {
-  const auto y = run<int32_t>(3, {10, 20, 30}, [](Builder& b, BufferId x, BufferId out, ValueId) {
-    const ValueId v = b.gather(x, Scalar::i32, b.lanes_integer({8, 0, 4}, Scalar::i32));
+  const auto y = run<int32_t>(3, {10, 20, 30}, [](Builder& b, BufferId x, BufferId out, Expr) {
+    const Expr v = b.gather(x, Scalar::i32, b.lanes_integer({8, 0, 4}, Scalar::i32));
     b.scatter(out, v, b.lanes_integer({4, 4, 0}, Scalar::i64));
   });
   EXPECT_EQ(y, (std::vector<int32_t>{20, 10, 0}));
 }
 
 TEST(LoopEval, LoopsAccumulateInPrivateMemory) {
-  const auto y = run<int64_t>(1, {0}, [](Builder& b, BufferId, BufferId out, ValueId at) {
+  const auto y = run<int64_t>(1, {0}, [](Builder& b, BufferId, BufferId out, Expr at) {
     const BufferId sum = b.alloc(8);
     b.store(sum, b.i64(0), at);
-    b.loop(LoopKind::serial, b.i64(1), b.i64(11), 3, [&](ValueId i) {  // 1 4 7 10
-      b.store(sum, b.add(b.load(sum, {Scalar::i64, 1}, at), i), at);
+    b.loop(LoopKind::serial, b.i64(1), b.i64(11), 3, [&](Expr i) {  // 1 4 7 10
+      b.store(sum, b.load(sum, {Scalar::i64, 1}, at) + i, at);
     });
     b.store(out, b.load(sum, {Scalar::i64, 1}, at), at);
   });
@@ -99,9 +99,8 @@ TEST(LoopEval, FirstGuardWins) {
   Status status;
   run<int64_t>(
       1, {0},
-      [](Builder& b, BufferId, BufferId, ValueId at) {
-        b.loop(LoopKind::serial, at, b.i64(9), 1,
-               [&](ValueId i) { b.guard(b.op(ScalarOp::lt_, i, b.i64(4)), i, kGuardIndex); });
+      [](Builder& b, BufferId, BufferId, Expr at) {
+        b.loop(LoopKind::serial, at, b.i64(9), 1, [&](Expr i) { b.guard(i < 4, i, kGuardIndex); });
       },
       &status);
   EXPECT_EQ(status.code, kGuardIndex);
@@ -114,7 +113,7 @@ TEST(LoopEval, RowsMeanTheirFunctions) {
   const RowLookup rows = [&](std::string_view name) { return name == "twice" ? &f : nullptr; };
   const auto y = run<float>(
       4, kX,
-      [](Builder& b, BufferId x, BufferId out, ValueId at) {
+      [](Builder& b, BufferId x, BufferId out, Expr at) {
         b.store(out, b.inst("twice", {Scalar::f32, 4}, {b.load(x, {Scalar::f32, 4}, at)}), at);
       },
       nullptr, rows);
@@ -123,7 +122,7 @@ TEST(LoopEval, RowsMeanTheirFunctions) {
 
 TEST(LoopEvalDeathTest, OutOfBoundsAndMisalignedAccessesStop) {
   const auto at = [](int64_t offset, int align) {
-    run<float>(8, kX, [&](Builder& b, BufferId x, BufferId out, ValueId) {
+    run<float>(8, kX, [&](Builder& b, BufferId x, BufferId out, Expr) {
       b.store(out, b.load(x, {Scalar::f32, 2}, b.i64(offset), align), b.i64(0));
     });
   };

@@ -117,9 +117,9 @@ TEST(LoopExpand, Edges) {
 TEST(LoopExpand, KernelsStayValidAndKeepTheirMeaning) {
   Builder b("e");
   const BufferId x = b.param("x", 16, false), y = b.param("y", 16, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId at) {
-    const ValueId v = b.load(x, {Scalar::f32, 4}, at);
-    b.store(y, b.add(b.op(ScalarOp::exp_, v), b.op(ScalarOp::pow_, v, v)), at);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr at) {
+    const Expr v = b.load(x, {Scalar::f32, 4}, at);
+    b.store(y, exp(v) + b.op(ScalarOp::pow_, v, v), at);
   });
   const Kernel k = b.finish();
   const Kernel wide = expand(k);

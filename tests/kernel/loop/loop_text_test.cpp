@@ -76,7 +76,7 @@ TEST(LoopText, EverythingRoundTrips) {
 TEST(LoopText, BuiltKernelsRoundTrip) {
   Builder b("b\"\\\x01");
   const BufferId y = b.param("the result", 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(64), 4, [&](ValueId at) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(64), 4, [&](Expr at) {
     b.store(y, b.real(-0.0, {Scalar::f32, 1}), at);
     b.store(y, b.real(1e-45, {Scalar::f32, 1}), at);
     b.store(y, b.integer(INT64_MIN, {Scalar::i64, 1}), at);

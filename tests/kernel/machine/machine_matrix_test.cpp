@@ -177,17 +177,17 @@ TEST(MachineMatrix, AWaveComputesTheProduct) {
       if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
       return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
     };
-    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
       std::vector<loop::BufferId> shared(c.operands.size(), -1);
       for (size_t i = 0; i < c.operands.size(); ++i)
         if (c.operands[i].in_memory)
           shared[i] = b.alloc(static_cast<int64_t>(memory[i].size()), 1024, loop::Space::shared);
       if (r.in_shared) {
-        b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::ValueId lane) {
+        b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
           for (size_t i = r.a_held ? 2 : 1; i < 3; ++i) {
             const int64_t share = static_cast<int64_t>(memory[i].size()) / c.lanes;
-            b.loop(loop::LoopKind::serial, b.i64(0), b.i64(share), 16, [&](loop::ValueId at) {
-              const loop::ValueId place = b.add(b.mul(lane, b.i64(share)), at);
+            b.loop(loop::LoopKind::serial, b.i64(0), b.i64(share), 16, [&](loop::Expr at) {
+              const loop::Expr place = lane * share + at;
               b.copy(shared[i], place, buffers[i], place, 16);
             });
           }
@@ -196,15 +196,14 @@ TEST(MachineMatrix, AWaveComputesTheProduct) {
         });
         b.barrier();
       }
-      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::ValueId lane) {
-        const auto place = [&](size_t i) { return b.mul(lane, b.i64(of(r, i).lane_bits / 8)); };
-        std::vector<loop::ValueId> operands;
+      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
+        const auto place = [&](size_t i) { return lane * (of(r, i).lane_bits / 8); };
+        std::vector<loop::Expr> operands;
         for (size_t i = 0; i < c.operands.size(); ++i)
           if (!c.operands[i].in_memory) operands.push_back(b.load(buffers[i], type(i), place(i)));
-        const loop::ValueId out = r.a_held ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
-                                  : r.in_shared
-                                      ? b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0))
-                                      : b.inst(r.row, type(0), operands);
+        const loop::Expr out = r.a_held      ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
+                               : r.in_shared ? b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0))
+                                             : b.inst(r.row, type(0), operands);
         b.store(buffers.back(), out, place(0));
       });
     });

@@ -12,8 +12,8 @@
 namespace lumen::synth {
 namespace {
 
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using Side = BlockProduct::Side;
 
 using Bytes = std::vector<uint8_t>;
@@ -41,22 +41,19 @@ void check(const machine::Machine& m, const BlockTile& tile) {
   const int64_t bytes = scalar_bytes(tile.factor);
   const loop::BufferId left = b.param("a", rows * k * bytes, false), right = b.param("b", columns * k * bytes, false),
                        out = b.param("sums", rows * columns * 4, true);
-  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
+  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](Expr) {
     BlockProduct p(b, m, tile);
     const loop::BufferId as = b.alloc(p.panel_bytes(Side::a), BlockProduct::kAlign, loop::Space::shared),
                          bs = b.alloc(p.panel_bytes(Side::b), BlockProduct::kAlign, loop::Space::shared);
-    const ValueId lanes = b.i64(tile.lanes());
-    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId) { p.clear(); });
-    b.loop(LoopKind::serial, b.i64(0), b.i64(2), 1, [&](ValueId stage) {
-      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
+    const Expr lanes = b.i64(tile.lanes());
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr) { p.clear(); });
+    b.loop(LoopKind::serial, b.i64(0), b.i64(2), 1, [&](Expr stage) {
+      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) {
         const auto fill = [&](Side side, loop::BufferId from, loop::BufferId to, int64_t count) {
-          b.loop(LoopKind::serial, lane, b.i64(count * p.units()), tile.lanes(), [&](ValueId at) {
-            const ValueId row = b.op(ScalarOp::div_, at, b.i64(p.units())),
-                          unit = b.op(ScalarOp::rem_, at, b.i64(p.units()));
-            const ValueId first = b.add(b.add(b.mul(row, b.i64(k)), b.mul(stage, b.i64(tile.stage_k))),
-                                        b.mul(unit, b.i64(p.unit_elements())));
-            const ValueId x =
-                b.load(from, {tile.factor, static_cast<int>(p.unit_elements())}, b.mul(first, b.i64(bytes)), 16);
+          b.loop(LoopKind::serial, lane, b.i64(count * p.units()), tile.lanes(), [&](Expr at) {
+            const Expr row = at / p.units(), unit = at % p.units();
+            const Expr first = row * k + stage * tile.stage_k + unit * p.unit_elements();
+            const Expr x = b.load(from, {tile.factor, static_cast<int>(p.unit_elements())}, first * bytes, 16);
             b.store(to, x, p.place(side, row, unit), 16);
           });
         };
@@ -64,13 +61,11 @@ void check(const machine::Machine& m, const BlockTile& tile) {
         fill(Side::b, right, bs, columns);
       });
       b.barrier();
-      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
+      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
       b.barrier();
     });
-    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
-      p.each_sum(lane, [&](ValueId row, ValueId column, ValueId sums) {
-        b.store(out, sums, b.mul(b.add(b.mul(row, b.i64(columns)), column), b.i64(4)), 4);
-      });
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) {
+      p.each_sum(lane, [&](Expr row, Expr column, Expr sums) { b.store(out, sums, (row * columns + column) * 4, 4); });
     });
   });
   const loop::Kernel kernel = b.finish();

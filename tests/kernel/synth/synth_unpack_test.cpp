@@ -27,15 +27,15 @@ TEST(SynthUnpack, AffinePiecesMakeTheValue) {
     loop::Builder b("unpack");
     const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false),
                to = b.param("out", rows * columns * 4, true);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(blocks), 1, [&](loop::ValueId block) {
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(blocks), 1, [&](loop::Expr block) {
       synth::Unpack u(b, *f, from, rows, columns);
       u.enter_tensor();
       u.enter_block(block);
       for (int64_t p = 0; p < f->block; p += kLanes) {
-        const auto q = b.convert(ScalarOp::cast_, Scalar::f32, u.expression(facts.affine->q, p, kLanes, true));
-        auto v = b.mul(q, u.expression(facts.affine->scale, p, kLanes, true));
-        if (facts.affine->offset) v = b.add(v, u.expression(*facts.affine->offset, p, kLanes, true));
-        b.store(to, v, b.mul(b.add(b.mul(block, b.i64(f->block)), b.i64(p)), b.i64(4)), 4);
+        const auto q = cast(u.expression(facts.affine->q, p, kLanes, true), Scalar::f32);
+        auto v = q * u.expression(facts.affine->scale, p, kLanes, true);
+        if (facts.affine->offset) v = v + u.expression(*facts.affine->offset, p, kLanes, true);
+        b.store(to, v, (block * f->block + p) * 4, 4);
       }
     });
     const loop::Kernel k = b.finish();
@@ -65,12 +65,12 @@ void check_bytes(const Format& f, const RoutineExpr& q, const machine::Machine& 
   elements.resize(static_cast<size_t>(lanes));
   loop::Builder b("bytes");
   const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false), to = b.param("out", lanes * 5, true);
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
     synth::Unpack u(b, f, from, 1, columns);
     u.enter_tensor();
     u.enter_row(b.i64(0));
     u.enter_block(b.i64(0), blocks);
-    b.store(to, b.convert(ScalarOp::cast_, Scalar::i32, u.expression(q, elements, true)), b.i64(0));
+    b.store(to, cast(u.expression(q, elements, true), Scalar::i32), b.i64(0));
     b.store(to, u.bytes(q, elements, m), b.i64(lanes * 4));
   });
   const loop::Kernel k = b.finish();
@@ -107,14 +107,13 @@ TEST(SynthUnpack, CodesAreTheLayouts) {
     for (uint8_t& byte : blob) byte = static_cast<uint8_t>(random());
     loop::Builder b("codes");
     const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false), to = b.param("out", columns * 4, true);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(2), 1, [&](loop::ValueId block) {
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(2), 1, [&](loop::Expr block) {
       synth::Unpack u(b, *f, from, rows, columns);
       u.enter_block(block);
       for (int64_t p = 0; p < f->block; p += kLanes) {
         auto code = u.codes(f->code_field, p, kLanes, field.type.bits <= 8 && p % (2 * kLanes) == 0);
         if (b.type(code).lanes == 1) code = b.splat(code, kLanes);
-        b.store(to, b.convert(ScalarOp::cast_, Scalar::u32, code),
-                b.mul(b.add(b.mul(block, b.i64(f->block)), b.i64(p)), b.i64(4)), 4);
+        b.store(to, cast(code, Scalar::u32), (block * f->block + p) * 4, 4);
       }
     });
     const loop::Kernel k = b.finish();

@@ -94,8 +94,8 @@ Lanes Evaluator::call(const Function& f, std::vector<Lanes> operands) {
 void Evaluator::bind(std::span<const std::span<uint8_t>> buffers) {
   LUMEN_CHECK(buffers.size() == k_.params.size(), "{} buffers for {} params", buffers.size(), k_.params.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
-    LUMEN_CHECK(static_cast<int64_t>(buffers[i].size()) >= k_.params[i].bytes, "buffer {} has {} bytes, not {}",
-                k_.params[i].name, buffers[i].size(), k_.params[i].bytes);
+    LUMEN_CHECK(std::ssize(buffers[i]) >= k_.params[i].bytes, "buffer {} has {} bytes, not {}", k_.params[i].name,
+                buffers[i].size(), k_.params[i].bytes);
     buffers_[i] = buffers[i].first(static_cast<size_t>(k_.params[i].bytes));
   }
 }
@@ -106,7 +106,7 @@ void Evaluator::region(const Region& r) {
 
 uint8_t* Evaluator::access(const Instr& instr, BufferId buffer, int64_t offset, int64_t bytes, int align, bool writes) {
   const std::span<uint8_t> b = buffers_[buffer];
-  const auto size = static_cast<int64_t>(b.size());
+  const auto size = std::ssize(b);
   LUMEN_CHECK(offset >= 0 && bytes <= size && offset <= size - bytes, "bytes {}..{} of a buffer of {} in: {}", offset,
               offset + bytes, size, print(instr));
   LUMEN_CHECK(offset % align == 0, "offset {} is not a multiple of {} in: {}", offset, align, print(instr));
@@ -188,7 +188,7 @@ void Evaluator::store(const Instr& instr) {
   const int64_t bytes = scalar_bytes(s);
   if (n == 0) return;
   uint8_t* p = access(instr, instr.buffer, integer(instr.operands[1]), n * bytes, instr.align, true);
-  for (int64_t i = 0; i < n; ++i) write_scalar(s, p + i * bytes, value[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < n; ++i) write_scalar(s, p + i * bytes, value[i]);
 }
 
 Lanes Evaluator::compute(const Instr& instr) {
@@ -205,10 +205,10 @@ Lanes Evaluator::compute(const Instr& instr) {
     case Op::splat_:
       return Lanes(lanes, values_[instr.operands[0]][0]);
     case Op::extract_:
-      return Lanes(1, values_[instr.operands[0]][static_cast<size_t>(instr.lane)]);
+      return Lanes(1, values_[instr.operands[0]][instr.lane]);
     case Op::insert_: {
       Lanes out = values_[instr.operands[0]];
-      out[static_cast<size_t>(instr.lane)] = values_[instr.operands[1]][0];
+      out[instr.lane] = values_[instr.operands[1]][0];
       return out;
     }
     case Op::shuffle_: {
@@ -230,7 +230,7 @@ Lanes Evaluator::compute(const Instr& instr) {
       const int64_t bytes = scalar_bytes(instr.type.scalar);
       if (n == 0) return out;
       const uint8_t* p = access(instr, instr.buffer, integer(instr.operands[0]), n * bytes, instr.align, false);
-      for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(i)] = read_scalar(instr.type.scalar, p + i * bytes);
+      for (int64_t i = 0; i < n; ++i) out[i] = read_scalar(instr.type.scalar, p + i * bytes);
       return out;
     }
     case Op::gather_: {
@@ -274,7 +274,7 @@ void Evaluator::scalar(const Instr& instr) {
     stride[a] = 1;
   }
   Lanes& out = values_[instr.result];
-  out.resize(static_cast<size_t>(instr.type.lanes));
+  out.resize(instr.type.lanes);
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = eval_scalar_op(node, from, args[0][i * stride[0]], args[1][i * stride[1]], args[2][i * stride[2]]);
 }

@@ -19,7 +19,7 @@ namespace lumen::loop {
 std::string Traces::touch(int64_t offset, int64_t bytes, bool writes, int lane, Epoch epoch) {
   const int wave = lane / wave_;
   for (int64_t i = offset; i < offset + bytes; ++i) {
-    Mark& m = marks_[static_cast<size_t>(i)];
+    Mark& m = marks_[i];
     if (m.writer != kNone && m.writer != lane && !apart(epoch, wave, m.write_epoch, m.writer / wave_))
       return fmt::format("lane {} meets what lane {} wrote to byte {} without a barrier", lane, m.writer, i);
     if (writes && m.reader != kNone && m.reader != lane && !apart(epoch, wave, m.read_epoch, m.read_wave))
@@ -49,14 +49,14 @@ uint64_t bits_at(const std::vector<uint8_t>& record, int64_t bit, int count) {
   uint64_t x = 0;
   for (int i = 0; i < count; ++i) {
     const int64_t at = bit + i;
-    x |= static_cast<uint64_t>(record[static_cast<size_t>(at / 8)] >> (at % 8) & 1) << i;
+    x |= static_cast<uint64_t>(record[at / 8] >> (at % 8) & 1) << i;
   }
   return x;
 }
 void put_bits(std::vector<uint8_t>& record, int64_t bit, int count, uint64_t x) {
   for (int i = 0; i < count; ++i) {
     const int64_t at = bit + i;
-    uint8_t& byte = record[static_cast<size_t>(at / 8)];
+    uint8_t& byte = record[at / 8];
     byte = static_cast<uint8_t>((byte & ~(1U << (at % 8))) | (x >> i & 1) << (at % 8));
   }
 }
@@ -297,11 +297,11 @@ class Block {
 
   // The registers of a group of lanes as one record.
   std::vector<uint8_t> record_of(ValueId v, const Collective& c, const Fragment& f, int first) {
-    const VType t = k_.value_types[static_cast<size_t>(v)];
+    const VType t = k_.value_types[v];
     const int64_t bytes = scalar_bytes(t.scalar);
     LUMEN_CHECK(bytes * t.lanes * 8 == f.lane_bits, "a lane's share is {} bits, not {}", f.lane_bits,
                 bytes * t.lanes * 8);
-    std::vector<uint8_t> record(static_cast<size_t>(bytes * t.lanes * c.lanes));
+    std::vector<uint8_t> record(bytes * t.lanes * c.lanes);
     uint8_t* p = record.data();
     for (int lane = 0; lane < c.lanes; ++lane)
       for (const ScalarValue& x : lanes_[first + lane].value(v)) {
@@ -328,7 +328,7 @@ class Block {
                                                 : record_of(instr.operands[i], c, c.operands[i].fragment, first));
     const auto row = [&](size_t i, int64_t number) {
       const Fragment& fragment = c.operands[i].fragment;
-      const VType t = f.body.value_types[static_cast<size_t>(f.params[i])];
+      const VType t = f.body.value_types[f.params[i]];
       Lanes out;
       for (int64_t e = 0; e < t.lanes; ++e)
         out.push_back(
@@ -340,7 +340,7 @@ class Block {
       for (int64_t n = 0; n < (c.operands[i].side == Collective::Side::a ? c.m : c.n); ++n)
         rows[i].push_back(row(i, n));
     const Fragment& result = c.operands[0].fragment;
-    const Scalar s = f.body.value_types[static_cast<size_t>(f.result)].scalar;
+    const Scalar s = f.body.value_types[f.result].scalar;
     std::vector<uint8_t> out(records[0].size());
     Evaluator one(f.body, rows_);
     for (int m = 0; m < c.m; ++m)
@@ -348,7 +348,7 @@ class Block {
         const int64_t e = int64_t{m} * c.n + n;
         std::vector<Lanes> operands{{scalar_of(s, element(instr, c.operands[0], 0, records[0], e, first))}};
         for (size_t i = 1; i < c.operands.size(); ++i)
-          operands.push_back(rows[i][static_cast<size_t>(c.operands[i].side == Collective::Side::a ? m : n)]);
+          operands.push_back(rows[i][c.operands[i].side == Collective::Side::a ? m : n]);
         uint8_t bytes[8] = {};
         write_scalar(s, bytes, one.call(f, std::move(operands))[0]);
         uint64_t x = 0;

@@ -21,8 +21,8 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 namespace {
@@ -78,9 +78,8 @@ class AttendKernel : AttendWriter {
         std::clamp<int64_t>(static_cast<int64_t>(kGrain / static_cast<double>(target_->task_divisor) / work), 1,
                             std::max<int64_t>(tasks.rows, 1));
     for_tasks(
-        b_, tasks, outer, 1, [&] { begin(); },
-        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
-    double bytes = static_cast<double>(graph::byte_size(g_[a_.written].type));
+        b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { tile(counters); });
+    double bytes = graph::byte_size(g_[a_.written].type);
     for (const graph::ValueId input : group_.inputs) {
       int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
       for (const graph::ValueId load : {a_.q, a_.k, a_.v})
@@ -164,70 +163,70 @@ class AttendKernel : AttendWriter {
   // ---- places and axes
 
   // Row i of the tile; rows behind the last repeat it, and are never written.
-  int open_row(Body& body, ValueId i) {
-    ValueId row = b_.add(first_row_, i);
-    if (rows_ % tile_ != 0) row = b_.op(ScalarOp::min_, row, b_.i64(rows_ - 1));
-    const std::vector<ValueId> at = digits(b_, row, tile_extents_);
+  int open_row(Body& body, Expr i) {
+    Expr row = first_row_ + i;
+    if (rows_ % tile_ != 0) row = min(row, b_.i64(rows_ - 1));
+    const std::vector<Expr> at = digits(b_, row, tile_extents_);
     int opened = 0;
     for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
     return opened;
   }
 
   // Key `number` in a body that reads keys or values.
-  int open_key(Body& body, ValueId number) {
+  int open_key(Body& body, Expr number) {
     const int opened = open_axis(body, a_.extents.size() - 1, number);
     const bool is_dot = &body == dot_.get();
     const std::optional<Attention::Found>& found = is_dot ? a_.k_found : a_.v_found;
     if (!found) return opened;
     LUMEN_CHECK(opened == 1, "a single key is found by a table");
-    const ValueId inside = key_in_table(body, *found);
-    body.shift_load(is_dot ? a_.k : a_.v, times(sub(inside, number), found->stride));
+    const Expr inside = key_in_table(body, *found);
+    body.shift_load(is_dot ? a_.k : a_.v, times(inside - number, found->stride));
     return opened;
   }
 
   // ---- one tile
 
-  void tile(std::vector<ValueId> counters) {
-    const ValueId part = counters.back();
+  void tile(std::vector<Expr> counters) {
+    const Expr part = counters.back();
     counters.pop_back();
     first_row_ = times(counters.back(), tile_);
     counters.pop_back();
-    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), sub(b_.i64(rows_), first_row_));
+    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), rows_ - first_row_);
     Body* bodies[3] = {dot_.get(), map_.get(), pick_.get()};
     int opened[3] = {0, 0, 0};
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
     row_number_ = b_.i64(0);
     for (size_t d = 0; d < counters.size(); ++d) {
       if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) != tile_axes_.end()) continue;
-      row_number_ = b_.add(row_number_, times(counters[d], dense[d]));
+      row_number_ = row_number_ + times(counters[d], dense[d]);
       for (int n = 0; n < 3; ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
     load_queries();
-    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
       b_.store(row_max_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
       b_.store(row_sum_, b_.real(0, vector()), bytes(i, lanes_), line_);
       for (int64_t e = 0; e < width_; e += lanes_)
-        b_.store(sums_, b_.real(0, vector()), b_.add(bytes(i, width_), b_.i64(e * 4)), line_);
+        b_.store(sums_, b_.real(0, vector()), bytes(i, width_) + e * 4, line_);
     });
-    ValueId from = times(part, part_), to = b_.i64(a_.keys);
-    if (parts_ > 1) to = least(b_.add(from, b_.i64(part_)), to);
+    Expr from = times(part, part_), to = b_.i64(a_.keys);
+    if (parts_ > 1) to = least(from + part_, to);
     if (range_.is_bounded()) {
       find_bounds();
       from = most(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
       to = least(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
     }
-    serial(from, to, block_, [&](ValueId key) { block(key, least(b_.add(key, b_.i64(block_)), to)); });
-    serial(b_.i64(0), count_, 1, [&](ValueId i) { parts_ > 1 ? keep(i, part) : finish(i); });
+    serial(from, to, block_, [&](Expr key) { block(key, least(key + block_, to)); });
+    serial(b_.i64(0), count_, 1, [&](Expr i) { parts_ > 1 ? keep(i, part) : finish(i); });
     for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
   }
 
   void load_queries() {
-    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
       if (a_.depth % lanes_ != 0)  // what is left of the last vector
-        b_.store(queries_, b_.real(0, vector()), b_.add(times(i, depth_ * 4), b_.i64((depth_ - lanes_) * 4)), line_);
+        b_.store(queries_, b_.real(0, vector()), times(i, depth_ * 4) + (depth_ - lanes_) * 4, line_);
       const int opened = open_row(*dot_, i);
       for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
-        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(b_.add(times(i, depth_), dot_->at()), 1), 4, dot_->count());
+        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(times(i, depth_) + dot_->at(), 1), 4, dot_->count());
       });
       close(*dot_, opened);
     });
@@ -236,15 +235,15 @@ class AttendKernel : AttendWriter {
   // The keys that some row of each group sees, and of the tile.
   void find_bounds() {
     const VType i64{Scalar::i64, 1};
-    const ValueId least_at = b_.i64(0), most_at = b_.i64(8);
+    const Expr least_at = b_.i64(0), most_at = b_.i64(8);
     b_.store(bounds_, b_.i64(a_.keys), least_at, 8);
     b_.store(bounds_, b_.i64(0), most_at, 8);
-    serial(b_.i64(0), b_.i64(groups_), 1, [&](ValueId group) {
-      const ValueId at = b_.mul(group, b_.i64(8));
+    serial(b_.i64(0), b_.i64(groups_), 1, [&](Expr group) {
+      const Expr at = group * 8;
       b_.store(first_, b_.i64(a_.keys), at, 8);
       b_.store(end_, b_.i64(0), at, 8);
-      serial(b_.i64(0), b_.i64(together_), 1, [&](ValueId r) {
-        const int opened = open_row(*map_, b_.add(times(group, together_), r));
+      serial(b_.i64(0), b_.i64(together_), 1, [&](Expr r) {
+        const int opened = open_row(*map_, times(group, together_) + r);
         const auto [first, end] = range_.of_row(b_, *map_);
         b_.store(first_, least(first, b_.load(first_, i64, at, 8)), at, 8);
         b_.store(end_, most(end, b_.load(end_, i64, at, 8)), at, 8);
@@ -256,82 +255,79 @@ class AttendKernel : AttendWriter {
   }
 
   // Keys key .. end - 1, for all groups of rows.
-  void block(ValueId key, ValueId end) {
+  void block(Expr key, Expr end) {
     if (!few_) transpose_keys(key, end);
     if (!direct_values_) unpack_values(key, end);
-    const ValueId used = tiles_ == 1 && rows_ == tile_
-                             ? b_.i64(groups_)
-                             : b_.op(ScalarOp::div_, b_.add(count_, b_.i64(together_ - 1)), b_.i64(together_));
-    serial(b_.i64(0), used, 1, [&](ValueId group) {
+    const Expr used = tiles_ == 1 && rows_ == tile_ ? b_.i64(groups_) : (count_ + (together_ - 1)) / together_;
+    serial(b_.i64(0), used, 1, [&](Expr group) {
       if (!range_.is_bounded()) {
         rows(group, key, key, end);
         return;
       }
       // Whole vectors of keys; what the mask hides in them it hides by itself.
       const VType i64{Scalar::i64, 1};
-      const ValueId at = b_.mul(group, b_.i64(8));
-      const ValueId from = most(key, down(b_.load(first_, i64, at, 8), lanes_));
-      const ValueId seen = b_.load(end_, i64, at, 8);
-      const ValueId to = least(end, down(b_.add(seen, b_.i64(lanes_ - 1)), lanes_));
-      b_.branch(less(from, to), [&] { rows(group, key, from, to); });
+      const Expr at = group * 8;
+      const Expr from = most(key, down(b_.load(first_, i64, at, 8), lanes_));
+      const Expr seen = b_.load(end_, i64, at, 8);
+      const Expr to = least(end, down(seen + (lanes_ - 1), lanes_));
+      b_.branch(from < to, [&] { rows(group, key, from, to); });
     });
   }
 
   // Vector panel p of the block holds, for each number of the depth, that number of key_vectors_ * lanes_ keys.
-  ValueId panel_place(ValueId key_in_block, ValueId depth) {
+  Expr panel_place(Expr key_in_block, Expr depth) {
     const int64_t panel = int64_t{key_vectors_} * lanes_;
-    const ValueId inside = b_.op(ScalarOp::rem_, key_in_block, b_.i64(panel));
-    return bytes(b_.add(b_.add(times(sub(key_in_block, inside), depth_), times(depth, panel)), inside), 1);
+    const Expr inside = key_in_block % panel;
+    return bytes(times(key_in_block - inside, depth_) + times(depth, panel) + inside, 1);
   }
 
-  void transpose_keys(ValueId key, ValueId end) {
-    serial(key, end, lanes_, [&](ValueId at) {
+  void transpose_keys(Expr key, Expr end) {
+    serial(key, end, lanes_, [&](Expr at) {
       // Keys beyond the last repeat it; their scores are never used.
-      const auto number = [&](ValueId j) {
-        const ValueId n = b_.add(at, j);
+      const auto number = [&](Expr j) {
+        const Expr n = at + j;
         return a_.keys % lanes_ == 0 ? n : least(n, b_.i64(a_.keys - 1));
       };
-      const auto square = [&](ValueId depth, const std::function<ValueId(int)>& line) {
-        std::vector<ValueId> tile;
+      const auto square = [&](Expr depth, const std::function<Expr(int)>& line) {
+        std::vector<Expr> tile;
         for (int j = 0; j < lanes_; ++j) tile.push_back(line(j));
         transpose(b_, tile);
-        for (int l = 0; l < lanes_; ++l)
-          b_.store(transposed_, tile[l], panel_place(sub(at, key), b_.add(depth, b_.i64(l))), 4);
+        for (int l = 0; l < lanes_; ++l) b_.store(transposed_, tile[l], panel_place(at - key, depth + l), 4);
       };
       if (direct_keys_) {
-        const auto from_memory = [&](ValueId depth, ValueId count) {
+        const auto from_memory = [&](Expr depth, Expr count) {
           square(depth, [&](int j) {
             const int opened = open_key(*dot_, number(b_.i64(j)));
             dot_->open_lanes(depth, lanes_, count);
-            const ValueId x = as_f32(dot_->value(a_.k));
+            const Expr x = as_f32(dot_->value(a_.k));
             dot_->close();
             close(*dot_, opened);
             return x;
           });
         };
         const int64_t whole = a_.depth / lanes_ * lanes_;
-        if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId d) { from_memory(d, -1); });
+        if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](Expr d) { from_memory(d, {}); });
         if (whole < a_.depth) from_memory(b_.i64(whole), b_.i64(a_.depth - whole));
         return;
       }
-      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](Expr j) {
         const int opened = open_key(*dot_, number(j));
         for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true, [&](int) {
-          b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(b_.add(times(j, depth_), dot_->at()), 1), 4);
+          b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(times(j, depth_) + dot_->at(), 1), 4);
         });
         close(*dot_, opened);
       });
-      serial(b_.i64(0), b_.i64(depth_), lanes_, [&](ValueId d) {
-        square(d, [&](int j) { return b_.load(staged_, vector(), bytes(b_.add(d, b_.i64(j * depth_)), 1), line_); });
+      serial(b_.i64(0), b_.i64(depth_), lanes_, [&](Expr d) {
+        square(d, [&](int j) { return b_.load(staged_, vector(), bytes(d + j * depth_, 1), line_); });
       });
     });
   }
 
-  void unpack_values(ValueId key, ValueId end) {
-    serial(key, end, 1, [&](ValueId at) {
+  void unpack_values(Expr key, Expr end) {
+    serial(key, end, 1, [&](Expr at) {
       const int opened = open_key(*pick_, at);
       for_lanes(b_, *pick_, lanes_, 1, b_.i64(0), b_.i64(a_.width), a_.width % lanes_ == 0, [&](int) {
-        b_.store(values_, as_f32(pick_->value(a_.v)), bytes(b_.add(times(sub(at, key), width_), pick_->at()), 1), 4,
+        b_.store(values_, as_f32(pick_->value(a_.v)), bytes(times(at - key, width_) + pick_->at(), 1), 4,
                  pick_->count());
       });
       close(*pick_, opened);
@@ -340,154 +336,152 @@ class AttendKernel : AttendWriter {
 
   // Rows group * together_ .. of the tile and keys from .. to - 1 of the block that begins at `key`; `from` is a
   // multiple of the lanes.
-  void rows(ValueId group, ValueId key, ValueId from, ValueId to) {
-    const ValueId first = times(group, together_);
+  void rows(Expr group, Expr key, Expr from, Expr to) {
+    const Expr first = times(group, together_);
     few_ ? score_few(key, from, to) : score(first, key, from, to);
-    const ValueId count = rows_ % together_ == 0 ? b_.i64(together_) : least(b_.i64(together_), sub(count_, first));
-    serial(b_.i64(0), count, 1, [&](ValueId r) { soften(first, r, key, from, to); });
+    const Expr count = rows_ % together_ == 0 ? b_.i64(together_) : least(b_.i64(together_), count_ - first);
+    serial(b_.i64(0), count, 1, [&](Expr r) { soften(first, r, key, from, to); });
     for (int64_t e = 0; e < width_;) {
       int vectors = key_vectors_;
       while (e + int64_t{vectors} * lanes_ > width_) vectors /= 2;
       const int64_t step = int64_t{vectors} * lanes_, end = e + (width_ - e) / step * step;
-      serial(b_.i64(e), b_.i64(end), step, [&](ValueId at) { pick(first, key, from, to, at, vectors); });
+      serial(b_.i64(e), b_.i64(end), step, [&](Expr at) { pick(first, key, from, to, at, vectors); });
       e = end;
     }
   }
 
-  void score(ValueId first, ValueId key, ValueId from, ValueId to) {
+  void score(Expr first, Expr key, Expr from, Expr to) {
     const int64_t panel = int64_t{key_vectors_} * lanes_;
-    serial(down(sub(from, key), panel), sub(to, key), panel, [&](ValueId at) {
+    serial(down(from - key, panel), to - key, panel, [&](Expr at) {
       Accumulators sums(b_, g_, {a_.scores}, lanes_, together_ * key_vectors_);
       sums.reset(0);
-      serial(b_.i64(0), b_.i64(a_.depth), 1, [&](ValueId d) {
-        std::vector<ValueId> keys;
+      serial(b_.i64(0), b_.i64(a_.depth), 1, [&](Expr d) {
+        std::vector<Expr> keys;
         for (int k = 0; k < key_vectors_; ++k)
-          keys.push_back(b_.load(transposed_, vector(),
-                                 bytes(b_.add(b_.add(times(at, depth_), times(d, panel)), b_.i64(k * lanes_)), 1),
-                                 line_));
+          keys.push_back(
+              b_.load(transposed_, vector(), bytes(times(at, depth_) + times(d, panel) + k * lanes_, 1), line_));
         for (int r = 0; r < together_; ++r) {
-          const ValueId place = bytes(b_.add(b_.add(times(first, depth_), d), b_.i64(r * depth_)), 1);
-          const ValueId x = b_.splat(b_.load(queries_, {Scalar::f32, 1}, place, 4), lanes_);
+          const Expr place = bytes(times(first, depth_) + d + r * depth_, 1);
+          const Expr x = b_.splat(b_.load(queries_, {Scalar::f32, 1}, place, 4), lanes_);
           for (int k = 0; k < key_vectors_; ++k) sums.multiply_add(r * key_vectors_ + k, x, keys[k], fused_);
         }
       });
       for (int r = 0; r < together_; ++r)
         for (int k = 0; k < key_vectors_; ++k)
-          b_.store(row_, sums.get(0, r * key_vectors_ + k), bytes(b_.add(at, b_.i64(r * block_ + k * lanes_)), 1),
-                   line_);
+          b_.store(row_, sums.get(0, r * key_vectors_ + k), bytes(at + (r * block_ + k * lanes_), 1), line_);
     });
   }
 
   // The same where rows are so few that transposing keys would cost more than multiplying them: lanes are numbers of
   // the depth, and as many sums of lanes as there are lanes are folded together.
-  void score_few(ValueId key, ValueId from, ValueId to) {
-    serial(from, to, lanes_, [&](ValueId at) {
-      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+  void score_few(Expr key, Expr from, Expr to) {
+    serial(from, to, lanes_, [&](Expr at) {
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](Expr j) {
         Accumulators sums(b_, g_, {a_.scores}, lanes_, together_);
         sums.reset(0);
-        const ValueId number = b_.add(at, j);  // keys beyond the last repeat it
+        const Expr number = at + j;  // keys beyond the last repeat it
         const int opened = open_key(*dot_, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
         for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
-          const ValueId x = as_f32(dot_->value(a_.k));
+          const Expr x = as_f32(dot_->value(a_.k));
           for (int r = 0; r < together_; ++r) {
-            const ValueId place = bytes(b_.add(dot_->at(), b_.i64(r * depth_)), 1);
-            const ValueId y = b_.load(queries_, {Scalar::f32, dot_->lanes()}, place, 4);
+            const Expr place = bytes(dot_->at() + r * depth_, 1);
+            const Expr y = b_.load(queries_, {Scalar::f32, dot_->lanes()}, place, 4);
             if (dot_->lanes() == lanes_) {
               sums.multiply_add(r, y, x, fused_);
             } else {
-              sums.add(0, r, b_.mul(y, x), -1);
+              sums.add(0, r, y * x, {});
             }
           }
         });
         close(*dot_, opened);
         for (int r = 0; r < together_; ++r)
-          b_.store(transposed_, sums.get(0, r), bytes(b_.add(b_.i64(int64_t{r} * lanes_), j), lanes_), line_);
+          b_.store(transposed_, sums.get(0, r), bytes(int64_t{r} * lanes_ + j, lanes_), line_);
       });
       for (int r = 0; r < together_; ++r) {
-        std::vector<ValueId> sums;
+        std::vector<Expr> sums;
         for (int j = 0; j < lanes_; ++j)
           sums.push_back(b_.load(transposed_, vector(), b_.i64((int64_t{r} * lanes_ + j) * line_), line_));
-        b_.store(row_, fold_each(std::move(sums)), bytes(b_.add(sub(at, key), b_.i64(r * block_)), 1), line_);
+        b_.store(row_, fold_each(std::move(sums)), bytes(at - key + r * block_, 1), line_);
       }
     });
   }
 
   // Lane l of the result: all lanes of vector l, added in halves.
-  ValueId fold_each(std::vector<ValueId> x) {
+  Expr fold_each(std::vector<Expr> x) {
     for (int s = lanes_ / 2; s >= 1; s /= 2) {
       std::vector<int> low, high;
       for (int l = 0; l < lanes_; ++l) {
         low.push_back(l & s ? lanes_ + (l ^ s) : l);
         high.push_back(l & s ? lanes_ + l : l ^ s);
       }
-      for (int i = 0; i < s; ++i) x[i] = b_.add(b_.shuffle({x[i], x[i + s]}, low), b_.shuffle({x[i], x[i + s]}, high));
+      for (int i = 0; i < s; ++i) x[i] = b_.shuffle({x[i], x[i + s]}, low) + b_.shuffle({x[i], x[i + s]}, high);
       x.resize(s);
     }
     return x[0];
   }
 
   // Scores to probabilities of row r of the group, in place; keeps the row's maximum and sum.
-  void soften(ValueId first, ValueId r, ValueId key, ValueId from, ValueId to) {
+  void soften(Expr first, Expr r, Expr key, Expr from, Expr to) {
     const VType one{Scalar::f32, 1};
-    const ValueId i = b_.add(first, r), top_at = bytes(i, 1), total_at = bytes(i, lanes_);
+    const Expr i = first + r, top_at = bytes(i, 1), total_at = bytes(i, lanes_);
     const int opened = open_row(*map_, i);
-    const auto pass = [&](const std::function<ValueId(ValueId)>& step, int reduce) {
+    const auto pass = [&](const std::function<Expr(Expr)>& step, int reduce) {
       softmax_->reset(reduce);
       for_lanes(b_, *map_, lanes_, 1, from, to, a_.keys % lanes_ == 0, [&](int) {
-        const ValueId at = bytes(b_.add(times(r, block_), sub(map_->at(), key)), 1);
-        const ValueId x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
+        const Expr at = bytes(times(r, block_) + (map_->at() - key), 1);
+        const Expr x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
         b_.store(row_, x, at, 4);
         softmax_->add(reduce, 0, x, map_->count());
       });
     };
     pass(
-        [&](ValueId x) {
+        [&](Expr x) {
           map_->set(a_.scores, x);
           return map_->value(a_.score);
         },
         0);
-    const ValueId top = softmax_->total(0), before = b_.load(row_max_, one, top_at, 4);
-    b_.branch(less(before, top), [&] {
+    const Expr top = softmax_->total(0), before = b_.load(row_max_, one, top_at, 4);
+    b_.branch(before < top, [&] {
       b_.store(row_max_, top, top_at, 4);
-      b_.branch(less(b_.real(kLowest, one), before), [&] {  // there is something to scale
-        const ValueId scale = b_.splat(b_.op(ScalarOp::exp_, sub(before, top)), lanes_);
-        b_.store(row_sum_, b_.mul(b_.load(row_sum_, vector(), total_at, line_), scale), total_at, line_);
-        serial(b_.i64(0), b_.i64(width_), lanes_, [&](ValueId e) {
-          const ValueId at = bytes(b_.add(times(i, width_), e), 1);
-          b_.store(sums_, b_.mul(b_.load(sums_, vector(), at, line_), scale), at, line_);
+      b_.branch(kLowest < before, [&] {  // there is something to scale
+        const Expr scale = b_.splat(exp(before - top), lanes_);
+        b_.store(row_sum_, b_.load(row_sum_, vector(), total_at, line_) * scale, total_at, line_);
+        serial(b_.i64(0), b_.i64(width_), lanes_, [&](Expr e) {
+          const Expr at = bytes(times(i, width_) + e, 1);
+          b_.store(sums_, b_.load(sums_, vector(), at, line_) * scale, at, line_);
         });
       });
     });
-    const ValueId now = b_.load(row_max_, one, top_at, 4);
-    pass([&](ValueId x) { return b_.op(ScalarOp::exp_, sub(x, b_.splat(now, b_.type(x).lanes))); }, 1);
-    b_.store(row_sum_, b_.add(b_.load(row_sum_, vector(), total_at, line_), softmax_->get(1, 0)), total_at, line_);
+    const Expr now = b_.load(row_max_, one, top_at, 4);
+    pass([&](Expr x) { return exp(x - b_.splat(now, b_.type(x).lanes)); }, 1);
+    b_.store(row_sum_, b_.load(row_sum_, vector(), total_at, line_) + softmax_->get(1, 0), total_at, line_);
     close(*map_, opened);
   }
 
   // Numbers at .. of the weighted sums of the group's rows.
-  void pick(ValueId first, ValueId key, ValueId from, ValueId to, ValueId at, int vectors) {
+  void pick(Expr first, Expr key, Expr from, Expr to, Expr at, int vectors) {
     Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
     const auto kept = [&](int r, int w) {
-      return bytes(b_.add(b_.add(times(first, width_), at), b_.i64(r * width_ + int64_t{w} * lanes_)), 1);
+      return bytes(times(first, width_) + at + (r * width_ + int64_t{w} * lanes_), 1);
     };
     for (int r = 0; r < together_; ++r)
       for (int w = 0; w < vectors; ++w) sums.put(r * vectors + w, b_.load(sums_, vector(), kept(r, w), line_));
-    serial(sub(from, key), sub(to, key), 1, [&](ValueId n) {
-      std::vector<ValueId> values;
-      const int opened = direct_values_ ? open_key(*pick_, b_.add(key, n)) : 0;
+    serial(from - key, to - key, 1, [&](Expr n) {
+      std::vector<Expr> values;
+      const int opened = direct_values_ ? open_key(*pick_, key + n) : 0;
       for (int w = 0; w < vectors; ++w) {
-        const ValueId e = b_.add(at, b_.i64(int64_t{w} * lanes_));
+        const Expr e = at + int64_t{w} * lanes_;
         if (direct_values_) {
-          pick_->open_lanes(e, lanes_, -1);
+          pick_->open_lanes(e, lanes_, {});
           values.push_back(as_f32(pick_->value(a_.v)));
           pick_->close();
         } else {
-          values.push_back(b_.load(values_, vector(), bytes(b_.add(times(n, width_), e), 1), line_));
+          values.push_back(b_.load(values_, vector(), bytes(times(n, width_) + e, 1), line_));
         }
       }
       close(*pick_, opened);
       for (int r = 0; r < together_; ++r) {
-        const ValueId p = b_.splat(b_.load(row_, {Scalar::f32, 1}, bytes(b_.add(n, b_.i64(r * block_)), 1), 4), lanes_);
+        const Expr p = b_.splat(b_.load(row_, {Scalar::f32, 1}, bytes(n + r * block_, 1), 4), lanes_);
         for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, p, values[w], fused_);
       }
     });
@@ -495,8 +489,8 @@ class AttendKernel : AttendWriter {
       for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), line_);
   }
 
-  void finish(ValueId i) {
-    const ValueId total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
+  void finish(Expr i) {
+    const Expr total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     for (const graph::ValueId r : group_.results) {
       if (r == a_.written) continue;
       const int opened = open_row(*map_, i);
@@ -506,29 +500,28 @@ class AttendKernel : AttendWriter {
       close(*map_, opened);
     }
     const int opened = open_row(*pick_, i);
-    each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1,
-                [&](ValueId at, int lanes, ValueId count) {
-                  pick_->open_lanes(at, lanes, count);
-                  const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
-                  const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
-                  pick_->store(a_.written, b_.convert(ScalarOp::cast_, g_[a_.written].type.element.scalar, o));
-                  pick_->close();
-                });
+    each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1, [&](Expr at, int lanes, Expr count) {
+      pick_->open_lanes(at, lanes, count);
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(times(i, width_) + at, 1), 4);
+      const Expr o = sum / b_.splat(total, lanes);
+      pick_->store(a_.written, cast(o, g_[a_.written].type.element.scalar));
+      pick_->close();
+    });
     close(*pick_, opened);
   }
 
   // A part's row for attend_merge.
-  void keep(ValueId i, ValueId part) {
-    ValueId number = row_number_;
+  void keep(Expr i, Expr part) {
+    Expr number = row_number_;
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
-    const std::vector<ValueId> at = digits(b_, b_.add(first_row_, i), tile_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = b_.add(number, times(at[k], dense[tile_axes_[k]]));
-    number = b_.add(number, times(part, product(a_.row_extents())));
-    const ValueId total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
+    const std::vector<Expr> at = digits(b_, first_row_ + i, tile_extents_);
+    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[tile_axes_[k]]);
+    number = number + times(part, product(a_.row_extents()));
+    const Expr total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     keep_extremes(number, b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
-    each_number(a_.width, true, [&](ValueId e, int lanes, ValueId count) {
-      const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
-      b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
+    each_number(a_.width, true, [&](Expr e, int lanes, Expr count) {
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(times(i, width_) + e, 1), 4);
+      b_.store(partial_, sum, bytes(times(number, a_.width) + e, 1), 4, count);
     });
   }
 
@@ -551,7 +544,7 @@ class AttendKernel : AttendWriter {
   BufferId queries_ = -1, transposed_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, row_max_ = -1,
            row_sum_ = -1;
   BufferId first_ = -1, end_ = -1, bounds_ = -1;
-  ValueId first_row_ = -1, count_ = -1, row_number_ = -1;
+  Expr first_row_, count_, row_number_;
 };
 
 }  // namespace

@@ -69,9 +69,9 @@ class KeyRange {
   bool is_bounded() const { return !terms_.empty(); }
   // First key and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them. The row's axes
   // are open in `map`, a body over the scores.
-  std::pair<loop::ValueId, loop::ValueId> of_row(loop::Builder& b, Body& map) const;
+  std::pair<loop::Expr, loop::Expr> of_row(loop::Builder& b, Body& map) const;
   // The same where a row that sees none has none: the interval is empty or runs backwards.
-  std::pair<loop::ValueId, loop::ValueId> shown_to_row(loop::Builder& b, Body& map) const;
+  std::pair<loop::Expr, loop::Expr> shown_to_row(loop::Builder& b, Body& map) const;
   // Whether rows see the same keys wherever they are along an axis of the scores.
   bool varies(size_t axis) const;
   // Whether any row's first (else: last) key may be hidden.
@@ -102,7 +102,7 @@ class KeyRange {
   bool reads_only(Spot s, graph::ValueId v) const;
   std::optional<int> slope(Spot s) const;
   std::optional<double> constant(Spot s) const;
-  loop::ValueId evaluate(loop::Builder& b, Body& map, Spot s) const;
+  loop::Expr evaluate(loop::Builder& b, Body& map, Spot s) const;
 
   const graph::Plan& plan_;
   const graph::Group& group_;
@@ -158,17 +158,15 @@ class AttendWriter {
 
   // The collapsed axis that is the space's axis d; -1 when it has extent 1.
   static int axis_of(const Body& body, size_t d);
-  static int open_axis(Body& body, size_t d, loop::ValueId counter);
+  static int open_axis(Body& body, size_t d, loop::Expr counter);
   static void close(Body& body, int opened);
-  loop::ValueId times(loop::ValueId x, int64_t n) { return b_.mul(x, b_.i64(n)); }
-  loop::ValueId bytes(loop::ValueId i, int64_t stride) { return times(i, stride * 4); }
-  loop::ValueId least(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::min_, x, y); }
-  loop::ValueId most(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::max_, x, y); }
-  loop::ValueId less(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::lt_, x, y); }
-  loop::ValueId sub(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::sub_, x, y); }
-  loop::ValueId down(loop::ValueId x, int64_t unit) { return sub(x, b_.op(ScalarOp::rem_, x, b_.i64(unit))); }
-  loop::ValueId as_f32(loop::ValueId x) { return b_.convert(ScalarOp::cast_, Scalar::f32, x); }
-  void serial(loop::ValueId from, loop::ValueId to, int64_t step, const std::function<void(loop::ValueId)>& body) {
+  loop::Expr times(loop::Expr x, int64_t n) { return x * n; }
+  loop::Expr bytes(loop::Expr i, int64_t stride) { return times(i, stride * 4); }
+  loop::Expr least(loop::Expr x, loop::Expr y) { return min(x, y); }
+  loop::Expr most(loop::Expr x, loop::Expr y) { return max(x, y); }
+  loop::Expr down(loop::Expr x, int64_t unit) { return x - x % unit; }
+  loop::Expr as_f32(loop::Expr x) { return cast(x, Scalar::f32); }
+  void serial(loop::Expr from, loop::Expr to, int64_t step, const std::function<void(loop::Expr)>& body) {
     b_.loop(loop::LoopKind::serial, from, to, step, body);
   }
   loop::VType vector() const { return {Scalar::f32, lanes_}; }
@@ -176,11 +174,11 @@ class AttendWriter {
   // joins; bytes of the scratch this takes.
   std::vector<int64_t> declare_results(const graph::Group& group, const Attention& attention, int64_t parts);
   // What the index holds for the key that is open in `body`; what is none of the table's numbers is reported.
-  loop::ValueId key_in_table(Body& body, const Attention::Found& found);
-  void keep_extremes(loop::ValueId row, loop::ValueId top, loop::ValueId total);
+  loop::Expr key_in_table(Body& body, const Attention::Found& found);
+  void keep_extremes(loop::Expr row, loop::Expr top, loop::Expr total);
   // Numbers at .. of a row, as many as are stored at once.
   void each_number(int64_t width, bool dense,
-                   const std::function<void(loop::ValueId at, int lanes, loop::ValueId count)>& body);
+                   const std::function<void(loop::Expr at, int lanes, loop::Expr count)>& body);
 
   const graph::Graph& g_;
   Draft draft_;

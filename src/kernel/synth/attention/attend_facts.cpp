@@ -9,7 +9,7 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 
@@ -221,7 +221,7 @@ std::optional<int> KeyRange::slope(Spot s) const {
 }
 
 // At key 0.
-ValueId KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
+Expr KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
   const Node& n = plan_.graph[s.value];
   Formula f = n.attributes.formula;
   f.outputs = {s.index};
@@ -229,12 +229,12 @@ ValueId KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
   std::vector<bool> used(f.inputs.size(), false);
   for (const ScalarNode& x : f.nodes)
     if (x.op == ScalarOp::input) used[x.index] = true;
-  std::vector<ValueId> inputs;
+  std::vector<Expr> inputs;
   for (size_t i = 0; i < f.inputs.size(); ++i) {
     const loop::VType type{f.inputs[i], 1};
     inputs.push_back(used[i] ? map.value(n.operands[i]) : is_float(type.scalar) ? b.real(0, type) : b.integer(0, type));
   }
-  return b.convert(ScalarOp::cast_, Scalar::i64, b.apply(f, inputs)[0]);
+  return cast(b.apply(f, inputs)[0], Scalar::i64);
 }
 
 bool KeyRange::varies(Spot s, size_t axis) const {
@@ -318,26 +318,26 @@ graph::Plan KeyRange::without_mask() const {
   return out;
 }
 
-std::pair<ValueId, ValueId> KeyRange::of_row(loop::Builder& b, Body& map) const {
+std::pair<Expr, Expr> KeyRange::of_row(loop::Builder& b, Body& map) const {
   const auto [first, end] = shown_to_row(b, map);
   if (terms_.empty()) return {first, end};
-  const ValueId sees = b.op(ScalarOp::lt_, first, end);
-  return {b.op(ScalarOp::select_, sees, first, b.i64(0)), b.op(ScalarOp::select_, sees, end, b.i64(extents_.back()))};
+  const Expr sees = first < end;
+  return {select(sees, first, b.i64(0)), select(sees, end, b.i64(extents_.back()))};
 }
 
-std::pair<ValueId, ValueId> KeyRange::shown_to_row(loop::Builder& b, Body& map) const {
-  const ValueId none = b.i64(0), all = b.i64(extents_.back());
-  ValueId first = none, end = all;
-  map.open_lanes(none, 1, -1);
+std::pair<Expr, Expr> KeyRange::shown_to_row(loop::Builder& b, Body& map) const {
+  const Expr none = b.i64(0), all = b.i64(extents_.back());
+  Expr first = none, end = all;
+  map.open_lanes(none, 1, {});
   for (const Term& t : terms_) {
     // left - right = base + slope * key  against 0
-    const ValueId base = b.op(ScalarOp::sub_, evaluate(b, map, t.left), evaluate(b, map, t.right));
-    const ValueId crossing = t.slope > 0 ? b.op(ScalarOp::sub_, none, base) : base;  // the key where it is 0
+    const Expr base = evaluate(b, map, t.left) - evaluate(b, map, t.right);
+    const Expr crossing = t.slope > 0 ? none - base : base;  // the key where it is 0
     const bool with = t.op == ScalarOp::le_;
     if (t.slope > 0) {
-      end = b.op(ScalarOp::min_, end, with ? b.add(crossing, b.i64(1)) : crossing);
+      end = min(end, with ? crossing + 1 : crossing);
     } else {
-      first = b.op(ScalarOp::max_, first, with ? crossing : b.add(crossing, b.i64(1)));
+      first = max(first, with ? crossing : crossing + 1);
     }
   }
   map.close();

@@ -21,7 +21,7 @@ namespace lumen::synth {
 
 using graph::Op;
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -100,8 +100,7 @@ class GradientKernel : AttendWriter {
     tasks.rows = product(outer);
     tasks.part = 1;
     for_tasks(
-        b_, tasks, outer, 1, [&] { begin(); },
-        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { head(counters); });
+        b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { head(counters); });
     double work = 0, bytes = 0;
     for (const AttentionGradient::Product& p : products_) work += static_cast<double>(operands_[p.rows].width);
     for (const Result& r : results_) work += static_cast<double>(operands_[r.operand].width);
@@ -110,7 +109,7 @@ class GradientKernel : AttendWriter {
     out.steps.push_back(draft_.finish(
         fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}x{}", shape_text(extents_), results_.size(),
                     map_->summary(), range_ ? " bounded" : "", tile_, block_, together_, vectors_ * lanes_),
-        2.0 * static_cast<double>(product(extents_)) * work, bytes));
+        2.0 * product(extents_) * work, bytes));
     return out;
   }
 
@@ -167,28 +166,27 @@ class GradientKernel : AttendWriter {
     if (range_) bounds_ = b_.alloc(16, 64);
   }
 
-  void head(const std::vector<ValueId>& counters) {
+  void head(const std::vector<Expr>& counters) {
     std::vector<Body*> bodies{map_.get()};
     for (Operand& o : operands_) bodies.push_back(o.body.get());
     for (Result& r : results_) bodies.push_back(r.body.get());
     std::vector<int> opened(bodies.size(), 0);
-    ValueId number = b_.i64(0);
+    Expr number = b_.i64(0);
     for (size_t d = 0; d < counters.size(); ++d) {
       if (std::find(row_axes_.begin(), row_axes_.end(), static_cast<int>(d)) != row_axes_.end()) continue;
-      number = b_.add(times(number, extents_[d]), counters[d]);
+      number = times(number, extents_[d]) + counters[d];
       for (size_t n = 0; n < bodies.size(); ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
     head_ = number;
     for (Result& r : results_)
       if (r.over_keys) fill(r.sums, row_place(r, b_.i64(0)), tiles_ * tile_ * r.padded);
-    serial(b_.i64(0), b_.i64(keys_), block_, [&](ValueId key) {
-      const ValueId end =
-          keys_ % block_ == 0 ? b_.add(key, b_.i64(block_)) : least(b_.add(key, b_.i64(block_)), b_.i64(keys_));
+    serial(b_.i64(0), b_.i64(keys_), block_, [&](Expr key) {
+      const Expr end = keys_ % block_ == 0 ? key + block_ : least(key + block_, b_.i64(keys_));
       block(key, end);
     });
     for (Result& r : results_)
       if (r.over_keys)
-        serial(b_.i64(0), b_.i64(rows_), 1, [&](ValueId row) {
+        serial(b_.i64(0), b_.i64(rows_), 1, [&](Expr row) {
           const int open = open_row(*r.body, row);
           write(r, row_place(r, row));
           close(*r.body, open);
@@ -196,71 +194,71 @@ class GradientKernel : AttendWriter {
     for (size_t n = 0; n < bodies.size(); ++n) close(*bodies[n], opened[n]);
   }
 
-  void fill(BufferId buffer, ValueId from, int64_t count) {
+  void fill(BufferId buffer, Expr from, int64_t count) {
     serial(b_.i64(0), b_.i64(count), lanes_,
-           [&](ValueId at) { b_.store(buffer, b_.real(0, vector()), b_.add(from, bytes(at, 1)), line_); });
+           [&](Expr at) { b_.store(buffer, b_.real(0, vector()), from + bytes(at, 1), line_); });
   }
 
-  int open_row(Body& body, ValueId row) {
-    const std::vector<ValueId> at = digits(b_, row, row_extents_);
+  int open_row(Body& body, Expr row) {
+    const std::vector<Expr> at = digits(b_, row, row_extents_);
     int opened = 0;
     for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(row_axes_[k]), at[k]);
     return opened;
   }
 
   // Byte of a row's sums in the scratch of a result over keys.
-  ValueId row_place(const Result& r, ValueId row) { return bytes(b_.add(times(head_, tiles_ * tile_), row), r.padded); }
+  Expr row_place(const Result& r, Expr row) { return bytes(times(head_, tiles_ * tile_) + row, r.padded); }
 
-  void write(Result& r, ValueId from) {
+  void write(Result& r, Expr from) {
     const int64_t width = operands_[r.operand].width;
-    each_number(width, r.body->store_stride(r.value) == 1 || width == 1, [&](ValueId at, int lanes, ValueId count) {
+    each_number(width, r.body->store_stride(r.value) == 1 || width == 1, [&](Expr at, int lanes, Expr count) {
       r.body->open_lanes(at, lanes, count);
-      r.body->store(r.value, b_.load(r.sums, {Scalar::f32, lanes}, b_.add(from, bytes(at, 1)), 4));
+      r.body->store(r.value, b_.load(r.sums, {Scalar::f32, lanes}, from + bytes(at, 1), 4));
       r.body->close();
     });
   }
 
-  void block(ValueId key, ValueId end) {
+  void block(Expr key, Expr end) {
     const size_t key_axis = extents_.size() - 1;
     for (Operand& o : operands_) {
       if (!o.by_key) continue;
-      serial(key, end, 1, [&](ValueId at) {
+      serial(key, end, 1, [&](Expr at) {
         const int opened = open_axis(*o.body, key_axis, at);
-        unpack(o, sub(at, key));
+        unpack(o, at - key);
         close(*o.body, opened);
       });
-      if (o.transposed) transpose_operand(o, sub(end, key));
+      if (o.transposed) transpose_operand(o, end - key);
     }
     for (Result& r : results_)
       if (!r.over_keys) fill(r.sums, b_.i64(0), block_ * r.padded);
-    serial(b_.i64(0), b_.i64(tiles_), 1, [&](ValueId tile) {
-      const ValueId first = times(tile, tile_);
-      const ValueId count = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), sub(b_.i64(rows_), first));
+    serial(b_.i64(0), b_.i64(tiles_), 1, [&](Expr tile) {
+      const Expr first = times(tile, tile_);
+      const Expr count = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), rows_ - first);
       if (!range_) {
         pair(first, count, key, key, end);
         return;
       }
       find_bounds(first, count);
-      const ValueId from = most(key, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), lanes_));
-      const ValueId seen = down(b_.add(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8), b_.i64(lanes_ - 1)), lanes_);
-      const ValueId to = least(end, seen);
-      b_.branch(less(from, to), [&] { pair(first, count, key, from, to); });
+      const Expr from = most(key, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), lanes_));
+      const Expr seen = down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8) + (lanes_ - 1), lanes_);
+      const Expr to = least(end, seen);
+      b_.branch(from < to, [&] { pair(first, count, key, from, to); });
     });
     for (Result& r : results_)
       if (!r.over_keys)
-        serial(key, end, 1, [&](ValueId at) {
+        serial(key, end, 1, [&](Expr at) {
           const int opened = open_axis(*r.body, key_axis, at);
-          write(r, bytes(sub(at, key), r.padded));
+          write(r, bytes(at - key, r.padded));
           close(*r.body, opened);
         });
   }
 
-  void find_bounds(ValueId first, ValueId count) {
+  void find_bounds(Expr first, Expr count) {
     const VType i64{Scalar::i64, 1};
     b_.store(bounds_, b_.i64(keys_), b_.i64(0), 8);
     b_.store(bounds_, b_.i64(0), b_.i64(8), 8);
-    serial(b_.i64(0), count, 1, [&](ValueId i) {
-      const int opened = open_row(*map_, b_.add(first, i));
+    serial(b_.i64(0), count, 1, [&](Expr i) {
+      const int opened = open_row(*map_, first + i);
       const auto [from, to] = range_->of_row(b_, *map_);
       b_.store(bounds_, least(from, b_.load(bounds_, i64, b_.i64(0), 8)), b_.i64(0), 8);
       b_.store(bounds_, most(to, b_.load(bounds_, i64, b_.i64(8), 8)), b_.i64(8), 8);
@@ -269,57 +267,56 @@ class GradientKernel : AttendWriter {
   }
 
   // Line i of the operand's buffer, from where its body stands.
-  void unpack(Operand& o, ValueId i) {
+  void unpack(Operand& o, Expr i) {
     if (o.padded != o.width)
-      b_.store(o.buffer, b_.real(0, vector()), b_.add(bytes(i, o.padded), b_.i64((o.padded - lanes_) * 4)), line_);
+      b_.store(o.buffer, b_.real(0, vector()), bytes(i, o.padded) + (o.padded - lanes_) * 4, line_);
     for_lanes(b_, *o.body, lanes_, 1, b_.i64(0), b_.i64(o.width), o.width % lanes_ == 0, [&](int) {
-      b_.store(o.buffer, as_f32(o.body->value(o.value)), bytes(b_.add(times(i, o.padded), o.body->at()), 1), 4,
+      b_.store(o.buffer, as_f32(o.body->value(o.value)), bytes(times(i, o.padded) + o.body->at(), 1), 4,
                o.body->count());
     });
   }
 
-  void transpose_operand(Operand& o, ValueId count) {
-    serial(b_.i64(0), count, lanes_, [&](ValueId key) {
-      serial(b_.i64(0), b_.i64(o.padded), lanes_, [&](ValueId at) {
-        std::vector<ValueId> square;
+  void transpose_operand(Operand& o, Expr count) {
+    serial(b_.i64(0), count, lanes_, [&](Expr key) {
+      serial(b_.i64(0), b_.i64(o.padded), lanes_, [&](Expr at) {
+        std::vector<Expr> square;
         for (int j = 0; j < lanes_; ++j)
-          square.push_back(
-              b_.load(o.buffer, vector(), bytes(b_.add(times(b_.add(key, b_.i64(j)), o.padded), at), 1), line_));
+          square.push_back(b_.load(o.buffer, vector(), bytes(times(key + j, o.padded) + at, 1), line_));
         transpose(b_, square);
         for (int l = 0; l < lanes_; ++l)
-          b_.store(o.transposed_buffer, square[l], bytes(b_.add(times(b_.add(at, b_.i64(l)), block_), key), 1), line_);
+          b_.store(o.transposed_buffer, square[l], bytes(times(at + l, block_) + key, 1), line_);
       });
     });
   }
 
   // Rows first .. of a tile and keys from .. to - 1 of the block that begins at `key`; `from` is a multiple of the
   // lanes, and keys that fill up the last vector are computed and never used.
-  void pair(ValueId first, ValueId count, ValueId key, ValueId from, ValueId to) {
+  void pair(Expr first, Expr count, Expr key, Expr from, Expr to) {
     for (Operand& o : operands_) {
       if (o.by_key) continue;
-      serial(b_.i64(0), count, 1, [&](ValueId i) {
-        const int opened = open_row(*o.body, b_.add(first, i));
+      serial(b_.i64(0), count, 1, [&](Expr i) {
+        const int opened = open_row(*o.body, first + i);
         unpack(o, i);
         close(*o.body, opened);
       });
     }
-    const ValueId begin = sub(from, key), stop = sub(to, key);
+    const Expr begin = from - key, stop = to - key;
     const int64_t panel = int64_t{vectors_} * lanes_;
     for (size_t k = 0; k < products_.size(); ++k) {
       const Operand &q = operands_[products_[k].rows], &t = operands_[products_[k].keys];
-      serial(down(begin, panel), stop, panel, [&](ValueId column) {
+      serial(down(begin, panel), stop, panel, [&](Expr column) {
         multiply({squares_[k], b_.i64(0), block_}, {q.buffer, q.padded, 1}, {t.transposed_buffer, block_}, b_.i64(0),
                  count, b_.i64(0), b_.i64(q.width), column, vectors_, false);
       });
     }
-    serial(b_.i64(0), count, 1, [&](ValueId i) { apply_maps(b_.add(first, i), i, key, from, to); });
+    serial(b_.i64(0), count, 1, [&](Expr i) { apply_maps(first + i, i, key, from, to); });
     for (Result& r : results_) {
       const Operand& o = operands_[r.operand];
       for (int64_t e = 0; e < o.padded;) {
         int vectors = vectors_;
         while (e + int64_t{vectors} * lanes_ > o.padded) vectors /= 2;
         const int64_t step = int64_t{vectors} * lanes_, last = e + (o.padded - e) / step * step;
-        serial(b_.i64(e), b_.i64(last), step, [&](ValueId column) {
+        serial(b_.i64(e), b_.i64(last), step, [&](Expr column) {
           if (r.over_keys) {
             multiply({r.sums, row_place(r, first), r.padded}, {squares_[r.source], block_, 1}, {o.buffer, o.padded},
                      b_.i64(0), count, begin, stop, column, vectors, true);
@@ -333,13 +330,13 @@ class GradientKernel : AttendWriter {
     }
   }
 
-  void apply_maps(ValueId row, ValueId i, ValueId key, ValueId from, ValueId to) {
+  void apply_maps(Expr row, Expr i, Expr key, Expr from, Expr to) {
     const int opened = open_row(*map_, row);
     for_lanes(b_, *map_, lanes_, 1, from, to, keys_ % lanes_ == 0, [&](int) {
-      const ValueId at = bytes(b_.add(times(i, block_), sub(map_->at(), key)), 1);
+      const Expr at = bytes(times(i, block_) + (map_->at() - key), 1);
       for (size_t k = 0; k < products_.size(); ++k)
         map_->set(products_[k].value, b_.load(squares_[k], {Scalar::f32, map_->lanes()}, at, 4));
-      std::vector<ValueId> x;
+      std::vector<Expr> x;
       for (const graph::ValueId s : sources_) x.push_back(map_->value(s));
       for (size_t k = 0; k < x.size(); ++k) b_.store(squares_[k], x[k], at, 4);
     });
@@ -350,7 +347,7 @@ class GradientKernel : AttendWriter {
   // computed, too: buffers hold whole steps).
   struct Lines {
     BufferId buffer;
-    ValueId offset;  // bytes
+    Expr offset;  // bytes
     int64_t stride;
   };
   struct Numbers {
@@ -361,27 +358,23 @@ class GradientKernel : AttendWriter {
     BufferId buffer;
     int64_t stride;
   };
-  void multiply(Lines c, Numbers a, Vectors v, ValueId first, ValueId end, ValueId from, ValueId to, ValueId column,
-                int vectors, bool adds) {
-    serial(first, end, together_, [&](ValueId i) {
+  void multiply(Lines c, Numbers a, Vectors v, Expr first, Expr end, Expr from, Expr to, Expr column, int vectors,
+                bool adds) {
+    serial(first, end, together_, [&](Expr i) {
       Accumulators sums(b_, g_, {group_.root}, lanes_, together_ * vectors);
       const auto place = [&](int r, int w) {
-        return b_.add(
-            c.offset,
-            bytes(b_.add(b_.add(times(b_.add(i, b_.i64(r)), c.stride), column), b_.i64(int64_t{w} * lanes_)), 1));
+        return c.offset + bytes(times(i + r, c.stride) + column + int64_t{w} * lanes_, 1);
       };
       for (int r = 0; r < together_; ++r)
         for (int w = 0; w < vectors; ++w)
           sums.put(r * vectors + w, adds ? b_.load(c.buffer, vector(), place(r, w), line_) : b_.real(0, vector()));
-      serial(from, to, 1, [&](ValueId n) {
-        std::vector<ValueId> x;
+      serial(from, to, 1, [&](Expr n) {
+        std::vector<Expr> x;
         for (int w = 0; w < vectors; ++w)
-          x.push_back(b_.load(v.buffer, vector(),
-                              bytes(b_.add(b_.add(times(n, v.stride), column), b_.i64(int64_t{w} * lanes_)), 1),
-                              line_));
+          x.push_back(b_.load(v.buffer, vector(), bytes(times(n, v.stride) + column + int64_t{w} * lanes_, 1), line_));
         for (int r = 0; r < together_; ++r) {
-          const ValueId at = bytes(b_.add(times(b_.add(i, b_.i64(r)), a.line), times(n, a.step)), 1);
-          const ValueId y = b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, at, 4), lanes_);
+          const Expr at = bytes(times(i + r, a.line) + times(n, a.step), 1);
+          const Expr y = b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, at, 4), lanes_);
           for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, y, x[w], fused_);
         }
       });
@@ -408,7 +401,7 @@ class GradientKernel : AttendWriter {
   std::unique_ptr<Body> map_;
   std::vector<BufferId> squares_;  // tile x block: products, then sources
   BufferId bounds_ = -1;
-  ValueId head_ = -1;
+  Expr head_;
 };
 
 }  // namespace

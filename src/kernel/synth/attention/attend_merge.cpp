@@ -5,7 +5,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 constexpr int64_t kGrain = 8192;  // numbers per task
@@ -34,46 +34,43 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
   const loop::VType one{Scalar::f32, 1};
   for_tasks(
       b, tasks, rows, width, [&] { body.begin_task(); },
-      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+      [&](const std::vector<Expr>& counters, Expr from, Expr to) {
         int opened = 0;
-        ValueId row = b.i64(0);
+        Expr row = b.i64(0);
         const std::vector<int64_t> strides = dense_strides_of(rows);
         for (size_t d = 0; d < counters.size(); ++d) {
-          row = b.add(row, b.mul(counters[d], b.i64(strides[d])));
+          row = row + counters[d] * strides[d];
           if (axis_of(d) < 0) continue;
           body.open(axis_of(d), counters[d]);
           ++opened;
         }
         const auto extreme = [&](int64_t part, int64_t which) {
-          return b.load(extremes, one, b.add(b.mul(row, b.i64(8)), b.i64((part * all * 2 + which) * 4)), 4);
+          return b.load(extremes, one, row * 8 + (part * all * 2 + which) * 4, 4);
         };
-        std::vector<ValueId> row_maxima, weights;
+        std::vector<Expr> row_maxima, weights;
         for (int64_t p = 0; p < parts; ++p) row_maxima.push_back(extreme(p, 0));
-        ValueId top = row_maxima[0], total = -1;
-        for (const ValueId t : row_maxima) top = b.op(ScalarOp::max_, top, t);
+        Expr top = row_maxima[0], total;
+        for (const Expr t : row_maxima) top = max(top, t);
         for (int64_t p = 0; p < parts; ++p) {
-          weights.push_back(b.op(ScalarOp::exp_, b.op(ScalarOp::sub_, row_maxima[p], top)));
-          const ValueId part = b.mul(extreme(p, 1), weights[p]);
-          total = p == 0 ? part : b.add(total, part);
+          weights.push_back(exp(row_maxima[p] - top));
+          const Expr part = extreme(p, 1) * weights[p];
+          total = p == 0 ? part : total + part;
         }
         for_lanes(b, body, lanes, 1, from, to, width % lanes == 0, [&](int) {
-          ValueId sum = -1;
+          Expr sum;
           for (int64_t p = 0; p < parts; ++p) {
-            const ValueId at =
-                b.add(b.mul(b.add(b.mul(row, b.i64(width)), body.at()), b.i64(4)), b.i64(p * all * width * 4));
-            const ValueId x = b.load(partial, {Scalar::f32, body.lanes()}, at, 4, body.count());
-            const ValueId part = b.mul(x, b.splat(weights[p], body.lanes()));
-            sum = p == 0 ? part : b.add(sum, part);
+            const Expr at = (row * width + body.at()) * 4 + p * all * width * 4;
+            const Expr x = b.load(partial, {Scalar::f32, body.lanes()}, at, 4, body.count());
+            const Expr part = x * b.splat(weights[p], body.lanes());
+            sum = p == 0 ? part : sum + part;
           }
-          const ValueId o = b.op(ScalarOp::div_, sum, b.splat(total, body.lanes()));
-          body.store(attention.written,
-                     b.convert(ScalarOp::cast_, plan.graph[attention.written].type.element.scalar, o));
+          const Expr o = sum / b.splat(total, body.lanes());
+          body.store(attention.written, cast(o, plan.graph[attention.written].type.element.scalar));
         });
         for (int d = 0; d < opened; ++d) body.close();
       });
   return draft.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
-                      static_cast<double>(2 * parts * all * width),
-                      4.0 * static_cast<double>((parts + 1) * all * width));
+                      static_cast<double>(2 * parts * all * width), 4.0 * ((parts + 1) * all * width));
 }
 
 }  // namespace lumen::synth

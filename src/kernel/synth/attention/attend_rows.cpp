@@ -14,7 +14,7 @@ bool only_divides(const graph::Node& node, size_t i) {
   if (node.op != graph::Op::map_) return false;
   const Formula& f = node.attributes.formula;
   const auto is_input = [&](int n) {
-    const ScalarNode& x = f.nodes[static_cast<size_t>(n)];
+    const ScalarNode& x = f.nodes[n];
     return x.op == ScalarOp::input && x.index == static_cast<int>(i);
   };
   if (std::any_of(f.outputs.begin(), f.outputs.end(), is_input)) return false;
@@ -34,7 +34,7 @@ int64_t RowNumber::count(const std::vector<int64_t>& extents) const {
 
 std::vector<RowNumber> row_numbers(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a) {
   const graph::Graph& g = plan.graph;
-  const int64_t inner = a.row_axes.empty() ? 1 : a.extents[static_cast<size_t>(a.row_axes.back())];
+  const int64_t inner = a.row_axes.empty() ? 1 : a.extents[a.row_axes.back()];
   std::vector<RowNumber> out;
   if (inner % kNeighbours != 0) return out;
   for (const graph::ValueId v : group.nodes) {
@@ -45,8 +45,8 @@ std::vector<RowNumber> row_numbers(const graph::Plan& plan, const graph::Group& 
       const Access access = follow_to(plan, group, o, a.extents);
       const graph::Element& element = g[access.source].type.element;
       const bool in_memory = std::find(group.inputs.begin(), group.inputs.end(), access.source) != group.inputs.end();
-      const bool varies = std::any_of(a.row_axes.begin(), a.row_axes.end(),
-                                      [&](int d) { return access.strides[static_cast<size_t>(d)] != 0; });
+      const bool varies =
+          std::any_of(a.row_axes.begin(), a.row_axes.end(), [&](int d) { return access.strides[d] != 0; });
       if (in_memory && !element.format && element.scalar == Scalar::f32 && access.strides.back() == 0 && varies)
         out.push_back({o, access, true});
     }

@@ -3,7 +3,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 int AttendWriter::axis_of(const Body& body, size_t d) {
   for (size_t k = 0; k < body.extents().size(); ++k)
@@ -11,7 +11,7 @@ int AttendWriter::axis_of(const Body& body, size_t d) {
   return -1;
 }
 
-int AttendWriter::open_axis(Body& body, size_t d, ValueId counter) {
+int AttendWriter::open_axis(Body& body, size_t d, Expr counter) {
   const int axis = axis_of(body, d);
   if (axis >= 0) body.open(axis, counter);
   return axis >= 0 ? 1 : 0;
@@ -34,28 +34,27 @@ std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, co
   return bytes;
 }
 
-ValueId AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
+Expr AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
   body.open_scalar();
-  const ValueId at = b_.convert(ScalarOp::cast_, Scalar::i64, body.value(found.index));
+  const Expr at = cast(body.value(found.index), Scalar::i64);
   body.close();
-  b_.guard(b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, b_.i64(0), at), less(at, b_.i64(found.count))), at,
-           loop::kGuardIndex);
+  b_.guard((0 <= at) & (at < found.count), at, loop::kGuardIndex);
   return most(b_.i64(0), least(at, b_.i64(found.count - 1)));
 }
 
-void AttendWriter::keep_extremes(ValueId row, ValueId top, ValueId total) {
+void AttendWriter::keep_extremes(Expr row, Expr top, Expr total) {
   b_.store(extremes_, top, bytes(row, 2), 4);
-  b_.store(extremes_, total, b_.add(bytes(row, 2), b_.i64(4)), 4);
+  b_.store(extremes_, total, bytes(row, 2) + 4, 4);
 }
 
 void AttendWriter::each_number(int64_t width, bool dense,
-                               const std::function<void(ValueId at, int lanes, ValueId count)>& body) {
+                               const std::function<void(Expr at, int lanes, Expr count)>& body) {
   if (!dense) {
-    serial(b_.i64(0), b_.i64(width), 1, [&](ValueId at) { body(at, 1, -1); });
+    serial(b_.i64(0), b_.i64(width), 1, [&](Expr at) { body(at, 1, {}); });
     return;
   }
   const int64_t whole = width / lanes_ * lanes_;
-  if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId at) { body(at, lanes_, -1); });
+  if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](Expr at) { body(at, lanes_, {}); });
   if (whole < width) body(b_.i64(whole), lanes_, b_.i64(width - whole));
 }
 

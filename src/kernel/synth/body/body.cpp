@@ -12,7 +12,7 @@ namespace lumen::synth {
 using graph::Node;
 using graph::Op;
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -188,11 +188,11 @@ void Body::begin_task() {
   }
 }
 
-void Body::open(int axis, ValueId counter) {
+void Body::open(int axis, Expr counter) {
   push_scope();
   for (Load& load : loads_) {
-    ValueId sum = load.partial.back();
-    if (load.strides[axis] != 0) sum = b_.add(sum, b_.mul(counter, b_.i64(load.strides[axis] * load.scale)));
+    Expr sum = load.partial.back();
+    if (load.strides[axis] != 0) sum = sum + counter * (load.strides[axis] * load.scale);
     load.partial.push_back(sum);
   }
 }
@@ -203,7 +203,7 @@ void Body::close() {
     if (load.partial.size() > 1) load.partial.pop_back();
 }
 
-void Body::open_lanes(ValueId at, int lanes, ValueId count) {
+void Body::open_lanes(Expr at, int lanes, Expr count) {
   at_ = at;
   lanes_ = lanes;
   count_ = count;
@@ -212,47 +212,47 @@ void Body::open_lanes(ValueId at, int lanes, ValueId count) {
 }
 
 void Body::open_scalar() {
-  open_lanes(-1, 1, -1);
+  open_lanes({}, 1, {});
 }
 
-void Body::enter_chunk(ValueId at, int64_t elements) {
+void Body::enter_chunk(Expr at, int64_t elements) {
   for (Load& load : loads_) {
     if (load.kind != Load::Kind::blocks) continue;
     const int64_t block = load.unpack->format().block;
-    const ValueId first = b_.add(load.partial.back(), at);
-    load.unpack->enter_block(b_.op(ScalarOp::div_, first, b_.i64(block)), elements / block);
+    const Expr first = load.partial.back() + at;
+    load.unpack->enter_block(first / block, elements / block);
   }
   position_ = 0;
 }
 
-ValueId Body::offset_of(const Load& load) const {
+Expr Body::offset_of(const Load& load) const {
   const int64_t stride = load.strides[vector_axis_];
-  if (at_ < 0 || stride == 0) return load.partial.back();
-  return b_.add(load.partial.back(), b_.mul(at_, b_.i64(stride * load.scale)));
+  if (!at_.exists() || stride == 0) return load.partial.back();
+  return load.partial.back() + at_ * (stride * load.scale);
 }
 
-ValueId Body::widen(ValueId x) const {
+Expr Body::widen(Expr x) const {
   return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
 }
 
 // first + lane * stride, in a number type; `first` is i64.
-ValueId Body::lane_numbers(ValueId first, int64_t stride, Scalar type) {
+Expr Body::lane_numbers(Expr first, int64_t stride, Scalar type) {
   const Scalar whole = is_float(type) ? Scalar::i64 : type;
-  ValueId x = widen(b_.convert(ScalarOp::cast_, whole, first));
+  Expr x = widen(cast(first, whole));
   if (lanes_ > 1 && stride != 0) {
     std::vector<int64_t> steps;
     for (int l = 0; l < lanes_; ++l) steps.push_back(l * stride);
-    x = b_.add(x, b_.lanes_integer(std::move(steps), whole));
+    x = x + b_.lanes_integer(std::move(steps), whole);
   }
-  return b_.convert(ScalarOp::cast_, type, x);
+  return cast(x, type);
 }
 
-ValueId Body::read_memory(const Load& load) {
+Expr Body::read_memory(const Load& load) {
   const Scalar s = memory_type(load.type);
   const int size = scalar_bytes(s);
-  const int64_t stride = at_ < 0 ? 0 : load.strides[vector_axis_];
-  const ValueId offset = offset_of(load);
-  ValueId x = -1;
+  const int64_t stride = !at_.exists() ? 0 : load.strides[vector_axis_];
+  const Expr offset = offset_of(load);
+  Expr x;
   if (stride == 0 || lanes_ == 1) {
     x = b_.load(load.buffer, {s, 1}, offset, size);
   } else if (stride == 1) {
@@ -260,18 +260,18 @@ ValueId Body::read_memory(const Load& load) {
   } else {
     std::vector<int64_t> lane;
     for (int l = 0; l < lanes_; ++l) lane.push_back(l);
-    ValueId number = b_.lanes_integer(lane, Scalar::i64);
-    if (count_ >= 0)  // lanes beyond the end read the last one again
-      number = b_.op(ScalarOp::min_, number, b_.splat(b_.op(ScalarOp::sub_, count_, b_.i64(1)), lanes_));
-    const ValueId steps = b_.mul(number, b_.integer(stride * load.scale, {Scalar::i64, lanes_}));
-    x = b_.gather(load.buffer, s, b_.add(b_.splat(offset, lanes_), steps));
+    Expr number = b_.lanes_integer(lane, Scalar::i64);
+    if (count_.exists())  // lanes beyond the end read the last one again
+      number = min(number, b_.splat(count_ - 1, lanes_));
+    const Expr steps = number * (stride * load.scale);
+    x = b_.gather(load.buffer, s, b_.splat(offset, lanes_) + steps);
   }
-  if (load.type == Scalar::boolean) x = b_.op(ScalarOp::ne_, x, b_.integer(0, b_.type(x)));
+  if (load.type == Scalar::boolean) x = x != 0;
   return widen(x);
 }
 
-ValueId Body::read(Load& load) {
-  const int64_t stride = at_ < 0 ? 0 : load.strides[vector_axis_];
+Expr Body::read(Load& load) {
+  const int64_t stride = !at_.exists() ? 0 : load.strides[vector_axis_];
   switch (load.kind) {
     case Load::Kind::memory:
       return read_memory(load);
@@ -284,16 +284,16 @@ ValueId Body::read(Load& load) {
     case Load::Kind::number:
       return lane_numbers(offset_of(load), stride, load.type);
     case Load::Kind::blocks:
-      if (at_ >= 0) return load.unpack->values(position_, lanes_);
+      if (at_.exists()) return load.unpack->values(position_, lanes_);
       [[fallthrough]];
     case Load::Kind::elements: {
-      const ValueId first = offset_of(load);
+      const Expr first = offset_of(load);
       if (stride == 0) return widen(load.unpack->value_at(first));
-      ValueId all = -1;
+      Expr all;
       for (int l = 0; l < lanes_; ++l) {
-        ValueId lane = b_.i64(l);
-        if (count_ >= 0) lane = b_.op(ScalarOp::min_, lane, b_.op(ScalarOp::sub_, count_, b_.i64(1)));
-        const ValueId one = load.unpack->value_at(b_.add(first, b_.mul(lane, b_.i64(stride))));
+        Expr lane = b_.i64(l);
+        if (count_.exists()) lane = min(lane, count_ - 1);
+        const Expr one = load.unpack->value_at(first + lane * stride);
         all = l == 0 ? b_.splat(one, lanes_) : b_.insert(all, one, l);
       }
       return all;
@@ -302,7 +302,7 @@ ValueId Body::read(Load& load) {
   LUMEN_UNREACHABLE("load");
 }
 
-const ValueId* Body::find(graph::ValueId v) const {
+const Expr* Body::find(graph::ValueId v) const {
   for (const int lanes : {lanes_, 1})
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
       if (const auto found = scope->find({v, lanes}); found != scope->end()) return &found->second;
@@ -313,64 +313,64 @@ bool Body::has(graph::ValueId v) const {
   return find(v) != nullptr;
 }
 
-void Body::set(graph::ValueId v, ValueId x) {
+void Body::set(graph::ValueId v, Expr x) {
   scopes_.back()[{v, b_.type(x).lanes}] = x;
 }
 
-ValueId Body::value(graph::ValueId v) {
-  if (const ValueId* known = find(v)) return widen(*known);
+Expr Body::value(graph::ValueId v) {
+  if (const Expr* known = find(v)) return widen(*known);
   const auto load = load_of_.find(v);
-  const ValueId x = load != load_of_.end() ? read(loads_[load->second]) : compute(v);
+  const Expr x = load != load_of_.end() ? read(loads_[load->second]) : compute(v);
   set(v, x);
   return x;
 }
 
-ValueId Body::compute(graph::ValueId v) {
+Expr Body::compute(graph::ValueId v) {
   const Node& n = plan_.graph[v];
   switch (n.op) {
     case Op::map_: {
-      std::vector<ValueId> inputs;
+      std::vector<Expr> inputs;
       for (const graph::ValueId a : n.operands) inputs.push_back(value(a));
       if (inputs.empty()) return widen(b_.apply(n.attributes.formula, {})[0]);
       return b_.apply(n.attributes.formula, inputs)[0];
     }
     case Op::random_: {
-      const ValueId number = lane_numbers(offset_of(loads_[number_of_.at(v)]),
-                                          at_ < 0 ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
-      const ValueId seed = b_.convert(ScalarOp::cast_, Scalar::u32, value(n.operands[0]));
+      const Expr number = lane_numbers(offset_of(loads_[number_of_.at(v)]),
+                                       !at_.exists() ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
+      const Expr seed = cast(value(n.operands[0]), Scalar::u32);
       return b_.apply(graph::random_formula(n.attributes.salt), {seed, number})[0];
     }
     case Op::cast_: {
-      const ValueId x = value(n.operands[0]);
+      const Expr x = value(n.operands[0]);
       const Scalar to = n.type.element.scalar;
-      return b_.convert(ScalarOp::cast_, to, x);
+      return cast(x, to);
     }
     case Op::update_:
       return value(n.operands[1]);
     case Op::reduce_:
-      return b_.convert(ScalarOp::cast_, n.type.element.scalar, value(n.operands[0]));  // over axes of extent 1
+      return cast(value(n.operands[0]), n.type.element.scalar);  // over axes of extent 1
     default:
       break;
   }
   LUMEN_UNREACHABLE("{} inside a map or reduce group", graph::op_info(n.op).name);
 }
 
-void Body::shift(Load& load, ValueId elements) {
-  load.partial.back() = b_.add(load.partial.back(), b_.mul(elements, b_.i64(load.scale)));
+void Body::shift(Load& load, Expr elements) {
+  load.partial.back() = load.partial.back() + elements * load.scale;
 }
 
-void Body::shift_load(graph::ValueId v, ValueId elements) {
+void Body::shift_load(graph::ValueId v, Expr elements) {
   shift(loads_[load_of_.at(v)], elements);
 }
-void Body::shift_store(graph::ValueId v, ValueId elements) {
+void Body::shift_store(graph::ValueId v, Expr elements) {
   shift(loads_[store_of_.at(v)], elements);
 }
 
 void Body::hoist(int lanes) {
   const int before = lanes_;
-  const ValueId at = at_;
+  const Expr at = at_;
   lanes_ = lanes;
-  at_ = -1;
+  at_ = {};
   for (auto& [v, number] : load_of_) {
     Load& load = loads_[number];
     if (load.strides[vector_axis_] == 0 && load.kind != Load::Kind::splat) value(v);
@@ -384,21 +384,21 @@ bool Body::varies(graph::ValueId v, int axis) const {
   return load == load_of_.end() || loads_[load->second].strides[axis] != 0;
 }
 
-void Body::store_to(BufferId buffer, Scalar type, ValueId offset, ValueId x) {
+void Body::store_to(BufferId buffer, Scalar type, Expr offset, Expr x) {
   if (type == Scalar::boolean) {
     const VType u8{Scalar::u8, b_.type(x).lanes};
-    x = b_.op(ScalarOp::select_, x, b_.integer(1, u8), b_.integer(0, u8));
+    x = select(x, b_.integer(1, u8), b_.integer(0, u8));
   }
   b_.store(buffer, x, offset, scalar_bytes(memory_type(type)), count_);
 }
 
-void Body::store(graph::ValueId v, ValueId x) {
+void Body::store(graph::ValueId v, Expr x) {
   const Load& access = loads_[store_of_.at(v)];
   const BufferId buffer = draft_.value(v, true);
   const Scalar type = plan_.graph[v].type.element.scalar;
   LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1,
               "a result is not contiguous along the lanes");
-  store_to(buffer, type, b_.mul(offset_of(access), b_.i64(scalar_bytes(memory_type(type)))), x);
+  store_to(buffer, type, offset_of(access) * scalar_bytes(memory_type(type)), x);
 }
 
 }  // namespace lumen::synth

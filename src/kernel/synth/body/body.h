@@ -46,13 +46,13 @@ class Body {
   };
   Chunking chunking(int machine_lanes) const;
 
-  void begin_task();                           // once, in the task's region, before any axis
-  void open(int axis, loop::ValueId counter);  // any axis but the vector axis
+  void begin_task();                        // once, in the task's region, before any axis
+  void open(int axis, loop::Expr counter);  // any axis but the vector axis
   void close();
   // Lanes [at, at + lanes) of the vector axis, of which `count` exist (-1: all). `chunk_start` enters the blocks of
   // formats: the lanes begin `position` elements behind it.
-  void open_lanes(loop::ValueId at, int lanes, loop::ValueId count);
-  void enter_chunk(loop::ValueId at, int64_t elements);
+  void open_lanes(loop::Expr at, int lanes, loop::Expr count);
+  void enter_chunk(loop::Expr at, int64_t elements);
   void set_position(int64_t position) { position_ = position; }
   // Scalars of the space where the vector axis is not open (values that do not vary along it).
   void open_scalar();
@@ -61,25 +61,25 @@ class Body {
   void push_scope() { scopes_.emplace_back(); }
   void pop_scope() { scopes_.pop_back(); }
 
-  loop::ValueId value(graph::ValueId v);        // `lanes` lanes
-  void set(graph::ValueId v, loop::ValueId x);  // result of a reduce, in the current scope
+  loop::Expr value(graph::ValueId v);        // `lanes` lanes
+  void set(graph::ValueId v, loop::Expr x);  // result of a reduce, in the current scope
   bool has(graph::ValueId v) const;
-  void store(graph::ValueId v, loop::ValueId x);  // writes lanes of a result
-  void store_to(loop::BufferId buffer, Scalar type, loop::ValueId offset, loop::ValueId x);
+  void store(graph::ValueId v, loop::Expr x);  // writes lanes of a result
+  void store_to(loop::BufferId buffer, Scalar type, loop::Expr offset, loop::Expr x);
   // Moves the place of a load or result by a run-time number of elements, until the innermost open scope is closed.
-  void shift_load(graph::ValueId v, loop::ValueId elements);
-  void shift_store(graph::ValueId v, loop::ValueId elements);
+  void shift_load(graph::ValueId v, loop::Expr elements);
+  void shift_store(graph::ValueId v, loop::Expr elements);
   int64_t store_stride(graph::ValueId v) const { return loads_[store_of_.at(v)].strides[vector_axis_]; }
-  loop::ValueId store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
+  loop::Expr store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
   // Computes what the lanes of the loop to come share: loads and maps constant along the vector axis.
   void hoist(int lanes);
 
   bool varies(graph::ValueId v, int axis) const;  // whether a load changes along an axis
   int lanes() const { return lanes_; }
-  loop::ValueId at() const { return at_; }
-  loop::ValueId count() const { return count_; }
+  loop::Expr at() const { return at_; }
+  loop::Expr count() const { return count_; }
   // Row-major number of the first lane's element of a result or a reduce.
-  loop::ValueId element_number(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
+  loop::Expr element_number(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
   double operations() const { return operations_; }  // scalar operations per element, for the plan
   double traffic() const { return traffic_; }        // bytes of everything read and written
   bool is_heavy() const { return heavy_; }           // has exp, log, sin, ... somewhere
@@ -102,18 +102,18 @@ class Body {
     int64_t scale = 1;             // bytes per element for memory, else 1
     loop::BufferId buffer = -1;
     std::shared_ptr<Unpack> unpack;
-    std::vector<loop::ValueId> partial;  // per open scope: offset so far
+    std::vector<loop::Expr> partial;  // per open scope: offset so far
   };
   bool fits(graph::ValueId v) const;
   int add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Kind kind, const Access* given = nullptr);
-  void shift(Load& load, loop::ValueId elements);
-  loop::ValueId read(Load& load);
-  loop::ValueId offset_of(const Load& load) const;  // of the first lane, in units of scale
-  loop::ValueId read_memory(const Load& load);
-  loop::ValueId lane_numbers(loop::ValueId first, int64_t stride, Scalar type);
-  loop::ValueId widen(loop::ValueId x) const;
-  loop::ValueId compute(graph::ValueId v);
-  const loop::ValueId* find(graph::ValueId v) const;
+  void shift(Load& load, loop::Expr elements);
+  loop::Expr read(Load& load);
+  loop::Expr offset_of(const Load& load) const;  // of the first lane, in units of scale
+  loop::Expr read_memory(const Load& load);
+  loop::Expr lane_numbers(loop::Expr first, int64_t stride, Scalar type);
+  loop::Expr widen(loop::Expr x) const;
+  loop::Expr compute(graph::ValueId v);
+  const loop::Expr* find(graph::ValueId v) const;
 
   Draft& draft_;
   loop::Builder& b_;
@@ -126,10 +126,10 @@ class Body {
   std::map<graph::ValueId, int> number_of_;  // random node -> the load of its element number
   std::map<graph::ValueId, int> store_of_;   // result -> dense access
   int vector_axis_ = -1;
-  loop::ValueId at_ = -1, count_ = -1;
+  loop::Expr at_, count_;
   int lanes_ = 1;
   int64_t position_ = 0;
-  std::vector<std::map<std::pair<graph::ValueId, int>, loop::ValueId>> scopes_;
+  std::vector<std::map<std::pair<graph::ValueId, int>, loop::Expr>> scopes_;
   double operations_ = 0, traffic_ = 0;
   bool heavy_ = false;
   std::string summary_;

@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64_t unit, bool may_split_inner) {
   Tasks t;
@@ -22,12 +22,12 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
   return t;
 }
 
-std::vector<ValueId> digits(loop::Builder& b, ValueId number, const std::vector<int64_t>& extents) {
-  std::vector<ValueId> out(extents.size());
-  ValueId rest = number;
+std::vector<Expr> digits(loop::Builder& b, Expr number, const std::vector<int64_t>& extents) {
+  std::vector<Expr> out(extents.size());
+  Expr rest = number;
   for (size_t d = extents.size(); d-- > 0;) {
-    out[d] = d == 0 ? rest : b.op(ScalarOp::rem_, rest, b.i64(extents[d]));
-    if (d != 0) rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+    out[d] = d == 0 ? rest : rest % extents[d];
+    if (d != 0) rest = rest / extents[d];
   }
   return out;
 }
@@ -52,78 +52,76 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
 
 void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside) {
-  const auto one = [&](ValueId task) {
+  const auto one = [&](Expr task) {
     begin_task();
-    const ValueId group = tasks.parts == 1  ? task
-                          : tasks.rows == 1 ? b.i64(0)
-                                            : b.op(ScalarOp::div_, task, b.i64(tasks.parts));
-    ValueId from = b.i64(0), to = b.i64(inner);
+    const Expr group = tasks.parts == 1 ? task : tasks.rows == 1 ? b.i64(0) : task / tasks.parts;
+    Expr from = b.i64(0), to = b.i64(inner);
     if (tasks.parts > 1) {
-      from = b.mul(tasks.rows == 1 ? task : b.op(ScalarOp::rem_, task, b.i64(tasks.parts)), b.i64(tasks.part));
-      to = b.add(from, b.i64(tasks.part));
-      if (inner % tasks.part != 0) to = b.op(ScalarOp::min_, to, b.i64(inner));
+      from = (tasks.rows == 1 ? task : task % tasks.parts) * tasks.part;
+      to = from + tasks.part;
+      if (inner % tasks.part != 0) to = min(to, b.i64(inner));
     }
     if (tasks.rows_per_task == 1) {
       row(digits(b, group, outer), from, to);
       return;
     }
-    const ValueId first = b.mul(group, b.i64(tasks.rows_per_task));
-    ValueId end = b.add(first, b.i64(tasks.rows_per_task));
-    if (tasks.rows % tasks.rows_per_task != 0) end = b.op(ScalarOp::min_, end, b.i64(tasks.rows));
-    b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId r) { row(digits(b, r, outer), from, to); });
+    const Expr first = group * tasks.rows_per_task;
+    Expr end = first + tasks.rows_per_task;
+    if (tasks.rows % tasks.rows_per_task != 0) end = min(end, b.i64(tasks.rows));
+    b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr r) { row(digits(b, r, outer), from, to); });
   };
   if (beside == 1) return b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
   const int64_t threads = kBlockThreads, all = threads * beside;
   LUMEN_CHECK(tasks.count() % all == 0, "{} tasks, {} of a block", tasks.count(), all);
-  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](ValueId block) {
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](ValueId lane) {
-      const ValueId first = b.add(b.mul(block, b.i64(all)), lane);
-      for (int64_t i = 0; i < beside; ++i) one(b.add(first, b.i64(i * threads)));
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](Expr block) {
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](Expr lane) {
+      const Expr first = block * all + lane;
+      for (int64_t i = 0; i < beside; ++i) one(first + i * threads);
     });
   });
 }
 
-void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, ValueId from, ValueId to, bool exact,
+void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, Expr from, Expr to, bool exact,
                const std::function<void(int k)>& step) {
-  const auto vector = [&](ValueId at, int width, ValueId count, int k) {
+  const auto vector = [&](Expr at, int width, Expr count, int k) {
     body.open_lanes(at, width, count);
     step(k);
     body.close();
   };
   const Body::Chunking chunking = body.chunking(lanes);
   const auto floor_to = [&](int64_t unit) {
-    const ValueId length = b.op(ScalarOp::sub_, to, from);
-    return b.add(from, b.op(ScalarOp::sub_, length, b.op(ScalarOp::rem_, length, b.i64(unit))));
+    const Expr length = to - from;
+    return from + (length - length % unit);
   };
   if (chunking.lanes > 0) {
-    const auto chunk = [&](ValueId at, int64_t elements, int width) {
+    const auto chunk = [&](Expr at, int64_t elements, int width) {
       body.enter_chunk(at, elements);
       for (int64_t p = 0; p < elements; p += width) {
         body.set_position(p);
-        vector(b.add(at, b.i64(p)), width, -1, static_cast<int>(p / width) % unroll);
+        vector(at + p, width, {}, static_cast<int>(p / width) % unroll);
       }
     };
-    const ValueId whole = chunking.chunk == chunking.unit ? to : floor_to(chunking.chunk);
+    const Expr whole = chunking.chunk == chunking.unit ? to : floor_to(chunking.chunk);
     b.loop(loop::LoopKind::serial, from, whole, chunking.chunk,
-           [&](ValueId at) { chunk(at, chunking.chunk, chunking.lanes); });
+           [&](Expr at) { chunk(at, chunking.chunk, chunking.lanes); });
     if (chunking.chunk != chunking.unit)
       b.loop(loop::LoopKind::serial, whole, to, chunking.unit,
-             [&](ValueId at) { chunk(at, chunking.unit, chunking.unit_lanes); });
+             [&](Expr at) { chunk(at, chunking.unit, chunking.unit_lanes); });
     return;
   }
-  ValueId at_end = from;
+  Expr at_end = from;
   if (unroll > 1) {
     at_end = floor_to(int64_t{lanes} * unroll);
-    b.loop(loop::LoopKind::serial, from, at_end, int64_t{lanes} * unroll, [&](ValueId at) {
-      for (int k = 0; k < unroll; ++k) vector(k == 0 ? at : b.add(at, b.i64(int64_t{lanes} * k)), lanes, -1, k);
+    b.loop(loop::LoopKind::serial, from, at_end, int64_t{lanes} * unroll, [&](Expr at) {
+      for (int k = 0; k < unroll; ++k) vector(k == 0 ? at : at + int64_t{lanes} * k, lanes, {}, k);
     });
   }
-  const ValueId whole = exact ? to : floor_to(lanes);
+  const Expr whole = exact ? to : floor_to(lanes);
   const auto known_from = b.known_integer(at_end), known_to = b.known_integer(whole);
   if (!(known_from && known_to && *known_from >= *known_to))
-    b.loop(loop::LoopKind::serial, at_end, whole, lanes, [&](ValueId at) { vector(at, lanes, -1, 0); });
+    b.loop(loop::LoopKind::serial, at_end, whole, lanes, [&](Expr at) { vector(at, lanes, {}, 0); });
   if (exact) return;
-  b.branch(b.op(ScalarOp::lt_, whole, to), [&] { vector(whole, lanes, b.op(ScalarOp::sub_, to, whole), 0); });
+  b.branch(whole < to, [&] { vector(whole, lanes, to - whole, 0); });
 }
 
 }  // namespace lumen::synth

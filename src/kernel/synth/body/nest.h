@@ -22,7 +22,7 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
 
 // for row in the task's rows: body(counters of the outer axes, first and end of the part). Emits the top parallel loop.
 // `beside`: a thread of a GPU has so many tasks, those of a block's threads beside each other.
-using RowBody = std::function<void(const std::vector<loop::ValueId>& outer, loop::ValueId from, loop::ValueId to)>;
+using RowBody = std::function<void(const std::vector<loop::Expr>& outer, loop::Expr from, loop::Expr to)>;
 void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside = 1);
 // How many tasks of a thread let it ask for enough at once, of tasks that read `bytes` all together.
@@ -31,10 +31,10 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
 // Lanes from .. to of the body's vector axis: full vectors, `unroll` at a time, then a masked rest; block by block when
 // formats are read. `exact`: to - from is a multiple of the vector. step(k) emits one vector's work, k = 0 .. unroll
 // - 1.
-void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, loop::ValueId from, loop::ValueId to, bool exact,
+void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, loop::Expr from, loop::Expr to, bool exact,
                const std::function<void(int k)>& step);
 
 // Digits of `number` over the extents, outermost first.
-std::vector<loop::ValueId> digits(loop::Builder& b, loop::ValueId number, const std::vector<int64_t>& extents);
+std::vector<loop::Expr> digits(loop::Builder& b, loop::Expr number, const std::vector<int64_t>& extents);
 
 }  // namespace lumen::synth

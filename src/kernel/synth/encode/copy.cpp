@@ -15,22 +15,35 @@ namespace lumen::synth {
 using graph::Node;
 using graph::Op;
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 constexpr int64_t kGrain = 8192;
 
 // bytes [from, from + count) of one buffer to another; `count` known.
-void copy_bytes(loop::Builder& b, BufferId source, ValueId from, BufferId target, ValueId to, int64_t count,
-                int lanes) {
+void copy_bytes(loop::Builder& b, BufferId source, Expr from, BufferId target, Expr to, int64_t count, int lanes) {
   const int64_t wide = int64_t{lanes} * 4, whole = count / wide * wide;
-  b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole), wide, [&](ValueId at) {
-    b.store(target, b.load(source, {Scalar::i32, lanes}, b.add(from, at), 1), b.add(to, at), 1);
-  });
+  b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole), wide,
+         [&](Expr at) { b.store(target, b.load(source, {Scalar::i32, lanes}, from + at, 1), to + at, 1); });
   if (whole < count)
     b.loop(loop::LoopKind::serial, b.i64(whole), b.i64(count), 1,
-           [&](ValueId at) { b.store(target, b.load(source, {Scalar::u8, 1}, b.add(from, at), 1), b.add(to, at), 1); });
+           [&](Expr at) { b.store(target, b.load(source, {Scalar::u8, 1}, from + at, 1), to + at, 1); });
 }
+// A whole state, `part` bytes a task.
+void copy_whole(loop::Builder& b, BufferId source, BufferId target, int64_t bytes, int64_t part, int lanes) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
+    const Expr from = task * part;
+    if (bytes % part == 0) {
+      copy_bytes(b, source, from, target, from, part, lanes);
+      return;
+    }
+    const Expr is_last = task == bytes / part;
+    b.branch(
+        is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
+        [&] { copy_bytes(b, source, from, target, from, part, lanes); });
+  });
+}
+
 }  // namespace
 
 Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
@@ -54,15 +67,15 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
       cut(outer, inner, target.grain(kGrain), std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4));
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
-      [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+      [&](const std::vector<Expr>& counters, Expr first, Expr end) {
         for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
         for_lanes(b, body, lanes, 4, first, end, inner % lanes == 0, [&](int) {
-          const ValueId x = b.convert(ScalarOp::cast_, Scalar::f32, body.value(v));
-          body.store_to(buffer, Scalar::f32, b.mul(body.store_place(v), b.i64(4)), x);
+          const Expr x = cast(body.value(v), Scalar::f32);
+          body.store_to(buffer, Scalar::f32, body.store_place(v) * 4, x);
         });
         for (size_t d = 0; d < counters.size(); ++d) body.close();
       });
-  return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * static_cast<double>(product(shape)));
+  return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * product(shape));
 }
 
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {
@@ -80,21 +93,10 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     if (std::find(group.inputs.begin(), group.inputs.end(), follow(plan, group, s).source) != group.inputs.end())
       draft.value(follow(plan, group, s).source, false);
   const BufferId target = draft.value(group.root, true);
-  const int64_t bytes = graph::byte_size(root.type);
   if (starts.empty()) {
-    const int64_t part = 4 * machine.grain(kGrain);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](ValueId task) {
-      const ValueId from = b.mul(task, b.i64(part));
-      if (bytes % part == 0) {
-        copy_bytes(b, source, from, target, from, part, lanes);
-        return;
-      }
-      const ValueId is_last = b.op(ScalarOp::eq_, task, b.i64(bytes / part));
-      b.branch(
-          is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
-          [&] { copy_bytes(b, source, from, target, from, part, lanes); });
-    });
-    out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * static_cast<double>(bytes)));
+    const int64_t bytes = graph::byte_size(root.type);
+    copy_whole(b, source, target, bytes, 4 * machine.grain(kGrain), lanes);
+    out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * bytes));
     return out;
   }
   if (f.tile_bytes > 0 || f.tensor_bytes > 0)
@@ -117,54 +119,52 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   }
   Body body(draft, plan, group, parts, std::vector<bool>(parts.size(), true), loads,
             {{group.root, Access{group.root, 0, std::vector<int64_t>(parts.size(), 0)}}});
-  const auto place_row = [&](ValueId row, const std::vector<ValueId>& digit, const std::vector<ValueId>& starts_at) {
-    ValueId target_row = b.i64(0), target_block = b.i64(0);
+  const auto place_row = [&](Expr row, const std::vector<Expr>& digit, const std::vector<Expr>& starts_at) {
+    Expr target_row = b.i64(0), target_block = b.i64(0);
     for (size_t k = 0; k < starts.size(); ++k) {
-      const ValueId at = starts_at[k];
-      const ValueId room = b.i64(whole[k] - shape[lead + k]);
-      ValueId ok = b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at), b.op(ScalarOp::le_, at, room));
+      const Expr at = starts_at[k];
+      const Expr room = b.i64(whole[k] - shape[lead + k]);
+      Expr ok = (0 <= at) & (at <= room);
       const bool is_last = k + 1 == starts.size();
-      if (is_last)
-        ok = b.op(ScalarOp::and_, ok, b.op(ScalarOp::eq_, b.op(ScalarOp::rem_, at, b.i64(f.block)), b.i64(0)));
+      if (is_last) ok = ok & (at % f.block == 0);
       b.guard(ok, at, loop::kGuardUpdate);
-      const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at, room));
+      const Expr inside = max(b.i64(0), min(at, room));
       if (is_last) {
-        target_block = b.op(ScalarOp::div_, inside, b.i64(f.block));
+        target_block = inside / f.block;
       } else {
-        target_row = b.add(target_row, b.mul(b.add(inside, digit[lead + k]), b.i64(outer_strides[k])));
+        target_row = target_row + (inside + digit[lead + k]) * outer_strides[k];
       }
     }
-    copy_bytes(b, source, b.mul(row, b.i64(from.row_stride)), target,
-               b.add(b.mul(target_row, b.i64(to.row_stride)), b.mul(target_block, b.i64(f.block_bytes))),
+    copy_bytes(b, source, row * from.row_stride, target, target_row * to.row_stride + target_block * f.block_bytes,
                from.row_stride, lanes);
     if (f.row_bytes > 0)
-      copy_bytes(b, source, b.add(b.i64(from.section[1]), b.mul(row, b.i64(f.row_bytes))), target,
-                 b.add(b.i64(to.section[1]), b.mul(target_row, b.i64(f.row_bytes))), f.row_bytes, lanes);
+      copy_bytes(b, source, from.section[1] + row * f.row_bytes, target, to.section[1] + target_row * f.row_bytes,
+                 f.row_bytes, lanes);
   };
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](ValueId row) {
-    const std::vector<ValueId> digit = digits(b, row, outer);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](Expr row) {
+    const std::vector<Expr> digit = digits(b, row, outer);
     body.begin_task();
-    const int axes = static_cast<int>(body.extents().size());
-    for (int k = 0; k + 1 < axes; ++k) body.open(k, digit[static_cast<size_t>(body.first_axis(k))]);
+    const int axes = body.extents().size();
+    for (int k = 0; k + 1 < axes; ++k) body.open(k, digit[body.first_axis(k)]);
     const int last = body.first_axis(axes - 1);
-    body.open_lanes(last < 0 ? -1 : digit[static_cast<size_t>(last)], 1, -1);
-    std::vector<ValueId> at;
-    ValueId wanted = -1;
+    body.open_lanes(last < 0 ? Expr{} : digit[last], 1, {});
+    std::vector<Expr> at;
+    Expr wanted;
     for (const graph::ValueId s : starts) {
-      at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
+      at.push_back(cast(body.value(s), Scalar::i64));
       if (g[s].type.shape.empty()) continue;
-      const ValueId some = b.op(ScalarOp::le_, b.i64(0), at.back());
-      wanted = wanted < 0 ? some : b.op(ScalarOp::and_, wanted, some);
+      const Expr some = 0 <= at.back();
+      wanted = !wanted.exists() ? some : wanted & some;
     }
     for (int k = 0; k < axes; ++k) body.close();
-    if (wanted < 0) {
+    if (!wanted.exists()) {
       place_row(row, digit, at);
     } else {
       b.branch(wanted, [&] { place_row(row, digit, at); });
     }
   });
   out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
-                                   2.0 * static_cast<double>(own_rows * from.row_stride)));
+                                   2.0 * (own_rows * from.row_stride)));
   return out;
 }
 

@@ -12,7 +12,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -52,14 +52,10 @@ class BlockEncoder {
       codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f)), 64) : -1);
     for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
     RoutineHooks hooks;
-    hooks.source = [&](ValueId index) { return source(index); };
-    hooks.field = [&](int field, ValueId index) { return field_value(field, index); };
-    hooks.set_field = [&](int field, ValueId index, ValueId value, ValueId mask) {
-      set_field(field, index, value, mask);
-    };
-    hooks.table = [&](int table, ValueId index) {
-      return read_table(b_, format_.tables[table], tables_[table], index);
-    };
+    hooks.source = [&](Expr index) { return source(index); };
+    hooks.field = [&](int field, Expr index) { return field_value(field, index); };
+    hooks.set_field = [&](int field, Expr index, Expr value, Expr mask) { set_field(field, index, value, mask); };
+    hooks.table = [&](int table, Expr index) { return read_table(b_, format_.tables[table], tables_[table], index); };
     hooks.extent = [&] { return b_.i64(format_.block); };
     if (fits()) fit_.emplace(b_, *format_.fit[0], hooks, lanes_);
     if (format_.code) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1});
@@ -67,7 +63,7 @@ class BlockEncoder {
 
   // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile
   // fields.
-  void blocks(ValueId first) {
+  void blocks(Expr first) {
     first_ = first;
     load_values();
     load_outer_fields();
@@ -99,7 +95,7 @@ class BlockEncoder {
     return !(any && all && format_.code);
   }
 
-  ValueId lane_iota(int64_t step) {
+  Expr lane_iota(int64_t step) {
     std::vector<int64_t> x;
     for (int l = 0; l < lanes_; ++l) x.push_back(l * step);
     return lanes_ == 1 ? b_.i64(0) : b_.lanes_integer(std::move(x), Scalar::i64);
@@ -107,65 +103,62 @@ class BlockEncoder {
 
   void load_values() {
     const int64_t block = format_.block;
-    const ValueId start = b_.mul(first_, b_.i64(block * 4));
+    const Expr start = first_ * (block * 4);
     if (block == 1) {
       plain_ = b_.load(x_, {Scalar::f32, lanes_}, start, 4);
       return;
     }
     if (lanes_ == 1) {
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(block), 1, [&](ValueId j) {
-        const ValueId at = b_.mul(j, b_.i64(4));
-        b_.store(transposed_, b_.load(x_, {Scalar::f32, 1}, b_.add(start, at), 4), at, 4);
+      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(block), 1, [&](Expr j) {
+        const Expr at = j * 4;
+        b_.store(transposed_, b_.load(x_, {Scalar::f32, 1}, start + at, 4), at, 4);
       });
       return;
     }
     const int64_t square = block / lanes_ * lanes_;
     if (square > 0) {
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](ValueId j) {
-        std::vector<ValueId> tile;
+      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](Expr j) {
+        std::vector<Expr> tile;
         for (int l = 0; l < lanes_; ++l)
-          tile.push_back(b_.load(x_, {Scalar::f32, lanes_},
-                                 b_.add(start, b_.add(b_.mul(j, b_.i64(4)), b_.i64(l * block * 4))), 4));
+          tile.push_back(b_.load(x_, {Scalar::f32, lanes_}, start + (j * 4 + l * block * 4), 4));
         transpose(b_, tile);
-        for (int k = 0; k < lanes_; ++k)
-          b_.store(transposed_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
+        for (int k = 0; k < lanes_; ++k) b_.store(transposed_, tile[k], (j + k) * (lanes_ * 4), 4);
       });
     }
     if (square < block) {
-      b_.loop(loop::LoopKind::serial, b_.i64(square), b_.i64(block), 1, [&](ValueId j) {
-        const ValueId at = b_.add(b_.splat(b_.add(start, b_.mul(j, b_.i64(4))), lanes_), lane_iota(block * 4));
-        b_.store(transposed_, b_.gather(x_, Scalar::f32, at), b_.mul(j, b_.i64(lanes_ * 4)), 4);
+      b_.loop(loop::LoopKind::serial, b_.i64(square), b_.i64(block), 1, [&](Expr j) {
+        const Expr at = b_.splat(start + j * 4, lanes_) + lane_iota(block * 4);
+        b_.store(transposed_, b_.gather(x_, Scalar::f32, at), j * (lanes_ * 4), 4);
       });
     }
   }
 
-  ValueId source(ValueId index) {
+  Expr source(Expr index) {
     if (format_.block == 1) return plain_;
-    if (b_.type(index).lanes == 1)
-      return b_.load(transposed_, {Scalar::f32, lanes_}, b_.mul(index, b_.i64(lanes_ * 4)), 4);
-    const ValueId at = b_.add(b_.mul(index, b_.integer(lanes_ * 4, b_.type(index))), lane_iota(4));
+    if (b_.type(index).lanes == 1) return b_.load(transposed_, {Scalar::f32, lanes_}, index * (lanes_ * 4), 4);
+    const Expr at = index * (lanes_ * 4) + lane_iota(4);
     return b_.gather(transposed_, Scalar::f32, at);
   }
 
-  ValueId code_offset(const Field& f, ValueId index) {
+  Expr code_offset(const Field& f, Expr index) {
     const int64_t size = scalar_bytes(code_type(f));
-    if (b_.type(index).lanes == 1) return b_.mul(index, b_.i64(size * lanes_));
-    return b_.add(b_.mul(index, b_.integer(size * lanes_, b_.type(index))), lane_iota(size));
+    if (b_.type(index).lanes == 1) return index * (size * lanes_);
+    return index * (size * lanes_) + lane_iota(size);
   }
 
-  ValueId load_code(int field, ValueId index) {
+  Expr load_code(int field, Expr index) {
     const Field& f = format_.fields[field];
-    const ValueId offset = code_offset(f, index);
+    const Expr offset = code_offset(f, index);
     return b_.type(offset).lanes == 1
                ? b_.load(codes_[field], {code_type(f), lanes_}, offset, scalar_bytes(code_type(f)))
                : b_.gather(codes_[field], code_type(f), offset);
   }
 
-  void store_code(int field, ValueId index, ValueId code, ValueId mask) {
+  void store_code(int field, Expr index, Expr code, Expr mask) {
     const Field& f = format_.fields[field];
     if (b_.type(code).lanes != lanes_) code = b_.splat(code, lanes_);
-    if (mask >= 0) code = b_.op(ScalarOp::select_, mask, code, load_code(field, index));
-    const ValueId offset = code_offset(f, index);
+    if (mask.exists()) code = select(mask, code, load_code(field, index));
+    const Expr offset = code_offset(f, index);
     if (b_.type(offset).lanes == 1) {
       b_.store(codes_[field], code, offset, scalar_bytes(code_type(f)));
     } else {
@@ -173,7 +166,7 @@ class BlockEncoder {
     }
   }
 
-  void set_field(int field, ValueId index, ValueId value, ValueId mask) {
+  void set_field(int field, Expr index, Expr value, Expr mask) {
     if (is_supplied(field)) return;  // a supplied value stands
     LUMEN_CHECK(format_.fields[field].level == Level::block, "a block's fit assigns a field of another level");
     store_code(field, index, encode_value(b_, format_.fields[field].type, value), mask);
@@ -181,11 +174,11 @@ class BlockEncoder {
 
   void clear_codes(const Field& f) {
     if (f.level != Level::block) return;
-    const int field = static_cast<int>(&f - format_.fields.data());
+    const int field = &f - format_.fields.data();
     if (field == format_.code_field) return;  // written whole
     const Scalar s = code_type(f);
     b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
-            [&](ValueId i) { store_code(field, i, b_.integer(0, {s, lanes_}), -1); });
+            [&](Expr i) { store_code(field, i, b_.integer(0, {s, lanes_}), {}); });
   }
 
   // Fields above the block: known before the blocks are encoded; lanes may lie in different tiles.
@@ -193,44 +186,42 @@ class BlockEncoder {
     outer_.clear();
     if (format_.row_bytes == 0 && format_.tile_bytes == 0 && format_.tensor_bytes == 0) return;
     const int64_t per_row = columns_ / format_.block;
-    const ValueId row = b_.op(ScalarOp::div_, first_, b_.i64(per_row));
+    const Expr row = first_ / per_row;
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       const Field& f = format_.fields[k];
       if (f.level == Level::block || f.count != 1) continue;
-      ValueId all = -1;
+      Expr all;
       const int lanes = f.level == Level::tile ? lanes_ : 1;
       for (int l = 0; l < lanes; ++l) {
-        const ValueId one = read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0));
+        const Expr one = read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0));
         all = l == 0 ? (lanes == 1 ? one : b_.splat(one, lanes)) : b_.insert(all, one, l);
       }
-      outer_[static_cast<int>(k)] = all;
+      outer_[k] = all;
     }
   }
 
-  ValueId outer_record(Level level, ValueId row, int lane) {
-    ValueId record = b_.i64(layout_.section[static_cast<int>(level)]);
-    if (level == Level::row) record = b_.add(record, b_.mul(row, b_.i64(format_.row_bytes)));
+  Expr outer_record(Level level, Expr row, int lane) {
+    Expr record = b_.i64(layout_.section[static_cast<size_t>(level)]);
+    if (level == Level::row) record = record + row * format_.row_bytes;
     if (level == Level::tile) {
-      const ValueId block =
-          b_.op(ScalarOp::sub_, b_.add(first_, b_.i64(lane)), b_.mul(row, b_.i64(columns_ / format_.block)));
-      const ValueId column = b_.op(ScalarOp::div_, b_.mul(block, b_.i64(format_.block)), b_.i64(format_.tile_columns));
-      const ValueId tile =
-          b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)), column);
-      record = b_.add(record, b_.mul(tile, b_.i64(format_.tile_bytes)));
+      const Expr block = first_ + lane - row * (columns_ / format_.block);
+      const Expr column = block * format_.block / format_.tile_columns;
+      const Expr tile = row / format_.tile_rows * layout_.tile_columns + column;
+      record = record + tile * format_.tile_bytes;
     }
     return record;
   }
 
-  ValueId field_value(int field, ValueId index) {
+  Expr field_value(int field, Expr index) {
     const Field& f = format_.fields[field];
     if (f.level == Level::block) return decode_codes(b_, f.type, load_code(field, index));
     if (const auto found = outer_.find(field); found != outer_.end()) return found->second;
-    const ValueId row = b_.op(ScalarOp::div_, first_, b_.i64(columns_ / format_.block));
+    const Expr row = first_ / (columns_ / format_.block);
     const bool differ = f.level == Level::tile || b_.type(index).lanes > 1;  // by lane
-    ValueId all = -1;
+    Expr all;
     for (int l = 0; l < (differ ? lanes_ : 1); ++l) {
-      const ValueId entry = b_.type(index).lanes > 1 ? b_.extract(index, l) : index;
-      const ValueId one = read_field(b_, f, blob_, outer_record(f.level, row, l), entry);
+      const Expr entry = b_.type(index).lanes > 1 ? b_.extract(index, l) : index;
+      const Expr one = read_field(b_, f, blob_, outer_record(f.level, row, l), entry);
       all = l == 0 ? (differ && lanes_ > 1 ? b_.splat(one, lanes_) : one) : b_.insert(all, one, l);
     }
     return all;
@@ -238,11 +229,11 @@ class BlockEncoder {
 
   void take_supplied(const SuppliedValues& s) {
     const Field& f = format_.fields[s.field];
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1, [&](ValueId i) {
-      const ValueId start = b_.add(b_.mul(first_, b_.i64(f.count * 4)), b_.mul(i, b_.i64(4)));
-      const ValueId at = lanes_ == 1 ? start : b_.add(b_.splat(start, lanes_), lane_iota(f.count * 4));
-      const ValueId x = lanes_ == 1 ? b_.load(s.buffer, {Scalar::f32, 1}, at, 4) : b_.gather(s.buffer, Scalar::f32, at);
-      store_code(s.field, i, encode_value(b_, f.type, x), -1);
+    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1, [&](Expr i) {
+      const Expr start = first_ * (f.count * 4) + i * 4;
+      const Expr at = lanes_ == 1 ? start : b_.splat(start, lanes_) + lane_iota(f.count * 4);
+      const Expr x = lanes_ == 1 ? b_.load(s.buffer, {Scalar::f32, 1}, at, 4) : b_.gather(s.buffer, Scalar::f32, at);
+      store_code(s.field, i, encode_value(b_, f.type, x), {});
     });
   }
 
@@ -257,11 +248,11 @@ class BlockEncoder {
       }
     }
     const int code_field = format_.code_field;
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block), 1, [&](ValueId i) {
+    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block), 1, [&](Expr i) {
       code_->set_variable(0, source(i));
       if (format_.code->parameters > 1) code_->set_variable(1, i);
       code_->run();
-      store_code(code_field, i, encode_value(b_, format_.fields[code_field].type, code_->result()), -1);
+      store_code(code_field, i, encode_value(b_, format_.fields[code_field].type, code_->result()), {});
     });
   }
 
@@ -280,7 +271,7 @@ class BlockEncoder {
         for (int64_t e = piece.first; e < piece.first + piece.count; ++e) {
           const int64_t bit = piece.bit_of(e);
           for (int done = 0; done < piece.bits;) {
-            const int shift = static_cast<int>((bit + done) % 32);
+            const int shift = (bit + done) % 32;
             const int n = std::min(piece.bits - done, 32 - shift);
             words[(bit + done) / 32].push_back({static_cast<int>(k), e, piece.value_bit + done, n, shift});
             done += n;
@@ -293,23 +284,21 @@ class BlockEncoder {
 
   void write_records() {
     const int64_t bytes = format_.block_bytes;
-    const ValueId start = b_.mul(first_, b_.i64(bytes));
+    const Expr start = first_ * bytes;
     if (lanes_ == 1 && is_large(format_)) return write_record(start);
     const auto words = fragments();
     for (int64_t w = 0; w * 4 < bytes; ++w) {
       const VType u32{Scalar::u32, lanes_};
-      ValueId word = b_.integer(0, u32);
+      Expr word = b_.integer(0, u32);
       if (const auto found = words.find(w); found != words.end()) {
         for (const Fragment& part : found->second) {
           const Field& f = format_.fields[part.field];
-          const VType wide{code_type(f), lanes_};
-          ValueId x = load_code(part.field, b_.i64(part.entry));
-          if (part.value_bit > 0) x = b_.op(ScalarOp::shr_, x, b_.integer(part.value_bit, wide));
-          if (part.value_bit + part.bits < f.type.bits)
-            x = b_.op(ScalarOp::and_, x, b_.integer((int64_t{1} << part.bits) - 1, wide));
-          x = b_.convert(ScalarOp::cast_, Scalar::u32, x);
-          if (part.shift > 0) x = b_.op(ScalarOp::shl_, x, b_.integer(part.shift, u32));
-          word = b_.op(ScalarOp::or_, word, x);
+          Expr x = load_code(part.field, b_.i64(part.entry));
+          if (part.value_bit > 0) x = x >> part.value_bit;
+          if (part.value_bit + part.bits < f.type.bits) x = x & ((int64_t{1} << part.bits) - 1);
+          x = cast(x, Scalar::u32);
+          if (part.shift > 0) x = x << part.shift;
+          word = word | x;
         }
       }
       write_word(word, start, w * 4, std::min<int64_t>(4, bytes - w * 4));
@@ -317,30 +306,30 @@ class BlockEncoder {
   }
 
   // Entry by entry in loops, where straight code would be long.
-  void write_record(ValueId start) {
+  void write_record(Expr start) {
     b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block_bytes), 1,
-            [&](ValueId at) { b_.store(blob_, b_.integer(0, {Scalar::u8, 1}), b_.add(start, at), 1); });
+            [&](Expr at) { b_.store(blob_, b_.integer(0, {Scalar::u8, 1}), start + at, 1); });
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       const Field& f = format_.fields[k];
       if (f.level != Level::block) continue;
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
-              [&](ValueId i) { write_code(b_, f, blob_, start, i, load_code(static_cast<int>(k), i)); });
+              [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(static_cast<int>(k), i)); });
     }
   }
 
-  void write_word(ValueId word, ValueId start, int64_t at, int64_t bytes) {
+  void write_word(Expr word, Expr start, int64_t at, int64_t bytes) {
     const int64_t record = format_.block_bytes;
     int64_t done = 0;
     while (done < bytes) {
-      const int64_t n = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - done)));
+      const int64_t n = std::bit_floor(static_cast<uint64_t>(bytes - done));
       const Scalar s = n == 4 ? Scalar::u32 : n == 2 ? Scalar::u16 : Scalar::u8;
-      ValueId x = done == 0 ? word : b_.op(ScalarOp::shr_, word, b_.integer(8 * done, {Scalar::u32, lanes_}));
-      x = b_.convert(ScalarOp::cast_, s, x);
-      const ValueId first = b_.add(start, b_.i64(at + done));
+      Expr x = done == 0 ? word : word >> (8 * done);
+      x = cast(x, s);
+      const Expr first = start + (at + done);
       if (lanes_ == 1 || record == n) {
         b_.store(blob_, x, first, 1);
       } else {
-        b_.scatter(blob_, x, b_.add(b_.splat(first, lanes_), lane_iota(record)));
+        b_.scatter(blob_, x, b_.splat(first, lanes_) + lane_iota(record));
       }
       done += n;
     }
@@ -356,8 +345,8 @@ class BlockEncoder {
   BufferId transposed_ = -1;
   std::vector<BufferId> codes_, tables_;
   std::optional<RoutineRun> fit_, code_;
-  std::map<int, ValueId> outer_;
-  ValueId first_ = -1, plain_ = -1;
+  std::map<int, Expr> outer_;
+  Expr first_, plain_;
 };
 
 }  // namespace
@@ -377,7 +366,7 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
   const int64_t rows_per_task = std::max<int64_t>(1, target.grain(kGrain) / std::max<int64_t>(columns, 1));
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](ValueId task) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](Expr task) {
     BlockEncoder wide(b, f, rows, columns, x, blob, supplied, width);
     wide.begin();
     std::optional<BlockEncoder> narrow;
@@ -385,32 +374,32 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
       narrow.emplace(b, f, rows, columns, x, blob, supplied, 1);
       narrow->begin();
     }
-    const auto stretch = [&](ValueId from, ValueId to) {
-      ValueId whole = to;
+    const auto stretch = [&](Expr from, Expr to) {
+      Expr whole = to;
       if (narrow) {
-        const ValueId length = b.op(ScalarOp::sub_, to, from);
-        whole = b.op(ScalarOp::sub_, to, b.op(ScalarOp::rem_, length, b.i64(width)));
+        const Expr length = to - from;
+        whole = to - length % width;
       }
-      b.loop(loop::LoopKind::serial, from, whole, width, [&](ValueId block) { wide.blocks(block); });
-      if (narrow) b.loop(loop::LoopKind::serial, whole, to, 1, [&](ValueId block) { narrow->blocks(block); });
+      b.loop(loop::LoopKind::serial, from, whole, width, [&](Expr block) { wide.blocks(block); });
+      if (narrow) b.loop(loop::LoopKind::serial, whole, to, 1, [&](Expr block) { narrow->blocks(block); });
     };
     if (by_rows) {
-      const ValueId first = b.mul(task, b.i64(rows_per_task));
-      const ValueId end = b.op(ScalarOp::min_, b.add(first, b.i64(rows_per_task)), b.i64(rows));
-      b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId row) {
-        const ValueId start = b.mul(row, b.i64(per_row));
-        stretch(start, b.add(start, b.i64(per_row)));
+      const Expr first = task * rows_per_task;
+      const Expr end = min(first + rows_per_task, b.i64(rows));
+      b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr row) {
+        const Expr start = row * per_row;
+        stretch(start, start + per_row);
       });
     } else {
-      const ValueId first = b.mul(task, b.i64(blocks_per_task));
-      stretch(first, b.op(ScalarOp::min_, b.add(first, b.i64(blocks_per_task)), b.i64(total)));
+      const Expr first = task * blocks_per_task;
+      stretch(first, min(first + blocks_per_task, b.i64(total)));
     }
     // Bytes between sections are zero.
-    b.branch(b.op(ScalarOp::eq_, task, b.i64(0)), [&] {
+    b.branch(task == 0, [&] {
       const auto zeros = [&](int64_t from, int64_t to) {
         if (from < to)
           b.loop(loop::LoopKind::serial, b.i64(from), b.i64(to), 1,
-                 [&](ValueId at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), at, 1); });
+                 [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), at, 1); });
       };
       std::vector<std::pair<int64_t, int64_t>> used{{0, layout.data_bytes}};
       if (f.row_bytes > 0) used.emplace_back(layout.section[1], rows * f.row_bytes);

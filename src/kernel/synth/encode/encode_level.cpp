@@ -14,7 +14,7 @@ namespace lumen::synth {
 
 using graph::Node;
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 bool has_level(const Format& f, Level level) {
@@ -33,56 +33,56 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
     if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(static_cast<int>(k));
-  const auto& fit = f.fit[static_cast<int>(level)];
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](ValueId record) {
-    const ValueId base = b.add(b.i64(layout.section[static_cast<int>(level)]), b.mul(record, b.i64(bytes)));
+  const auto& fit = f.fit[static_cast<size_t>(level)];
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
+    const Expr base = layout.section[static_cast<size_t>(level)] + record * bytes;
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(bytes), 1,
-           [&](ValueId at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), b.add(base, at), 1); });
+           [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), base + at, 1); });
     for (const SuppliedValues& s : supplied) {
       const Field& field = f.fields[s.field];
       if (field.level != level) continue;
       for (int64_t i = 0; i < field.count; ++i) {
-        const ValueId at = b.mul(b.add(b.mul(record, b.i64(field.count)), b.i64(i)), b.i64(4));
+        const Expr at = (record * field.count + i) * 4;
         write_field(b, field, blob, base, b.i64(i), b.load(s.buffer, {Scalar::f32, 1}, at, 4));
       }
     }
     if (!fit || all_supplied) return;
     // The record's values: `wide` x `high` from (row0, column0), numbered row by row.
-    ValueId row0 = b.i64(0), column0 = b.i64(0), wide = b.i64(columns), high = b.i64(rows);
+    Expr row0 = b.i64(0), column0 = b.i64(0), wide = b.i64(columns), high = b.i64(rows);
     if (level == Level::row) {
       row0 = record;
       high = b.i64(1);
     } else if (level == Level::tile) {
-      row0 = b.mul(b.op(ScalarOp::div_, record, b.i64(layout.tile_columns)), b.i64(f.tile_rows));
-      column0 = b.mul(b.op(ScalarOp::rem_, record, b.i64(layout.tile_columns)), b.i64(f.tile_columns));
-      wide = b.op(ScalarOp::min_, b.i64(f.tile_columns), b.op(ScalarOp::sub_, b.i64(columns), column0));
-      high = b.op(ScalarOp::min_, b.i64(f.tile_rows), b.op(ScalarOp::sub_, b.i64(rows), row0));
+      row0 = record / layout.tile_columns * f.tile_rows;
+      column0 = record % layout.tile_columns * f.tile_columns;
+      wide = min(b.i64(f.tile_columns), columns - column0);
+      high = min(b.i64(f.tile_rows), rows - row0);
     }
     std::vector<BufferId> tables;
     for (const FormatTable& t : f.tables) tables.push_back(lay_table(b, t));
     RoutineHooks hooks;
-    hooks.source = [&](ValueId index) {
-      ValueId at = b.add(b.mul(row0, b.i64(columns)), index);
+    hooks.source = [&](Expr index) {
+      Expr at = row0 * columns + index;
       if (level == Level::tile) {
-        const ValueId r = b.add(row0, b.op(ScalarOp::div_, index, wide));
-        at = b.add(b.mul(r, b.i64(columns)), b.add(column0, b.op(ScalarOp::rem_, index, wide)));
+        const Expr r = row0 + index / wide;
+        at = r * columns + (column0 + index % wide);
       }
-      return b.load(x, {Scalar::f32, 1}, b.mul(at, b.i64(4)), 4);
+      return b.load(x, {Scalar::f32, 1}, at * 4, 4);
     };
-    hooks.extent = [&] { return b.mul(wide, high); };
-    hooks.field = [&](int slot, ValueId index) {
+    hooks.extent = [&] { return wide * high; };
+    hooks.field = [&](int slot, Expr index) {
       const Field& field = f.fields[slot];
-      ValueId from = base;
+      Expr from = base;
       if (field.level != level) {
         LUMEN_CHECK(field.level == Level::tensor, "a fit reads a field of a level that is fitted later");
-        from = b.i64(layout.section[static_cast<int>(Level::tensor)]);
+        from = b.i64(layout.section[static_cast<size_t>(Level::tensor)]);
       }
       return read_field(b, field, blob, from, index);
     };
-    hooks.set_field = [&](int slot, ValueId index, ValueId value, ValueId) {
+    hooks.set_field = [&](int slot, Expr index, Expr value, Expr) {
       if (!is_supplied(slot)) write_field(b, f.fields[slot], blob, base, index, value);
     };
-    hooks.table = [&](int slot, ValueId index) { return read_table(b, f.tables[slot], tables[slot], index); };
+    hooks.table = [&](int slot, Expr index) { return read_table(b, f.tables[slot], tables[slot], index); };
     RoutineRun run(b, *fit, std::move(hooks));
     run.clear();
     run.run();
@@ -180,7 +180,7 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
     const bool whole = product(extents_of(g[a.source].type.shape)) == product(extents);
     if (is_input && whole && a.offset == 0 && a.strides == dense && g[v].type.element == graph::Element{})
       return {Argument::From::value, a.source};
-    const int number = static_cast<int>(out.scratch.size());
+    const int number = out.scratch.size();
     out.scratch.push_back(product(extents) * 4);
     out.steps.push_back(copy_to_scratch(plan, group, v, number, target));
     return {Argument::From::scratch, number};

@@ -14,8 +14,8 @@
 namespace lumen::synth {
 
 using graph::Op;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 namespace {
@@ -76,18 +76,18 @@ class CodeKernel {
       if (shape[d] == 1) strides[d] = 0;
     return strides;
   }
-  ValueId code() { return encode_value(b_, *field_, body_->value(map_)); }  // u32 lanes
-  ValueId as_bytes(ValueId code) { return b_.convert(ScalarOp::cast_, Scalar::u8, code); }
+  Expr code() { return encode_value(b_, *field_, body_->value(map_)); }  // u32 lanes
+  Expr as_bytes(Expr code) { return cast(code, Scalar::u8); }
 
   // Once, in the first task's region: what is behind the codes is zero.
-  void clear_rest(ValueId task) {
+  void clear_rest(Expr task) {
     const int64_t used = product(shape_), all = graph::byte_size(g_[straight_ >= 0 ? straight_ : transposed_].type);
     if (used == all) return;
-    b_.branch(b_.op(ScalarOp::eq_, task, b_.i64(0)), [&] {
+    b_.branch(task == 0, [&] {
       for (const graph::ValueId r : {straight_, transposed_})
         if (r >= 0)
           b_.loop(LoopKind::serial, b_.i64(used), b_.i64(all), 1,
-                  [&](ValueId at) { b_.store(draft_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
+                  [&](Expr at) { b_.store(draft_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
     });
   }
 
@@ -103,19 +103,19 @@ class CodeKernel {
     const Tasks tasks = cut(outer, inner, threads ? 1 : target_.grain(kGrain), unit);
     for_tasks(
         b_, tasks, outer, inner, [&] { body_->begin_task(); },
-        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-          ValueId first = from;  // 0 where everything begins
-          for (const ValueId counter : counters) first = b_.op(ScalarOp::or_, first, counter);
+        [&](const std::vector<Expr>& counters, Expr from, Expr to) {
+          Expr first = from;  // 0 where everything begins
+          for (const Expr counter : counters) first = first | counter;
           clear_rest(first);
           for (size_t d = 0; d < counters.size(); ++d) body_->open(static_cast<int>(d), counters[d]);
           body_->hoist(lanes);
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
-            const ValueId x = as_bytes(code()), number = body_->store_place(map_);
+            const Expr x = as_bytes(code()), number = body_->store_place(map_);
             if (straight_ >= 0) body_->store_to(draft_.value(straight_, true), Scalar::u8, number, x);
             if (transposed_ < 0) return;
-            const ValueId row = b_.op(ScalarOp::div_, number, b_.i64(columns_));
-            const ValueId column = b_.op(ScalarOp::rem_, number, b_.i64(columns_));
-            body_->store_to(draft_.value(transposed_, true), Scalar::u8, b_.add(b_.mul(column, b_.i64(rows_)), row), x);
+            const Expr row = number / columns_;
+            const Expr column = number % columns_;
+            body_->store_to(draft_.value(transposed_, true), Scalar::u8, column * rows_ + row, x);
           });
           for (size_t d = 0; d < counters.size(); ++d) body_->close();
         });
@@ -124,55 +124,52 @@ class CodeKernel {
   void squares() {
     const int64_t all = rows_ / kRows * (columns_ / kColumns);
     const int64_t together = target_.wave > 1 ? 1 : std::max<int64_t>(target_.grain(kGrain) / (kRows * kColumns), 1);
-    b_.loop(LoopKind::parallel, b_.i64(0), b_.i64(ceil_div(all, together)), 1, [&](ValueId task) {
+    b_.loop(LoopKind::parallel, b_.i64(0), b_.i64(ceil_div(all, together)), 1, [&](Expr task) {
       body_->begin_task();
       clear_rest(task);
       if (together == 1) return square(task);
-      const ValueId first = b_.mul(task, b_.i64(together));
-      b_.loop(LoopKind::serial, first, b_.op(ScalarOp::min_, b_.add(first, b_.i64(together)), b_.i64(all)), 1,
-              [&](ValueId number) { square(number); });
+      const Expr first = task * together;
+      b_.loop(LoopKind::serial, first, min(first + together, b_.i64(all)), 1, [&](Expr number) { square(number); });
     });
   }
 
-  void square(ValueId number) {
-    ValueId rest = number;
+  void square(Expr number) {
+    Expr rest = number;
     const auto digit = [&](int64_t extent) {
-      const ValueId x = b_.op(ScalarOp::rem_, rest, b_.i64(extent));
-      rest = b_.op(ScalarOp::div_, rest, b_.i64(extent));
+      const Expr x = rest % extent;
+      rest = rest / extent;
       return x;
     };
     const int64_t row_tiles = rows_ / kRows, column_tiles = columns_ / kColumns;
     const int64_t near_columns = std::gcd(column_tiles, kNearColumns), near_rows = std::gcd(row_tiles, kNearRows);
-    ValueId column = digit(near_columns), row = digit(near_rows);
-    column = b_.add(column, b_.mul(digit(column_tiles / near_columns), b_.i64(near_columns)));
-    row = b_.add(row, b_.mul(rest, b_.i64(near_rows)));
-    column = b_.mul(column, b_.i64(kColumns));
-    row = b_.mul(row, b_.i64(kRows));
+    Expr column = digit(near_columns), row = digit(near_rows);
+    column = column + digit(column_tiles / near_columns) * near_columns;
+    row = row + rest * near_rows;
+    column = column * kColumns;
+    row = row * kRows;
     constexpr int n = kColumns;
-    const VType words{Scalar::u32, n};
     std::vector<int64_t> outer = body_->extents();
     outer.pop_back();
-    std::vector<ValueId> joined;  // four rows each, by column
+    std::vector<Expr> joined;  // four rows each, by column
     for (int64_t i = 0; i < kRows; ++i) {
-      const ValueId line = b_.add(row, b_.i64(i));
-      const std::vector<ValueId> at = digits(b_, line, outer);
+      const Expr line = row + i;
+      const std::vector<Expr> at = digits(b_, line, outer);
       for (size_t d = 0; d < at.size(); ++d) body_->open(static_cast<int>(d), at[d]);
       body_->enter_chunk(column, n);
-      body_->open_lanes(column, n, -1);
-      const ValueId x = code();
-      if (straight_ >= 0)
-        b_.store(draft_.value(straight_, true), as_bytes(x), b_.add(b_.mul(line, b_.i64(columns_)), column), n);
+      body_->open_lanes(column, n, {});
+      const Expr x = code();
+      if (straight_ >= 0) b_.store(draft_.value(straight_, true), as_bytes(x), line * columns_ + column, n);
       body_->close();
       for (size_t d = 0; d < at.size(); ++d) body_->close();
       if (i % 4 == 0)
         joined.push_back(x);
       else
-        joined.back() = b_.op(ScalarOp::or_, joined.back(), b_.op(ScalarOp::shl_, x, b_.integer(8 * (i % 4), words)));
+        joined.back() = joined.back() | (x << (8 * (i % 4)));
     }
     for (int c = 0; c < n; ++c) {
-      ValueId line = b_.splat(b_.extract(joined[0], c), static_cast<int>(joined.size()));
+      Expr line = b_.splat(b_.extract(joined[0], c), static_cast<int>(joined.size()));
       for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), static_cast<int>(w));
-      const ValueId at = b_.add(b_.mul(b_.add(column, b_.i64(c)), b_.i64(rows_)), row);
+      const Expr at = (column + c) * rows_ + row;
       b_.store(draft_.value(transposed_, true), line, at, kRows);
     }
   }

@@ -15,7 +15,7 @@
 namespace lumen::synth {
 namespace {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -75,20 +75,20 @@ class SortWriter {
   void write(Synthesis& out) {
     if (at_.rows * at_.matrices <= kOneTask) {
       declare_places();
-      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(1), 1, [&](Value) {
-        each_matrix([&](Value e) { count(e); });
-        each_matrix([&](Value e) { place(e); });
+      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(1), 1, [&](Expr) {
+        each_matrix([&](Expr e) { count(e); });
+        each_matrix([&](Expr e) { place(e); });
       });
       out.steps.push_back(w_.step(plan("sort")));
       return;
     }
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Value e) { count(e); });
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Expr e) { count(e); });
     out.steps.push_back(w_.step(plan("count")));
   }
 
   void write_places(Synthesis& out) {
     declare_places();
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Value e) { place(e); });
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Expr e) { place(e); });
     out.steps.push_back(w_.step(plan("sort")));
   }
 
@@ -101,109 +101,99 @@ class SortWriter {
     order_ = w_.scratch_param("order", at_.order, at_.places * 4, true);
     table_ = w_.scratch_param("table", at_.table, at_.table_bytes(), true);
   }
-  void each_matrix(const std::function<void(Value)>& body) {
+  void each_matrix(const std::function<void(Expr)>& body) {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(at_.matrices), 1, body);
   }
-  Value narrow(Value x) { return b_.convert(ScalarOp::cast_, Scalar::i32, x); }
-  Value wide(Value x) { return b_.convert(ScalarOp::cast_, Scalar::i64, x); }
-  Value bytes(Value number) { return w_.scaled(number, 4); }
-  Value pick(Value row) {
+  Expr narrow(Expr x) { return cast(x, Scalar::i32); }
+  Expr wide(Expr x) { return cast(x, Scalar::i64); }
+  Expr bytes(Expr number) { return number * 4; }
+  Expr pick(Expr row) {
     w_.enter_outer(row);
-    return wide(w_.read(0, w_.base(0), 0, 1, -1));
+    return wide(w_.read(0, w_.base(0), 0, 1, {}));
   }
-  Value vector(Value row) {
-    return b_.load(w_.buffer(0), {Scalar::i32, lanes_}, bytes(w_.add(row, w_.i64(p_.loads[0].offset))), 4);
-  }
+  Expr vector(Expr row) { return b_.load(w_.buffer(0), {Scalar::i32, lanes_}, bytes(row + p_.loads[0].offset), 4); }
   // 1 in every lane whose row picks e.
-  Value hits(Value row, Value e) {
+  Expr hits(Expr row, Expr e) {
     const VType lanes{Scalar::i32, lanes_};
-    const Value own = b_.op(ScalarOp::eq_, vector(row), b_.splat(narrow(e), lanes_));
-    return b_.op(ScalarOp::select_, own, b_.integer(1, lanes), b_.integer(0, lanes));
+    const Expr own = vector(row) == b_.splat(narrow(e), lanes_);
+    return select(own, b_.integer(1, lanes), b_.integer(0, lanes));
   }
   int64_t whole() const { return lanes_ > 1 ? at_.rows / lanes_ * lanes_ : 0; }
-  void rows(Value from, Value to, const std::function<void(Value)>& body) {
-    b_.loop(LoopKind::serial, from, to, 1, body);
-  }
-  void where_own(Value row, Value e, const std::function<void()>& body) {
-    b_.branch(b_.op(ScalarOp::eq_, pick(row), e), body);
-  }
+  void rows(Expr from, Expr to, const std::function<void(Expr)>& body) { b_.loop(LoopKind::serial, from, to, 1, body); }
+  void where_own(Expr row, Expr e, const std::function<void()>& body) { b_.branch(pick(row) == e, body); }
 
-  void count(Value e) {
+  void count(Expr e) {
     const VType lanes{Scalar::i32, lanes_}, one{Scalar::i32, 1};
     const loop::BufferId sums = b_.alloc(int64_t{lanes_} * 4), rest = b_.alloc(4);
     b_.store(sums, b_.integer(0, lanes), w_.i64(0), 4);
     b_.store(rest, b_.integer(0, one), w_.i64(0), 4);
     if (whole() > 0)
-      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_, [&](Value row) {
-        b_.store(sums, b_.add(b_.load(sums, lanes, w_.i64(0), 4), hits(row, e)), w_.i64(0), 4);
-      });
-    rows(w_.i64(whole()), w_.i64(at_.rows), [&](Value row) {
-      where_own(row, e,
-                [&] { b_.store(rest, b_.add(b_.load(rest, one, w_.i64(0), 4), b_.integer(1, one)), w_.i64(0), 4); });
+      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_,
+              [&](Expr row) { b_.store(sums, b_.load(sums, lanes, w_.i64(0), 4) + hits(row, e), w_.i64(0), 4); });
+    rows(w_.i64(whole()), w_.i64(at_.rows), [&](Expr row) {
+      where_own(row, e, [&] { b_.store(rest, b_.load(rest, one, w_.i64(0), 4) + 1, w_.i64(0), 4); });
     });
-    const Value of_vectors = b_.load(sums, lanes, w_.i64(0), 4);
-    const Value total = lanes_ == 1 ? of_vectors : b_.fold(ScalarOp::add_, of_vectors);
-    b_.store(counts_, b_.add(total, b_.load(rest, one, w_.i64(0), 4)), bytes(e), 4);
-    b_.branch(b_.op(ScalarOp::eq_, e, w_.i64(0)), [&] {  // one of them looks for integers outside
-      rows(w_.i64(0), w_.i64(at_.rows), [&](Value row) {
-        const Value x = pick(row);
-        const Value last = w_.i64(at_.matrices - 1);
-        b_.guard(b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, w_.i64(0), x), b_.op(ScalarOp::le_, x, last)), x,
-                 loop::kGuardIndex);
+    const Expr of_vectors = b_.load(sums, lanes, w_.i64(0), 4);
+    const Expr total = lanes_ == 1 ? of_vectors : b_.fold(ScalarOp::add_, of_vectors);
+    b_.store(counts_, total + b_.load(rest, one, w_.i64(0), 4), bytes(e), 4);
+    b_.branch(e == 0, [&] {  // one of them looks for integers outside
+      rows(w_.i64(0), w_.i64(at_.rows), [&](Expr row) {
+        const Expr x = pick(row);
+        const Expr last = w_.i64(at_.matrices - 1);
+        b_.guard((0 <= x) & (x <= last), x, loop::kGuardIndex);
       });
     });
   }
 
-  Value count_of(Value e) { return wide(b_.load(counts_, {Scalar::i32, 1}, bytes(e), 4)); }
-  Value ceil_div(Value x, int64_t y) { return b_.op(ScalarOp::div_, w_.add(x, w_.i64(y - 1)), w_.i64(y)); }
-  void note(Value entry, Value matrix, Value first, Value count) {
-    const Value to = w_.scaled(entry, kPickEntry * 4);
+  Expr count_of(Expr e) { return wide(b_.load(counts_, {Scalar::i32, 1}, bytes(e), 4)); }
+  Expr ceil_div(Expr x, int64_t y) { return (x + (y - 1)) / y; }
+  void note(Expr entry, Expr matrix, Expr first, Expr count) {
+    const Expr to = entry * (kPickEntry * 4);
     int64_t i = 0;
-    for (const Value x : {matrix, first, count}) b_.store(table_, narrow(x), w_.add(to, w_.i64(4 * i++)), 4);
+    for (const Expr x : {matrix, first, count}) b_.store(table_, narrow(x), to + (4 * i++), 4);
   }
-  void leave_empty(Value from, Value to) {
-    rows(from, to, [&](Value at) { b_.store(order_, b_.integer(-1, {Scalar::i32, 1}), bytes(at), 4); });
+  void leave_empty(Expr from, Expr to) {
+    rows(from, to, [&](Expr at) { b_.store(order_, b_.integer(-1, {Scalar::i32, 1}), bytes(at), 4); });
   }
 
-  void place(Value e) {
+  void place(Expr e) {
     const VType one{Scalar::i64, 1};
     const loop::BufferId next = b_.alloc(8), blocks = b_.alloc(8);
     const auto get = [&](loop::BufferId x) { return b_.load(x, one, w_.i64(0), 8); };
-    const auto set = [&](loop::BufferId x, Value to) { b_.store(x, to, w_.i64(0), 8); };
+    const auto set = [&](loop::BufferId x, Expr to) { b_.store(x, to, w_.i64(0), 8); };
     set(next, w_.i64(0));
     set(blocks, w_.i64(0));
-    b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Value before) {
-      const Value count = count_of(before);
-      set(next, w_.add(get(next), w_.scaled(ceil_div(count, at_.align), at_.align)));
-      if (at_.height > 0) set(blocks, w_.add(get(blocks), ceil_div(count, at_.height)));
+    b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Expr before) {
+      const Expr count = count_of(before);
+      set(next, get(next) + ceil_div(count, at_.align) * at_.align);
+      if (at_.height > 0) set(blocks, get(blocks) + ceil_div(count, at_.height));
     });
-    const Value begin = get(next), count = count_of(e);
-    const Value end = w_.add(begin, w_.scaled(ceil_div(count, at_.align), at_.align));
-    const auto own = [&](Value row) {
+    const Expr begin = get(next), count = count_of(e);
+    const Expr end = begin + ceil_div(count, at_.align) * at_.align;
+    const auto own = [&](Expr row) {
       where_own(row, e, [&] {
         b_.store(order_, narrow(row), bytes(get(next)), 4);
-        set(next, w_.add(get(next), w_.i64(1)));
+        set(next, get(next) + 1);
       });
     };
     if (whole() > 0)
-      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_, [&](Value row) {
-        const Value any = b_.fold(ScalarOp::add_, hits(row, e));
-        b_.branch(b_.op(ScalarOp::lt_, b_.integer(0, {Scalar::i32, 1}), any),
-                  [&] { rows(row, w_.add(row, w_.i64(lanes_)), own); });
+      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_, [&](Expr row) {
+        const Expr any = b_.fold(ScalarOp::add_, hits(row, e));
+        b_.branch(0 < any, [&] { rows(row, row + lanes_, own); });
       });
     rows(w_.i64(whole()), w_.i64(at_.rows), own);
-    leave_empty(w_.add(begin, count), end);
-    const Value is_last = b_.op(ScalarOp::eq_, e, w_.i64(at_.matrices - 1));
+    leave_empty(begin + count, end);
+    const Expr is_last = e == at_.matrices - 1;
     b_.branch(is_last, [&] { leave_empty(end, w_.i64(at_.places)); });
     if (at_.height == 0) return note(e, e, begin, count);
-    const Value block = get(blocks), own_blocks = ceil_div(count, at_.height);
-    rows(w_.i64(0), own_blocks, [&](Value i) {
-      const Value done = w_.scaled(i, at_.height);
-      const Value here = w_.min(b_.op(ScalarOp::sub_, count, done), w_.i64(at_.height));
-      note(w_.add(block, i), e, w_.add(begin, done), here);
+    const Expr block = get(blocks), own_blocks = ceil_div(count, at_.height);
+    rows(w_.i64(0), own_blocks, [&](Expr i) {
+      const Expr done = i * at_.height;
+      const Expr here = min(count - done, w_.i64(at_.height));
+      note(block + i, e, begin + done, here);
     });
     b_.branch(is_last, [&] {  // blocks nobody needs
-      rows(w_.add(block, own_blocks), w_.i64(at_.blocks), [&](Value i) { note(i, w_.i64(0), w_.i64(0), w_.i64(0)); });
+      rows(block + own_blocks, w_.i64(at_.blocks), [&](Expr i) { note(i, w_.i64(0), w_.i64(0), w_.i64(0)); });
     });
   }
 
@@ -250,42 +240,40 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
   const loop::BufferId to = w.scratch_param("rows", scratch, rows * length * bytes, true);
   const VType vector{l.scalar, lanes};
   const bool by_blocks = packed && inner.empty() && one.k.strides[0] == 1 && unpacks_along(one, 0, one.k);
-  const auto copy = [&](Value from, Value at_byte) {
+  const auto copy = [&](Expr from, Expr at_byte) {
     if (by_blocks) return copy_rows(w, one, {0, from, 0}, w.i64(1), w.i64(one.k.extent), {to, at_byte, 0}, lanes);
     const int64_t stride = one.k.strides[0], whole = one.k.extent / lanes * lanes;
-    const auto move = [&](Value k, Value count) {
-      const Value v = w.read(0, w.add(from, w.scaled(k, stride)), stride, lanes, count);
-      b.store(to, v, w.add(at_byte, w.scaled(k, bytes)), static_cast<int>(bytes), count);
+    const auto move = [&](Expr k, Expr count) {
+      const Expr v = w.read(0, from + k * stride, stride, lanes, count);
+      b.store(to, v, at_byte + k * bytes, static_cast<int>(bytes), count);
     };
-    b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes, [&](Value k) { move(k, -1); });
+    b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes, [&](Expr k) { move(k, {}); });
     if (whole < one.k.extent) move(w.i64(whole), w.i64(one.k.extent - whole));
   };
-  const auto clear = [&](Value at_byte) {
-    const Value zero = b.real(0, vector);
+  const auto clear = [&](Expr at_byte) {
+    const Expr zero = b.real(0, vector);
     const int64_t whole = length / lanes * lanes;
     b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes,
-           [&](Value k) { b.store(to, zero, w.add(at_byte, w.scaled(k, bytes)), static_cast<int>(bytes)); });
-    if (whole < length)
-      b.store(to, zero, w.add(at_byte, w.i64(whole * bytes)), static_cast<int>(bytes), w.i64(length - whole));
+           [&](Expr k) { b.store(to, zero, at_byte + k * bytes, static_cast<int>(bytes)); });
+    if (whole < length) b.store(to, zero, at_byte + whole * bytes, static_cast<int>(bytes), w.i64(length - whole));
   };
   const int64_t together = std::max<int64_t>(1, m.grain(kElementsOfTask) / length);
-  b.loop(LoopKind::parallel, w.i64(0), w.i64((rows + together - 1) / together), 1, [&](Value task) {
-    const Value first = w.scaled(task, together);
-    b.loop(LoopKind::serial, first, w.min(w.add(first, w.i64(together)), w.i64(rows)), 1, [&](Value at_row) {
-      const Value number =
-          b.convert(ScalarOp::cast_, Scalar::i64, b.load(order, {Scalar::i32, 1}, w.scaled(at_row, 4), 4));
-      const Value start = w.scaled(at_row, length * bytes);
+  b.loop(LoopKind::parallel, w.i64(0), w.i64((rows + together - 1) / together), 1, [&](Expr task) {
+    const Expr first = task * together;
+    b.loop(LoopKind::serial, first, min(first + together, w.i64(rows)), 1, [&](Expr at_row) {
+      const Expr number = cast(b.load(order, {Scalar::i32, 1}, at_row * 4, 4), Scalar::i64);
+      const Expr start = at_row * (length * bytes);
       b.branch(
-          b.op(ScalarOp::le_, w.i64(0), number),
+          0 <= number,
           [&] {
             w.enter_outer(number);
-            b.loop(LoopKind::serial, w.i64(0), w.i64(outer), 1, [&](Value part) {
-              Value from = w.base(0), rest = part;
+            b.loop(LoopKind::serial, w.i64(0), w.i64(outer), 1, [&](Expr part) {
+              Expr from = w.base(0), rest = part;
               for (size_t d = inner.size(); d-- > 0;) {
-                from = w.add(from, w.scaled(b.op(ScalarOp::rem_, rest, w.i64(inner[d].extent)), inner[d].strides[0]));
-                rest = b.op(ScalarOp::div_, rest, w.i64(inner[d].extent));
+                from = from + rest % inner[d].extent * inner[d].strides[0];
+                rest = rest / inner[d].extent;
               }
-              copy(from, w.add(start, w.scaled(part, one.k.extent * bytes)));
+              copy(from, start + part * (one.k.extent * bytes));
             });
           },
           [&] { clear(start); });

@@ -18,9 +18,9 @@
 
 namespace lumen::synth {
 
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
-using Value = loop::ValueId;
 
 namespace {
 
@@ -76,14 +76,14 @@ void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prep
   const DotLoad &l = p.loads[load], &made = to.problem.loads[load];
   const DotIndex &rows = rows_of(p, load), &rows_there = rows_of(to.problem, load);
   constexpr int64_t n = kUnitBytes;
-  b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / (n * n)), 1, [&](Value task) {
-    Value rest = task, from = w.i64(l.offset), place = w.i64(0);
+  b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / (n * n)), 1, [&](Expr task) {
+    Expr rest = task, from = w.i64(l.offset), place = w.i64(0);
     const auto part = [&](const DotIndex& here, const DotIndex& there, int64_t step, int64_t count) {
       if (here.strides[load] == 0) return;
-      const Value x = w.scaled(b.op(ScalarOp::rem_, rest, w.i64(count)), step);
-      rest = b.op(ScalarOp::div_, rest, w.i64(count));
-      from = w.add(from, w.scaled(x, here.strides[load]));
-      place = w.add(place, w.scaled(x, there.strides[load]));
+      const Expr x = rest % count * step;
+      rest = rest / count;
+      from = from + x * here.strides[load];
+      place = place + x * there.strides[load];
     };
     // Neighbours read a line's worth of rows and write a line's worth of k.
     const int64_t near_rows = std::gcd(rows.extent / n, int64_t{4}), near_k = std::gcd(p.k.extent / n, int64_t{8});
@@ -94,13 +94,12 @@ void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prep
     for (size_t d = p.outer_k.size(); d-- > 0;) part(p.outer_k[d], to.problem.outer_k[d], 1, p.outer_k[d].extent);
     for (size_t d = p.outer.size(); d-- > 0;) part(p.outer[d], to.problem.outer[d], 1, p.outer[d].extent);
     const VType type{made.scalar, static_cast<int>(n)};
-    std::vector<Value> square;
+    std::vector<Expr> square;
     for (int64_t i = 0; i < n; ++i)
-      square.push_back(b.load(w.buffer(load), type, w.add(from, w.i64(i * p.k.strides[load])), static_cast<int>(n)));
+      square.push_back(b.load(w.buffer(load), type, from + i * p.k.strides[load], static_cast<int>(n)));
     transpose(b, square);
     for (int64_t i = 0; i < n; ++i)
-      b.store(out, square[static_cast<size_t>(i)], w.add(place, w.i64(i * rows_there.strides[load])),
-              static_cast<int>(n));
+      b.store(out, square[static_cast<size_t>(i)], place + i * rows_there.strides[load], static_cast<int>(n));
   });
 }
 
@@ -130,7 +129,7 @@ class PrepareKernel {
     if (passes)
       write_passing();
     else
-      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(tasks_), 1, [&](Value task) { write_task(task); });
+      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(tasks_), 1, [&](Expr task) { write_task(task); });
     return w_.step(fmt::format("{} {} {} as {}{}", made().scratch >= 0 ? "prepare" : "decode", made().elements,
                                made().scratch < 0 ? one_.loads[load_].format->name
                                : load_ == 0       ? "a"
@@ -151,49 +150,46 @@ class PrepareKernel {
   }
   const DotLoad& made() const { return to_.problem.loads[load_]; }
   bool packed() const { return one_.loads[load_].kind == DotLoad::Kind::packed; }
-  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
-  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
-  Value place(Value task) { return w_.scaled(task, run_ * scalar_bytes(made().scalar)); }
+  Expr place(Expr task) { return task * (run_ * scalar_bytes(made().scalar)); }
 
-  Value element(Value task) {  // of the operand, where a task's begin
+  Expr element(Expr task) {  // of the operand, where a task's begin
     const DotIndex &fast = to_.along_k ? one_.k : rows_of(one_, load_),
                    &slow = to_.along_k ? rows_of(one_, load_) : one_.k;
-    Value rest = div(task, fast.extent / run_),
-          at = w_.add(w_.i64(one_.loads[load_].offset), w_.scaled(rem(task, fast.extent / run_), run_));
+    Expr rest = task / (fast.extent / run_), at = one_.loads[load_].offset + task % (fast.extent / run_) * run_;
     const auto digit = [&](const DotIndex& i) {
       if (i.strides[load_] == 0) return;
-      at = w_.add(at, w_.scaled(rem(rest, i.extent), i.strides[load_]));
-      rest = div(rest, i.extent);
+      at = at + rest % i.extent * i.strides[load_];
+      rest = rest / i.extent;
     };
     digit(slow);
     for (const auto* indices : {&one_.outer_k, &one_.outer})
       for (size_t d = indices->size(); d-- > 0;) digit((*indices)[d]);
     return at;
   }
-  std::unique_ptr<Unpack> entered(Value at) {
+  std::unique_ptr<Unpack> entered(Expr at) {
     const DotLoad& l = one_.loads[load_];
     auto cursor = std::make_unique<Unpack>(b_, *l.format, w_.buffer(load_), l.rows, l.columns);
     cursor->use(m_);
-    cursor->enter_row(div(at, l.columns));
-    cursor->enter_block(div(at, l.format->block), run_ / l.format->block);
+    cursor->enter_row(at / l.columns);
+    cursor->enter_block(at / l.format->block, run_ / l.format->block);
     return cursor;
   }
-  Value unit_of(Unpack& cursor, int64_t i) {
-    const Value x = cursor.values(i, static_cast<int>(unit_));
-    return made().scalar == Scalar::f32 ? x : b_.convert(ScalarOp::cast_, made().scalar, x);
+  Expr unit_of(Unpack& cursor, int64_t i) {
+    const Expr x = cursor.values(i, static_cast<int>(unit_));
+    return made().scalar == Scalar::f32 ? x : cast(x, made().scalar);
   }
 
-  void write_task(Value task) {
+  void write_task(Expr task) {
     const DotLoad& l = one_.loads[load_];
-    const Value at = element(task), to = place(task);
-    const auto put = [&](Value x, int64_t i) {
-      b_.store(out_, x, w_.add(to, w_.i64(i * scalar_bytes(made().scalar))), static_cast<int>(kUnitBytes));
+    const Expr at = element(task), to = place(task);
+    const auto put = [&](Expr x, int64_t i) {
+      b_.store(out_, x, to + i * scalar_bytes(made().scalar), static_cast<int>(kUnitBytes));
     };
     if (!packed()) {
       const VType type{l.scalar, static_cast<int>(unit_)};
-      const Value x = b_.load(w_.buffer(load_), type, w_.scaled(at, scalar_bytes(l.scalar)),
-                              static_cast<int>(scalar_bytes(l.scalar)));
-      return put(b_.convert(ScalarOp::cast_, made().scalar, x), 0);
+      const Expr x =
+          b_.load(w_.buffer(load_), type, at * scalar_bytes(l.scalar), static_cast<int>(scalar_bytes(l.scalar)));
+      return put(cast(x, made().scalar), 0);
     }
     const std::unique_ptr<Unpack> cursor = entered(at);
     for (int64_t i = 0; i < run_; i += unit_) put(unit_of(*cursor, i), i);
@@ -203,21 +199,21 @@ class PrepareKernel {
   // memory they touch.
   void write_passing() {
     const int64_t blocks = (tasks_ + kBlockLanes - 1) / kBlockLanes;
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
-      b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Value lane) {
-        const Value task = w_.add(w_.scaled(block, kBlockLanes), lane), number = rem(lane, kBeside);
-        const Value first = b_.op(ScalarOp::sub_, task, number);
-        const auto existing = [&](Value x) {  // lanes behind the last task repeat it
-          return tasks_ % kBlockLanes == 0 ? x : w_.min(x, w_.i64(tasks_ - 1));
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Expr block) {
+      b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Expr lane) {
+        const Expr task = block * kBlockLanes + lane, number = lane % kBeside;
+        const Expr first = task - number;
+        const auto existing = [&](Expr x) {  // lanes behind the last task repeat it
+          return tasks_ % kBlockLanes == 0 ? x : min(x, w_.i64(tasks_ - 1));
         };
         const std::unique_ptr<Unpack> cursor = entered(element(existing(task)));
         for (int64_t i = 0; i < run_; i += kBeside * unit_) {
-          std::vector<Value> units;
+          std::vector<Expr> units;
           for (int64_t u = 0; u < kBeside; ++u) units.push_back(as_words(b_, unit_of(*cursor, i + u * unit_)));
           units = pass_among_lanes(b_, number, 1, std::move(units));
-          const Value inside = w_.scaled(w_.add(w_.i64(i / unit_), number), kUnitBytes);
+          const Expr inside = (i / unit_ + number) * kUnitBytes;
           for (int64_t u = 0; u < kBeside; ++u)
-            b_.store(out_, units[static_cast<size_t>(u)], w_.add(place(existing(w_.add(first, w_.i64(u)))), inside),
+            b_.store(out_, units[static_cast<size_t>(u)], place(existing(first + u)) + inside,
                      static_cast<int>(kUnitBytes));
         }
       });

@@ -137,142 +137,167 @@ double DotProblem::flops() const {
   return all * static_cast<double>(pick->row_count()) / static_cast<double>(blocks->blocks * m.extent);
 }
 
-DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
-  const Graph& g = plan.graph;
-  LUMEN_CHECK(group.shape == graph::KernelShape::dot && group.root >= 0 && group.results.size() == 1);
-  const Node& root = g[group.root];
-  const bool gathers = root.op == graph::Op::contract_gather_, scatters = root.op == graph::Op::contract_scatter_;
-  LUMEN_CHECK(root.op == graph::Op::contract_ || gathers || scatters);
-  DotProblem p;
-  p.contract = group.root;
-  p.result = group.results[0];
-  const graph::Type& result_type = g[p.result].type;
-  LUMEN_CHECK(result_type.shape == root.type.shape && !result_type.element.format);
-  p.result_scalar = result_type.element.scalar;
-  p.result_bytes = graph::byte_size(result_type);
+namespace {
 
-  // Epilogue: the maps of the group, masks beside the contraction among them, and what they read besides it. Shapes
-  // align at the right, so what broadcasts to a mask's shape reads the same elements when it broadcasts to the
-  // result's.
-  std::set<ValueId> computed{group.root};
-  for (ValueId v : group.nodes)
-    if (g[v].op == graph::Op::map_) {
-      computed.insert(v);
-      p.epilogue.push_back(v);
-    }
-  std::vector<Reading> readings;
-  for (int side = 0; side < 2; ++side) {
-    readings.push_back(read_through(g, root.operands[side], follow(plan, group, root.operands[side])));
-  }
-  std::map<ValueId, int> seen;
-  for (ValueId map : p.epilogue)
-    for (ValueId operand : g[map].operands) {
-      if (computed.count(operand) || seen.count(operand)) continue;
-      seen[operand] = static_cast<int>(readings.size());
-      readings.push_back(read_through(g, operand, follow_to(plan, group, operand, extents_of(root.type.shape))));
-    }
+// A group becomes a problem: what it reads, an index for every letter, and which letters are m, n and k.
+class Normaliser {
+ public:
+  Normaliser(const graph::Plan& plan, const graph::Group& group)
+      : plan_(plan), group_(group), g_(plan.graph), root_(g_[group.root]) {}
 
-  const std::string& ia = root.attributes.indices[0];
-  const std::string& ib = root.attributes.indices[1];
-  const std::string& ir = root.attributes.indices.back();
-  const std::string ii = gathers || scatters ? root.attributes.indices[2] : "";
-  if (!ii.empty() || gathers || scatters) {
-    p.pick = DotPick{};
-    p.pick->scatters = scatters;
-    p.pick->load = readings.size();
-    readings.push_back(read_through(g, root.operands[2], follow(plan, group, root.operands[2])));
-    readings.back().load.value = -1;  // no operand of maps
+  DotProblem problem() {
+    p_.contract = group_.root;
+    p_.result = group_.results[0];
+    const graph::Type& result_type = g_[p_.result].type;
+    LUMEN_CHECK(result_type.shape == root_.type.shape && !result_type.element.format);
+    p_.result_scalar = result_type.element.scalar;
+    p_.result_bytes = graph::byte_size(result_type);
+    read();
+    sort_letters();
+    for (Reading& r : readings_) p_.loads.push_back(std::move(r.load));
+    if (!scatters_) batch_ = merge(std::move(batch_), true);
+    m_ = merge(std::move(m_), true);
+    n_ = merge(std::move(n_), true);
+    k_ = merge(std::move(k_), false);
+    put_vectors_on_n();
+    take_inner_indices();
+    return std::move(p_);
   }
-  const std::vector<int64_t> dense = dense_strides_of(extents_of(root.type.shape));
-  const size_t epilogue_end = p.pick ? p.pick->load : readings.size();
-  auto index_of = [&](char c) {
+
+ private:
+  // Operands, then what the epilogue reads besides the contraction: the maps of the group, masks beside the
+  // contraction among them. Shapes align at the right, so what broadcasts to a mask's shape reads the same elements
+  // when it broadcasts to the result's.
+  void read() {
+    std::set<ValueId> computed{group_.root};
+    for (ValueId v : group_.nodes)
+      if (g_[v].op == graph::Op::map_) {
+        computed.insert(v);
+        p_.epilogue.push_back(v);
+      }
+    for (int side = 0; side < 2; ++side)
+      readings_.push_back(read_through(g_, root_.operands[side], follow(plan_, group_, root_.operands[side])));
+    std::set<ValueId> seen;
+    for (ValueId map : p_.epilogue)
+      for (ValueId operand : g_[map].operands) {
+        if (computed.count(operand) || !seen.insert(operand).second) continue;
+        readings_.push_back(read_through(g_, operand, follow_to(plan_, group_, operand, extents_of(root_.type.shape))));
+      }
+    if (!picks()) return;
+    p_.pick = DotPick{};
+    p_.pick->scatters = scatters_;
+    p_.pick->load = readings_.size();
+    readings_.push_back(read_through(g_, root_.operands[2], follow(plan_, group_, root_.operands[2])));
+    readings_.back().load.value = -1;  // no operand of maps
+  }
+
+  DotIndex index_of(char c) const {
     DotIndex index;
-    index.strides.assign(readings.size(), 0);
-    auto walk = [&](const std::string& text, size_t load, ValueId operand) {
+    index.strides.assign(readings_.size(), 0);
+    const auto walk = [&](const std::string& text, size_t load, ValueId operand) {
       for (size_t axis = 0; axis < text.size(); ++axis)
         if (text[axis] == c) {
-          index.strides[load] += readings[load].strides[axis];
-          index.extent = g[operand].type.shape[axis].number();
+          index.strides[load] += readings_[load].strides[axis];
+          index.extent = g_[operand].type.shape[axis].number();
         }
     };
-    walk(ia, 0, root.operands[0]);
-    walk(ib, 1, root.operands[1]);
-    if (p.pick) walk(ii, p.pick->load, root.operands[2]);
-    const size_t at = ir.find(c);
+    walk(letters(0), 0, root_.operands[0]);
+    walk(letters(1), 1, root_.operands[1]);
+    if (p_.pick) walk(letters(2), p_.pick->load, root_.operands[2]);
+    const std::string& result = root_.attributes.indices.back();
+    const size_t at = result.find(c);
     if (at == std::string::npos) return index;
-    index.result = dense[at];
-    index.extent = root.type.shape[at].number();
-    for (size_t i = 2; i < epilogue_end; ++i) index.strides[i] = readings[i].strides[at];
+    index.result = dense_strides_of(extents_of(root_.type.shape))[at];
+    index.extent = root_.type.shape[at].number();
+    const size_t epilogue_end = p_.pick ? p_.pick->load : readings_.size();
+    for (size_t i = 2; i < epilogue_end; ++i) index.strides[i] = readings_[i].strides[at];
     return index;
-  };
-  std::set<char> letters(ia.begin(), ia.end());
-  letters.insert(ib.begin(), ib.end());
-  std::vector<DotIndex> batch, m, n, k;
-  for (char c : ii) {
-    letters.erase(c);
-    (scatters ? p.pick->rows : batch).push_back(index_of(c));
   }
-  if (gathers) {  // the picked axis is walked by no index
-    letters.erase(ib[0]);
-    p.pick->stride = readings[1].strides[0];
-    p.pick->count = g[root.operands[1]].type.shape[0].number();
-  }
-  if (scatters) {
-    batch.push_back(index_of(ir[0]));
-    p.pick->count = batch.back().extent;
-  }
-  for (char c : letters) {
-    const DotIndex index = index_of(c);
-    const bool in_a = ia.find(c) != std::string::npos, in_b = ib.find(c) != std::string::npos;
-    if (ir.find(c) == std::string::npos)
-      k.push_back(index);
-    else if (in_a && in_b)
-      batch.push_back(index);
-    else if (in_a)
-      m.push_back(index);
-    else
-      n.push_back(index);
-  }
-  for (Reading& r : readings) p.loads.push_back(std::move(r.load));
 
-  if (!scatters) batch = merge(std::move(batch), true);
-  m = merge(std::move(m), true);
-  n = merge(std::move(n), true);
-  k = merge(std::move(k), false);
-  // The vector side: where the result's neighbours are; a result without such a side prefers the longer one.
-  auto unit = [](const std::vector<DotIndex>& side) {
-    return std::any_of(side.begin(), side.end(), [](const DotIndex& i) { return i.result == 1; });
-  };
-  auto longest = [](const std::vector<DotIndex>& side) {
-    int64_t e = 1;
-    for (const DotIndex& i : side) e = std::max(e, i.extent);
-    return e;
-  };
-  if (unit(m) || (!unit(n) && longest(m) > longest(n))) {
-    p.swapped = true;
-    std::swap(m, n);
-    std::swap(p.loads[0], p.loads[1]);
-    for (auto* side : {&batch, &m, &n, &k})
-      for (DotIndex& i : *side) std::swap(i.strides[0], i.strides[1]);
+  void sort_letters() {
+    const std::string &a = letters(0), &b = letters(1), &result = root_.attributes.indices.back();
+    std::set<char> left(a.begin(), a.end());
+    left.insert(b.begin(), b.end());
+    if (picks())
+      for (const char c : letters(2)) {
+        left.erase(c);
+        (scatters_ ? p_.pick->rows : batch_).push_back(index_of(c));
+      }
+    if (gathers_) {  // the picked axis is walked by no index
+      left.erase(b[0]);
+      p_.pick->stride = readings_[1].strides[0];
+      p_.pick->count = g_[root_.operands[1]].type.shape[0].number();
+    }
+    if (scatters_) {
+      batch_.push_back(index_of(result[0]));
+      p_.pick->count = batch_.back().extent;
+    }
+    for (const char c : left) {
+      const bool in_a = a.find(c) != std::string::npos, in_b = b.find(c) != std::string::npos;
+      const bool summed = result.find(c) == std::string::npos;
+      (summed ? k_ : in_a && in_b ? batch_ : in_a ? m_ : n_).push_back(index_of(c));
+    }
   }
-  const size_t loads = p.loads.size();
-  if (gathers) p.pick->rows = batch;
-  if (scatters && p.swapped)
-    for (DotIndex& i : p.pick->rows) std::swap(i.strides[0], i.strides[1]);
-  p.m = take_inner(m, loads, [](const DotIndex& x, const DotIndex& y) { return x.extent > y.extent; });
-  p.n = take_inner(n, loads, [](const DotIndex& x, const DotIndex& y) {
-    return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
-  });
-  p.k = take_inner(k, loads, [](const DotIndex& x, const DotIndex& y) {
-    auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };
-    if (std::min(x.extent, y.extent) < 8) return x.extent > y.extent;
-    return std::pair(units(x), x.extent) > std::pair(units(y), y.extent);
-  });
-  p.outer = std::move(batch);
-  p.outer.insert(p.outer.end(), m.begin(), m.end());
-  p.outer.insert(p.outer.end(), n.begin(), n.end());
-  p.outer_k = std::move(k);
-  return p;
+
+  // The vector side: where the result's neighbours are; a result without such a side prefers the longer one.
+  void put_vectors_on_n() {
+    const auto unit = [](const std::vector<DotIndex>& side) {
+      return std::any_of(side.begin(), side.end(), [](const DotIndex& i) { return i.result == 1; });
+    };
+    const auto longest = [](const std::vector<DotIndex>& side) {
+      int64_t e = 1;
+      for (const DotIndex& i : side) e = std::max(e, i.extent);
+      return e;
+    };
+    if (unit(m_) || (!unit(n_) && longest(m_) > longest(n_))) {
+      p_.swapped = true;
+      std::swap(m_, n_);
+      std::swap(p_.loads[0], p_.loads[1]);
+      for (auto* side : {&batch_, &m_, &n_, &k_})
+        for (DotIndex& i : *side) std::swap(i.strides[0], i.strides[1]);
+    }
+    if (gathers_) p_.pick->rows = batch_;
+    if (scatters_ && p_.swapped)
+      for (DotIndex& i : p_.pick->rows) std::swap(i.strides[0], i.strides[1]);
+  }
+
+  void take_inner_indices() {
+    const size_t loads = p_.loads.size();
+    p_.m = take_inner(m_, loads, [](const DotIndex& x, const DotIndex& y) { return x.extent > y.extent; });
+    p_.n = take_inner(n_, loads, [](const DotIndex& x, const DotIndex& y) {
+      return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
+    });
+    p_.k = take_inner(k_, loads, [](const DotIndex& x, const DotIndex& y) {
+      const auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };
+      if (std::min(x.extent, y.extent) < 8) return x.extent > y.extent;
+      return std::pair(units(x), x.extent) > std::pair(units(y), y.extent);
+    });
+    p_.outer = std::move(batch_);
+    p_.outer.insert(p_.outer.end(), m_.begin(), m_.end());
+    p_.outer.insert(p_.outer.end(), n_.begin(), n_.end());
+    p_.outer_k = std::move(k_);
+  }
+
+  bool picks() const { return gathers_ || scatters_; }
+  const std::string& letters(size_t operand) const { return root_.attributes.indices[operand]; }
+
+  const graph::Plan& plan_;
+  const graph::Group& group_;
+  const Graph& g_;
+  const Node& root_;
+  const bool gathers_ = root_.op == graph::Op::contract_gather_, scatters_ = root_.op == graph::Op::contract_scatter_;
+  DotProblem p_;
+  std::vector<Reading> readings_;
+  std::vector<DotIndex> batch_, m_, n_, k_;
+};
+
+}  // namespace
+
+DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
+  LUMEN_CHECK(group.shape == graph::KernelShape::dot && group.root >= 0 && group.results.size() == 1);
+  const graph::Op op = plan.graph[group.root].op;
+  LUMEN_CHECK(op == graph::Op::contract_ || op == graph::Op::contract_gather_ || op == graph::Op::contract_scatter_);
+  return Normaliser(plan, group).problem();
 }
 
 std::string describe(const DotProblem& p) {

@@ -10,8 +10,8 @@
 namespace lumen::synth {
 
 using graph::ValueId;
+using loop::Expr;
 using loop::VType;
-using Value = loop::ValueId;
 
 DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
     : b(std::move(name)), graph_(g), problem_(p) {
@@ -63,35 +63,34 @@ bool DotWriter::hold_constant(size_t load) {
   return true;
 }
 
-void DotWriter::add_digit(const DotIndex& index, Value digit) {
-  for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
-  result_base_ = add(result_base_, scaled(digit, index.result));
+void DotWriter::add_digit(const DotIndex& index, Expr digit) {
+  for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = bases_[l] + digit * index.strides[l];
+  result_base_ = result_base_ + digit * index.result;
 }
 
-void DotWriter::enter_outer(Value flat) {
+void DotWriter::enter_outer(Expr flat) {
   enter_outer_of_block(flat);
   check_pick();
 }
 
 void DotWriter::check_pick() {
-  if (picked_ < 0) return;
-  const Value last = i64(problem_.pick->count - 1);
-  b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), picked_), b.op(ScalarOp::le_, picked_, last)), picked_,
-          loop::kGuardIndex);
+  if (!picked_.exists()) return;
+  const Expr last = i64(problem_.pick->count - 1);
+  b.guard((i64(0) <= picked_) & (picked_ <= last), picked_, loop::kGuardIndex);
 }
 
-void DotWriter::enter_outer_of_block(Value flat) {
-  picked_ = -1;
+void DotWriter::enter_outer_of_block(Expr flat) {
+  picked_ = {};
   bases_.clear();
   for (const DotLoad& l : problem_.loads) bases_.push_back(i64(l.offset));
   result_base_ = i64(0);
-  Value rest = flat;
+  Expr rest = flat;
   for (size_t d = problem_.outer.size(); d-- > 0;) {
     const DotIndex& index = problem_.outer[d];
-    Value digit = rest;
+    Expr digit = rest;
     if (d > 0) {
-      digit = b.op(ScalarOp::rem_, rest, i64(index.extent));
-      rest = b.op(ScalarOp::div_, rest, i64(index.extent));
+      digit = rest % i64(index.extent);
+      rest = rest / i64(index.extent);
     }
     add_digit(index, digit);
     if (d == 0) block_ = digit;
@@ -102,39 +101,39 @@ void DotWriter::enter_outer_of_block(Value flat) {
 void DotWriter::enter_picked() {
   const DotPick& pick = *problem_.pick;
   const auto entry = [&](int i) {
-    const Value at = add(scaled(block_, kPickEntry * 4), i64(int64_t{i} * 4));
-    return b.convert(ScalarOp::cast_, Scalar::i64, b.load(table_, {Scalar::i32, 1}, at, 4));
+    const Expr at = block_ * (kPickEntry * 4) + i64(int64_t{i} * 4);
+    return cast(b.load(table_, {Scalar::i32, 1}, at, 4), Scalar::i64);
   };
   if (problem_.runs) {
     first_ = entry(1);
     count_ = entry(2);
-    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first_, problem_.k.strides[l]));
+    for (size_t l = 0; l < 2; ++l) bases_[l] = bases_[l] + first_ * problem_.k.strides[l];
   } else if (problem_.blocks) {
     first_ = entry(1);
     count_ = entry(2);
-    bases_[0] = add(bases_[0], scaled(first_, problem_.m.strides[0]));
-    bases_[1] = add(bases_[1], scaled(entry(0), pick.stride));
+    bases_[0] = bases_[0] + first_ * problem_.m.strides[0];
+    bases_[1] = bases_[1] + entry(0) * pick.stride;
   } else {
-    const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
-    const Value last = i64(pick.count - 1);
+    const Expr row = cast(read(pick.load, bases_[pick.load], 0, 1, {}), Scalar::i64);
+    const Expr last = i64(pick.count - 1);
     picked_ = row;
-    bases_[1] = add(bases_[1], scaled(b.op(ScalarOp::max_, i64(0), min(row, last)), pick.stride));
+    bases_[1] = bases_[1] + max(i64(0), min(row, last)) * pick.stride;
   }
 }
 
-void DotWriter::where_row(Value m, const std::function<void()>& body) {
+void DotWriter::where_row(Expr m, const std::function<void()>& body) {
   if (problem_.blocks)
-    b.branch(b.op(ScalarOp::lt_, m, count_), body);
+    b.branch(m < count_, body);
   else
     body();
 }
 
-Value DotWriter::used_tiles(Value tiles, int64_t height) {
+Expr DotWriter::used_tiles(Expr tiles, int64_t height) {
   if (!problem_.blocks) return tiles;
-  return min(tiles, b.op(ScalarOp::div_, add(count_, i64(height - 1)), i64(height)));
+  return min(tiles, (count_ + i64(height - 1)) / i64(height));
 }
 
-Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value count) {
+Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
   const DotLoad& l = problem_.loads[load];
   const int64_t bytes = scalar_bytes(l.scalar);
   if (l.kind == DotLoad::Kind::splat) {
@@ -145,48 +144,47 @@ Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value co
   auto places = [&] {
     std::vector<int64_t> steps;
     for (int i = 0; i < lanes; ++i) steps.push_back(i * stride);
-    Value offsets = b.lanes_integer(steps, Scalar::i64);
-    if (count >= 0) {
+    Expr offsets = b.lanes_integer(steps, Scalar::i64);
+    if (count.exists()) {
       std::vector<int64_t> numbers;
       for (int i = 0; i < lanes; ++i) numbers.push_back(i);
-      const Value inside = b.op(ScalarOp::lt_, b.lanes_integer(numbers, Scalar::i64), b.splat(count, lanes));
-      offsets = b.op(ScalarOp::select_, inside, offsets, b.integer(0, {Scalar::i64, lanes}));
+      const Expr inside = b.lanes_integer(numbers, Scalar::i64) < b.splat(count, lanes);
+      offsets = select(inside, offsets, b.integer(0, {Scalar::i64, lanes}));
     }
-    return add(b.splat(at, lanes), offsets);
+    return b.splat(at, lanes) + offsets;
   };
-  if (l.kind == DotLoad::Kind::iota)
-    return b.convert(ScalarOp::cast_, l.scalar, stride == 0 ? b.splat(at, lanes) : places());
+  if (l.kind == DotLoad::Kind::iota) return cast(stride == 0 ? b.splat(at, lanes) : places(), l.scalar);
   if (l.kind == DotLoad::Kind::packed) {
     Unpack unpack(b, *l.format, buffers_[load], l.rows, l.columns);
     if (stride == 0 || lanes == 1) return b.splat(unpack.value_at(at), lanes);
-    const Value elements = places();
-    Value out = zero(lanes);
+    const Expr elements = places();
+    Expr out = zero(lanes);
     for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
     return out;
   }
   const int align = static_cast<int>(bytes);
-  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, scaled(at, bytes), align), lanes);
-  if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, scaled(at, bytes), align, count);
-  return b.gather(buffers_[load], l.scalar, b.mul(places(), b.integer(bytes, {Scalar::i64, lanes})));
+  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, at * bytes, align), lanes);
+  if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, at * bytes, align, count);
+  return b.gather(buffers_[load], l.scalar, places() * bytes);
 }
 
-Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Value count) {
-  const Value v = read(load, at, stride, lanes, count);
-  return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
+Expr DotWriter::read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
+  const Expr v = read(load, at, stride, lanes, count);
+  return b.type(v).scalar == Scalar::f32 ? v : cast(v, Scalar::f32);
 }
 
 // Where rows come in blocks: the row's own place, wherever it lies.
-void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
+void DotWriter::finish_vector(Expr sums, Expr m, Expr n, Expr count) {
   if (!problem_.blocks) return finish_row(sums, m, n, count);
-  b.branch(b.op(ScalarOp::lt_, m, count_), [&] {
-    const Value at = scaled(add(first_, m), 4);
-    Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, at, 4));
-    const std::vector<Value> bases = bases_;
-    const Value result_base = result_base_;
+  b.branch(m < count_, [&] {
+    const Expr at = (first_ + m) * 4;
+    Expr row = cast(b.load(order_, {Scalar::i32, 1}, at, 4), Scalar::i64);
+    const std::vector<Expr> bases = bases_;
+    const Expr result_base = result_base_;
     const std::vector<DotIndex>& rows = problem_.pick->rows;
     for (size_t d = rows.size(); d-- > 0;) {
-      add_digit(rows[d], d > 0 ? b.op(ScalarOp::rem_, row, i64(rows[d].extent)) : row);
-      if (d > 0) row = b.op(ScalarOp::div_, row, i64(rows[d].extent));
+      add_digit(rows[d], d > 0 ? row % i64(rows[d].extent) : row);
+      if (d > 0) row = row / i64(rows[d].extent);
     }
     finish_row(sums, m, n, count);
     bases_ = bases;
@@ -194,47 +192,46 @@ void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
   });
 }
 
-void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
+void DotWriter::finish_row(Expr sums, Expr m, Expr n, Expr count) {
   put(finished(sums, m, n, count), m, n, count, static_cast<int>(scalar_bytes(problem_.result_scalar)));
 }
 
-Value DotWriter::finished(Value sums, Value m, Value n, Value count) {
+Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
   const int lanes = b.type(sums).lanes;
-  std::map<ValueId, Value> values{{problem_.contract, sums}};
+  std::map<ValueId, Expr> values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
     const graph::Node& node = graph_[map];
-    std::vector<Value> operands;
+    std::vector<Expr> operands;
     for (ValueId operand : node.operands) {
       if (!values.count(operand)) {
         size_t load = 2;
         while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
         LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
-        const Value at =
-            add(bases_[load], add(scaled(m, problem_.m.strides[load]), scaled(n, problem_.n.strides[load])));
+        const Expr at = bases_[load] + (m * problem_.m.strides[load] + n * problem_.n.strides[load]);
         values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
       }
       operands.push_back(values[operand]);
     }
-    const Value v = b.apply(node.attributes.formula, operands).at(0);
+    const Expr v = b.apply(node.attributes.formula, operands).at(0);
     values[map] = b.type(v).lanes == lanes ? v : b.splat(v, lanes);
   }
   return values.at(problem_.result);
 }
 
-void DotWriter::put(Value out, Value m, Value n, Value count, int align) {
+void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
   const int lanes = b.type(out).lanes;
   const int64_t bytes = scalar_bytes(problem_.result_scalar);
-  const Value at = add(result_base_, add(scaled(m, problem_.m.result), scaled(n, problem_.n.result)));
+  const Expr at = result_base_ + (m * problem_.m.result + n * problem_.n.result);
   if (problem_.n.result == 1 || lanes == 1) {
-    b.store(result_, out, scaled(at, bytes), align, count);
+    b.store(result_, out, at * bytes, align, count);
     return;
   }
   for (int i = 0; i < lanes; ++i) {
     auto put = [&] {
-      b.store(result_, b.extract(out, i), scaled(add(at, i64(i * problem_.n.result)), bytes), static_cast<int>(bytes));
+      b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, static_cast<int>(bytes));
     };
-    if (count >= 0)
-      b.branch(b.op(ScalarOp::lt_, i64(i), count), put);
+    if (count.exists())
+      b.branch(i64(i) < count, put);
     else
       put();
   }

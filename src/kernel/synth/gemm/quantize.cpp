@@ -8,7 +8,7 @@
 namespace lumen::synth {
 namespace {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -35,9 +35,9 @@ class QuantizeKernel {
 
  private:
   // Elements k .. of a row of a, their codes at `code` and groups at `group`, counted over all rows.
-  void write_run(Value x, Value k, const LaneOrder& order, Value code, Value group);
-  void write_group(Value x, Value k, Value first, int64_t count, Value group);
-  Value chunk(const std::vector<int64_t>& elements);
+  void write_run(Expr x, Expr k, const LaneOrder& order, Expr code, Expr group);
+  void write_group(Expr x, Expr k, Expr first, int64_t count, Expr group);
+  Expr chunk(const std::vector<int64_t>& elements);
 
   const DotProblem& p_;
   const ActivationLayout& layout_;
@@ -50,55 +50,52 @@ class QuantizeKernel {
 };
 
 // Scale, sums and codes of elements first .. first + count of the run that begins at k.
-void QuantizeKernel::write_group(Value x, Value k, Value first, int64_t count, Value group) {
+void QuantizeKernel::write_group(Expr x, Expr k, Expr first, int64_t count, Expr group) {
   const VType one{Scalar::f32, 1};
-  std::vector<Value> parts;
-  Value most = -1;
+  std::vector<Expr> parts;
+  Expr most;
   for (int64_t at = 0; at < kActivationGroup; at += lanes_) {
     if (at >= count) {
       parts.push_back(w_.zero(lanes_));
       continue;
     }
-    const Value place = w_.scaled(w_.add(x, w_.add(k, w_.add(first, w_.i64(at)))), 4);
+    const Expr place = (x + (k + (first + at))) * 4;
     parts.push_back(
-        b_.load(w_.buffer(0), {Scalar::f32, lanes_}, place, 4, at + lanes_ <= count ? -1 : w_.i64(count - at)));
-    const Value size = b_.op(ScalarOp::abs_, parts.back());
-    most = most < 0 ? size : b_.op(ScalarOp::max_, most, size);
+        b_.load(w_.buffer(0), {Scalar::f32, lanes_}, place, 4, at + lanes_ <= count ? Expr{} : w_.i64(count - at)));
+    const Expr size = abs(parts.back());
+    most = !most.exists() ? size : max(most, size);
   }
-  const Value largest = b_.fold(ScalarOp::max_, most);
-  const Value zero = b_.real(0, one), full = b_.real(127, one);
-  const Value inverse =
-      b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, zero, largest), b_.op(ScalarOp::div_, full, largest), zero);
-  const Value scale = b_.op(ScalarOp::div_, largest, full);
-  std::vector<Value> codes;
+  const Expr largest = b_.fold(ScalarOp::max_, most);
+  const Expr zero = b_.real(0, one), full = b_.real(127, one);
+  const Expr inverse = select(zero < largest, full / largest, zero);
+  const Expr scale = largest / full;
+  std::vector<Expr> codes;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Value scaled = b_.op(ScalarOp::rint_, b_.mul(parts[i], b_.splat(inverse, lanes_)));
-    codes.push_back(b_.convert(ScalarOp::cast_, Scalar::i32, scaled));
-    b_.store(natural_, b_.convert(ScalarOp::cast_, Scalar::i8, codes.back()),
-             w_.add(first, w_.i64(static_cast<int64_t>(i) * lanes_)));
+    const Expr scaled = rint(parts[i] * b_.splat(inverse, lanes_));
+    codes.push_back(cast(scaled, Scalar::i32));
+    b_.store(natural_, cast(codes.back(), Scalar::i8), first + static_cast<int64_t>(i) * lanes_);
   }
   // Sums of `fine` elements: vectors, or parts of one.
   for (int64_t at = 0; at < count; at += layout_.fine) {
-    Value total = -1;
+    Expr total;
     for (int64_t i = at; i < at + layout_.fine; i += lanes_) {
-      Value part = codes[static_cast<size_t>(i / lanes_)];
+      Expr part = codes[static_cast<size_t>(i / lanes_)];
       if (layout_.fine < lanes_) {
         std::vector<int> mask;
         for (int64_t l = 0; l < layout_.fine; ++l) mask.push_back(static_cast<int>(i % lanes_ + l));
         part = b_.shuffle({part}, mask);
       }
-      total = total < 0 ? part : b_.add(total, part);
+      total = !total.exists() ? part : total + part;
     }
-    const Value sum = b_.convert(ScalarOp::cast_, Scalar::f32, b_.fold(ScalarOp::add_, total));
-    const Value place = w_.scaled(
-        w_.add(group, w_.add(b_.op(ScalarOp::div_, first, w_.i64(layout_.fine)), w_.i64(at / layout_.fine))), 4);
+    const Expr sum = cast(b_.fold(ScalarOp::add_, total), Scalar::f32);
+    const Expr place = (group + (first / layout_.fine + at / layout_.fine)) * 4;
     b_.store(scales_, scale, place, 4);
-    b_.store(sums_, b_.mul(scale, sum), place, 4);
+    b_.store(sums_, scale * sum, place, 4);
   }
 }
 
 // The codes of some elements out of private memory; -1 is zero.
-Value QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
+Expr QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
   const int lanes = static_cast<int>(elements.size());
   int64_t low = -1, high = -1;
   for (const int64_t e : elements)
@@ -111,8 +108,8 @@ Value QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
   const int64_t span = high - low + 1;
   if (span > 64) {
     const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
-    const Value a = chunk({elements.begin(), elements.begin() + half});
-    const Value c = chunk({elements.begin() + half, elements.end()});
+    const Expr a = chunk({elements.begin(), elements.begin() + half});
+    const Expr c = chunk({elements.begin() + half, elements.end()});
     if (half == 1) return b_.insert(b_.splat(a, 2), c, 1);
     std::vector<int> mask;
     for (int l = 0; l < lanes; ++l) mask.push_back(l);
@@ -126,10 +123,10 @@ Value QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
   return b_.shuffle({b_.load(natural_, {Scalar::i8, static_cast<int>(wide)}, w_.i64(low))}, mask);
 }
 
-void QuantizeKernel::write_run(Value x, Value k, const LaneOrder& order, Value code, Value group) {
+void QuantizeKernel::write_run(Expr x, Expr k, const LaneOrder& order, Expr code, Expr group) {
   // Lanes have few registers: many groups go through private memory one after the other.
   const int64_t whole = order.elements / kActivationGroup * kActivationGroup;
-  const auto one = [&](Value first) { write_group(x, k, first, kActivationGroup, group); };
+  const auto one = [&](Expr first) { write_group(x, k, first, kActivationGroup, group); };
   if (threads_ && whole > kMostUnrolled)
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), kActivationGroup, one);
   else
@@ -140,7 +137,7 @@ void QuantizeKernel::write_run(Value x, Value k, const LaneOrder& order, Value c
     for (int l = 0; l < layout_.lanes; l += part) {
       const auto from = order.vectors[v].begin() + l;
       const int64_t to = static_cast<int64_t>(v) * layout_.lanes + l;
-      b_.store(codes_, chunk({from, from + part}), w_.add(code, w_.i64(to)));
+      b_.store(codes_, chunk({from, from + part}), code + to);
     }
 }
 
@@ -149,34 +146,31 @@ Step QuantizeKernel::write() {
   const int64_t per_task = order.units == 0 ? 1 : std::max<int64_t>(1, task_elements_ / order.unit.elements);
   const int64_t whole = (order.units + per_task - 1) / per_task;
   const int64_t parts = whole + (order.rest.elements > 0 ? 1 : 0);
-  b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Value task) {
-    const Value row = b_.op(ScalarOp::div_, task, w_.i64(parts));
-    const Value part = b_.op(ScalarOp::rem_, task, w_.i64(parts));
-    w_.enter_outer(b_.op(ScalarOp::div_, row, w_.i64(p_.m.extent)));
-    const Value x = w_.add(w_.base(0), w_.scaled(b_.op(ScalarOp::rem_, row, w_.i64(p_.m.extent)), p_.m.strides[0]));
-    const Value code = w_.scaled(row, layout_.codes()), group = w_.scaled(row, layout_.groups());
+  b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Expr task) {
+    const Expr row = task / parts;
+    const Expr part = task % parts;
+    w_.enter_outer(row / p_.m.extent);
+    const Expr x = w_.base(0) + row % p_.m.extent * p_.m.strides[0];
+    const Expr code = row * layout_.codes(), group = row * layout_.groups();
     // Vectors are read past their elements: the rest of private memory stays undefined and unused.
     natural_ = b_.alloc(std::max(order.unit.elements, order.rest.elements) + 128);
     const auto units = [&] {
-      const Value first = w_.scaled(part, per_task);
-      b_.loop(LoopKind::serial, first, w_.min(w_.add(first, w_.i64(per_task)), w_.i64(order.units)), 1,
-              [&](Value unit) {
-                write_run(x, w_.scaled(unit, order.unit.elements), order.unit,
-                          w_.add(code, w_.scaled(unit, layout_.unit_codes())),
-                          w_.add(group, w_.scaled(unit, layout_.unit_groups())));
-              });
+      const Expr first = part * per_task;
+      b_.loop(LoopKind::serial, first, min(first + per_task, w_.i64(order.units)), 1, [&](Expr unit) {
+        write_run(x, unit * order.unit.elements, order.unit, code + unit * layout_.unit_codes(),
+                  group + unit * layout_.unit_groups());
+      });
     };
     const auto rest = [&] {
-      write_run(x, w_.i64(order.units * order.unit.elements), order.rest,
-                w_.add(code, w_.i64(order.units * layout_.unit_codes())),
-                w_.add(group, w_.i64(order.units * layout_.unit_groups())));
+      write_run(x, w_.i64(order.units * order.unit.elements), order.rest, code + order.units * layout_.unit_codes(),
+                group + order.units * layout_.unit_groups());
     };
     if (order.rest.elements == 0)
       units();
     else if (order.units == 0)
       rest();
     else
-      b_.branch(b_.op(ScalarOp::lt_, part, w_.i64(whole)), units, rest);
+      b_.branch(part < whole, units, rest);
   });
   return w_.step(fmt::format("quantize {}x{} i8 groups of {}", layout_.rows, layout_.columns, kActivationGroup));
 }

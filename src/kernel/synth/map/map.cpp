@@ -10,7 +10,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
@@ -96,18 +96,18 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   const int64_t beside = threads && inner % lanes == 0 ? tasks_beside(tasks, read, target) : 1;
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
-      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+      [&](const std::vector<Expr>& counters, Expr from, Expr to) {
         for (int64_t i = 0; i < several; ++i) {
           for (size_t d = 0; d < counters.size(); ++d) {
             const bool last = several > 1 && d + 1 == counters.size();
-            body.open(static_cast<int>(d), last ? b.add(b.mul(counters[d], b.i64(several)), b.i64(i)) : counters[d]);
+            body.open(static_cast<int>(d), last ? counters[d] * several + i : counters[d]);
           }
           body.hoist(lanes);
           const auto write = [&](int) {
             for (const graph::ValueId r : group.results) body.store(r, body.value(r));
           };
           if (one_vector) {  // code generators do not see that a loop ends after it
-            body.open_lanes(from, lanes, -1);
+            body.open_lanes(from, lanes, {});
             write(0);
             body.close();
           } else {
@@ -118,7 +118,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       },
       beside);
   Synthesis out;
-  const double elements = static_cast<double>(product(shape));
+  const double elements = product(shape);
   out.steps.push_back(draft.finish(
       fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
                   beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,

@@ -11,7 +11,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -49,42 +49,38 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   const Tasks tasks =
       cut(outer, near_extent, std::max<int64_t>(target.grain(kGrain) / far_extent / lanes * lanes, lanes), lanes);
   const auto nothing = [] {};
-  for_tasks(
-      b, tasks, outer, near_extent, nothing, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
-        ValueId read = b.i64(from.offset * 4), write = b.i64(0);
-        for (size_t k = 0; k < others.size(); ++k) {
-          read = b.add(read, b.mul(counters[k], b.i64(c.strides[0][others[k]] * 4)));
-          write = b.add(write, b.mul(counters[k], b.i64(c.strides[1][others[k]] * 4)));
-        }
-        const auto one = [&](ValueId i, ValueId j) {
-          const ValueId x =
-              b.load(in, {s, 1}, b.add(read, b.add(b.mul(i, b.i64(near_in)), b.mul(j, b.i64(far_in)))), 4);
-          b.store(out, x, b.add(write, b.add(b.mul(i, b.i64(near_out)), b.mul(j, b.i64(far_out)))), 4);
-        };
-        const int64_t whole_far = far_extent / lanes * lanes;
-        const ValueId length = b.op(ScalarOp::sub_, end, first);
-        const ValueId whole = b.op(ScalarOp::sub_, end, b.op(ScalarOp::rem_, length, b.i64(lanes)));
-        b.loop(loop::LoopKind::serial, first, whole, lanes, [&](ValueId i) {
-          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole_far), lanes, [&](ValueId j) {
-            const ValueId corner = b.add(read, b.add(b.mul(i, b.i64(near_in)), b.mul(j, b.i64(far_in))));
-            std::vector<ValueId> tile;
-            for (int k = 0; k < lanes; ++k) tile.push_back(b.load(in, {s, lanes}, b.add(corner, b.i64(k * far_in)), 4));
-            transpose(b, tile);
-            const ValueId to = b.add(write, b.add(b.mul(i, b.i64(near_out)), b.mul(j, b.i64(far_out))));
-            for (int k = 0; k < lanes; ++k) b.store(out, tile[k], b.add(to, b.i64(k * near_out)), 4);
-          });
-          if (whole_far < far_extent)
-            b.loop(loop::LoopKind::serial, i, b.add(i, b.i64(lanes)), 1, [&](ValueId row) {
-              b.loop(loop::LoopKind::serial, b.i64(whole_far), b.i64(far_extent), 1, [&](ValueId j) { one(row, j); });
-            });
-        });
-        b.loop(loop::LoopKind::serial, whole, end, 1, [&](ValueId i) {
-          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](ValueId j) { one(i, j); });
-        });
+  for_tasks(b, tasks, outer, near_extent, nothing, [&](const std::vector<Expr>& counters, Expr first, Expr end) {
+    Expr read = b.i64(from.offset * 4), write = b.i64(0);
+    for (size_t k = 0; k < others.size(); ++k) {
+      read = read + counters[k] * (c.strides[0][others[k]] * 4);
+      write = write + counters[k] * (c.strides[1][others[k]] * 4);
+    }
+    const auto one = [&](Expr i, Expr j) {
+      const Expr x = b.load(in, {s, 1}, read + (i * near_in + j * far_in), 4);
+      b.store(out, x, write + (i * near_out + j * far_out), 4);
+    };
+    const int64_t whole_far = far_extent / lanes * lanes;
+    const Expr length = end - first;
+    const Expr whole = end - length % lanes;
+    b.loop(loop::LoopKind::serial, first, whole, lanes, [&](Expr i) {
+      b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole_far), lanes, [&](Expr j) {
+        const Expr corner = read + (i * near_in + j * far_in);
+        std::vector<Expr> tile;
+        for (int k = 0; k < lanes; ++k) tile.push_back(b.load(in, {s, lanes}, corner + k * far_in, 4));
+        transpose(b, tile);
+        const Expr to = write + (i * near_out + j * far_out);
+        for (int k = 0; k < lanes; ++k) b.store(out, tile[k], to + k * near_out, 4);
       });
+      if (whole_far < far_extent)
+        b.loop(loop::LoopKind::serial, i, i + lanes, 1, [&](Expr row) {
+          b.loop(loop::LoopKind::serial, b.i64(whole_far), b.i64(far_extent), 1, [&](Expr j) { one(row, j); });
+        });
+    });
+    b.loop(loop::LoopKind::serial, whole, end, 1,
+           [&](Expr i) { b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](Expr j) { one(i, j); }); });
+  });
   Synthesis made;
-  made.steps.push_back(
-      draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * static_cast<double>(product(shape))));
+  made.steps.push_back(draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));
   return made;
 }
 

@@ -9,9 +9,9 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::Fragment;
 using loop::LoopKind;
-using loop::ValueId;
 using loop::VType;
 
 namespace {
@@ -143,43 +143,41 @@ bool BlockProduct::is_transposed(Side side) const {
   return tile_.row && (side == Side::a ? tile_.row->a_transposed : tile_.row->b_transposed);
 }
 
-ValueId BlockProduct::transposed_place(Side side, ValueId unit, ValueId k) {
+Expr BlockProduct::transposed_place(Side side, Expr unit, Expr k) {
   LUMEN_CHECK(is_transposed(side) && tile_.stage_k == machine::kTransposedColumns);
   const int64_t units = kSwizzledRow / kUnit;
-  const ValueId inside =
-      b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
-  const ValueId run = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(tile_.stage_k * kSwizzledRow));
-  return b_.add(run, b_.add(b_.mul(k, b_.i64(kSwizzledRow)), b_.mul(inside, b_.i64(kUnit))));
+  const Expr inside = (unit % units) ^ (k % units);
+  const Expr run = unit / units * (tile_.stage_k * kSwizzledRow);
+  return run + (k * kSwizzledRow + inside * kUnit);
 }
 
-ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
+Expr BlockProduct::place(Side side, Expr row, Expr unit) {
   LUMEN_CHECK(!is_transposed(side));
   const Factor& f = side == Side::a ? a_ : c_;
   const int64_t units = f.row_bytes / kUnit;
-  ValueId chunk = b_.i64(0), inside = unit;
+  Expr chunk = b_.i64(0), inside = unit;
   if (tile_.stage_k > chunk_k_) {
-    chunk = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(f.chunk_bytes));
-    inside = b_.op(ScalarOp::rem_, unit, b_.i64(units));
+    chunk = unit / units * f.chunk_bytes;
+    inside = unit % units;
   }
-  if (tile_.row && tile_.row->in_shared)
-    inside = b_.op(ScalarOp::xor_, inside, b_.op(ScalarOp::rem_, row, b_.i64(units)));
-  return b_.add(chunk, b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(inside, b_.i64(kUnit))));
+  if (tile_.row && tile_.row->in_shared) inside = inside ^ (row % units);
+  return chunk + (row * f.row_bytes + inside * kUnit);
 }
 
-ValueId BlockProduct::place(Side side, ValueId row, ValueId unit, int64_t further, int64_t run) {
+Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_t run) {
   const Factor& f = side == Side::a ? a_ : c_;
   const int64_t units = f.row_bytes / kUnit;
   const bool swizzled = tile_.row && tile_.row->in_shared;
-  if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, b_.add(unit, b_.i64(further)));
-  return b_.add(place(side, row, unit), b_.i64(further / units * f.chunk_bytes + further % units * kUnit));
+  if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, unit + further);
+  return place(side, row, unit) + (further / units * f.chunk_bytes + further % units * kUnit);
 }
 
 // Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
 void BlockProduct::add_partial() {
   const VType sums{Scalar::f32, acc_elements_};
   for (size_t i = 0; i < partial_.size(); ++i)
-    b_.store(sums_[i], b_.add(b_.load(sums_[i], sums, b_.i64(0), 16), b_.load(partial_[i], sums, b_.i64(0), 16)),
-             b_.i64(0), 16);
+    b_.store(sums_[i], b_.load(sums_[i], sums, b_.i64(0), 16) + b_.load(partial_[i], sums, b_.i64(0), 16), b_.i64(0),
+             16);
 }
 
 void BlockProduct::clear() {
@@ -187,29 +185,28 @@ void BlockProduct::clear() {
 }
 
 // Byte of a panel where a lane's shares of its group's first instruction begin.
-ValueId BlockProduct::lane_place(Side side, ValueId lane) {
+Expr BlockProduct::lane_place(Side side, Expr lane) {
   const Factor& f = side == Side::a ? a_ : c_;
-  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
-  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
-  const ValueId mine = side == Side::a ? b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n))
-                                       : b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const Expr in_wave = lane % tile_.wave;
+  const Expr group = lane / tile_.wave;
+  const Expr mine = side == Side::a ? group / tile_.groups_n : group % tile_.groups_n;
   const int64_t rows =
       side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
-  const ValueId row = b_.add(b_.mul(mine, b_.i64(rows)), number_of(f.holding.rows, in_wave));
+  const Expr row = mine * rows + number_of(f.holding.rows, in_wave);
   const int64_t share = static_cast<int64_t>(f.share.size()) * together_ * scalar_bytes(tile_.factor);
-  return b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(group_of(f.holding.columns, in_wave), b_.i64(share)));
+  return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
 
-void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
   if (k < 0) k = tile_.stage_k;
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
   for (const BufferId s : partial_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
-  multiply_rows(lane, a, b_.add(a_from, lane_place(Side::a, lane)), b, b_.add(b_from, lane_place(Side::b, lane)),
+  multiply_rows(lane, a, a_from + lane_place(Side::a, lane), b, b_from + lane_place(Side::b, lane),
                 (k + chunk_k_ - 1) / chunk_k_);
   add_partial();
 }
 
-void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
+void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks) {
   // What is unrolled may be fetched all at once.
   constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
   const auto fetched = [&](const Factor& f, int tiles) {
@@ -217,27 +214,24 @@ void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b
   };
   if (!tile_.row || chunks > kMostUnrolled ||
       chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
-    b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1, [&](ValueId c) {
-      multiply_chunk(a, b_.add(a_from, b_.mul(c, b_.i64(a_.chunk_bytes))), b,
-                     b_.add(b_from, b_.mul(c, b_.i64(c_.chunk_bytes))));
-    });
+    b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1,
+            [&](Expr c) { multiply_chunk(a, a_from + c * a_.chunk_bytes, b, b_from + c * c_.chunk_bytes); });
     return;
   }
-  for (int64_t c = 0; c < chunks; ++c)
-    multiply_chunk(a, b_.add(a_from, b_.i64(c * a_.chunk_bytes)), b, b_.add(b_from, b_.i64(c * c_.chunk_bytes)));
+  for (int64_t c = 0; c < chunks; ++c) multiply_chunk(a, a_from + c * a_.chunk_bytes, b, b_from + c * c_.chunk_bytes);
 }
 
 // A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
-std::vector<ValueId> BlockProduct::fetch(const Factor& f, BufferId buffer, ValueId from) {
+std::vector<Expr> BlockProduct::fetch(const Factor& f, BufferId buffer, Expr from) {
   const VType type{tile_.factor, static_cast<int>(f.share.size() * static_cast<size_t>(together_))};
-  std::vector<ValueId> runs;
+  std::vector<Expr> runs;
   for (const Part& p : f.parts)
-    runs.push_back(b_.load(buffer, type, b_.add(from, b_.i64(p.offset * f.row_bytes)), static_cast<int>(kUnit)));
+    runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, static_cast<int>(kUnit)));
   return runs;
 }
 
 // The operand of instruction `step` of a fetch.
-ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs, size_t index, int64_t step) {
+Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_t index, int64_t step) {
   const VType type = machine::operand_type(*tile_.row, index);
   const int length = b_.type(runs[0]).lanes;
   if (runs.size() == 1 && length == type.lanes && together_ == 1) return runs[0];
@@ -251,59 +245,57 @@ ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs,
 }
 
 // The side of fewer instructions is held in registers, the other one passes by.
-void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueId b_from) {
+void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from) {
   const VType sums{Scalar::f32, acc_elements_};
-  const auto left = [&](int i) { return fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))); };
-  const auto right = [&](int j) { return fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes))); };
+  const auto left = [&](int i) { return fetch(a_, a, a_from + i * tile_.step_m() * a_.row_bytes); };
+  const auto right = [&](int j) { return fetch(c_, b, b_from + j * tile_.step_n() * c_.row_bytes); };
   const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
-  std::vector<std::vector<ValueId>> held;
+  std::vector<std::vector<Expr>> held;
   for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
     held.push_back(holds_left ? left(h) : right(h));
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
-    const std::vector<ValueId> passing = holds_left ? right(p) : left(p);
+    const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
       for (int h = 0; h < static_cast<int>(held.size()); ++h) {
-        const std::vector<ValueId>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
+        const std::vector<Expr>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
               &y = holds_left ? passing : held[static_cast<size_t>(h)];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
-        const ValueId before = b_.load(to, sums, b_.i64(0), 16);
-        const ValueId after =
+        const Expr before = b_.load(to, sums, b_.i64(0), 16);
+        const Expr after =
             tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
-                      : b_.op(ScalarOp::fma_, b_.extract(x[0], static_cast<int>(step)),
-                              b_.extract(y[0], static_cast<int>(step)), before);
+                      : fma(b_.extract(x[0], static_cast<int>(step)), b_.extract(y[0], static_cast<int>(step)), before);
         b_.store(to, after, b_.i64(0), 16);
       }
   }
 }
 
 // Products that read their factors where they lie; they are waited for here.
-void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+void BlockProduct::multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
   begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
   b_.commit(loop::Flow::products);
   b_.wait(loop::Flow::products, 0);
   ready();
 }
 
-void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh) {
+void BlockProduct::begin(Expr lane, Panel a, Panel b, bool fresh) {
   begin(lane, nullptr, a, b, fresh, tile_.stage_k);
 }
 
-void BlockProduct::begin(ValueId lane, const Held& a, Panel b) {
+void BlockProduct::begin(Expr lane, const Held& a, Panel b) {
   begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k);
 }
 
-void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
+void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
   LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_held == (held != nullptr));
   LUMEN_CHECK(!held || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
   const VType sums{Scalar::f32, acc_elements_};
-  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
-  const ValueId down = b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)),
-                across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const Expr group = lane / tile_.wave;
+  const Expr down = group / tile_.groups_n, across = group % tile_.groups_n;
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
   const int64_t steps = kSwizzledRow / step_bytes;
   // Rows of one instruction lie one after the other, or (transposed) in runs of as many bytes as a row else has; of
   // those panels of kTransposedColumns lie behind each other.
-  const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
+  const auto at = [&](Side side, Expr from, Expr mine, int64_t tile, int64_t step) {
     const Factor& f = side == Side::a ? a_ : c_;
     const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
     const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
@@ -314,15 +306,15 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
                                ? transposed_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
                                      transposed_k % columns * kSwizzledRow
                                : step / steps * f.chunk_bytes + step % steps * step_bytes;
-    return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
+    return from + mine * (bytes * tiles) + (tile * bytes + inside);
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
-      std::vector<std::pair<ValueId, ValueId>> factors;  // before the products, which then follow each other
+      std::vector<std::pair<Expr, Expr>> factors;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
         factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
-      ValueId now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
+      Expr now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
         now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
                    : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
@@ -338,7 +330,7 @@ void BlockProduct::ready() {
 }
 
 void BlockProduct::ready(const Held& held) {
-  for (const ValueId x : held) b_.ready(x);
+  for (const Expr x : held) b_.ready(x);
 }
 
 // Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
@@ -359,22 +351,21 @@ BlockProduct::Held BlockProduct::hold(const BlockProduct& of) {
   Held out;
   for (int j = 0; j < of.tile_.tiles_n; ++j)
     for (int64_t step = 0; step < steps; ++step)
-      out.push_back(
-          b_.convert(ScalarOp::cast_, tile_.factor, b_.load(of.sum(0, j), share, b_.i64(step * elements * 4), 16)));
+      out.push_back(cast(b_.load(of.sum(0, j), share, b_.i64(step * elements * 4), 16), tile_.factor));
   return out;
 }
 
-void BlockProduct::each_sum(ValueId lane, const Visit& visit) {
-  change_sums(lane, [&](ValueId m, ValueId n, ValueId x) {
+void BlockProduct::each_sum(Expr lane, const Visit& visit) {
+  change_sums(lane, [&](Expr m, Expr n, Expr x) {
     visit(m, n, x);
-    return -1;
+    return Expr{};
   });
 }
 
-void BlockProduct::change_sums(ValueId lane, const Change& change) {
+void BlockProduct::change_sums(Expr lane, const Change& change) {
   for (int number = 0; number < lines(Side::a); ++number) {
-    const ValueId m = line(Side::a, lane, number);
-    change_line(Side::a, lane, number, [&](ValueId n, ValueId x) { return change(m, n, x); });
+    const Expr m = line(Side::a, lane, number);
+    change_line(Side::a, lane, number, [&](Expr n, Expr x) { return change(m, n, x); });
   }
 }
 
@@ -383,44 +374,44 @@ int BlockProduct::lines(Side side) const {
 }
 
 // The row (column) of the tile where a lane's first one lies.
-ValueId BlockProduct::first_line(Side side, ValueId lane) {
+Expr BlockProduct::first_line(Side side, Expr lane) {
   const bool rows = side == Side::a;
-  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
-  const ValueId mine = b_.op(rows ? ScalarOp::div_ : ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const Expr group = lane / tile_.wave;
+  const Expr mine = b_.op(rows ? ScalarOp::div_ : ScalarOp::rem_, group, b_.i64(tile_.groups_n));
   const int64_t lines = rows ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
-  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
-  return b_.add(b_.mul(mine, b_.i64(lines)), number_of(rows ? acc_.rows : acc_.columns, in_wave));
+  const Expr in_wave = lane % tile_.wave;
+  return mine * lines + number_of(rows ? acc_.rows : acc_.columns, in_wave);
 }
 
-ValueId BlockProduct::line(Side side, ValueId lane, int number) {
+Expr BlockProduct::line(Side side, Expr lane, int number) {
   const std::vector<Part>& parts = side == Side::a ? acc_rows_ : acc_columns_;
   const auto tile = number / static_cast<int>(parts.size());
   const Part& p = parts[static_cast<size_t>(number) % parts.size()];
-  return b_.add(first_line(side, lane), b_.i64(tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset));
+  return first_line(side, lane) + (tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset);
 }
 
-void BlockProduct::change_line(Side side, ValueId lane, int number, const ChangeLine& change) {
+void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLine& change) {
   const bool rows = side == Side::a;
   const std::vector<Part>&own = rows ? acc_rows_ : acc_columns_, &others = rows ? acc_columns_ : acc_rows_;
   const int tile = number / static_cast<int>(own.size());
   const Part& mine = own[static_cast<size_t>(number) % own.size()];
-  const ValueId first = first_line(rows ? Side::b : Side::a, lane);
+  const Expr first = first_line(rows ? Side::b : Side::a, lane);
   const VType type{Scalar::f32, run(side)};
   for (int t = 0; t < (rows ? tile_.tiles_n : tile_.tiles_m); ++t)
     for (const Part& p : others) {
       if (type.lanes > 1 && p.offset % type.lanes != 0) continue;
-      const ValueId along = b_.add(first, b_.i64(t * (rows ? tile_.step_n() : tile_.step_m()) + p.offset));
-      const ValueId at = b_.i64(int64_t{mine.element + p.element} * 4);
+      const Expr along = first + (t * (rows ? tile_.step_n() : tile_.step_m()) + p.offset);
+      const Expr at = b_.i64(int64_t{mine.element + p.element} * 4);
       const BufferId sums = rows ? sum(tile, t) : sum(t, tile);
-      const ValueId x = change(along, b_.load(sums, type, at, 4));
-      if (x >= 0) b_.store(sums, x, at, 4);
+      const Expr x = change(along, b_.load(sums, type, at, 4));
+      if (x.exists()) b_.store(sums, x, at, 4);
     }
 }
 
-ValueId BlockProduct::fold_line(Side side, ScalarOp op, ValueId x) {
+Expr BlockProduct::fold_line(Side side, ScalarOp op, Expr x) {
   for (const Digit& d : side == Side::a ? acc_.columns : acc_.rows)
     for (int apart = 1; apart < (d.lanes > 0 ? d.extent : 1); apart *= 2)
-      x = b_.op(op, x, b_.exchange(x, b_.op(ScalarOp::xor_, b_.lane_id(), b_.i64(int64_t{apart} * d.lanes))));
+      x = b_.op(op, x, b_.exchange(x, b_.lane_id() ^ (int64_t{apart} * d.lanes)));
   return x;
 }
 
@@ -429,13 +420,13 @@ int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
   return static_cast<int>(MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows));
 }
 
-ValueId BlockProduct::leads_line(Side side, ValueId lane) {
-  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
-  return b_.op(ScalarOp::eq_, number_of(side == Side::a ? acc_.columns : acc_.rows, in_wave), b_.i64(0));
+Expr BlockProduct::leads_line(Side side, Expr lane) {
+  const Expr in_wave = lane % tile_.wave;
+  return number_of(side == Side::a ? acc_.columns : acc_.rows, in_wave) == 0;
 }
 
-ValueId BlockProduct::group_across(Side side, ValueId lane) const {
-  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+Expr BlockProduct::group_across(Side side, Expr lane) const {
+  const Expr group = lane / tile_.wave;
   return b_.op(side == Side::a ? ScalarOp::rem_ : ScalarOp::div_, group, b_.i64(tile_.groups_n));
 }
 
@@ -457,16 +448,16 @@ int64_t BlockProduct::step_apart(int runs) const {
   return runs > 1 ? tile_.step_n() / runs : tile_.step_n();
 }
 
-ValueId BlockProduct::number_beside(ValueId lane, int lanes) {
+Expr BlockProduct::number_beside(Expr lane, int lanes) {
   const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
-  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
-  return b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, in_wave, b_.i64(stride)), b_.i64(lanes));
+  const Expr in_wave = lane % tile_.wave;
+  return in_wave / stride % lanes;
 }
 
-ValueId BlockProduct::pass_beside(ValueId lane, std::vector<ValueId> runs) {
+Expr BlockProduct::pass_beside(Expr lane, std::vector<Expr> runs) {
   const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
-  const ValueId number = number_beside(lane, static_cast<int>(runs.size()));
-  for (ValueId& run : runs) run = as_words(b_, run);
+  const Expr number = number_beside(lane, static_cast<int>(runs.size()));
+  for (Expr& run : runs) run = as_words(b_, run);
   return beside_each_other(b_, pass_among_lanes(b_, number, stride, std::move(runs)));
 }
 

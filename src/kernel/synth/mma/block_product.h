@@ -69,63 +69,63 @@ class BlockProduct {
   }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
-  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
+  loop::Expr place(Side side, loop::Expr row, loop::Expr unit);
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
-  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit, int64_t further, int64_t run);
+  loop::Expr place(Side side, loop::Expr row, loop::Expr unit, int64_t further, int64_t run);
   // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.
-  loop::ValueId transposed_place(Side side, loop::ValueId unit, loop::ValueId k);
+  loop::Expr transposed_place(Side side, loop::Expr unit, loop::Expr k);
   bool is_transposed(Side side) const;
 
   // In lane loops:
   void clear();
   // The first `k` (-1: all) of the panels that begin at these bytes.
-  void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+  void multiply(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
                 int64_t k = -1);
   // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
   // begin at zero. Of instructions that keep few digits ready() adds what panels gave since the last fresh one.
   struct Panel {
     loop::BufferId buffer = -1;
-    loop::ValueId from = -1;
+    loop::Expr from;
   };
-  void begin(loop::ValueId lane, Panel a, Panel b, bool fresh = false);
+  void begin(loop::Expr lane, Panel a, Panel b, bool fresh = false);
   // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
   // this one's k. They must be kept until the products are ready: ready(held).
-  using Held = std::vector<loop::ValueId>;
+  using Held = std::vector<loop::Expr>;
   Held hold(const BlockProduct& of);
-  void begin(loop::ValueId lane, const Held& a, Panel b);
+  void begin(loop::Expr lane, const Held& a, Panel b);
   void ready();
   void ready(const Held& held);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
-  using Visit = std::function<void(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
-  using Change = std::function<loop::ValueId(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
-  void each_sum(loop::ValueId lane, const Visit& visit);
-  void change_sums(loop::ValueId lane, const Change& change);
+  using Visit = std::function<void(loop::Expr m, loop::Expr n, loop::Expr sums)>;
+  using Change = std::function<loop::Expr(loop::Expr m, loop::Expr n, loop::Expr sums)>;
+  void each_sum(loop::Expr lane, const Visit& visit);
+  void change_sums(loop::Expr lane, const Change& change);
   int run() const { return run_; }  // length of those vectors
 
   // The same line by line: rows of the tile (Side::a) or columns (Side::b). Of a line a lane holds a part, other lanes
   // of its group and groups across the tile hold the others.
   int lines(Side side) const;  // that a lane holds parts of
-  loop::ValueId line(Side side, loop::ValueId lane, int number);
+  loop::Expr line(Side side, loop::Expr lane, int number);
   int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
   // `change` gets how far along the line a vector begins.
-  using ChangeLine = std::function<loop::ValueId(loop::ValueId along, loop::ValueId sums)>;
-  void change_line(Side side, loop::ValueId lane, int number, const ChangeLine& change);
+  using ChangeLine = std::function<loop::Expr(loop::Expr along, loop::Expr sums)>;
+  void change_line(Side side, loop::Expr lane, int number, const ChangeLine& change);
   // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
-  loop::ValueId fold_line(Side side, ScalarOp op, loop::ValueId x);
-  static int lanes_of_line(const BlockTile& tile, Side side);       // of a group
-  loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
-  loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
+  loop::Expr fold_line(Side side, ScalarOp op, loop::Expr x);
+  static int lanes_of_line(const BlockTile& tile, Side side);  // of a group
+  loop::Expr leads_line(Side side, loop::Expr lane);           // truth: one of these lanes
+  loop::Expr group_across(Side side, loop::Expr lane) const;   // the lane's group among those that share lines
 
   // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns
   // on: how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
   int lanes_beside() const;
   int64_t apart_beside() const { return int64_t{run_} * acc_.columns[acc_.columns.size() - 2].extent; }
-  loop::ValueId number_beside(loop::ValueId lane, int lanes);
+  loop::Expr number_beside(loop::Expr lane, int lanes);
   // Something of each of as many successive runs of a line, of any type: each lane gets what they all have for the run
   // of its number, in words.
-  loop::ValueId pass_beside(loop::ValueId lane, std::vector<loop::ValueId> runs);
+  loop::Expr pass_beside(loop::Expr lane, std::vector<loop::Expr> runs);
 
   const BlockTile& tile() const { return tile_; }
 
@@ -133,10 +133,10 @@ class BlockProduct {
   using Holding = MatrixHolding;
   using Digit = MatrixHolding::Digit;
   using Part = MatrixHolding::Part;
-  loop::ValueId number_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+  loop::Expr number_of(const MatrixHolding::Digits& digits, loop::Expr lane) {
     return MatrixHolding::number(b_, digits, lane);
   }
-  loop::ValueId group_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+  loop::Expr group_of(const MatrixHolding::Digits& digits, loop::Expr lane) {
     return MatrixHolding::group(b_, digits, lane);
   }
 
@@ -148,16 +148,16 @@ class BlockProduct {
     int64_t row_bytes = 0;           // of a chunk
   };
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
-  loop::ValueId lane_place(Side side, loop::ValueId lane);
-  loop::ValueId first_line(Side side, loop::ValueId lane);
-  void multiply_rows(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+  loop::Expr lane_place(Side side, loop::Expr lane);
+  loop::Expr first_line(Side side, loop::Expr lane);
+  void multiply_rows(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
                      int64_t chunks);
-  void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
-                       loop::ValueId b_from, int64_t k);
-  void begin(loop::ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
-  void multiply_chunk(loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from);
-  std::vector<loop::ValueId> fetch(const Factor& f, loop::BufferId buffer, loop::ValueId from);
-  loop::ValueId operand(const Factor& f, const std::vector<loop::ValueId>& runs, size_t index, int64_t step);
+  void multiply_shared(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
+                       int64_t k);
+  void begin(loop::Expr lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
+  void multiply_chunk(loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from);
+  std::vector<loop::Expr> fetch(const Factor& f, loop::BufferId buffer, loop::Expr from);
+  loop::Expr operand(const Factor& f, const std::vector<loop::Expr>& runs, size_t index, int64_t step);
   loop::BufferId sum(int i, int j) const { return sums_[static_cast<size_t>(i * tile_.tiles_n + j)]; }
 
   loop::Builder& b_;

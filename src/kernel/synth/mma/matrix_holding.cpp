@@ -3,12 +3,12 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 
-ValueId value_of(loop::Builder& b, const MatrixHolding::Digit& digit, ValueId lane) {
-  return b.op(ScalarOp::rem_, b.op(ScalarOp::div_, lane, b.i64(digit.lanes)), b.i64(digit.extent));
+Expr value_of(loop::Builder& b, const MatrixHolding::Digit& digit, Expr lane) {
+  return lane / digit.lanes % digit.extent;
 }
 
 }  // namespace
@@ -59,20 +59,20 @@ int64_t MatrixHolding::lanes_extent(const Digits& digits) {
   return out;
 }
 
-ValueId MatrixHolding::number(loop::Builder& b, const Digits& digits, ValueId lane) {
-  ValueId out = b.i64(0);
+Expr MatrixHolding::number(loop::Builder& b, const Digits& digits, Expr lane) {
+  Expr out = b.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;
-    out = b.add(out, b.mul(value_of(b, d, lane), b.i64(d.weight)));
+    out = out + value_of(b, d, lane) * d.weight;
   }
   return out;
 }
 
-ValueId MatrixHolding::group(loop::Builder& b, const Digits& digits, ValueId lane) {
-  ValueId out = b.i64(0);
+Expr MatrixHolding::group(loop::Builder& b, const Digits& digits, Expr lane) {
+  Expr out = b.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;
-    out = b.add(b.mul(out, b.i64(d.extent)), value_of(b, d, lane));
+    out = out * d.extent + value_of(b, d, lane);
   }
   return out;
 }

@@ -25,9 +25,9 @@ struct MatrixHolding {
 
   static MatrixHolding of(const loop::Fragment& f);
   static std::vector<Part> parts(const Digits& digits);
-  static int64_t lanes_extent(const Digits& digits);                                        // how many values lanes say
-  static loop::ValueId number(loop::Builder& b, const Digits& digits, loop::ValueId lane);  // what lanes say of it
-  static loop::ValueId group(loop::Builder& b, const Digits& digits, loop::ValueId lane);   // counts their values
+  static int64_t lanes_extent(const Digits& digits);                                  // how many values lanes say
+  static loop::Expr number(loop::Builder& b, const Digits& digits, loop::Expr lane);  // what lanes say of it
+  static loop::Expr group(loop::Builder& b, const Digits& digits, loop::Expr lane);   // counts their values
 };
 
 }  // namespace lumen::synth

@@ -16,7 +16,7 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 
@@ -91,14 +91,14 @@ class MoveKernel {
     const loop::BufferId buffer = draft.value(root_, true);
     const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * target_.grain(kGrain);
     const int64_t tasks = (bytes + grain - 1) / grain;
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
-      const ValueId from = b.mul(task, b.i64(grain));
-      const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(grain)), b.i64(bytes));
-      const ValueId whole = b.op(ScalarOp::sub_, to, b.op(ScalarOp::rem_, b.op(ScalarOp::sub_, to, from), b.i64(wide)));
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
+      const Expr from = task * grain;
+      const Expr to = min(from + grain, b.i64(bytes));
+      const Expr whole = to - (to - from) % wide;
       b.loop(loop::LoopKind::serial, from, whole, wide,
-             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4); });
+             [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4); });
       b.loop(loop::LoopKind::serial, whole, to, 1,
-             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
+             [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
     });
     finish(draft, fmt::format("zero {} bytes", bytes), static_cast<double>(bytes));
   }
@@ -138,30 +138,29 @@ class MoveKernel {
     const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
     // Moves the result's place to the starts. The innermost scope must end with the part.
     const auto seek = [&](const std::function<void()>& write) {
-      std::vector<ValueId> at;
-      ValueId wanted = -1;
+      std::vector<Expr> at;
+      Expr wanted;
       if (!apart) body.open_scalar();
       for (const graph::ValueId s : starts) {
-        at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
+        at.push_back(cast(body.value(s), Scalar::i64));
         if (g_[s].type.shape.empty()) continue;
-        const ValueId some = b.op(ScalarOp::le_, b.i64(0), at.back());
-        wanted = wanted < 0 ? some : b.op(ScalarOp::and_, wanted, some);
+        const Expr some = 0 <= at.back();
+        wanted = !wanted.exists() ? some : wanted & some;
       }
       if (!apart) body.close();
       const auto go = [&] {
-        ValueId shift = b.i64(0);
+        Expr shift = b.i64(0);
         for (size_t d = 0; d < starts.size(); ++d) {
-          const ValueId room = b.i64(whole[d] - shape[lead + d]);
-          const ValueId ok =
-              b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at[d]), b.op(ScalarOp::le_, at[d], room));
+          const Expr room = b.i64(whole[d] - shape[lead + d]);
+          const Expr ok = (0 <= at[d]) & (at[d] <= room);
           b.guard(ok, at[d], loop::kGuardUpdate);
-          const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at[d], room));
-          shift = b.add(shift, b.mul(inside, b.i64(dense[d])));
+          const Expr inside = max(b.i64(0), min(at[d], room));
+          shift = shift + inside * dense[d];
         }
         body.shift_store(root_, shift);
         write();
       };
-      if (wanted < 0) {
+      if (!wanted.exists()) {
         go();
       } else {
         b.branch(wanted, go);
@@ -171,15 +170,15 @@ class MoveKernel {
       body.begin_task();
       if (!starts.empty() && lead == 0) seek([] {});
     };
-    for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<ValueId>& counters, ValueId from, ValueId upto) {
+    for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<Expr>& counters, Expr from, Expr upto) {
       for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
       const auto run = [&] {
         for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
                   [&](int) { body.store(root_, body.value(value)); });
       };
       if (apart) {
-        b.loop(loop::LoopKind::serial, from, upto, 1, [&](ValueId at) {
-          body.open_lanes(at, 1, -1);
+        b.loop(loop::LoopKind::serial, from, upto, 1, [&](Expr at) {
+          body.open_lanes(at, 1, {});
           seek([&] { body.store(root_, body.value(value)); });
           body.close();
         });
@@ -190,8 +189,7 @@ class MoveKernel {
       }
       for (size_t d = 0; d < counters.size(); ++d) body.close();
     });
-    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)),
-           8.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * product(shape));
   }
 
   void declare_load(Draft& draft, graph::ValueId source) {
@@ -202,12 +200,11 @@ class MoveKernel {
   }
 
   // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
-  ValueId checked_index(loop::Builder& b, ValueId index, int64_t rows) {
-    index = b.convert(ScalarOp::cast_, Scalar::i64, index);
-    const ValueId ok =
-        b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), index), b.op(ScalarOp::lt_, index, b.i64(rows)));
+  Expr checked_index(loop::Builder& b, Expr index, int64_t rows) {
+    index = cast(index, Scalar::i64);
+    const Expr ok = (0 <= index) & (index < rows);
     b.guard(ok, index, loop::kGuardIndex);
-    return b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, index, b.i64(rows - 1)));
+    return max(b.i64(0), min(index, b.i64(rows - 1)));
   }
 
   // Accesses of a tensor [i.., j..] whose leading axes an index [i..] numbers.
@@ -239,32 +236,32 @@ class MoveKernel {
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
-    const int last = static_cast<int>(outer.size());
+    const int last = outer.size();
     const bool lanes_index =
         body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
     const int64_t unit = lanes_index ? 1 : std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 4);
     const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
     const int64_t row_stride = from.strides[0];
     const auto seek = [&] {
-      const ValueId i = checked_index(b, body.value(index), table_shape[0]);
-      body.shift_load(table, b.mul(i, b.i64(row_stride)));
+      const Expr i = checked_index(b, body.value(index), table_shape[0]);
+      body.shift_load(table, i * row_stride);
     };
     for_tasks(
         b, tasks, outer, inner, [&] { body.begin_task(); },
-        [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+        [&](const std::vector<Expr>& counters, Expr first, Expr end) {
           for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
           if (lanes_index) {
-            b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId at) {
-              body.open_lanes(at, 1, -1);
+            b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr at) {
+              body.open_lanes(at, 1, {});
               seek();
               body.store(root_, body.value(table));
               body.close();
             });
           } else {
             body.open_scalar();
-            const ValueId i = checked_index(b, body.value(index), table_shape[0]);
+            const Expr i = checked_index(b, body.value(index), table_shape[0]);
             body.close();
-            body.shift_load(table, b.mul(i, b.i64(row_stride)));
+            body.shift_load(table, i * row_stride);
             for_lanes(b, body, lanes_, 4, first, end, inner % lanes_ == 0,
                       [&](int) { body.store(root_, body.value(table)); });
           }
@@ -303,19 +300,17 @@ class MoveKernel {
     }
     const Scalar s = node_.type.element.scalar;
     const auto add = [&] {
-      const ValueId place = b.mul(body.store_place(root_), b.i64(scalar_bytes(s)));
-      const ValueId old =
-          b.load(buffer, {s, body.lanes()}, place, scalar_bytes(s), body.lanes() > 1 ? body.count() : -1);
-      body.store(root_, b.add(old, body.value(value)));
+      const Expr place = body.store_place(root_) * scalar_bytes(s);
+      const Expr old =
+          b.load(buffer, {s, body.lanes()}, place, scalar_bytes(s), body.lanes() > 1 ? body.count() : Expr{});
+      body.store(root_, old + body.value(value));
     };
-    const auto seek = [&] {
-      body.shift_store(root_, b.mul(checked_index(b, body.value(index), whole[0]), b.i64(dense[0])));
-    };
+    const auto seek = [&] { body.shift_store(root_, checked_index(b, body.value(index), whole[0]) * dense[0]); };
     if (column_axes.empty()) {  // every value its own row: one task, one after another
-      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
+      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
         body.begin_task();
-        nest(b, body, lead_axes, 0, [&](ValueId at) {
-          body.open_lanes(at, 1, -1);
+        nest(b, body, lead_axes, 0, [&](Expr at) {
+          body.open_lanes(at, 1, {});
           seek();
           add();
           body.close();
@@ -332,20 +327,19 @@ class MoveKernel {
       tasks.parts = (inner + tasks.part - 1) / tasks.part;
       for_tasks(
           b, tasks, outer, inner, [&] { body.begin_task(); },
-          [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+          [&](const std::vector<Expr>& counters, Expr first, Expr end) {
             for (size_t k = 0; k < counters.size(); ++k) body.open(column_axes[k], counters[k]);
             open_all(b, body, lead_axes, 0, [&] {
               body.open_scalar();
-              const ValueId i = checked_index(b, body.value(index), whole[0]);
+              const Expr i = checked_index(b, body.value(index), whole[0]);
               body.close();
-              body.shift_store(root_, b.mul(i, b.i64(dense[0])));
+              body.shift_store(root_, i * dense[0]);
               for_lanes(b, body, lanes_, 2, first, end, inner % lanes_ == 0, [&](int) { add(); });
             });
             for (size_t k = 0; k < counters.size(); ++k) body.close();
           });
     }
-    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)),
-           12.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * product(shape));
   }
 
   // Loops over the axes, all opened.
@@ -355,7 +349,7 @@ class MoveKernel {
       inside();
       return;
     }
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](ValueId i) {
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](Expr i) {
       body.open(axes[depth], i);
       open_all(b, body, axes, depth + 1, inside);
       body.close();
@@ -363,8 +357,8 @@ class MoveKernel {
   }
   // The same, the last axis being the vector axis, which is left to `inside`.
   void nest(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
-            const std::function<void(ValueId)>& inside) {
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](ValueId i) {
+            const std::function<void(Expr)>& inside) {
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](Expr i) {
       if (depth + 1 == axes.size()) {
         inside(i);
         return;

@@ -15,9 +15,9 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::Space;
-using loop::ValueId;
 using loop::VType;
 
 namespace {
@@ -99,50 +99,48 @@ class Scatter {
     return static_cast<int>(out_.scratch.size()) - 1;
   }
   BufferId numbers(Draft& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
-  static ValueId narrow(loop::Builder& b, ValueId x) { return b.convert(ScalarOp::cast_, Scalar::i32, x); }
-  static ValueId wide(loop::Builder& b, ValueId x) { return b.convert(ScalarOp::cast_, Scalar::i64, x); }
-  static ValueId bytes(loop::Builder& b, ValueId number) { return b.mul(number, b.i64(4)); }
+  static Expr narrow(loop::Builder& b, Expr x) { return cast(x, Scalar::i32); }
+  static Expr wide(loop::Builder& b, Expr x) { return cast(x, Scalar::i64); }
+  static Expr bytes(loop::Builder& b, Expr number) { return number * 4; }
   void finish(Draft& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
 
   // Where lines lie of which a number names one.
-  ValueId offset(loop::Builder& b, ValueId number, const std::vector<int64_t>& extents,
-                 const std::vector<int64_t>& strides) const {
+  Expr offset(loop::Builder& b, Expr number, const std::vector<int64_t>& extents,
+              const std::vector<int64_t>& strides) const {
     const Collapsed c =
         collapse(extents, {{strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(extents.size())}}, {});
-    const std::vector<ValueId> at = digits(b, number, c.extents);
-    ValueId sum = b.i64(0);
-    for (size_t d = 0; d < at.size(); ++d) sum = b.add(sum, b.mul(at[d], b.i64(c.strides[0][d])));
+    const std::vector<Expr> at = digits(b, number, c.extents);
+    Expr sum = b.i64(0);
+    for (size_t d = 0; d < at.size(); ++d) sum = sum + at[d] * c.strides[0][d];
     return sum;
   }
 
   // The row that a number's value goes to; outside ones are guarded and kept inside so that the kernel may go on.
-  ValueId first_key(loop::Builder& b, BufferId from, ValueId number, bool guards) const {
-    const ValueId at = b.add(b.i64(which_.offset), offset(b, number, numbers_, which_.strides));
-    const ValueId x = wide(b, b.load(from, kI32, bytes(b, at), 4));
-    if (guards)
-      b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), x), b.op(ScalarOp::lt_, x, b.i64(rows_))), x,
-              loop::kGuardIndex);
-    return narrow(b, b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, x, b.i64(rows_ - 1))));
+  Expr first_key(loop::Builder& b, BufferId from, Expr number, bool guards) const {
+    const Expr at = which_.offset + offset(b, number, numbers_, which_.strides);
+    const Expr x = wide(b, b.load(from, kI32, bytes(b, at), 4));
+    if (guards) b.guard((0 <= x) & (x < rows_), x, loop::kGuardIndex);
+    return narrow(b, max(b.i64(0), min(x, b.i64(rows_ - 1))));
   }
-  ValueId digit_of(loop::Builder& b, ValueId key, int pass) const {
-    const ValueId shifted = b.op(ScalarOp::shr_, key, b.integer(int64_t{pass} * digit_, kI32));
-    return b.op(ScalarOp::and_, shifted, b.integer((int64_t{1} << digit_) - 1, kI32));
+  Expr digit_of(loop::Builder& b, Expr key, int pass) const {
+    const Expr shifted = key >> (int64_t{pass} * digit_);
+    return shifted & ((int64_t{1} << digit_) - 1);
   }
 
-  void each_lane(loop::Builder& b, const std::function<void(ValueId)>& body) {
+  void each_lane(loop::Builder& b, const std::function<void(Expr)>& body) {
     b.loop(LoopKind::lane, b.i64(0), b.i64(lanes_), 1, body);
   }
   // Chunks of a block's part: `fill` puts number `number` to place `place` of the chunk, or says that there is none;
   // then every lane walks it.
-  void each_chunk(loop::Builder& b, ValueId block, const std::function<void(ValueId number, ValueId place)>& fill,
-                  const std::function<void(ValueId place)>& none, const std::function<void(ValueId lane)>& walk) {
-    const ValueId first = b.mul(block, b.i64(part_));
-    b.loop(LoopKind::serial, b.i64(0), b.i64(part_), kChunk, [&](ValueId chunk) {
+  void each_chunk(loop::Builder& b, Expr block, const std::function<void(Expr number, Expr place)>& fill,
+                  const std::function<void(Expr place)>& none, const std::function<void(Expr lane)>& walk) {
+    const Expr first = block * part_;
+    b.loop(LoopKind::serial, b.i64(0), b.i64(part_), kChunk, [&](Expr chunk) {
       b.barrier();
-      each_lane(b, [&](ValueId lane) {
-        b.loop(LoopKind::serial, lane, b.i64(kChunk), lanes_, [&](ValueId at) {
-          const ValueId number = b.add(b.add(first, chunk), at), place = bytes(b, at);
-          b.branch(b.op(ScalarOp::lt_, number, b.i64(count_)), [&] { fill(number, place); }, [&] { none(place); });
+      each_lane(b, [&](Expr lane) {
+        b.loop(LoopKind::serial, lane, b.i64(kChunk), lanes_, [&](Expr at) {
+          const Expr number = first + chunk + at, place = bytes(b, at);
+          b.branch(number < count_, [&] { fill(number, place); }, [&] { none(place); });
         });
       });
       b.barrier();
@@ -156,31 +154,30 @@ class Scatter {
     loop::Builder& b = d.b;
     const BufferId from = pass == 0 ? d.value(which_.source, false) : numbers(d, keys_[(pass - 1) % 2], false);
     const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, true);
-    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](ValueId block) {
+    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](Expr block) {
       const BufferId seen = b.alloc(kChunk * 4, 16, Space::shared), own = b.alloc(16, 16);
-      each_lane(b, [&](ValueId) { b.store(own, b.integer(0, kI32x4), b.i64(0), 16); });
+      each_lane(b, [&](Expr) { b.store(own, b.integer(0, kI32x4), b.i64(0), 16); });
       each_chunk(
           b, block,
-          [&](ValueId number, ValueId place) {
-            const ValueId key = pass == 0 ? first_key(b, from, number, true) : b.load(from, kI32, bytes(b, number), 4);
+          [&](Expr number, Expr place) {
+            const Expr key = pass == 0 ? first_key(b, from, number, true) : b.load(from, kI32, bytes(b, number), 4);
             b.store(seen, digit_of(b, key, pass), place, 4);
           },
-          [&](ValueId place) { b.store(seen, b.integer(-1, kI32), place, 4); },
-          [&](ValueId lane) {
-            const ValueId mine = b.splat(narrow(b, lane), 4);
-            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](ValueId at) {
-              const ValueId hit = b.op(ScalarOp::eq_, b.load(seen, kI32x4, at, 16), mine);
-              const ValueId one = b.op(ScalarOp::select_, hit, b.integer(1, kI32x4), b.integer(0, kI32x4));
-              b.store(own, b.add(b.load(own, kI32x4, b.i64(0), 16), one), b.i64(0), 16);
+          [&](Expr place) { b.store(seen, b.integer(-1, kI32), place, 4); },
+          [&](Expr lane) {
+            const Expr mine = b.splat(narrow(b, lane), 4);
+            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](Expr at) {
+              const Expr hit = b.load(seen, kI32x4, at, 16) == mine;
+              const Expr one = select(hit, b.integer(1, kI32x4), b.integer(0, kI32x4));
+              b.store(own, b.load(own, kI32x4, b.i64(0), 16) + one, b.i64(0), 16);
             });
           });
-      each_lane(b, [&](ValueId lane) {
-        const ValueId all = b.fold(ScalarOp::add_, b.load(own, kI32x4, b.i64(0), 16));
-        b.store(counts, all, bytes(b, b.add(b.mul(block, b.i64(lanes_)), lane)), 4);
+      each_lane(b, [&](Expr lane) {
+        const Expr all = b.fold(ScalarOp::add_, b.load(own, kI32x4, b.i64(0), 16));
+        b.store(counts, all, bytes(b, block * lanes_ + lane), 4);
       });
     });
-    finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_),
-           4.0 * static_cast<double>(count_));
+    finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_), 4.0 * count_);
   }
 
   // Numbers and keys in the order of this digit, equal ones as they were.
@@ -193,24 +190,23 @@ class Scatter {
     const BufferId from_order = first ? -1 : numbers(d, order_[before], false);
     const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, false);
     const BufferId to_keys = numbers(d, keys_[to], true), to_order = numbers(d, order_[to], true);
-    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](ValueId block) {
+    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](Expr block) {
       const BufferId seen = b.alloc(kChunk * 4, 16, Space::shared), keys = b.alloc(kChunk * 4, 16, Space::shared),
                      order = b.alloc(kChunk * 4, 16, Space::shared), totals = b.alloc(lanes_ * 4, 16, Space::shared);
       const BufferId next = b.alloc(4, 4), sum = b.alloc(4, 4);
       const auto get = [&](BufferId x) { return b.load(x, kI32, b.i64(0), 4); };
-      const auto add = [&](BufferId x, ValueId y) { b.store(x, b.add(get(x), y), b.i64(0), 4); };
-      const auto add_all = [&](BufferId x, BufferId numbers_of, ValueId begin, ValueId end,
-                               const std::function<ValueId(ValueId)>& place) {
-        walk(b, begin, end, [&](ValueId at, int64_t together) {
-          std::vector<ValueId> some;
-          for (int64_t i = 0; i < together; ++i)
-            some.push_back(b.load(numbers_of, kI32, bytes(b, place(b.add(at, b.i64(i)))), 4));
-          for (const ValueId one : some) add(x, one);
+      const auto add = [&](BufferId x, Expr y) { b.store(x, get(x) + y, b.i64(0), 4); };
+      const auto add_all = [&](BufferId x, BufferId numbers_of, Expr begin, Expr end,
+                               const std::function<Expr(Expr)>& place) {
+        walk(b, begin, end, [&](Expr at, int64_t together) {
+          std::vector<Expr> some;
+          for (int64_t i = 0; i < together; ++i) some.push_back(b.load(numbers_of, kI32, bytes(b, place(at + i)), 4));
+          for (const Expr one : some) add(x, one);
         });
       };
       // Behind all with smaller digits, and those of earlier parts with this one.
-      each_lane(b, [&](ValueId lane) {
-        const auto of_part = [&](ValueId part) { return b.add(b.mul(part, b.i64(lanes_)), lane); };
+      each_lane(b, [&](Expr lane) {
+        const auto of_part = [&](Expr part) { return part * lanes_ + lane; };
         b.store(next, b.integer(0, kI32), b.i64(0), 4);
         add_all(next, counts, b.i64(0), block, of_part);
         b.store(sum, get(next), b.i64(0), 4);
@@ -218,23 +214,23 @@ class Scatter {
         b.store(totals, get(sum), bytes(b, lane), 4);
       });
       b.barrier();
-      each_lane(b, [&](ValueId lane) { add_all(next, totals, b.i64(0), lane, [](ValueId at) { return at; }); });
+      each_lane(b, [&](Expr lane) { add_all(next, totals, b.i64(0), lane, [](Expr at) { return at; }); });
       each_chunk(
           b, block,
-          [&](ValueId number, ValueId place) {
-            const ValueId key = first ? first_key(b, from, number, false) : b.load(from, kI32, bytes(b, number), 4);
+          [&](Expr number, Expr place) {
+            const Expr key = first ? first_key(b, from, number, false) : b.load(from, kI32, bytes(b, number), 4);
             b.store(seen, digit_of(b, key, pass), place, 4);
             b.store(keys, key, place, 4);
             b.store(order, first ? narrow(b, number) : b.load(from_order, kI32, bytes(b, number), 4), place, 4);
           },
-          [&](ValueId place) { b.store(seen, b.integer(-1, kI32), place, 4); },
-          [&](ValueId lane) {
-            const ValueId mine = narrow(b, lane);
-            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](ValueId at) {
-              const ValueId four = b.load(seen, kI32x4, at, 16);
+          [&](Expr place) { b.store(seen, b.integer(-1, kI32), place, 4); },
+          [&](Expr lane) {
+            const Expr mine = narrow(b, lane);
+            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](Expr at) {
+              const Expr four = b.load(seen, kI32x4, at, 16);
               for (int i = 0; i < 4; ++i)
-                b.branch(b.op(ScalarOp::eq_, b.extract(four, i), mine), [&] {
-                  const ValueId here = b.add(at, b.i64(4 * i)), there = bytes(b, wide(b, get(next)));
+                b.branch(b.extract(four, i) == mine, [&] {
+                  const Expr here = at + 4 * i, there = bytes(b, wide(b, get(next)));
                   b.store(to_keys, b.load(keys, kI32, here, 4), there, 4);
                   b.store(to_order, b.load(order, kI32, here, 4), there, 4);
                   add(next, b.integer(1, kI32));
@@ -242,8 +238,7 @@ class Scatter {
             });
           });
     });
-    finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_),
-           16.0 * static_cast<double>(count_));
+    finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_), 16.0 * count_);
   }
 
   // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
@@ -251,19 +246,18 @@ class Scatter {
     Draft d(g_);
     loop::Builder& b = d.b;
     const BufferId keys = numbers(d, sorted, false), begins = d.scratch(begins_, (rows_ + 1) * 4, true);
-    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](ValueId row) {
-      ValueId below = b.i64(0);
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](Expr row) {
+      Expr below = b.i64(0);
       for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count_))); step > 0; step /= 2) {
-        const ValueId next = b.add(below, b.i64(step));
-        const ValueId last = b.op(ScalarOp::min_, b.op(ScalarOp::sub_, next, b.i64(1)), b.i64(count_ - 1));
-        const ValueId key = wide(b, b.load(keys, kI32, bytes(b, last), 4));
-        const ValueId is_below =
-            b.op(ScalarOp::and_, b.op(ScalarOp::le_, next, b.i64(count_)), b.op(ScalarOp::lt_, key, row));
-        below = b.op(ScalarOp::select_, is_below, next, below);
+        const Expr next = below + step;
+        const Expr last = min(next - 1, b.i64(count_ - 1));
+        const Expr key = wide(b, b.load(keys, kI32, bytes(b, last), 4));
+        const Expr is_below = (next <= count_) & (key < row);
+        below = select(is_below, next, below);
       }
       b.store(begins, narrow(b, below), bytes(b, row), 4);
     });
-    finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * static_cast<double>(rows_));
+    finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * rows_);
   }
 
   // A task has `ways_` vectors of a row, such that neighbours read beside each other.
@@ -286,19 +280,18 @@ class Scatter {
   int64_t tasks_of_row() const { return width_ / vector_ / ways_; }
 
   struct Spot {
-    std::vector<ValueId> from, to;  // elements, one per way
+    std::vector<Expr> from, to;  // elements, one per way
   };
-  Spot columns_of(loop::Builder& b, ValueId task) const {
+  Spot columns_of(loop::Builder& b, Expr task) const {
     Spot spot;
-    ValueId first = b.mul(b.op(ScalarOp::rem_, task, b.i64(beside_)), b.i64(vector_));
-    if (tasks_of_row() != beside_)
-      first = b.add(first, b.mul(b.op(ScalarOp::div_, task, b.i64(beside_)), b.i64(beside_ * vector_ * ways_)));
+    Expr first = task % beside_ * vector_;
+    if (tasks_of_row() != beside_) first = first + task / beside_ * (beside_ * vector_ * ways_);
     for (int way = 0; way < ways_; ++way) {
-      const std::vector<ValueId> at = digits(b, b.add(first, b.i64(way * beside_ * vector_)), columns_.extents);
-      ValueId from = b.i64(from_.offset), to = b.i64(0);
+      const std::vector<Expr> at = digits(b, first + way * beside_ * vector_, columns_.extents);
+      Expr from = b.i64(from_.offset), to = b.i64(0);
       for (size_t d = 0; d < at.size(); ++d) {
-        from = b.add(from, b.mul(at[d], b.i64(columns_.strides[0][d])));
-        to = b.add(to, b.mul(at[d], b.i64(columns_.strides[1][d])));
+        from = from + at[d] * columns_.strides[0][d];
+        to = to + at[d] * columns_.strides[1][d];
       }
       spot.from.push_back(from);
       spot.to.push_back(to);
@@ -308,27 +301,27 @@ class Scatter {
 
   // sums += values of places first .. end among the sorted.
   void add_values(loop::Builder& b, const std::vector<BufferId>& sums, BufferId values, BufferId order,
-                  const Spot& spot, ValueId first, ValueId end) {
-    const auto some = [&](ValueId at, int64_t together) {
-      std::vector<ValueId> lines, x;
+                  const Spot& spot, Expr first, Expr end) {
+    const auto some = [&](Expr at, int64_t together) {
+      std::vector<Expr> lines, x;
       for (int64_t i = 0; i < together; ++i) {
-        const ValueId number = b.load(order, kI32, bytes(b, b.add(at, b.i64(i))), 4);
+        const Expr number = b.load(order, kI32, bytes(b, at + i), 4);
         lines.push_back(offset(b, wide(b, number), numbers_, from_.strides));
       }
-      const int align = static_cast<int>(vector_ * scalar_bytes(type_));
-      for (const ValueId line : lines)
-        for (const ValueId from : spot.from)
-          x.push_back(b.load(values, {type_, vector_}, b.mul(b.add(line, from), b.i64(scalar_bytes(type_))), align));
-      for (size_t i = 0; i < x.size(); ++i) add(b, sums[i % sums.size()], b.convert(ScalarOp::cast_, sum_, x[i]));
+      const int align = vector_ * scalar_bytes(type_);
+      for (const Expr line : lines)
+        for (const Expr from : spot.from)
+          x.push_back(b.load(values, {type_, vector_}, (line + from) * scalar_bytes(type_), align));
+      for (size_t i = 0; i < x.size(); ++i) add(b, sums[i % sums.size()], cast(x[i], sum_));
     };
     walk(b, first, end, some);
   }
   // `some` at places first .. end, several at once.
-  void walk(loop::Builder& b, ValueId first, ValueId end, const std::function<void(ValueId, int64_t)>& some) {
-    const ValueId length = b.op(ScalarOp::sub_, end, first);
-    const ValueId whole = b.op(ScalarOp::sub_, end, b.op(ScalarOp::rem_, length, b.i64(kAhead)));
-    b.loop(LoopKind::serial, first, whole, kAhead, [&](ValueId at) { some(at, kAhead); });
-    b.loop(LoopKind::serial, whole, end, 1, [&](ValueId at) { some(at, 1); });
+  void walk(loop::Builder& b, Expr first, Expr end, const std::function<void(Expr, int64_t)>& some) {
+    const Expr length = end - first;
+    const Expr whole = end - length % kAhead;
+    b.loop(LoopKind::serial, first, whole, kAhead, [&](Expr at) { some(at, kAhead); });
+    b.loop(LoopKind::serial, whole, end, 1, [&](Expr at) { some(at, 1); });
   }
   std::vector<BufferId> zeros(loop::Builder& b) const {
     std::vector<BufferId> sums;
@@ -340,8 +333,8 @@ class Scatter {
     return sums;
   }
   int align() const { return static_cast<int>(vector_ * scalar_bytes(sum_)); }
-  ValueId get(loop::Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
-  void add(loop::Builder& b, BufferId sum, ValueId x) const { b.store(sum, b.add(get(b, sum), x), b.i64(0), align()); }
+  Expr get(loop::Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
+  void add(loop::Builder& b, BufferId sum, Expr x) const { b.store(sum, get(b, sum) + x, b.i64(0), align()); }
 
   // Pieces that lie in one row's list whole.
   void add_pieces(int sorted, int ordered) {
@@ -350,18 +343,17 @@ class Scatter {
     const int64_t pieces = count_ / piece_, size = scalar_bytes(sum_);
     const BufferId values = d.value(from_.source, false), keys = numbers(d, sorted, false),
                    order = numbers(d, ordered, false), out = d.scratch(pieces_, pieces * width_ * size, true);
-    b.loop(LoopKind::parallel, b.i64(0), b.i64(pieces * tasks_of_row()), 1, [&](ValueId task) {
-      const ValueId piece = b.op(ScalarOp::div_, task, b.i64(tasks_of_row()));
-      const ValueId first = b.mul(piece, b.i64(piece_)), end = b.add(first, b.i64(piece_));
-      const ValueId low = b.load(keys, kI32, bytes(b, first), 4);
-      const ValueId high = b.load(keys, kI32, bytes(b, b.op(ScalarOp::sub_, end, b.i64(1))), 4);
-      b.branch(b.op(ScalarOp::eq_, low, high), [&] {
-        const Spot spot = columns_of(b, b.op(ScalarOp::rem_, task, b.i64(tasks_of_row())));
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(pieces * tasks_of_row()), 1, [&](Expr task) {
+      const Expr piece = task / tasks_of_row();
+      const Expr first = piece * piece_, end = first + piece_;
+      const Expr low = b.load(keys, kI32, bytes(b, first), 4);
+      const Expr high = b.load(keys, kI32, bytes(b, end - 1), 4);
+      b.branch(low == high, [&] {
+        const Spot spot = columns_of(b, task % tasks_of_row());
         const std::vector<BufferId> sums = zeros(b);
         add_values(b, sums, values, order, spot, first, end);
         for (size_t way = 0; way < sums.size(); ++way)
-          b.store(out, get(b, sums[way]), b.mul(b.add(b.mul(piece, b.i64(width_)), spot.to[way]), b.i64(size)),
-                  align());
+          b.store(out, get(b, sums[way]), (piece * width_ + spot.to[way]) * size, align());
       });
     });
     finish(d, fmt::format("scatter_add pieces of {} x{}x{}", piece_, vector_, ways_), 0);
@@ -375,38 +367,35 @@ class Scatter {
     const int64_t size = scalar_bytes(sum_);
     const BufferId pieces = pieces_ < 0 ? -1 : d.scratch(pieces_, count_ / piece_ * width_ * size, false);
     const BufferId out = d.value(group_.root, true);
-    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ * tasks_of_row()), 1, [&](ValueId task) {
-      const ValueId row = b.op(ScalarOp::div_, task, b.i64(tasks_of_row()));
-      const Spot spot = columns_of(b, b.op(ScalarOp::rem_, task, b.i64(tasks_of_row())));
-      const ValueId first = wide(b, b.load(begins, kI32, bytes(b, row), 4));
-      const ValueId end = wide(b, b.load(begins, kI32, bytes(b, b.add(row, b.i64(1))), 4));
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ * tasks_of_row()), 1, [&](Expr task) {
+      const Expr row = task / tasks_of_row();
+      const Spot spot = columns_of(b, task % tasks_of_row());
+      const Expr first = wide(b, b.load(begins, kI32, bytes(b, row), 4));
+      const Expr end = wide(b, b.load(begins, kI32, bytes(b, row + 1), 4));
       const std::vector<BufferId> sums = zeros(b);
-      const auto by_one = [&](ValueId from, ValueId to) { add_values(b, sums, values, order, spot, from, to); };
+      const auto by_one = [&](Expr from, Expr to) { add_values(b, sums, values, order, spot, from, to); };
       if (pieces < 0) {
         by_one(first, end);
       } else {
-        const ValueId begin = b.op(ScalarOp::div_, b.add(first, b.i64(piece_ - 1)), b.i64(piece_));
-        const ValueId behind = b.op(ScalarOp::div_, end, b.i64(piece_));  // numbers of pieces
+        const Expr begin = (first + (piece_ - 1)) / piece_;
+        const Expr behind = end / piece_;  // numbers of pieces
         b.branch(
-            b.op(ScalarOp::lt_, begin, behind),
+            begin < behind,
             [&] {
-              by_one(first, b.mul(begin, b.i64(piece_)));
-              walk(b, begin, behind, [&](ValueId at, int64_t together) {
-                std::vector<ValueId> x;
+              by_one(first, begin * piece_);
+              walk(b, begin, behind, [&](Expr at, int64_t together) {
+                std::vector<Expr> x;
                 for (int64_t i = 0; i < together; ++i)
-                  for (const ValueId to : spot.to)
-                    x.push_back(b.load(pieces, {sum_, vector_},
-                                       b.mul(b.add(b.mul(b.add(at, b.i64(i)), b.i64(width_)), to), b.i64(size)),
-                                       align()));
+                  for (const Expr to : spot.to)
+                    x.push_back(b.load(pieces, {sum_, vector_}, ((at + i) * width_ + to) * size, align()));
                 for (size_t i = 0; i < x.size(); ++i) add(b, sums[i % sums.size()], x[i]);
               });
-              by_one(b.mul(behind, b.i64(piece_)), end);
+              by_one(behind * piece_, end);
             },
             [&] { by_one(first, end); });
       }
       for (size_t way = 0; way < sums.size(); ++way)
-        b.store(out, b.convert(ScalarOp::cast_, type_, get(b, sums[way])),
-                b.mul(b.add(b.mul(row, b.i64(width_)), spot.to[way]), b.i64(scalar_bytes(type_))),
+        b.store(out, cast(get(b, sums[way]), type_), (row * width_ + spot.to[way]) * scalar_bytes(type_),
                 static_cast<int>(vector_ * scalar_bytes(type_)));
     });
     finish(d, fmt::format("scatter_add {}x{} into rows of {} x{}x{}", count_, width_, rows_, vector_, ways_),

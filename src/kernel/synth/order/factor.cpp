@@ -30,7 +30,7 @@ class CodeTable {
   bool accepts(const RoutineExpr& e) {
     using Kind = RoutineExpr::Kind;
     if (e.kind == Kind::field) {
-      const Field& f = format_.fields[static_cast<size_t>(e.slot)];
+      const Field& f = format_.fields[e.slot];
       const bool own = f.level == Level::block && f.count == format_.block && f.type.bits <= 8 &&
                        (format_.block == 1 || e.args[0].kind == Kind::variable) && (field == -1 || field == e.slot);
       field = e.slot;
@@ -48,13 +48,13 @@ class CodeTable {
     using Kind = RoutineExpr::Kind;
     if (e.kind == Kind::constant) return {e.real, e.integer};
     if (e.kind == Kind::field) {
-      const double x = field_decode(format_.fields[static_cast<size_t>(e.slot)].type, code);
+      const double x = field_decode(format_.fields[e.slot].type, code);
       return is_float(e.type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)};
     }
     ScalarValue args[3];
     for (size_t i = 0; i < e.args.size(); ++i) args[i] = value(e.args[i], code);
     if (e.kind == Kind::table) {
-      const std::vector<double>& entries = format_.tables[static_cast<size_t>(e.slot)].values;
+      const std::vector<double>& entries = format_.tables[e.slot].values;
       const size_t i = std::min(static_cast<size_t>(std::max<int64_t>(args[0].integer, 0)), entries.size() - 1);
       return is_float(e.type) ? ScalarValue{entries[i], 0} : ScalarValue{0, static_cast<int64_t>(entries[i])};
     }
@@ -76,7 +76,7 @@ bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, I
   d.table.clear();
   if (values.empty()) return true;
   const bool needed = !d.form_has_q;
-  if (!looks_up_bytes(static_cast<int64_t>(values.size()), static_cast<int>(d.step()), m)) return !needed;
+  if (!looks_up_bytes(std::ssize(values), static_cast<int>(d.step()), m)) return !needed;
   for (const int64_t q : values) {
     d.table.push_back(q - d.bias);
     const bool fits = d.row.a == Scalar::u8 ? d.table.back() >= 0 && d.table.back() <= 255
@@ -121,7 +121,7 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
 std::optional<int64_t> flipped_bit(const Format& f, const IntegerDot& d) {
   const RoutineExpr& q = d.form.q;
   if (!d.form_has_q || q.kind != RoutineExpr::Kind::field) return std::nullopt;
-  const Field& field = f.fields[static_cast<size_t>(q.slot)];
+  const Field& field = f.fields[q.slot];
   if (field.type.is_float || !field.type.is_signed || field.type.bits > 8) return std::nullopt;
   if (field.count != f.block || (f.block > 1 && q.args[0].kind != RoutineExpr::Kind::variable)) return std::nullopt;
   const int64_t top = int64_t{1} << (field.type.bits - 1);
@@ -134,7 +134,7 @@ std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) 
   CodeTable codes(f);
   if (!codes.accepts(e) || codes.field < 0) return std::nullopt;
   CodeValues out{codes.field, {}};
-  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+  const uint64_t count = uint64_t{1} << f.fields[codes.field].type.bits;
   for (uint64_t code = 0; code < count; ++code) {
     const ScalarValue v = codes.value(e, code);
     out.values.push_back(is_float(e.type) ? v.real : static_cast<double>(v.integer));
@@ -152,20 +152,20 @@ std::optional<int> counting(const std::vector<double>& values) {
   return std::nullopt;
 }
 
-loop::ValueId lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
+loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < elements; at += group) starts.push_back(at);
   if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
-  const int groups = static_cast<int>(starts.size());  // lanes of a tile lie side by side
-  loop::ValueId all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
-  for (int i = 1; i < groups; ++i) all = b.insert(all, cursor.expression(e, {starts[static_cast<size_t>(i)]}, true), i);
+  const int groups = starts.size();  // lanes of a tile lie side by side
+  loop::Expr all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
+  for (int i = 1; i < groups; ++i) all = b.insert(all, cursor.expression(e, {starts[i]}, true), i);
   return all;
 }
 
 bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::variable) return false;
-  if (e.kind == RoutineExpr::Kind::field && (f.fields[static_cast<size_t>(e.slot)].level == Level::block ||
-                                             f.fields[static_cast<size_t>(e.slot)].level == Level::tile))
+  if (e.kind == RoutineExpr::Kind::field &&
+      (f.fields[e.slot].level == Level::block || f.fields[e.slot].level == Level::tile))
     return false;
   for (const RoutineExpr& a : e.args)
     if (!is_constant_in_row(f, a)) return false;
@@ -182,7 +182,7 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
     CodeTable codes(f);
     if (codes.accepts(d.form.q) && codes.field >= 0 && codes.costly) {
       d.code_field = codes.field;
-      const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+      const uint64_t count = uint64_t{1} << f.fields[codes.field].type.bits;
       for (uint64_t code = 0; code < count; ++code) values.push_back(codes.value(d.form.q, code).integer);
     }
   } else if (auto form = facts.scaled ? integers_of(f, *facts.scaled, &d.code_field, &values) : std::nullopt) {
@@ -208,32 +208,31 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
   return std::nullopt;
 }
 
-loop::ValueId integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
-                            std::vector<int64_t> elements) {
-  const int lanes = static_cast<int>(elements.size());
+loop::Expr integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
+                         std::vector<int64_t> elements) {
+  const int lanes = elements.size();
   const int64_t some = *std::max_element(elements.begin(), elements.end());
   for (int64_t& e : elements) e = e < 0 ? some : e;
-  const loop::VType bytes{Scalar::u8, lanes};
   const int64_t low = d.form.q_min - d.bias, high = d.form.q_max - d.bias;
-  loop::ValueId q = -1;
+  loop::Expr q;
   if (!d.table.empty()) {
-    const loop::ValueId index = cursor.codes(d.code_field, elements, true, &m);
+    const loop::Expr index = cursor.codes(d.code_field, elements, true, &m);
     q = look_up_bytes(b, d.table, b.type(index).lanes == 1 ? b.splat(index, lanes) : index, m);
   } else if (const auto top = flipped_bit(cursor.format(), d)) {
     q = cursor.codes(d.form.q.slot, elements, true, &m);
     if (b.type(q).lanes == 1) q = b.splat(q, lanes);
-    q = b.op(ScalarOp::xor_, q, b.integer(*top, bytes));
+    q = q ^ *top;
   } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // more than bytes hold
     q = cursor.expression(d.form.q, elements, true);
-    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias, b.type(q)));
-    return b.convert(ScalarOp::cast_, d.row.a, q);
+    if (d.bias != 0) q = q - d.bias;
+    return cast(q, d.row.a);
   } else {
     q = cursor.bytes(d.form.q, elements, m);
-    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias & 255, bytes));
+    if (d.bias != 0) q = q - (d.bias & 255);
   }
   if (d.row.a == Scalar::u8) return q;
-  if (low < 0 || d.row.a == Scalar::i8) q = b.convert(ScalarOp::bitcast_, Scalar::i8, q);
-  return b.convert(ScalarOp::cast_, d.row.a, q);
+  if (low < 0 || d.row.a == Scalar::i8) q = bitcast(q, Scalar::i8);
+  return cast(q, d.row.a);
 }
 
 }  // namespace lumen::synth

@@ -39,10 +39,10 @@ const Part& widest(const Place& p) {
 // Each beside one that stands at the same place some whole bytes further, so that one
 // operation takes both out of a word; by the shortest way, and not the next byte, whose bits are in the same half.
 void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& places) {
-  const auto bit = [&](int64_t e) { return places[static_cast<size_t>(e)].front().bit; };
+  const auto bit = [&](int64_t e) { return places[e].front().bit; };
   std::map<int64_t, int64_t> at;
   for (const int64_t e : elements) {
-    if (places[static_cast<size_t>(e)].size() != 1) return;
+    if (places[e].size() != 1) return;
     at[bit(e)] = e;
   }
   for (int64_t bytes = 2; bytes <= kFarthest; ++bytes) {
@@ -63,7 +63,7 @@ void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& place
 
 // By plane where codes stay in their bytes, else as they lie.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
-  const auto part = [&](int64_t e) -> const Part& { return widest(places[static_cast<size_t>(e)]); };
+  const auto part = [&](int64_t e) -> const Part& { return widest(places[e]); };
   const bool within =
       std::all_of(elements.begin(), elements.end(), [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
   planes = planes && within;
@@ -82,7 +82,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
   std::vector<Place> places;
   std::map<Place, int64_t> at;
   for (int64_t e = 0; e < unit; ++e) {
-    places.push_back(place_of(f, f.fields[static_cast<size_t>(field)], e));
+    places.push_back(place_of(f, f.fields[field], e));
     if (places.back().empty()) return std::nullopt;
     at[places.back()] = e;
   }
@@ -90,15 +90,14 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
     FragmentOrder out{unit, group, {}, 0, lanes == 1 ? 0 : bytes, {}};
     bool found = true;
     for (int64_t first = 0; first < unit && found; first += group) {
-      std::vector<int64_t> left(static_cast<size_t>(group)), mine;
+      std::vector<int64_t> left(group), mine;
       std::iota(left.begin(), left.end(), first);
-      std::sort(left.begin(), left.end(),
-                [&](int64_t x, int64_t y) { return places[static_cast<size_t>(x)] < places[static_cast<size_t>(y)]; });
+      std::sort(left.begin(), left.end(), [&](int64_t x, int64_t y) { return places[x] < places[y]; });
       std::map<int64_t, bool> taken;
       for (const int64_t e : left) {
         if (taken[e]) continue;
         for (int64_t lane = 0; lane < lanes && found; ++lane) {
-          const auto it = at.find(moved(places[static_cast<size_t>(e)], lane * bytes));
+          const auto it = at.find(moved(places[e], lane * bytes));
           found = it != at.end() && it->second / group == first / group && !taken[it->second];
           if (!found) break;
           taken[it->second] = true;
@@ -108,7 +107,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
         if (!found) break;
         mine.push_back(e);
       }
-      if (!found || static_cast<int64_t>(mine.size()) != own) {
+      if (!found || std::ssize(mine) != own) {
         found = false;
         break;
       }
@@ -117,9 +116,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
     }
     if (!found) continue;
-    const auto byte = [&](int64_t g) {
-      return widest(places[static_cast<size_t>(out.elements[static_cast<size_t>(g * own)])]).bit / 8;
-    };
+    const auto byte = [&](int64_t g) { return widest(places[out.elements[g * own]]).bit / 8; };
     for (int64_t g = 0; g < unit / group; ++g) out.sequence.push_back(g);
     std::stable_sort(out.sequence.begin(), out.sequence.end(), [&](int64_t x, int64_t y) { return byte(x) < byte(y); });
     return out;

@@ -20,7 +20,7 @@ struct FragmentOrder {
   int64_t lane_bytes = 0;         // the same of what is read
   std::vector<int64_t> sequence;  // of groups: those that read the same bytes follow each other
 
-  int64_t of_group() const { return group * static_cast<int64_t>(elements.size()) / unit; }  // of a lane
+  int64_t of_group() const { return group * std::ssize(elements) / unit; }  // of a lane
 };
 
 // Every group is shared by all lanes, `multiple` elements or a multiple of them each; nothing where the codes of

@@ -8,40 +8,38 @@ namespace lumen::synth {
 
 using loop::BufferId;
 using loop::Builder;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
-ValueId as_words(Builder& b, ValueId x) {
+Expr as_words(Builder& b, Expr x) {
   const VType type = b.type(x);
   const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
   LUMEN_CHECK(bytes == 2 || bytes % 4 == 0, "words of {} bytes", bytes);
   return bits_as(b, x, bytes == 2 ? VType{Scalar::u16, 1} : VType{Scalar::u32, static_cast<int>(bytes / 4)});
 }
 
-ValueId beside_each_other(Builder& b, const std::vector<ValueId>& items) {
+Expr beside_each_other(Builder& b, const std::vector<Expr>& items) {
   const VType type = b.type(items[0]);
   const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
   const auto count = static_cast<int>(items.size());
   const BufferId memory = b.alloc(bytes * count, 16);
-  for (int i = 0; i < count; ++i) b.store(memory, items[static_cast<size_t>(i)], b.i64(i * bytes), 2);
+  for (int i = 0; i < count; ++i) b.store(memory, items[i], b.i64(i * bytes), 2);
   return b.load(memory, {type.scalar, type.lanes * count}, b.i64(0), 16);
 }
 
 // Bit by bit of a lane's number: halves change places with the lane whose bit is the other.
-std::vector<ValueId> pass_among_lanes(Builder& b, ValueId number, int stride, std::vector<ValueId> items) {
+std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vector<Expr> items) {
   const auto count = static_cast<int>(items.size());
   LUMEN_CHECK((count & (count - 1)) == 0, "{} lanes", count);
   const int lanes = b.type(items[0]).lanes;
   for (int bit = 1; bit < count; bit *= 2) {
-    const ValueId other = b.op(ScalarOp::xor_, b.lane_id(), b.i64(int64_t{bit} * stride));
-    const ValueId set = b.op(ScalarOp::ne_, b.op(ScalarOp::and_, number, b.i64(bit)), b.i64(0));
-    const auto choose = [&](ValueId x, ValueId y) {
-      return b.op(ScalarOp::select_, lanes > 1 ? b.splat(set, lanes) : set, x, y);
-    };
+    const Expr other = b.lane_id() ^ (int64_t{bit} * stride);
+    const Expr set = (number & bit) != 0;
+    const auto choose = [&](Expr x, Expr y) { return select(lanes > 1 ? b.splat(set, lanes) : set, x, y); };
     for (int i = 0; i < count; ++i) {
       if (i & bit) continue;
-      ValueId &low = items[static_cast<size_t>(i)], &high = items[static_cast<size_t>(i + bit)];
-      const ValueId got = b.exchange(choose(low, high), other);
+      Expr &low = items[i], &high = items[i + bit];
+      const Expr got = b.exchange(choose(low, high), other);
       low = choose(got, low);
       high = choose(high, got);
     }

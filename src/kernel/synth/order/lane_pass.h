@@ -11,10 +11,10 @@ namespace lumen::synth {
 
 // In a lane loop, by all lanes of a wave. `number`: this lane's among as many as there are items. The result's item i
 // is what lane i had for this one. Items are words of one type, as_words makes them.
-std::vector<loop::ValueId> pass_among_lanes(loop::Builder& b, loop::ValueId number, int stride,
-                                            std::vector<loop::ValueId> items);
+std::vector<loop::Expr> pass_among_lanes(loop::Builder& b, loop::Expr number, int stride,
+                                         std::vector<loop::Expr> items);
 // The bits of numbers, 2 or a multiple of 4 bytes, in u16 or u32; and items beside each other in one value.
-loop::ValueId as_words(loop::Builder& b, loop::ValueId x);
-loop::ValueId beside_each_other(loop::Builder& b, const std::vector<loop::ValueId>& items);
+loop::Expr as_words(loop::Builder& b, loop::Expr x);
+loop::Expr beside_each_other(loop::Builder& b, const std::vector<loop::Expr>& items);
 
 }  // namespace lumen::synth

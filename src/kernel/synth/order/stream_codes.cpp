@@ -12,8 +12,8 @@
 
 namespace lumen::synth {
 
+using loop::Expr;
 using loop::VType;
-using Value = loop::ValueId;
 
 namespace {
 
@@ -56,9 +56,9 @@ std::vector<std::array<int, 3>> stance(const std::vector<Bits>& bits) {
 std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::vector<Bits>>& bits, int64_t share) {
   std::vector<std::array<int64_t, 4>> out;
   std::vector<std::array<int64_t, 4>> pattern;
-  for (int64_t base = 0; base < static_cast<int64_t>(bits.size()); base += share) {
+  for (int64_t base = 0; base < std::ssize(bits); base += share) {
     std::map<std::vector<std::array<int, 3>>, std::vector<int64_t>> alike;
-    for (int64_t e = base; e < base + share; ++e) alike[stance(bits[static_cast<size_t>(e)])].push_back(e);
+    for (int64_t e = base; e < base + share; ++e) alike[stance(bits[e])].push_back(e);
     std::vector<std::array<int64_t, 4>> here;
     for (const auto& [places, elements] : alike) {
       if (elements.size() % 4 != 0) return std::nullopt;
@@ -79,10 +79,10 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
 // The parts of four elements whose bits stand alike.
 std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
   std::vector<StreamCodes::Part> out;
-  for (const Bits& b : bits[static_cast<size_t>(elements[0])])
+  for (const Bits& b : bits[elements[0]])
     out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
   for (size_t i = 0; i < elements.size(); ++i)
-    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[static_cast<size_t>(elements[i])][k].byte;
+    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[elements[i]][k].byte;
   return out;
 }
 
@@ -107,7 +107,7 @@ bool find_digits(const std::vector<double>& values, bool exact, StreamCodes& out
       out.rounds = out.rounds || step * (number + out.bias) != values[code];
       auto left = static_cast<int64_t>(number);
       for (int digit = digits; digit-- > 0; left >>= kDigitBits)
-        out.digits[static_cast<size_t>(digit)][code] = static_cast<uint8_t>(left & ((1 << kDigitBits) - 1));
+        out.digits[digit][code] = static_cast<uint8_t>(left & ((1 << kDigitBits) - 1));
     }
     return true;
   };
@@ -131,7 +131,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
   const auto by_code = values_by_code(f, d.form.q);
   if (!by_code) return std::nullopt;
   const auto flipped = counting(by_code->values);
-  const Field& field = f.fields[static_cast<size_t>(by_code->field)];
+  const Field& field = f.fields[by_code->field];
   if (!flipped || field.type.bits >= kByte) return std::nullopt;
   std::vector<std::vector<Bits>> bits;
   for (int64_t e = 0; e < unit; ++e) bits.push_back(bits_of(f, field, e));
@@ -140,7 +140,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
     if (d.fine % share == 0) found = fours(bits, share);
   if (!found) return std::nullopt;
   StreamCodes out;
-  out.bias = by_code->values[static_cast<size_t>(*flipped)];
+  out.bias = by_code->values[*flipped];
   for (const auto& four : *found) {
     StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
@@ -178,7 +178,7 @@ std::optional<TableCodes> stream_table(const Format& f, const machine::Machine& 
 bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int field, StreamCodes& codes) {
   std::map<int64_t, std::array<int64_t, 2>> bytes;  // low and high code
   for (int64_t e = 0; e < unit; ++e) {
-    const std::vector<Bits> bits = bits_of(f, f.fields[static_cast<size_t>(field)], e);
+    const std::vector<Bits> bits = bits_of(f, f.fields[field], e);
     if (bits.size() != 1 || bits[0].count != 4) return false;
     bytes.try_emplace(bits[0].byte, std::array<int64_t, 2>{-1, -1}).first->second[bits[0].first == 0 ? 0 : 1] = e;
   }
@@ -210,17 +210,17 @@ StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const Stre
 }
 
 int64_t StreamWords::table_bytes(const StreamCodes& codes) {
-  return static_cast<int64_t>(codes.digits.size()) * kTableBytes;
+  return std::ssize(codes.digits) * kTableBytes;
 }
 
-void StreamWords::fill(Value lane) {
+void StreamWords::fill(Expr lane) {
   if (table_ < 0) return;
-  b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(m_.wave)), [&] {
-    const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
+  b_.branch(lane < m_.wave, [&] {
+    const Expr own = b_.lane_id() * table_bytes(codes_);
     for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
       const auto& table = codes_.digits[digit];
       b_.store(table_, b_.lanes_integer({table.begin(), table.end()}, Scalar::u8),
-               b_.add(own, b_.i64(static_cast<int64_t>(digit) * kTableBytes)), kTableBytes);
+               own + static_cast<int64_t>(digit) * kTableBytes, kTableBytes);
     }
   });
 }
@@ -228,13 +228,12 @@ void StreamWords::fill(Value lane) {
 void StreamWords::enter() {
   if (table_ < 0) return;
   entries_.clear();
-  const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
+  const Expr own = b_.lane_id() * table_bytes(codes_);
   for (size_t word = 0; word < codes_.digits.size() * 4; ++word)
-    entries_.push_back(
-        b_.load(table_, {Scalar::u32, 1}, b_.add(own, b_.i64(static_cast<int64_t>(word) * kWord)), kWord));
+    entries_.push_back(b_.load(table_, {Scalar::u32, 1}, own + static_cast<int64_t>(word) * kWord, kWord));
 }
 
-Value StreamWords::four(Value word) {
+Expr StreamWords::four(Expr word) {
   return bits_as(b_, word, {Scalar::u8, kWord});
 }
 
@@ -243,10 +242,9 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   std::vector<Term> out;
   if (codes_.digits.empty()) {
     for (const StreamCodes::Part& part : run.parts) {
-      Value x = cursor.window().word(part.bytes, aligned_, m_);
-      if (const int flip = flips_.at(part.bytes); flip != 0)
-        x = b_.op(ScalarOp::xor_, x, b_.integer(int64_t{flip} * 0x01010101, word));
-      if (part.mask != 255) x = b_.op(ScalarOp::and_, x, b_.integer(int64_t{part.mask} * 0x01010101, word));
+      Expr x = cursor.window().word(part.bytes, aligned_, m_);
+      if (const int flip = flips_.at(part.bytes); flip != 0) x = x ^ (int64_t{flip} * 0x01010101);
+      if (part.mask != 255) x = x & (int64_t{part.mask} * 0x01010101);
       out.push_back({four(x), part.exponent});
     }
     return out;
@@ -255,11 +253,11 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   std::array<int64_t, 4> bytes = run.parts[0].bytes;
   const bool upper = bytes[2] < bytes[0];
   if (upper) bytes = {bytes[2], bytes[3], bytes[0], bytes[1]};
-  Value low = cursor.window().word(bytes, aligned_, m_);
-  Value high = b_.op(ScalarOp::xor_, low, b_.integer(0x88888888, word));
+  Expr low = cursor.window().word(bytes, aligned_, m_);
+  Expr high = low ^ 0x88888888;
   if (upper) {
-    low = b_.op(ScalarOp::shr_, low, b_.integer(16, word));
-    high = b_.op(ScalarOp::shr_, high, b_.integer(16, word));
+    low = low >> 16;
+    high = high >> 16;
   }
   for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
     const auto& table = codes_.digits[digit];

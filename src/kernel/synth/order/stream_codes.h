@@ -55,16 +55,16 @@ class StreamWords {
   // In the code of a block, whose shared memory it takes for a table.
   StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned);
   // In a lane loop: the table, visible behind a barrier; before terms, the same out of shared memory.
-  void fill(loop::ValueId lane);
+  void fill(loop::Expr lane);
   void enter();
   struct Term {
-    loop::ValueId bytes = -1;  // u8x4
+    loop::Expr bytes;  // u8x4
     int exponent = 0;
   };
   std::vector<Term> terms(Unpack& cursor, const StreamCodes::Run& run);
 
  private:
-  loop::ValueId four(loop::ValueId word);  // as u8x4
+  loop::Expr four(loop::Expr word);  // as u8x4
   loop::Builder& b_;
   const machine::Machine& m_;
   const StreamCodes& codes_;
@@ -73,7 +73,7 @@ class StreamWords {
   // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
   static int64_t table_bytes(const StreamCodes& codes);
   loop::BufferId table_ = -1;
-  std::vector<loop::ValueId> entries_;  // words
+  std::vector<loop::Expr> entries_;  // words
 };
 
 }  // namespace lumen::synth

@@ -11,8 +11,8 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::VType;
-using Value = loop::ValueId;
 using Kind = FactorForm::Kind;
 
 namespace {
@@ -37,7 +37,7 @@ uint16_t short_bits(Scalar s, double v) {
 
 // Codes of four bits, two to a byte.
 bool fills_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   return std::all_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
     return piece.bits == 4 && piece.base % 4 == 0 &&
            std::all_of(piece.modes.begin(), piece.modes.end(), [](const LayoutMode& m) { return m.stride % 4 == 0; });
@@ -49,7 +49,7 @@ int64_t twice(int64_t x) {
 }
 
 bool runs_over_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   return std::any_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
     for (int64_t e = piece.first; e < piece.first + piece.count; ++e)
       if (piece.bit_of(e) % 8 + piece.bits > 8) return true;
@@ -59,7 +59,7 @@ bool runs_over_bytes(const Format& f, int field) {
 
 // The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   std::vector<int64_t> out;
   for (const int64_t e : elements) {
     const int64_t inside = e % f.block;
@@ -88,7 +88,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
   if (!form.in_pairs(f)) return out;
   const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
   if (first_bits.empty()) return out;
-  const int bits = f.fields[static_cast<size_t>(form.field)].type.bits;
+  const int bits = f.fields[form.field].type.bits;
   const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
   // With offsets, what activations sum to is wanted as it is.
   const int room = form.scaled.offset ? bits : kFraction;
@@ -102,7 +102,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
       if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
     }
     p.bytes = {from, from + 1, from + apart, from + apart + 1};
-    const int at = static_cast<int>(first - 8 * from);
+    const int at = first - 8 * from;
     p.shift = p.fresh ? 0 : out.back().shift;
     if (at < p.shift || at - p.shift + bits > room || at - p.shift >= kMasks) p.shift = at;
     p.place = at - p.shift;
@@ -120,7 +120,7 @@ std::string_view FactorForm::name() const {
 
 bool FactorForm::in_pairs(const Format& f) const {
   if (kind != Kind::codes) return false;
-  return runs_over_bytes(f, field) || (f.fields[static_cast<size_t>(field)].type.bits <= kFewBits && !scaled.offset);
+  return runs_over_bytes(f, field) || (f.fields[field].type.bits <= kFewBits && !scaled.offset);
 }
 
 int64_t FactorForm::mask_bytes(const Format& f, int64_t lanes) const {
@@ -136,7 +136,7 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code)
   out.kind = Kind::values;
   const std::vector<double>& values = codes->values;
   const auto flipped = counting(values);
-  const double least = flipped ? values[static_cast<size_t>(*flipped)] : 1;
+  const double least = flipped ? values[*flipped] : 1;
   if (std::all_of(values.begin(), values.end(), fits_f16)) out.to = Scalar::f16;
   if (values.size() <= kMostCodes && least <= 0 && least >= -FactorForm::kFirst && std::floor(least) == least) {
     out.kind = Kind::codes;
@@ -158,19 +158,19 @@ StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Fo
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
   if (!f || !form.in_pairs(*f)) return;
   mask_at_ = b_.alloc(form.mask_bytes(*f, lanes), 128, loop::Space::shared);
-  mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
+  mask_bits_ = twice((int64_t{1} << f->fields[form.field].type.bits) - 1);
 }
 
-void StreamFactor::fill(Value lane) {
+void StreamFactor::fill(Expr lane) {
   if (mask_at_ < 0) return;
   std::vector<int64_t> masks;
   for (int place = 0; place < kMasks; ++place) masks.push_back((mask_bits_ << place) & 0xffffffff);
-  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), lane * (kMasks * kWord), 16);
 }
 
-void StreamFactor::enter(Value lane) {
+void StreamFactor::enter(Expr lane) {
   if (mask_at_ < 0) return;
-  const Value all = b_.load(mask_at_, {Scalar::u32, kMasks}, b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  const Expr all = b_.load(mask_at_, {Scalar::u32, kMasks}, lane * (kMasks * kWord), 16);
   masks_.clear();
   for (int place = 0; place < kMasks; ++place) masks_.push_back(b_.extract(all, place));
 }
@@ -190,22 +190,22 @@ std::vector<int> code_places(const Format& f, const FactorForm& form, const std:
   return out;
 }
 
-Value StreamFactor::numbers(BufferId buffer, Value byte, int count) {
-  const Value x = b_.load(buffer, {form_.from, count}, byte, count * scalar_bytes(form_.from));
-  return form_.from == form_.to ? x : shortened(b_.convert(ScalarOp::cast_, Scalar::f32, x));
+Expr StreamFactor::numbers(BufferId buffer, Expr byte, int count) {
+  const Expr x = b_.load(buffer, {form_.from, count}, byte, count * scalar_bytes(form_.from));
+  return form_.from == form_.to ? x : shortened(cast(x, Scalar::f32));
 }
 
-Value StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
   if (elements.size() <= kTogether) return some(cursor, elements);
   const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
-  const Value a = numbers(cursor, {elements.begin(), elements.begin() + half});
-  const Value c = numbers(cursor, {elements.begin() + half, elements.end()});
+  const Expr a = numbers(cursor, {elements.begin(), elements.begin() + half});
+  const Expr c = numbers(cursor, {elements.begin() + half, elements.end()});
   std::vector<int> mask;
   for (int i = 0; i < static_cast<int>(elements.size()); ++i) mask.push_back(i);
   return b_.shuffle({a, c}, mask);
 }
 
-Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
   switch (form_.kind) {
     case Kind::codes:
       return of_codes(cursor, elements);
@@ -216,9 +216,9 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
     case Kind::decoded: {
       const auto lanes = static_cast<int>(elements.size());
       const auto times = [&](const RoutineExpr& e) { return b_.splat(cursor.expression(e, elements, false), lanes); };
-      Value x = cursor.expression(form_.scaled.value, elements, true);
-      if (form_.scaled.scale) x = b_.mul(x, times(*form_.scaled.scale));
-      if (form_.scaled.offset) x = b_.add(x, times(*form_.scaled.offset));
+      Expr x = cursor.expression(form_.scaled.value, elements, true);
+      if (form_.scaled.scale) x = x * times(*form_.scaled.scale);
+      if (form_.scaled.offset) x = x + times(*form_.scaled.offset);
       return shortened(x);
     }
     case Kind::plain:
@@ -228,63 +228,62 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
 }
 
 // Codes as words of four bytes, counting numbers.
-Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
+Expr StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
   const auto lanes = static_cast<int>(elements.size());
-  const Value codes = cursor.codes(form_.field, elements, true, &m_);
+  const Expr codes = cursor.codes(form_.field, elements, true, &m_);
   b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
   const VType type{Scalar::u32, lanes / kWord};
-  const Value x = b_.load(at, type, b_.i64(0), kWord);
+  const Expr x = b_.load(at, type, b_.i64(0), kWord);
   if (form_.flipped == 0) return x;
-  return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));
+  return x ^ (int64_t{form_.flipped} * 0x01010101);
 }
 
 // Bytes of words as the lower ones of 16-bit floats with this upper one.
-Value StreamFactor::below(Value words, int64_t upper) {
+Expr StreamFactor::below(Expr words, int64_t upper) {
   const int lanes = b_.type(words).lanes * kWord;
   const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);
   b_.store(at, words, b_.i64(0), kWord);
-  const Value with = b_.integer(upper, {Scalar::u8, kWord});
+  const Expr with = b_.integer(upper, {Scalar::u8, kWord});
   for (int first = 0; first < lanes; first += kWord) {
-    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
+    const Expr four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
     for (const int i : {0, 2})
       b_.store(out, b_.shuffle({four, with}, {i, kWord, i + 1, kWord}), b_.i64((first + i) * 2), kWord);
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
-Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
   if (!code_pairs(cursor.format(), form_, elements).empty()) return of_pairs_of_codes(cursor, elements);
   return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
-Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  const VType word{Scalar::u32, 1};
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
-  Value window = -1, shifted = -1;
+  Expr window, shifted;
   int64_t at = 0;
   int shift = 0;
   for (const CodePair& p : code_pairs(cursor.format(), form_, elements)) {
     if (p.fresh) shifted = window = cursor.window().word(p.bytes, aligned_, m_);
-    if (p.shift != (p.fresh ? 0 : shift)) shifted = b_.op(ScalarOp::shr_, window, b_.integer(p.shift, word));
+    if (p.shift != (p.fresh ? 0 : shift)) shifted = window >> p.shift;
     shift = p.shift;
-    Value x = b_.op(ScalarOp::and_, shifted, masks_[static_cast<size_t>(p.place)]);
-    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place), word));
+    Expr x = shifted & masks_[p.place];
+    x = x ^ twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place);
     b_.store(out, x, b_.i64(at), kWord);
     at += kWord;
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
-Value StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
   std::vector<int64_t> low, high;
   for (size_t i = 0; i < elements.size(); i += 2) {
     low.push_back(elements[i]);
     high.push_back(elements[i + 1]);
   }
-  const std::vector<Value> entries = table_->look_up(cursor, low, high, {form_.to, 2});
+  const std::vector<Expr> entries = table_->look_up(cursor, low, high, {form_.to, 2});
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
   for (size_t i = 0; i < entries.size(); ++i) b_.store(out, entries[i], b_.i64(static_cast<int64_t>(i) * 4), kWord);
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);

@@ -57,22 +57,22 @@ class StreamFactor {
                bool aligned, int64_t lanes);
 
   // In a lane loop: what numbers want in shared memory, visible behind a barrier; before numbers, out of it.
-  void fill(loop::ValueId lane);
-  void enter(loop::ValueId lane);
+  void fill(loop::Expr lane);
+  void enter(loop::Expr lane);
 
   // A vector of these elements of the entered blocks.
-  loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::Expr numbers(Unpack& cursor, const std::vector<int64_t>& elements);
   // Plain: `count` numbers from a byte on.
-  loop::ValueId numbers(loop::BufferId buffer, loop::ValueId byte, int count);
+  loop::Expr numbers(loop::BufferId buffer, loop::Expr byte, int count);
 
  private:
-  loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
-  loop::ValueId below(loop::ValueId words, int64_t upper);
-  loop::ValueId shortened(loop::ValueId x) { return b_.convert(ScalarOp::cast_, form_.to, x); }
+  loop::Expr some(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::Expr of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::Expr of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::Expr of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::Expr words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
+  loop::Expr below(loop::Expr words, int64_t upper);
+  loop::Expr shortened(loop::Expr x) { return cast(x, form_.to); }
 
   loop::Builder& b_;
   const machine::Machine& m_;
@@ -81,7 +81,7 @@ class StreamFactor {
   bool aligned_;
   loop::BufferId mask_at_ = -1;
   int64_t mask_bits_ = 0;
-  std::vector<loop::ValueId> masks_;  // by place
+  std::vector<loop::Expr> masks_;  // by place
 };
 
 }  // namespace lumen::synth

@@ -9,8 +9,8 @@ namespace lumen::synth {
 
 // As many vectors as each has lanes, a power of two: lane l of vector k becomes lane k of vector l. In stage s, vectors
 // s apart exchange halves of runs of s lanes.
-inline void transpose(loop::Builder& b, std::vector<loop::ValueId>& tile) {
-  const int lanes = static_cast<int>(tile.size());
+inline void transpose(loop::Builder& b, std::vector<loop::Expr>& tile) {
+  const int lanes = tile.size();
   for (int s = lanes / 2; s >= 1; s /= 2) {
     for (int i = 0; i < lanes; ++i) {
       if (i & s) continue;
@@ -19,7 +19,7 @@ inline void transpose(loop::Builder& b, std::vector<loop::ValueId>& tile) {
         low.push_back(l & s ? lanes + (l ^ s) : l);
         high.push_back(l & s ? lanes + l : l ^ s);
       }
-      const loop::ValueId a = tile[i], c = tile[i + s];
+      const loop::Expr a = tile[i], c = tile[i + s];
       tile[i] = b.shuffle({a, c}, low);
       tile[i + s] = b.shuffle({a, c}, high);
     }

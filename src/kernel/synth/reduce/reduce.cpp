@@ -14,7 +14,7 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -95,7 +95,7 @@ ScalarOp Accumulators::op(int reduce) const {
   LUMEN_UNREACHABLE("reduction");
 }
 
-ValueId Accumulators::identity(int reduce, int lanes) {
+Expr Accumulators::identity(int reduce, int lanes) {
   const VType t{type(reduce), lanes};
   const ScalarOp o = op(reduce);
   if (is_float(t.scalar)) {
@@ -116,42 +116,41 @@ void Accumulators::reset_way(int reduce, int way) {
   b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
 }
 
-void Accumulators::put(int way, ValueId x) {
+void Accumulators::put(int way, Expr x) {
   b_.store(buffers_[way], x, b_.i64(0), 64);
 }
 
-void Accumulators::multiply_add(int way, ValueId x, ValueId y, bool fused) {
-  const ValueId old = get(0, way);
-  b_.store(buffers_[way], fused ? b_.op(ScalarOp::fma_, x, y, old) : b_.add(b_.mul(x, y), old), b_.i64(0), 64);
+void Accumulators::multiply_add(int way, Expr x, Expr y, bool fused) {
+  const Expr old = get(0, way);
+  b_.store(buffers_[way], fused ? fma(x, y, old) : x * y + old, b_.i64(0), 64);
 }
 
-ValueId Accumulators::get(int reduce, int way) {
+Expr Accumulators::get(int reduce, int way) {
   return b_.load(buffers_[reduce * ways_ + way], {type(reduce), lanes_}, b_.i64(0), 64);
 }
 
-void Accumulators::add(int reduce, int way, ValueId x, ValueId count) {
-  x = b_.convert(ScalarOp::cast_, type(reduce), x);
+void Accumulators::add(int reduce, int way, Expr x, Expr count) {
+  x = cast(x, type(reduce));
   const int lanes = b_.type(x).lanes;
-  if (count >= 0) {
+  if (count.exists()) {
     std::vector<int64_t> number;
     for (int l = 0; l < lanes; ++l) number.push_back(l);
-    const ValueId mask = b_.op(ScalarOp::lt_, b_.lanes_integer(number, Scalar::i32),
-                               b_.splat(b_.convert(ScalarOp::cast_, Scalar::i32, count), lanes));
-    x = b_.op(ScalarOp::select_, mask, x, identity(reduce, lanes));
+    const Expr mask = b_.lanes_integer(number, Scalar::i32) < b_.splat(cast(count, Scalar::i32), lanes);
+    x = select(mask, x, identity(reduce, lanes));
   }
   if (lanes < lanes_) {
-    ValueId wide = identity(reduce, lanes_);
+    Expr wide = identity(reduce, lanes_);
     for (int l = 0; l < lanes; ++l) wide = b_.insert(wide, b_.extract(x, l), l);
     x = wide;
   }
   b_.store(buffers_[reduce * ways_ + way], b_.op(op(reduce), x, get(reduce, way)), b_.i64(0), 64);
 }
 
-ValueId Accumulators::total(int reduce) {
-  std::vector<ValueId> ways;
+Expr Accumulators::total(int reduce) {
+  std::vector<Expr> ways;
   for (int w = 0; w < ways_; ++w) ways.push_back(get(reduce, w));
   while (ways.size() > 1) {
-    std::vector<ValueId> next;
+    std::vector<Expr> next;
     for (size_t k = 0; k + 1 < ways.size(); k += 2) next.push_back(b_.op(op(reduce), ways[k], ways[k + 1]));
     if (ways.size() % 2 != 0) next.push_back(ways.back());
     ways = std::move(next);
@@ -173,13 +172,12 @@ void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& 
   }
 }
 
-void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, ValueId part,
-                int64_t parts, ValueId x) {
-  loop::Builder& b = draft.b;
+void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part, int64_t parts,
+                Expr x) {
   const int64_t elements = product(facts.kept);
-  const ValueId number = b.add(b.mul(part, b.i64(elements)), body.element_number(facts.reduces[reduce]));
+  const Expr number = part * elements + body.element_number(facts.reduces[reduce]);
   const loop::BufferId buffer = draft.scratch(reduce, parts * elements * scalar_bytes(type), true);
-  body.store_to(buffer, type, b.mul(number, b.i64(scalar_bytes(type))), x);
+  body.store_to(buffer, type, number * scalar_bytes(type), x);
 }
 
 Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
@@ -194,7 +192,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   const int64_t inner = outer.back();
   outer.pop_back();
   // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
-  const auto vectors = [&](const std::vector<ValueId>& counters, ValueId from, ValueId to, ValueId first, int64_t step,
+  const auto vectors = [&](const std::vector<Expr>& counters, Expr from, Expr to, Expr first, int64_t step,
                            const std::function<void(const std::function<void()>&)>& once) {
     Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
     for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
@@ -203,23 +201,23 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
       for (int k = 0; k < sums.size(); ++k) {
         const Scalar s = sums.type(k);
         const loop::BufferId scratch = draft.scratch(k, 0, false);
-        const ValueId number = body.element_number(facts.reduces[k]);
+        const Expr number = body.element_number(facts.reduces[k]);
         sums.reset(k);
-        const auto load = [&](ValueId part) {
-          const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
+        const auto load = [&](Expr part) {
+          const Expr at = (part * elements + number) * scalar_bytes(s);
           return b.load(scratch, {s, width}, at, scalar_bytes(s), body.count());
         };
         // Some are asked for at once: each takes as long as the memory's answer.
         const int64_t together = step > 1 && split.parts % (step * kTogether) == 0 ? kTogether : 1;
-        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step * together, [&](ValueId part) {
-          std::vector<ValueId> some;
-          for (int64_t i = 0; i < together; ++i) some.push_back(load(b.add(part, b.i64(i * step))));
-          for (const ValueId x : some) sums.add(k, 0, x, body.count());
+        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step * together, [&](Expr part) {
+          std::vector<Expr> some;
+          for (int64_t i = 0; i < together; ++i) some.push_back(load(part + i * step));
+          for (const Expr x : some) sums.add(k, 0, x, body.count());
         });
-        ValueId x = sums.get(k, 0);
+        Expr x = sums.get(k, 0);
         if (step > 1) x = b.fold_wave(sums.op(k), x, target.wave);
         if (width == 1) x = b.extract(x, 0);
-        body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
+        body.set(facts.reduces[k], cast(x, plan.graph[facts.reduces[k]].type.element.scalar));
       }
       once([&] {
         for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
@@ -229,14 +227,14 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   };
   if (target.wave > 1) {
     const int64_t across = (inner + lanes - 1) / lanes;
-    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](ValueId block) {
-      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](ValueId) {
-        const ValueId lane = b.lane_id();
+    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](Expr block) {
+      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](Expr) {
+        const Expr lane = b.lane_id();
         body.begin_task();
-        const ValueId from = b.mul(b.op(ScalarOp::rem_, block, b.i64(across)), b.i64(lanes));
-        const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(lanes)), b.i64(inner));
-        vectors(digits(b, b.op(ScalarOp::div_, block, b.i64(across)), outer), from, to, lane, target.wave,
-                [&](const std::function<void()>& store) { b.branch(b.op(ScalarOp::eq_, lane, b.i64(0)), store); });
+        const Expr from = block % across * lanes;
+        const Expr to = min(from + lanes, b.i64(inner));
+        vectors(digits(b, block / across, outer), from, to, lane, target.wave,
+                [&](const std::function<void()>& store) { b.branch(lane == 0, store); });
       });
     });
   } else {
@@ -245,13 +243,13 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
             std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
     for_tasks(
         b, tasks, outer, inner, [&] { body.begin_task(); },
-        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+        [&](const std::vector<Expr>& counters, Expr from, Expr to) {
           vectors(counters, from, to, b.i64(0), 1, [](const std::function<void()>& store) { store(); });
         });
   }
   return draft.finish(
       fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
-      static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
+      static_cast<double>(split.parts * elements), 4.0 * (split.parts * elements));
 }
 
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {

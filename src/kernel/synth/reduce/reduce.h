@@ -38,19 +38,19 @@ class Accumulators {
   void reset(int reduce);
   void reset_way(int reduce, int way);
   // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
-  void add(int reduce, int way, loop::ValueId x, loop::ValueId count);
-  void put(int way, loop::ValueId x);
+  void add(int reduce, int way, loop::Expr x, loop::Expr count);
+  void put(int way, loop::Expr x);
   // way += x * y, rounded once where the machine has it.
-  void multiply_add(int way, loop::ValueId x, loop::ValueId y, bool fused);
-  loop::ValueId get(int reduce, int way);
-  loop::ValueId total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
+  void multiply_add(int way, loop::Expr x, loop::Expr y, bool fused);
+  loop::Expr get(int reduce, int way);
+  loop::Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
   int size() const { return static_cast<int>(reduces_.size()); }
   graph::ValueId reduce(int k) const { return reduces_[k]; }
   Scalar type(int reduce) const;
   ScalarOp op(int reduce) const;
 
  private:
-  loop::ValueId identity(int reduce, int lanes);
+  loop::Expr identity(int reduce, int lanes);
   loop::Builder& b_;
   const graph::Graph& graph_;
   std::vector<graph::ValueId> reduces_;
@@ -81,6 +81,6 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
 void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& facts, Split split, bool writes_parts);
 
 // Stores an accumulator value into the part's scratch at the element number of the reduce.
-void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::ValueId part,
-                int64_t parts, loop::ValueId x);
+void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::Expr part,
+                int64_t parts, loop::Expr x);
 }  // namespace lumen::synth

@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 
@@ -47,8 +47,8 @@ class ColumnKernel {
             : cut(outer, columns, std::max<int64_t>(target_.grain(kGrain) / std::max<int64_t>(length, 1), unit), unit);
     for_tasks(
         b_, tasks, outer, columns, [&] { body_->begin_task(); },
-        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-          part_ = is_split ? counters.back() : -1;
+        [&](const std::vector<Expr>& counters, Expr from, Expr to) {
+          part_ = is_split ? counters.back() : Expr{};
           for (size_t d = 0; d < kept_axes_.size(); ++d) body_->open(kept_axes_[d], counters[d]);
           columns_of(from, to, columns);
           for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
@@ -61,40 +61,40 @@ class ColumnKernel {
   }
 
  private:
-  void columns_of(ValueId from, ValueId to, int64_t columns) {
+  void columns_of(Expr from, Expr to, int64_t columns) {
     const Body::Chunking chunking = body_->chunking(lanes_);
-    const auto floor_to = [&](ValueId start, int64_t unit) {
-      const ValueId length = b_.op(ScalarOp::sub_, to, start);
-      return b_.add(start, b_.op(ScalarOp::sub_, length, b_.op(ScalarOp::rem_, length, b_.i64(unit))));
+    const auto floor_to = [&](Expr start, int64_t unit) {
+      const Expr length = to - start;
+      return start + (length - length % unit);
     };
     if (chunking.lanes > 0) {
-      const ValueId whole = floor_to(from, chunking.chunk);
-      const auto blocks = [&](ValueId first, ValueId end, int64_t step, int lanes) {
+      const Expr whole = floor_to(from, chunking.chunk);
+      const auto blocks = [&](Expr first, Expr end, int64_t step, int lanes) {
         b_.loop(loop::LoopKind::serial, first, end, step,
-                [&](ValueId at) { walk(at, lanes, static_cast<int>(step / lanes), -1, step); });
+                [&](Expr at) { walk(at, lanes, static_cast<int>(step / lanes), {}, step); });
       };
       blocks(from, whole, chunking.chunk, chunking.lanes);
       if (chunking.chunk != chunking.unit) blocks(whole, to, chunking.unit, chunking.unit_lanes);
       return;
     }
-    const ValueId wide = floor_to(from, int64_t{lanes_} * vectors_);
+    const Expr wide = floor_to(from, int64_t{lanes_} * vectors_);
     b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * vectors_,
-            [&](ValueId at) { walk(at, lanes_, vectors_, -1, 0); });
+            [&](Expr at) { walk(at, lanes_, vectors_, {}, 0); });
     if (columns % (int64_t{lanes_} * vectors_) == 0) return;
-    const ValueId whole = floor_to(wide, lanes_);
-    b_.loop(loop::LoopKind::serial, wide, whole, lanes_, [&](ValueId at) { walk(at, lanes_, 1, -1, 0); });
+    const Expr whole = floor_to(wide, lanes_);
+    b_.loop(loop::LoopKind::serial, wide, whole, lanes_, [&](Expr at) { walk(at, lanes_, 1, {}, 0); });
     if (columns % lanes_ == 0) return;
-    b_.branch(b_.op(ScalarOp::lt_, whole, to), [&] { walk(whole, lanes_, 1, b_.op(ScalarOp::sub_, to, whole), 0); });
+    b_.branch(whole < to, [&] { walk(whole, lanes_, 1, to - whole, 0); });
   }
 
   // `vectors` vectors of columns from `at`; `chunk`: elements of the format blocks they lie in, 0 without formats.
-  void walk(ValueId at, int lanes, int vectors, ValueId count, int64_t chunk) {
+  void walk(Expr at, int lanes, int vectors, Expr count, int64_t chunk) {
     Accumulators sums(b_, g_, facts_.reduces, lanes, vectors);
     const auto each = [&](const std::function<void(int)>& step) {
       if (chunk > 0) body_->enter_chunk(at, chunk);
       for (int k = 0; k < vectors; ++k) {
         if (chunk > 0) body_->set_position(int64_t{k} * lanes);
-        body_->open_lanes(b_.add(at, b_.i64(int64_t{k} * lanes)), lanes, count);
+        body_->open_lanes(at + int64_t{k} * lanes, lanes, count);
         step(k);
         body_->close();
       }
@@ -109,14 +109,14 @@ class ColumnKernel {
     each([&](int way) {
       for (int k = 0; k < sums.size(); ++k) {
         const graph::ValueId r = facts_.reduces[k];
-        const ValueId x = sums.get(k, way);
-        if (part_ >= 0) {
+        const Expr x = sums.get(k, way);
+        if (part_.exists()) {
           store_part(draft_, *body_, facts_, k, sums.type(k), part_, split_.parts, x);
         } else {
-          body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, x));
+          body_->set(r, cast(x, g_[r].type.element.scalar));
         }
       }
-      if (part_ < 0)
+      if (!part_.exists())
         for (const graph::ValueId r : facts_.kept_results) body_->store(r, body_->value(r));
     });
   }
@@ -127,12 +127,12 @@ class ColumnKernel {
       return;
     }
     const int axis = reduced_axes_[depth];
-    ValueId from = b_.i64(0), to = b_.i64(body_->extents()[axis]);
-    if (depth == 0 && part_ >= 0) {
-      from = b_.mul(part_, b_.i64(split_.part));
-      to = b_.op(ScalarOp::min_, b_.add(from, b_.i64(split_.part)), to);
+    Expr from = b_.i64(0), to = b_.i64(body_->extents()[axis]);
+    if (depth == 0 && part_.exists()) {
+      from = part_ * split_.part;
+      to = min(from + split_.part, to);
     }
-    b_.loop(loop::LoopKind::serial, from, to, 1, [&](ValueId i) {
+    b_.loop(loop::LoopKind::serial, from, to, 1, [&](Expr i) {
       body_->open(axis, i);
       nest(depth + 1, inside);
       body_->close();
@@ -147,7 +147,7 @@ class ColumnKernel {
   loop::Builder& b_;
   std::unique_ptr<Body> body_;
   int lanes_ = 8, vectors_ = kVectors;
-  ValueId part_ = -1;
+  Expr part_;
   std::vector<int> kept_axes_, reduced_axes_;
 };
 

@@ -13,7 +13,7 @@
 namespace lumen::synth {
 
 using graph::Op;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 
@@ -61,8 +61,8 @@ class RowKernel {
     else
       for_tasks(
           b_, tasks, outer, cut_extent, [&] { begin_task(); },
-          [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
-    const double elements = static_cast<double>(product(facts_.full));
+          [&](const std::vector<Expr>& counters, Expr from, Expr to) { row(counters, from, to); });
+    const double elements = product(facts_.full);
     return draft_.finish(
         fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), passes_->count(),
                     lanes_, ways_,
@@ -93,56 +93,50 @@ class RowKernel {
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
     const int64_t length = split_.parts > 1 ? split_.part : row_length_;
     const int64_t units = (length + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
-    b_.loop(
-        loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / share_.rows), 1, [&](ValueId block) {
-          b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.lanes} * share_.rows), 1, [&](ValueId lane) {
-            lane_ =
-                share_.lanes == target_.wave ? b_.lane_id() : b_.op(ScalarOp::rem_, b_.lane_id(), b_.i64(share_.lanes));
-            begin_held();
-            begin_task();
-            ValueId number = block, end = b_.i64(row_length_);
-            if (share_.rows > 1)
-              number = b_.add(b_.mul(block, b_.i64(share_.rows)), b_.op(ScalarOp::div_, lane, b_.i64(share_.lanes)));
-            if (split_.parts > 1) {
-              number = b_.op(ScalarOp::div_, block, b_.i64(split_.parts));
-              part_ = b_.op(ScalarOp::rem_, block, b_.i64(split_.parts));
-            }
-            ValueId first = b_.i64(0);
-            if (split_.parts > 1) {
-              first = b_.mul(part_, b_.i64(split_.part));
-              end = b_.op(ScalarOp::min_, b_.add(first, b_.i64(split_.part)), end);
-            }
-            if (beside_) return row(digits(b_, number, outer), first, end);
-            const ValueId from = b_.op(ScalarOp::min_, b_.add(first, b_.mul(lane_, b_.i64(run))), end);
-            row(digits(b_, number, outer), from, b_.op(ScalarOp::min_, b_.add(from, b_.i64(run)), end));
-          });
-        });
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / share_.rows), 1, [&](Expr block) {
+      b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.lanes} * share_.rows), 1, [&](Expr lane) {
+        lane_ = share_.lanes == target_.wave ? b_.lane_id() : b_.lane_id() % share_.lanes;
+        begin_held();
+        begin_task();
+        Expr number = block, end = b_.i64(row_length_);
+        if (share_.rows > 1) number = block * share_.rows + lane / share_.lanes;
+        if (split_.parts > 1) {
+          number = block / split_.parts;
+          part_ = block % split_.parts;
+        }
+        Expr first = b_.i64(0);
+        if (split_.parts > 1) {
+          first = part_ * split_.part;
+          end = min(first + split_.part, end);
+        }
+        if (beside_) return row(digits(b_, number, outer), first, end);
+        const Expr from = min(first + lane_ * run, end);
+        row(digits(b_, number, outer), from, min(from + run, end));
+      });
+    });
   }
 
   // A block takes one row. What waves reduced meets in shared memory between passes, and is added in their order.
   void write_shared(const std::vector<int64_t>& outer) {
     constexpr int64_t kSlot = 8;  // bytes
-    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](ValueId block) {
-      const loop::BufferId slots =
-          b_.alloc(static_cast<int64_t>(facts_.reduces.size()) * share_.waves * kSlot, 16, loop::Space::shared);
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](Expr block) {
+      const loop::BufferId slots = b_.alloc(std::ssize(facts_.reduces) * share_.waves * kSlot, 16, loop::Space::shared);
       begin_held();
-      const auto slot = [&](int k, ValueId wave) {
-        return b_.mul(b_.add(b_.i64(int64_t{k} * share_.waves), wave), b_.i64(kSlot));
-      };
+      const auto slot = [&](int k, Expr wave) { return (int64_t{k} * share_.waves + wave) * kSlot; };
       // In the row, whose reduces are known as far as `done` of them in a row.
-      const auto lanes = [&](int done, const std::function<void(ValueId)>& body) {
-        b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.waves} * target_.wave), 1, [&](ValueId lane) {
+      const auto lanes = [&](int done, const std::function<void(Expr)>& body) {
+        b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.waves} * target_.wave), 1, [&](Expr lane) {
           lane_ = lane;
           begin_task();
-          const std::vector<ValueId> counters = digits(b_, block, outer);
+          const std::vector<Expr> counters = digits(b_, block, outer);
           for (size_t d = 0; d < counters.size(); ++d) body_->open(kept_axes_[d], counters[d]);
           kept_values(0);
           for (int p = 0; p < done; ++p) {
             for (int k = 0; k < sums_->size(); ++k) {
               if (facts_.level.at(facts_.reduces[k]) != p + 1) continue;
-              ValueId total = -1;
+              Expr total;
               for (int w = 0; w < share_.waves; ++w) {
-                const ValueId x = b_.load(slots, {sums_->type(k), 1}, slot(k, b_.i64(w)), kSlot);
+                const Expr x = b_.load(slots, {sums_->type(k), 1}, slot(k, b_.i64(w)), kSlot);
                 total = w == 0 ? x : b_.op(sums_->op(k), total, x);
               }
               set_reduced(k, total);
@@ -155,16 +149,15 @@ class RowKernel {
       };
       for (int p = 0; p < passes_->count(); ++p) {
         if (p > 0) b_.barrier();
-        lanes(p, [&](ValueId lane) {
-          const ValueId wave = b_.op(ScalarOp::div_, lane, b_.i64(target_.wave));
+        lanes(p, [&](Expr lane) {
+          const Expr wave = lane / target_.wave;
           for (const auto& [k, total] : reduce_pass(p, b_.i64(0), b_.i64(row_length_)))
-            b_.branch(b_.op(ScalarOp::eq_, b_.lane_id(), b_.i64(0)),
-                      [&, k = k, total = total] { b_.store(slots, total, slot(k, wave), kSlot); });
+            b_.branch(b_.lane_id() == 0, [&, k = k, total = total] { b_.store(slots, total, slot(k, wave), kSlot); });
         });
       }
       if (facts_.kept_results.empty()) return;
       b_.barrier();
-      lanes(passes_->count(), [&](ValueId) { once([&] { store_kept(); }); });
+      lanes(passes_->count(), [&](Expr) { once([&] { store_kept(); }); });
     });
   }
 
@@ -189,13 +182,13 @@ class RowKernel {
     for (const graph::ValueId v : facts_.kept_maps) {
       if (facts_.level.at(v) != done) continue;
       body_->open_scalar();
-      const ValueId x = body_->value(v);
+      const Expr x = body_->value(v);
       body_->close();
       body_->set(v, x);
     }
   }
 
-  void row(const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+  void row(const std::vector<Expr>& counters, Expr from, Expr to) {
     for (size_t d = 0; d < counters.size(); ++d) body_->open(kept_axes_[d], counters[d]);
     if (split_.parts == 1) kept_values(0);
     for (int p = 0; p < passes_->count(); ++p) {
@@ -203,7 +196,7 @@ class RowKernel {
         const int k = number;
         if (split_.parts > 1) {
           body_->open_scalar();
-          const ValueId part = part_ >= 0 ? part_ : b_.op(ScalarOp::div_, from, b_.i64(split_.part));
+          const Expr part = part_.exists() ? part_ : from / split_.part;
           once([&, x = total] { store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, x); });
           body_->close();
         } else {
@@ -217,22 +210,22 @@ class RowKernel {
   }
 
   // A pass over the row, and what it reduced, by number: of one wave, where there are waves.
-  std::vector<std::pair<int, ValueId>> reduce_pass(int pass, ValueId from, ValueId to) {
+  std::vector<std::pair<int, Expr>> reduce_pass(int pass, Expr from, Expr to) {
     const auto is_of_pass = [&](int k) { return facts_.level.at(facts_.reduces[k]) == pass + 1; };
     for (int k = 0; k < sums_->size(); ++k)
       if (is_of_pass(k)) sums_->reset(k);
     nest(0, pass, from, to, b_.i64(0));
-    std::vector<std::pair<int, ValueId>> out;
+    std::vector<std::pair<int, Expr>> out;
     for (int k = 0; k < sums_->size(); ++k) {
       if (!is_of_pass(k)) continue;
-      const ValueId total = sums_->total(k);
-      out.emplace_back(k, lane_ >= 0 ? b_.fold_wave(sums_->op(k), total, share_.lanes) : total);
+      const Expr total = sums_->total(k);
+      out.emplace_back(k, lane_.exists() ? b_.fold_wave(sums_->op(k), total, share_.lanes) : total);
     }
     return out;
   }
-  void set_reduced(int k, ValueId total) {
+  void set_reduced(int k, Expr total) {
     const graph::ValueId r = facts_.reduces[k];
-    body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, total));
+    body_->set(r, cast(total, g_[r].type.element.scalar));
   }
   void store_kept() {
     for (const graph::ValueId r : facts_.kept_results) {
@@ -244,55 +237,53 @@ class RowKernel {
 
   // By one of the lanes that share a row.
   void once(const std::function<void()>& body) {
-    if (lane_ < 0)
+    if (!lane_.exists())
       body();
     else
-      b_.branch(b_.op(ScalarOp::eq_, lane_, b_.i64(0)), body);
+      b_.branch(lane_ == 0, body);
   }
 
   // Lanes beside each other, `ways_` vectors of each at once.
-  void walk_beside(int pass, ValueId from, ValueId to, ValueId start) {
+  void walk_beside(int pass, Expr from, Expr to, Expr start) {
     const int64_t stride = lanes_ * share_.sharing();
-    const auto vector = [&](ValueId at, ValueId count, int way, int64_t number = 0) {
+    const auto vector = [&](Expr at, Expr count, int way, int64_t number = 0) {
       body_->open_lanes(at, lanes_, count);
       recall(pass, number);
-      step(pass, way, b_.add(start, at));
+      step(pass, way, start + at);
       body_->close();
     };
-    const ValueId mine = b_.add(from, b_.mul(lane_, b_.i64(lanes_)));
+    const Expr mine = from + lane_ * lanes_;
     if (!held_.empty()) {
-      for (int64_t i = 0; i < row_length_ / stride; ++i)
-        vector(b_.add(mine, b_.i64(i * stride)), -1, static_cast<int>(i % ways_), i);
+      for (int64_t i = 0; i < row_length_ / stride; ++i) vector(mine + i * stride, {}, static_cast<int>(i % ways_), i);
       return;
     }
-    const ValueId length = b_.op(ScalarOp::sub_, to, from);
-    const ValueId whole = b_.op(ScalarOp::sub_, length, b_.op(ScalarOp::rem_, length, b_.i64(stride * ways_)));
-    b_.loop(loop::LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](ValueId at) {
-      for (int way = 0; way < ways_; ++way) vector(b_.add(mine, b_.add(at, b_.i64(way * stride))), -1, way);
+    const Expr length = to - from;
+    const Expr whole = length - length % (stride * ways_);
+    b_.loop(loop::LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](Expr at) {
+      for (int way = 0; way < ways_; ++way) vector(mine + (at + way * stride), {}, way);
     });
     const bool exact = body_->extents()[reduced_axes_[0]] % lanes_ == 0;
-    b_.loop(loop::LoopKind::serial, b_.add(mine, whole), to, stride, [&](ValueId at) {
-      vector(at, exact ? -1 : b_.op(ScalarOp::min_, b_.op(ScalarOp::sub_, to, at), b_.i64(lanes_)), 0);
-    });
+    b_.loop(loop::LoopKind::serial, mine + whole, to, stride,
+            [&](Expr at) { vector(at, exact ? Expr{} : min(to - at, b_.i64(lanes_)), 0); });
   }
 
   // Walks the reduced axes; `start`: number of the row's element where the axes to come begin.
-  void nest(size_t depth, int pass, ValueId from, ValueId to, ValueId start) {
+  void nest(size_t depth, int pass, Expr from, Expr to, Expr start) {
     const int axis = reduced_axes_[depth];
     const int64_t extent = body_->extents()[axis];
-    const ValueId first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
+    const Expr first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
     if (depth + 1 == reduced_axes_.size()) {
       body_->hoist(lanes_);
       if (beside_) return walk_beside(pass, from, to, start);
       for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0,
-                [&](int way) { step(pass, way, b_.add(start, body_->at())); });
+                [&](int way) { step(pass, way, start + body_->at()); });
       return;
     }
     int64_t below = 1;
     for (size_t k = depth + 1; k < reduced_axes_.size(); ++k) below *= body_->extents()[reduced_axes_[k]];
-    b_.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId i) {
+    b_.loop(loop::LoopKind::serial, first, end, 1, [&](Expr i) {
       body_->open(axis, i);
-      nest(depth + 1, pass, from, to, b_.add(start, b_.mul(i, b_.i64(below))));
+      nest(depth + 1, pass, from, to, start + i * below);
       body_->close();
     });
   }
@@ -301,7 +292,7 @@ class RowKernel {
   void recall(int pass, int64_t number) {
     for (const auto& [v, row] : held_) {
       const Scalar s = g_[v].type.element.scalar;
-      const ValueId at = b_.i64(number * lanes_ * scalar_bytes(s));
+      const Expr at = b_.i64(number * lanes_ * scalar_bytes(s));
       if (row.first < pass && passes_->visits(pass, v))
         body_->set(v, b_.load(row.buffer, {s, lanes_}, at, 4));
       else if (row.first == pass)
@@ -309,8 +300,8 @@ class RowKernel {
     }
   }
 
-  void step(int pass, int way, ValueId in_row) {
-    const ValueId at = b_.mul(in_row, b_.i64(4));
+  void step(int pass, int way, Expr in_row) {
+    const Expr at = in_row * 4;
     for (const auto& [v, row] : resident_)
       if (row.first < pass && passes_->visits(pass, v))
         body_->set(v, b_.load(row.buffer, {Scalar::f32, body_->lanes()}, at, 4));
@@ -347,8 +338,8 @@ class RowKernel {
   int64_t row_length_ = 1;
   RowShare share_;
   bool beside_ = false;
-  ValueId part_ = -1;  // of a row by waves
-  ValueId lane_ = -1;  // of those that share the row; -1: one thread has it
+  Expr part_;  // of a row by waves
+  Expr lane_;  // of those that share the row; -1: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::map<graph::ValueId, Resident> resident_, held_;  // in memory, in registers
 };

@@ -36,7 +36,7 @@ RowPasses::RowPasses(const graph::Plan& plan, const graph::Group& group, const R
 }
 
 void RowPasses::visit(graph::ValueId v, int pass) {
-  if (!visited_[static_cast<size_t>(pass)].insert(v).second) return;
+  if (!visited_[pass].insert(v).second) return;
   if (is_load(plan_, group_, v) || g_[v].op == Op::reduce_) return;
   for (const graph::ValueId a : g_[v].operands) visit(a, pass);
 }

@@ -17,7 +17,7 @@ class RowPasses {
             int reduced_axis, std::vector<int> kept_axes);
 
   int count() const { return facts_.passes; }
-  bool visits(int pass, graph::ValueId v) const { return visited_[static_cast<size_t>(pass)].contains(v); }
+  bool visits(int pass, graph::ValueId v) const { return visited_[pass].contains(v); }
   std::vector<graph::ValueId> reduces_of(int pass) const;
   std::vector<graph::ValueId> results_of(int pass) const;
 

@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-inline loop::ValueId bits_as(loop::Builder& b, loop::ValueId x, loop::VType type) {
+inline loop::Expr bits_as(loop::Builder& b, loop::Expr x, loop::VType type) {
   const auto bytes_of = [](const loop::VType& t) { return scalar_bytes(t.scalar) * t.lanes; };
   LUMEN_CHECK(bytes_of(b.type(x)) == bytes_of(type), "{} bytes as {}", bytes_of(b.type(x)), bytes_of(type));
   const loop::BufferId memory = b.alloc(bytes_of(type), 16);

@@ -11,7 +11,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -42,7 +42,7 @@ Scalar unsigned_of(int bits) {
   return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
 }
 
-ValueId constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s) {
+Expr constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s) {
   return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
 }
 
@@ -88,7 +88,7 @@ int64_t places_in(std::vector<int64_t> index) {
 }
 
 // Whole bytes scattered over the window: lane by lane, each place once.
-ValueId scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
+Expr scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
   loop::Builder& b = window.builder();
   const VType one{unsigned_of(bits), 1};
   std::vector<int64_t> places;
@@ -98,28 +98,28 @@ ValueId scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
     mask.push_back(static_cast<int>(found - places.begin()));
     if (found == places.end()) places.push_back(at);
   }
-  ValueId all = b.splat(window.load(one, places[0]), static_cast<int>(places.size()));
+  Expr all = b.splat(window.load(one, places[0]), static_cast<int>(places.size()));
   for (size_t i = 1; i < places.size(); ++i) all = b.insert(all, window.load(one, places[i]), static_cast<int>(i));
   return b.shuffle({all}, mask);
 }
 
 }  // namespace
 
-Window::Window(loop::Builder& b, loop::BufferId buffer, ValueId base, int64_t bytes)
+Window::Window(loop::Builder& b, loop::BufferId buffer, Expr base, int64_t bytes)
     : builder_(b), buffer_(buffer), base_(base), size_(bytes) {}
 
-ValueId Window::load(VType type, int64_t byte) {
+Expr Window::load(VType type, int64_t byte) {
   LUMEN_CHECK(byte >= 0 && byte + int64_t{scalar_bytes(type.scalar)} * type.lanes <= size_, "byte {} of {}", byte,
               size_);
   const auto key = std::make_tuple(type.scalar, type.lanes, byte);
   if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
-  const ValueId v = builder_.load(buffer_, type, builder_.add(base_, builder_.i64(byte)), 1);
+  const Expr v = builder_.load(buffer_, type, base_ + byte, 1);
   loads_.emplace(key, v);
   return v;
 }
 
-ValueId Window::bytes(const std::vector<int64_t>& index) {
-  const int lanes = static_cast<int>(index.size());
+Expr Window::bytes(const std::vector<int64_t>& index) {
+  const int lanes = index.size();
   const auto [low, high] = std::minmax_element(index.begin(), index.end());
   const int64_t count = *high - *low + 1;
   if (lanes == 1) return load({Scalar::u8, 1}, *low);
@@ -128,12 +128,12 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
   if (count > kMaxWindow && lanes <= 16 && 2 * clusters(index) > lanes) return scattered(*this, index, 8);
   if (count > kMaxWindow) {  // far apart: half by half
     const size_t half = index.size() / 2;
-    const ValueId a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
-    const ValueId c = bytes({index.begin() + static_cast<int64_t>(half), index.end()});
+    const Expr a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
+    const Expr c = bytes({index.begin() + static_cast<int64_t>(half), index.end()});
     if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
-      ValueId all = builder_.integer(0, {Scalar::u8, lanes});
+      Expr all = builder_.integer(0, {Scalar::u8, lanes});
       for (int l = 0; l < lanes; ++l) {
-        const int h = static_cast<int>(half);
+        const int h = half;
         all = builder_.insert(all, l < h ? builder_.extract(a, l) : builder_.extract(c, l - h), l);
       }
       return all;
@@ -144,12 +144,12 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
     return builder_.shuffle({a, c}, mask);
   }
   // A power of two of bytes: widened inside the window where that fits, else two overlapping loads.
-  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
   std::vector<int> mask(index.size());
   if (wide <= size_) {
     const int64_t start = std::min(*low, size_ - wide);
     if (wide == 1) return builder_.splat(load({Scalar::u8, 1}, start), lanes);
-    const ValueId window = load({Scalar::u8, static_cast<int>(wide)}, start);
+    const Expr window = load({Scalar::u8, static_cast<int>(wide)}, start);
     for (int l = 0; l < lanes; ++l) mask[l] = static_cast<int>(index[l] - start);
     return builder_.shuffle({window}, mask);
   }
@@ -157,31 +157,31 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
   const int64_t second = *high + 1 - wide;
   const VType type{Scalar::u8, static_cast<int>(wide)};
   if (wide == 1) return builder_.shuffle({load({Scalar::u8, 2}, *low)}, mask);
-  const ValueId a = load(type, *low), c = load(type, second);
+  const Expr a = load(type, *low), c = load(type, second);
   for (int l = 0; l < lanes; ++l)
     mask[l] = static_cast<int>(index[l] < *low + wide ? index[l] - *low : wide + index[l] - second);
   return builder_.shuffle({a, c}, mask);
 }
 
 // Vectors of `run` bytes, joined.
-ValueId Window::runs(const std::vector<int64_t>& index, int run) {
+Expr Window::runs(const std::vector<int64_t>& index, int run) {
   if (static_cast<int>(index.size()) == run) return load({Scalar::u8, run}, index[0]);
   const auto half = static_cast<std::ptrdiff_t>(index.size() / 2);
-  const ValueId a = runs({index.begin(), index.begin() + half}, run);
-  const ValueId c = runs({index.begin() + half, index.end()}, run);
+  const Expr a = runs({index.begin(), index.begin() + half}, run);
+  const Expr c = runs({index.begin() + half, index.end()}, run);
   std::vector<int> mask(index.size());
   std::iota(mask.begin(), mask.end(), 0);
   return builder_.shuffle({a, c}, mask);
 }
 
-ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m) {
+Expr Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m) {
   const VType u32{Scalar::u32, 1};
   const bool beside = bytes[1] == bytes[0] + 1 && bytes[2] == bytes[0] + 2 && bytes[3] == bytes[0] + 3;
   const auto [low, high] = std::minmax_element(bytes.begin(), bytes.end());
   const auto load_word = [&](int64_t number) {
     const auto key = std::make_tuple(Scalar::u32, 1, number * 4);
     if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
-    const ValueId v = builder_.load(buffer_, u32, builder_.add(base_, builder_.i64(number * 4)), 4);
+    const Expr v = builder_.load(buffer_, u32, base_ + number * 4, 4);
     loads_.emplace(key, v);
     return v;
   };
@@ -190,7 +190,7 @@ ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const ma
     std::vector<int64_t> words;
     for (const int64_t at : bytes)
       if (std::find(words.begin(), words.end(), at / 4) == words.end()) words.push_back(at / 4);
-    ValueId all = load_word(words[0]);
+    Expr all = load_word(words[0]);
     for (size_t w = 1; w < std::max<size_t>(words.size(), 2); ++w) {
       int64_t choice = 0;
       for (size_t i = 0; i < 4; ++i) {
@@ -199,7 +199,7 @@ ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const ma
         const int64_t from = of == w ? 4 + inside : of < w && w > 1 ? static_cast<int64_t>(i) : of == 0 ? inside : 0;
         choice |= from << (4 * i);
       }
-      const ValueId with = w < words.size() ? load_word(words[w]) : all;
+      const Expr with = w < words.size() ? load_word(words[w]) : all;
       all = builder_.inst(kPermute, u32, {all, with, builder_.integer(choice, u32)});
     }
     return all;
@@ -208,35 +208,33 @@ ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const ma
   return bits_as(builder_, this->bytes({bytes.begin(), bytes.end()}), u32);
 }
 
-ValueId Window::bits(int64_t bit, int bits) {
+Expr Window::bits(int64_t bit, int bits) {
   const Scalar result = bits > 32 ? Scalar::u64 : Scalar::u32;
   int64_t byte = bit / 8;
   int64_t count = (bit + bits + 7) / 8 - byte;
-  ValueId word = -1;
-  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  Expr word;
+  int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
   if (wide <= 8 && wide <= size_) {
     byte = std::min(byte, size_ - wide);
     word = load({unsigned_of(static_cast<int>(wide) * 8), 1}, byte);
-    if (wide < 4) word = builder_.convert(ScalarOp::cast_, Scalar::u32, word);
+    if (wide < 4) word = cast(word, Scalar::u32);
   } else {
     LUMEN_CHECK(count <= 9, "{} bits at {}", bits, bit);
     for (int64_t k = 0; k < std::min<int64_t>(count, 8); ++k) {
-      const ValueId one = builder_.convert(ScalarOp::cast_, Scalar::u64, load({Scalar::u8, 1}, byte + k));
-      const ValueId up = builder_.op(ScalarOp::shl_, one, builder_.integer(8 * k, {Scalar::u64, 1}));
-      word = word < 0 ? up : builder_.op(ScalarOp::or_, word, up);
+      const Expr one = cast(load({Scalar::u8, 1}, byte + k), Scalar::u64);
+      const Expr up = one << (8 * k);
+      word = !word.exists() ? up : word | up;
     }
     wide = 8;
   }
-  const VType type = builder_.type(word);
   const int64_t shift = bit - byte * 8;
-  if (shift != 0) word = builder_.op(ScalarOp::shr_, word, builder_.integer(shift, type));
+  if (shift != 0) word = word >> shift;
   if (count > 8) {
-    const ValueId ninth = builder_.convert(ScalarOp::cast_, Scalar::u64, load({Scalar::u8, 1}, byte + 8));
-    word = builder_.op(ScalarOp::or_, word, builder_.op(ScalarOp::shl_, ninth, builder_.integer(64 - shift, type)));
+    const Expr ninth = cast(load({Scalar::u8, 1}, byte + 8), Scalar::u64);
+    word = word | (ninth << (64 - shift));
   }
-  if (bits < 64 && shift + bits != wide * 8)
-    word = builder_.op(ScalarOp::and_, word, builder_.integer(static_cast<int64_t>(low_mask(bits)), type));
-  return builder_.convert(ScalarOp::cast_, result, word);
+  if (bits < 64 && shift + bits != wide * 8) word = word & static_cast<int64_t>(low_mask(bits));
+  return cast(word, result);
 }
 
 namespace {
@@ -250,41 +248,37 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
 
 // At least `bits` bits from a bit on, with what a word holds beyond them: words are loaded once for all who want a
 // part.
-ValueId bits_of_word(Window& window, int64_t bit, int bits) {
+Expr bits_of_word(Window& window, int64_t bit, int bits) {
   const int inside = 32 - static_cast<int>(bit % 8);
   return window.bits(bit, bits <= inside && bit / 8 + 4 <= window.size() ? inside : bits);
 }
 
 // Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
 // others.
-ValueId spread_word(Window& window, const Part* part) {
-  loop::Builder& b = window.builder();
-  const VType u32{Scalar::u32, 1};
+Expr spread_word(Window& window, const Part* part) {
   const int64_t step = part[1].bit - part[0].bit;
-  if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return -1;
+  if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return {};
   for (int l = 1; l < 4; ++l)
     if (part[l].bit != part[0].bit + l * step || part[l].bits != part[0].bits ||
         part[l].value_bit != part[0].value_bit || part[l].bits > step)
-      return -1;
-  const auto shift = [&](ValueId x, int64_t up) {
-    return up >= 0 ? b.op(ScalarOp::shl_, x, b.integer(up, u32)) : b.op(ScalarOp::shr_, x, b.integer(-up, u32));
-  };
-  const auto keep = [&](ValueId x, int64_t mask) { return b.op(ScalarOp::and_, x, b.integer(mask, u32)); };
-  const ValueId word = bits_of_word(window, part[0].bit, static_cast<int>(3 * step) + part[0].bits);
-  const ValueId halves = b.op(ScalarOp::or_, keep(word, 0xffff), keep(shift(word, 16 - 2 * step), 0xffff0000));
+      return {};
+  const auto shift = [&](Expr x, int64_t up) { return up >= 0 ? x << up : x >> -up; };
+  const auto keep = [&](Expr x, int64_t mask) { return x & mask; };
+  const Expr word = bits_of_word(window, part[0].bit, static_cast<int>(3 * step) + part[0].bits);
+  const Expr halves = keep(word, 0xffff) | keep(shift(word, 16 - 2 * step), 0xffff0000);
   const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
-  const ValueId bytes = b.op(ScalarOp::or_, keep(halves, both), keep(shift(halves, 8 - step), both << 8));
+  const Expr bytes = keep(halves, both) | keep(shift(halves, 8 - step), both << 8);
   return part[0].value_bit == 0 ? bytes : shift(bytes, part[0].value_bit);
 }
 
 // The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
-ValueId masked_words(Window& window, const std::vector<Part>& part) {
+Expr masked_words(Window& window, const std::vector<Part>& part) {
   constexpr int kBytes = 4, kWord = 32;
   loop::Builder& b = window.builder();
   const VType u32{Scalar::u32, 1};
-  const loop::BufferId words = b.alloc(static_cast<int64_t>(part.size()), 16);  // read again as bytes
+  const loop::BufferId words = b.alloc(std::ssize(part), 16);  // read again as bytes
   for (size_t first = 0; first < part.size(); first += kBytes) {
-    if (const ValueId word = spread_word(window, &part[first]); word >= 0) {
+    if (const Expr word = spread_word(window, &part[first]); word.exists()) {
       b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
       continue;
     }
@@ -294,16 +288,16 @@ ValueId masked_words(Window& window, const std::vector<Part>& part) {
       high = std::max(high, part[l].bit + part[l].bits);
     }
     const bool near = high - low <= kWord;
-    ValueId word = b.integer(0, u32);
+    Expr word = b.integer(0, u32);
     for (size_t l = first; l < first + kBytes; ++l) {
       const Part& p = part[l];
       if (p.bits == 0) continue;
-      ValueId x = near ? bits_of_word(window, low, static_cast<int>(high - low)) : bits_of_word(window, p.bit, p.bits);
+      Expr x = near ? bits_of_word(window, low, static_cast<int>(high - low)) : bits_of_word(window, p.bit, p.bits);
       const int64_t to = static_cast<int64_t>(l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
-      if (up > 0) x = b.op(ScalarOp::shl_, x, b.integer(up, u32));
-      if (up < 0) x = b.op(ScalarOp::shr_, x, b.integer(-up, u32));
+      if (up > 0) x = x << up;
+      if (up < 0) x = x >> -up;
       const auto keep = static_cast<int64_t>(low_mask(p.bits) << to);
-      word = b.op(ScalarOp::or_, word, b.op(ScalarOp::and_, x, b.integer(keep, u32)));
+      word = word | (x & keep);
     }
     b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
   }
@@ -311,9 +305,9 @@ ValueId masked_words(Window& window, const std::vector<Part>& part) {
 }
 
 // The bits of one part of every lane, in their places of a byte.
-ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
+Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
   loop::Builder& b = window.builder();
-  const int lanes = static_cast<int>(part.size());
+  const int lanes = part.size();
   const VType bytes{Scalar::u8, lanes};
   std::vector<int64_t> index, net, keep, low_bit, put;
   bool one_bit = true, crosses = false;
@@ -326,21 +320,20 @@ ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine:
     one_bit = one_bit && p.bits <= 1;
     crosses = crosses || p.bit % 8 + p.bits > 8;
   }
-  const auto masked = [&](ValueId x) {
+  const auto masked = [&](Expr x) {
     if (std::all_of(keep.begin(), keep.end(), [](int64_t k) { return k == 255; })) return x;
-    return b.op(ScalarOp::and_, x, constant_lanes(b, keep, Scalar::u8));
+    return x & constant_lanes(b, keep, Scalar::u8);
   };
   const bool uniform = std::all_of(net.begin(), net.end(), [&](int64_t n) { return n == net[0]; });
   if (uniform && !crosses) {
-    ValueId x = window.bytes(index);
-    if (net[0] > 0) x = b.op(ScalarOp::shr_, x, b.integer(net[0], bytes));
-    if (net[0] < 0) x = b.op(ScalarOp::shl_, x, b.integer(-net[0], bytes));
+    Expr x = window.bytes(index);
+    if (net[0] > 0) x = x >> net[0];
+    if (net[0] < 0) x = x << -net[0];
     return masked(x);
   }
   if (one_bit && !crosses && !(m && m->wave > 1 && lanes % 4 == 0)) {
-    const ValueId x = b.op(ScalarOp::and_, window.bytes(index), b.lanes_integer(low_bit, Scalar::u8));
-    return b.op(ScalarOp::select_, b.op(ScalarOp::ne_, x, b.integer(0, bytes)), b.lanes_integer(put, Scalar::u8),
-                b.integer(0, bytes));
+    const Expr x = window.bytes(index) & b.lanes_integer(low_bit, Scalar::u8);
+    return select(x != 0, b.lanes_integer(put, Scalar::u8), b.integer(0, bytes));
   }
   if (m && m->wave > 1 && lanes % 4 == 0) return masked_words(window, part);
   // Eight lanes read eight bytes and take any eight bits of them.
@@ -349,11 +342,11 @@ ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine:
     std::vector<int64_t> bytes_of, from;
     bool reaches = true;
     for (int l = 0; l < lanes; l += 8) {
-      int64_t first = part[static_cast<size_t>(l)].bit / 8;
-      for (int i = l; i < l + 8; ++i) first = std::min(first, part[static_cast<size_t>(i)].bit / 8);
+      int64_t first = part[l].bit / 8;
+      for (int i = l; i < l + 8; ++i) first = std::min(first, part[i].bit / 8);
       first = std::min(first, window.size() - 8);
       for (int i = l; i < l + 8; ++i) {
-        const Part& p = part[static_cast<size_t>(i)];
+        const Part& p = part[i];
         const int64_t bit = p.bit - 8 * first;
         reaches = reaches && bit + p.bits <= 64;
         bytes_of.push_back(first + i - l);
@@ -363,28 +356,27 @@ ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine:
     if (reaches) return masked(b.inst(row, bytes, {b.lanes_integer(from, Scalar::u8), window.bytes(bytes_of)}));
   }
   const Scalar word = crosses ? Scalar::u16 : Scalar::u8;
-  ValueId x = b.convert(ScalarOp::cast_, word, window.bytes(index));
+  Expr x = cast(window.bytes(index), word);
   if (crosses) {
-    for (int l = 0; l < lanes; ++l) index[static_cast<size_t>(l)] = (part[l].bit + std::max(part[l].bits, 1) - 1) / 8;
-    const ValueId high = b.convert(ScalarOp::cast_, word, window.bytes(index));
-    x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, high, b.integer(8, {word, lanes})));
+    for (int l = 0; l < lanes; ++l) index[l] = (part[l].bit + std::max(part[l].bits, 1) - 1) / 8;
+    const Expr high = cast(window.bytes(index), word);
+    x = x | (high << 8);
   }
   std::vector<int64_t> down, up;
   for (const Part& p : part) {
     down.push_back(p.bit % 8);
     up.push_back(p.value_bit);
   }
-  x = b.op(ScalarOp::shr_, x, constant_lanes(b, down, word));
-  x = b.convert(ScalarOp::cast_, Scalar::u8, x);
-  if (std::any_of(up.begin(), up.end(), [](int64_t u) { return u != 0; }))
-    x = b.op(ScalarOp::shl_, x, constant_lanes(b, up, Scalar::u8));
+  x = x >> constant_lanes(b, down, word);
+  x = cast(x, Scalar::u8);
+  if (std::any_of(up.begin(), up.end(), [](int64_t u) { return u != 0; })) x = x << constant_lanes(b, up, Scalar::u8);
   return masked(x);
 }
 
 }  // namespace
 
-ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes,
-                   const machine::Machine* m) {
+Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes,
+                const machine::Machine* m) {
   loop::Builder& b = window.builder();
   const int bits = field.type.bits;
   LUMEN_CHECK(!as_bytes || bits <= 8, "{} bits as bytes", bits);
@@ -392,19 +384,18 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
   const bool equal = std::all_of(places.begin(), places.end(), [&](const FieldPlace& p) { return p == places[0]; });
   std::vector<std::vector<Part>> parts;
   for (size_t l = 0; l < (equal ? 1 : places.size()); ++l) parts.push_back(parts_of(field, places[l]));
-  const int lanes = static_cast<int>(parts.size());
+  const int lanes = parts.size();
 
   if (lanes == 1) {
-    ValueId code = -1;
+    Expr code;
     for (const Part& part : parts[0]) {
-      ValueId x = b.convert(ScalarOp::cast_, wide, window.bits(part.bit, part.bits));
-      if (part.value_bit != 0) x = b.op(ScalarOp::shl_, x, b.integer(part.value_bit, {wide, 1}));
-      code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+      Expr x = cast(window.bits(part.bit, part.bits), wide);
+      if (part.value_bit != 0) x = x << part.value_bit;
+      code = !code.exists() ? x : code | x;
     }
     return code;
   }
-  if (const auto byte = dense_bytes(parts, bits))
-    return b.convert(ScalarOp::cast_, wide, window.load({unsigned_of(bits), lanes}, *byte));
+  if (const auto byte = dense_bytes(parts, bits)) return cast(window.load({unsigned_of(bits), lanes}, *byte), wide);
 
   size_t most = 0;
   bool whole = bits == 8 || bits == 16 || bits == 32 || bits == 64;
@@ -414,31 +405,31 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
     whole = whole && p.size() == 1 && p[0].bit % 8 == 0;
     first_bytes.push_back(p[0].bit / 8);
   }
-  if (whole && bits > 8) return b.convert(ScalarOp::cast_, wide, scattered(window, first_bytes, bits));
-  ValueId code = -1;
+  if (whole && bits > 8) return cast(scattered(window, first_bytes, bits), wide);
+  Expr code;
   for (size_t k = 0; k < most; ++k) {
     const std::vector<Part> part = parts_at(parts, k);
     if (as_bytes) {
-      const ValueId x = byte_parts(window, part, m);
-      code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+      const Expr x = byte_parts(window, part, m);
+      code = !code.exists() ? x : code | x;
       continue;
     }
     int64_t bytes = 1;
     for (const Part& p : part) bytes = std::max(bytes, (p.bit + std::max(p.bits, 1) + 7) / 8 - p.bit / 8);
     const Scalar word = bytes <= 4 ? Scalar::u32 : Scalar::u64;
-    ValueId x = -1;
+    Expr x;
     const auto byte = [&](int64_t j) {
       std::vector<int64_t> index(parts.size());
       for (int l = 0; l < lanes; ++l) {
         const int64_t last = (part[l].bit + std::max(part[l].bits, 1) + 7) / 8 - 1;  // never past the part's own bytes
         index[l] = std::min(part[l].bit / 8 + j, last);
       }
-      return b.convert(ScalarOp::cast_, word, window.bytes(index));
+      return cast(window.bytes(index), word);
     };
     for (int64_t j = 0; j < std::min<int64_t>(bytes, 8); ++j) {
-      ValueId y = byte(j);
-      if (j > 0) y = b.op(ScalarOp::shl_, y, b.integer(8 * j, {word, lanes}));
-      x = x < 0 ? y : b.op(ScalarOp::or_, x, y);
+      Expr y = byte(j);
+      if (j > 0) y = y << (8 * j);
+      x = !x.exists() ? y : x | y;
     }
     std::vector<int64_t> shift(parts.size()), left(parts.size()), mask(parts.size()), up(parts.size());
     bool shifts = false, ups = false, masks = false;
@@ -451,13 +442,13 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
       ups = ups || up[l] != 0;
       masks = masks || shift[l] + part[l].bits < 8 * bytes;
     }
-    if (shifts) x = b.op(ScalarOp::shr_, x, constant_lanes(b, shift, word));
+    if (shifts) x = x >> constant_lanes(b, shift, word);
     // A ninth byte fills what was shifted in; where a lane's code ends before it, the mask clears it.
-    if (bytes > 8) x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, byte(8), constant_lanes(b, left, word)));
-    if (masks) x = b.op(ScalarOp::and_, x, constant_lanes(b, mask, word));
-    x = b.convert(ScalarOp::cast_, wide, x);
-    if (ups) x = b.op(ScalarOp::shl_, x, constant_lanes(b, up, wide));
-    code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+    if (bytes > 8) x = x | (byte(8) << constant_lanes(b, left, word));
+    if (masks) x = x & constant_lanes(b, mask, word);
+    x = cast(x, wide);
+    if (ups) x = x << constant_lanes(b, up, wide);
+    code = !code.exists() ? x : code | x;
   }
   return code;
 }
@@ -499,14 +490,14 @@ bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m)
   return code && m.find_row(machine::conversion_name(*code, lanes));
 }
 
-ValueId convert_codes(loop::Builder& b, const FieldType& type, ValueId codes, const machine::Machine& m) {
+Expr convert_codes(loop::Builder& b, const FieldType& type, Expr codes, const machine::Machine& m) {
   const int lanes = b.type(codes).lanes;
-  if (!converts_codes(type, lanes, m)) return -1;
-  const ValueId halves = b.inst(machine::conversion_name(*code_of(type), lanes), {Scalar::f16, lanes}, {codes});
-  return b.convert(ScalarOp::cast_, Scalar::f32, halves);
+  if (!converts_codes(type, lanes, m)) return {};
+  const Expr halves = b.inst(machine::conversion_name(*code_of(type), lanes), {Scalar::f16, lanes}, {codes});
+  return cast(halves, Scalar::f32);
 }
 
-ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
   return decode_codes(window.builder(), field.type, load_codes(window, field, places));
 }
 
@@ -519,86 +510,77 @@ bool fits_half(const FieldType& t) {
   return t.exponent_bits <= 4 && t.special != FieldType::Special::ieee && t.special != FieldType::Special::scale;
 }
 
-ValueId decode_by_half(loop::Builder& b, const FieldType& t, ValueId codes) {
+Expr decode_by_half(loop::Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes, size = t.exponent_bits + t.mantissa_bits;
   const VType u16{Scalar::u16, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u16); };
-  const int64_t top = static_cast<int64_t>(low_mask(size));
-  const ValueId code = b.convert(ScalarOp::cast_, Scalar::u16, codes);
-  const ValueId magnitude = b.op(ScalarOp::and_, code, u(top));
-  const ValueId sign = b.op(ScalarOp::and_, b.op(ScalarOp::shl_, code, u(15 - size)), u(0x8000));
-  ValueId bits = b.op(ScalarOp::shl_, magnitude, u(10 - t.mantissa_bits));
-  if (t.special == FieldType::Special::fn)
-    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(top)), u(0x7e00), bits);
-  bits = b.op(ScalarOp::or_, bits, sign);
-  if (t.special == FieldType::Special::fnuz)
-    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, code, u(top + 1)), u(0x7e00), bits);
-  const ValueId half = b.convert(ScalarOp::cast_, Scalar::f32, b.convert(ScalarOp::bitcast_, Scalar::f16, bits));
-  return b.mul(half, b.real(std::ldexp(1.0, 15 - t.bias), {Scalar::f32, lanes}));
+  const int64_t top = low_mask(size);
+  const Expr code = cast(codes, Scalar::u16);
+  const Expr magnitude = code & u(top);
+  const Expr sign = (code << u(15 - size)) & u(0x8000);
+  Expr bits = magnitude << u(10 - t.mantissa_bits);
+  if (t.special == FieldType::Special::fn) bits = select(magnitude == u(top), u(0x7e00), bits);
+  bits = bits | sign;
+  if (t.special == FieldType::Special::fnuz) bits = select(code == u(top + 1), u(0x7e00), bits);
+  const Expr half = cast(bitcast(bits, Scalar::f16), Scalar::f32);
+  return half * std::ldexp(1.0, 15 - t.bias);
 }
 
-ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) {
+Expr decode_small_float(loop::Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes;
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
-  const auto as_float = [&](ValueId x) { return b.convert(ScalarOp::bitcast_, Scalar::f32, x); };
+  const auto as_float = [&](Expr x) { return bitcast(x, Scalar::f32); };
   const int e_bits = t.exponent_bits, m_bits = t.mantissa_bits;
   LUMEN_CHECK(e_bits <= 8 && m_bits <= 23 && m_bits + e_bits < 32, "a float of {} + {} bits", e_bits, m_bits);
-  const int64_t magnitude_mask = static_cast<int64_t>(low_mask(e_bits + m_bits));
-  const ValueId magnitude = t.has_sign ? b.op(ScalarOp::and_, codes, u(magnitude_mask)) : codes;
+  const int64_t magnitude_mask = low_mask(e_bits + m_bits);
+  const Expr magnitude = t.has_sign ? codes & u(magnitude_mask) : codes;
   const int64_t rebias = 127 - t.bias;
   // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.
   const int64_t top = rebias + static_cast<int64_t>(low_mask(e_bits));
   const bool fits =
       rebias + 1 >= 1 && top <= 255 &&
       (t.special != FieldType::Special::ieee ? top <= 254 || t.special == FieldType::Special::scale : true);
-  ValueId bits = -1;
+  Expr bits;
   if (t.special == FieldType::Special::scale && m_bits == 0) {
     if (rebias >= 0 && top <= 255) {
-      bits = b.op(ScalarOp::shl_, b.add(magnitude, u(rebias)), u(23));
-      if (rebias == 0) bits = b.op(ScalarOp::max_, bits, u(0x00400000));
+      bits = (magnitude + u(rebias)) << u(23);
+      if (rebias == 0) bits = max(bits, u(0x00400000));
     } else {
-      const ValueId e =
-          b.add(b.convert(ScalarOp::cast_, Scalar::i32, magnitude), b.integer(-t.bias, {Scalar::i32, lanes}));
-      bits = b.convert(ScalarOp::bitcast_, Scalar::u32, b.op(ScalarOp::ldexp_, b.real(1, f32), e));
+      const Expr e = cast(magnitude, Scalar::i32) + -t.bias;
+      bits = bitcast(ldexp(b.real(1, f32), e), Scalar::u32);
     }
   } else {
     const int64_t one = int64_t{1} << m_bits;
-    const ValueId is_normal = b.op(ScalarOp::le_, u(one), magnitude);
-    const ValueId mantissa =
-        b.convert(ScalarOp::cast_, Scalar::f32,
-                  b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::and_, magnitude, u(one - 1))));
-    ValueId small = -1, normal = -1;
+    const Expr is_normal = u(one) <= magnitude;
+    const Expr mantissa = cast(cast(magnitude & u(one - 1), Scalar::i32), Scalar::f32);
+    Expr small, normal;
     if (fits && 1 - t.bias - m_bits >= -126) {
-      small = b.mul(mantissa, b.real(std::ldexp(1.0, 1 - t.bias - m_bits), f32));
-      normal = as_float(b.add(b.op(ScalarOp::shl_, magnitude, u(23 - m_bits)), u(rebias << 23)));
+      small = mantissa * std::ldexp(1.0, 1 - t.bias - m_bits);
+      normal = as_float((magnitude << u(23 - m_bits)) + u(rebias << 23));
     } else {
-      small = b.op(ScalarOp::ldexp_, mantissa, b.integer(1 - t.bias - m_bits, {Scalar::i32, lanes}));
-      const ValueId e = b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::shr_, magnitude, u(m_bits)));
-      normal = b.op(ScalarOp::ldexp_, b.add(mantissa, b.real(static_cast<double>(one), f32)),
-                    b.add(e, b.integer(-t.bias - m_bits, {Scalar::i32, lanes})));
+      small = ldexp(mantissa, b.integer(1 - t.bias - m_bits, {Scalar::i32, lanes}));
+      const Expr e = cast(magnitude >> u(m_bits), Scalar::i32);
+      normal = ldexp(mantissa + static_cast<double>(one), e + (-t.bias - m_bits));
     }
-    const ValueId value = b.op(ScalarOp::select_, is_normal, normal, small);
-    bits = b.convert(ScalarOp::bitcast_, Scalar::u32, value);
+    const Expr value = select(is_normal, normal, small);
+    bits = bitcast(value, Scalar::u32);
     if (t.special == FieldType::Special::ieee) {
       const int64_t infinity = static_cast<int64_t>(low_mask(e_bits)) << m_bits;
-      const ValueId special =
-          b.op(ScalarOp::or_, b.op(ScalarOp::shl_, b.op(ScalarOp::and_, magnitude, u(one - 1)), u(23 - m_bits)),
-               u(0x7f800000));
-      bits = b.op(ScalarOp::select_, b.op(ScalarOp::le_, u(infinity), magnitude), special, bits);
+      const Expr special = ((magnitude & u(one - 1)) << u(23 - m_bits)) | u(0x7f800000);
+      bits = select(u(infinity) <= magnitude, special, bits);
     }
   }
   const bool all_ones_nan = t.special == FieldType::Special::fn || t.special == FieldType::Special::scale;
-  if (all_ones_nan)
-    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(magnitude_mask)), u(0x7fc00000), bits);
+  if (all_ones_nan) bits = select(magnitude == u(magnitude_mask), u(0x7fc00000), bits);
   if (t.has_sign) {
     const int sign = e_bits + m_bits;
-    const ValueId raised = b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, codes, u(sign)), u(31));
+    const Expr raised = (codes >> u(sign)) << u(31);
     if (t.special == FieldType::Special::fnuz) {
-      const ValueId is_nan = b.op(ScalarOp::eq_, codes, u(int64_t{1} << sign));
-      bits = b.op(ScalarOp::select_, is_nan, u(0x7fc00000), b.op(ScalarOp::or_, bits, raised));
+      const Expr is_nan = codes == u(int64_t{1} << sign);
+      bits = select(is_nan, u(0x7fc00000), bits | raised);
     } else {
-      bits = b.op(ScalarOp::or_, bits, raised);
+      bits = bits | raised;
     }
   }
   return as_float(bits);
@@ -606,27 +588,26 @@ ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) 
 
 }  // namespace
 
-ValueId decode_codes(loop::Builder& b, const FieldType& t, ValueId codes) {
+Expr decode_codes(loop::Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes;
   if (!t.is_float) {
     const Scalar to = t.register_type();
-    if (!t.is_signed) return b.convert(ScalarOp::cast_, to, codes);
+    if (!t.is_signed) return cast(codes, to);
     const int width = t.bits > 32 ? 64 : 32;
     const Scalar wide = width == 64 ? Scalar::i64 : Scalar::i32;
-    ValueId x = b.convert(ScalarOp::bitcast_, wide, codes);
+    Expr x = bitcast(codes, wide);
     if (t.bits < width) {
-      const ValueId shift = b.integer(width - t.bits, {wide, lanes});
-      x = b.op(ScalarOp::shr_, b.op(ScalarOp::shl_, x, shift), shift);
+      const Expr shift = b.integer(width - t.bits, {wide, lanes});
+      x = (x << shift) >> shift;
     }
-    return b.convert(ScalarOp::cast_, to, x);
+    return cast(x, to);
   }
-  if (is_single(t)) return b.convert(ScalarOp::bitcast_, Scalar::f32, codes);
+  if (is_single(t)) return bitcast(codes, Scalar::f32);
   if (is_half(t)) {
-    const ValueId bits = b.convert(ScalarOp::cast_, Scalar::u16, codes);
-    return b.convert(ScalarOp::cast_, Scalar::f32, b.convert(ScalarOp::bitcast_, Scalar::f16, bits));
+    const Expr bits = cast(codes, Scalar::u16);
+    return cast(bitcast(bits, Scalar::f16), Scalar::f32);
   }
-  if (is_bfloat(t))
-    return b.convert(ScalarOp::bitcast_, Scalar::f32, b.op(ScalarOp::shl_, codes, b.integer(16, {Scalar::u32, lanes})));
+  if (is_bfloat(t)) return bitcast(codes << 16, Scalar::f32);
   return fits_half(t) ? decode_by_half(b, t, codes) : decode_small_float(b, t, codes);
 }
 

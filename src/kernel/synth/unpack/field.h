@@ -23,16 +23,16 @@ constexpr const char* kPermute = "permute.u32";
 // its first load may stand and use it only inside that region and regions within.
 class Window {
  public:
-  Window(loop::Builder& b, loop::BufferId buffer, loop::ValueId base, int64_t bytes);
+  Window(loop::Builder& b, loop::BufferId buffer, loop::Expr base, int64_t bytes);
 
   // One load, at a byte of the window; shared.
-  loop::ValueId load(loop::VType type, int64_t byte);
+  loop::Expr load(loop::VType type, int64_t byte);
   // u8 lanes: lane l is byte index[l].
-  loop::ValueId bytes(const std::vector<int64_t>& index);
+  loop::Expr bytes(const std::vector<int64_t>& index);
   // Four bytes as a word, the first lowest. `aligned`: the window begins at a multiple of four.
-  loop::ValueId word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
+  loop::Expr word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
   // `bits` bits (at most 64) from bit `bit` of the window as an unsigned scalar (u32, or u64 above 32 bits).
-  loop::ValueId bits(int64_t bit, int bits);
+  loop::Expr bits(int64_t bit, int bits);
 
   loop::Builder& builder() { return builder_; }
   int64_t size() const { return size_; }
@@ -40,11 +40,11 @@ class Window {
  private:
   loop::Builder& builder_;
   loop::BufferId buffer_;
-  loop::ValueId base_;
+  loop::Expr base_;
   int64_t size_;
-  loop::ValueId runs(const std::vector<int64_t>& index, int run);
+  loop::Expr runs(const std::vector<int64_t>& index, int run);
 
-  std::map<std::tuple<Scalar, int, int64_t>, loop::ValueId> loads_;
+  std::map<std::tuple<Scalar, int, int64_t>, loop::Expr> loads_;
 };
 
 // Element `element` of a field in the record that starts `record` bytes into the window.
@@ -56,20 +56,20 @@ struct FieldPlace {
 
 // Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
 // All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
-loop::ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places,
-                         bool as_bytes = false, const machine::Machine* m = nullptr);
+loop::Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes = false,
+                      const machine::Machine* m = nullptr);
 
 // Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
 // equal.
-loop::ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
+loop::Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
 
 // Codes (u32, or u64 above 32 bits; any lane count) to numbers in the register type, and numbers to codes: equal to
 // field_decode and field_encode bit for bit. `value` is f32 for float fields, an integer of any width for the rest.
-loop::ValueId decode_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes);
-loop::ValueId encode_value(loop::Builder& b, const FieldType& type, loop::ValueId value);
+loop::Expr decode_codes(loop::Builder& b, const FieldType& type, loop::Expr codes);
+loop::Expr encode_value(loop::Builder& b, const FieldType& type, loop::Expr value);
 
 // Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.
-loop::ValueId convert_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes, const machine::Machine& m);
+loop::Expr convert_codes(loop::Builder& b, const FieldType& type, loop::Expr codes, const machine::Machine& m);
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
 
 // True for the float types the loop IR loads and converts by itself.

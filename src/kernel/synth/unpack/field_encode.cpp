@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -31,110 +31,101 @@ int64_t max_code(const FieldType& t) {
   LUMEN_UNREACHABLE("special {}", static_cast<int>(t.special));
 }
 
-ValueId encode_integer(loop::Builder& b, const FieldType& t, ValueId value) {
+Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {
   VType type = b.type(value);
   if (is_float(type.scalar)) {
     const Scalar whole = t.bits == 64 && !t.is_signed ? Scalar::u64 : Scalar::i64;
-    value = b.convert(ScalarOp::cast_, whole, b.op(ScalarOp::rint_, value));
+    value = cast(rint(value), whole);
     type = b.type(value);
   } else if (type.scalar == Scalar::boolean) {
-    value = b.convert(ScalarOp::cast_, Scalar::i32, value);
+    value = cast(value, Scalar::i32);
     type = b.type(value);
   }
   const int width = scalar_bits(type.scalar);
   const bool is_source_signed = is_signed(type.scalar);
   const int64_t low = t.is_signed ? -ones(t.bits - 1) - 1 : 0;
   const int64_t high = t.is_signed ? ones(t.bits - 1) : ones(t.bits);
-  if (is_source_signed && (!t.is_signed || t.bits < width)) value = b.op(ScalarOp::max_, value, b.integer(low, type));
+  if (is_source_signed && (!t.is_signed || t.bits < width)) value = max(value, b.integer(low, type));
   const int high_bits = t.is_signed ? t.bits - 1 : t.bits;
-  if (high_bits < (is_source_signed ? width - 1 : width)) value = b.op(ScalarOp::min_, value, b.integer(high, type));
+  if (high_bits < (is_source_signed ? width - 1 : width)) value = min(value, b.integer(high, type));
   const Scalar wide = t.bits > 32 ? Scalar::u64 : Scalar::u32;
-  value = b.convert(ScalarOp::cast_, wide, value);
-  if (t.is_signed && t.bits != 32 && t.bits != 64)
-    value = b.op(ScalarOp::and_, value, b.integer(ones(t.bits), b.type(value)));
+  value = cast(value, wide);
+  if (t.is_signed && t.bits != 32 && t.bits != 64) value = value & ones(t.bits);
   return value;
 }
 
 // Code of the magnitude |v| < max_finite, given as f32 bits `a` and as the number itself.
-ValueId nearest_code(loop::Builder& b, const FieldType& t, ValueId a, ValueId magnitude) {
+Expr nearest_code(loop::Builder& b, const FieldType& t, Expr a, Expr magnitude) {
   const int lanes = b.type(a).lanes;
-  const VType u32{Scalar::u32, lanes}, i32{Scalar::i32, lanes}, f32{Scalar::f32, lanes};
+  const VType u32{Scalar::u32, lanes}, i32{Scalar::i32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
   const int m = t.mantissa_bits;
   const int64_t rebias = 127 - t.bias;
   const int drop = 23 - m;
   if (drop == 0 && rebias == 0) return a;
   // Round to nearest even on the f32 bits; with no mantissa left a tie always goes up.
-  const ValueId tie =
-      m == 0 ? u(int64_t{1} << 22)
-             : b.add(u((int64_t{1} << (drop - 1)) - 1), b.op(ScalarOp::and_, b.op(ScalarOp::shr_, a, u(drop)), u(1)));
-  const ValueId rounded = b.op(ScalarOp::shr_, b.add(a, tie), u(drop));
-  const ValueId code = b.convert(ScalarOp::bitcast_, Scalar::i32, b.op(ScalarOp::sub_, rounded, u(rebias << m)));
+  const Expr tie = m == 0 ? u(int64_t{1} << 22) : u((int64_t{1} << (drop - 1)) - 1) + ((a >> u(drop)) & u(1));
+  const Expr rounded = (a + tie) >> u(drop);
+  const Expr code = bitcast(rounded - u(rebias << m), Scalar::i32);
   if (t.special == FieldType::Special::scale) {
-    ValueId low = b.integer(0, i32);
-    if (rebias != 0) return b.op(ScalarOp::max_, code, low);
+    Expr low = b.integer(0, i32);
+    if (rebias != 0) return max(code, low);
     // Numbers below the smallest normal f32 lie around 2^-127, the code 0.
-    low = b.op(ScalarOp::select_, b.op(ScalarOp::le_, u(0x00600000), a), b.integer(1, i32), low);
-    return b.op(ScalarOp::select_, b.op(ScalarOp::lt_, a, u(0x00800000)), low, code);
+    low = select(u(0x00600000) <= a, b.integer(1, i32), low);
+    return select(a < u(0x00800000), low, code);
   }
   if (rebias == 0) return code;
   // Below the smallest normal of the type the grid is even: steps of 2^(1 - bias - m).
   const int up = t.bias - 1 + m;
-  const ValueId scaled = up <= 127 ? b.mul(magnitude, b.real(std::ldexp(1.0, up), f32))
-                                   : b.op(ScalarOp::ldexp_, magnitude, b.integer(up, i32));
-  const ValueId small = b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::rint_, scaled));
-  const ValueId is_small = b.op(ScalarOp::lt_, magnitude, b.real(std::ldexp(1.0, 1 - t.bias), f32));
-  return b.op(ScalarOp::select_, is_small, small, code);
+  const Expr scaled = up <= 127 ? magnitude * std::ldexp(1.0, up) : ldexp(magnitude, b.integer(up, i32));
+  const Expr small = cast(rint(scaled), Scalar::i32);
+  const Expr is_small = magnitude < std::ldexp(1.0, 1 - t.bias);
+  return select(is_small, small, code);
 }
 
-ValueId encode_float(loop::Builder& b, const FieldType& t, ValueId value) {
+Expr encode_float(loop::Builder& b, const FieldType& t, Expr value) {
   const int lanes = b.type(value).lanes;
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
-  if (b.type(value).scalar != Scalar::f32) value = b.convert(ScalarOp::cast_, Scalar::f32, value);
+  if (b.type(value).scalar != Scalar::f32) value = cast(value, Scalar::f32);
   LUMEN_CHECK(t.mantissa_bits <= 23 && t.exponent_bits <= 8 && t.bias <= 127 + 23, "a float with bias {}", t.bias);
-  const ValueId bits = b.convert(ScalarOp::bitcast_, Scalar::u32, value);
-  const ValueId a = b.op(ScalarOp::and_, bits, u(0x7fffffff));
-  const ValueId magnitude = b.convert(ScalarOp::bitcast_, Scalar::f32, a);
+  const Expr bits = bitcast(value, Scalar::u32);
+  const Expr a = bits & u(0x7fffffff);
+  const Expr magnitude = bitcast(a, Scalar::f32);
   const int magnitude_bits = t.exponent_bits + t.mantissa_bits;
   const bool has_infinity = t.special == FieldType::Special::ieee;
-  ValueId code = -1;
+  Expr code;
   if (is_half(t)) {
-    const ValueId inside = b.op(ScalarOp::min_, magnitude, b.real(65504, f32));
-    code = b.convert(ScalarOp::cast_, Scalar::u32,
-                     b.convert(ScalarOp::bitcast_, Scalar::u16, b.convert(ScalarOp::cast_, Scalar::f16, inside)));
+    const Expr inside = min(magnitude, b.real(65504, f32));
+    code = cast(bitcast(cast(inside, Scalar::f16), Scalar::u16), Scalar::u32);
   } else {
     const double largest = std::min(t.max_finite(), static_cast<double>(3.4028234663852886e38));
-    const ValueId inside = b.op(ScalarOp::min_, magnitude, b.real(largest, f32));
-    const ValueId inside_bits = b.convert(ScalarOp::bitcast_, Scalar::u32, inside);
-    code = b.convert(
-        ScalarOp::bitcast_, Scalar::u32,
-        b.op(ScalarOp::min_, b.convert(ScalarOp::bitcast_, Scalar::i32, nearest_code(b, t, inside_bits, inside)),
-             b.integer(max_code(t), {Scalar::i32, lanes})));
+    const Expr inside = min(magnitude, b.real(largest, f32));
+    const Expr inside_bits = bitcast(inside, Scalar::u32);
+    code = bitcast(min(bitcast(nearest_code(b, t, inside_bits, inside), Scalar::i32),
+                       b.integer(max_code(t), {Scalar::i32, lanes})),
+                   Scalar::u32);
   }
-  if (has_infinity) code = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, a, u(0x7f800000)), u(max_code(t) + 1), code);
+  if (has_infinity) code = select(a == u(0x7f800000), u(max_code(t) + 1), code);
   if (t.has_sign) {
-    ValueId sign = b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, bits, u(31)), u(magnitude_bits));
-    if (t.special == FieldType::Special::fnuz)
-      sign = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, code, u(0)), u(0), sign);
-    code = b.op(ScalarOp::or_, code, sign);
+    Expr sign = (bits >> u(31)) << u(magnitude_bits);
+    if (t.special == FieldType::Special::fnuz) sign = select(code == u(0), u(0), sign);
+    code = code | sign;
   } else {
-    code = b.op(ScalarOp::select_, b.op(ScalarOp::lt_, value, b.real(0, f32)), u(0), code);
+    code = select(value < 0, u(0), code);
   }
-  const ValueId is_nan = b.op(ScalarOp::lt_, u(0x7f800000), a);
-  const ValueId sign_only =
-      t.has_sign ? b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, bits, u(31)), u(magnitude_bits)) : u(0);
-  ValueId nan = u(0);
+  const Expr is_nan = u(0x7f800000) < a;
+  const Expr sign_only = t.has_sign ? (bits >> u(31)) << u(magnitude_bits) : u(0);
+  Expr nan = u(0);
   switch (t.special) {
     case FieldType::Special::ieee:
-      nan = b.op(
-          ScalarOp::or_, sign_only,
-          u(t.mantissa_bits == 0 ? max_code(t)
-                                 : (ones(t.exponent_bits) << t.mantissa_bits) | (int64_t{1} << (t.mantissa_bits - 1))));
+      nan = sign_only | u(t.mantissa_bits == 0
+                              ? max_code(t)
+                              : (ones(t.exponent_bits) << t.mantissa_bits) | (int64_t{1} << (t.mantissa_bits - 1)));
       break;
     case FieldType::Special::fn:
     case FieldType::Special::scale:
-      nan = b.op(ScalarOp::or_, sign_only, u(ones(magnitude_bits)));
+      nan = sign_only | u(ones(magnitude_bits));
       break;
     case FieldType::Special::fnuz:
       nan = u(int64_t{1} << magnitude_bits);
@@ -142,12 +133,12 @@ ValueId encode_float(loop::Builder& b, const FieldType& t, ValueId value) {
     case FieldType::Special::finite:
       break;
   }
-  return b.op(ScalarOp::select_, is_nan, nan, code);
+  return select(is_nan, nan, code);
 }
 
 }  // namespace
 
-ValueId encode_value(loop::Builder& b, const FieldType& t, ValueId value) {
+Expr encode_value(loop::Builder& b, const FieldType& t, Expr value) {
   return t.is_float ? encode_float(b, t, value) : encode_integer(b, t, value);
 }
 

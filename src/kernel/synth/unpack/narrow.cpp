@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 using Kind = RoutineExpr::Kind;
 
@@ -42,27 +42,26 @@ bool fits(const Format& f, const RoutineExpr& e, int bits) {
 }
 
 // Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
-ValueId short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
   loop::Builder& b = window.builder();
   const int bits = field.type.bits;
-  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return -1;
+  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return {};
   std::vector<int64_t> low, high, down;
   for (const FieldPlace& place : places) {
     int64_t bit = -1;
     for (const LayoutPiece& piece : field.layout.pieces)
       if (place.element >= piece.first && place.element < piece.first + piece.count && piece.bits == bits)
         bit = place.record * 8 + piece.bit_of(place.element);
-    if (bit < 0 || bit % 8 + bits > 16) return -1;
+    if (bit < 0 || bit % 8 + bits > 16) return {};
     low.push_back(bit / 8);
     high.push_back(bit / 8 + 1);
     down.push_back(bit % 8);
   }
-  const VType u16{Scalar::u16, static_cast<int>(places.size())};
-  const ValueId upper = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(high));
-  ValueId x = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(low));
-  x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, upper, b.integer(8, u16)));
-  x = b.op(ScalarOp::shr_, x, b.lanes_integer(std::move(down), Scalar::u16));
-  return bits == 16 ? x : b.op(ScalarOp::and_, x, b.integer((int64_t{1} << bits) - 1, u16));
+  const Expr upper = cast(window.bytes(high), Scalar::u16);
+  Expr x = cast(window.bytes(low), Scalar::u16);
+  x = x | (upper << 8);
+  x = x >> b.lanes_integer(std::move(down), Scalar::u16);
+  return bits == 16 ? x : x & ((int64_t{1} << bits) - 1);
 }
 
 // The m with x / by == x * m >> 16 for every x up to `most`; nothing when there is none of 16 bits.
@@ -76,7 +75,7 @@ std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
 
 }  // namespace
 
-ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, ValueId index, const machine::Machine& m) {
+Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const int lanes = bytes.lanes;
   const auto part = [&](size_t first, int64_t count) {
@@ -94,8 +93,8 @@ ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Value
   const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
   const size_t size = has_widest ? 128 : has_wide ? 64 : 16;
   // Wide rows take the bits of the index they need.
-  const ValueId low = size > 16 ? index : b.op(ScalarOp::and_, index, b.integer(15, bytes));
-  std::vector<ValueId> level;
+  const Expr low = size > 16 ? index : index & 15;
+  std::vector<Expr> level;
   for (size_t first = 0; first < table.size(); first += size) {
     if (has_widest)
       level.push_back(b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)}));
@@ -103,11 +102,11 @@ ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Value
       level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
   }
   for (size_t bit = size; level.size() > 1; bit *= 2) {
-    const ValueId one = b.op(ScalarOp::and_, index, b.integer(static_cast<int64_t>(bit), bytes));
-    const ValueId set = b.op(ScalarOp::ne_, one, b.integer(0, bytes));
-    std::vector<ValueId> next;
+    const Expr one = index & static_cast<int64_t>(bit);
+    const Expr set = one != 0;
+    std::vector<Expr> next;
     for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() ? level[k] : b.op(ScalarOp::select_, set, level[k + 1], level[k]));
+      next.push_back(k + 1 == level.size() ? level[k] : select(set, level[k + 1], level[k]));
     level = std::move(next);
   }
   return level[0];
@@ -117,136 +116,164 @@ bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
   return entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr;
 }
 
-ValueId Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
-  return materialize(narrow(e, frame_at(elements), 8, rows), static_cast<int>(elements.size()), true);
-}
+// The value of an expression modulo 2^bits, as u8 or u16, for the elements of a frame.
+class Unpack::Narrow {
+ public:
+  Narrow(Unpack& unpack, const Frame& frame, int bits, const machine::Machine& rows)
+      : unpack_(unpack),
+        b_(unpack.b_),
+        format_(unpack.format_),
+        frame_(frame),
+        bits_(bits),
+        rows_(rows),
+        type_(bits == 8 ? Scalar::u8 : Scalar::u16) {}
 
-// The value modulo 2^bits, as u8 or u16.
-Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const machine::Machine& rows) {
-  const Scalar type = bits == 8 ? Scalar::u8 : Scalar::u16;
-  const int64_t mask = (int64_t{1} << bits) - 1;
-  if (is_static(e)) {
-    Lanes x = evaluate(e, frame);
-    x.type = type;
-    for (ScalarValue& v : x.known) v.integer &= mask;
-    return x;
-  }
-  const auto number = [&](const Lanes& x, int lanes) { return materialize(x, lanes, lanes > 1); };
-  const auto lanes_of = [&](const Lanes& x) {
-    return x.is_known() ? (x.known.size() > 1 ? frame.lanes() : 1) : b_.type(x.value).lanes;
-  };
-  const auto both = [&](const RoutineExpr& left, const RoutineExpr& right, ScalarOp op) -> Lanes {
-    const Lanes a = narrow(left, frame, bits, rows), c = narrow(right, frame, bits, rows);
-    const int lanes = std::max(lanes_of(a), lanes_of(c));
-    return {type, b_.op(op, number(a, lanes), number(c, lanes)), {}};
-  };
-  // Comparisons of what these bits hold whole.
-  const auto compared = [&](const RoutineExpr& c) -> std::optional<Lanes> {
-    const bool compares = c.kind == Kind::op && (c.op == ScalarOp::eq_ || c.op == ScalarOp::ne_ ||
-                                                 c.op == ScalarOp::lt_ || c.op == ScalarOp::le_);
-    if (!compares || !is_whole(c.args[0].type) || !fits(format_, c.args[0], bits) || !fits(format_, c.args[1], bits))
-      return std::nullopt;
-    const Lanes a = narrow(c.args[0], frame, bits, rows), b = narrow(c.args[1], frame, bits, rows);
-    return Lanes{Scalar::boolean, b_.op(c.op, number(a, frame.lanes()), number(b, frame.lanes())), {}};
-  };
-  // Quotients and remainders by numbers that are known for each lane, as products, in 16 bits.
-  const auto divided = [&](bool quotient) -> std::optional<Lanes> {
-    const read::Range range = range_in_block(format_, e.args[0]);
-    if (!is_static(e.args[1]) || range.low < 0 || range.high >= 65536) return std::nullopt;
-    const Lanes by = evaluate(e.args[1], frame);
-    const int lanes = frame.lanes();
-    std::vector<int64_t> divisor, factor, whole;
-    for (int l = 0; l < lanes; ++l) {
-      divisor.push_back(lane_of(by, static_cast<size_t>(l)).integer);
-      const auto m = reciprocal16(divisor.back(), static_cast<int64_t>(range.high));
-      if (!m && divisor.back() != 1) return std::nullopt;
-      factor.push_back(m.value_or(0));
-      whole.push_back(divisor.back() == 1);
+  Lanes of(const RoutineExpr& e) {
+    if (is_static(e)) {
+      Lanes x = unpack_.evaluate(e, frame_);
+      x.type = type_;
+      for (ScalarValue& v : x.known) v.integer &= (int64_t{1} << bits_) - 1;
+      return x;
     }
-    if (lanes == 1) return std::nullopt;
-    const ValueId x = number(narrow(e.args[0], frame, 16, rows), lanes);
-    ValueId q = b_.op(ScalarOp::mulhi_, x, b_.lanes_integer(factor, Scalar::u16));
-    if (std::find(whole.begin(), whole.end(), 1) != whole.end())
-      q = b_.op(ScalarOp::select_, b_.lanes_integer(whole, Scalar::boolean), x, q);
-    if (!quotient) q = b_.op(ScalarOp::sub_, x, b_.mul(q, b_.lanes_integer(divisor, Scalar::u16)));
-    return Lanes{type, b_.convert(ScalarOp::cast_, type, q), {}};
-  };
-  if (e.kind == Kind::field && is_static(e.args[0])) {
-    const Field& field = format_.fields[static_cast<size_t>(e.slot)];
-    if (field.level == Level::block && !field.type.is_float && field.type.bits <= 8) {
-      ValueId x = load_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame), true, &rows);
+    std::optional<Lanes> found;
+    if (e.kind == Kind::field && is_static(e.args[0])) found = codes(e);
+    if (e.kind == Kind::table && bits_ == 8) found = looked_up(e);
+    if (e.kind == Kind::op && is_whole(e.type)) found = operation(e);
+    if (found) return *found;
+    const Lanes x = unpack_.evaluate(e, frame_);
+    return {type_, cast(number(x, lanes_of(x)), type_), {}};
+  }
+
+ private:
+  Expr number(const Lanes& x, int lanes) { return unpack_.materialize(x, lanes, lanes > 1); }
+  Expr number(const Lanes& x) { return number(x, frame_.lanes()); }
+  int lanes_of(const Lanes& x) const {
+    return x.is_known() ? (x.known.size() > 1 ? frame_.lanes() : 1) : b_.type(x.value).lanes;
+  }
+  Lanes in_bits(const RoutineExpr& e, int bits) { return Narrow(unpack_, frame_, bits, rows_).of(e); }
+
+  // Codes of a field of the block.
+  std::optional<Lanes> codes(const RoutineExpr& e) {
+    const Field& field = format_.fields[e.slot];
+    if (field.level != Level::block) return std::nullopt;
+    const auto places = [&] { return unpack_.places_of(field, unpack_.evaluate(e.args[0], frame_), frame_); };
+    if (!field.type.is_float && field.type.bits <= 8) {
+      Expr x = load_codes(*unpack_.block_window_, field, places(), true, &rows_);
       const VType u8 = b_.type(x);
       if (field.type.is_signed && field.type.bits < 8) {
-        const ValueId sign = b_.integer(int64_t{1} << (field.type.bits - 1), u8);
-        x = b_.op(ScalarOp::sub_, b_.op(ScalarOp::xor_, x, sign), sign);
+        const Expr sign = b_.integer(int64_t{1} << (field.type.bits - 1), u8);
+        x = (x ^ sign) - sign;
       }
-      if (bits == 16 && field.type.is_signed)
-        x = b_.convert(ScalarOp::bitcast_, type,
-                       b_.convert(ScalarOp::cast_, Scalar::i16, b_.convert(ScalarOp::bitcast_, Scalar::i8, x)));
-      return {type, b_.convert(ScalarOp::cast_, type, x), {}};
+      if (bits_ == 16 && field.type.is_signed) x = bitcast(cast(bitcast(x, Scalar::i8), Scalar::i16), type_);
+      return Lanes{type_, cast(x, type_), {}};
     }
-    if (field.level == Level::block && bits == 16)
-      if (const ValueId x = short_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame));
-          x >= 0)
-        return {type, x, {}};
+    if (bits_ != 16) return std::nullopt;
+    const Expr x = short_codes(*unpack_.block_window_, field, places());
+    return x.exists() ? std::optional(Lanes{type_, x, {}}) : std::nullopt;
   }
-  if (e.kind == Kind::table && bits == 8) {
-    const FormatTable& t = format_.tables[static_cast<size_t>(e.slot)];
-    if (is_whole(e.type) && looks_up_bytes(static_cast<int64_t>(t.values.size()), frame.lanes(), rows)) {
-      std::vector<int64_t> entries(t.values.begin(), t.values.end());
-      const ValueId index = number(narrow(e.args[0], frame, 8, rows), frame.lanes());
-      return {type, look_up_bytes(b_, entries, index, rows), {}};
-    }
+
+  std::optional<Lanes> looked_up(const RoutineExpr& e) {
+    const FormatTable& t = format_.tables[e.slot];
+    if (!is_whole(e.type) || !looks_up_bytes(std::ssize(t.values), frame_.lanes(), rows_)) return std::nullopt;
+    const std::vector<int64_t> entries(t.values.begin(), t.values.end());
+    return Lanes{type_, look_up_bytes(b_, entries, number(in_bits(e.args[0], 8)), rows_), {}};
   }
-  if (e.kind == Kind::op && is_whole(e.type)) {
+
+  std::optional<Lanes> operation(const RoutineExpr& e) {
     switch (e.op) {
       case ScalarOp::add_:
       case ScalarOp::sub_:
       case ScalarOp::mul_:
       case ScalarOp::and_:
       case ScalarOp::or_:
-      case ScalarOp::xor_:
-        return both(e.args[0], e.args[1], e.op);
+      case ScalarOp::xor_: {
+        const Lanes a = of(e.args[0]), c = of(e.args[1]);
+        const int lanes = std::max(lanes_of(a), lanes_of(c));
+        return Lanes{type_, b_.op(e.op, number(a, lanes), number(c, lanes)), {}};
+      }
       case ScalarOp::cast_:
-        if (is_whole(e.args[0].type)) return narrow(e.args[0], frame, bits, rows);
-        break;
+        return is_whole(e.args[0].type) ? std::optional(of(e.args[0])) : std::nullopt;
       case ScalarOp::select_:
-        if (is_static(e.args[0])) {
-          const Lanes condition = evaluate(e.args[0], frame);
-          if (condition.known.size() == 1) return narrow(e.args[condition.known[0].integer ? 1 : 2], frame, bits, rows);
-          const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
-          const int lanes = frame.lanes();
-          return {type, b_.op(ScalarOp::select_, number(condition, lanes), number(a, lanes), number(c, lanes)), {}};
-        }
-        if (const auto condition = compared(e.args[0])) {
-          const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
-          const int lanes = frame.lanes();
-          return {type, b_.op(ScalarOp::select_, condition->value, number(a, lanes), number(c, lanes)), {}};
-        }
-        break;
+        return selected(e);
       case ScalarOp::div_:
       case ScalarOp::rem_:
-        if (const auto x = divided(e.op == ScalarOp::div_)) return *x;
-        break;
+        return divided(e);
       case ScalarOp::shr_:
-        if (e.args[1].kind != Kind::constant) break;
-        if (fits(format_, e.args[0], bits)) {
-          const Lanes a = narrow(e.args[0], frame, bits, rows);
-          const int lanes = lanes_of(a);
-          return {type, b_.op(ScalarOp::shr_, number(a, lanes), b_.integer(e.args[1].integer, {type, lanes})), {}};
-        }
-        if (bits == 8 && fits(format_, e.args[0], 16)) {
-          const Lanes wide = narrow(e, frame, 16, rows);
-          return {type, b_.convert(ScalarOp::cast_, type, number(wide, lanes_of(wide))), {}};
-        }
-        break;
+        return shifted_down(e);
       default:
-        break;
+        return std::nullopt;
     }
   }
-  const Lanes x = evaluate(e, frame);
-  const int lanes = lanes_of(x);
-  return {type, b_.convert(ScalarOp::cast_, type, number(x, lanes)), {}};
+
+  std::optional<Lanes> selected(const RoutineExpr& e) {
+    std::optional<Lanes> condition;
+    if (is_static(e.args[0])) {
+      condition = unpack_.evaluate(e.args[0], frame_);
+      if (condition->known.size() == 1) return of(e.args[condition->known[0].integer ? 1 : 2]);
+    } else {
+      condition = compared(e.args[0]);
+    }
+    if (!condition) return std::nullopt;
+    const Lanes a = of(e.args[1]), c = of(e.args[2]);
+    return Lanes{type_, select(number(*condition), number(a), number(c)), {}};
+  }
+
+  // Comparisons of what these bits hold whole.
+  std::optional<Lanes> compared(const RoutineExpr& c) {
+    const bool compares = c.kind == Kind::op && (c.op == ScalarOp::eq_ || c.op == ScalarOp::ne_ ||
+                                                 c.op == ScalarOp::lt_ || c.op == ScalarOp::le_);
+    if (!compares || !is_whole(c.args[0].type) || !fits(format_, c.args[0], bits_) || !fits(format_, c.args[1], bits_))
+      return std::nullopt;
+    const Lanes a = of(c.args[0]), b = of(c.args[1]);
+    return Lanes{Scalar::boolean, b_.op(c.op, number(a), number(b)), {}};
+  }
+
+  // Quotients and remainders by numbers that are known for each lane, as products, in 16 bits.
+  std::optional<Lanes> divided(const RoutineExpr& e) {
+    const read::Range range = range_in_block(format_, e.args[0]);
+    if (!is_static(e.args[1]) || range.low < 0 || range.high >= 65536) return std::nullopt;
+    const Lanes by = unpack_.evaluate(e.args[1], frame_);
+    const int lanes = frame_.lanes();
+    std::vector<int64_t> divisor, factor, whole;
+    for (int l = 0; l < lanes; ++l) {
+      divisor.push_back(lane_of(by, l).integer);
+      const auto m = reciprocal16(divisor.back(), static_cast<int64_t>(range.high));
+      if (!m && divisor.back() != 1) return std::nullopt;
+      factor.push_back(m.value_or(0));
+      whole.push_back(divisor.back() == 1);
+    }
+    if (lanes == 1) return std::nullopt;
+    const Expr x = number(in_bits(e.args[0], 16));
+    Expr q = mulhi(x, b_.lanes_integer(factor, Scalar::u16));
+    if (std::find(whole.begin(), whole.end(), 1) != whole.end())
+      q = select(b_.lanes_integer(whole, Scalar::boolean), x, q);
+    if (e.op == ScalarOp::rem_) q = x - q * b_.lanes_integer(divisor, Scalar::u16);
+    return Lanes{type_, cast(q, type_), {}};
+  }
+
+  std::optional<Lanes> shifted_down(const RoutineExpr& e) {
+    if (e.args[1].kind != Kind::constant) return std::nullopt;
+    if (fits(format_, e.args[0], bits_)) {
+      const Lanes a = of(e.args[0]);
+      return Lanes{type_, number(a, lanes_of(a)) >> e.args[1].integer, {}};
+    }
+    if (bits_ != 8 || !fits(format_, e.args[0], 16)) return std::nullopt;
+    const Lanes wide = in_bits(e, 16);
+    return Lanes{type_, cast(number(wide, lanes_of(wide)), type_), {}};
+  }
+
+  Unpack& unpack_;
+  loop::Builder& b_;
+  const Format& format_;
+  const Frame& frame_;
+  int bits_;
+  const machine::Machine& rows_;
+  Scalar type_;
+};
+
+Expr Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
+  const Frame frame = frame_at(elements);
+  return materialize(Narrow(*this, frame, 8, rows).of(e), static_cast<int>(elements.size()), true);
 }
 
 }  // namespace lumen::synth

@@ -27,11 +27,11 @@ class PairTable {
   PairTable(loop::Builder& b, const machine::Machine& m, const Shape& shape);
 
   // In a lane loop: this lane's part of `lanes`; visible behind a barrier.
-  void fill(loop::ValueId lane, int64_t lanes);
+  void fill(loop::Expr lane, int64_t lanes);
   // What the table has for bytes whose low and high codes these elements are, one by one. Of bytes, an entry has its
   // two in both halves.
-  std::vector<loop::ValueId> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
-                                     loop::VType type);
+  std::vector<loop::Expr> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                                  loop::VType type);
 
  private:
   loop::Builder& b_;

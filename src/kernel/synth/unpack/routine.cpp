@@ -8,13 +8,13 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 BufferId lay_table(loop::Builder& b, const FormatTable& t) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
   const int size = scalar_bytes(s);
-  const auto count = static_cast<int64_t>(t.values.size());
+  const auto count = std::ssize(t.values);
   const BufferId buffer = b.alloc(std::max<int64_t>(count * size, 1), 64);
   const int64_t lanes = 64 / size;
   for (int64_t i = 0; i < count; i += lanes) {
@@ -22,7 +22,7 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
     for (int64_t at = 0; at < n;) {  // powers of two, so that every store is a plain one
       const auto width = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n - at)));
       const auto first = t.values.begin() + i + at;
-      ValueId v = -1;
+      Expr v;
       if (is_float(s)) {
         v = b.lanes_real({first, first + width}, s);
       } else {
@@ -38,19 +38,19 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
   return buffer;
 }
 
-ValueId read_table(loop::Builder& b, const FormatTable& t, BufferId buffer, ValueId index) {
+Expr read_table(loop::Builder& b, const FormatTable& t, BufferId buffer, Expr index) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
   const int lanes = b.type(index).lanes;
-  ValueId offset = b.convert(ScalarOp::cast_, Scalar::i64, index);
-  offset = b.mul(offset, b.integer(scalar_bytes(s), {Scalar::i64, lanes}));
-  const ValueId v = lanes == 1 ? b.load(buffer, {s, 1}, offset, scalar_bytes(s)) : b.gather(buffer, s, offset);
+  Expr offset = cast(index, Scalar::i64);
+  offset = offset * scalar_bytes(s);
+  const Expr v = lanes == 1 ? b.load(buffer, {s, 1}, offset, scalar_bytes(s)) : b.gather(buffer, s, offset);
   if (is_float(s) || scalar_bits(s) >= 32) return v;
-  return b.convert(ScalarOp::cast_, Scalar::i32, v);
+  return cast(v, Scalar::i32);
 }
 
-ValueId apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<ValueId>& args) {
+Expr apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<Expr>& args) {
   if (scalar_op_info(e.op).result == "cast") return b.convert(e.op, e.type, args[0]);
-  return b.op(e.op, args[0], args.size() > 1 ? args[1] : -1, args.size() > 2 ? args[2] : -1);
+  return b.op(e.op, args[0], args.size() > 1 ? args[1] : Expr{}, args.size() > 2 ? args[2] : Expr{});
 }
 
 RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, int lanes, std::vector<int> uniform)
@@ -58,8 +58,7 @@ RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, i
   std::vector<bool> counted(r.variables.size()), assigned(r.variables.size());
   mark_counters(r.body, &counted, &assigned);
   uniform_.resize(r.variables.size());
-  for (size_t k = static_cast<size_t>(r.parameters); k < r.variables.size(); ++k)
-    uniform_[k] = counted[k] && !assigned[k];
+  for (size_t k = r.parameters; k < r.variables.size(); ++k) uniform_[k] = counted[k] && !assigned[k];
   for (const int slot : uniform) uniform_[slot] = !assigned[slot];
   for (size_t k = 0; k < r.variables.size(); ++k) {
     const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(static_cast<int>(k));
@@ -82,36 +81,35 @@ Scalar RoutineRun::slot_type(int slot) const {
   return s == Scalar::boolean ? Scalar::u8 : s;
 }
 
-ValueId RoutineRun::widen(ValueId x) {
+Expr RoutineRun::widen(Expr x) {
   return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
 }
 
-void RoutineRun::set_variable(int slot, ValueId value) {
+void RoutineRun::set_variable(int slot, Expr value) {
   const Scalar s = slot_type(slot);
-  value = b_.convert(ScalarOp::cast_, s, value);
+  value = cast(value, s);
   if (uniform_[slot]) {
     LUMEN_CHECK(b_.type(value).lanes == 1, "a variable that is equal in all lanes set to lanes");
   } else {
     value = widen(value);
-    if (mask_ >= 0)
-      value = b_.op(ScalarOp::select_, mask_, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
+    if (mask_.exists()) value = select(mask_, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
   }
   b_.store(buffers_[slot], value, b_.i64(0), scalar_bytes(s));
 }
 
-ValueId RoutineRun::variable(int slot) {
+Expr RoutineRun::variable(int slot) {
   const Scalar s = slot_type(slot);
-  const ValueId x = b_.load(buffers_[slot], {s, slot_lanes(slot)}, b_.i64(0), scalar_bytes(s));
+  const Expr x = b_.load(buffers_[slot], {s, slot_lanes(slot)}, b_.i64(0), scalar_bytes(s));
   if (routine_.variables[slot].type != Scalar::boolean) return x;
-  return b_.op(ScalarOp::ne_, x, b_.integer(0, b_.type(x)));
+  return x != 0;
 }
 
 void RoutineRun::copy(int slot, const RoutineRun& from, int from_slot) {
   const Scalar s = slot_type(slot);
   const int size = scalar_bytes(s);
   for (int64_t k = 0; k < std::max<int64_t>(routine_.variables[slot].extent, 1); ++k) {
-    ValueId x = b_.load(from.buffers_[from_slot], {s, from.slot_lanes(from_slot)},
-                        b_.i64(k * size * from.slot_lanes(from_slot)), size);
+    Expr x = b_.load(from.buffers_[from_slot], {s, from.slot_lanes(from_slot)},
+                     b_.i64(k * size * from.slot_lanes(from_slot)), size);
     if (!uniform_[slot]) x = widen(x);
     b_.store(buffers_[slot], x, b_.i64(k * size * slot_lanes(slot)), size);
   }
@@ -119,35 +117,35 @@ void RoutineRun::copy(int slot, const RoutineRun& from, int from_slot) {
 
 void RoutineRun::clear() {
   for (size_t k = 0; k < buffers_.size(); ++k) {
-    const int slot = static_cast<int>(k);
+    const int slot = k;
     const Scalar s = slot_type(slot);
     const VType type{s, slot_lanes(slot)};
-    const ValueId zero = is_float(s) ? b_.real(0, type) : b_.integer(0, type);
+    const Expr zero = is_float(s) ? b_.real(0, type) : b_.integer(0, type);
     const int64_t extent = routine_.variables[k].extent, size = int64_t{scalar_bytes(s)} * type.lanes;
     if (extent == 0) {
       b_.store(buffers_[k], zero, b_.i64(0), scalar_bytes(s));
     } else {
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(extent), 1,
-              [&](ValueId i) { b_.store(buffers_[k], zero, b_.mul(i, b_.i64(size)), scalar_bytes(s)); });
+              [&](Expr i) { b_.store(buffers_[k], zero, i * size, scalar_bytes(s)); });
     }
   }
 }
 
-ValueId RoutineRun::index_of(const RoutineExpr& e) {
-  return b_.convert(ScalarOp::cast_, Scalar::i64, evaluate(e));
+Expr RoutineRun::index_of(const RoutineExpr& e) {
+  return cast(evaluate(e), Scalar::i64);
 }
 
 // Entry `index` of an array: all lanes of an entry lie together.
-ValueId RoutineRun::element_offset(int slot, ValueId index) {
+Expr RoutineRun::element_offset(int slot, Expr index) {
   const int64_t size = scalar_bytes(slot_type(slot));
   const VType type = b_.type(index);
-  if (type.lanes == 1) return b_.mul(index, b_.i64(size * lanes_));
+  if (type.lanes == 1) return index * (size * lanes_);
   std::vector<int64_t> lane;
   for (int l = 0; l < lanes_; ++l) lane.push_back(l * size);
-  return b_.add(b_.mul(index, b_.integer(size * lanes_, type)), b_.lanes_integer(std::move(lane), Scalar::i64));
+  return index * (size * lanes_) + b_.lanes_integer(std::move(lane), Scalar::i64);
 }
 
-ValueId RoutineRun::evaluate(const RoutineExpr& e) {
+Expr RoutineRun::evaluate(const RoutineExpr& e) {
   using Kind = RoutineExpr::Kind;
   switch (e.kind) {
     case Kind::constant:
@@ -155,31 +153,31 @@ ValueId RoutineRun::evaluate(const RoutineExpr& e) {
     case Kind::variable:
       return variable(e.slot);
     case Kind::element: {
-      const ValueId offset = element_offset(e.slot, index_of(e.args[0]));
+      const Expr offset = element_offset(e.slot, index_of(e.args[0]));
       const Scalar s = slot_type(e.slot);
-      const ValueId x = b_.type(offset).lanes == 1 ? b_.load(buffers_[e.slot], {s, lanes_}, offset, scalar_bytes(s))
-                                                   : b_.gather(buffers_[e.slot], s, offset);
-      return e.type == Scalar::boolean ? b_.op(ScalarOp::ne_, x, b_.integer(0, b_.type(x))) : x;
+      const Expr x = b_.type(offset).lanes == 1 ? b_.load(buffers_[e.slot], {s, lanes_}, offset, scalar_bytes(s))
+                                                : b_.gather(buffers_[e.slot], s, offset);
+      return e.type == Scalar::boolean ? x != 0 : x;
     }
     case Kind::source: {
       LUMEN_CHECK(e.slot == 0, "importance is not known to kernels");
       return hooks_.source(index_of(e.args[0]));
     }
     case Kind::extent:
-      return b_.convert(ScalarOp::cast_, e.type, hooks_.extent());
+      return cast(hooks_.extent(), e.type);
     case Kind::field:
       return hooks_.field(e.slot, index_of(e.args[0]));
     case Kind::table:
-      return b_.convert(ScalarOp::cast_, e.type, hooks_.table(e.slot, index_of(e.args[0])));
+      return cast(hooks_.table(e.slot, index_of(e.args[0])), e.type);
     case Kind::op: {
-      std::vector<ValueId> args;
+      std::vector<Expr> args;
       int lanes = 1;
       for (const RoutineExpr& a : e.args) {
         args.push_back(evaluate(a));
         lanes = std::max(lanes, b_.type(args.back()).lanes);
       }
       if (lanes > 1)
-        for (ValueId& a : args) a = widen(a);
+        for (Expr& a : args) a = widen(a);
       return apply_op(b_, e, args);
     }
   }
@@ -194,13 +192,13 @@ void RoutineRun::statement(const RoutineStmt& s) {
       return;
     case Kind::set_element: {
       const Scalar type = slot_type(s.slot);
-      ValueId value = widen(b_.convert(ScalarOp::cast_, type, evaluate(s.value)));
-      const ValueId offset = element_offset(s.slot, index_of(s.index));
+      Expr value = widen(cast(evaluate(s.value), type));
+      const Expr offset = element_offset(s.slot, index_of(s.index));
       const bool together = b_.type(offset).lanes == 1;
-      if (mask_ >= 0) {
-        const ValueId old = together ? b_.load(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type))
-                                     : b_.gather(buffers_[s.slot], type, offset);
-        value = b_.op(ScalarOp::select_, mask_, value, old);
+      if (mask_.exists()) {
+        const Expr old = together ? b_.load(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type))
+                                  : b_.gather(buffers_[s.slot], type, offset);
+        value = select(mask_, value, old);
       }
       if (together) {
         b_.store(buffers_[s.slot], value, offset, scalar_bytes(type));
@@ -213,25 +211,25 @@ void RoutineRun::statement(const RoutineStmt& s) {
       hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
       return;
     case Kind::loop: {
-      const ValueId from = index_of(s.from), to = index_of(s.to);
-      b_.loop(loop::LoopKind::serial, from, to, s.step, [&](ValueId i) {
+      const Expr from = index_of(s.from), to = index_of(s.to);
+      b_.loop(loop::LoopKind::serial, from, to, s.step, [&](Expr i) {
         set_variable(s.slot, i);
         statements(s.body);
       });
       return;
     }
     case Kind::branch: {
-      const ValueId condition = evaluate(s.value);
+      const Expr condition = evaluate(s.value);
       if (b_.type(condition).lanes == 1) {
         b_.branch(condition, [&] { statements(s.body); }, [&] { statements(s.otherwise); });
         return;
       }
-      const ValueId outer = mask_;
-      mask_ = outer < 0 ? condition : b_.op(ScalarOp::and_, outer, condition);
+      const Expr outer = mask_;
+      mask_ = !outer.exists() ? condition : outer & condition;
       statements(s.body);
       if (!s.otherwise.empty()) {
-        const ValueId rest = b_.op(ScalarOp::not_, condition);
-        mask_ = outer < 0 ? rest : b_.op(ScalarOp::and_, outer, rest);
+        const Expr rest = !condition;
+        mask_ = !outer.exists() ? rest : outer & rest;
         statements(s.otherwise);
       }
       mask_ = outer;
@@ -248,7 +246,7 @@ void RoutineRun::run() {
   statements(routine_.body);
 }
 
-ValueId RoutineRun::result() {
+Expr RoutineRun::result() {
   return evaluate(routine_.result);
 }
 

@@ -15,33 +15,33 @@ namespace lumen::synth {
 
 // What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
 struct RoutineHooks {
-  std::function<loop::ValueId(loop::ValueId index)> source;            // x[index], f32
-  std::function<loop::ValueId()> extent;                               // len(x), i64 scalar
-  std::function<loop::ValueId(int field, loop::ValueId index)> field;  // in its register type
+  std::function<loop::Expr(loop::Expr index)> source;            // x[index], f32
+  std::function<loop::Expr()> extent;                            // len(x), i64 scalar
+  std::function<loop::Expr(int field, loop::Expr index)> field;  // in its register type
   // mask: lanes to be set, -1 for all.
-  std::function<void(int field, loop::ValueId index, loop::ValueId value, loop::ValueId mask)> set_field;
-  std::function<loop::ValueId(int table, loop::ValueId index)> table;
+  std::function<void(int field, loop::Expr index, loop::Expr value, loop::Expr mask)> set_field;
+  std::function<loop::Expr(int table, loop::Expr index)> table;
 };
 
 class RoutineRun {
  public:
   // Allocates the variables in the current region. `uniform`: parameters that are equal in all lanes.
   RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, std::vector<int> uniform = {});
-  void set_variable(int slot, loop::ValueId value);
-  loop::ValueId variable(int slot);
+  void set_variable(int slot, loop::Expr value);
+  loop::Expr variable(int slot);
   // Copies a variable or array of another run with as many lanes.
   void copy(int slot, const RoutineRun& from, int from_slot);
-  void clear();            // all variables zero
-  void run();              // the body
-  loop::ValueId result();  // after run()
-  loop::ValueId evaluate(const RoutineExpr& e);
+  void clear();         // all variables zero
+  void run();           // the body
+  loop::Expr result();  // after run()
+  loop::Expr evaluate(const RoutineExpr& e);
 
  private:
   void statement(const RoutineStmt& s);
   void statements(const std::vector<RoutineStmt>& body);
-  loop::ValueId index_of(const RoutineExpr& e);
-  loop::ValueId element_offset(int slot, loop::ValueId index);
-  loop::ValueId widen(loop::ValueId x);
+  loop::Expr index_of(const RoutineExpr& e);
+  loop::Expr element_offset(int slot, loop::Expr index);
+  loop::Expr widen(loop::Expr x);
   int slot_lanes(int slot) const { return uniform_[slot] ? 1 : lanes_; }
   Scalar slot_type(int slot) const;
   void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
@@ -53,25 +53,24 @@ class RoutineRun {
   int lanes_;
   std::vector<bool> uniform_;  // by slot: one lane in memory
   std::vector<loop::BufferId> buffers_;
-  loop::ValueId mask_ = -1;
+  loop::Expr mask_;
 };
 
 // A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
 // and back. `write_field` clears the entry's bits first.
-loop::ValueId read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record,
-                         loop::ValueId index);
-void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
-                 loop::ValueId value);
+loop::Expr read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index);
+void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index,
+                 loop::Expr value);
 // The same of a raw code (u32, or u64 above 32 bits).
-void write_code(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
-                loop::ValueId code);
+void write_code(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index,
+                loop::Expr code);
 
 // A constant table in private memory, filled here.
 loop::BufferId lay_table(loop::Builder& b, const FormatTable& t);
 // Entry `index` (any integer lanes) in the table's register type (f32, or an integer of at least 32 bits).
-loop::ValueId read_table(loop::Builder& b, const FormatTable& t, loop::BufferId buffer, loop::ValueId index);
+loop::Expr read_table(loop::Builder& b, const FormatTable& t, loop::BufferId buffer, loop::Expr index);
 
 // The operation of an expression on values of equal lanes; converts where the op writes its type.
-loop::ValueId apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<loop::ValueId>& args);
+loop::Expr apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<loop::Expr>& args);
 
 }  // namespace lumen::synth

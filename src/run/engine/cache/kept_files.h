@@ -1,4 +1,4 @@
-// Small files kept between starts: compiled kernels, tuned plans, verdicts on GPUs. Each belongs to one user: it lies
+// Small files kept between starts: compiled kernels, tuned plans, results on GPUs. Each belongs to one user: it lies
 // in a folder of that user's own (0700, DIR/user-UID of the cache's folder DIR), in a file of mode 0600, and carries a
 // seal made with a secret that lies beside it (0600). What others wrote, could have written or damaged is not taken, so
 // a folder may be shared. Proved by tests/run/engine/kept_files_test.cpp.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
 constexpr double kGain = 0.98;             // of our time: less is not worth other bits
-constexpr int64_t kNumberBytes = 4 << 20;  // drawn; operands repeat them
+constexpr int64_t kNumberBytes = 4 << 20;  // random; operands repeat them
 constexpr int64_t kCompared = 1 << 16;     // elements of the result
 constexpr double kTolerance = 0.05;  // times their size: more than any rounding to a short type, less than a mistake
 

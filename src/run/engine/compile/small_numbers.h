@@ -1,4 +1,4 @@
-// What operands hold while products are timed. Proved by tests/run/engine/drawn_inputs_test.cpp.
+// What operands hold while products are timed. Proved by tests/run/engine/random_inputs_test.cpp.
 #pragma once
 
 #include <cstdint>

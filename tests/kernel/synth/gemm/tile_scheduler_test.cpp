@@ -14,22 +14,20 @@ namespace lumen {
 namespace {
 
 using loop::Builder;
+using loop::Expr;
 using loop::LoopKind;
-using loop::ValueId;
 using synth::TileScheduler;
 
 // Numbers that `code` computes for each pair (x, y) below the extents, one after the other.
 std::vector<int64_t> numbers(int64_t xs, int64_t ys,
-                             const std::function<std::vector<ValueId>(Builder&, ValueId, ValueId)>& code) {
+                             const std::function<std::vector<Expr>(Builder&, Expr, Expr)>& code) {
   Builder b("walk");
   size_t each = 0;
   const loop::BufferId out = b.param("out", xs * ys * 64, true);
-  b.loop(LoopKind::parallel, b.i64(0), b.i64(xs * ys), 1, [&](ValueId task) {
-    const std::vector<ValueId> found =
-        code(b, b.op(ScalarOp::div_, task, b.i64(ys)), b.op(ScalarOp::rem_, task, b.i64(ys)));
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(xs * ys), 1, [&](Expr task) {
+    const std::vector<Expr> found = code(b, task / ys, task % ys);
     each = found.size();
-    for (size_t i = 0; i < each; ++i)
-      b.store(out, found[i], b.add(b.mul(task, b.i64(64)), b.i64(static_cast<int64_t>(i) * 8)), 8);
+    for (size_t i = 0; i < each; ++i) b.store(out, found[i], task * 64 + static_cast<int64_t>(i) * 8, 8);
   });
   std::vector<uint8_t> bytes(static_cast<size_t>(xs * ys * 64));
   std::vector<std::span<uint8_t>> spans{bytes};
@@ -48,9 +46,9 @@ void check(const TileScheduler& walk) {
   SCOPED_TRACE(testing::Message() << walk.tiles << " tiles of " << walk.stages << " for " << walk.persistent_blocks
                                   << (walk.streams ? " streams" : " walkers"));
   const int64_t jobs = walk.jobs() + 1;  // one behind the last
-  const auto job = numbers(walk.persistent_blocks, jobs, [&](Builder& b, ValueId persistent_block, ValueId number) {
+  const auto job = numbers(walk.persistent_blocks, jobs, [&](Builder& b, Expr persistent_block, Expr number) {
     const TileScheduler::Job j = walk.job(b, persistent_block, number);
-    return std::vector<ValueId>{j.tile, j.from, j.to, j.before, j.segment < 0 ? b.i64(-1) : j.segment};
+    return std::vector<Expr>{j.tile, j.from, j.to, j.before, j.segment.exists() ? j.segment : b.i64(-1)};
   });
   std::vector<std::vector<bool>> done(static_cast<size_t>(walk.tiles),
                                       std::vector<bool>(static_cast<size_t>(walk.stages)));
@@ -89,13 +87,11 @@ void check(const TileScheduler& walk) {
   if (walk.tail() == 0) return;
 
   // Who merges finds just these, in the order of K.
-  const auto found =
-      numbers(walk.tail(), walk.persistent_blocks, [&](Builder& b, ValueId tile, ValueId persistent_block) {
-        const TileScheduler::PersistentBlocks w = walk.persistent_blocks_of(b, tile);
-        return std::vector<ValueId>{
-            w.first, w.last, b.convert(ScalarOp::cast_, Scalar::i64, walk.has_segment(b, persistent_block, tile)),
-            TileScheduler::segment(b, persistent_block, tile)};
-      });
+  const auto found = numbers(walk.tail(), walk.persistent_blocks, [&](Builder& b, Expr tile, Expr persistent_block) {
+    const TileScheduler::PersistentBlocks w = walk.persistent_blocks_of(b, tile);
+    return std::vector<Expr>{w.first, w.last, cast(walk.has_segment(b, persistent_block, tile), Scalar::i64),
+                             TileScheduler::segment(b, persistent_block, tile)};
+  });
   size_t merged = 0;
   for (int64_t tile = 0; tile < walk.tail(); ++tile)
     for (int64_t persistent_block = 0; persistent_block < walk.persistent_blocks; ++persistent_block) {

@@ -9,6 +9,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -39,22 +40,22 @@ int64_t AttendBlock::heads() const {
 }
 
 void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
-                             const std::function<void(ValueId, ValueId, ValueId)>& block) {
+                             const std::function<void(Expr, Expr, Expr)>& block) {
   const std::vector<int64_t> heads = head_extents();
   std::vector<int64_t> all = heads;
   all.push_back(first);
   all.push_back(second);
-  b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(all)), 1, [&](ValueId number) {
-    std::vector<ValueId> at = digits(b_, number, all);
-    const ValueId part = at.back();
+  b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(all)), 1, [&](Expr number) {
+    std::vector<Expr> at = digits(b_, number, all);
+    const Expr part = at.back();
     at.pop_back();
-    const ValueId tile = at.back();
+    const Expr tile = at.back();
     at.pop_back();
     for (Body* body : bodies) body->begin_task();
-    ValueId head = b_.i64(0);
+    Expr head = b_.i64(0);
     head_ = at;
     for (size_t d = 0; d < at.size(); ++d) {
-      head = b_.add(times(head, heads[d]), at[d]);
+      head = times(head, heads[d]) + at[d];
       if (std::find(row_axes_.begin(), row_axes_.end(), static_cast<int>(d)) != row_axes_.end()) continue;
       for (Body* body : bodies) open_axis(*body, d, at[d]);
     }
@@ -62,24 +63,24 @@ void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, in
   });
 }
 
-void AttendBlock::lane_loop(const std::function<void(ValueId)>& body) {
+void AttendBlock::lane_loop(const std::function<void(Expr)>& body) {
   b_.loop(LoopKind::lane, b_.i64(0), b_.i64(tiles_.lanes()), 1, body);
 }
 
-int AttendBlock::open_line(Body& body, bool by_key, ValueId number) {
+int AttendBlock::open_line(Body& body, bool by_key, Expr number) {
   if (by_key) return open_axis(body, extents_.size() - 1, least(number, b_.i64(keys() - 1)));
-  const std::vector<ValueId> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);
+  const std::vector<Expr> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);
   int opened = 0;
   for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(row_axes_[k]), at[k]);
   return opened;
 }
 
-int AttendBlock::open_line(const Operand& o, ValueId number) {
+int AttendBlock::open_line(const Operand& o, Expr number) {
   const int opened = open_line(*o.body, o.by_key, number);
   if (!o.found) return opened;
   LUMEN_CHECK(o.by_key && opened == 1, "one of several keys is found by a table");
-  const ValueId at = key_in_table(*o.body, *o.found);
-  o.body->shift_load(o.value, times(sub(at, least(number, b_.i64(keys() - 1))), o.found->stride));
+  const Expr at = key_in_table(*o.body, *o.found);
+  o.body->shift_load(o.value, times(at - least(number, b_.i64(keys() - 1)), o.found->stride));
   return opened;
 }
 
@@ -92,70 +93,65 @@ BufferId AttendBlock::shared(int64_t bytes) {
 }
 
 // All pairs, spread over the lanes; neighbours get neighbours along `inner`. Each makes a lane do `reads` of 16 bytes.
-void AttendBlock::each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
-                       const std::function<void(ValueId, ValueId)>& body) {
+void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
+                       const std::function<void(Expr, Expr)>& body) {
   const int64_t lanes = tiles_.lanes(), total = outer * inner;
   if (total % lanes != 0 || (lanes % inner != 0 && inner % lanes != 0)) {
-    serial(lane, b_.i64(total), lanes, [&](ValueId at) {
-      body(b_.op(ScalarOp::div_, at, b_.i64(inner)), b_.op(ScalarOp::rem_, at, b_.i64(inner)));
-    });
+    serial(lane, b_.i64(total), lanes, [&](Expr at) { body(at / inner, at % inner); });
     return;
   }
-  const auto step = [&](ValueId t) {
+  const auto step = [&](Expr t) {
     if (lanes % inner == 0) {
-      body(b_.add(b_.op(ScalarOp::div_, lane, b_.i64(inner)), times(t, lanes / inner)),
-           b_.op(ScalarOp::rem_, lane, b_.i64(inner)));
+      body(lane / inner + times(t, lanes / inner), lane % inner);
     } else {
-      body(b_.op(ScalarOp::div_, t, b_.i64(inner / lanes)),
-           b_.add(lane, times(b_.op(ScalarOp::rem_, t, b_.i64(inner / lanes)), lanes)));
+      body(t / (inner / lanes), lane + times(t % (inner / lanes), lanes));
     }
   };
   const int64_t trips = total / lanes;
   int64_t together = std::max<int64_t>(kReads / reads, 1);
   while (trips % together != 0) together /= 2;
-  serial(b_.i64(0), b_.i64(trips), together, [&](ValueId t) {
-    for (int64_t i = 0; i < together; ++i) step(b_.add(t, b_.i64(i)));
+  serial(b_.i64(0), b_.i64(trips), together, [&](Expr t) {
+    for (int64_t i = 0; i < together; ++i) step(t + i);
   });
 }
 
 // Pieces beside each other in a vector of `lanes` factors; lanes behind them are zero.
-loop::ValueId AttendBlock::join(const std::vector<ValueId>& pieces, int lanes, Scalar type) {
+loop::Expr AttendBlock::join(const std::vector<Expr>& pieces, int lanes, Scalar type) {
   if (pieces.size() == 1 && b_.type(pieces[0]).lanes == lanes) return pieces[0];
-  ValueId out = b_.real(0, {type, lanes});
+  Expr out = b_.real(0, {type, lanes});
   int at = 0;
-  for (const ValueId piece : pieces)
+  for (const Expr piece : pieces)
     for (int l = 0; l < b_.type(piece).lanes && at < lanes; ++l) out = b_.insert(out, b_.extract(piece, l), at++);
   return out;
 }
 
-void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, BufferId to) {
+void AttendBlock::fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, BufferId to) {
   fill_units(
       lane, o, first, side == Side::a ? p.tile().m() : p.tile().n(), p.units(), static_cast<int>(p.unit_elements()),
-      [&](ValueId line, ValueId number) { return p.place(side, line, number); }, to);
+      [&](Expr line, Expr number) { return p.place(side, line, number); }, to);
 }
 
 // Units behind the last number are zero.
-void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int64_t lines, int64_t units, int unit,
+void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t lines, int64_t units, int unit,
                              const Place& place, BufferId to) {
-  const auto store = [&](ValueId line, ValueId number, ValueId x) {
+  const auto store = [&](Expr line, Expr number, Expr x) {
     b_.store(to, as_factor(x), place(line, number), BlockProduct::kUnit);
   };
   Body::Chunking chunks = o.body->chunking(unit);
   const int64_t whole_units = o.width / unit, filled = (o.width + unit - 1) / unit;
   if (chunks.lanes == 0) {
-    const auto load = [&](ValueId line, ValueId number, int count) {
-      const int opened = open_line(o, b_.add(first, line));
-      o.body->open_lanes(times(number, unit), count, -1);
+    const auto load = [&](Expr line, Expr number, int count) {
+      const int opened = open_line(o, first + line);
+      o.body->open_lanes(times(number, unit), count, {});
       store(line, number, join({as_f32(o.body->value(o.value))}, unit, Scalar::f32));
       o.body->close();
       close(*o.body, opened);
     };
     if (whole_units > 0)
-      each(lane, lines, whole_units, unit / 4, [&](ValueId line, ValueId number) { load(line, number, unit); });
+      each(lane, lines, whole_units, unit / 4, [&](Expr line, Expr number) { load(line, number, unit); });
     if (filled > whole_units)
-      each(lane, lines, 1, kReads, [&](ValueId line, ValueId) {
-        load(line, b_.i64(whole_units), static_cast<int>(o.width - whole_units * unit));
-      });
+      each(lane, lines, 1, kReads,
+           [&](Expr line, Expr) { load(line, b_.i64(whole_units), static_cast<int>(o.width - whole_units * unit)); });
   } else {
     int64_t item = std::lcm<int64_t>(chunks.chunk, unit);
     int width = chunks.lanes;
@@ -163,38 +159,36 @@ void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int6
       item = o.width;
       width = chunks.unit_lanes;
     }
-    each(lane, lines, o.width / item, kReads, [&](ValueId line, ValueId number) {
-      const int opened = open_line(o, b_.add(first, line));
-      const ValueId start = times(number, item);
+    each(lane, lines, o.width / item, kReads, [&](Expr line, Expr number) {
+      const int opened = open_line(o, first + line);
+      const Expr start = times(number, item);
       o.body->enter_chunk(start, item);
-      std::vector<ValueId> pieces;
+      std::vector<Expr> pieces;
       for (int64_t at = 0; at < item; at += width) {
         o.body->set_position(at);
-        o.body->open_lanes(b_.add(start, b_.i64(at)), width, -1);
+        o.body->open_lanes(start + at, width, {});
         pieces.push_back(as_f32(o.body->value(o.value)));
         o.body->close();
         if ((at + width) % unit != 0 && at + width < item) continue;
-        store(line, b_.add(times(number, (item + unit - 1) / unit), b_.i64(at / unit)),
-              join(pieces, unit, Scalar::f32));
+        store(line, times(number, (item + unit - 1) / unit) + at / unit, join(pieces, unit, Scalar::f32));
         pieces.clear();
       }
       close(*o.body, opened);
     });
   }
   if (filled < units)
-    each(lane, lines, units - filled, kReads, [&](ValueId line, ValueId number) {
-      store(line, b_.add(number, b_.i64(filled)), b_.real(0, {Scalar::f32, unit}));
-    });
+    each(lane, lines, units - filled, kReads,
+         [&](Expr line, Expr number) { store(line, number + filled, b_.real(0, {Scalar::f32, unit})); });
 }
 
-void AttendBlock::fill_transposed(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, BufferId to) {
+void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, BufferId to) {
   const Side side = tiles_.walk_side();
   const auto unit = static_cast<int>(p.unit_elements());
   const int64_t bytes = scalar_bytes(tiles_.factor);
   if (p.is_transposed(side)) {  // the instruction transposes it
     fill_units(
         lane, o, first, tiles_.walk, 0, unit,
-        [&](ValueId line, ValueId number) { return p.transposed_place(side, number, line); }, to);
+        [&](Expr line, Expr number) { return p.transposed_place(side, number, line); }, to);
     return;
   }
   const Body::Chunking chunks = o.body->chunking(lanes_);
@@ -202,20 +196,20 @@ void AttendBlock::fill_transposed(ValueId lane, const Operand& o, ValueId first,
     // A square of lines and numbers is transposed in registers. Neighbouring lanes take neighbouring lines, whose units
     // lie together in the panel. What a table finds takes registers of its own.
     const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
-    each(lane, o.width / across, tiles_.walk / unit, unit, [&](ValueId column, ValueId number) {
-      std::vector<ValueId> lines;
+    each(lane, o.width / across, tiles_.walk / unit, unit, [&](Expr column, Expr number) {
+      std::vector<Expr> lines;
       for (int j = 0; j < unit; ++j) {
-        const int opened = open_line(o, b_.add(first, b_.add(times(number, unit), b_.i64(j))));
-        o.body->open_lanes(times(column, across), across, -1);
+        const int opened = open_line(o, first + (times(number, unit) + j));
+        o.body->open_lanes(times(column, across), across, {});
         lines.push_back(as_f32(o.body->value(o.value)));
         o.body->close();
         close(*o.body, opened);
       }
       for (int l = 0; l < across; ++l) {
-        std::vector<ValueId> transposed;
-        for (const ValueId line : lines) transposed.push_back(b_.extract(line, l));
-        b_.store(to, as_factor(join(transposed, unit, Scalar::f32)),
-                 p.place(side, b_.add(times(column, across), b_.i64(l)), number), BlockProduct::kUnit);
+        std::vector<Expr> transposed;
+        for (const Expr line : lines) transposed.push_back(b_.extract(line, l));
+        b_.store(to, as_factor(join(transposed, unit, Scalar::f32)), p.place(side, times(column, across) + l, number),
+                 BlockProduct::kUnit);
       }
     });
     return;
@@ -223,92 +217,88 @@ void AttendBlock::fill_transposed(ValueId lane, const Operand& o, ValueId first,
   // What is unpacked together goes to its places one by one.
   const int64_t item = o.width % chunks.chunk == 0 ? chunks.chunk : o.width;
   const int width = item == chunks.chunk ? chunks.lanes : chunks.unit_lanes;
-  each(lane, o.width / item, tiles_.walk, kReads, [&](ValueId number, ValueId line) {
-    const int opened = open_line(o, b_.add(first, line));
-    const ValueId start = times(number, item);
-    const ValueId of_line = b_.op(ScalarOp::div_, line, b_.i64(unit)),
-                  inside = times(b_.op(ScalarOp::rem_, line, b_.i64(unit)), bytes);
+  each(lane, o.width / item, tiles_.walk, kReads, [&](Expr number, Expr line) {
+    const int opened = open_line(o, first + line);
+    const Expr start = times(number, item);
+    const Expr of_line = line / unit, inside = times(line % unit, bytes);
     o.body->enter_chunk(start, item);
     for (int64_t at = 0; at < item; at += width) {
       o.body->set_position(at);
-      o.body->open_lanes(b_.add(start, b_.i64(at)), width, -1);
-      const ValueId x = as_factor(as_f32(o.body->value(o.value)));
+      o.body->open_lanes(start + at, width, {});
+      const Expr x = as_factor(as_f32(o.body->value(o.value)));
       o.body->close();
       for (int l = 0; l < width; ++l)
-        b_.store(to, b_.extract(x, l), b_.add(p.place(side, b_.add(start, b_.i64(at + l)), of_line), inside),
-                 static_cast<int>(bytes));
+        b_.store(to, b_.extract(x, l), p.place(side, start + (at + l), of_line) + inside, static_cast<int>(bytes));
     }
     close(*o.body, opened);
   });
 }
 
-void AttendBlock::put(BlockProduct& p, ValueId line, ValueId along, ValueId x, BufferId to) {
+void AttendBlock::put(BlockProduct& p, Expr line, Expr along, Expr x, BufferId to) {
   const int64_t unit = p.unit_elements(), bytes = scalar_bytes(tiles_.factor);
   const int lanes = b_.type(x).lanes;
   LUMEN_CHECK(unit % lanes == 0, "{} neighbours in units of {}", lanes, unit);
-  const ValueId place = p.place(tiles_.own_side, line, b_.op(ScalarOp::div_, along, b_.i64(unit)));
-  b_.store(to, as_factor(x), b_.add(place, times(b_.op(ScalarOp::rem_, along, b_.i64(unit)), bytes)),
-           static_cast<int>(lanes * bytes));
+  const Expr place = p.place(tiles_.own_side, line, along / unit);
+  b_.store(to, as_factor(x), place + times(along % unit, bytes), static_cast<int>(lanes * bytes));
 }
 
-void AttendBlock::multiply(BlockProduct& p, ValueId lane, BufferId own, BufferId walked) {
+void AttendBlock::multiply(BlockProduct& p, Expr lane, BufferId own, BufferId walked) {
   const bool rows = tiles_.own_side == Side::a;
   p.multiply(lane, rows ? own : walked, b_.i64(0), rows ? walked : own, b_.i64(0));
 }
 
-loop::ValueId AttendBlock::exists(bool by_key, ValueId number, int lanes) {
-  if (count(by_key) % tiles_.walk == 0) return -1;
-  const ValueId end = b_.i64(count(by_key));
-  if (lanes == 1) return less(number, end);
+loop::Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
+  if (count(by_key) % tiles_.walk == 0) return Expr{};
+  const Expr end = b_.i64(count(by_key));
+  if (lanes == 1) return number < end;
   std::vector<int64_t> steps;
   for (int l = 0; l < lanes; ++l) steps.push_back(l);
-  return less(b_.add(b_.splat(number, lanes), b_.lanes_integer(steps, Scalar::i64)), b_.splat(end, lanes));
+  return b_.splat(number, lanes) + b_.lanes_integer(steps, Scalar::i64) < b_.splat(end, lanes);
 }
 
-std::vector<loop::ValueId> AttendBlock::at_walked(Body& map, bool walks_keys, ValueId number,
-                                                  const std::vector<ValueId>& x, double hidden, const Maps& maps,
-                                                  bool whole) {
+std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr number, const std::vector<Expr>& x,
+                                               double hidden, const Maps& maps, bool whole) {
   const int lanes = b_.type(x[0]).lanes;
-  const auto seen = [&](std::vector<ValueId> y, ValueId from) {
-    const ValueId there = whole ? -1 : exists(walks_keys, from, b_.type(y[0]).lanes);
-    if (there >= 0)
-      for (ValueId& v : y) v = b_.op(ScalarOp::select_, there, v, b_.real(hidden, b_.type(v)));
+  const auto seen = [&](std::vector<Expr> y, Expr from) {
+    const Expr there = whole ? Expr{} : exists(walks_keys, from, b_.type(y[0]).lanes);
+    if (there.exists())
+      for (Expr& v : y) v = select(there, v, b_.real(hidden, b_.type(v)));
     return y;
   };
   if (walks_keys) {
-    ValueId at = number, count = -1;
+    Expr at = number, count;
     if (!whole && keys() % tiles_.walk != 0) {  // at least one is read, the last
       at = least(number, b_.i64(keys() - 1));
-      if (lanes > 1) count = least(b_.i64(lanes), sub(b_.i64(keys()), at));
+      if (lanes > 1) count = least(b_.i64(lanes), keys() - at);
     }
     map.open_lanes(at, lanes, count);
-    std::vector<ValueId> y = maps(map, x);
+    std::vector<Expr> y = maps(map, x);
     map.close();
     return seen(std::move(y), number);
   }
   const bool together = row_extents_.empty() || row_extents_.back() % lanes == 0;
   if (together && !row_extents_.empty()) {  // neighbours differ in the innermost axis of rows alone
-    ValueId first = number;
+    Expr first = number;
     if (!whole && rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
-    const std::vector<ValueId> at = digits(b_, first, row_extents_);
+    const std::vector<Expr> at = digits(b_, first, row_extents_);
     int opened = 0;
     for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
-    map.open_lanes(at.back(), lanes, -1);
-    std::vector<ValueId> y = maps(map, x);
+    map.open_lanes(at.back(), lanes, {});
+    std::vector<Expr> y = maps(map, x);
     map.close();
     close(map, opened);
     return seen(std::move(y), number);
   }
-  std::vector<ValueId> out;
+  std::vector<Expr> out;
   for (int l = 0; l < lanes; ++l) {
-    std::vector<ValueId> one;
-    for (const ValueId v : x) one.push_back(b_.extract(v, l));
-    const ValueId row = b_.add(number, b_.i64(l));
-    const std::vector<ValueId> at = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
+    std::vector<Expr> one;
+    for (const Expr v : x) one.push_back(b_.extract(v, l));
+    const Expr row = number + l;
+    const std::vector<Expr> at = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
     int opened = 0;
     for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
-    map.open_lanes(at.empty() ? b_.i64(0) : at.back(), 1, -1);
-    const std::vector<ValueId> y = seen(maps(map, one), row);
+    map.open_lanes(at.empty() ? b_.i64(0) : at.back(), 1, {});
+    const std::vector<Expr> y = seen(maps(map, one), row);
     map.close();
     close(map, opened);
     for (size_t k = 0; k < y.size(); ++k) {
@@ -319,36 +309,34 @@ std::vector<loop::ValueId> AttendBlock::at_walked(Body& map, bool walks_keys, Va
   return out;
 }
 
-std::array<loop::ValueId, 4> AttendBlock::meet(const std::function<std::array<ValueId, 4>(ValueId)>& numbers,
-                                               BufferId bounds) {
+std::array<loop::Expr, 4> AttendBlock::meet(const std::function<std::array<Expr, 4>(Expr)>& numbers, BufferId bounds) {
   constexpr std::array<ScalarOp, 4> kFolds{ScalarOp::min_, ScalarOp::max_, ScalarOp::max_, ScalarOp::min_};
   const int waves = tiles_.lanes() / target_.wave;
   LUMEN_CHECK(waves * 32 <= kBoundsBytes, "{} waves", waves);
-  lane_loop([&](ValueId lane) {
-    std::array<ValueId, 4> x = numbers(lane);
+  lane_loop([&](Expr lane) {
+    std::array<Expr, 4> x = numbers(lane);
     for (size_t i = 0; i < 4; ++i) x[i] = b_.fold_wave(kFolds[i], x[i], target_.wave);
-    b_.branch(b_.op(ScalarOp::eq_, b_.lane_id(), b_.i64(0)), [&] {
-      const ValueId at = times(b_.op(ScalarOp::div_, lane, b_.i64(target_.wave)), 32);
-      for (size_t i = 0; i < 4; ++i) b_.store(bounds, x[i], b_.add(at, b_.i64(static_cast<int64_t>(i) * 8)), 8);
+    b_.branch(b_.lane_id() == 0, [&] {
+      const Expr at = times(lane / target_.wave, 32);
+      for (size_t i = 0; i < 4; ++i) b_.store(bounds, x[i], at + static_cast<int64_t>(i) * 8, 8);
     });
   });
   b_.barrier();
-  std::array<ValueId, 4> out{};
+  std::array<Expr, 4> out{};
   for (int w = 0; w < waves; ++w)
     for (size_t i = 0; i < 4; ++i) {
-      const ValueId x = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 32 + static_cast<int64_t>(i) * 8), 8);
+      const Expr x = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 32 + static_cast<int64_t>(i) * 8), 8);
       out[i] = w == 0 ? x : b_.op(kFolds[i], out[i], x);
     }
   return out;
 }
 
-AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines,
-                                         BufferId bounds) {
+AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, BufferId bounds) {
   const auto [from, to, all_from, all_to] = meet(
-      [&](ValueId lane) {
-        std::array<ValueId, 4> x{-1, -1, -1, -1};
+      [&](Expr lane) {
+        std::array<Expr, 4> x;
         for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
-          const int opened = open_line(map, false, b_.add(first, least(b_.add(lane, b_.i64(at)), b_.i64(lines - 1))));
+          const int opened = open_line(map, false, first + least(lane + at, b_.i64(lines - 1)));
           const auto [begin, end] = range.of_row(b_, map);
           const auto [shown, shown_end] = range.shown_to_row(b_, map);
           x[0] = at == 0 ? begin : least(x[0], begin);
@@ -369,14 +357,13 @@ AttendBlock::Laid AttendBlock::declare(const LaidOperand& o, bool by_key) {
   return {o, buffer, by_key};
 }
 
-void AttendBlock::copy_lines(ValueId lane, const Laid& o, ValueId first, BlockProduct& p, Side side,
-                             BlockProduct::Panel to) {
+void AttendBlock::copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct& p, Side side, BlockProduct::Panel to) {
   const int64_t bytes = scalar_bytes(o.operand.scalar), unit = p.unit_elements();
   const int64_t lines = side == Side::a ? p.tile().m() : p.tile().n();
   const std::vector<int64_t>& strides = o.operand.at.strides;
-  ValueId base = b_.i64(o.operand.at.offset);
-  for (size_t d = 0; d < head_.size(); ++d) base = b_.add(base, times(head_[d], strides[d]));
-  const auto place_of = [&](ValueId line) {
+  Expr base = b_.i64(o.operand.at.offset);
+  for (size_t d = 0; d < head_.size(); ++d) base = base + times(head_[d], strides[d]);
+  const auto place_of = [&](Expr line) {
     if (o.by_key) return times(line, strides[extents_.size() - 1]);
     bool dense = true;
     for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
@@ -384,49 +371,49 @@ void AttendBlock::copy_lines(ValueId lane, const Laid& o, ValueId first, BlockPr
                            strides[static_cast<size_t>(row_axes_[k + 1])] * row_extents_[k + 1];
     if (row_axes_.empty()) return b_.i64(0);
     if (dense) return times(line, strides[static_cast<size_t>(row_axes_.back())]);
-    const std::vector<ValueId> at = digits(b_, line, row_extents_);
-    ValueId out = b_.i64(0);
-    for (size_t k = 0; k < at.size(); ++k) out = b_.add(out, times(at[k], strides[static_cast<size_t>(row_axes_[k])]));
+    const std::vector<Expr> at = digits(b_, line, row_extents_);
+    Expr out = b_.i64(0);
+    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[static_cast<size_t>(row_axes_[k])]);
     return out;
   };
-  each(lane, lines, p.units(), 1, [&](ValueId inside, ValueId number) {
-    ValueId line = b_.add(first, inside);
+  each(lane, lines, p.units(), 1, [&](Expr inside, Expr number) {
+    Expr line = first + inside;
     if (count(o.by_key) % (side == tiles_.own_side ? tiles_.own : tiles_.walk) != 0)
       line = least(line, b_.i64(count(o.by_key) - 1));
-    const ValueId at = b_.add(b_.add(base, place_of(line)), times(number, unit));
-    b_.copy(to.buffer, b_.add(to.from, p.place(side, inside, number)), o.buffer, times(at, bytes), BlockProduct::kUnit);
+    const Expr at = base + place_of(line) + times(number, unit);
+    b_.copy(to.buffer, to.from + p.place(side, inside, number), o.buffer, times(at, bytes), BlockProduct::kUnit);
   });
 }
 
-void AttendBlock::write(BlockProduct& p, ValueId lane, Body& body, graph::ValueId result, bool by_key, ValueId first,
+void AttendBlock::write(BlockProduct& p, Expr lane, Body& body, graph::ValueId result, bool by_key, Expr first,
                         int64_t width, const Last& change) {
   const Side own = tiles_.own_side;
   const Scalar type = g_[result].type.element.scalar;
   const bool dense = body.store_stride(result) == 1;
   for (int number = 0; number < p.lines(own); ++number) {
-    const ValueId line = b_.add(first, p.line(own, lane, number));
-    b_.branch(less(line, b_.i64(count(by_key))), [&] {
+    const Expr line = first + p.line(own, lane, number);
+    b_.branch(line < count(by_key), [&] {
       const int opened = open_line(body, by_key, line);
-      p.change_line(own, lane, number, [&](ValueId along, ValueId x) {
-        const ValueId y = b_.convert(ScalarOp::cast_, type, change(number, x));
+      p.change_line(own, lane, number, [&](Expr along, Expr x) {
+        const Expr y = cast(change(number, x), type);
         const int lanes = b_.type(y).lanes;
-        const auto store = [&](ValueId at, ValueId v) {
-          body.open_lanes(at, b_.type(v).lanes, -1);
+        const auto store = [&](Expr at, Expr v) {
+          body.open_lanes(at, b_.type(v).lanes, {});
           body.store(result, v);
           body.close();
         };
         const auto alone = [&] {
           for (int l = 0; l < lanes; ++l) {
-            const ValueId at = b_.add(along, b_.i64(l));
-            b_.branch(less(at, b_.i64(width)), [&] { store(at, b_.extract(y, l)); });
+            const Expr at = along + l;
+            b_.branch(at < width, [&] { store(at, b_.extract(y, l)); });
           }
         };
         if (lanes > 1 && (!dense || width % lanes != 0)) {
           alone();
         } else {
-          b_.branch(less(along, b_.i64(width)), [&] { store(along, y); });
+          b_.branch(along < width, [&] { store(along, y); });
         }
-        return -1;
+        return Expr{};
       });
       close(body, opened);
     });

@@ -22,7 +22,7 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
 class AttendBlock : protected AttendWriter {
  protected:
   using Side = BlockProduct::Side;
-  using ValueId = loop::ValueId;
+  using Expr = loop::Expr;
 
   // `extents` of the scores; `row_axes` of them, outermost first, are a tile's rows, the others belong to heads.
   AttendBlock(const graph::Plan& plan, const machine::Machine& target, std::vector<int64_t> extents,
@@ -45,41 +45,40 @@ class AttendBlock : protected AttendWriter {
 
   // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head.
   void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
-                  const std::function<void(ValueId head, ValueId first, ValueId second)>& block);
-  void lane_loop(const std::function<void(ValueId lane)>& body);
+                  const std::function<void(Expr head, Expr first, Expr second)>& block);
+  void lane_loop(const std::function<void(Expr lane)>& body);
 
   // In lane loops. Opens what a line's number says; close(body, ..) that many.
-  int open_line(Body& body, bool by_key, ValueId number);
-  int open_line(const Operand& o, ValueId number);  // where a table finds it
+  int open_line(Body& body, bool by_key, Expr number);
+  int open_line(const Operand& o, Expr number);  // where a table finds it
   // Lines first .. of a panel.
-  void fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, loop::BufferId to);
+  void fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, loop::BufferId to);
   // The plan's walked lines as the contracted axis: rows of the panel are the operand's numbers.
-  void fill_transposed(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, loop::BufferId to);
+  void fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, loop::BufferId to);
   // Numbers of an own line into the panel that a result multiplies.
-  void put(BlockProduct& p, ValueId line, ValueId along, ValueId x, loop::BufferId to);
-  void multiply(BlockProduct& p, ValueId lane, loop::BufferId own, loop::BufferId walked);
+  void put(BlockProduct& p, Expr line, Expr along, Expr x, loop::BufferId to);
+  void multiply(BlockProduct& p, Expr lane, loop::BufferId own, loop::BufferId walked);
   loop::BufferId panel(const BlockProduct& p, Side side);
   loop::BufferId shared(int64_t bytes);
 
   // Values of the scores' shape for `x.size()` products' sums: those of one own line (open in `map`), from walked line
   // `number` on; numbers of lines that do not exist are replaced by `hidden`.
   // `whole`: all exist.
-  using Maps = std::function<std::vector<ValueId>(Body& map, const std::vector<ValueId>& x)>;
-  std::vector<ValueId> at_walked(Body& map, bool walks_keys, ValueId number, const std::vector<ValueId>& x,
-                                 double hidden, const Maps& maps, bool whole = false);
+  using Maps = std::function<std::vector<Expr>(Body& map, const std::vector<Expr>& x)>;
+  std::vector<Expr> at_walked(Body& map, bool walks_keys, Expr number, const std::vector<Expr>& x, double hidden,
+                              const Maps& maps, bool whole = false);
   // What of a vector from line `number` on exists, as truth values; -1: all.
-  ValueId exists(bool by_key, ValueId number, int lanes);
+  Expr exists(bool by_key, Expr number, int lanes);
 
   // The keys that some row of first .. first + lines - 1 sees, and those that all see; `bounds` is shared memory. With
   // a barrier inside.
   struct Seen {
-    ValueId first = -1, end = -1, all_first = -1, all_end = -1;
+    Expr first, end, all_first, all_end;
   };
-  Seen seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines, loop::BufferId bounds);
+  Seen seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, loop::BufferId bounds);
   static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
   // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
-  std::array<ValueId, 4> meet(const std::function<std::array<ValueId, 4>(ValueId lane)>& numbers,
-                              loop::BufferId bounds);
+  std::array<Expr, 4> meet(const std::function<std::array<Expr, 4>(Expr lane)>& numbers, loop::BufferId bounds);
 
   // Between these, numbers are only as good as factors that are rounded need.
   void begin_fast_math() {
@@ -96,12 +95,12 @@ class AttendBlock : protected AttendWriter {
   };
   Laid declare(const LaidOperand& o, bool by_key);
   // Begins copies of lines first .. of a panel of `p` to byte `from` of it.
-  void copy_lines(ValueId lane, const Laid& o, ValueId first, BlockProduct& p, Side side, BlockProduct::Panel to);
+  void copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct& p, Side side, BlockProduct::Panel to);
 
   // Writes the sums of own lines as a result; `change` is given the number of the lane's line and its sums.
-  using Last = std::function<ValueId(int line, ValueId x)>;
-  void write(BlockProduct& p, ValueId lane, Body& body, graph::ValueId result, bool by_key, ValueId first,
-             int64_t width, const Last& change);
+  using Last = std::function<Expr(int line, Expr x)>;
+  void write(BlockProduct& p, Expr lane, Body& body, graph::ValueId result, bool by_key, Expr first, int64_t width,
+             const Last& change);
 
   const graph::Plan& plan_;
   const machine::Machine& target_;
@@ -110,16 +109,16 @@ class AttendBlock : protected AttendWriter {
   std::vector<int64_t> row_extents_;
   int64_t rows_ = 1;
   AttendPlan tiles_;
-  std::vector<ValueId> head_;  // the block's place along the scores' axes, 0 along a tile's rows
+  std::vector<Expr> head_;  // the block's place along the scores' axes, 0 along a tile's rows
 
  private:
-  using Place = std::function<ValueId(ValueId line, ValueId unit)>;
-  void fill_units(ValueId lane, const Operand& o, ValueId first, int64_t lines, int64_t units, int unit,
-                  const Place& place, loop::BufferId to);
-  void each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
-            const std::function<void(ValueId outer, ValueId inner)>& body);
-  ValueId as_factor(ValueId x) { return b_.convert(ScalarOp::cast_, tiles_.factor, x); }
-  ValueId join(const std::vector<ValueId>& pieces, int lanes, Scalar type);
+  using Place = std::function<Expr(Expr line, Expr unit)>;
+  void fill_units(Expr lane, const Operand& o, Expr first, int64_t lines, int64_t units, int unit, const Place& place,
+                  loop::BufferId to);
+  void each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
+            const std::function<void(Expr outer, Expr inner)>& body);
+  Expr as_factor(Expr x) { return cast(x, tiles_.factor); }
+  Expr join(const std::vector<Expr>& pieces, int lanes, Scalar type);
 };
 
 }  // namespace lumen::synth

@@ -17,7 +17,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 namespace {
@@ -88,9 +88,9 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
                                  Accesses{{a_.written, a_.result_access}});
   std::vector<Body*> bodies{dot_.get(), queries_.get(), map_.get(), pick_.get()};
   if (shown_) bodies.push_back(shown_.get());
-  for_blocks(bodies, tiles, parts_, [&](ValueId head, ValueId tile, ValueId part) {
+  for_blocks(bodies, tiles, parts_, [&](Expr head, Expr tile, Expr part) {
     // Later rows see more under most masks: their blocks begin first.
-    const ValueId later = sub(b_.i64(tiles - 1), tile);
+    const Expr later = tiles - 1 - tile;
     tiles_.streams ? stream(head, later, part) : block(head, later, part);
   });
   double bytes = 0;
@@ -142,7 +142,7 @@ void ForwardBlock::split_keys(int64_t blocks) {
   parts_ = (keys() + part_ - 1) / part_;
 }
 
-void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
+void ForwardBlock::block(Expr head, Expr tile, Expr part) {
   const Side own = tiles_.own_side, walked = tiles_.walk_side();
   BlockProduct s(b_, target_, tiles_.product(a_.depth)), o(b_, target_, tiles_.result(a_.width));
   const BufferId queries = panel(s, own), probabilities = panel(o, own);
@@ -163,7 +163,7 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
   }
   if (tiles_.across > 1) statistics_ = shared(tiles_.own * tiles_.across * 4);
   first_ = times(tile, tiles_.own);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, s, own, queries);
     o.clear();
     for (size_t r = 0; r < lines; ++r) {
@@ -171,8 +171,8 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
       b_.store(row_sum_[r], b_.real(0, kOne), b_.i64(0), 4);
     }
   });
-  ValueId from = times(part, part_), to = b_.i64(keys());
-  if (parts_ > 1) to = least(b_.add(from, b_.i64(part_)), to);
+  Expr from = times(part, part_), to = b_.i64(keys());
+  if (parts_ > 1) to = least(from + part_, to);
   if (range_.is_bounded()) {
     const Seen seen = seen_keys(range_, *map_, first_, tiles_.own, shared(kBoundsBytes));
     from = most(from, down(seen.first, tiles_.walk));
@@ -183,13 +183,13 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
   const auto found = [](const std::optional<Attention::Found>& f) { return f ? &*f : nullptr; };
   const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
       values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
-  serial(from, to, tiles_.walk, [&](ValueId key) {
-    lane_loop([&](ValueId lane) {
+  serial(from, to, tiles_.walk, [&](Expr key) {
+    lane_loop([&](Expr lane) {
       fill(lane, keys_of, key, s, walked, keys_panel);
       if (!tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
     });
     b_.barrier();
-    lane_loop([&](ValueId lane) {
+    lane_loop([&](Expr lane) {
       s.clear();
       multiply(s, lane, queries, keys_panel);
       score(s, lane, key);
@@ -197,31 +197,31 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
     });
     b_.barrier();
     if (tiles_.across > 1 || tiles_.one_by_one) {
-      lane_loop([&](ValueId lane) {
+      lane_loop([&](Expr lane) {
         if (tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
         if (tiles_.across > 1) soften(s, o, lane, key, probabilities);
       });
       b_.barrier();
     }
-    lane_loop([&](ValueId lane) { multiply(o, lane, probabilities, values); });
+    lane_loop([&](Expr lane) { multiply(o, lane, probabilities, values); });
     b_.barrier();
   });
   finish(o, head, part);
 }
 
 // Sums to scores, in place, and the rows' maxima: kept where a group has whole rows, else for the others to see.
-void ForwardBlock::score(BlockProduct& s, ValueId lane, ValueId key) {
+void ForwardBlock::score(BlockProduct& s, Expr lane, Expr key) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < s.lines(own); ++r) {
-    const ValueId line = s.line(own, lane, r);
-    const int opened = open_line(*map_, false, b_.add(first_, line));
-    ValueId top = -1;
-    s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
-      const ValueId y = at_walked(*map_, true, b_.add(key, along), {x}, kLowest, [&](Body& map, const auto& sums) {
+    const Expr line = s.line(own, lane, r);
+    const int opened = open_line(*map_, false, first_ + line);
+    Expr top;
+    s.change_line(own, lane, r, [&](Expr along, Expr x) {
+      const Expr y = at_walked(*map_, true, key + along, {x}, kLowest, [&](Body& map, const auto& sums) {
         map.set(a_.scores, sums[0]);
-        return std::vector<ValueId>{as_f32(map.value(a_.score))};
+        return std::vector<Expr>{as_f32(map.value(a_.score))};
       })[0];
-      top = top < 0 ? y : most(top, y);
+      top = !top.exists() ? y : most(top, y);
       return y;
     });
     close(*map_, opened);
@@ -235,72 +235,71 @@ void ForwardBlock::score(BlockProduct& s, ValueId lane, ValueId key) {
 }
 
 // Scores to probabilities, into their panel.
-void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, BufferId probabilities) {
+void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, Expr lane, Expr key, BufferId probabilities) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < s.lines(own); ++r) {
     const auto at = static_cast<size_t>(r);
-    const ValueId line = s.line(own, lane, r), before = b_.load(row_max_[at], kOne, b_.i64(0), 4);
-    ValueId top = before;
+    const Expr line = s.line(own, lane, r), before = b_.load(row_max_[at], kOne, b_.i64(0), 4);
+    Expr top = before;
     if (tiles_.across == 1) {
       top = most(top, found_[at]);
     } else {
       for (int g = 0; g < tiles_.across; ++g)
         top = most(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
     }
-    const ValueId scale = b_.op(ScalarOp::exp_, sub(before, top));
-    ValueId total = -1;
-    s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
+    const Expr scale = exp(before - top);
+    Expr total;
+    s.change_line(own, lane, r, [&](Expr along, Expr x) {
       const int lanes = b_.type(x).lanes;
-      ValueId p = b_.op(ScalarOp::exp_, sub(x, b_.splat(top, lanes)));
-      const ValueId there = exists(true, b_.add(key, along), lanes);
-      if (there >= 0) p = b_.op(ScalarOp::select_, there, p, b_.real(0, b_.type(p)));
+      Expr p = exp(x - b_.splat(top, lanes));
+      const Expr there = exists(true, key + along, lanes);
+      if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
       put(o, line, along, p, probabilities);
-      total = total < 0 ? p : b_.add(total, p);
-      return -1;
+      total = !total.exists() ? p : total + p;
+      return Expr{};
     });
-    const ValueId sum =
-        b_.op(ScalarOp::fma_, b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
+    const Expr sum = fma(b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
     b_.store(row_max_[at], top, b_.i64(0), 4);
     b_.store(row_sum_[at], sum, b_.i64(0), 4);
-    o.change_line(own, lane, r, [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scale, b_.type(x).lanes)); });
+    o.change_line(own, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
   }
   found_.clear();
 }
 
 // Sums of rows are joined, then written.
-void ForwardBlock::finish(BlockProduct& o, ValueId head, ValueId part) {
+void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
   const Side own = tiles_.own_side;
   const auto each_line = [&](const std::function<void(size_t)>& body) {
     for (size_t r = 0; r < row_sum_.size(); ++r) body(r);
   };
-  const auto join = [&](ValueId lane) {
+  const auto join = [&](Expr lane) {
     each_line([&](size_t r) {
-      const ValueId total = o.fold_line(own, ScalarOp::add_, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
+      const Expr total = o.fold_line(own, ScalarOp::add_, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
       b_.store(row_sum_[r], total, b_.i64(0), 4);
       if (tiles_.across == 1) return;
-      const ValueId line = o.line(own, lane, static_cast<int>(r));
+      const Expr line = o.line(own, lane, static_cast<int>(r));
       b_.branch(o.leads_line(own, lane),
                 [&] { b_.store(statistics_, total, statistic(o.group_across(own, lane), line), 4); });
     });
   };
   lane_loop(join);
   if (tiles_.across > 1) b_.barrier();
-  lane_loop([&](ValueId lane) {
-    std::vector<ValueId> row_sums;
+  lane_loop([&](Expr lane) {
+    std::vector<Expr> row_sums;
     each_line([&](size_t r) {
       row_sums.push_back(b_.load(row_sum_[r], kOne, b_.i64(0), 4));
       if (tiles_.across == 1) return;
-      const ValueId line = o.line(own, lane, static_cast<int>(r));
+      const Expr line = o.line(own, lane, static_cast<int>(r));
       for (int g = 0; g < tiles_.across; ++g) {
-        const ValueId x = b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4);
-        row_sums[r] = g == 0 ? x : b_.add(row_sums[r], x);
+        const Expr x = b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4);
+        row_sums[r] = g == 0 ? x : row_sums[r] + x;
       }
     });
     if (parts_ > 1) return keep(o, lane, head, part, row_sums);
     for (const graph::ValueId result : group_.results)
       if (result != a_.written)
         each_line([&](size_t r) {
-          once(o, lane, r, [&](ValueId line) {
+          once(o, lane, r, [&](Expr line) {
             const int opened = open_line(*map_, false, line);
             map_->open_scalar();
             map_->store(result, result == a_.top ? b_.load(row_max_[r], kOne, b_.i64(0), 4) : row_sums[r]);
@@ -309,8 +308,8 @@ void ForwardBlock::finish(BlockProduct& o, ValueId head, ValueId part) {
           });
         });
     if (tiles_.streams)  // one division a row: the sums are of rounded factors
-      for (ValueId& total : row_sums) total = b_.op(ScalarOp::div_, b_.real(1, kOne), total);
-    write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, ValueId x) {
+      for (Expr& total : row_sums) total = 1 / total;
+    write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, Expr x) {
       return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
                    b_.splat(row_sums[static_cast<size_t>(r)], b_.type(x).lanes));
     });
@@ -318,40 +317,38 @@ void ForwardBlock::finish(BlockProduct& o, ValueId head, ValueId part) {
 }
 
 // By one of the lanes that hold parts of a row, where the row exists.
-void ForwardBlock::once(BlockProduct& o, ValueId lane, size_t r, const std::function<void(ValueId line)>& body) {
+void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body) {
   const Side own = tiles_.own_side;
-  const ValueId line = b_.add(first_, o.line(own, lane, static_cast<int>(r)));
-  ValueId mine = b_.op(ScalarOp::and_, o.leads_line(own, lane), less(line, b_.i64(rows_)));
-  if (tiles_.across > 1) mine = b_.op(ScalarOp::and_, mine, b_.op(ScalarOp::eq_, o.group_across(own, lane), b_.i64(0)));
+  const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
+  Expr mine = o.leads_line(own, lane) & (line < rows_);
+  if (tiles_.across > 1) mine = mine & (o.group_across(own, lane) == 0);
   b_.branch(mine, [&] { body(line); });
 }
 
 // A part's rows for attend_merge.
-void ForwardBlock::keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part,
-                        const std::vector<ValueId>& row_sums) {
+void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums) {
   const Side own = tiles_.own_side;
   const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());
-  ValueId base = times(part, product(a_.row_extents()));
-  const std::vector<ValueId> of_head = digits(b_, head, heads);
-  for (size_t d = 0; d < heads.size(); ++d) base = b_.add(base, times(of_head[d], dense[d]));
-  const auto number_of = [&](ValueId line) {
-    ValueId number = base;
-    const std::vector<ValueId> at = digits(b_, line, row_extents_);
-    for (size_t k = 0; k < at.size(); ++k)
-      number = b_.add(number, times(at[k], dense[static_cast<size_t>(row_axes_[k])]));
+  Expr base = times(part, product(a_.row_extents()));
+  const std::vector<Expr> of_head = digits(b_, head, heads);
+  for (size_t d = 0; d < heads.size(); ++d) base = base + times(of_head[d], dense[d]);
+  const auto number_of = [&](Expr line) {
+    Expr number = base;
+    const std::vector<Expr> at = digits(b_, line, row_extents_);
+    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[static_cast<size_t>(row_axes_[k])]);
     return number;
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {
     once(o, lane, r,
-         [&](ValueId line) { keep_extremes(number_of(line), b_.load(row_max_[r], kOne, b_.i64(0), 4), row_sums[r]); });
-    const ValueId line = b_.add(first_, o.line(own, lane, static_cast<int>(r)));
-    b_.branch(less(line, b_.i64(rows_)), [&] {
-      const ValueId number = number_of(line);
-      o.change_line(own, lane, static_cast<int>(r), [&](ValueId along, ValueId x) {
-        const ValueId count = a_.width % b_.type(x).lanes == 0 ? -1 : sub(b_.i64(a_.width), along);
-        b_.branch(less(along, b_.i64(a_.width)),
-                  [&] { b_.store(partial_, x, bytes(b_.add(times(number, a_.width), along), 1), 4, count); });
-        return -1;
+         [&](Expr line) { keep_extremes(number_of(line), b_.load(row_max_[r], kOne, b_.i64(0), 4), row_sums[r]); });
+    const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
+    b_.branch(line < rows_, [&] {
+      const Expr number = number_of(line);
+      o.change_line(own, lane, static_cast<int>(r), [&](Expr along, Expr x) {
+        const Expr count = a_.width % b_.type(x).lanes == 0 ? Expr{} : a_.width - along;
+        b_.branch(along < a_.width,
+                  [&] { b_.store(partial_, x, bytes(times(number, a_.width) + along, 1), 4, count); });
+        return Expr{};
       });
     });
   }

@@ -20,43 +20,43 @@ class ForwardBlock : AttendBlock {
   std::vector<LaidOperand> lay(Scalar products) const;
   void prepare(std::vector<LaidOperand> laid, Synthesis& out);
   void split_keys(int64_t blocks);
-  void block(ValueId head, ValueId tile, ValueId part);
-  ValueId statistic(ValueId across, ValueId line) { return bytes(b_.add(times(across, tiles_.own), line), 1); }
-  void score(BlockProduct& s, ValueId lane, ValueId key);
-  void soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, loop::BufferId probabilities);
-  void finish(BlockProduct& o, ValueId head, ValueId part);
-  void once(BlockProduct& o, ValueId lane, size_t r, const std::function<void(ValueId line)>& body);
-  void keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part, const std::vector<ValueId>& row_sums);
+  void block(Expr head, Expr tile, Expr part);
+  Expr statistic(Expr across, Expr line) { return bytes(times(across, tiles_.own) + line, 1); }
+  void score(BlockProduct& s, Expr lane, Expr key);
+  void soften(BlockProduct& s, BlockProduct& o, Expr lane, Expr key, loop::BufferId probabilities);
+  void finish(BlockProduct& o, Expr head, Expr part);
+  void once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body);
+  void keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums);
 
   // ---- streaming: a block's products and panels, of keys and values two each.
   struct Stream {
     BlockProduct s, o, v;  // scores; sums of values; v lays their panels
     loop::BufferId queries = -1, keys = -1, values = -1;
-    ValueId from = -1, to = -1, all_from = -1, all_to = -1;  // keys that some row sees, and that all do
+    Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
   };
   using Held = BlockProduct::Held;
-  void stream(ValueId head, ValueId tile, ValueId part);
-  void begin_block(Stream& t, ValueId part);
-  BlockProduct::Panel keys_at(Stream& t, ValueId key);
-  BlockProduct::Panel values_at(Stream& t, ValueId key);
-  void copy_tile(Stream& t, ValueId lane, ValueId key);
+  void stream(Expr head, Expr tile, Expr part);
+  void begin_block(Stream& t, Expr part);
+  BlockProduct::Panel keys_at(Stream& t, Expr key);
+  BlockProduct::Panel values_at(Stream& t, Expr key);
+  void copy_tile(Stream& t, Expr lane, Expr key);
   void wait_for_copies(int groups);
   Held held();
   void hold(const Held& x);
   void hold_until_here(const Held& before);
-  void begin_scores(Stream& t, ValueId lane, ValueId key);
-  void begin_sums(Stream& t, ValueId lane, const Held& probabilities, ValueId key);
+  void begin_scores(Stream& t, Expr lane, Expr key);
+  void begin_sums(Stream& t, Expr lane, const Held& probabilities, Expr key);
   // Only the group of `any_lane` is read.
-  void multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole);
-  void step(Stream& t, ValueId key, bool whole);
+  void multiply_and_find(Stream& t, Expr lane, Expr any_lane, Expr key, bool whole);
+  void step(Stream& t, Expr key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }
-  ValueId is_first(ValueId lane);
-  void turn(Stream& t, ValueId key, bool whole);
-  void find_probabilities(Stream& t, ValueId lane, ValueId key, bool whole);
+  Expr is_first(Expr lane);
+  void turn(Stream& t, Expr key, bool whole);
+  void find_probabilities(Stream& t, Expr lane, Expr key, bool whole);
   void walk(Stream& t);
-  void weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole);
-  void rescale(BlockProduct& o, ValueId lane);
-  void return_to_row_max(BlockProduct& o, ValueId lane);
+  void weigh(BlockProduct& s, Expr lane, Expr key, bool whole);
+  void rescale(BlockProduct& o, Expr lane);
+  void return_to_row_max(BlockProduct& o, Expr lane);
 
   const graph::Group& group_;
   graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
@@ -71,8 +71,8 @@ class ForwardBlock : AttendBlock {
   std::vector<Laid> laid_;                                          // queries, keys, values
   std::optional<graph::Plan> shown_plan_;                           // without the mask
   std::unique_ptr<Body> shown_;                                     // map_ of that
-  std::vector<ValueId> found_;                                      // maxima of the tile of keys at hand, by row
-  ValueId first_ = -1;
+  std::vector<Expr> found_;                                         // maxima of the tile of keys at hand, by row
+  Expr first_;
 };
 
 }  // namespace lumen::synth

@@ -12,7 +12,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
@@ -105,9 +105,9 @@ Step GradientBlock::run() {
   bodies.push_back(map_.get());
   bodies.push_back(ranges_.get());
   const int64_t tiles = (count(!over_keys_) + tiles_.own - 1) / tiles_.own;
-  for_blocks(bodies, tiles, 1, [&](ValueId, ValueId tile, ValueId) {
+  for_blocks(bodies, tiles, 1, [&](Expr, Expr tile, Expr) {
     // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
-    const ValueId number = over_keys_ ? sub(b_.i64(tiles - 1), tile) : tile;
+    const Expr number = over_keys_ ? tiles - 1 - tile : tile;
     tiles_.streams ? stream(number) : block(number);
   });
   double work = 0, bytes = 0;
@@ -159,16 +159,16 @@ BlockProduct* GradientBlock::result_of(const Memory& m, int o) const {
   return nullptr;
 }
 
-void GradientBlock::block(ValueId tile) {
+void GradientBlock::block(Expr tile) {
   const Side own = tiles_.own_side;
   Memory m = memory();
   first_ = times(tile, tiles_.own);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     for (size_t k = 0; k < owned_.size(); ++k)
       fill(lane, lines_of(owned_[k]), first_, *product_of(m, owned_[k], true), own, m.owned[k]);
     for (const auto& r : m.results) r->clear();
   });
-  ValueId from = b_.i64(0), to = b_.i64(count(over_keys_));
+  Expr from = b_.i64(0), to = b_.i64(count(over_keys_));
   if (a_.range && over_keys_) {
     const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
     from = down(seen.first, tiles_.walk);
@@ -176,99 +176,98 @@ void GradientBlock::block(ValueId tile) {
   } else {
     b_.barrier();
   }
-  serial(from, to, tiles_.walk, [&](ValueId walked) {
+  serial(from, to, tiles_.walk, [&](Expr walked) {
     if (!a_.range || over_keys_) return step(m, walked);
     const Seen seen = seen_keys(*a_.range, *ranges_, walked, tiles_.walk, m.bounds);
     b_.barrier();  // the next tile's bounds lie in the same place
-    const ValueId some =
-        b_.op(ScalarOp::and_, less(seen.first, b_.add(first_, b_.i64(tiles_.own))), less(first_, seen.end));
+    const Expr some = (seen.first < first_ + tiles_.own) & (first_ < seen.end);
     b_.branch(some, [&] { step(m, walked); });
   });
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     for (size_t k = 0; k < results_.size(); ++k)
       write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
-            operand(results_[k]->operand).width, [&](int, ValueId x) { return x; });
+            operand(results_[k]->operand).width, [&](int, Expr x) { return x; });
   });
 }
 
-void GradientBlock::step(Memory& m, ValueId walked) {
+void GradientBlock::step(Memory& m, Expr walked) {
   const bool together = !tiles_.one_by_one;
-  const auto load = [&](ValueId lane, size_t k) {
+  const auto load = [&](Expr lane, size_t k) {
     fill(lane, lines_of(walked_[k]), walked, *product_of(m, walked_[k], false), tiles_.walk_side(), m.walked[k]);
   };
-  const auto load_transposed = [&](ValueId lane, size_t k) {
+  const auto load_transposed = [&](Expr lane, size_t k) {
     fill_transposed(lane, lines_of(transposed_[k]), walked, *result_of(m, transposed_[k]), m.transposed[k]);
   };
-  const auto multiply_with = [&](ValueId lane, size_t panel) {
+  const auto multiply_with = [&](Expr lane, size_t panel) {
     for (size_t k = 0; k < a_.products.size(); ++k) {
       if (walked_of(a_.products[k]) != walked_[panel]) continue;
       m.products[k]->clear();
       multiply(*m.products[k], lane, m.owned[place(owned_, own_of(a_.products[k]))], m.walked[panel]);
     }
   };
-  const auto add_with = [&](ValueId lane, size_t panel) {
+  const auto add_with = [&](Expr lane, size_t panel) {
     for (size_t k = 0; k < results_.size(); ++k)
       if (results_[k]->operand == transposed_[panel])
         multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.transposed[panel]);
   };
   if (together) {
-    lane_loop([&](ValueId lane) {
+    lane_loop([&](Expr lane) {
       for (size_t k = 0; k < walked_.size(); ++k) load(lane, k);
       for (size_t k = 0; k < transposed_.size(); ++k)
         if (!shares(transposed_[k])) load_transposed(lane, k);
     });
     b_.barrier();
-    lane_loop([&](ValueId lane) {
+    lane_loop([&](Expr lane) {
       for (size_t k = 0; k < walked_.size(); ++k) multiply_with(lane, k);
       apply_maps(m, lane, walked);
     });
     b_.barrier();
-    lane_loop([&](ValueId lane) {
+    lane_loop([&](Expr lane) {
       for (size_t k = 0; k < transposed_.size(); ++k) add_with(lane, k);
     });
     b_.barrier();
     return;
   }
   for (size_t k = 0; k < walked_.size(); ++k) {
-    lane_loop([&](ValueId lane) { load(lane, k); });
+    lane_loop([&](Expr lane) { load(lane, k); });
     b_.barrier();
-    lane_loop([&](ValueId lane) {
+    lane_loop([&](Expr lane) {
       multiply_with(lane, k);
       if (k + 1 == walked_.size()) apply_maps(m, lane, walked);
     });
     b_.barrier();
   }
   for (size_t k = 0; k < transposed_.size(); ++k) {
-    lane_loop([&](ValueId lane) { load_transposed(lane, k); });
+    lane_loop([&](Expr lane) { load_transposed(lane, k); });
     b_.barrier();
-    lane_loop([&](ValueId lane) { add_with(lane, k); });
+    lane_loop([&](Expr lane) { add_with(lane, k); });
     b_.barrier();
   }
 }
 
-void GradientBlock::apply_maps(Memory& m, ValueId lane, ValueId walked) {
+void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < m.products[0]->lines(own); ++r) {
-    const ValueId line = m.products[0]->line(own, lane, r);
-    std::vector<ValueId> along;
-    std::vector<std::vector<ValueId>> sums;  // by vector, by product
+    const Expr line = m.products[0]->line(own, lane, r);
+    std::vector<Expr> along;
+    std::vector<std::vector<Expr>> sums;  // by vector, by product
     for (size_t k = 0; k < m.products.size(); ++k) {
       size_t number = 0;
-      m.products[k]->change_line(own, lane, r, [&](ValueId at, ValueId x) {
+      m.products[k]->change_line(own, lane, r, [&](Expr at, Expr x) {
         if (k == 0) {
           along.push_back(at);
           sums.emplace_back();
         }
         sums[number++].push_back(x);
-        return -1;
+        return Expr{};
       });
     }
-    const int opened = open_line(*map_, !over_keys_, b_.add(first_, line));
+    const int opened = open_line(*map_, !over_keys_, first_ + line);
     for (size_t v = 0; v < along.size(); ++v) {
-      const std::vector<ValueId> x =
-          at_walked(*map_, over_keys_, b_.add(walked, along[v]), sums[v], 0, [&](Body& map, const auto& of) {
+      const std::vector<Expr> x =
+          at_walked(*map_, over_keys_, walked + along[v], sums[v], 0, [&](Body& map, const auto& of) {
             for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
-            std::vector<ValueId> out;
+            std::vector<Expr> out;
             for (const int s : sources_) out.push_back(map.value(a_.sources[static_cast<size_t>(s)]));
             return out;
           });

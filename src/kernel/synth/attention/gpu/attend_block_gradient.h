@@ -52,27 +52,27 @@ class GradientBlock : AttendBlock {
   Memory memory();
   BlockProduct* product_of(const Memory& m, int o, bool own) const;
   BlockProduct* result_of(const Memory& m, int o) const;
-  void block(ValueId tile);
-  void step(Memory& m, ValueId walked);
-  void apply_maps(Memory& m, ValueId lane, ValueId walked);
+  void block(Expr tile);
+  void step(Memory& m, Expr walked);
+  void apply_maps(Memory& m, Expr lane, Expr walked);
 
   // ---- streaming: a tile of walked lines, and what comes behind it.
   struct Walked {
-    ValueId line = -1, number = -1, next = -1, has_next = -1;
+    Expr line, number, next, has_next;
   };
   bool reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const;
   bool find_order();
-  void stream(ValueId tile);
-  ValueId place_of_row(const Access& a, ValueId row);
-  void copy_row_numbers(ValueId lane, ValueId line, ValueId number);
-  void set_row_numbers(Body& body, const Walked& w, ValueId along, int lanes);
-  BlockProduct::Panel walked_panel(const Memory& m, size_t k, ValueId number);
-  void copy_walked(const Memory& m, ValueId lane, ValueId line, ValueId number);
+  void stream(Expr tile);
+  Expr place_of_row(const Access& a, Expr row);
+  void copy_row_numbers(Expr lane, Expr line, Expr number);
+  void set_row_numbers(Body& body, const Walked& w, Expr along, int lanes);
+  BlockProduct::Panel walked_panel(const Memory& m, size_t k, Expr number);
+  void copy_walked(const Memory& m, Expr lane, Expr line, Expr number);
   void walk_keys(Memory& m);
   void walk_rows(Memory& m);
-  std::array<ValueId, 4> rows_that_see(ValueId lane, int64_t inner);
+  std::array<Expr, 4> rows_that_see(Expr lane, int64_t inner);
   void stream_step(Memory& m, const Walked& w, bool whole);
-  void find_source(BlockProduct& of, BlockProduct* early, Body& map, ValueId lane, const Walked& w, int source,
+  void find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const Walked& w, int source,
                    bool whole);
 
   const graph::Group& group_;
@@ -83,7 +83,7 @@ class GradientBlock : AttendBlock {
   std::vector<int> sources_, owned_, walked_, transposed_;  // numbers of sources and operands, each once
   std::vector<std::unique_ptr<Body>> operands_, written_;
   std::unique_ptr<Body> map_, ranges_;
-  ValueId first_ = -1;
+  Expr first_;
   std::vector<RowNumber> row_numbers_;
   const std::vector<LaidOperand>& laid_operands_;  // by operand; empty: they cannot be copied
   std::vector<Laid> laid_;

@@ -6,7 +6,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 
 bool GradientBlock::reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const {
@@ -46,7 +46,7 @@ bool GradientBlock::find_order() {
 }
 
 // Panels of the next tile are on their way while this one is multiplied.
-void GradientBlock::stream(ValueId tile) {
+void GradientBlock::stream(Expr tile) {
   const Side own = tiles_.own_side, walked = tiles_.walk_side();
   Memory m;
   for (const AttentionGradient::Product& p : a_.products)
@@ -64,53 +64,52 @@ void GradientBlock::stream(ValueId tile) {
   m.bounds = shared(kBoundsBytes);
   for (RowNumber& n : row_numbers_) n.panel = shared(2 * tiles_.walk * 4);
   first_ = times(tile, tiles_.own);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     for (size_t k = 0; k < owned_.size(); ++k)
       copy_lines(lane, laid_[static_cast<size_t>(owned_[k])], first_, *product_of(m, owned_[k], true), own,
                  {m.owned[k], b_.i64(0)});
     for (const auto& r : m.results) r->clear();
   });
   over_keys_ ? walk_keys(m) : walk_rows(m);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     for (size_t k = 0; k < results_.size(); ++k)
       write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
-            operand(results_[k]->operand).width, [&](int, ValueId x) { return x; });
+            operand(results_[k]->operand).width, [&](int, Expr x) { return x; });
   });
 }
 
-ValueId GradientBlock::place_of_row(const Access& a, ValueId row) {
-  ValueId at = b_.i64(a.offset);
-  for (size_t d = 0; d < head_.size(); ++d) at = b_.add(at, times(head_[d], a.strides[d]));
-  const std::vector<ValueId> digit = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
-  for (size_t k = 0; k < digit.size(); ++k)
-    at = b_.add(at, times(digit[k], a.strides[static_cast<size_t>(row_axes_[k])]));
+Expr GradientBlock::place_of_row(const Access& a, Expr row) {
+  Expr at = b_.i64(a.offset);
+  for (size_t d = 0; d < head_.size(); ++d) at = at + times(head_[d], a.strides[d]);
+  const std::vector<Expr> digit = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
+  for (size_t k = 0; k < digit.size(); ++k) at = at + times(digit[k], a.strides[static_cast<size_t>(row_axes_[k])]);
   return at;
 }
 
-void GradientBlock::copy_row_numbers(ValueId lane, ValueId line, ValueId number) {
+void GradientBlock::copy_row_numbers(Expr lane, Expr line, Expr number) {
   if (row_numbers_.empty()) return;
-  b_.branch(less(lane, b_.i64(tiles_.walk)), [&] {
-    const ValueId to = bytes(b_.add(times(b_.op(ScalarOp::rem_, number, b_.i64(2)), tiles_.walk), lane), 1);
+  b_.branch(lane < tiles_.walk, [&] {
+    const Expr to = bytes(times(number % 2, tiles_.walk) + lane, 1);
     for (const RowNumber& n : row_numbers_)
-      b_.copy(n.panel, to, n.source, bytes(place_of_row(n.access, b_.add(line, lane)), 1), 4);
+      b_.copy(n.panel, to, n.source, bytes(place_of_row(n.access, line + lane), 1), 4);
   });
 }
 
 // Those of `lanes` walked lines from `along` of the tile on, for a map.
-void GradientBlock::set_row_numbers(Body& body, const Walked& w, ValueId along, int lanes) {
-  const ValueId at = bytes(b_.add(times(b_.op(ScalarOp::rem_, w.number, b_.i64(2)), tiles_.walk), along), 1);
+void GradientBlock::set_row_numbers(Body& body, const Walked& w, Expr along, int lanes) {
+  const Expr at = bytes(times(w.number % 2, tiles_.walk) + along, 1);
   for (const RowNumber& n : row_numbers_) {
-    const ValueId x = b_.load(n.panel, {Scalar::f32, lanes}, at, lanes * 4);
+    const Expr x = b_.load(n.panel, {Scalar::f32, lanes}, at, lanes * 4);
     body.set(n.value, x);
     if (n.divides) b_.know_reciprocal(x, x);
   }
 }
 
-BlockProduct::Panel GradientBlock::walked_panel(const Memory& m, size_t k, ValueId number) {
-  return {m.walked[k], times(b_.op(ScalarOp::rem_, number, b_.i64(2)), walked_bytes_[k])};
+BlockProduct::Panel GradientBlock::walked_panel(const Memory& m, size_t k, Expr number) {
+  return {m.walked[k], times(number % 2, walked_bytes_[k])};
 }
 
-void GradientBlock::copy_walked(const Memory& m, ValueId lane, ValueId line, ValueId number) {
+void GradientBlock::copy_walked(const Memory& m, Expr lane, Expr line, Expr number) {
   copy_row_numbers(lane, line, number);
   for (size_t k = 0; k < walked_.size(); ++k)
     copy_lines(lane, laid_[static_cast<size_t>(walked_[k])], line, *product_of(m, walked_[k], false),
@@ -120,21 +119,21 @@ void GradientBlock::copy_walked(const Memory& m, ValueId lane, ValueId line, Val
 
 void GradientBlock::walk_keys(Memory& m) {
   const int64_t walk = tiles_.walk;
-  ValueId from = b_.i64(0), to = b_.i64(keys()), clear = from, end = down(to, walk);
+  Expr from = b_.i64(0), to = b_.i64(keys()), clear = from, end = down(to, walk);
   if (a_.range) {
     const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
     from = down(seen.first, walk);
     to = seen.end;
-    clear = least(most(down(b_.add(seen.all_first, b_.i64(walk - 1)), walk), from), most(to, from));
+    clear = least(most(down(seen.all_first + (walk - 1), walk), from), most(to, from));
     end = most(least(down(most(seen.all_end, b_.i64(0)), walk), to), clear);
   }
-  const auto tiles = [&](ValueId begin, ValueId stop, bool whole) {
-    serial(begin, stop, walk, [&](ValueId key) {
-      const ValueId next = b_.add(key, b_.i64(walk));
-      stream_step(m, {key, b_.op(ScalarOp::div_, sub(key, from), b_.i64(walk)), next, less(next, to)}, whole);
+  const auto tiles = [&](Expr begin, Expr stop, bool whole) {
+    serial(begin, stop, walk, [&](Expr key) {
+      const Expr next = key + walk;
+      stream_step(m, {key, (key - from) / walk, next, next < to}, whole);
     });
   };
-  lane_loop([&](ValueId lane) { copy_walked(m, lane, from, b_.i64(0)); });
+  lane_loop([&](Expr lane) { copy_walked(m, lane, from, b_.i64(0)); });
   if (a_.range && a_.range->hides_first()) tiles(from, clear, false);
   tiles(clear, end, true);
   tiles(end, to, false);
@@ -149,28 +148,27 @@ void GradientBlock::walk_rows(Memory& m) {
     inner = row_extents_.back();
     outer = rows_ / inner;
   }
-  ValueId from = b_.i64(0), to = b_.i64(inner), clear = from;
+  Expr from = b_.i64(0), to = b_.i64(inner), clear = from;
   if (a_.range) {
-    const auto [begin, end, hidden, unused] = meet([&](ValueId lane) { return rows_that_see(lane, inner); }, m.bounds);
+    const auto [begin, end, hidden, unused] = meet([&](Expr lane) { return rows_that_see(lane, inner); }, m.bounds);
     from = down(begin, walk);
     to = end;
     clear = hidden;
   }
-  const ValueId stop = down(b_.add(to, b_.i64(walk - 1)), walk);
-  clear = most(least(down(b_.add(clear, b_.i64(walk - 1)), walk), stop), from);
-  const ValueId whole_end = rows_ % walk == 0 ? stop : most(least(stop, b_.i64(rows_ / walk * walk)), clear);
-  const ValueId each = b_.op(ScalarOp::div_, sub(stop, from), b_.i64(walk));
-  b_.branch(less(from, stop), [&] {
-    lane_loop([&](ValueId lane) { copy_walked(m, lane, from, b_.i64(0)); });
-    serial(b_.i64(0), b_.i64(outer), 1, [&](ValueId o) {
-      const auto tiles = [&](ValueId begin, ValueId end, bool whole) {
-        serial(begin, end, walk, [&](ValueId t) {
-          const ValueId line = b_.add(times(o, inner), t), behind = b_.add(t, b_.i64(walk));
-          const ValueId number = b_.add(b_.mul(o, each), b_.op(ScalarOp::div_, sub(t, from), b_.i64(walk)));
-          const ValueId here = less(behind, stop);
-          const ValueId next = b_.op(ScalarOp::select_, here, b_.add(line, b_.i64(walk)),
-                                     b_.add(times(b_.add(o, b_.i64(1)), inner), from));
-          const ValueId more = b_.op(ScalarOp::or_, here, less(b_.add(o, b_.i64(1)), b_.i64(outer)));
+  const Expr stop = down(to + (walk - 1), walk);
+  clear = most(least(down(clear + (walk - 1), walk), stop), from);
+  const Expr whole_end = rows_ % walk == 0 ? stop : most(least(stop, b_.i64(rows_ / walk * walk)), clear);
+  const Expr each = (stop - from) / walk;
+  b_.branch(from < stop, [&] {
+    lane_loop([&](Expr lane) { copy_walked(m, lane, from, b_.i64(0)); });
+    serial(b_.i64(0), b_.i64(outer), 1, [&](Expr o) {
+      const auto tiles = [&](Expr begin, Expr end, bool whole) {
+        serial(begin, end, walk, [&](Expr t) {
+          const Expr line = times(o, inner) + t, behind = t + walk;
+          const Expr number = o * each + (t - from) / walk;
+          const Expr here = behind < stop;
+          const Expr next = select(here, line + walk, times(o + 1, inner) + from);
+          const Expr more = here | (o + 1 < outer);
           stream_step(m, {line, number, next, more}, whole);
         });
       };
@@ -183,7 +181,7 @@ void GradientBlock::walk_rows(Memory& m) {
 
 // The rows along the innermost axis, by a lane's share of them: the first that sees a key of this block, the one
 // behind the last that does, and the one behind the last that does not see all of them.
-std::array<ValueId, 4> GradientBlock::rows_that_see(ValueId lane, int64_t inner) {
+std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   bool varies = false;
   for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
     varies = varies || a_.range->varies(static_cast<size_t>(row_axes_[k]));
@@ -193,18 +191,17 @@ std::array<ValueId, 4> GradientBlock::rows_that_see(ValueId lane, int64_t inner)
   b_.store(found, b_.i64(inner), at(0), 8);
   b_.store(found, b_.i64(0), at(1), 8);
   b_.store(found, b_.i64(0), at(2), 8);
-  const ValueId last = least(b_.add(first_, b_.i64(tiles_.own)), b_.i64(keys()));
-  serial(lane, b_.i64(varies ? rows_ : inner), tiles_.lanes(), [&](ValueId row) {
+  const Expr last = least(first_ + tiles_.own, b_.i64(keys()));
+  serial(lane, b_.i64(varies ? rows_ : inner), tiles_.lanes(), [&](Expr row) {
     const int opened = open_line(*ranges_, false, row);
     const auto [sees, sees_end] = a_.range->of_row(b_, *ranges_);
     const auto [shown, shown_end] = a_.range->shown_to_row(b_, *ranges_);
     close(*ranges_, opened);
-    const ValueId number = b_.op(ScalarOp::rem_, row, b_.i64(inner)), behind = b_.add(number, b_.i64(1));
-    const ValueId some = b_.op(ScalarOp::and_, less(sees, last), less(first_, sees_end)),
-                  part = b_.op(ScalarOp::or_, less(first_, shown), less(shown_end, last));
-    const auto change = [&](int which, ScalarOp op, ValueId x, ValueId where) {
-      const ValueId now = b_.load(found, i64, at(which), 8);
-      b_.store(found, b_.op(ScalarOp::select_, where, b_.op(op, now, x), now), at(which), 8);
+    const Expr number = row % inner, behind = number + 1;
+    const Expr some = (sees < last) & (first_ < sees_end), part = (first_ < shown) | (shown_end < last);
+    const auto change = [&](int which, ScalarOp op, Expr x, Expr where) {
+      const Expr now = b_.load(found, i64, at(which), 8);
+      b_.store(found, select(where, b_.op(op, now, x), now), at(which), 8);
     };
     change(0, ScalarOp::min_, number, some);
     change(1, ScalarOp::max_, behind, some);
@@ -215,10 +212,10 @@ std::array<ValueId, 4> GradientBlock::rows_that_see(ValueId lane, int64_t inner)
 
 // Results that read the early source are under way while the late one is found.
 void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
-  lane_loop([&](ValueId) { b_.wait(loop::Flow::copies, 0); });
+  lane_loop([&](Expr) { b_.wait(loop::Flow::copies, 0); });
   b_.barrier();
-  lane_loop([&](ValueId lane) {
-    b_.branch(w.has_next, [&] { copy_walked(m, lane, w.next, b_.add(w.number, b_.i64(1))); });
+  lane_loop([&](Expr lane) {
+    b_.branch(w.has_next, [&] { copy_walked(m, lane, w.next, w.number + 1); });
     BlockProduct &first = *m.products[first_product_], &second = *m.products[1 - first_product_];
     for (const size_t k : {first_product_, 1 - first_product_}) {
       m.products[k]->begin(lane, {m.owned[place(owned_, own_of(a_.products[k]))], b_.i64(0)},
@@ -258,29 +255,29 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
 }
 
 // The sums of `of` become a source; `early` holds the other one.
-void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map, ValueId lane, const Walked& w,
+void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const Walked& w,
                                 int source, bool whole) {
   const Side own = tiles_.own_side;
   const size_t product = early ? 1 - first_product_ : first_product_;
   for (int r = 0; r < of.lines(own); ++r) {
-    std::vector<ValueId> known;
+    std::vector<Expr> known;
     if (early)
-      early->change_line(own, lane, r, [&](ValueId, ValueId x) {
+      early->change_line(own, lane, r, [&](Expr, Expr x) {
         known.push_back(x);
-        return -1;
+        return Expr{};
       });
-    const int opened = open_line(map, !over_keys_, b_.add(first_, of.line(own, lane, r)));
+    const int opened = open_line(map, !over_keys_, first_ + of.line(own, lane, r));
     size_t number = 0;
-    of.change_line(own, lane, r, [&](ValueId along, ValueId x) {
-      std::vector<ValueId> given{x};
+    of.change_line(own, lane, r, [&](Expr along, Expr x) {
+      std::vector<Expr> given{x};
       if (early) given.push_back(known[number++]);
-      const auto become = [&](Body& body, const std::vector<ValueId>& sums) {
+      const auto become = [&](Body& body, const std::vector<Expr>& sums) {
         set_row_numbers(body, w, along, b_.type(sums[0]).lanes);
         body.set(a_.products[product].value, sums[0]);
         if (early) body.set(a_.sources[static_cast<size_t>(early_)], sums[1]);
-        return std::vector<ValueId>{as_f32(body.value(a_.sources[static_cast<size_t>(source)]))};
+        return std::vector<Expr>{as_f32(body.value(a_.sources[static_cast<size_t>(source)]))};
       };
-      return at_walked(map, over_keys_, b_.add(w.line, along), given, 0, become, whole)[0];
+      return at_walked(map, over_keys_, w.line + along, given, 0, become, whole)[0];
     });
     close(map, opened);
   }

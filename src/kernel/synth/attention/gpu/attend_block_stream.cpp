@@ -17,7 +17,7 @@
 namespace lumen::synth {
 
 using loop::BufferId;
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 constexpr double kLowest = std::numeric_limits<float>::lowest();
@@ -25,7 +25,7 @@ constexpr double kMostProbability = 256;  // of a row whose maximum grew since i
 constexpr int64_t kPanels = 2;            // of keys, of values
 }  // namespace
 
-void ForwardBlock::stream(ValueId head, ValueId tile, ValueId part) {
+void ForwardBlock::stream(Expr head, Expr tile, Expr part) {
   const Side own = tiles_.own_side, walked = tiles_.walk_side();
   Stream t{{b_, target_, tiles_.product(a_.depth)},
            {b_, target_, tiles_.result(a_.width)},
@@ -41,17 +41,17 @@ void ForwardBlock::stream(ValueId head, ValueId tile, ValueId part) {
   for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
   first_ = times(tile, tiles_.own);
   begin_block(t, part);
-  b_.branch(less(t.from, t.to), [&] { walk(t); });
+  b_.branch(t.from < t.to, [&] { walk(t); });
   finish(t.o, head, part);
 }
 
 // Begins to copy queries, and finds the keys to walk.
-void ForwardBlock::begin_block(Stream& t, ValueId part) {
+void ForwardBlock::begin_block(Stream& t, Expr part) {
   t.from = times(part, part_);
   t.to = t.all_to = b_.i64(keys());
   t.all_from = b_.i64(0);
-  if (parts_ > 1) t.to = least(b_.add(t.from, b_.i64(part_)), t.to);
-  lane_loop([&](ValueId lane) {
+  if (parts_ > 1) t.to = least(t.from + part_, t.to);
+  lane_loop([&](Expr lane) {
     copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
     t.o.clear();
     for (size_t r = 0; r < row_max_.size(); ++r) {
@@ -67,31 +67,30 @@ void ForwardBlock::begin_block(Stream& t, ValueId part) {
   t.all_to = seen.all_end;
 }
 
-BlockProduct::Panel ForwardBlock::keys_at(Stream& t, ValueId key) {
-  const ValueId number = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, key, b_.i64(tiles_.walk)), b_.i64(kPanels));
+BlockProduct::Panel ForwardBlock::keys_at(Stream& t, Expr key) {
+  const Expr number = key / tiles_.walk % kPanels;
   return {t.keys, times(number, t.s.panel_bytes(tiles_.walk_side()))};
 }
 
-BlockProduct::Panel ForwardBlock::values_at(Stream& t, ValueId key) {
-  const ValueId number = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, key, b_.i64(tiles_.walk)), b_.i64(kPanels));
+BlockProduct::Panel ForwardBlock::values_at(Stream& t, Expr key) {
+  const Expr number = key / tiles_.walk % kPanels;
   return {t.values, times(number, t.o.panel_bytes(tiles_.walk_side()))};
 }
 
 // Begins copies of the keys of one tile, with the values of the one before.
-void ForwardBlock::copy_tile(Stream& t, ValueId lane, ValueId key) {
+void ForwardBlock::copy_tile(Stream& t, Expr lane, Expr key) {
   const Side walked = tiles_.walk_side();
-  b_.branch(less(key, t.to), [&] { copy_lines(lane, laid_[1], key, t.s, walked, keys_at(t, key)); });
-  const ValueId before = sub(key, b_.i64(tiles_.walk));
+  b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, keys_at(t, key)); });
+  const Expr before = key - tiles_.walk;
   const BlockProduct::Panel to = values_at(t, before);
   const int64_t lines = t.v.tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
   for (int64_t at = 0; at < tiles_.walk; at += lines)
-    copy_lines(lane, laid_[2], b_.add(before, b_.i64(at)), t.v, walked,
-               {to.buffer, b_.add(to.from, b_.i64(at / lines * bytes))});
+    copy_lines(lane, laid_[2], before + at, t.v, walked, {to.buffer, to.from + at / lines * bytes});
   b_.commit(loop::Flow::copies);
 }
 
 void ForwardBlock::wait_for_copies(int groups) {
-  lane_loop([&](ValueId) { b_.wait(loop::Flow::copies, groups); });
+  lane_loop([&](Expr) { b_.wait(loop::Flow::copies, groups); });
   b_.barrier();
 }
 
@@ -109,32 +108,31 @@ void ForwardBlock::hold(const Held& x) {
 // wait up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
 // both: row_sums, sums of probabilities, are never negative, or the factors before are reported.
 void ForwardBlock::hold_until_here(const Held& before) {
-  ValueId total = b_.load(row_sum_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
-  for (size_t r = 1; r < row_sum_.size(); ++r) total = b_.add(total, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
-  for (const ValueId x : before)
+  Expr total = b_.load(row_sum_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
+  for (size_t r = 1; r < row_sum_.size(); ++r) total = total + b_.load(row_sum_[r], kOne, b_.i64(0), 4);
+  for (const Expr x : before)
     for (int l = 0; l < b_.type(x).lanes; l += 2)
-      detail = b_.add(detail, b_.convert(ScalarOp::cast_, Scalar::i64,
-                                         b_.convert(ScalarOp::bitcast_, Scalar::u16, b_.extract(x, l))));
-  b_.guard(b_.op(ScalarOp::not_, less(total, b_.real(0, kOne))), detail, loop::kGuardFinite);
+      detail = detail + cast(bitcast(b_.extract(x, l), Scalar::u16), Scalar::i64);
+  b_.guard(!(total < 0), detail, loop::kGuardFinite);
 }
 
 // These only read which group `lane` belongs to.
-void ForwardBlock::begin_scores(Stream& t, ValueId lane, ValueId key) {
+void ForwardBlock::begin_scores(Stream& t, Expr lane, Expr key) {
   t.s.begin(lane, {t.queries, b_.i64(0)}, keys_at(t, key), true);
   b_.commit(loop::Flow::products);
 }
 
-void ForwardBlock::begin_sums(Stream& t, ValueId lane, const Held& probabilities, ValueId key) {
+void ForwardBlock::begin_sums(Stream& t, Expr lane, const Held& probabilities, Expr key) {
   t.o.begin(lane, probabilities, values_at(t, key));
   b_.commit(loop::Flow::products);
 }
 
 // A tile behind the first one by one group: finds its probabilities while the sums of the tile before are under way.
-void ForwardBlock::multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole) {
+void ForwardBlock::multiply_and_find(Stream& t, Expr lane, Expr any_lane, Expr key, bool whole) {
   const Held before = held();
   begin_scores(t, any_lane, key);
-  begin_sums(t, any_lane, before, sub(key, b_.i64(tiles_.walk)));
-  if (takes_turns()) copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));
+  begin_sums(t, any_lane, before, key - tiles_.walk);
+  if (takes_turns()) copy_tile(t, lane, key + tiles_.walk);
   b_.wait(loop::Flow::products, 1);
   t.s.ready();
   weigh(t.s, lane, key, whole);
@@ -146,23 +144,23 @@ void ForwardBlock::multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, 
   hold(t.o.hold(t.s));
 }
 
-void ForwardBlock::step(Stream& t, ValueId key, bool whole) {
+void ForwardBlock::step(Stream& t, Expr key, bool whole) {
   wait_for_copies(0);
-  lane_loop([&](ValueId lane) {
-    copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));  // first: it takes longer than what is begun behind it
+  lane_loop([&](Expr lane) {
+    copy_tile(t, lane, key + tiles_.walk);  // first: it takes longer than what is begun behind it
     multiply_and_find(t, lane, lane, key, whole);
   });
 }
 
 // Whether a lane belongs to the first group: the same for all lanes of a wave, which code generators see by the
 // exchange, so that they keep addresses of panels once for a wave.
-ValueId ForwardBlock::is_first(ValueId lane) {
-  const ValueId group = b_.convert(ScalarOp::cast_, Scalar::i32, b_.op(ScalarOp::div_, lane, b_.i64(tiles_.wave())));
-  return b_.op(ScalarOp::eq_, b_.exchange(group, b_.i64(0)), b_.integer(0, {Scalar::i32, 1}));
+Expr ForwardBlock::is_first(Expr lane) {
+  const Expr group = cast(lane / tiles_.wave(), Scalar::i32);
+  return b_.exchange(group, b_.i64(0)) == 0;
 }
 
 // Probabilities of a tile whose scores are ready, where nothing is under way.
-void ForwardBlock::find_probabilities(Stream& t, ValueId lane, ValueId key, bool whole) {
+void ForwardBlock::find_probabilities(Stream& t, Expr lane, Expr key, bool whole) {
   weigh(t.s, lane, key, whole);
   rescale(t.o, lane);
   hold(t.o.hold(t.s));
@@ -170,16 +168,16 @@ void ForwardBlock::find_probabilities(Stream& t, ValueId lane, ValueId key, bool
 
 // The same by two groups; `whole`: this tile and the one before, whose probabilities the second group finds. It leaves
 // nothing under way: panels are copied to where the products before have read.
-void ForwardBlock::turn(Stream& t, ValueId key, bool whole) {
-  const ValueId before = sub(key, b_.i64(tiles_.walk));
+void ForwardBlock::turn(Stream& t, Expr key, bool whole) {
+  const Expr before = key - tiles_.walk;
   wait_for_copies(0);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     b_.branch(
         is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
         [&] {
-          copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));
+          copy_tile(t, lane, key + tiles_.walk);
           find_probabilities(t, lane, before, whole);
-          const ValueId any_lane = b_.i64(tiles_.wave());
+          const Expr any_lane = b_.i64(tiles_.wave());
           const Held probabilities = held();
           begin_scores(t, any_lane, key);
           begin_sums(t, any_lane, probabilities, before);
@@ -193,13 +191,13 @@ void ForwardBlock::turn(Stream& t, ValueId key, bool whole) {
 
 void ForwardBlock::walk(Stream& t) {
   const int64_t walk = tiles_.walk;
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), keys_at(t, t.from));
     b_.commit(loop::Flow::copies);
-    copy_tile(t, lane, b_.add(t.from, b_.i64(walk)));
+    copy_tile(t, lane, t.from + walk);
   });
   wait_for_copies(1);
-  lane_loop([&](ValueId lane) {
+  lane_loop([&](Expr lane) {
     begin_scores(t, lane, t.from);
     b_.wait(loop::Flow::products, 0);
     t.s.ready();
@@ -209,15 +207,15 @@ void ForwardBlock::walk(Stream& t) {
     };
     takes_turns() ? b_.branch(is_first(lane), probabilities) : probabilities();
   });
-  const ValueId second = b_.add(t.from, b_.i64(walk));
-  const auto tiles = [&](ValueId from, ValueId to, bool whole) {
-    serial(from, to, walk, [&](ValueId key) { takes_turns() ? turn(t, key, whole) : step(t, key, whole); });
+  const Expr second = t.from + walk;
+  const auto tiles = [&](Expr from, Expr to, bool whole) {
+    serial(from, to, walk, [&](Expr key) { takes_turns() ? turn(t, key, whole) : step(t, key, whole); });
   };
   if (shown_) {
     // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
-    const ValueId clear = least(most(down(b_.add(t.all_from, b_.i64(walk - 1)), walk), t.from), most(t.to, t.from));
-    const ValueId end = most(least(down(most(t.all_to, b_.i64(0)), walk), t.to), second);
-    const ValueId whole = least(takes_turns() ? b_.add(clear, b_.i64(walk)) : most(clear, second), end);
+    const Expr clear = least(most(down(t.all_from + (walk - 1), walk), t.from), most(t.to, t.from));
+    const Expr end = most(least(down(most(t.all_to, b_.i64(0)), walk), t.to), second);
+    const Expr whole = least(takes_turns() ? clear + walk : most(clear, second), end);
     if (range_.hides_first()) tiles(second, whole, false);
     tiles(whole, end, true);
     tiles(end, t.to, false);
@@ -225,8 +223,8 @@ void ForwardBlock::walk(Stream& t) {
     tiles(second, t.to, false);
   }
   wait_for_copies(0);
-  lane_loop([&](ValueId lane) {
-    const ValueId last = down(sub(t.to, b_.i64(1)), walk);
+  lane_loop([&](Expr lane) {
+    const Expr last = down(t.to - 1, walk);
     if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_probabilities(t, lane, last, false); });
     const Held probabilities = held();
     begin_sums(t, lane, probabilities, last);
@@ -240,56 +238,55 @@ void ForwardBlock::walk(Stream& t) {
 // Scores of a tile to probabilities, in place; what sums so far are to be multiplied by goes to scales_. Probabilities
 // are those of the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not
 // be multiplied where a maximum grows a little, and no probability is greater than kMostProbability.
-void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole) {
+void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
   const Side own = tiles_.own_side;
   Body& map = whole ? *shown_ : *map_;
   const std::optional<double> multiple =
       whole ? range_.multiple_of(a_.scores) : std::nullopt;  // scores are the sums times that
-  const ValueId log2e = b_.real(std::numbers::log2e, kOne);
+  const Expr log2e = b_.real(std::numbers::log2e, kOne);
   begin_fast_math();
   for (int r = 0; r < s.lines(own); ++r) {
     const auto at = static_cast<size_t>(r);
-    const int opened = open_line(map, false, b_.add(first_, s.line(own, lane, r)));
-    ValueId top = -1;
-    s.change_line(own, lane, r, [&](ValueId along, ValueId x) -> ValueId {
+    const int opened = open_line(map, false, first_ + s.line(own, lane, r));
+    Expr top;
+    s.change_line(own, lane, r, [&](Expr along, Expr x) -> Expr {
       if (multiple) {
-        top = top < 0 ? x : most(top, x);
-        return -1;
+        top = !top.exists() ? x : most(top, x);
+        return {};
       }
-      const ValueId y = at_walked(
-          map, true, b_.add(key, along), {x}, kLowest,
+      const Expr y = at_walked(
+          map, true, key + along, {x}, kLowest,
           [&](Body& scores, const auto& sums) {
             scores.set(a_.scores, sums[0]);
-            return std::vector<ValueId>{as_f32(scores.value(a_.score))};
+            return std::vector<Expr>{as_f32(scores.value(a_.score))};
           },
           whole)[0];
-      top = top < 0 ? y : most(top, y);
+      top = !top.exists() ? y : most(top, y);
       return y;
     });
     close(map, opened);
     top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
-    if (multiple) top = b_.mul(top, b_.real(*multiple, kOne));
+    if (multiple) top = top * *multiple;
     top = most(b_.load(row_max_[at], kOne, b_.i64(0), 4), top);
-    const ValueId before = b_.load(bases_[at], kOne, b_.i64(0), 4);
-    const ValueId grows = less(b_.real(std::log(kMostProbability), kOne), sub(top, before));
-    const ValueId base = b_.op(ScalarOp::select_, grows, top, before);
-    const ValueId scale = b_.power2(b_.mul(sub(before, base), log2e));
+    const Expr before = b_.load(bases_[at], kOne, b_.i64(0), 4);
+    const Expr grows = std::log(kMostProbability) < top - before;
+    const Expr base = select(grows, top, before);
+    const Expr scale = b_.power2((before - base) * log2e);
     // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
     const bool near = whole && range_.shows_only(a_.scores);
-    const ValueId low = near ? b_.op(ScalarOp::neg_, b_.mul(base, log2e)) : base;
-    const ValueId by = multiple ? b_.real(*multiple * std::numbers::log2e, kOne) : log2e;
-    ValueId total = -1;
-    s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
+    const Expr low = near ? -(base * log2e) : base;
+    const Expr by = multiple ? b_.real(*multiple * std::numbers::log2e, kOne) : log2e;
+    Expr total;
+    s.change_line(own, lane, r, [&](Expr along, Expr x) {
       const int lanes = b_.type(x).lanes;
-      const ValueId factor = b_.splat(by, lanes), away = b_.splat(low, lanes);
-      ValueId p = b_.power2(near ? b_.op(ScalarOp::fma_, x, factor, away) : b_.mul(sub(x, away), factor));
-      const ValueId there = whole ? -1 : exists(true, b_.add(key, along), lanes);
-      if (there >= 0) p = b_.op(ScalarOp::select_, there, p, b_.real(0, b_.type(p)));
-      total = total < 0 ? p : b_.add(total, p);
+      const Expr factor = b_.splat(by, lanes), away = b_.splat(low, lanes);
+      Expr p = b_.power2(near ? fma(x, factor, away) : (x - away) * factor);
+      const Expr there = whole ? Expr{} : exists(true, key + along, lanes);
+      if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
+      total = !total.exists() ? p : total + p;
       return p;
     });
-    const ValueId sum =
-        b_.op(ScalarOp::fma_, b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
+    const Expr sum = fma(b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
     b_.store(row_max_[at], top, b_.i64(0), 4);
     b_.store(bases_[at], base, b_.i64(0), 4);
     b_.store(row_sum_[at], sum, b_.i64(0), 4);
@@ -299,28 +296,28 @@ void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole)
 }
 
 // Where a row of the lane has another base than before.
-void ForwardBlock::rescale(BlockProduct& o, ValueId lane) {
-  std::vector<ValueId> scales;
-  ValueId some = -1;
+void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
+  std::vector<Expr> scales;
+  Expr some;
   for (const BufferId s : scales_) {
     scales.push_back(b_.load(s, kOne, b_.i64(0), 4));
-    const ValueId changed = less(scales.back(), b_.real(1, kOne));
-    some = some < 0 ? changed : b_.op(ScalarOp::or_, some, changed);
+    const Expr changed = scales.back() < 1;
+    some = !some.exists() ? changed : some | changed;
   }
   b_.branch(some, [&] {
     for (size_t r = 0; r < scales.size(); ++r)
       o.change_line(tiles_.own_side, lane, static_cast<int>(r),
-                    [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scales[r], b_.type(x).lanes)); });
+                    [&](Expr, Expr x) { return x * b_.splat(scales[r], b_.type(x).lanes); });
   });
 }
 
 // What is kept is said of the rows' maxima.
-void ForwardBlock::return_to_row_max(BlockProduct& o, ValueId lane) {
+void ForwardBlock::return_to_row_max(BlockProduct& o, Expr lane) {
   for (size_t r = 0; r < bases_.size(); ++r) {
     const auto of = [&](BufferId x) { return b_.load(x, kOne, b_.i64(0), 4); };
-    const ValueId scale = b_.op(ScalarOp::exp_, sub(of(bases_[r]), of(row_max_[r])));
+    const Expr scale = exp(of(bases_[r]) - of(row_max_[r]));
     b_.store(scales_[r], scale, b_.i64(0), 4);
-    b_.store(row_sum_[r], b_.mul(of(row_sum_[r]), scale), b_.i64(0), 4);
+    b_.store(row_sum_[r], of(row_sum_[r]) * scale, b_.i64(0), 4);
   }
   rescale(o, lane);
 }

@@ -6,7 +6,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 
 namespace {
 constexpr int64_t kUnit = 8;  // numbers of 16 bytes
@@ -71,27 +71,27 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
   for (const int d : o.axes) together = std::gcd(together, o.from.strides[static_cast<size_t>(d)]);
   const auto align = static_cast<int>(std::min<int64_t>(together * scalar_bytes(type), 16));
   const int64_t units = o.padded / kUnit;
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](ValueId task) {
-    const ValueId first = b.mul(b.op(ScalarOp::rem_, task, b.i64(units)), b.i64(kUnit));
-    ValueId rest = b.op(ScalarOp::div_, task, b.i64(units)), at = b.add(b.i64(o.from.offset), first);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](Expr task) {
+    const Expr first = task % units * kUnit;
+    Expr rest = task / units, at = o.from.offset + first;
     for (size_t k = o.axes.size(); k-- > 0;) {
       const auto d = static_cast<size_t>(o.axes[k]);
-      const ValueId digit = k > 0 ? b.op(ScalarOp::rem_, rest, b.i64(extents[d])) : rest;
-      at = b.add(at, b.mul(digit, b.i64(o.from.strides[d])));
-      rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+      const Expr digit = k > 0 ? rest % extents[d] : rest;
+      at = at + digit * o.from.strides[d];
+      rest = rest / extents[d];
     }
     const loop::VType numbers{type, static_cast<int>(kUnit)};
-    const ValueId place = b.mul(task, b.i64(kUnit * scalar_bytes(o.scalar)));
-    const auto lay = [&](ValueId count) {
-      const ValueId x = b.load(source, numbers, b.mul(at, b.i64(scalar_bytes(type))),
-                               count < 0 ? align : static_cast<int>(scalar_bytes(type)), count);
-      b.store(to, b.convert(ScalarOp::cast_, o.scalar, x), place, 16);
+    const Expr place = task * (kUnit * scalar_bytes(o.scalar));
+    const auto lay = [&](Expr count) {
+      const Expr x = b.load(source, numbers, at * scalar_bytes(type),
+                            !count.exists() ? align : static_cast<int>(scalar_bytes(type)), count);
+      b.store(to, cast(x, o.scalar), place, 16);
     };
-    if (o.padded == o.width) return lay(-1);
-    const ValueId left = b.op(ScalarOp::sub_, b.i64(o.width), first);
+    if (o.padded == o.width) return lay({});
+    const Expr left = o.width - first;
     const bool whole = o.width % kUnit == 0;
     b.branch(
-        b.op(ScalarOp::lt_, b.i64(0), left), [&] { lay(whole ? -1 : b.op(ScalarOp::min_, left, b.i64(kUnit))); },
+        0 < left, [&] { lay(whole ? Expr{} : min(left, b.i64(kUnit))); },
         [&] { b.store(to, b.real(0, {o.scalar, static_cast<int>(kUnit)}), place, 16); });
   });
   const double numbers = static_cast<double>(o.elements);
@@ -111,15 +111,15 @@ Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<i
   loop::Builder& b = draft.b;
   const loop::BufferId source = draft.value(from.source, false), to = draft.scratch(scratch, count * 4, true);
   const loop::VType one{Scalar::f32, 1};
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](ValueId task) {
-    ValueId rest = task, place = b.i64(from.offset);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](Expr task) {
+    Expr rest = task, place = b.i64(from.offset);
     for (size_t d = from.strides.size(); d-- > 0;) {
       if (from.strides[d] == 0) continue;
-      place = b.add(place, b.mul(b.op(ScalarOp::rem_, rest, b.i64(extents[d])), b.i64(from.strides[d])));
-      rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+      place = place + rest % extents[d] * from.strides[d];
+      rest = rest / extents[d];
     }
-    const ValueId x = b.load(source, one, b.mul(place, b.i64(4)), 4);
-    b.store(to, b.op(ScalarOp::div_, b.real(1, one), x), b.mul(task, b.i64(4)), 4);
+    const Expr x = b.load(source, one, place * 4, 4);
+    b.store(to, 1 / x, task * 4, 4);
   });
   return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), static_cast<double>(count),
                       static_cast<double>(8 * count));

@@ -15,7 +15,7 @@
 namespace lumen::synth {
 namespace {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -43,30 +43,30 @@ class IntegerKernel {
         outer_ = g.outer;
         w_.enter_outer(outer_);
         for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        write_group(w_.scaled(g.group, t_.width));
+        write_group(g.group * t_.width);
       });
       return w_.step(std::move(plan));
     }
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) {
-      const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
-      outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
+      const Expr first = task % t_.n_tasks * (t_.n_task * t_.width);
+      outer_ = task / t_.n_tasks;
       w_.enter_outer(outer_);
-      const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
+      const Expr last = min(first + t_.n_task * t_.width, w_.i64(p_.n.extent));
       w_.where_row(w_.i64(0), [&] {
         for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+        b_.loop(LoopKind::serial, first, last, t_.width, [&](Expr n) { write_group(n); });
       });
     });
     return w_.step(std::move(plan));
   }
 
  private:
-  void write_group(Value n);
-  void write_unit(const LaneOrder& order, Value blocks, Value code, Value group);
-  void add_corrections(int i, int j, Value c, Value x);
+  void write_group(Expr n);
+  void write_unit(const LaneOrder& order, Expr blocks, Expr code, Expr group);
+  void add_corrections(int i, int j, Expr c, Expr x);
   std::vector<Chain> chains_of(const LaneOrder& order) const;
-  Value integer_dots(const std::vector<Value>& q, const std::vector<Value>& x);
-  Value sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
+  Expr integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x);
+  Expr sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
   size_t at(int i, int j) const { return static_cast<size_t>(i * t_.width + j); }
   const DotProblem& p_;
   const RowsPlan& t_;
@@ -78,10 +78,10 @@ class IntegerKernel {
   loop::BufferId codes_, scales_, totals_;
   std::vector<loop::BufferId> sums_;
   bool corrects_ = false;
-  Value outer_ = -1;
+  Expr outer_;
   WaveGroup wave_;  // whose lanes share the units of K; no lane: this task has all of them
   std::vector<std::unique_ptr<Unpack>> cursors_;
-  std::vector<Value> first_blocks_, x_rows_;
+  std::vector<Expr> first_blocks_, x_rows_;
 };
 
 std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
@@ -99,11 +99,11 @@ std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
 }
 
 // i32 lanes: the products of k neighbours, added, over all vectors.
-Value IntegerKernel::integer_dots(const std::vector<Value>& q, const std::vector<Value>& x) {
+Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x) {
   const machine::DotRow& row = d_.row;
   const VType result{row.acc, row.lanes};
-  const auto right = [&](size_t v) { return row.b == Scalar::i8 ? x[v] : b_.convert(ScalarOp::cast_, row.b, x[v]); };
-  Value total = -1;
+  const auto right = [&](size_t v) { return row.b == Scalar::i8 ? x[v] : cast(x[v], row.b); };
+  Expr total;
   if (row.accumulates) {
     total = b_.integer(0, result);
     for (size_t v = 0; v < q.size(); ++v) total = b_.inst(row.row, result, {total, q[v], right(v)});
@@ -111,8 +111,8 @@ Value IntegerKernel::integer_dots(const std::vector<Value>& q, const std::vector
   }
   if (row.pairs.empty()) {
     for (size_t v = 0; v < q.size(); ++v) {
-      const Value products = b_.inst(row.row, result, {q[v], right(v)});
-      total = total < 0 ? products : b_.add(total, products);
+      const Expr products = b_.inst(row.row, result, {q[v], right(v)});
+      total = !total.exists() ? products : total + products;
     }
     return total;
   }
@@ -123,122 +123,120 @@ Value IntegerKernel::integer_dots(const std::vector<Value>& q, const std::vector
   const int64_t per_lane = int64_t{row.lanes} * row.k / half.lanes;
   const int64_t together = std::max<int64_t>(1, 32767 / std::max<int64_t>(1, per_lane * largest * 127));
   for (size_t v = 0; v < q.size();) {
-    Value products = -1;
+    Expr products;
     for (int64_t i = 0; i < together && v < q.size(); ++i, ++v) {
-      const Value one = b_.inst(row.row, half, {q[v], right(v)});
-      products = products < 0 ? one : b_.add(products, one);
+      const Expr one = b_.inst(row.row, half, {q[v], right(v)});
+      products = !products.exists() ? one : products + one;
     }
-    const Value wide = row.pairs_ones ? b_.inst(row.pairs, result, {products, b_.integer(1, half)})
-                                      : b_.inst(row.pairs, result, {products});
-    total = total < 0 ? wide : b_.add(total, wide);
+    const Expr wide = row.pairs_ones ? b_.inst(row.pairs, result, {products, b_.integer(1, half)})
+                                     : b_.inst(row.pairs, result, {products});
+    total = !total.exists() ? wide : total + wide;
   }
   return total;
 }
 
 // sums += c * x, one lane per group of the unit; lanes of the sums beyond them gain nothing.
-void IntegerKernel::add_corrections(int i, int j, Value c, Value x) {
+void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
   const int groups = b_.type(c).lanes, lanes = d_.row.lanes;
   for (int first = 0; first < groups; first += lanes) {
     std::vector<int> mask(static_cast<size_t>(lanes), -1);
     std::iota(mask.begin(), mask.begin() + std::min(lanes, groups - first), first);
-    const auto part = [&](Value v) { return groups == 1 ? b_.insert(w_.zero(lanes), v, 0) : b_.shuffle({v}, mask); };
-    b_.store(sums_[at(i, j)], b_.op(ScalarOp::fma_, part(c), part(x), sum(i, j)), w_.i64(0), 4);
+    const auto part = [&](Expr v) { return groups == 1 ? b_.insert(w_.zero(lanes), v, 0) : b_.shuffle({v}, mask); };
+    b_.store(sums_[at(i, j)], fma(part(c), part(x), sum(i, j)), w_.i64(0), 4);
   }
 }
 
-void IntegerKernel::write_unit(const LaneOrder& order, Value blocks, Value code, Value group) {
+void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, Expr group) {
   const int64_t block = p_.loads[1].format->block;
   const int groups = static_cast<int>((order.elements + layout_.fine - 1) / layout_.fine);
   const int width = t_.width;
   const VType numbers{Scalar::f32, groups};
-  std::vector<Value> scale, correction;
+  std::vector<Expr> scale, correction;
   for (int j = 0; j < width; ++j) {
     Unpack& cursor = *cursors_[static_cast<size_t>(j)];
-    cursor.enter_block(w_.add(first_blocks_[static_cast<size_t>(j)], blocks), order.elements / block);
+    cursor.enter_block(first_blocks_[static_cast<size_t>(j)] + blocks, order.elements / block);
     scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.fine, order.elements));
     if (!corrects_) continue;
-    Value c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : -1;
+    Expr c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : Expr{};
     if (d_.bias != 0) {
-      const Value bias = b_.real(static_cast<double>(d_.bias), numbers);
-      c = c < 0 ? b_.mul(scale.back(), bias) : b_.op(ScalarOp::fma_, scale.back(), bias, c);
+      const Expr bias = b_.real(static_cast<double>(d_.bias), numbers);
+      c = !c.exists() ? scale.back() * bias : fma(scale.back(), bias, c);
     }
     correction.push_back(c);
   }
-  std::vector<Value> scales;  // of the products, by i and j
+  std::vector<Expr> scales;  // of the products, by i and j
   for (int i = 0; i < t_.height; ++i) {
-    const Value row = x_rows_[static_cast<size_t>(i)];
-    const Value place = w_.scaled(w_.add(w_.scaled(row, layout_.groups()), group), 4);
-    const Value x_scale = b_.load(scales_, numbers, place, 4);
-    const Value x_sum = corrects_ ? b_.load(totals_, numbers, place, 4) : -1;
+    const Expr row = x_rows_[static_cast<size_t>(i)];
+    const Expr place = (row * layout_.groups() + group) * 4;
+    const Expr x_scale = b_.load(scales_, numbers, place, 4);
+    const Expr x_sum = corrects_ ? b_.load(totals_, numbers, place, 4) : Expr{};
     for (int j = 0; j < width; ++j) {
-      scales.push_back(b_.mul(scale[static_cast<size_t>(j)], x_scale));
+      scales.push_back(scale[static_cast<size_t>(j)] * x_scale);
       if (corrects_) add_corrections(i, j, correction[static_cast<size_t>(j)], x_sum);
     }
   }
   const int lanes = layout_.lanes;
   for (const Chain& chain : chains_of(order)) {
-    std::vector<std::vector<Value>> q(static_cast<size_t>(width)), x(static_cast<size_t>(t_.height));
+    std::vector<std::vector<Expr>> q(static_cast<size_t>(width)), x(static_cast<size_t>(t_.height));
     for (int j = 0; j < width; ++j)
       for (const size_t v : chain.vectors)
         q[static_cast<size_t>(j)].push_back(
             integer_codes(b_, *cursors_[static_cast<size_t>(j)], d_, m_, order.vectors[v]));
     for (int i = 0; i < t_.height; ++i)
       for (const size_t v : chain.vectors) {
-        const Value row = w_.scaled(x_rows_[static_cast<size_t>(i)], layout_.codes());
-        const Value from = w_.add(w_.add(row, code), w_.i64(static_cast<int64_t>(v) * lanes));
+        const Expr row = x_rows_[static_cast<size_t>(i)] * layout_.codes();
+        const Expr from = row + code + static_cast<int64_t>(v) * lanes;
         x[static_cast<size_t>(i)].push_back(b_.load(codes_, {Scalar::i8, lanes}, from));
       }
     for (int i = 0; i < t_.height; ++i)
       for (int j = 0; j < width; ++j) {
-        const Value dot = b_.convert(ScalarOp::cast_, Scalar::f32,
-                                     integer_dots(q[static_cast<size_t>(j)], x[static_cast<size_t>(i)]));
-        const Value all = scales[at(i, j)];
-        const Value scaled = groups == 1 ? b_.splat(all, d_.row.lanes) : b_.shuffle({all}, chain.group);
-        b_.store(sums_[at(i, j)], b_.op(ScalarOp::fma_, dot, scaled, sum(i, j)), w_.i64(0), 4);
+        const Expr dot = cast(integer_dots(q[static_cast<size_t>(j)], x[static_cast<size_t>(i)]), Scalar::f32);
+        const Expr all = scales[at(i, j)];
+        const Expr scaled = groups == 1 ? b_.splat(all, d_.row.lanes) : b_.shuffle({all}, chain.group);
+        b_.store(sums_[at(i, j)], fma(dot, scaled, sum(i, j)), w_.i64(0), 4);
       }
   }
 }
 
-void IntegerKernel::write_group(Value n) {
+void IntegerKernel::write_group(Expr n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
   for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
   cursors_.clear();
   first_blocks_.clear();
   for (int j = 0; j < t_.width; ++j) {
-    Value r = w_.add(n, w_.i64(j));
-    if (p_.n.extent % t_.width) r = w_.min(r, w_.i64(p_.n.extent - 1));  // repeats the last row; not stored
-    const Value element = w_.add(w_.base(1), w_.scaled(r, p_.n.strides[1]));
+    Expr r = n + j;
+    if (p_.n.extent % t_.width) r = min(r, w_.i64(p_.n.extent - 1));  // repeats the last row; not stored
+    const Expr element = w_.base(1) + r * p_.n.strides[1];
     cursors_.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
     cursors_.back()->enter_tensor();
-    cursors_.back()->enter_row(b_.op(ScalarOp::div_, element, w_.i64(load.columns)));
-    first_blocks_.push_back(b_.op(ScalarOp::div_, element, w_.i64(block)));
+    cursors_.back()->enter_row(element / load.columns);
+    first_blocks_.push_back(element / block);
   }
   x_rows_.clear();
-  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.laid_row(outer_, p_.m.extent), w_.i64(i)));
+  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.laid_row(outer_, p_.m.extent) + i);
 
   const RowOrder& order = layout_.order;
-  const bool waves = wave_.lane >= 0;
-  b_.loop(LoopKind::serial, waves ? wave_.lane : w_.i64(0), w_.i64(order.units), waves ? m_.wave : 1, [&](Value unit) {
-    write_unit(order.unit, w_.scaled(unit, order.unit.elements / block), w_.scaled(unit, layout_.unit_codes()),
-               w_.scaled(unit, layout_.unit_groups()));
+  const bool waves = wave_.lane.exists();
+  b_.loop(LoopKind::serial, waves ? wave_.lane : w_.i64(0), w_.i64(order.units), waves ? m_.wave : 1, [&](Expr unit) {
+    write_unit(order.unit, unit * (order.unit.elements / block), unit * layout_.unit_codes(),
+               unit * layout_.unit_groups());
   });
   const auto rest = [&] {
     write_unit(order.rest, w_.i64(order.units * order.unit.elements / block),
                w_.i64(order.units * layout_.unit_codes()), w_.i64(order.units * layout_.unit_groups()));
   };
   if (order.rest.elements > 0 && waves)
-    b_.branch(b_.op(ScalarOp::eq_, wave_.lane, w_.i64(0)), rest);
+    b_.branch(wave_.lane == 0, rest);
   else if (order.rest.elements > 0)
     rest();
 
-  const Value count =
-      p_.n.extent % t_.width ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width)) : -1;
-  std::vector<Value> results;
+  const Expr count = p_.n.extent % t_.width ? min(p_.n.extent - n, w_.i64(t_.width)) : Expr{};
+  std::vector<Expr> results;
   for (int i = 0; i < t_.height; ++i) {
-    Value v = w_.zero(t_.width);
+    Expr v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      Expr total = b_.fold(ScalarOp::add_, sum(i, j));
       if (waves) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }

@@ -9,7 +9,7 @@
 namespace lumen::synth {
 namespace {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -31,36 +31,36 @@ class LeftWriter {
     const int64_t blocks = (p_.m.extent + lanes_ - 1) / lanes_, squares = t_.padded_k / lanes_;
     const int64_t per_task = std::min<int64_t>(squares, 16), parts = (squares + per_task - 1) / per_task;
     const bool ragged = p_.m.extent % lanes_ != 0, tail = t_.padded_k != p_.k.extent;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Value task) {
-      const Value m = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(blocks)), lanes_);
-      const Value rest = b_.op(ScalarOp::div_, task, w_.i64(blocks));
-      const Value first = w_.scaled(b_.op(ScalarOp::rem_, rest, w_.i64(parts)), per_task);
-      const Value outer = b_.op(ScalarOp::div_, rest, w_.i64(parts));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Expr task) {
+      const Expr m = task % blocks * lanes_;
+      const Expr rest = task / blocks;
+      const Expr first = rest % parts * per_task;
+      const Expr outer = rest / parts;
       w_.enter_outer(outer);
-      const Value columns = ragged ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.m.extent), m), w_.i64(lanes_)) : -1;
-      const Value last = w_.min(w_.add(first, w_.i64(per_task)), w_.i64(squares));
-      b_.loop(LoopKind::serial, first, last, 1, [&](Value square) {
-        const Value k0 = w_.scaled(square, lanes_);
-        std::vector<Value> rows;
+      const Expr columns = ragged ? min(p_.m.extent - m, w_.i64(lanes_)) : Expr{};
+      const Expr last = min(first + per_task, w_.i64(squares));
+      b_.loop(LoopKind::serial, first, last, 1, [&](Expr square) {
+        const Expr k0 = square * lanes_;
+        std::vector<Expr> rows;
         for (int i = 0; i < lanes_; ++i) {
-          Value k = w_.add(k0, w_.i64(i)), count = columns;
+          Expr k = k0 + i, count = columns;
           if (tail) {  // rows beyond K are zero
-            const Value inside = b_.op(ScalarOp::lt_, k, w_.i64(p_.k.extent));
-            count = b_.op(ScalarOp::select_, inside, columns < 0 ? w_.i64(lanes_) : columns, w_.i64(0));
-            k = w_.min(k, w_.i64(p_.k.extent - 1));
+            const Expr inside = k < p_.k.extent;
+            count = select(inside, !columns.exists() ? w_.i64(lanes_) : columns, w_.i64(0));
+            k = min(k, w_.i64(p_.k.extent - 1));
           }
-          const Value at = w_.add(w_.add(w_.base(0), m), w_.scaled(k, p_.k.strides[0]));
+          const Expr at = w_.base(0) + m + k * p_.k.strides[0];
           rows.push_back(w_.read_f32(0, at, 1, lanes_, count));
         }
         rows = transposed(b_, std::move(rows));
-        const Value row = w_.add(w_.scaled(outer, layout_.padded_m), m);
+        const Expr row = outer * layout_.padded_m + m;
         for (int i = 0; i < lanes_; ++i) {
           auto store = [&] {
-            row_ = w_.add(row, w_.i64(i));
+            row_ = row + i;
             store_codes(k0, rows[static_cast<size_t>(i)]);
           };
           if (ragged)
-            b_.branch(b_.op(ScalarOp::lt_, w_.i64(i), columns), store);
+            b_.branch(i < columns, store);
           else
             store();
         }
@@ -74,19 +74,19 @@ class LeftWriter {
     const int64_t group = t_.integers ? t_.scale_group : lanes_, groups = t_.padded_k / group;
     const int64_t per_task = std::min(groups, std::max<int64_t>(1, kElementsOfTask / group));
     const int64_t parts = (groups + per_task - 1) / per_task;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * p_.m.extent * parts), 1, [&](Value task) {
-      const Value row = b_.op(ScalarOp::div_, task, w_.i64(parts));
-      const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(parts)), per_task);
-      const Value outer = b_.op(ScalarOp::div_, row, w_.i64(p_.m.extent));
-      const Value m = b_.op(ScalarOp::rem_, row, w_.i64(p_.m.extent));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * p_.m.extent * parts), 1, [&](Expr task) {
+      const Expr row = task / parts;
+      const Expr first = task % parts * per_task;
+      const Expr outer = row / p_.m.extent;
+      const Expr m = row % p_.m.extent;
       w_.enter_outer(outer);
-      row_ = w_.add(w_.scaled(outer, layout_.padded_m), m);
-      x_ = w_.add(w_.base(0), w_.scaled(m, p_.m.strides[0]));
-      b_.loop(LoopKind::serial, first, w_.min(w_.add(first, w_.i64(per_task)), w_.i64(groups)), 1, [&](Value number) {
+      row_ = outer * layout_.padded_m + m;
+      x_ = w_.base(0) + m * p_.m.strides[0];
+      b_.loop(LoopKind::serial, first, min(first + per_task, w_.i64(groups)), 1, [&](Expr number) {
         if (t_.integers)
           quantize(number);
         else
-          store_codes(w_.scaled(number, lanes_), read(w_.scaled(number, lanes_)));
+          store_codes(number * lanes_, read(number * lanes_));
       });
     });
     return w_.step(t_.integers
@@ -95,64 +95,58 @@ class LeftWriter {
   }
 
  private:
-  Value read(Value k) {
-    Value count = -1;
+  Expr read(Expr k) {
+    Expr count;
     if (t_.padded_k != p_.k.extent) {
-      count = b_.op(ScalarOp::sub_, w_.i64(p_.k.extent), k);
-      count = b_.op(ScalarOp::max_, w_.min(count, w_.i64(lanes_)), w_.i64(0));
+      count = p_.k.extent - k;
+      count = max(min(count, w_.i64(lanes_)), w_.i64(0));
     }
     const int64_t stride = p_.k.strides[0];
-    if (count >= 0 && stride != 1)
-      k = w_.min(k, w_.i64(p_.k.extent - 1));  // one element is read even where none exists
-    return w_.read_f32(0, w_.add(x_, w_.scaled(k, stride)), stride, lanes_, count);
+    if (count.exists() && stride != 1)
+      k = min(k, w_.i64(p_.k.extent - 1));  // one element is read even where none exists
+    return w_.read_f32(0, x_ + k * stride, stride, lanes_, count);
   }
 
-  void store_codes(Value k, Value v) {
-    Value at = w_.scaled(k, t_.element_bytes());
+  void store_codes(Expr k, Expr v) {
+    Expr at = k * t_.element_bytes();
     if (t_.tile) {  // k goes by whole vectors, which never leave their piece
       const int64_t rows = t_.tile->rows, piece = t_.tile->k * t_.element_bytes();
-      const Value in_piece = b_.op(ScalarOp::rem_, at, w_.i64(piece));
-      at = w_.add(w_.scaled(b_.op(ScalarOp::div_, at, w_.i64(piece)), rows * piece), in_piece);
-      at = w_.add(at, w_.scaled(b_.op(ScalarOp::div_, row_, w_.i64(rows)), rows * layout_.row_bytes));
-      at = w_.add(at, w_.scaled(b_.op(ScalarOp::rem_, row_, w_.i64(rows)), piece));
+      const Expr in_piece = at % piece;
+      at = at / piece * (rows * piece) + in_piece;
+      at = at + row_ / rows * (rows * layout_.row_bytes);
+      at = at + row_ % rows * piece;
     } else {
-      at = w_.add(at, w_.scaled(row_, layout_.row_bytes));
+      at = at + row_ * layout_.row_bytes;
     }
-    b_.store(codes_, b_.type(v).scalar == t_.row.b ? v : b_.convert(ScalarOp::cast_, t_.row.b, v), at);
+    b_.store(codes_, b_.type(v).scalar == t_.row.b ? v : cast(v, t_.row.b), at);
   }
 
-  void quantize(Value number) {
-    const Value k0 = w_.scaled(number, t_.scale_group);
+  void quantize(Expr number) {
+    const Expr k0 = number * t_.scale_group;
     const VType one{Scalar::f32, 1};
-    std::vector<Value> parts;
-    Value most = -1;
+    std::vector<Expr> parts;
+    Expr most;
     for (int64_t at = 0; at < t_.scale_group; at += lanes_) {
-      parts.push_back(read(w_.add(k0, w_.i64(at))));
-      const Value size = b_.op(ScalarOp::abs_, parts.back());
-      most = most < 0 ? size : b_.op(ScalarOp::max_, most, size);
+      parts.push_back(read(k0 + at));
+      const Expr size = abs(parts.back());
+      most = !most.exists() ? size : max(most, size);
     }
-    const Value largest = b_.fold(ScalarOp::max_, most), zero = b_.real(0, one), full = b_.real(127, one);
-    const Value inverse =
-        b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, zero, largest), b_.op(ScalarOp::div_, full, largest), zero);
-    b_.store(scales_, b_.op(ScalarOp::div_, largest, full),
-             w_.scaled(w_.add(w_.scaled(row_, layout_.scales), number), 4), 4);
-    const Value groups_first = w_.scaled(number, t_.scale_group / t_.group);
-    Value total = -1;
+    const Expr largest = b_.fold(ScalarOp::max_, most), zero = b_.real(0, one), full = b_.real(127, one);
+    const Expr inverse = select(zero < largest, full / largest, zero);
+    b_.store(scales_, largest / full, (row_ * layout_.scales + number) * 4, 4);
+    const Expr groups_first = number * (t_.scale_group / t_.group);
+    Expr total;
     for (int64_t i = 0; i < t_.scale_group / lanes_; ++i) {
-      const Value rounded = b_.op(ScalarOp::rint_, b_.mul(parts[static_cast<size_t>(i)], b_.splat(inverse, lanes_)));
-      const Value code = b_.convert(ScalarOp::cast_, Scalar::i32, rounded);
-      store_codes(w_.add(k0, w_.i64(i * lanes_)), code);
-      total = total < 0 ? code : b_.add(total, code);
+      const Expr rounded = rint(parts[static_cast<size_t>(i)] * b_.splat(inverse, lanes_));
+      const Expr code = cast(rounded, Scalar::i32);
+      store_codes(k0 + i * lanes_, code);
+      total = !total.exists() ? code : total + code;
       if ((i + 1) * lanes_ % t_.group != 0) continue;
-      const Value sum = b_.fold(ScalarOp::add_, total);
-      const Value place = w_.add(groups_first, w_.i64(i * lanes_ / t_.group));
-      if (starts_ >= 0)
-        b_.store(starts_, b_.mul(sum, b_.integer(t_.integers->bias, {Scalar::i32, 1})),
-                 w_.scaled(w_.add(w_.scaled(row_, layout_.starts), place), 4), 4);
-      if (sums_ >= 0)
-        b_.store(sums_, b_.convert(ScalarOp::cast_, Scalar::f32, sum),
-                 w_.scaled(w_.add(w_.scaled(row_, layout_.sums), place), 4), 4);
-      total = -1;
+      const Expr sum = b_.fold(ScalarOp::add_, total);
+      const Expr place = groups_first + i * lanes_ / t_.group;
+      if (starts_ >= 0) b_.store(starts_, sum * t_.integers->bias, (row_ * layout_.starts + place) * 4, 4);
+      if (sums_ >= 0) b_.store(sums_, cast(sum, Scalar::f32), (row_ * layout_.sums + place) * 4, 4);
+      total = {};
     }
   }
 
@@ -163,7 +157,7 @@ class LeftWriter {
   DotWriter w_;
   loop::Builder& b_;
   loop::BufferId codes_ = -1, scales_ = -1, starts_ = -1, sums_ = -1;
-  Value row_ = -1, x_ = -1;
+  Expr row_, x_;
 };
 
 }  // namespace

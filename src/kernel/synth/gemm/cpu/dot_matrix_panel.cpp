@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
@@ -34,70 +34,65 @@ MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t,
   cursor_->enter_tensor();
 }
 
-void MatrixPanel::fill(Value first, Value last, Value k0, Value count) {
+void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
   const int64_t all = (p_.n.extent + t_.lanes() - 1) / t_.lanes();
-  const Value from = w_.scaled(first, t_.vectors);
-  const Value to = w_.min(w_.scaled(last, t_.vectors), w_.i64(all));
-  b_.loop(LoopKind::serial, from, to, 1, [&](Value vector) {
-    const Value inside = b_.op(ScalarOp::sub_, vector, from);
-    const Value tile = b_.op(ScalarOp::div_, inside, w_.i64(t_.vectors));
-    const Value place = b_.op(ScalarOp::rem_, inside, w_.i64(t_.vectors));
-    const Value here = w_.add(w_.scaled(tile, tile_bytes()), w_.scaled(place, vector_bytes()));
-    if (rows_ < 0) return pair_rows(w_.scaled(vector, t_.lanes()), here, k0, count);
-    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Value i) {
-      Value n = w_.add(w_.scaled(vector, t_.lanes()), i);
-      if (t_.masked) n = w_.min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
-      unpack_row(i, n, w_.add(w_.scaled(inside, t_.lanes()), i), k0, count);
+  const Expr from = first * t_.vectors;
+  const Expr to = min(last * t_.vectors, w_.i64(all));
+  b_.loop(LoopKind::serial, from, to, 1, [&](Expr vector) {
+    const Expr inside = vector - from;
+    const Expr tile = inside / t_.vectors;
+    const Expr place = inside % t_.vectors;
+    const Expr here = tile * tile_bytes() + place * vector_bytes();
+    if (rows_ < 0) return pair_rows(vector * t_.lanes(), here, k0, count);
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
+      Expr n = vector * t_.lanes() + i;
+      if (t_.masked) n = min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
+      unpack_row(i, n, inside * t_.lanes() + i, k0, count);
     });
     transpose_rows(here, count);
   });
 }
 
-void MatrixPanel::unpack_row(Value i, Value row, Value column, Value k0, Value count) {
-  const Value element = w_.add(w_.base(1), w_.scaled(row, p_.n.strides[1]));
+void MatrixPanel::unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count) {
+  const Expr element = w_.base(1) + row * p_.n.strides[1];
   if (!cursor_) {
     const VType type{t_.row.a, static_cast<int>(t_.step())};
-    b_.loop(LoopKind::serial, w_.i64(0), count, t_.step(), [&](Value k) {
-      const Value at = w_.add(k0, k);
-      const Value exist = p_.k.extent == t_.padded_k ? -1 : b_.op(ScalarOp::sub_, w_.i64(p_.k.extent), at);
-      const Value v = b_.load(w_.buffer(1), type, w_.scaled(w_.add(element, at), t_.element_bytes()),
-                              static_cast<int>(t_.element_bytes()), exist);
-      b_.store(rows_, v, w_.scaled(w_.add(w_.scaled(i, row_bytes(t_) / t_.element_bytes()), k), t_.element_bytes()));
+    b_.loop(LoopKind::serial, w_.i64(0), count, t_.step(), [&](Expr k) {
+      const Expr at = k0 + k;
+      const Expr exist = p_.k.extent == t_.padded_k ? Expr{} : p_.k.extent - at;
+      const Expr v =
+          b_.load(w_.buffer(1), type, (element + at) * t_.element_bytes(), static_cast<int>(t_.element_bytes()), exist);
+      b_.store(rows_, v, (i * (row_bytes(t_) / t_.element_bytes()) + k) * t_.element_bytes());
     });
     return;
   }
   const int64_t block = p_.loads[1].format->block;
-  cursor_->enter_row(b_.op(ScalarOp::div_, element, w_.i64(p_.loads[1].columns)));
-  const Value first = b_.op(ScalarOp::div_, w_.add(element, k0), w_.i64(block));
+  cursor_->enter_row(element / p_.loads[1].columns);
+  const Expr first = (element + k0) / block;
   const int64_t whole = p_.k.extent / t_.unit * t_.unit, rest = p_.k.extent - whole;
-  const Value inside =
-      rest == 0 && whole == t_.padded_k ? count : b_.op(ScalarOp::sub_, w_.min(w_.add(k0, count), w_.i64(whole)), k0);
-  b_.loop(LoopKind::serial, w_.i64(0), inside, t_.unit, [&](Value k) {
-    unpack_run(i, column, w_.add(first, b_.op(ScalarOp::div_, k, w_.i64(block))), k, t_.unit, t_.unit);
-  });
+  const Expr inside = rest == 0 && whole == t_.padded_k ? count : min(k0 + count, w_.i64(whole)) - k0;
+  b_.loop(LoopKind::serial, w_.i64(0), inside, t_.unit,
+          [&](Expr k) { unpack_run(i, column, first + k / block, k, t_.unit, t_.unit); });
   if (whole == t_.padded_k) return;
-  auto tail = [&] {
-    unpack_run(i, column, w_.add(first, b_.op(ScalarOp::div_, inside, w_.i64(block))), inside, rest,
-               t_.padded_k - whole);
-  };
+  auto tail = [&] { unpack_run(i, column, first + inside / block, inside, rest, t_.padded_k - whole); };
   if (t_.stages == 1)
     tail();
   else
-    b_.branch(b_.op(ScalarOp::lt_, w_.i64(whole), w_.add(k0, count)), tail);
+    b_.branch(whole < k0 + count, tail);
 }
 
 // Elements k .. k + count of the stage, in whole blocks from `block` on; zeros up to `padded`.
-void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_t count, int64_t padded) {
+void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded) {
   const int64_t bytes = t_.element_bytes();
   if (count > 0) cursor_->enter_block(block, count / p_.loads[1].format->block);
-  const Value to = w_.add(w_.scaled(i, row_bytes(t_)), w_.scaled(k, bytes));
+  const Expr to = i * row_bytes(t_) + k * bytes;
   // Two vectors are rounded at once where the machine can; what it flushes, its products would.
   const std::string pair = fmt::format("roundpair.f32f32.{}x{}", scalar_name(t_.row.a), 2 * value_lanes_);
   const bool by_pairs = !t_.integers && m_.find_row(pair) && count % (2 * value_lanes_) == 0;
   const int64_t chunk = t_.integers ? t_.step() : by_pairs ? 2 * value_lanes_ : value_lanes_;
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
-    Value v = -1;
+    Expr v;
     const int here = static_cast<int>(std::clamp<int64_t>(count - position, 0, chunk));
     if (here == 0) {
       v = is_float(type.scalar) ? b_.real(0, type) : b_.integer(0, type);
@@ -106,83 +101,80 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
       std::iota(elements.begin(), elements.begin() + here, position);
       v = integer_codes(b_, *cursor_, *t_.integers, m_, std::move(elements));
     } else if (by_pairs) {
-      const Value below = cursor_->values(position, value_lanes_);
+      const Expr below = cursor_->values(position, value_lanes_);
       v = b_.inst(pair, type, {cursor_->values(position + value_lanes_, value_lanes_), below});
     } else {
-      v = b_.convert(ScalarOp::cast_, t_.row.a, cursor_->values(position, here));
+      v = cast(cursor_->values(position, here), t_.row.a);
       if (here < chunk) {
         std::vector<int> mask(static_cast<size_t>(chunk), -1);
         for (int lane = 0; lane < here; ++lane) mask[static_cast<size_t>(lane)] = lane;
         v = here == 1 ? b_.insert(b_.real(0, type), v, 0) : b_.shuffle({v}, mask);
       }
     }
-    b_.store(rows_, v, w_.add(to, w_.i64(position * bytes)));
+    b_.store(rows_, v, to + position * bytes);
   }
   if (!t_.integers) return;
   const IntegerDot& d = *t_.integers;
-  const Value groups =
-      w_.add(w_.scaled(b_.op(ScalarOp::div_, k, w_.i64(t_.group)), group_bytes()), w_.scaled(column, 4));
+  const Expr groups = k / t_.group * group_bytes() + column * 4;
   const VType one{Scalar::f32, 1};
   for (int64_t position = 0; position < padded; position += t_.group) {
     const bool exists = position < count;
-    const Value at = w_.add(groups, w_.i64(position / t_.group * group_bytes()));
-    const Value scale = exists ? cursor_->expression(d.form.scale, position, 1, false) : b_.real(0, one);
+    const Expr at = groups + position / t_.group * group_bytes();
+    const Expr scale = exists ? cursor_->expression(d.form.scale, position, 1, false) : b_.real(0, one);
     b_.store(scales_, scale, at, 4);
     if (!t_.offsets) continue;
-    Value offset = b_.real(0, one);
+    Expr offset = b_.real(0, one);
     if (exists) {  // the bias of the codes belongs to it
       offset = cursor_->expression(*d.form.offset, position, 1, false);
-      if (d.bias != 0) offset = b_.op(ScalarOp::fma_, scale, b_.real(static_cast<double>(d.bias), one), offset);
+      if (d.bias != 0) offset = fma(scale, b_.real(static_cast<double>(d.bias), one), offset);
     }
     b_.store(offsets_, offset, at, 4);
   }
 }
 
 // Rows along n in memory, two by two: their numbers alternate in the panel. Nothing beyond the ends is read.
-void MatrixPanel::pair_rows(Value n, Value to, Value k0, Value count) {
+void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
   LUMEN_CHECK(t_.row.k == 2, "{} rows at a time", t_.row.k);
   const VType type{t_.row.a, t_.lanes()};
-  const Value columns = t_.masked ? b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n) : -1;
+  const Expr columns = t_.masked ? p_.n.extent - n : Expr{};
   const bool tail = p_.k.extent != t_.padded_k;
   std::vector<int> alternate;
   for (int lane = 0; lane < t_.lanes(); ++lane) {
     alternate.push_back(lane);
     alternate.push_back(t_.lanes() + lane);
   }
-  b_.loop(LoopKind::serial, w_.i64(0), count, 2, [&](Value k) {
-    std::vector<Value> rows;
+  b_.loop(LoopKind::serial, w_.i64(0), count, 2, [&](Expr k) {
+    std::vector<Expr> rows;
     for (int j = 0; j < 2; ++j) {
-      const Value at = w_.add(w_.add(k0, k), w_.i64(j));
-      Value exist = columns;
-      Value row = at;
+      const Expr at = k0 + k + j;
+      Expr exist = columns;
+      Expr row = at;
       if (tail) {  // rows beyond K are zero
-        const Value inside = b_.op(ScalarOp::lt_, at, w_.i64(p_.k.extent));
-        exist = b_.op(ScalarOp::select_, inside, columns < 0 ? w_.i64(t_.lanes()) : columns, w_.i64(0));
-        row = w_.min(at, w_.i64(p_.k.extent - 1));
+        const Expr inside = at < p_.k.extent;
+        exist = select(inside, !columns.exists() ? w_.i64(t_.lanes()) : columns, w_.i64(0));
+        row = min(at, w_.i64(p_.k.extent - 1));
       }
-      const Value element = w_.add(w_.add(w_.base(1), n), w_.scaled(row, p_.k.strides[1]));
-      rows.push_back(b_.load(w_.buffer(1), type, w_.scaled(element, t_.element_bytes()),
-                             static_cast<int>(t_.element_bytes()), exist));
+      const Expr element = w_.base(1) + n + row * p_.k.strides[1];
+      rows.push_back(
+          b_.load(w_.buffer(1), type, element * t_.element_bytes(), static_cast<int>(t_.element_bytes()), exist));
     }
-    const Value quad = b_.op(ScalarOp::div_, k, w_.i64(2));
-    b_.store(codes_, b_.shuffle(rows, alternate), w_.add(to, w_.scaled(quad, quad_bytes())), 4);
+    const Expr quad = k / 2;
+    b_.store(codes_, b_.shuffle(rows, alternate), to + quad * quad_bytes(), 4);
   });
 }
 
 // `lanes` private rows of words become words of `lanes` rows.
-void MatrixPanel::transpose_rows(Value to, Value count) {
+void MatrixPanel::transpose_rows(Expr to, Expr count) {
   const int word = static_cast<int>(t_.word_bytes());
   LUMEN_CHECK(word == 2 || word == 4, "words of {} bytes", word);
   const VType words{word == 2 ? Scalar::u16 : Scalar::u32, t_.lanes()};
-  const Value bytes = w_.scaled(count, t_.element_bytes());
-  b_.loop(LoopKind::serial, w_.i64(0), bytes, t_.lanes() * word, [&](Value at) {
-    std::vector<Value> rows;
-    for (int i = 0; i < t_.lanes(); ++i)
-      rows.push_back(b_.load(rows_, words, w_.add(at, w_.i64(i * row_bytes(t_))), word));
+  const Expr bytes = count * t_.element_bytes();
+  b_.loop(LoopKind::serial, w_.i64(0), bytes, t_.lanes() * word, [&](Expr at) {
+    std::vector<Expr> rows;
+    for (int i = 0; i < t_.lanes(); ++i) rows.push_back(b_.load(rows_, words, at + i * row_bytes(t_), word));
     rows = transposed(b_, std::move(rows));
-    const Value out = w_.add(to, w_.scaled(b_.op(ScalarOp::div_, at, w_.i64(word)), quad_bytes()));
-    for (int i = 0; i < t_.lanes(); ++i)
-      b_.store(codes_, rows[static_cast<size_t>(i)], w_.add(out, w_.i64(i * quad_bytes())), word);
+    const Expr out = to + at / word * quad_bytes();
+    for (int i = 0; i < t_.lanes(); ++i) b_.store(codes_, rows[static_cast<size_t>(i)], out + i * quad_bytes(), word);
   });
 }
 

@@ -23,7 +23,7 @@ class MatrixPanel {
   MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
 
   // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K.
-  void fill(loop::ValueId first, loop::ValueId last, loop::ValueId k0, loop::ValueId count);
+  void fill(loop::Expr first, loop::Expr last, loop::Expr k0, loop::Expr count);
 
   loop::BufferId codes() const { return codes_; }
   loop::BufferId scales() const { return scales_; }
@@ -34,11 +34,10 @@ class MatrixPanel {
   int64_t group_bytes() const { return t_.n_task * t_.tile_columns() * 4; }  // of scales
 
  private:
-  void unpack_row(loop::ValueId i, loop::ValueId row, loop::ValueId column, loop::ValueId k0, loop::ValueId count);
-  void unpack_run(loop::ValueId i, loop::ValueId column, loop::ValueId block, loop::ValueId k, int64_t count,
-                  int64_t padded);
-  void transpose_rows(loop::ValueId to, loop::ValueId count);
-  void pair_rows(loop::ValueId n, loop::ValueId to, loop::ValueId k0, loop::ValueId count);
+  void unpack_row(loop::Expr i, loop::Expr row, loop::Expr column, loop::Expr k0, loop::Expr count);
+  void unpack_run(loop::Expr i, loop::Expr column, loop::Expr block, loop::Expr k, int64_t count, int64_t padded);
+  void transpose_rows(loop::Expr to, loop::Expr count);
+  void pair_rows(loop::Expr n, loop::Expr to, loop::Expr k0, loop::Expr count);
 
   DotWriter& w_;
   loop::Builder& b_;

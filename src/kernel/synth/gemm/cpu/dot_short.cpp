@@ -15,7 +15,7 @@
 namespace lumen::synth {
 namespace {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 
 constexpr int kPiece = 16;       // bytes that are interleaved with their like
@@ -72,12 +72,12 @@ class RoundKernel {
   Step write() {
     const RowOrder& order = layout_.order;
     const int64_t parts = order.units + (order.rest.elements > 0 ? 1 : 0);
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Value task) {
-      const Value row = b_.op(ScalarOp::div_, task, w_.i64(parts)), part = b_.op(ScalarOp::rem_, task, w_.i64(parts));
-      w_.enter_outer(b_.op(ScalarOp::div_, row, w_.i64(p_.m.extent)));
-      const Value x = w_.add(w_.base(0), w_.scaled(b_.op(ScalarOp::rem_, row, w_.i64(p_.m.extent)), p_.m.strides[0]));
-      const Value from = w_.add(x, w_.scaled(part, order.unit.elements));
-      const Value to = w_.add(w_.scaled(row, layout_.stride()), w_.scaled(part, layout_.unit_codes()));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Expr task) {
+      const Expr row = task / parts, part = task % parts;
+      w_.enter_outer(row / p_.m.extent);
+      const Expr x = w_.base(0) + row % p_.m.extent * p_.m.strides[0];
+      const Expr from = x + part * order.unit.elements;
+      const Expr to = row * layout_.stride() + part * layout_.unit_codes();
       const auto unit = [&] { write_run(from, to, order.unit); };
       const auto rest = [&] { write_run(from, to, order.rest); };
       if (order.rest.elements == 0)
@@ -85,13 +85,13 @@ class RoundKernel {
       else if (order.units == 0)
         rest();
       else
-        b_.branch(b_.op(ScalarOp::lt_, part, w_.i64(order.units)), unit, rest);
+        b_.branch(part < order.units, unit, rest);
     });
     return w_.step(fmt::format("round {}x{} to {}", layout_.rows, p_.k.extent, scalar_name(to_)));
   }
 
  private:
-  void write_run(Value from, Value to, const LaneOrder& order) {
+  void write_run(Expr from, Expr to, const LaneOrder& order) {
     int64_t written = 0;
     for (const std::vector<int64_t>& vector : order.vectors)
       for (int half = 0; half < 2; ++half) {
@@ -103,15 +103,13 @@ class RoundKernel {
             places.push_back(std::max<int64_t>(element, 0) * 4);
             exist.push_back(element >= 0 ? 1 : 0);
           }
-          const Value base = b_.splat(w_.scaled(from, 4), lanes_);
-          Value x = b_.gather(w_.buffer(0), Scalar::f32, b_.add(base, b_.lanes_integer(places, Scalar::i64)));
+          const Expr base = b_.splat(from * 4, lanes_);
+          Expr x = b_.gather(w_.buffer(0), Scalar::f32, base + b_.lanes_integer(places, Scalar::i64));
           if (std::count(exist.begin(), exist.end(), 0) > 0) {
-            const Value inside =
-                b_.op(ScalarOp::ne_, b_.lanes_integer(exist, Scalar::i32), b_.integer(0, {Scalar::i32, lanes_}));
-            x = b_.op(ScalarOp::select_, inside, x, w_.zero(lanes_));
+            const Expr inside = b_.lanes_integer(exist, Scalar::i32) != 0;
+            x = select(inside, x, w_.zero(lanes_));
           }
-          b_.store(out_, b_.convert(ScalarOp::cast_, to_, x), w_.scaled(w_.add(to, w_.i64(written)), scalar_bytes(to_)),
-                   static_cast<int>(scalar_bytes(to_)));
+          b_.store(out_, cast(x, to_), (to + written) * scalar_bytes(to_), static_cast<int>(scalar_bytes(to_)));
           written += lanes_;
         }
       }
@@ -135,30 +133,30 @@ class ShortKernel {
   }
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) {
-      const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task);
-      outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
+      const Expr first = task % t_.n_tasks * t_.n_task;
+      outer_ = task / t_.n_tasks;
       w_.enter_outer(outer_);
-      const Value last = w_.min(w_.add(first, w_.i64(t_.n_task)), w_.i64(p_.n.extent));
+      const Expr last = min(first + t_.n_task, w_.i64(p_.n.extent));
       w_.where_row(w_.i64(0), [&] {
         for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
         words_ = b_.alloc(layout_.lanes);
-        b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+        b_.loop(LoopKind::serial, first, last, 1, [&](Expr n) { write_row(n); });
       });
     });
     return w_.step(std::move(plan));
   }
 
  private:
-  void write_row(Value n);
-  void write_unit(Unpack& cursor, const LaneOrder& order, Value x);
-  std::vector<Value> weights(Unpack& cursor, std::vector<int64_t> elements);
-  Value bytes_of(const std::vector<uint16_t>& table, int shift, Value codes, const std::vector<size_t>& odd);
-  Value as_words(Value low, Value high, int half);
-  Value words_of(const std::vector<uint16_t>& table, Value codes, int half, const std::vector<int64_t>& keep);
+  void write_row(Expr n);
+  void write_unit(Unpack& cursor, const LaneOrder& order, Expr x);
+  std::vector<Expr> weights(Unpack& cursor, std::vector<int64_t> elements);
+  Expr bytes_of(const std::vector<uint16_t>& table, int shift, Expr codes, const std::vector<size_t>& odd);
+  Expr as_words(Expr low, Expr high, int half);
+  Expr words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
   loop::BufferId sum_at(int i, int chain) const { return sums_[static_cast<size_t>(i * t_.chains + chain)]; }
-  Value read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
+  Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
   const DotProblem& p_;
   const RowsPlan& t_;
@@ -169,28 +167,27 @@ class ShortKernel {
   loop::Builder& b_;
   loop::BufferId x_, words_ = -1;
   std::vector<loop::BufferId> sums_;
-  Value outer_ = -1;
+  Expr outer_;
 };
 
 // One byte of the numbers; `odd`, where it is not empty or the table has the bit, says which codes a sign cannot give.
-Value ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Value codes,
-                            const std::vector<size_t>& odd) {
+Expr ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Expr codes, const std::vector<size_t>& odd) {
   const loop::VType bytes = b_.type(codes);
   const bool mirrored = table.size() == 256 && odd.size() <= kOddCodes;
   std::vector<int64_t> entries;
   for (size_t i = 0; i < (mirrored ? table.size() / 2 : table.size()); ++i) entries.push_back(table[i] >> shift & 255);
-  Value found = look_up_bytes(b_, entries, codes, m_);
+  Expr found = look_up_bytes(b_, entries, codes, m_);
   if (!mirrored) return found;
-  const Value top = b_.integer(kSign >> 8, bytes);
-  if (shift == 8) found = b_.op(ScalarOp::xor_, found, b_.op(ScalarOp::and_, codes, top));
+  const Expr top = b_.integer(kSign >> 8, bytes);
+  if (shift == 8) found = found ^ (codes & top);
   for (const size_t i : odd) {
-    const Value is_odd = b_.op(ScalarOp::eq_, codes, b_.integer(static_cast<int64_t>(i), bytes));
-    found = b_.op(ScalarOp::select_, is_odd, b_.integer(table[i] >> shift & 255, bytes), found);
+    const Expr is_odd = codes == static_cast<int64_t>(i);
+    found = select(is_odd, b_.integer(table[i] >> shift & 255, bytes), found);
   }
   return found;
 }
 
-Value ShortKernel::as_words(Value low, Value high, int half) {
+Expr ShortKernel::as_words(Expr low, Expr high, int half) {
   std::vector<int> mask;
   for (const int lane : layout_.lanes_of_half(half)) {
     mask.push_back(lane);
@@ -201,24 +198,22 @@ Value ShortKernel::as_words(Value low, Value high, int half) {
 }
 
 // The words of every other code; a word of two codes is a good index after a shift, for only its low bits count.
-Value ShortKernel::words_of(const std::vector<uint16_t>& table, Value codes, int half,
-                            const std::vector<int64_t>& keep) {
+Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep) {
   const int lanes = layout_.lanes / 2;
   const loop::VType words{Scalar::u16, lanes};
   b_.store(words_, codes, w_.i64(0), 4);
-  Value index = b_.load(words_, words, w_.i64(0), 4);
-  if (half == 1) index = b_.op(ScalarOp::shr_, index, b_.integer(8, words));
+  Expr index = b_.load(words_, words, w_.i64(0), 4);
+  if (half == 1) index = index >> 8;
   std::vector<int64_t> entries, mask;
   for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
-  Value found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
+  Expr found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
   for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
-  if (std::count(mask.begin(), mask.end(), 0) > 0)
-    found = b_.op(ScalarOp::and_, found, b_.lanes_integer(mask, Scalar::u16));
-  return b_.convert(ScalarOp::bitcast_, d_.row.a, found);
+  if (std::count(mask.begin(), mask.end(), 0) > 0) found = found & b_.lanes_integer(mask, Scalar::u16);
+  return bitcast(found, d_.row.a);
 }
 
 // Words of the elements: for each part the two halves.
-std::vector<Value> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elements) {
+std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elements) {
   const int64_t some = *std::max_element(elements.begin(), elements.end());
   std::vector<int64_t> keep;
   for (int64_t& e : elements) {
@@ -226,20 +221,20 @@ std::vector<Value> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> ele
     e = e < 0 ? some : e;
   }
   const int lanes = layout_.lanes;
-  Value codes = cursor.codes(d_.code_field, elements, true, &m_);
+  Expr codes = cursor.codes(d_.code_field, elements, true, &m_);
   if (b_.type(codes).lanes == 1) codes = b_.splat(codes, lanes);
-  std::vector<Value> out;
+  std::vector<Expr> out;
   for (const std::vector<uint16_t>& table : d_.parts) {
     if (d_.whole_words) {
       for (int half = 0; half < 2; ++half) out.push_back(words_of(table, codes, half, keep));
       continue;
     }
     const std::vector<size_t> odd = odd_codes(table);
-    Value low = bytes_of(table, 0, codes, odd), high = bytes_of(table, 8, codes, odd);
+    Expr low = bytes_of(table, 0, codes, odd), high = bytes_of(table, 8, codes, odd);
     if (std::count(keep.begin(), keep.end(), 0) > 0) {  // lanes without an element are zero: theirs may be no number
-      const Value mask = b_.lanes_integer(keep, Scalar::u8);
-      low = b_.op(ScalarOp::and_, low, mask);
-      high = b_.op(ScalarOp::and_, high, mask);
+      const Expr mask = b_.lanes_integer(keep, Scalar::u8);
+      low = low & mask;
+      high = high & mask;
     }
     for (int half = 0; half < 2; ++half) out.push_back(as_words(low, high, half));
   }
@@ -255,29 +250,28 @@ std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int 
   return groups;
 }
 
-void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Value x) {
+void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   const loop::VType sums{Scalar::f32, d_.row.lanes};
   const int64_t half_lanes = layout_.lanes / 2;
   const auto activations = [&](int i, size_t v, int half) {
-    const Value at = w_.add(x, w_.i64(i * layout_.stride() + (static_cast<int64_t>(v) * 2 + half) * half_lanes));
-    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, w_.scaled(at, scalar_bytes(d_.row.b)),
+    const Expr at = x + (i * layout_.stride() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
+    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b),
                    static_cast<int>(scalar_bytes(d_.row.b)));
   };
-  Value scales = -1;
+  Expr scales;
   if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.fine, order.elements);
   // Products of vectors whose lanes lie in the same groups meet before any scale.
-  std::vector<Value> open;
+  std::vector<Expr> open;
   std::vector<int> group;
   const auto close = [&] {
     if (open.empty()) return;
-    const Value scale = b_.type(scales).lanes == 1 ? b_.splat(scales, d_.row.lanes) : b_.shuffle({scales}, group);
+    const Expr scale = b_.type(scales).lanes == 1 ? b_.splat(scales, d_.row.lanes) : b_.shuffle({scales}, group);
     for (int i = 0; i < t_.height; ++i)
-      b_.store(sum_at(i, 0), b_.op(ScalarOp::fma_, open[static_cast<size_t>(i)], scale, read(sum_at(i, 0))), w_.i64(0),
-               4);
+      b_.store(sum_at(i, 0), fma(open[static_cast<size_t>(i)], scale, read(sum_at(i, 0))), w_.i64(0), 4);
     open.clear();
   };
   for (size_t v = 0; v < order.vectors.size(); ++v) {
-    const std::vector<Value> w = weights(cursor, order.vectors[v]);
+    const std::vector<Expr> w = weights(cursor, order.vectors[v]);
     for (int half = 0; half < 2; ++half) {
       if (!d_.whole_rows)
         if (const std::vector<int> here = groups_of(order.vectors[v], half); here != group || open.empty()) {
@@ -286,9 +280,9 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Value x) {
           open.assign(static_cast<size_t>(t_.height), w_.zero(d_.row.lanes));
         }
       for (int i = 0; i < t_.height; ++i) {
-        const Value a = activations(i, v, half);
+        const Expr a = activations(i, v, half);
         const loop::BufferId to = sum_at(i, static_cast<int>(v * 2 + static_cast<size_t>(half)) % t_.chains);
-        Value total = d_.whole_rows ? read(to) : open[static_cast<size_t>(i)];
+        Expr total = d_.whole_rows ? read(to) : open[static_cast<size_t>(i)];
         for (size_t part = 0; part < d_.parts.size(); ++part)
           total = b_.inst(d_.row.row, sums, {total, w[part * 2 + static_cast<size_t>(half)], a});
         if (d_.whole_rows)
@@ -301,35 +295,35 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Value x) {
   close();
 }
 
-void ShortKernel::write_row(Value n) {
+void ShortKernel::write_row(Expr n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
   for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
-  const Value element = w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1]));
+  const Expr element = w_.base(1) + n * p_.n.strides[1];
   Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   cursor.enter_tensor();
-  cursor.enter_row(b_.op(ScalarOp::div_, element, w_.i64(load.columns)));
-  const Value first = b_.op(ScalarOp::div_, element, w_.i64(block));
-  const Value x = w_.scaled(w_.laid_row(outer_, p_.m.extent), layout_.stride());
+  cursor.enter_row(element / load.columns);
+  const Expr first = element / block;
+  const Expr x = w_.laid_row(outer_, p_.m.extent) * layout_.stride();
   const RowOrder& order = layout_.order;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Value unit) {
-    cursor.enter_block(w_.add(first, w_.scaled(unit, order.unit.elements / block)), order.unit.elements / block);
-    write_unit(cursor, order.unit, w_.add(x, w_.scaled(unit, layout_.unit_codes())));
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Expr unit) {
+    cursor.enter_block(first + unit * (order.unit.elements / block), order.unit.elements / block);
+    write_unit(cursor, order.unit, x + unit * layout_.unit_codes());
   });
   if (order.rest.elements > 0) {
-    cursor.enter_block(w_.add(first, w_.i64(order.units * order.unit.elements / block)), order.rest.elements / block);
-    write_unit(cursor, order.rest, w_.add(x, w_.i64(order.units * layout_.unit_codes())));
+    cursor.enter_block(first + order.units * order.unit.elements / block, order.rest.elements / block);
+    write_unit(cursor, order.rest, x + order.units * layout_.unit_codes());
   }
-  Value scale = -1;
+  Expr scale;
   if (d_.whole_rows && d_.form.scale) {
     cursor.enter_block(first, 1);
     scale = cursor.expression(*d_.form.scale, 0, 1, false);
   }
   for (int i = 0; i < t_.height; ++i) {
-    Value all = read(sum_at(i, 0));
-    for (int chain = 1; chain < t_.chains; ++chain) all = b_.add(all, read(sum_at(i, chain)));
-    const Value total = b_.fold(ScalarOp::add_, all);
-    w_.finish_vector(scale < 0 ? total : b_.mul(total, scale), w_.i64(i), n, -1);
+    Expr all = read(sum_at(i, 0));
+    for (int chain = 1; chain < t_.chains; ++chain) all = all + read(sum_at(i, chain));
+    const Expr total = b_.fold(ScalarOp::add_, all);
+    w_.finish_vector(!scale.exists() ? total : total * scale, w_.i64(i), n, {});
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-using Value = loop::ValueId;
+using loop::Expr;
 using loop::LoopKind;
 
 constexpr int64_t kRowsOfK = 16;  // of a task
@@ -27,28 +27,27 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
   loop::Builder& b = w.b;
   const loop::BufferId out = w.scratch_param("tiles", scratch, tiles.bytes, true);
   const int64_t k_total = p.k_total(), parts = (k_total + kRowsOfK - 1) / kRowsOfK;
-  b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * parts), 1, [&](Value task) {
-    const Value outer = b.op(ScalarOp::div_, task, w.i64(parts));
-    const Value first = w.scaled(b.op(ScalarOp::rem_, task, w.i64(parts)), kRowsOfK);
+  b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * parts), 1, [&](Expr task) {
+    const Expr outer = task / parts;
+    const Expr first = task % parts * kRowsOfK;
     w.enter_outer(outer);
     // Row after row as they lie; every tile takes its piece.
-    b.loop(LoopKind::serial, first, w.min(w.add(first, w.i64(kRowsOfK)), w.i64(k_total)), 1, [&](Value k) {
-      Value from = w.add(w.base(0), w.scaled(b.op(ScalarOp::rem_, k, w.i64(p.k.extent)), p.k.strides[0]));
-      Value rest = b.op(ScalarOp::div_, k, w.i64(p.k.extent));
+    b.loop(LoopKind::serial, first, min(first + kRowsOfK, w.i64(k_total)), 1, [&](Expr k) {
+      Expr from = w.base(0) + k % p.k.extent * p.k.strides[0];
+      Expr rest = k / p.k.extent;
       for (size_t d = p.outer_k.size(); d-- > 0;) {
-        from = w.add(from, w.scaled(b.op(ScalarOp::rem_, rest, w.i64(p.outer_k[d].extent)), p.outer_k[d].strides[0]));
-        rest = b.op(ScalarOp::div_, rest, w.i64(p.outer_k[d].extent));
+        from = from + rest % p.outer_k[d].extent * p.outer_k[d].strides[0];
+        rest = rest / p.outer_k[d].extent;
       }
-      const Value row = w.add(w.scaled(outer, t.m_tiles * tiles.tile_bytes), w.scaled(k, tiles.row_bytes));
-      b.loop(LoopKind::serial, w.i64(0), w.i64(t.m_tiles), 1, [&](Value tile) {
-        const Value to = w.add(row, w.scaled(tile, tiles.tile_bytes));
+      const Expr row = outer * (t.m_tiles * tiles.tile_bytes) + k * tiles.row_bytes;
+      b.loop(LoopKind::serial, w.i64(0), w.i64(t.m_tiles), 1, [&](Expr tile) {
+        const Expr to = row + tile * tiles.tile_bytes;
         for (int at = 0; at < t.height; at += t.lanes) {
-          const Value m = w.add(w.scaled(tile, t.height), w.i64(at));
-          Value count = w.i64(std::min(t.lanes, t.height - at));
-          if (t.last_height != t.height)
-            count = b.op(ScalarOp::max_, w.min(count, b.op(ScalarOp::sub_, w.i64(p.m.extent), m)), w.i64(0));
-          const Value v = w.read_f32(0, w.add(from, w.scaled(m, p.m.strides[0])), p.m.strides[0], t.lanes, count);
-          b.store(out, v, w.add(to, w.i64(at * 4)), 4);
+          const Expr m = tile * t.height + at;
+          Expr count = w.i64(std::min(t.lanes, t.height - at));
+          if (t.last_height != t.height) count = max(min(count, p.m.extent - m), w.i64(0));
+          const Expr v = w.read_f32(0, from + m * p.m.strides[0], p.m.strides[0], t.lanes, count);
+          b.store(out, v, to + at * 4, 4);
         }
       });
     });

@@ -17,28 +17,28 @@ class BlockWrite {
   BlockWrite(DotWriter& w, const DotProblem& p, BlockProduct& product) : w_(w), b_(w.b), p_(p), product_(product) {}
 
   // In lane loops. The tile whose first row and column these are, after enter_outer.
-  void result(loop::ValueId lane, loop::ValueId m0, loop::ValueId n0);
+  void result(loop::Expr lane, loop::Expr m0, loop::Expr n0);
   // The same of a part of K: rows of the result, as long, from row `row0` of `partial` on.
-  void part(loop::ValueId lane, loop::ValueId m0, loop::ValueId n0, loop::BufferId partial, loop::ValueId row0);
+  void part(loop::Expr lane, loop::Expr m0, loop::Expr n0, loop::BufferId partial, loop::Expr row0);
   // A tile of a segment as a whole, the `number`th in `partial`.
-  void segment(loop::ValueId lane, loop::BufferId partial, loop::ValueId number);
+  void segment(loop::Expr lane, loop::BufferId partial, loop::Expr number);
 
  private:
-  using Value = loop::ValueId;
+  using Expr = loop::Expr;
   // What is written at a row and a column: computed where they exist (or instead where others do), then stored.
   struct Sink {
-    std::function<Value(Value sums, Value m, Value n, Value count)> finish;
-    std::function<void(Value out, Value m, Value n, Value count, int align)> store;
+    std::function<Expr(Expr sums, Expr m, Expr n, Expr count)> finish;
+    std::function<void(Expr out, Expr m, Expr n, Expr count, int align)> store;
     int64_t bytes = 4;     // of a number
     bool aligned = false;  // sixteen bytes of neighbours lie so in memory
     bool whole_m = true, whole_n = true;
     int64_t rows = 0, columns = 0;  // that exist
   };
   // Sums as they are, of so many rows and columns, from row `row0` of `partial` on.
-  void sums(Value lane, Value m0, Value n0, loop::BufferId partial, Value row0, int64_t rows, int64_t columns);
-  void write(Value lane, Value m0, Value n0, const Sink& sink);
-  void write_runs(Value lane, Value m0, Value n0, const Sink& sink);
-  void write_wide(Value lane, Value m0, Value n0, const Sink& sink, int lanes);
+  void sums(Expr lane, Expr m0, Expr n0, loop::BufferId partial, Expr row0, int64_t rows, int64_t columns);
+  void write(Expr lane, Expr m0, Expr n0, const Sink& sink);
+  void write_runs(Expr lane, Expr m0, Expr n0, const Sink& sink);
+  void write_wide(Expr lane, Expr m0, Expr n0, const Sink& sink, int lanes);
 
   DotWriter& w_;
   loop::Builder& b_;

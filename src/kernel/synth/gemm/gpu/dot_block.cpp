@@ -16,9 +16,9 @@ namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::Flow;
 using loop::LoopKind;
-using Value = loop::ValueId;
 using Side = BlockProduct::Side;
 
 constexpr int64_t kUnpackingLonger = 2;  // than moving as many bytes
@@ -34,7 +34,7 @@ class BlockKernel {
 
   Step write(std::string plan) {
     const int64_t blocks = t_.scheduler.persistent_blocks > 0 ? t_.scheduler.persistent_blocks : t_.blocks(p_);
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Expr block) {
       prepare();
       if (t_.scheduler.persistent_blocks > 0)
         walk(block);
@@ -52,47 +52,43 @@ class BlockKernel {
     return p;
   }
 
-  void lanes(const std::function<void(Value)>& body) {
+  void lanes(const std::function<void(Expr)>& body) {
     b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.tile.lanes()), 1, body);
   }
-  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
-  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
-  Value sub(Value x, Value y) { return b_.op(ScalarOp::sub_, x, y); }
-  Value select(Value c, Value x, Value y) { return x == y ? x : b_.op(ScalarOp::select_, c, x, y); }
-  Value less(Value x, Value y) { return b_.op(ScalarOp::lt_, x, y); }
+  Expr select(Expr c, Expr x, Expr y) { return x.is(y) ? x : loop::select(c, x, y); }
 
   // Stages from .. to - 1 of a tile; `before` stages went through the panels before.
   struct Work {
     TilePlace place;
-    Value base_a = -1, base_b = -1;  // elements
-    Value from = -1, to = -1, before = -1;
-    Value segment = -1;
+    Expr base_a, base_b;  // elements
+    Expr from, to, before;
+    Expr segment;
   };
   bool copies() const { return a_->copies() && c_->copies(); }
   void prepare();
-  void write_tile(Value block);
-  void walk(Value block);
-  Work work_of(Value block, Value number);
+  void write_tile(Expr block);
+  void walk(Expr block);
+  Work work_of(Expr block, Expr number);
   void enter(Work& work);
   void begin_work(const Work& work);
   void stream_copies(const Work& now, const Work* next);
-  void overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run);
+  void overlap(const Work& now, const Work* next, Expr stage, Expr number, int64_t in_run);
   void wait_products(int groups) {
     b_.wait(Flow::products, groups);
     product_->ready();
   }
-  void copy_stage(Value lane, const Work& now, const Work* next, Value stage);
-  void stream_registers(Value from, Value to);
-  BlockFill::Place place_of(size_t load, Value stage, int64_t position);
-  Value panel(Side side, Value number) { return w_.scaled(number, product_->panel_bytes(side)); }
-  void begin_copies(Value lane, Value stage, Value number) {
+  void copy_stage(Expr lane, const Work& now, const Work* next, Expr stage);
+  void stream_registers(Expr from, Expr to);
+  BlockFill::Place place_of(size_t load, Expr stage, int64_t position);
+  Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
+  void begin_copies(Expr lane, Expr stage, Expr number) {
     if (a_->copies()) a_->copy(lane, place_of(0, stage, 0), panel_a_, panel(Side::a, number));
     if (c_->copies()) c_->copy(lane, place_of(1, stage, 0), panel_b_, panel(Side::b, number));
   }
-  void multiply(Value lane, Value number) {
+  void multiply(Expr lane, Expr number) {
     product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number));
   }
-  void write_sums(Value lane, const Work& work);
+  void write_sums(Expr lane, const Work& work);
 
   const DotProblem& p_;
   const BlockPlan& t_;
@@ -106,7 +102,7 @@ class BlockKernel {
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
   std::unique_ptr<BlockWrite> write_;
-  Value part_ = -1;
+  Expr part_;
 };
 
 void BlockKernel::prepare() {
@@ -127,14 +123,14 @@ void BlockKernel::enter(Work& work) {
 }
 
 // A tile, or a part of its K, for a block of its own.
-void BlockKernel::write_tile(Value block) {
+void BlockKernel::write_tile(Expr block) {
   const int64_t tiles = t_.m_tiles * t_.n_tiles;
-  const Value rest = div(block, tiles);
-  part_ = rem(rest, t_.parts);
+  const Expr rest = block / tiles;
+  part_ = rest % t_.parts;
   Work work;
-  work.place = t_.order().place(b_, w_.add(w_.scaled(div(rest, t_.parts), tiles), rem(block, tiles)));
-  work.from = w_.scaled(part_, t_.part);
-  work.to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(work.from, w_.i64(t_.part)), w_.i64(t_.stages));
+  work.place = t_.order().place(b_, rest / t_.parts * tiles + block % tiles);
+  work.from = part_ * t_.part;
+  work.to = t_.parts == 1 ? w_.i64(t_.stages) : min(work.from + t_.part, w_.i64(t_.stages));
   work.before = w_.i64(0);
   enter(work);
   w_.where_row(work.place.m0, [&] {
@@ -144,11 +140,11 @@ void BlockKernel::write_tile(Value block) {
     } else {
       stream_registers(work.from, work.to);
     }
-    lanes([&](Value lane) { write_sums(lane, work); });
+    lanes([&](Expr lane) { write_sums(lane, work); });
   });
 }
 
-BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
+BlockKernel::Work BlockKernel::work_of(Expr block, Expr number) {
   const TileScheduler::Job job = t_.scheduler.job(b_, block, number);
   Work out;
   out.place = t_.order().place(b_, job.tile);
@@ -160,19 +156,19 @@ BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
 }
 
 // Many tiles, or segments of them, one after the other: copies for the next begin before this one's products end.
-void BlockKernel::walk(Value block) {
+void BlockKernel::walk(Expr block) {
   LUMEN_CHECK(copies() && t_.parts == 1, "only what is copied is walked over");
   Work first = work_of(block, w_.i64(0));
   enter(first);
   begin_work(first);
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.scheduler.jobs()), 1, [&](Value number) {
-    Work next = work_of(block, w_.add(number, w_.i64(1))), now = work_of(block, number);
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.scheduler.jobs()), 1, [&](Expr number) {
+    Work next = work_of(block, number + 1), now = work_of(block, number);
     enter(next);
     enter(now);
     stream_copies(now, &next);
-    b_.branch(less(now.from, now.to), [&] {
+    b_.branch(now.from < now.to, [&] {
       const auto write = [&](bool whole) {
-        lanes([&](Value lane) {
+        lanes([&](Expr lane) {
           if (whole)
             write_sums(lane, now);
           else
@@ -181,29 +177,29 @@ void BlockKernel::walk(Value block) {
         });
       };
       if (t_.scheduler.tail() == 0) return write(true);
-      b_.branch(less(number, w_.i64(t_.scheduler.waves())), [&] { write(true); }, [&] { write(false); });
+      b_.branch(number < t_.scheduler.waves(), [&] { write(true); }, [&] { write(false); });
     });
   });
 }
 
-BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t position) {
-  Value outer = w_.i64(0), rest = div(stage, t_.per_k);
+BlockFill::Place BlockKernel::place_of(size_t load, Expr stage, int64_t position) {
+  Expr outer = w_.i64(0), rest = stage / t_.per_k;
   for (size_t d = p_.outer_k.size(); d-- > 0;) {
     const DotIndex& index = p_.outer_k[d];
-    outer = w_.add(outer, w_.scaled(d > 0 ? rem(rest, index.extent) : rest, index.strides[load]));
-    rest = div(rest, index.extent);
+    outer = outer + (d > 0 ? rest % index.extent : rest) * index.strides[load];
+    rest = rest / index.extent;
   }
-  const Value k = p_.outer_k.empty() ? stage : rem(stage, t_.per_k);
-  return {outer, w_.scaled(k, t_.tile.stage_k), position};
+  const Expr k = p_.outer_k.empty() ? stage : stage % t_.per_k;
+  return {outer, k * t_.tile.stage_k, position};
 }
 
 // Sums at zero, and the first copies under way.
 void BlockKernel::begin_work(const Work& work) {
-  lanes([&](Value lane) {
+  lanes([&](Expr lane) {
     product_->clear();
     for (int64_t i = 0; i < ahead_; ++i) {
-      const Value stage = w_.add(work.from, w_.i64(i));
-      b_.branch(less(stage, work.to), [&] { begin_copies(lane, stage, w_.i64(i)); });
+      const Expr stage = work.from + i;
+      b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
       b_.commit(Flow::copies);
     }
     if (overlaps_) b_.wait(Flow::copies, static_cast<int>(ahead_) - 1);
@@ -212,47 +208,47 @@ void BlockKernel::begin_work(const Work& work) {
 }
 
 // Begins what is multiplied `ahead_` stages behind `stage`: of this work, or else of the next.
-void BlockKernel::copy_stage(Value lane, const Work& now, const Work* next, Value stage) {
-  Value ahead = w_.add(stage, w_.i64(ahead_)), to = now.to;
-  const Value number = rem(w_.add(w_.add(now.before, sub(stage, now.from)), w_.i64(ahead_)), t_.buffers);
+void BlockKernel::copy_stage(Expr lane, const Work& now, const Work* next, Expr stage) {
+  Expr ahead = stage + ahead_, to = now.to;
+  const Expr number = (now.before + (stage - now.from) + ahead_) % t_.buffers;
   if (next) {
-    const Value inside = less(ahead, now.to);
-    ahead = select(inside, ahead, w_.add(next->from, sub(ahead, now.to)));
+    const Expr inside = ahead < now.to;
+    ahead = select(inside, ahead, next->from + (ahead - now.to));
     to = select(inside, now.to, next->to);
     a_->enter_tile(select(inside, now.place.m0, next->place.m0), select(inside, now.base_a, next->base_a));
     c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
   }
-  b_.branch(less(ahead, to), [&] { begin_copies(lane, ahead, number); });
+  b_.branch(ahead < to, [&] { begin_copies(lane, ahead, number); });
   b_.commit(Flow::copies);
 }
 
 void BlockKernel::stream_copies(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
-  b_.loop(LoopKind::serial, now.from, now.to, run, [&](Value first) {
+  b_.loop(LoopKind::serial, now.from, now.to, run, [&](Expr first) {
     for (int64_t i = 0; i < run; ++i) {
-      const Value stage = w_.add(first, w_.i64(i));
-      const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
+      const Expr stage = first + i;
+      const Expr number = (now.before + (stage - now.from)) % t_.buffers;
       if (overlaps_) {
         overlap(now, next, stage, number, i);
         continue;
       }
-      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+      lanes([&](Expr) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
       b_.barrier();
-      lanes([&](Value lane) {
+      lanes([&](Expr lane) {
         copy_stage(lane, now, next, stage);
         multiply(lane, number);
       });
     }
   });
-  if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Value) { wait_products(0); });
+  if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Expr) { wait_products(0); });
 }
 
 // Instructions read panels by themselves: products of this stage are under way while lanes see to the next ones. Lanes
 // meet in between, where nobody waits: groups of them go on at their own pace, and what one adds hides behind what
 // another multiplies. A panel is free when all have met behind the products that followed.
-void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run) {
+void BlockKernel::overlap(const Work& now, const Work* next, Expr stage, Expr number, int64_t in_run) {
   const bool adds = t_.tile.row->short_sums;
-  lanes([&](Value lane) {
+  lanes([&](Expr lane) {
     product_->begin(lane, BlockProduct::Panel{panel_a_, panel(Side::a, number)},
                     BlockProduct::Panel{panel_b_, panel(Side::b, number)}, adds && in_run == 0);
     b_.commit(Flow::products);
@@ -260,19 +256,19 @@ void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value 
     b_.wait(Flow::copies, static_cast<int>(ahead_) - 2);
   });
   b_.barrier();
-  lanes([&](Value lane) {
+  lanes([&](Expr lane) {
     copy_stage(lane, now, next, stage);
     if (adds && in_run + 1 == t_.short_run()) wait_products(0);
   });
 }
 
-void BlockKernel::stream_registers(Value from, Value to) {
-  const auto fetch = [&](Value lane, Value stage, int64_t position, Value number) {
+void BlockKernel::stream_registers(Expr from, Expr to) {
+  const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
     begin_copies(lane, stage, number);
-    std::pair<std::vector<Value>, std::vector<Value>> held;
+    std::pair<std::vector<Expr>, std::vector<Expr>> held;
     // What is unpacked is not held, and needs registers while nothing is.
     const auto fetch_side = [&](BlockFill& fill, size_t load, Side side, BufferId buffer,
-                                std::vector<Value>& held_side) {
+                                std::vector<Expr>& held_side) {
       if (!fill.copies()) held_side = fill.fetch(lane, place_of(load, stage, position), buffer, panel(side, number));
     };
     if (t_.b == Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
@@ -281,22 +277,22 @@ void BlockKernel::stream_registers(Value from, Value to) {
     if (t_.b != Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
     return held;
   };
-  const auto put = [&](Value lane, const std::pair<std::vector<Value>, std::vector<Value>>& held, Value number) {
+  const auto put = [&](Expr lane, const std::pair<std::vector<Expr>, std::vector<Expr>>& held, Expr number) {
     if (!a_->copies()) a_->put(lane, held.first, panel_a_, panel(Side::a, number));
     if (!c_->copies()) c_->put(lane, held.second, panel_b_, panel(Side::b, number));
     b_.wait(Flow::copies, 0);
   };
-  lanes([&](Value lane) {
+  lanes([&](Expr lane) {
     product_->clear();
     put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
   });
   b_.barrier();
-  const Value last = b_.op(ScalarOp::sub_, to, w_.i64(1));
-  b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Value first) {
+  const Expr last = to - 1;
+  b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Expr first) {
     for (int64_t i = 0; i < t_.unrolled; ++i) {
-      lanes([&](Value lane) {
-        const Value stage = w_.add(first, w_.i64(i)), next = w_.min(w_.add(stage, w_.i64(1)), last);
-        const Value here = rem(b_.op(ScalarOp::sub_, stage, from), 2), there = b_.op(ScalarOp::sub_, w_.i64(1), here);
+      lanes([&](Expr lane) {
+        const Expr stage = first + i, next = min(stage + 1, last);
+        const Expr here = (stage - from) % 2, there = 1 - here;
         const auto held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
         multiply(lane, here);
         put(lane, held, there);
@@ -306,9 +302,9 @@ void BlockKernel::stream_registers(Value from, Value to) {
   });
 }
 
-void BlockKernel::write_sums(Value lane, const Work& work) {
+void BlockKernel::write_sums(Expr lane, const Work& work) {
   if (t_.parts == 1) return write_->result(lane, work.place.m0, work.place.n0);
-  const Value row0 = w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), work.place.outer), p_.m.extent);
+  const Expr row0 = (part_ * p_.outer_extent() + work.place.outer) * p_.m.extent;
   write_->part(lane, work.place.m0, work.place.n0, partial_, row0);
 }
 

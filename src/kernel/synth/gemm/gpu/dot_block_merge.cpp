@@ -11,9 +11,9 @@ namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
-using Value = loop::ValueId;
 
 constexpr int kMergeLanes = 4;
 
@@ -34,24 +34,20 @@ class Merge {
   }
 
  private:
-  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
-  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
-  Value count_of(Value n) {
-    return p_.n.extent % lanes_ == 0 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(lanes_));
-  }
+  Expr count_of(Expr n) { return p_.n.extent % lanes_ == 0 ? Expr{} : min(p_.n.extent - n, w_.i64(lanes_)); }
 
   void add_parts() {
     const int64_t across = ceil_div(p_.n.extent, lanes_), rows = p_.outer_extent() * p_.m.extent;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(rows * across), 1, [&](Value task) {
-      const Value row = div(task, across), n = w_.scaled(rem(task, across), lanes_), count = count_of(n);
-      Value sum = -1;
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(rows * across), 1, [&](Expr task) {
+      const Expr row = task / across, n = task % across * lanes_, count = count_of(n);
+      Expr sum;
       for (int64_t part = 0; part < t_.parts; ++part) {
-        const Value at = w_.add(w_.scaled(w_.add(row, w_.i64(part * rows)), p_.n.extent), n);
-        const Value x = b_.load(partial_, {Scalar::f32, lanes_}, w_.scaled(at, 4), 4, count);
-        sum = sum < 0 ? x : b_.add(sum, x);
+        const Expr at = (row + part * rows) * p_.n.extent + n;
+        const Expr x = b_.load(partial_, {Scalar::f32, lanes_}, at * 4, 4, count);
+        sum = !sum.exists() ? x : sum + x;
       }
-      w_.enter_outer(div(row, p_.m.extent));
-      w_.finish_vector(sum, rem(row, p_.m.extent), n, count);
+      w_.enter_outer(row / p_.m.extent);
+      w_.finish_vector(sum, row % p_.m.extent, n, count);
     });
   }
 
@@ -59,22 +55,21 @@ class Merge {
   void add_segments() {
     const TileScheduler& walk = t_.scheduler;
     const int64_t m = t_.tile.m(), n = t_.tile.n(), across = ceil_div(n, lanes_), of_tile = m * across;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(walk.tail() * of_tile), 1, [&](Value task) {
-      const Value tile = div(task, of_tile), inside = rem(task, of_tile);
-      const Value row = div(inside, across), column = w_.scaled(rem(inside, across), lanes_);
-      const TilePlace place = t_.order().place(b_, w_.add(tile, w_.i64(walk.waves() * walk.persistent_blocks)));
-      const Value at_m = w_.add(place.m0, row), at_n = w_.add(place.n0, column);
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(walk.tail() * of_tile), 1, [&](Expr task) {
+      const Expr tile = task / of_tile, inside = task % of_tile;
+      const Expr row = inside / across, column = inside % across * lanes_;
+      const TilePlace place = t_.order().place(b_, tile + walk.waves() * walk.persistent_blocks);
+      const Expr at_m = place.m0 + row, at_n = place.n0 + column;
       const auto merge = [&] {
         const BufferId sums = b_.alloc(int64_t{lanes_} * 4, 16);
         const VType type{Scalar::f32, lanes_};
         b_.store(sums, b_.real(0, type), w_.i64(0), 16);
         const TileScheduler::PersistentBlocks persistent_blocks = walk.persistent_blocks_of(b_, tile);
-        b_.loop(LoopKind::serial, persistent_blocks.first, persistent_blocks.last, 1, [&](Value persistent_block) {
+        b_.loop(LoopKind::serial, persistent_blocks.first, persistent_blocks.last, 1, [&](Expr persistent_block) {
           b_.branch(walk.has_segment(b_, persistent_block, tile), [&] {
-            const Value element = w_.add(w_.scaled(TileScheduler::segment(b_, persistent_block, tile), m * n),
-                                         w_.add(w_.scaled(row, n), column));
-            const Value x = b_.load(partial_, type, w_.scaled(element, 4), 4);
-            b_.store(sums, b_.add(b_.load(sums, type, w_.i64(0), 16), x), w_.i64(0), 16);
+            const Expr element = TileScheduler::segment(b_, persistent_block, tile) * (m * n) + (row * n + column);
+            const Expr x = b_.load(partial_, type, element * 4, 4);
+            b_.store(sums, b_.load(sums, type, w_.i64(0), 16) + x, w_.i64(0), 16);
           });
         });
         w_.enter_outer(place.outer);
@@ -82,9 +77,7 @@ class Merge {
       };
       const bool whole_m = p_.m.extent % m == 0, whole_n = p_.n.extent % n == 0;
       if (whole_m && whole_n) return merge();
-      b_.branch(b_.op(ScalarOp::and_, b_.op(ScalarOp::lt_, at_m, w_.i64(p_.m.extent)),
-                      b_.op(ScalarOp::lt_, at_n, w_.i64(p_.n.extent))),
-                merge);
+      b_.branch((at_m < p_.m.extent) & (at_n < p_.n.extent), merge);
     });
   }
 

@@ -30,37 +30,37 @@ struct TileScheduler {
 
   // What a persistent_block does as its number `number`; nothing (from = to) behind its last.
   struct Job {
-    loop::ValueId tile = -1, from = -1, to = -1;  // stages
-    loop::ValueId before = -1;                    // stages of the persistent_block's jobs before
-    loop::ValueId segment = -1;                   // place of the sums, of jobs behind the waves
+    loop::Expr tile, from, to;  // stages
+    loop::Expr before;          // stages of the persistent_block's jobs before
+    loop::Expr segment;         // place of the sums, of jobs behind the waves
   };
-  Job job(loop::Builder& b, loop::ValueId persistent_block, loop::ValueId number) const;
+  Job job(loop::Builder& b, loop::Expr persistent_block, loop::Expr number) const;
 
   // PersistentBlocks that may have a segment of tile `tail_tile` of the tail: first .. last - 1; whether
   // `persistent_block` has, and where.
   struct PersistentBlocks {
-    loop::ValueId first = -1, last = -1;
+    loop::Expr first, last;
   };
-  PersistentBlocks persistent_blocks_of(loop::Builder& b, loop::ValueId tail_tile) const;
-  loop::ValueId has_segment(loop::Builder& b, loop::ValueId persistent_block, loop::ValueId tail_tile) const;
+  PersistentBlocks persistent_blocks_of(loop::Builder& b, loop::Expr tail_tile) const;
+  loop::Expr has_segment(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) const;
   // PersistentBlocks and tiles both ascend along K, one of them at least from segment to segment.
-  static loop::ValueId segment(loop::Builder& b, loop::ValueId persistent_block, loop::ValueId tail_tile) {
-    return b.add(persistent_block, tail_tile);
+  static loop::Expr segment(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) {
+    return persistent_block + tail_tile;
   }
 
  private:
-  loop::ValueId bound(loop::Builder& b,
-                      loop::ValueId persistent_block) const;  // stage of the tail where its segments begin
+  loop::Expr bound(loop::Builder& b,
+                   loop::Expr persistent_block) const;  // stage of the tail where its segments begin
 };
 
 // A tile's first row and column, and the flat outer index. Tiles that follow each other share rows and columns.
 struct TilePlace {
-  loop::ValueId m0 = -1, n0 = -1, outer = -1;
+  loop::Expr m0, n0, outer;
 };
 struct TileOrder {
   int64_t m_tiles = 1, n_tiles = 1;  // of one outer index
   int64_t m = 1, n = 1;              // rows and columns of a tile
-  TilePlace place(loop::Builder& b, loop::ValueId tile) const;
+  TilePlace place(loop::Builder& b, loop::Expr tile) const;
 };
 
 }  // namespace lumen::synth

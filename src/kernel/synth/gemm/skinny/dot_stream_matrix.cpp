@@ -19,10 +19,10 @@ namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::Flow;
 using loop::LoopKind;
 using loop::VType;
-using Value = loop::ValueId;
 using Part = MatrixHolding::Part;
 using Parts = std::vector<Part>;
 
@@ -68,8 +68,7 @@ class MatrixStreamKernel {
 
   Step write(std::string plan) {
     blocks_ = (p_.n.extent + t_.block_rows() - 1) / t_.block_rows();
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_), 1,
-            [&](Value block) { write_block(block); });
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_), 1, [&](Expr block) { write_block(block); });
     return w_.step(std::move(plan));
   }
 
@@ -87,46 +86,42 @@ class MatrixStreamKernel {
     for (DotIndex& i : p.outer) i.strides[0] = 0;
     return p;
   }
-  void lanes(const std::function<void(Value)>& body) {
-    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body);
-  }
-  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
-  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+  void lanes(const std::function<void(Expr)>& body) { b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body); }
 
-  void write_block(Value block);
-  void multiply(Value lane, Value stage, Value buffer);
+  void write_block(Expr block);
+  void multiply(Expr lane, Expr stage, Expr buffer);
   // What a wave multiplies at once: rows of the lane that it unpacks, and of the sums that it scales, tile by tile.
   struct Tile {
-    std::vector<Value> bytes;
+    std::vector<Expr> bytes;
     std::vector<std::unique_ptr<Unpack>> cursors, scaling;
-    std::vector<Value> scales, offsets;  // of some groups, as sums lie
+    std::vector<Expr> scales, offsets;  // of some groups, as sums lie
   };
   struct Unit {
-    Value number = -1, buffer = -1;  // of the stage; where that is
-    Value column = -1, lane_k = -1, sum_column = -1;
+    Expr number, buffer;  // of the stage; where that is
+    Expr column, lane_k, sum_column;
     std::vector<Tile> tiles;
-    std::map<std::pair<int, int64_t>, Value> pieces;  // of activations, by tile of columns
+    std::map<std::pair<int, int64_t>, Expr> pieces;  // of activations, by tile of columns
   };
-  Unit enter_unit(Value lane, Value number, Value buffer);
+  Unit enter_unit(Expr lane, Expr number, Expr buffer);
   void load_scales(Unit& unit, int64_t first);
   void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
-  void multiply_unit(Value lane, Value number, Value buffer);
-  Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
+  void multiply_unit(Expr lane, Expr number, Expr buffer);
+  Expr row_of(Expr lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
   // Where what a row has of a unit begins; of a lane of those that share it.
-  Value unit_byte(Value row, Value unit, Value buffer, Value lane_k = -1);
-  std::unique_ptr<Unpack> cursor(Value row, Value byte, int64_t blocks, int64_t hidden);
-  Value left_operand(const std::vector<Value>& rows, int64_t step);
-  Value right_operand(const std::function<Value(int64_t)>& piece, int64_t position);
+  Expr unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k = {});
+  std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
+  Expr left_operand(const std::vector<Expr>& rows, int64_t step);
+  Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
   BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
-  Value load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
+  Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
   bool scales_late() const {  // what is constant over rows
     const FactorForm& f = t_.factor;
     return f.scales_sums() && f.scaled.scale && !f.scaled.offset &&
            is_constant_in_row(*p_.loads[1].format, *f.scaled.scale);
   }
   bool scales_groups() const { return t_.factor.scales_sums() && !scales_late(); }
-  void keep_sums(Value lane);
-  void write_sums(Value lane);
+  void keep_sums(Expr lane);
+  void write_sums(Expr lane);
 
   const DotProblem p_;
   const MatrixStreamPlan& t_;
@@ -144,41 +139,40 @@ class MatrixStreamKernel {
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
   BufferId laid_sums_ = -1, scales_ = -1;
-  Value first_ = -1;            // row of what is laid out
-  Value n0_ = -1, shift_ = -1;  // the first row; bytes that the stage lies behind its place
+  Expr first_;       // row of what is laid out
+  Expr n0_, shift_;  // the first row; bytes that the stage lies behind its place
 };
 
-Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
-  const Value wave = div(div(lane, m_.wave), t_.waves_k);
-  const Value row =
-      w_.add(w_.scaled(wave, int64_t{t_.tiles} * t_.row->m), MatrixHolding::number(b_, digits, b_.lane_id()));
-  return w_.add(row, w_.i64(int64_t{tile} * t_.row->m + part.offset));
+Expr MatrixStreamKernel::row_of(Expr lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
+  const Expr wave = lane / m_.wave / t_.waves_k;
+  const Expr row = wave * (int64_t{t_.tiles} * t_.row->m) + MatrixHolding::number(b_, digits, b_.lane_id());
+  return row + (int64_t{tile} * t_.row->m + part.offset);
 }
 
 // A multiple of all it is made of, said last, so that code generators see how it is aligned.
-Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer, Value lane_k) {
-  const int64_t lane = lane_k < 0 ? 0 : t_.order.lane_bytes;
+Expr MatrixStreamKernel::unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k) {
+  const int64_t lane = !lane_k.exists() ? 0 : t_.order.lane_bytes;
   const int64_t whole =
       std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(std::gcd(t_.unit_bytes, t_.copies().step()), lane));
-  Value at = w_.add(w_.scaled(buffer, t_.stage_bytes() / whole), w_.scaled(row, t_.pitch / whole));
-  at = w_.add(at, w_.scaled(unit, t_.unit_bytes / whole));
-  if (lane > 0) at = w_.add(at, w_.scaled(lane_k, lane / whole));
-  if (shift_ >= 0) at = w_.add(at, div(shift_, whole));
-  return w_.scaled(at, whole);
+  Expr at = buffer * (t_.stage_bytes() / whole) + row * (t_.pitch / whole);
+  at = at + unit * (t_.unit_bytes / whole);
+  if (lane > 0) at = at + lane_k * (lane / whole);
+  if (shift_.exists()) at = at + shift_ / whole;
+  return at * whole;
 }
 
-std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Value row, Value byte, int64_t blocks, int64_t hidden) {
+std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden) {
   const DotLoad& load = p_.loads[1];
   auto out = std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   out->use(m_);
   if (load.format->row_bytes > 0 || load.format->tensor_bytes > 0)
-    out->enter_row(div(w_.add(w_.base(1), w_.scaled(copies_->clamped(row), p_.n.strides[1])), load.columns));
+    out->enter_row((w_.base(1) + copies_->clamped(row) * p_.n.strides[1]) / load.columns);
   out->enter_copied(w_.i64(0), blocks, copies_->buffer(), byte, hidden);
   return out;
 }
 
 // The left operand of the lane's rows of a tile, whose numbers of a group these are.
-Value MatrixStreamKernel::left_operand(const std::vector<Value>& rows, int64_t step) {
+Expr MatrixStreamKernel::left_operand(const std::vector<Expr>& rows, int64_t step) {
   const VType type = machine::operand_type(*t_.row, 1);
   const int length = b_.type(rows[0]).lanes;
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
@@ -190,10 +184,10 @@ Value MatrixStreamKernel::left_operand(const std::vector<Value>& rows, int64_t s
   return b_.shuffle(rows, mask);
 }
 
-Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& piece, int64_t position) {
+Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
   const auto share = static_cast<int64_t>(right_share_.size());
-  std::vector<Value> from{piece(position / MatrixStreamPlan::kPiece)};
+  std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (int64_t i = 0; i < share; ++i)
@@ -202,7 +196,7 @@ Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& pie
   return b_.shuffle(from, mask);
 }
 
-MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number, Value buffer) {
+MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, Expr buffer) {
   const FragmentOrder& order = t_.order;
   const FactorForm& form = t_.factor;
   const Format* f = p_.loads[1].format.get();
@@ -212,11 +206,11 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number
   out.column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
   out.lane_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
   out.sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
-  const Value lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
+  const Expr lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
   for (int t = 0; t < t_.tiles; ++t) {
     Tile& tile = out.tiles.emplace_back();
     for (const Part& part : left_rows_) {
-      const Value row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
+      const Expr row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
       tile.bytes.push_back(byte);
       if (form.kind == FactorForm::Kind::plain) continue;
       const int64_t blocks = order.unit / f->block, behind = (t_.lanes_k - 1) * order.lane_bytes;
@@ -225,7 +219,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number
     }
     for (const Part& part : acc_rows_) {
       if (!scales_groups()) break;
-      const Value row = row_of(lane, t, acc_.rows, part);
+      const Expr row = row_of(lane, t, acc_.rows, part);
       tile.scaling.push_back(cursor(row, unit_byte(row, number, buffer), order.unit / f->block, 0));
     }
   }
@@ -239,12 +233,12 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
     starts.push_back(t_.order.sequence[static_cast<size_t>(i)] * t_.order.group);
   const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
-    std::vector<Value> by_row, out;
+    std::vector<Expr> by_row, out;
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
     for (size_t g = 0; g < starts.size(); ++g) {
-      Value all = b_.real(0, acc_type_);
+      Expr all = b_.real(0, acc_type_);
       for (size_t r = 0; r < acc_rows_.size(); ++r) {
-        const Value x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
         for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
       }
       out.push_back(all);
@@ -263,7 +257,7 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
   const auto share = static_cast<int64_t>(left_share_.size());
   const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
                                       t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
-  std::vector<std::vector<Value>> numbers;
+  std::vector<std::vector<Expr>> numbers;
   for (const Tile& tile : unit.tiles) {
     numbers.emplace_back();
     for (size_t r = 0; r < left_rows_.size(); ++r)
@@ -272,44 +266,42 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
                                    : factor_->numbers(*tile.cursors[r], elements));
   }
   for (int n = 0; n < n_tiles_; ++n) {
-    Value activations = -1;
-    Value lacking = -1;  // what codes lack, times their activations
+    Expr activations;
+    Expr lacking;  // what codes lack, times their activations
     if (t_.sums_activations()) {
       activations = panel_->sums(unit.buffer, unit.number, group, n, unit.sum_column);
-      const auto over_rows = [&](Value x) {
+      const auto over_rows = [&](Expr x) {
         std::vector<int> mask;
         for (int i = 0; i < acc_type_.lanes; ++i) mask.push_back(i % b_.type(x).lanes);
         return b_.type(x).lanes == 1 ? b_.splat(x, acc_type_.lanes) : b_.shuffle({x}, mask);
       };
-      if (form.lacks() != 0)
-        lacking = over_rows(b_.mul(activations, b_.real(form.lacks() / t_.sum_factor(), b_.type(activations))));
+      if (form.lacks() != 0) lacking = over_rows(activations * (form.lacks() / t_.sum_factor()));
       activations = over_rows(activations);
     }
     const auto piece = [&](int64_t number) {
-      const auto [found, fresh] = unit.pieces.try_emplace({n, number}, -1);
+      const auto [found, fresh] = unit.pieces.try_emplace({n, number});
       if (fresh) found->second = panel_->piece(unit.buffer, unit.number, n, number, unit.column, unit.lane_k);
       return found->second;
     };
     for (int t = 0; t < t_.tiles; ++t) {
       const Tile& tile = unit.tiles[static_cast<size_t>(t)];
       const bool apart = scales_groups() || form.lacks() != 0;
-      Value products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
+      Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
                            {products, left_operand(numbers[static_cast<size_t>(t)], step),
                             right_operand(piece, first + step * share)});
       if (apart) {
-        const Value before = load_sum(t, n);
-        products = tile.scales.empty() ? b_.add(products, before)
-                                       : b_.op(ScalarOp::fma_, products, tile.scales[within], before);
+        const Expr before = load_sum(t, n);
+        products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
       }
-      if (!tile.offsets.empty()) products = b_.op(ScalarOp::fma_, tile.offsets[within], activations, products);
+      if (!tile.offsets.empty()) products = fma(tile.offsets[within], activations, products);
       b_.store(sum(t, n), products, w_.i64(0), 16);
     }
   }
 }
 
-void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
+void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
@@ -317,17 +309,17 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
   }
 }
 
-void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
-  const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+void MatrixStreamKernel::multiply(Expr lane, Expr stage, Expr buffer) {
+  const Expr wave_k = lane / m_.wave % t_.waves_k;
   factor_->enter(lane);
-  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : -1;
-  const auto some = [&](Value deep) {
-    const Value unit = w_.add(w_.scaled(deep, t_.waves_k), wave_k);
+  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : Expr{};
+  const auto some = [&](Expr deep) {
+    const Expr unit = deep * t_.waves_k + wave_k;
     const auto one = [&] { multiply_unit(lane, unit, buffer); };
     if (t_.units % t_.stage_units() == 0)
       one();
     else
-      b_.branch(b_.op(ScalarOp::lt_, w_.add(w_.scaled(stage, t_.stage_units()), unit), w_.i64(t_.units)), one);
+      b_.branch(stage * t_.stage_units() + unit < t_.units, one);
   };
   if (t_.deep * t_.order.unit > kUnrolled)
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.deep), 1, some);
@@ -336,61 +328,60 @@ void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
 }
 
 // Each wave's sums to the memory that was the weight's, where those that share K lie behind each other.
-void MatrixStreamKernel::keep_sums(Value lane) {
-  const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
-  const Value column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
-  const Value base = w_.scaled(w_.scaled(wave_k, t_.columns), t_.sums_pitch());
+void MatrixStreamKernel::keep_sums(Expr lane) {
+  const Expr wave_k = lane / m_.wave % t_.waves_k;
+  const Expr column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
+  const Expr base = wave_k * t_.columns * t_.sums_pitch();
   for (int tile = 0; tile < t_.tiles; ++tile)
     for (const Part& r : acc_rows_) {
-      const Value row = row_of(lane, tile, acc_.rows, r);
-      Value scale = -1;
+      const Expr row = row_of(lane, tile, acc_.rows, r);
+      Expr scale;
       if (scales_late()) scale = cursor(row, w_.i64(0), 1, 0)->expression(*t_.factor.scaled.scale, 0, 1, false);
       for (int n = 0; n < n_tiles_; ++n)
         for (const Part& c : acc_columns_) {
-          Value x = b_.load(sum(tile, n), {Scalar::f32, 1}, w_.i64(int64_t{r.element + c.element} * 4), 4);
-          if (scale >= 0) x = b_.mul(x, scale);
-          const Value m = w_.add(column, w_.i64(int64_t{n} * t_.row->n + c.offset));
-          b_.store(copies_->buffer(), x, w_.scaled(w_.add(base, w_.add(w_.scaled(m, t_.sums_pitch()), row)), 4), 4);
+          Expr x = b_.load(sum(tile, n), {Scalar::f32, 1}, w_.i64(int64_t{r.element + c.element} * 4), 4);
+          if (scale.exists()) x = x * scale;
+          const Expr m = column + (int64_t{n} * t_.row->n + c.offset);
+          b_.store(copies_->buffer(), x, (base + (m * t_.sums_pitch() + row)) * 4, 4);
         }
     }
 }
 
-void MatrixStreamKernel::write_sums(Value lane) {
+void MatrixStreamKernel::write_sums(Expr lane) {
   const int64_t across = t_.block_rows() / kQuad, all = p_.m.extent * across;
   for (int64_t first = 0; first < all; first += t_.lanes()) {
-    const Value item = w_.add(lane, w_.i64(first)), m = div(item, across), row = w_.scaled(rem(item, across), kQuad);
-    const Value n = w_.add(n0_, row);
+    const Expr item = lane + first, m = item / across, row = item % across * kQuad;
+    const Expr n = n0_ + row;
     const auto write = [&] {
-      Value total = -1;
+      Expr total;
       for (int k = 0; k < t_.waves_k; ++k) {
-        const Value at = w_.add(w_.scaled(w_.add(m, w_.i64(k * t_.columns)), t_.sums_pitch()), row);
-        const Value x = b_.load(copies_->buffer(), {Scalar::f32, kQuad}, w_.scaled(at, 4), 16);
-        total = total < 0 ? x : b_.add(total, x);
+        const Expr at = (m + k * t_.columns) * t_.sums_pitch() + row;
+        const Expr x = b_.load(copies_->buffer(), {Scalar::f32, kQuad}, at * 4, 16);
+        total = !total.exists() ? x : total + x;
       }
       if (scales_ >= 0) {
-        const Value scale = b_.load(scales_, {Scalar::f32, 1}, w_.scaled(w_.add(first_, m), 4), 4);
-        total = b_.mul(total, b_.splat(scale, kQuad));
+        const Expr scale = b_.load(scales_, {Scalar::f32, 1}, (first_ + m) * 4, 4);
+        total = total * b_.splat(scale, kQuad);
       }
-      const Value count =
-          p_.n.extent % kQuad == 0 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(kQuad));
+      const Expr count = p_.n.extent % kQuad == 0 ? Expr{} : min(p_.n.extent - n, w_.i64(kQuad));
       w_.finish_vector(total, m, n, count);
     };
-    Value exists = -1;
-    if (first + t_.lanes() > all) exists = b_.op(ScalarOp::lt_, item, w_.i64(all));
+    Expr exists;
+    if (first + t_.lanes() > all) exists = item < all;
     if (p_.n.extent % t_.block_rows() != 0) {
-      const Value inside = b_.op(ScalarOp::lt_, n, w_.i64(p_.n.extent));
-      exists = exists < 0 ? inside : b_.op(ScalarOp::and_, exists, inside);
+      const Expr inside = n < p_.n.extent;
+      exists = !exists.exists() ? inside : exists & inside;
     }
-    if (exists < 0)
+    if (!exists.exists())
       write();
     else
       b_.branch(exists, write);
   }
 }
 
-void MatrixStreamKernel::write_block(Value block) {
-  n0_ = w_.scaled(rem(block, blocks_), t_.block_rows());
-  const Value outer = div(block, blocks_);
+void MatrixStreamKernel::write_block(Expr block) {
+  n0_ = block % blocks_ * t_.block_rows();
+  const Expr outer = block / blocks_;
   w_.enter_outer_of_block(outer);
   copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
   first_ = w_.laid_row(outer, t_.columns);
@@ -405,7 +396,7 @@ void MatrixStreamKernel::write_block(Value block) {
   const bool early = m_.follows && w_.hold_constant(1);
   const int64_t first = early ? ahead : kFirst;
   w_.where_row(w_.i64(0), [&] {
-    lanes([&](Value lane) {
+    lanes([&](Expr lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
       // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
       for (int64_t i = 0; i < std::min(first, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
@@ -418,31 +409,31 @@ void MatrixStreamKernel::write_block(Value block) {
       if (table_) table_->fill(lane, t_.lanes());
       factor_->fill(lane);
     });
-    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
-      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
+      lanes([&](Expr) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
       b_.barrier();
-      lanes([&](Value lane) {
-        const Value next = w_.add(stage, w_.i64(ahead)), number = rem(stage, t_.buffers);
-        const Value exists = b_.op(ScalarOp::lt_, next, w_.i64(stages));
-        const Value half = w_.i64(t_.lanes() / 2);
-        const auto copy = [&](Value mine) {
-          b_.branch(b_.op(ScalarOp::and_, exists, mine), [&] {
-            copies_->begin(lane, next, rem(next, t_.buffers));
-            panel_->begin(lane, next, rem(next, t_.buffers));
+      lanes([&](Expr lane) {
+        const Expr next = stage + ahead, number = stage % t_.buffers;
+        const Expr exists = next < stages;
+        const Expr half = w_.i64(t_.lanes() / 2);
+        const auto copy = [&](Expr mine) {
+          b_.branch(exists & mine, [&] {
+            copies_->begin(lane, next, next % t_.buffers);
+            panel_->begin(lane, next, next % t_.buffers);
           });
         };
         // Copies take longer to begin than to say: half of the waves multiply meanwhile.
-        copy(b_.op(ScalarOp::lt_, lane, half));
+        copy(lane < half);
         multiply(lane, stage, number);
-        copy(b_.op(ScalarOp::le_, half, lane));
+        copy(half <= lane);
         b_.commit(Flow::copies);
       });
     });
-    lanes([&](Value) { b_.wait(Flow::copies, 0); });
+    lanes([&](Expr) { b_.wait(Flow::copies, 0); });
     b_.barrier();
-    lanes([&](Value lane) { keep_sums(lane); });
+    lanes([&](Expr lane) { keep_sums(lane); });
     b_.barrier();
-    lanes([&](Value lane) {
+    lanes([&](Expr lane) {
       w_.check_pick();
       write_sums(lane);
     });

@@ -7,9 +7,9 @@
 
 namespace lumen::synth {
 
+using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
-using Value = loop::ValueId;
 
 namespace {
 
@@ -61,21 +61,21 @@ bool StreamActivations::find_bits() {
 }
 
 // Several rounds together, so that none waits for what another loads.
-void StreamActivations::fill(Value lane, const std::function<void()>& meanwhile) {
+void StreamActivations::fill(Expr lane, const std::function<void()>& meanwhile) {
   const int64_t share = t_.integers ? own_ : kFour, all = p_.m.extent * p_.k.extent / share, lanes = t_.lanes(m_.wave);
   const int64_t rounds = (all + lanes - 1) / lanes, together = std::max<int64_t>(1, kElementsTogether / share);
-  const auto some = [&](Value first, int64_t count, const std::function<void()>& behind_loads) {
+  const auto some = [&](Expr first, int64_t count, const std::function<void()>& behind_loads) {
     std::vector<Item> items;
     for (int64_t i = 0; i < count; ++i) {
       Item item;
-      item.number = b_.add(lane, w_.scaled(b_.add(first, b_.i64(i)), lanes));
+      item.number = lane + (first + i) * lanes;
       if (all % lanes != 0) {
-        item.exists = b_.op(ScalarOp::lt_, item.number, b_.i64(all));
-        item.number = w_.min(item.number, b_.i64(all - 1));
+        item.exists = item.number < all;
+        item.number = min(item.number, b_.i64(all - 1));
       }
       const int64_t per_row = p_.k.extent / share;
-      item.row = p_.m.extent == 1 ? b_.i64(0) : div(item.number, per_row);
-      item.element = w_.scaled(p_.m.extent == 1 ? item.number : rem(item.number, per_row), share);
+      item.row = p_.m.extent == 1 ? b_.i64(0) : item.number / per_row;
+      item.element = (p_.m.extent == 1 ? item.number : item.number % per_row) * share;
       items.push_back(std::move(item));
     }
     for (Item& item : items) item.x = load(item.row, item.element, share);
@@ -87,35 +87,35 @@ void StreamActivations::fill(Value lane, const std::function<void()>& meanwhile)
   };
   const int64_t begun = std::min(together, rounds), whole = begun + (rounds - begun) / together * together;
   some(b_.i64(0), begun, meanwhile);
-  b_.loop(LoopKind::serial, b_.i64(begun), b_.i64(whole), together, [&](Value first) { some(first, together, {}); });
+  b_.loop(LoopKind::serial, b_.i64(begun), b_.i64(whole), together, [&](Expr first) { some(first, together, {}); });
   if (whole < rounds) some(b_.i64(whole), rounds - whole, {});
 }
 
 void StreamActivations::where_exists(const Item& item, const std::function<void()>& body) {
-  if (item.exists < 0)
+  if (!item.exists.exists())
     body();
   else
     b_.branch(item.exists, body);
 }
 
-std::vector<Value> StreamActivations::load(Value row, Value element, int64_t count) {
+std::vector<Expr> StreamActivations::load(Expr row, Expr element, int64_t count) {
   bool whole = p_.loads[0].offset % 4 == 0 && p_.m.strides[0] % 4 == 0;
   for (const DotIndex& i : p_.outer) whole = whole && i.strides[0] % 4 == 0;
   if (p_.pick)
     for (const DotIndex& i : p_.pick->rows) whole = whole && i.strides[0] % 4 == 0;
-  std::vector<Value> out;
-  const Value at = b_.add(w_.base(0), b_.add(w_.scaled(row, p_.m.strides[0]), element));
+  std::vector<Expr> out;
+  const Expr at = w_.base(0) + (row * p_.m.strides[0] + element);
   for (int64_t i = 0; i < count; i += 4)
-    out.push_back(b_.load(w_.buffer(0), {Scalar::f32, 4}, w_.scaled(b_.add(at, b_.i64(i)), 4), whole ? 16 : 4));
+    out.push_back(b_.load(w_.buffer(0), {Scalar::f32, 4}, (at + i) * 4, whole ? 16 : 4));
   return out;
 }
 
 void StreamActivations::copy(const std::vector<Item>& items) {
   for (const Item& item : items) {
-    const Value unit = div(item.element, t_.unit), quad = div(rem(item.element, t_.unit), 4);
-    Value at = b_.add(w_.scaled(div(unit, t_.columns), t_.unit / 4), quad);
-    at = b_.add(w_.scaled(at, t_.columns), rem(unit, t_.columns));
-    at = b_.add(w_.scaled(item.row, code_bytes()), w_.scaled(at, kLine));
+    const Expr unit = item.element / t_.unit, quad = item.element % t_.unit / 4;
+    Expr at = unit / t_.columns * (t_.unit / 4) + quad;
+    at = at * t_.columns + unit % t_.columns;
+    at = item.row * code_bytes() + at * kLine;
     where_exists(item, [&] { b_.store(codes_, item.x[0], at, kLine); });
   }
 }
@@ -124,31 +124,29 @@ void StreamActivations::copy(const std::vector<Item>& items) {
 void StreamActivations::quantize(std::vector<Item>& items) {
   const int64_t share = own_, fine = t_.integers->fine;
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
-  const Value own = b_.lane_id();
+  const Expr own = b_.lane_id();
   constexpr const char* kGreatest = "greatest.f32";
   b_.use_fast_math({m_.power2, m_.reciprocal, m_.find_row(kGreatest) ? kGreatest : ""});
-  const auto neighbours = [&](Value Item::* of, int64_t elements, const auto& join) {
+  const auto neighbours = [&](Expr Item::* of, int64_t elements, const auto& join) {
     for (int64_t apart = 1; apart * share < elements; apart *= 2)
-      for (Item& item : items)
-        item.*of = join(item.*of, b_.exchange(item.*of, b_.op(ScalarOp::xor_, own, b_.i64(apart))));
+      for (Item& item : items) item.*of = join(item.*of, b_.exchange(item.*of, own ^ apart));
   };
   for (Item& item : items) {
-    for (const Value v : item.x) {
-      const Value size = b_.op(ScalarOp::abs_, v);
-      item.most = item.most < 0 ? size : b_.op(ScalarOp::max_, item.most, size);
+    for (const Expr v : item.x) {
+      const Expr size = abs(v);
+      item.most = !item.most.exists() ? size : max(item.most, size);
     }
     item.most = b_.fold(ScalarOp::max_, item.most);
   }
-  neighbours(&Item::most, kActivationGroup, [&](Value v, Value y) { return b_.op(ScalarOp::max_, v, y); });
-  const Value zero = b_.real(0, one), full = b_.real(127, one), least = b_.real(kLeast, one);
+  neighbours(&Item::most, kActivationGroup, [&](Expr v, Expr y) { return max(v, y); });
+  const Expr zero = b_.real(0, one), full = b_.real(127, one), least = b_.real(kLeast, one);
   for (Item& item : items) {
-    const Value inverse =
-        b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, least, item.most), b_.op(ScalarOp::div_, full, item.most), zero);
-    item.scale = b_.mul(item.most, b_.real(1.0 / 127, one));
-    for (const Value v : item.x) {
-      const Value rounded = b_.op(ScalarOp::fma_, v, b_.splat(inverse, 4), b_.real(kRound, four));
-      const Value bits = b_.convert(ScalarOp::bitcast_, Scalar::u32, rounded);
-      item.codes.push_back(b_.convert(ScalarOp::bitcast_, Scalar::i8, b_.convert(ScalarOp::cast_, Scalar::u8, bits)));
+    const Expr inverse = select(least < item.most, full / item.most, zero);
+    item.scale = item.most * (1.0 / 127);
+    for (const Expr v : item.x) {
+      const Expr rounded = fma(v, b_.splat(inverse, 4), b_.real(kRound, four));
+      const Expr bits = bitcast(rounded, Scalar::u32);
+      item.codes.push_back(bitcast(cast(bits, Scalar::u8), Scalar::i8));
     }
   }
   if (sums_) {
@@ -156,51 +154,51 @@ void StreamActivations::quantize(std::vector<Item>& items) {
     const std::string name = fmt::format("dot4.{}i8.i32", scalar_name(dot.a));
     for (Item& item : items) {
       item.total = b_.integer(0, {Scalar::i32, 1});
-      for (const Value c : item.codes)
+      for (const Expr c : item.codes)
         item.total = b_.inst(name, {Scalar::i32, 1}, {item.total, b_.integer(1, {dot.a, 4}), c});
     }
-    neighbours(&Item::total, fine, [&](Value v, Value y) { return b_.add(v, y); });
+    neighbours(&Item::total, fine, [&](Expr v, Expr y) { return v + y; });
     const double factor = t_.integers->form.offset ? 1 : t_.bias();
     for (Item& item : items) {
-      item.total = b_.mul(item.scale, b_.convert(ScalarOp::cast_, Scalar::f32, item.total));
-      item.total = b_.mul(item.total, b_.real(factor, one));
+      item.total = item.scale * cast(item.total, Scalar::f32);
+      item.total = item.total * factor;
     }
   }
-  for (Item& item : items) item.scale = b_.mul(item.scale, b_.real(t_.step(), one));
+  for (Item& item : items) item.scale = item.scale * t_.step();
   b_.use_fast_math({});
   for (const Item& item : items) where_exists(item, [&] { put(item); });
 }
 
 // Each to its place: bits of the first one's number that are not zero, and what those beside it have more.
-void StreamActivations::put_bytes(const Item& item, Value unit_line, Value within) {
-  const Value inside = rem(within, t_.share), base = b_.op(ScalarOp::sub_, within, inside);
-  Value place = base;
+void StreamActivations::put_bytes(const Item& item, Expr unit_line, Expr within) {
+  const Expr inside = within % t_.share, base = within - inside;
+  Expr place = base;
   for (int64_t bit = own_; bit < t_.share; bit *= 2) {
-    const Value set = b_.op(ScalarOp::and_, div(inside, bit), b_.i64(1));
-    place = b_.add(place, w_.scaled(set, place_of(bit)));
+    const Expr set = (inside / bit) & 1;
+    place = place + set * place_of(bit);
   }
   for (int64_t i = 0; i < own_; ++i) {
-    const Value at = b_.add(place, b_.i64(place_of(i)));
-    const Value line = b_.add(unit_line, w_.scaled(div(at, kLine), t_.columns));
-    const Value byte = b_.add(w_.scaled(item.row, code_bytes()), b_.add(w_.scaled(line, kLine), rem(at, kLine)));
+    const Expr at = place + place_of(i);
+    const Expr line = unit_line + at / kLine * t_.columns;
+    const Expr byte = item.row * code_bytes() + (line * kLine + at % kLine);
     b_.store(codes_, b_.extract(item.codes[0], static_cast<int>(i)), byte, 1);
   }
 }
 
 void StreamActivations::put(const Item& item) {
   const int64_t share = own_, fine = t_.integers->fine;
-  const Value unit = div(item.element, t_.unit), within = rem(item.element, t_.unit);
-  const Value block = w_.scaled(div(unit, t_.columns), t_.columns), column = rem(unit, t_.columns);
+  const Expr unit = item.element / t_.unit, within = item.element % t_.unit;
+  const Expr block = unit / t_.columns * t_.columns, column = unit % t_.columns;
   // Sixteen elements of a unit, then those of the next column.
   if (own_ < t_.share) {
-    put_bytes(item, b_.add(w_.scaled(block, t_.unit / kLine), column), within);
+    put_bytes(item, block * (t_.unit / kLine) + column, within);
   } else {
-    Value line = b_.add(w_.scaled(block, t_.unit / kLine), w_.scaled(div(within, kLine), t_.columns));
-    line = b_.add(line, column);
-    const Value at = b_.add(b_.add(w_.scaled(item.row, code_bytes()), w_.scaled(line, kLine)), rem(within, kLine));
+    Expr line = block * (t_.unit / kLine) + within / kLine * t_.columns;
+    line = line + column;
+    const Expr at = item.row * code_bytes() + line * kLine + within % kLine;
     for (int64_t first = 0; first < share; first += 4) {
       const std::vector<int64_t>& run = runs_[static_cast<size_t>(first / 4)];
-      Value code = b_.integer(0, {Scalar::i8, 4});
+      Expr code = b_.integer(0, {Scalar::i8, 4});
       bool as_it_is = true;
       for (int i = 0; i < 4; ++i) as_it_is = as_it_is && run[static_cast<size_t>(i)] == first + i;
       if (as_it_is)
@@ -211,50 +209,46 @@ void StreamActivations::put(const Item& item) {
           code = b_.insert(code, b_.extract(item.codes[static_cast<size_t>(e / 4)], static_cast<int>(e % 4)), i);
         }
       // Shares longer than a line go on in the next.
-      b_.store(codes_, code, b_.add(at, b_.i64(first / kLine * kLine * t_.columns + first % kLine)), 4);
+      b_.store(codes_, code, at + (first / kLine * kLine * t_.columns + first % kLine), 4);
     }
   }
-  b_.branch(b_.op(ScalarOp::eq_, rem(within, fine), b_.i64(0)), [&] {
-    const Value group = b_.add(b_.add(w_.scaled(block, groups()), w_.scaled(div(within, fine), t_.columns)), column);
-    const Value place = b_.add(w_.scaled(item.row, number_bytes()), w_.scaled(group, each_number()));
-    const Value both = sums_ ? b_.insert(b_.splat(item.scale, 2), item.total, 1) : item.scale;
+  b_.branch(within % fine == 0, [&] {
+    const Expr group = block * groups() + within / fine * t_.columns + column;
+    const Expr place = item.row * number_bytes() + group * each_number();
+    const Expr both = sums_ ? b_.insert(b_.splat(item.scale, 2), item.total, 1) : item.scale;
     b_.store(numbers_, both, place, static_cast<int>(each_number()));
   });
 }
 
-StreamActivations::Place StreamActivations::place(int row, Value group, Value column) {
+StreamActivations::Place StreamActivations::place(int row, Expr group, Expr column) {
   Place out;
   const int64_t bytes = t_.integers ? 1 : 4;
-  out.codes = b_.add(b_.i64(row * code_bytes()),
-                     b_.add(w_.scaled(group, t_.columns * t_.unit * bytes), w_.scaled(column, kLine)));
+  out.codes = row * code_bytes() + (group * (t_.columns * t_.unit * bytes) + column * kLine);
   if (t_.integers)
-    out.numbers = b_.add(b_.i64(row * number_bytes()), b_.add(w_.scaled(group, t_.columns * groups() * each_number()),
-                                                              w_.scaled(column, each_number())));
+    out.numbers = row * number_bytes() + (group * (t_.columns * groups() * each_number()) + column * each_number());
   return out;
 }
 
-Value StreamActivations::quad(const Place& at, int64_t number) {
-  return b_.load(codes_, {Scalar::f32, 4}, b_.add(at.codes, b_.i64(number * kLine * t_.columns)), kLine);
+Expr StreamActivations::quad(const Place& at, int64_t number) {
+  return b_.load(codes_, {Scalar::f32, 4}, at.codes + number * kLine * t_.columns, kLine);
 }
 
-Value StreamActivations::word(const Place& at, const std::vector<int64_t>& elements) {
+Expr StreamActivations::word(const Place& at, const std::vector<int64_t>& elements) {
   // The run that holds these elements, in the share they lie in.
   const int64_t base = elements[0] / t_.share * t_.share;
   int64_t place = -1;
   for (size_t r = 0; r < runs_.size(); ++r)
     if (runs_[r][0] == elements[0] - base) place = base + static_cast<int64_t>(r) * 4;
   LUMEN_CHECK(place >= 0, "no run begins at element {}", elements[0]);
-  const Value line =
-      b_.load(codes_, {Scalar::i8, 16}, b_.add(at.codes, b_.i64(place / kLine * kLine * t_.columns)), kLine);
+  const Expr line = b_.load(codes_, {Scalar::i8, 16}, at.codes + place / kLine * kLine * t_.columns, kLine);
   const int first = static_cast<int>(place % kLine);
   return b_.shuffle({line}, {first, first + 1, first + 2, first + 3});
 }
 
 StreamActivations::Numbers StreamActivations::numbers(const Place& at, int64_t group) {
   const int both = sums_ ? 2 : 1;
-  const Value x =
-      b_.load(numbers_, {Scalar::f32, both}, b_.add(at.numbers, b_.i64(group * t_.columns * each_number())), 4 * both);
-  return {sums_ ? b_.extract(x, 0) : x, sums_ ? b_.extract(x, 1) : -1};
+  const Expr x = b_.load(numbers_, {Scalar::f32, both}, at.numbers + group * t_.columns * each_number(), 4 * both);
+  return {sums_ ? b_.extract(x, 0) : x, sums_ ? b_.extract(x, 1) : Expr{}};
 }
 
 }  // namespace lumen::synth

@@ -5,7 +5,7 @@
 
 namespace lumen::synth {
 
-using Value = loop::ValueId;
+using loop::Expr;
 
 namespace {
 
@@ -13,7 +13,7 @@ constexpr int64_t kLongestPiece = 16;
 
 }  // namespace
 
-StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Value n0)
+StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0)
     : w_(w), b_(w.b), p_(p), shape_(shape), n0_(n0) {
   buffer_ = b_.alloc(bytes, 128, loop::Space::shared);
 }
@@ -33,90 +33,87 @@ int64_t StreamCopies::piece_of(const DotProblem& p, int64_t chunk, int64_t row_b
   return all;
 }
 
-Value StreamCopies::clamped(Value row) {
-  const Value n = w_.add(n0_, row);
-  return p_.n.extent % shape_.rows == 0 ? n : w_.min(n, w_.i64(p_.n.extent - 1));
+Expr StreamCopies::clamped(Expr row) {
+  const Expr n = n0_ + row;
+  return p_.n.extent % shape_.rows == 0 ? n : min(n, w_.i64(p_.n.extent - 1));
 }
 
-Value StreamCopies::memory_byte(Value row) {
+Expr StreamCopies::memory_byte(Expr row) {
   const DotLoad& b = p_.loads[1];
-  Value base = w_.base(1);
+  Expr base = w_.base(1);
   if (!b.format)
-    base = w_.scaled(base, scalar_bytes(b.scalar));
+    base = base * scalar_bytes(b.scalar);
   else
-    base = w_.scaled(b_.op(ScalarOp::div_, base, w_.i64(b.format->block)), b.format->block_bytes);
-  return w_.add(base, w_.scaled(clamped(row), bytes_of(p_, p_.n.strides[1])));  // rows are whole blocks
+    base = base / b.format->block * b.format->block_bytes;
+  return base + clamped(row) * bytes_of(p_, p_.n.strides[1]);  // rows are whole blocks
 }
 
-void StreamCopies::copy(Value row, Value byte, Value stage, Value number) {
+void StreamCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
   const int64_t step = shape_.step();
-  Value begins = w_.scaled(stage, shape_.chunk);
-  if (step < shape_.piece)
-    begins = w_.scaled(b_.op(ScalarOp::div_, w_.scaled(stage, shape_.chunk / step), w_.i64(shape_.piece / step)),
-                       shape_.piece);
-  const Value in_row = w_.add(begins, byte);
+  Expr begins = stage * shape_.chunk;
+  if (step < shape_.piece) begins = stage * (shape_.chunk / step) / (shape_.piece / step) * shape_.piece;
+  const Expr in_row = begins + byte;
   const auto copy = [&] {
-    Value to = w_.scaled(number, shape_.stage_bytes);
-    if (byte_ >= 0) to = w_.add(to, byte_);
-    b_.copy(buffer_, w_.add(to, w_.add(w_.scaled(row, shape_.pitch), byte)), w_.buffer(1),
-            w_.add(memory_byte(row), in_row), shape_.piece);
+    Expr to = number * shape_.stage_bytes;
+    if (byte_.exists()) to = to + byte_;
+    b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(1), memory_byte(row) + in_row, shape_.piece);
   };
   if (shape_.row_bytes % shape_.chunk != 0 || step < shape_.piece)
-    b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
+    b_.branch(in_row < shape_.row_bytes, copy);
   else
     copy();
 }
 
-Value StreamCopies::shift(Value stage) {
+Expr StreamCopies::shift(Expr stage) {
   const int64_t step = shape_.step();
   if (step == shape_.piece) return w_.i64(0);
-  return w_.scaled(b_.op(ScalarOp::rem_, w_.scaled(stage, shape_.chunk / step), w_.i64(shape_.piece / step)), step);
+  return stage * (shape_.chunk / step) % (shape_.piece / step) * step;
 }
 
-void StreamCopies::begin(Value lane, Value stage, Value number) {
+void StreamCopies::begin(Expr lane, Expr stage, Expr number) {
   if (shape_.by_rows) return begin_rows(lane, stage, number);
   const int64_t across = shape_.chunk / shape_.piece, all = shape_.rows * across;
   for (int64_t first = 0; first < all; first += shape_.lanes) {
-    const Value piece = w_.add(lane, w_.i64(first));
+    const Expr piece = lane + first;
     const auto begin = [&] {
-      const Value row = shape_.rows == 1 ? w_.i64(0) : b_.op(ScalarOp::div_, piece, w_.i64(across));
-      const Value within = shape_.rows == 1 ? piece : b_.op(ScalarOp::rem_, piece, w_.i64(across));
-      copy(row, w_.scaled(within, shape_.piece), stage, number);
+      const Expr row = shape_.rows == 1 ? w_.i64(0) : piece / across;
+      const Expr within = shape_.rows == 1 ? piece : piece % across;
+      copy(row, within * shape_.piece, stage, number);
     };
     if (first + shape_.lanes <= all)
       begin();
     else
-      b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(all)), begin);
+      b_.branch(piece < all, begin);
   }
 }
 
-void StreamCopies::begin_rows(Value lane, Value stage, Value number) {
+void StreamCopies::begin_rows(Expr lane, Expr stage, Expr number) {
   const int64_t across = shape_.copied() / shape_.piece, steps = (across + shape_.lanes - 1) / shape_.lanes;
   const int64_t beside = (across + steps - 1) / steps, together = shape_.lanes / beside;
-  const Value first = b_.op(ScalarOp::div_, lane, w_.i64(beside)), column = b_.op(ScalarOp::rem_, lane, w_.i64(beside));
-  const auto rows = [&](Value piece) {
+  const Expr first = lane / beside, column = lane % beside;
+  const auto rows = [&](Expr piece) {
     for (int64_t row = 0; row < shape_.rows; row += together) {
-      const Value mine = w_.add(first, w_.i64(row));
-      const auto one = [&] { copy(mine, w_.scaled(piece, shape_.piece), stage, number); };
+      const Expr mine = first + row;
+      const auto one = [&] { copy(mine, piece * shape_.piece, stage, number); };
       if (row + together <= shape_.rows)
         one();
       else
-        b_.branch(b_.op(ScalarOp::lt_, mine, w_.i64(shape_.rows)), one);
+        b_.branch(mine < shape_.rows, one);
     }
   };
   const auto all = [&] {
     for (int64_t step = 0; step < steps; ++step) {
-      const Value piece = w_.add(column, w_.i64(step * beside));
+      const Expr piece = column + step * beside;
       if ((step + 1) * beside <= across)
         rows(piece);
       else
-        b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(across)), [&] { rows(piece); });
+        b_.branch(piece < across, [&] { rows(piece); });
     }
   };
   if (together * beside == shape_.lanes)
     all();
   else
-    b_.branch(b_.op(ScalarOp::lt_, lane, w_.i64(together * beside)), all);
+    b_.branch(lane < together * beside, all);
 }
 
 }  // namespace lumen::synth

@@ -24,34 +24,34 @@ class StreamCopies {
     int64_t copied() const { return (chunk + piece - step() + piece - 1) / piece * piece; }  // of a row
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
-  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
+  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::Expr n0);
 
   loop::BufferId buffer() const { return buffer_; }
   // Other rows, and where they lie in a stage.
-  void enter(loop::ValueId n0, loop::ValueId byte) {
+  void enter(loop::Expr n0, loop::Expr byte) {
     n0_ = n0;
     byte_ = byte;
   }
   // A row's number in b; the last one for those behind it.
-  loop::ValueId clamped(loop::ValueId row);
-  loop::ValueId shift(loop::ValueId stage);  // bytes that a stage lies behind its place
+  loop::Expr clamped(loop::Expr row);
+  loop::Expr shift(loop::Expr stage);  // bytes that a stage lies behind its place
   // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.
-  void begin(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+  void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   // The longest piece, at most sixteen bytes, that everything in memory is aligned to; chunks are.
   static int64_t piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
   static int64_t bytes_of(const DotProblem& p, int64_t elements);  // of b, whole blocks
 
  private:
-  loop::ValueId memory_byte(loop::ValueId row);
-  void copy(loop::ValueId row, loop::ValueId byte, loop::ValueId stage, loop::ValueId number);
-  void begin_rows(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+  loop::Expr memory_byte(loop::Expr row);
+  void copy(loop::Expr row, loop::Expr byte, loop::Expr stage, loop::Expr number);
+  void begin_rows(loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   DotWriter& w_;
   loop::Builder& b_;
   const DotProblem& p_;
   Shape shape_;
-  loop::ValueId n0_, byte_ = -1;
+  loop::Expr n0_, byte_;
   loop::BufferId buffer_;
 };
 

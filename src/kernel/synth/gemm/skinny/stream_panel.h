@@ -13,17 +13,16 @@ class StreamPanel {
  public:
   // In the code of a block, whose shared memory it takes: a panel for each of the plan's buffers. `lines`, `sums`: what
   // is laid out; `first`: its first row.
-  StreamPanel(DotWriter& w, const MatrixStreamPlan& t, loop::BufferId lines, loop::BufferId sums, loop::ValueId first);
+  StreamPanel(DotWriter& w, const MatrixStreamPlan& t, loop::BufferId lines, loop::BufferId sums, loop::Expr first);
 
   // In a lane loop: this lane's copies of a stage, to panel `number`.
-  void begin(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+  void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   // In lane loops: eight elements of unit `unit` of a stage for column `column` of an instruction's columns and the
   // lane `lane_k` of those that share K.
-  loop::ValueId piece(loop::ValueId number, loop::ValueId unit, int tile, int64_t piece, loop::ValueId column,
-                      loop::ValueId lane_k);
+  loop::Expr piece(loop::Expr number, loop::Expr unit, int tile, int64_t piece, loop::Expr column, loop::Expr lane_k);
   // Sums of a group, of the columns that a lane holds beside each other; `column`: the first.
-  loop::ValueId sums(loop::ValueId number, loop::ValueId unit, int64_t group, int tile, loop::ValueId column);
+  loop::Expr sums(loop::Expr number, loop::Expr unit, int64_t group, int tile, loop::Expr column);
 
  private:
   // Lines of `piece` bytes, `across` of each run; runs of a stage lie behind each other.
@@ -32,13 +31,13 @@ class StreamPanel {
     int64_t runs = 0, all_runs = 0, across = 0, piece = 0;  // of a stage; of all
     int64_t bytes = 0, row_bytes = 0;                       // of a panel; of a row in a run
   };
-  void copy(const Lines& lines, loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+  void copy(const Lines& lines, loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   DotWriter& w_;
   loop::Builder& b_;
   const MatrixStreamPlan& t_;
   Lines lines_, sums_;
-  loop::ValueId first_;
+  loop::Expr first_;
 };
 
 }  // namespace lumen::synth

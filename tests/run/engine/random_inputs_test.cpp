@@ -1,5 +1,5 @@
 // Needs: cpu. Numbers for inputs that are only to be timed: in range, not zero, the same each time.
-#include "run/engine/drawn_inputs.h"
+#include "run/engine/random_inputs.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TEST(DrawnInputs, FitTheProgram) {
   std::vector<std::vector<float>> seen;
   for (int i = 0; i < 2; ++i) {
     const auto program = engine.compile(g, {});
-    bind_drawn_inputs(engine, g, {}, *program);
+    bind_random_inputs(engine, g, {}, *program);
     program->run();  // an index outside of its table is an Error
     seen.push_back(floats_of(program->result("logits")));
     for (const float x : seen.back()) EXPECT_TRUE(std::isfinite(x));
@@ -41,7 +41,7 @@ TEST(DrawnInputs, StatesAreZeroAndFormatsHoldNumbers) {
                b.reduce(b.unary(ScalarOp::abs_, s), graph::Reduction::sum, {0, 1}), b.add(rate, rate)};
   g.result_names = {"w", "s", "rate"};
   const auto program = engine.compile(g, {});
-  bind_drawn_inputs(engine, g, {}, *program);
+  bind_random_inputs(engine, g, {}, *program);
   program->run();
   EXPECT_GT(floats_of(program->result("w"))[0], 1);
   EXPECT_EQ(floats_of(program->result("s"))[0], 0);

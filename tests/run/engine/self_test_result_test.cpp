@@ -1,5 +1,5 @@
 // Needs: cpu. A GPU is tried on its first use; what was found is remembered; one that computes wrongly is not used.
-#include "run/engine/verdict.h"
+#include "run/engine/self_test_result.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ class Verdict : public testing::TestWithParam<GpuVendor> {
   }
   int64_t launches() { return fake->count(symbol_of(GetParam(), "launch")); }
 
-  std::filesystem::path verdicts_folder() const {
+  std::filesystem::path results_folder() const {
     return folder.path() / ("user-" + std::to_string(::geteuid())) / "verdicts";
   }
 
@@ -68,10 +68,10 @@ TEST_P(Verdict, DamageIsTriedAgain) {
   {
     Engine first(on_gpu());
   }
-  int verdicts = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(verdicts_folder()))
-    write_file_atomic(entry.path(), verdicts++ == 0 ? "sound" : "so");
-  EXPECT_EQ(verdicts, 1);
+  int results = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(results_folder()))
+    write_file_atomic(entry.path(), results++ == 0 ? "sound" : "so");
+  EXPECT_EQ(results, 1);
   fake->calls.clear();
   {
     Engine second(on_gpu());
@@ -79,12 +79,12 @@ TEST_P(Verdict, DamageIsTriedAgain) {
   EXPECT_GT(launches(), 7);
 }
 
-// What cannot run computes nothing wrong, and is no verdict on the GPU.
+// What cannot run computes nothing wrong, and is no result on the GPU.
 TEST_P(Verdict, AKernelThatCannotRunIsNoVerdict) {
   fake->fail_symbol = symbol_of(GetParam(), "launch");
   fake->fail_code = 1;
   Engine engine(on_gpu());
-  EXPECT_FALSE(std::filesystem::exists(verdicts_folder()) && !std::filesystem::is_empty(verdicts_folder()));
+  EXPECT_FALSE(std::filesystem::exists(results_folder()) && !std::filesystem::is_empty(results_folder()));
   EXPECT_EQ(disagreement({{"map", "", false, "no", false}, {"dot", "", true, "", true}}), "");
   EXPECT_EQ(disagreement({{"map", "", false, "off", true}}), "map: off");
 }

@@ -1,4 +1,4 @@
-#include "run/engine/verdict.h"
+#include "run/engine/self_test_result.h"
 
 #include <algorithm>
 #include <optional>
@@ -20,7 +20,7 @@ std::string name_of(const Device& device) {
 }
 
 // What is remembered: a disagreement, or "" for none.
-std::optional<std::string> known_verdict(const Device& device, KeptFiles& kept) {
+std::optional<std::string> known_result(const Device& device, KeptFiles& kept) {
   const std::string text = kept.read(kKind, name_of(device));
   if (text == kSound) return std::string();
   if (text.starts_with(kWrong)) return text.substr(kWrong.size());
@@ -34,25 +34,25 @@ std::string disagreement(const std::vector<CheckLine>& lines) {
   return wrong == lines.end() ? "" : fmt::format("{}: {}", wrong->what, wrong->detail);
 }
 
-void remember_verdict(const Device& device, KeptFiles& kept, const std::string& disagreement) {
+void keep_result(const Device& device, KeptFiles& kept, const std::string& disagreement) {
   kept.write(kKind, name_of(device),
              disagreement.empty() ? std::string(kSound) : std::string(kWrong) + disagreement.substr(0, kLongestWrong));
 }
 
 void require_sound(Engine& engine, KeptFiles& kept) {
-  std::optional<std::string> verdict = known_verdict(engine.device(), kept);
-  if (!verdict) {
+  std::optional<std::string> result = known_result(engine.device(), kept);
+  if (!result) {
     verbose(fmt::format("first use of {}: its kernels with f32 activations are tested", engine.device().describe()));
     const std::vector<CheckLine> lines = check_families(engine);
-    verdict = disagreement(lines);
+    result = disagreement(lines);
     const bool whole = std::all_of(lines.begin(), lines.end(), [](const CheckLine& l) { return l.ran; });
-    if (whole || !verdict->empty()) remember_verdict(engine.device(), kept, *verdict);
+    if (whole || !result->empty()) keep_result(engine.device(), kept, *result);
   }
-  if (!verdict->empty())
-    throw Error(Exit::hardware,
-                fmt::format("{} is refused: its kernels disagree with the evaluator ({})", engine.device().describe(),
-                            *verdict),
-                "`lumen doctor` tests it again; --device cpu computes right");
+  if (!result->empty())
+    throw Error(
+        Exit::hardware,
+        fmt::format("{} is refused: its kernels disagree with the evaluator ({})", engine.device().describe(), *result),
+        "`lumen doctor` tests it again; --device cpu computes right");
 }
 
 }  // namespace lumen::run

@@ -1,4 +1,4 @@
-#include "run/engine/drawn_inputs.h"
+#include "run/engine/random_inputs.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,7 +16,7 @@ using graph::Role;
 using graph::Type;
 using graph::ValueId;
 
-constexpr size_t kDrawn = 1 << 20;  // numbers; larger tensors repeat them
+constexpr size_t kRandom = 1 << 20;  // numbers; larger tensors repeat them
 constexpr float kSmall = 1e-3F;
 
 // How many rows the table has that each input picks from; the fewest, where there are several.
@@ -62,11 +62,11 @@ std::vector<T> repeated(const std::vector<T>& some, size_t count) {
 
 }  // namespace
 
-void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& symbols, Program& program) {
+void bind_random_inputs(Engine& engine, const Graph& g, const graph::Bindings& symbols, Program& program) {
   Graph inlined = g;
   graph::inline_calls(inlined);
   const std::map<std::string, int64_t> rows = picked_rows(inlined, symbols);
-  int64_t all_bytes = 0, widest = 0;  // what has a format is drawn as f32 first
+  int64_t all_bytes = 0, widest = 0;  // what has a format is random f32 first
   for (const std::string& name : program.input_names()) {
     const Type type = program.input_type(name);
     all_bytes = saturating_sum(all_bytes, graph::byte_size(type));
@@ -76,8 +76,8 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
   require_host_memory(fmt::format("'{}'", g.name), {{"numbers of its largest input", widest}});
   std::mt19937 chance(1);
   std::normal_distribution<float> normal;
-  std::vector<float> drawn(kDrawn);
-  for (float& x : drawn) x = normal(chance);
+  std::vector<float> random(kRandom);
+  for (float& x : random) x = normal(chance);
   for (const std::string& name : program.input_names()) {
     const Type type = program.input_type(name);
     const ValueId v = inlined.find_input(name);
@@ -91,7 +91,7 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
     const Scalar s = type.element.scalar;
     const auto picks = rows.find(name);
     if (!type.element.format && !is_float(s) && picks == rows.end()) continue;
-    std::vector<float> some = drawn;
+    std::vector<float> some = random;
     for (float& x : some) {
       if (!type.element.format && !is_float(s)) {
         x = static_cast<float>(chance() % static_cast<uint64_t>(std::max<int64_t>(1, picks->second)));

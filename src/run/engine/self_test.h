@@ -1,5 +1,5 @@
 // What a device is and whether it can be trusted: opened, described, measured, and its kernels put on trial. What
-// `lumen doctor` shows of each device. Proved by tests/run/engine/examine_test.cpp.
+// `lumen doctor` shows of each device. Proved by tests/run/engine/self_test_test.cpp.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace lumen::run {
 
-struct Examination {
+struct SelfTest {
   std::string device;       // as people type it: "cpu", "cuda:0"
   std::string description;  // one line; what could be learned when it cannot be opened
   std::string machine, tier;
@@ -29,19 +29,19 @@ struct Examination {
   std::string refusal, advice;  // why not
 };
 
-struct ExamineOptions {
+struct SelfTestOptions {
   std::vector<FormatRef> formats;  // whose kernels are tried beside the families
   bool tries = true;               // false: nothing is compiled or measured
 };
 
 // Opens the device that the options name and puts it on trial. Never throws for what the device lacks.
-Examination examine(Engine::Options options, const ExamineOptions& what);
+SelfTest self_test(Engine::Options options, const SelfTestOptions& what);
 
 // This processor: its most able machine that passes, behind those that were refused.
-std::vector<Examination> examine_cpu(const Engine::Options& options, const ExamineOptions& what);
+std::vector<SelfTest> self_test_cpu(const Engine::Options& options, const SelfTestOptions& what);
 
 // Every GPU of a vendor; empty when there is no driver or no GPU (the survey says why).
-std::vector<Examination> examine_gpus(const GpuSurvey& survey, const Engine::Options& options,
-                                      const ExamineOptions& what);
+std::vector<SelfTest> self_test_gpus(const GpuSurvey& survey, const Engine::Options& options,
+                                     const SelfTestOptions& what);
 
 }  // namespace lumen::run

@@ -1,6 +1,6 @@
 // Needs: cpu. Devices on trial: what is right passes, what computes wrongly or cannot be opened is refused with a
 // reason.
-#include "run/engine/examine.h"
+#include "run/engine/self_test.h"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ Engine::Options kept() {
   return options((std::filesystem::temp_directory_path() / "lumen-test-cache").string());
 }
 
-ExamineOptions one_format() {
-  ExamineOptions what;
+SelfTestOptions one_format() {
+  SelfTestOptions what;
   what.formats = {FormatLibrary::builtin().get("q8_0")};
   return what;
 }
@@ -30,7 +30,7 @@ TEST(Examine, EveryFamilyPassesOnThisProcessor) {
 }
 
 TEST(Examine, TheProcessorIsUsable) {
-  const auto all = examine_cpu(kept(), one_format());
+  const auto all = self_test_cpu(kept(), one_format());
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(all[0].usable) << all[0].refusal;
   EXPECT_EQ(all[0].machine, machine::native_machine()->name);
@@ -52,10 +52,10 @@ class ExamineGpu : public testing::TestWithParam<GpuVendor> {
 
 TEST_P(ExamineGpu, OneThatComputesIsUsable) {
   fake->devices = 2;
-  const auto all = examine_gpus(survey_gpus(GetParam()), on_gpu(), one_format());
+  const auto all = self_test_gpus(survey_gpus(GetParam()), on_gpu(), one_format());
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[1].device, fake.device() + ":1");
-  for (const Examination& e : all) {
+  for (const SelfTest& e : all) {
     EXPECT_TRUE(e.usable) << e.refusal;
     EXPECT_GT(e.memory_rate, 0);
     EXPECT_NE(e.determinism.find("this GPU"), std::string::npos);
@@ -66,9 +66,9 @@ TEST_P(ExamineGpu, OneThatComputesIsUsable) {
 TEST_P(ExamineGpu, MatrixInstructionsAreToldOf) {
   fake->major = 9;
   fake->architecture = "gfx942";
-  ExamineOptions quick;
+  SelfTestOptions quick;
   quick.tries = false;
-  const auto all = examine_gpus(survey_gpus(GetParam()), kept(), quick);
+  const auto all = self_test_gpus(survey_gpus(GetParam()), kept(), quick);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(all[0].usable) << all[0].refusal;
   for (const char* kind : {"f16", "bf16"}) {
@@ -79,10 +79,10 @@ TEST_P(ExamineGpu, MatrixInstructionsAreToldOf) {
 
 TEST_P(ExamineGpu, OneThatComputesWronglyIsRefused) {
   fake->corrupts = true;
-  const TemporaryFolder folder;  // verdicts are remembered
+  const TemporaryFolder folder;  // results are remembered
   Engine::Options mine = on_gpu();
   mine.cache_folder = folder.path();
-  const auto all = examine_gpus(survey_gpus(GetParam()), mine, {});
+  const auto all = self_test_gpus(survey_gpus(GetParam()), mine, {});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_FALSE(all[0].usable);
   EXPECT_NE(all[0].refusal.find("disagree with the codec"), std::string::npos) << all[0].refusal;
@@ -92,7 +92,7 @@ TEST_P(ExamineGpu, OneThatComputesWronglyIsRefused) {
 TEST_P(ExamineGpu, OneWithoutCodeIsRefusedAndDescribed) {
   fake->major = 3;
   fake->architecture = "gfx803";
-  const auto all = examine_gpus(survey_gpus(GetParam()), kept(), one_format());
+  const auto all = self_test_gpus(survey_gpus(GetParam()), kept(), one_format());
   ASSERT_EQ(all.size(), 1U);
   EXPECT_FALSE(all[0].usable);
   EXPECT_NE(all[0].refusal.find("no code"), std::string::npos) << all[0].refusal;
@@ -103,7 +103,7 @@ TEST_P(ExamineGpu, OneWithoutCodeIsRefusedAndDescribed) {
 TEST_P(ExamineGpu, ADriverThatFailsIsARefusalNotACrash) {
   fake->fail_symbol = symbol_of(GetParam(), "launch");
   fake->fail_code = 719;
-  const auto all = examine_gpus(survey_gpus(GetParam()), on_gpu(), {});
+  const auto all = self_test_gpus(survey_gpus(GetParam()), on_gpu(), {});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_FALSE(all[0].usable);
   EXPECT_NE(all[0].refusal.find("719"), std::string::npos) << all[0].refusal;

@@ -1,4 +1,4 @@
-#include "run/engine/examine.h"
+#include "run/engine/self_test.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 #include "run/engine/cache/cache.h"
 #include "run/engine/format_check.h"
 #include "run/engine/roofline.h"
-#include "run/engine/verdict.h"
+#include "run/engine/self_test_result.h"
 
 namespace lumen::run {
 namespace {
@@ -24,7 +24,7 @@ const char* tier_name(machine::Tier tier) {
   return "";
 }
 
-void describe_machine(const Device& device, Examination* e) {
+void describe_machine(const Device& device, SelfTest* e) {
   const machine::Machine& m = device.machine();
   e->description = device.describe();
   e->machine = m.name;
@@ -47,8 +47,8 @@ void describe_machine(const Device& device, Examination* e) {
 
 }  // namespace
 
-Examination examine(Engine::Options options, const ExamineOptions& what) {
-  Examination e;
+SelfTest self_test(Engine::Options options, const SelfTestOptions& what) {
+  SelfTest e;
   e.device = options.device;
   if (options.machine) e.machine = options.machine->name;
   try {
@@ -59,7 +59,7 @@ Examination examine(Engine::Options options, const ExamineOptions& what) {
       std::vector<CheckLine> lines = check_families(engine);
       if (engine.device().is_asynchronous()) {
         KeptFiles kept(cache_folder(options.cache_folder), true);
-        remember_verdict(engine.device(), kept, disagreement(lines));
+        keep_result(engine.device(), kept, disagreement(lines));
       }
       for (CheckLine& line : lines) e.trials.push_back({"", std::move(line)});
       for (const FormatRef& f : what.formats)
@@ -82,7 +82,7 @@ Examination examine(Engine::Options options, const ExamineOptions& what) {
   return e;
 }
 
-std::vector<Examination> examine_cpu(const Engine::Options& options, const ExamineOptions& what) {
+std::vector<SelfTest> self_test_cpu(const Engine::Options& options, const SelfTestOptions& what) {
   std::vector<machine::MachineRef> candidates;
   if (options.machine) {
     candidates.push_back(options.machine);
@@ -90,24 +90,24 @@ std::vector<Examination> examine_cpu(const Engine::Options& options, const Exami
     for (const machine::MachineRef& m : machine::all_machines())
       if (machine::runs_here(*m)) candidates.insert(candidates.begin(), m);  // listed from the least able
   }
-  std::vector<Examination> out;
+  std::vector<SelfTest> out;
   for (const machine::MachineRef& m : candidates) {
     Engine::Options mine = options;
     mine.device = "cpu";
     mine.machine = m;
-    out.push_back(examine(mine, what));
+    out.push_back(self_test(mine, what));
     if (out.back().usable) break;
   }
   return out;
 }
 
-std::vector<Examination> examine_gpus(const GpuSurvey& survey, const Engine::Options& options,
-                                      const ExamineOptions& what) {
-  std::vector<Examination> out;
+std::vector<SelfTest> self_test_gpus(const GpuSurvey& survey, const Engine::Options& options,
+                                     const SelfTestOptions& what) {
+  std::vector<SelfTest> out;
   for (const GpuFound& gpu : survey.gpus) {
     Engine::Options mine = options;
     mine.device = fmt::format("{}:{}", vendor_name(survey.vendor), gpu.ordinal);
-    Examination e = examine(mine, what);
+    SelfTest e = self_test(mine, what);
     if (e.description.empty())
       e.description = fmt::format("{} {} ({}), {:.1f} GiB, driver {}", e.device, gpu.name, gpu.architecture,
                                   static_cast<double>(gpu.bytes) / (1 << 30), survey.driver);
