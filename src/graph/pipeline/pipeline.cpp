@@ -92,9 +92,8 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
   pass("round_products", [&](Graph& h) { round_products(h, products); });     // mixed precision
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
-  pass("simplify", simplify);                // again: numbers enable more (axes of extent 1, constants of known size)
-  pass("split_contracts", split_contracts);  // products take the shape of what follows them
-  pass("simplify", simplify);                // again: the reshapes around products meet and go
+  pass("split_contracts", split_contracts);                        // products take the shape of what follows them
+  pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
   return plan_recomputing(g, recompute, plan_graph);  // what is not kept; plans again where only plans say what fits
 }
 
