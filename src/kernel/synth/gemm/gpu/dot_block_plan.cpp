@@ -213,7 +213,7 @@ class BlockChooser {
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
       const double partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
-                 segments = blocks / units - waves;
+                   segments = blocks / units - waves;
       return costs_.enter + (waves + costs_.segment * segments) * tile + (waves + 2) * costs_.leave + costs_.launch +
              partial / (units * costs_.bytes);
     }
