@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstring>
+#include <initializer_list>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -15,6 +18,7 @@
 #include "graph/pipeline/pipeline.h"
 #include "kernel/loop/eval/eval.h"
 #include "kernel/machine/machine.h"
+#include "kernel/synth/dot.h"
 #include "kernel/synth/synth.h"
 #include "number/codec/codec.h"
 
@@ -45,6 +49,17 @@ inline graph::Plan one_dot_group(const graph::Graph& g) {
   group.results = {g.results.at(0)};
   plan.groups.push_back(group);
   return plan;
+}
+
+// What the first of some families that bids would write, whoever wins: tiny products of tests are cheap in every way.
+// Nothing when none of them bids.
+inline std::optional<synth::Synthesis> steps_of_family(const graph::Plan& plan, const machine::Machine& m,
+                                                       std::initializer_list<std::string_view> families,
+                                                       const synth::Options& options = {}) {
+  for (const synth::WrittenBid& w : synth::synthesize_bids(plan, plan.groups[0], m, options, false))
+    for (const std::string_view family : families)
+      if (w.bid.family == family) return w.steps;
+  return std::nullopt;
 }
 
 inline Bytes to_bytes(const graph::Tensor& t) {

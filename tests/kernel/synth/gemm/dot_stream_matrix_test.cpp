@@ -66,6 +66,8 @@ bool is_matrix_stream(const synth::Synthesis& s) {
          s.steps[1].plan.find("mma.") != std::string::npos;
 }
 
+constexpr std::string_view kFamily = "matrix stream";
+
 TEST(DotStreamMatrix, EveryFormat) {
   const FormatLibrary library = FormatLibrary::builtin();
   int streams = 0, number = 0;
@@ -76,10 +78,10 @@ TEST(DotStreamMatrix, EveryFormat) {
       const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block) * 4;
       const Graph g = product(f, 3, 21, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
-      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
-      if (!is_matrix_stream(s)) continue;
+      const auto s = dot_test::steps_of_family(plan, *m, {kFamily});
+      if (!s) continue;
       ++streams;
-      expect_product(s, plan, f, *m, 3, 21, k);
+      expect_product(*s, plan, f, *m, 3, 21, k);
     }
   }
   EXPECT_GE(streams, 20);
@@ -121,9 +123,9 @@ TEST(DotStreamMatrix, Rows) {
     for (const int64_t rows : {3, 8, 16, 17, 32}) {
       const Graph g = product(f, rows, 40, 384);
       const graph::Plan plan = dot_test::one_dot_group(g);
-      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
-      ASSERT_TRUE(is_matrix_stream(s)) << name << " " << rows << " " << s.steps[0].plan;
-      expect_product(s, plan, f, *m, rows, 40, 384);
+      const auto s = dot_test::steps_of_family(plan, *m, {kFamily});
+      ASSERT_TRUE(s && is_matrix_stream(*s)) << name << " " << rows;
+      expect_product(*s, plan, f, *m, rows, 40, 384);
     }
   }
 }
@@ -136,10 +138,10 @@ TEST(DotStreamMatrix, ActivationsOfEverySize) {
       const FormatRef f = FormatLibrary::builtin().find(format);
       const Graph g = product(f, 5, 24, 512);
       const graph::Plan plan = dot_test::one_dot_group(g);
-      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
-      ASSERT_TRUE(is_matrix_stream(s)) << s.steps.back().plan;
-      EXPECT_NE(s.steps.back().plan.find("rounded to f16"), std::string::npos) << s.steps.back().plan;
-      expect_product(s, plan, f, *m, 5, 24, 512, {1e30f, 1e-30f, 0, 1, 7e4f});
+      const auto s = dot_test::steps_of_family(plan, *m, {kFamily});
+      ASSERT_TRUE(s && is_matrix_stream(*s)) << name << " " << format;
+      EXPECT_NE(s->steps.back().plan.find("rounded to f16"), std::string::npos) << s->steps.back().plan;
+      expect_product(*s, plan, f, *m, 5, 24, 512, {1e30f, 1e-30f, 0, 1, 7e4f});
     }
 }
 
@@ -166,16 +168,16 @@ TEST(DotStreamMatrix, SixteenBitFloatsAsTheyAre) {
       const auto m = machine::find_machine(name);
       const Graph g = product(nullptr, 9, 33, 416, s);
       const graph::Plan plan = dot_test::one_dot_group(g);
-      const synth::Synthesis made = synth::synthesize_dot(plan, plan.groups[0], *m, {});
-      ASSERT_TRUE(is_matrix_stream(made)) << made.steps[0].plan;
-      expect_product(made, plan, nullptr, *m, 9, 33, 416);
+      const auto made = dot_test::steps_of_family(plan, *m, {kFamily});
+      ASSERT_TRUE(made && is_matrix_stream(*made)) << name;
+      expect_product(*made, plan, nullptr, *m, 9, 33, 416);
     }
 }
 
 TEST(DotStreamMatrix, OthersKeepTheirWays) {
   const FormatRef f = FormatLibrary::builtin().find("q4_0");
   const auto plan_of = [&](const char* machine, int64_t rows, bool exact) {
-    const Graph g = product(f, rows, 40, 384);
+    const Graph g = product(f, rows, 4096, 4096);
     const graph::Plan plan = dot_test::one_dot_group(g);
     return synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(machine), {.exact = exact});
   };
