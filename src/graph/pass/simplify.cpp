@@ -10,6 +10,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
+#include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 
 namespace lumen::graph {

@@ -8,6 +8,7 @@
 
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
+#include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 
 namespace lumen::graph {
