@@ -225,7 +225,7 @@ constexpr const char* kBlocks = R"(kernel turn(@0 x: 1024 bytes align 64, @1 y: 
       %13 = mul i64 %12, %3
       %14 = load f32 @2[%13] align 4
       %15 = lane_id i64
-      %16 = exchange f32 %14 from %15
+      %16 = wave_shuffle f32 %14 from %15
       %17 = mul i64 %11, %3
       %18 = add i64 %7, %17
       store @1[%18] %16 align 4

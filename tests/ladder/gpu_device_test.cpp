@@ -215,7 +215,7 @@ TEST_F(LadderGpu, BlocksExchangeAndCopy) {
       const loop::VType f32x4{Scalar::f32, 4};
       const loop::Expr transposed = kLanes - 1 - lane;
       loop::Expr sum = b.load(shared, f32x4, transposed * 16, 16);
-      for (int64_t step = 1; step < machine().wave; step *= 2) sum = sum + b.exchange(sum, b.lane_id() ^ step);
+      for (int64_t step = 1; step < machine().wave; step *= 2) sum = sum + b.wave_shuffle(sum, b.lane_id() ^ step);
       b.store(y, sum, lane * 16 + block * (kLanes * 16), 16);
     });
   });

@@ -50,7 +50,7 @@ Value* Grid::call(Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
 }
 
 // The lanes of AMD's waves go step by step: only the order of what they do to memory is to be kept.
-void Grid::meet() {
+void Grid::wave_barrier() {
   if (nvidia_) {
     call(Intrinsic::nvvm_bar_warp_sync, {b_.getInt32(~0U)});
     return;
@@ -106,7 +106,7 @@ Value* Grid::lane() {
   return b_.CreateAnd(thread(), b_.getInt64(m_.wave - 1));
 }
 
-Value* Grid::exchange(Value* x, Value* lane) {
+Value* Grid::wave_shuffle(Value* x, Value* lane) {
   constexpr unsigned kWord = 32, kAllLanes = ~0U, kWholeWarp = 31;
   llvm::Type* type = x->getType();
   const unsigned bits = type->getPrimitiveSizeInBits().getFixedValue();

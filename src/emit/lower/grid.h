@@ -21,7 +21,7 @@ class Grid {
   llvm::Value* block();   // i64
   llvm::Value* thread();  // i64, of the block
   void barrier();
-  void meet();  // the lanes of a wave
+  void wave_barrier();  // the lanes of a wave
   // The next kernel's blocks may begin, when all of this one's have come here.
   void let_follow();
   // Registers for a block of the next kernel beside each, where shared memory has the room.
@@ -30,7 +30,7 @@ class Grid {
   void wait_kernels();
   llvm::Value* lane();  // i64, of the wave
   // The value of another lane of the wave, whatever its type.
-  llvm::Value* exchange(llvm::Value* x, llvm::Value* lane);
+  llvm::Value* wave_shuffle(llvm::Value* x, llvm::Value* lane);
   // 4, 8 or 16 bytes from global memory to shared; where the machine can, without waiting.
   void copy(llvm::Value* to, llvm::Value* from, int bytes);
   void commit_copies();

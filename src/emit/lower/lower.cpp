@@ -327,9 +327,9 @@ class KernelLowering {
         LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
         if (has_products_) publish_to_products(b_);
         return grid_->barrier();
-      case Op::meet_:
+      case Op::wave_barrier_:
         LUMEN_CHECK(grid_, "lanes meet on a GPU, {} is none", target_.name);
-        return grid_->meet();
+        return grid_->wave_barrier();
       case Op::copy_:
         return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes);
       case Op::commit_:
@@ -389,8 +389,8 @@ class KernelLowering {
         return call_row(instr);
       case Op::lane_id_:
         return grid_->lane();
-      case Op::exchange_:
-        return grid_->exchange(operand(instr, 0), operand(instr, 1));
+      case Op::wave_shuffle_:
+        return grid_->wave_shuffle(operand(instr, 0), operand(instr, 1));
       case Op::product_:
         return lower_product(instr);
       case Op::ready_:

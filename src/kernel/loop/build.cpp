@@ -371,9 +371,9 @@ void Builder::barrier() {
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
-void Builder::meet() {
+void Builder::wave_barrier() {
   Instr instr{};
-  instr.op = Op::meet_;
+  instr.op = Op::wave_barrier_;
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
@@ -383,16 +383,16 @@ Expr Builder::lane_id() {
   return append(std::move(instr), {Scalar::i64, 1});
 }
 
-Expr Builder::exchange(Expr value, Expr lane) {
+Expr Builder::wave_shuffle(Expr value, Expr lane) {
   Instr instr{};
-  instr.op = Op::exchange_;
+  instr.op = Op::wave_shuffle_;
   instr.operands = {value.id(), lane.id()};
   return append(std::move(instr), type(value));
 }
 
 Expr Builder::fold_wave(ScalarOp scalar_op, Expr value, int wave) {
   const Expr lane = lane_id();
-  for (int64_t apart = wave / 2; apart > 0; apart /= 2) value = op(scalar_op, value, exchange(value, lane ^ apart));
+  for (int64_t apart = wave / 2; apart > 0; apart /= 2) value = op(scalar_op, value, wave_shuffle(value, lane ^ apart));
   return value;
 }
 

@@ -41,9 +41,9 @@ class Builder {
   Expr inst(const std::string& row, VType result, std::vector<Expr> operands);
   void guard(Expr ok, Expr detail, GuardCode code);
   void barrier();
-  void meet();  // of a wave
+  void wave_barrier();  // of a wave
   Expr lane_id();
-  Expr exchange(Expr value, Expr lane);
+  Expr wave_shuffle(Expr value, Expr lane);
   // What all lanes of a wave have, by op (associative, commutative): every lane gets the same bits.
   Expr fold_wave(ScalarOp op, Expr value, int wave);
   void copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes);

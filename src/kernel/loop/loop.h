@@ -7,7 +7,7 @@
 // values, loops and branches are uniform) and has no effects but lane loops, barriers and allocs. A lane loop (from 0
 // to the block's number of lanes, the same in the whole kernel) is what each lane does; lanes go on at any pace until a
 // barrier, which stands between lane loops only. No value leaves a lane loop: what a lane keeps for itself is private
-// memory of the block (each lane has its own), what lanes tell each other is shared memory, exchange, or the
+// memory of the block (each lane has its own), what lanes tell each other is shared memory, a shuffle, or the
 // instructions that a wave executes together.
 //
 // May include: base, number/format, number/formula.

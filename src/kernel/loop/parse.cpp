@@ -354,7 +354,7 @@ class Parser {
         instr.code = *code;
         return operands(instr);
       }
-      case Op::exchange_:
+      case Op::wave_shuffle_:
         instr.operands.push_back(value());
         expect_word("from");
         instr.operands.push_back(value());
@@ -379,7 +379,7 @@ class Parser {
         instr.groups = bounded(0, kMostGroups, "a number of groups");
         return;
       case Op::barrier_:
-      case Op::meet_:
+      case Op::wave_barrier_:
       case Op::lane_id_:
         return;
     }

@@ -115,7 +115,7 @@ class Printer {
       case Op::guard_:
         out += fmt::format(" {} %{}, %{}", guard_name(instr.code), instr.operands[0], instr.operands[1]);
         return;
-      case Op::exchange_:
+      case Op::wave_shuffle_:
         out += fmt::format(" %{} from %{}", instr.operands[0], instr.operands[1]);
         return;
       case Op::copy_:
@@ -138,7 +138,7 @@ class Printer {
         out += fmt::format(" {} {}", flow_name(instr.flow), instr.groups);
         return;
       case Op::barrier_:
-      case Op::meet_:
+      case Op::wave_barrier_:
       case Op::lane_id_:
         return;
     }

@@ -21,7 +21,7 @@
 //       branch %18 { ... } else { ... }                  # else may be left out
 //       barrier
 //       %19 = lane_id i64
-//       %20 = exchange f32 %7 from %19                   # the %7 of that lane
+//       %20 = wave_shuffle f32 %7 from %19                   # the %7 of that lane
 //       copy @2[%21] from @0[%22] 16 bytes
 //       commit copies                                    # or products
 //       wait copies 1

@@ -91,9 +91,9 @@ class Verifier {
   bool is_buffer(BufferId b) const { return b >= 0 && b < k_.buffer_count && live_[b]; }
 
   void check_level(const Instr& instr) {
-    const bool of_lanes = instr.op == Op::exchange_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
+    const bool of_lanes = instr.op == Op::wave_shuffle_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
                           instr.op == Op::ready_ || instr.op == Op::commit_ || instr.op == Op::wait_ ||
-                          instr.op == Op::lane_id_ || instr.op == Op::meet_;
+                          instr.op == Op::lane_id_ || instr.op == Op::wave_barrier_;
     if (of_lanes && level_ != Level::lane) return fail_at(instr, "only lanes do this");
     if (instr.op == Op::barrier_ && level_ != Level::block)
       return fail_at(instr, "a barrier stands between lane loops");
@@ -187,7 +187,7 @@ class Verifier {
       numbers_[instr.result] = instr.integers[0];
     if (error_.empty() && instr.result >= 0) define(instr.result, instr.type);
     const bool yields = instr.op <= Op::fold_ || instr.op == Op::load_ || instr.op == Op::gather_ ||
-                        instr.op == Op::inst_ || instr.op == Op::lane_id_ || instr.op == Op::exchange_ ||
+                        instr.op == Op::inst_ || instr.op == Op::lane_id_ || instr.op == Op::wave_shuffle_ ||
                         instr.op == Op::product_ || instr.op == Op::ready_;
     if (yields != (instr.result >= 0)) fail_at(instr, "{}", yields ? "no result" : "an unexpected result");
   }
@@ -318,7 +318,7 @@ class Verifier {
         expect(instr, 1, kI64);
         if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "guard code {}", instr.code);
         return;
-      case Op::exchange_:
+      case Op::wave_shuffle_:
         if (!count_operands(instr, 2, 2)) return;
         expect(instr, 1, kI64);
         return expect_result(instr, type(instr.operands[0]));
@@ -339,7 +339,7 @@ class Verifier {
           fail_at(instr, "{} groups", instr.groups);
         return;
       case Op::barrier_:
-      case Op::meet_:
+      case Op::wave_barrier_:
         count_operands(instr, 0, 0);
         return;
       case Op::lane_id_:

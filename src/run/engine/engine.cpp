@@ -35,8 +35,8 @@ struct Engine::State {
     const int64_t status_at = end;
     end += aligned(sizeof(LaunchStatus));
     CompileReport report;
-    const std::vector<Launch> launches =
-        compile_steps(shop, steps, {{Place::In::arena, 0}, {Place::In::arena, to_at}}, scratch_at, &report);
+    const std::vector<Launch> launches = compile_steps(
+        shop, steps, {{BufferAddress::In::arena, 0}, {BufferAddress::In::arena, to_at}}, scratch_at, &report);
     add(report);
 
     const std::shared_ptr<void> memory = allocate_shared(shop.device, end);
@@ -47,7 +47,7 @@ struct Engine::State {
     LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + status_at) : &status;
     for (const Launch& launch : launches) {
       std::vector<void*> buffers;
-      for (const Place& place : launch.places) buffers.push_back(base + place.at);
+      for (const BufferAddress& at : launch.addresses) buffers.push_back(base + at.at);
       shop.device->launch(launch.kernel, buffers, launch.launch_config, shared);
     }
     shop.device->synchronize();

@@ -146,7 +146,7 @@ std::string butterfly(int wave) {
   int next = 9, sum = 7;
   for (int step = 1; step < wave; step *= 2, next += 4) {
     text += fmt::format(
-        "      %{} = constant i64 {}\n      %{} = xor i64 %8, %{}\n      %{} = exchange f32 %{} from %{}\n"
+        "      %{} = constant i64 {}\n      %{} = xor i64 %8, %{}\n      %{} = wave_shuffle f32 %{} from %{}\n"
         "      %{} = add f32 %{}, %{}\n",
         next, step, next + 1, next, next + 2, sum, next + 1, next + 3, sum, next + 2);
     sum = next + 3;

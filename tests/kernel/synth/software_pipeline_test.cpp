@@ -246,7 +246,7 @@ std::string overlapping(const machine::Machine& m, int64_t buffers) {
         });
       });
     };
-    p.meet(p.ahead() - 1, [&](Expr lane) {
+    p.wait_and_barrier(p.ahead() - 1, [&](Expr lane) {
       product.clear();
       p.begin_first({.constant = [&](int64_t i) { begin(lane, b.i64(i)); }});
     });

@@ -20,7 +20,7 @@
 #include "kernel/loop/eval/eval.h"
 #include "kernel/loop/text.h"
 #include "kernel/machine/machine.h"
-#include "kernel/synth/step/draft.h"
+#include "kernel/synth/step/step_builder.h"
 #include "kernel/synth/synth.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"

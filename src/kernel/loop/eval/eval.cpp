@@ -154,9 +154,9 @@ void Evaluator::step(const Instr& instr) {
         status = {instr.code, integer(instr.operands[1])};
       return;
     case Op::barrier_:
-    case Op::meet_:
+    case Op::wave_barrier_:
     case Op::lane_id_:
-    case Op::exchange_:
+    case Op::wave_shuffle_:
     case Op::copy_:
     case Op::product_:
     case Op::ready_:

@@ -109,16 +109,16 @@ class Block {
         ++epoch_;
         for (Evaluator& lane : lanes_) lane.epoch = {epoch_, 0};
         return;
-      case Op::meet_:
-        return meet(active);
+      case Op::wave_barrier_:
+        return wave_barrier(active);
       case Op::alloc_:
         if (instr.space != Space::shared) break;
         return share(instr);
       case Op::lane_id_:
         for (const int i : active) lanes_[i].value(instr.result).assign(1, ScalarValue{0, i % wave_});
         return;
-      case Op::exchange_:
-        return exchange(instr, active);
+      case Op::wave_shuffle_:
+        return wave_shuffle(instr, active);
       case Op::ready_:
         for (const int i : active) lanes_[i].value(instr.result) = lanes_[i].value(instr.operands[0]);
         return;
@@ -151,7 +151,7 @@ class Block {
     for (const int i : active) lanes_[i].step(instr);
   }
 
-  void meet(const Active& active) {
+  void wave_barrier(const Active& active) {
     for (size_t first = 0; first < active.size(); first += wave_) {
       const size_t last = first + wave_ - 1;
       LUMEN_CHECK(last < active.size() && active[first] % wave_ == 0 && active[last] == active[first] + wave_ - 1,
@@ -206,7 +206,7 @@ class Block {
     }
   }
 
-  void exchange(const Instr& instr, const Active& active) {
+  void wave_shuffle(const Instr& instr, const Active& active) {
     need_whole(instr, active, wave_);
     std::vector<Lanes> got;
     for (const int i : active) {
@@ -249,13 +249,13 @@ class Block {
 
   void need_free(const Instr& instr, int64_t to) const {
     for (const Reads& r : reads_) {
-      const auto meets = [&](const std::vector<Reading>& all) {
+      const auto compare = [&](const std::vector<Reading>& all) {
         for (const Reading& x : all)
           LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
                       "a copy to byte {} of what a product under way reads: {}", to, print(instr));
       };
-      meets(r.open);
-      for (const std::vector<Reading>& group : r.closed) meets(group);
+      compare(r.open);
+      for (const std::vector<Reading>& group : r.closed) compare(group);
     }
   }
 

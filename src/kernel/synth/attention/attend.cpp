@@ -49,7 +49,7 @@ class AttendKernel : AttendWriter {
   }
 
   Synthesis run() {
-    for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
+    for (const graph::ValueId v : group_.inputs) builder_.value(v, false);
     const int64_t all_rows = product(a_.row_extents());
     Synthesis out;
     out.scratch = declare_results(group_, a_, parts_);
@@ -58,9 +58,9 @@ class AttendKernel : AttendWriter {
     Accesses dot{{a_.q, a_.q_access}, {a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
     if (a_.k_found) dot[a_.k_found->index] = a_.k_found->access;
     if (a_.v_found) pick[a_.v_found->index] = a_.v_found->access;
-    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
-    map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
-    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
+    dot_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.dot_space(), apart, dot);
+    map_ = std::make_unique<Body>(builder_, plan_, group_, a_.extents, apart);
+    pick_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.pick_space(), apart, pick,
                                    Accesses{{a_.written, a_.result_access}});
     direct_keys_ = dot_->chunking(lanes_).lanes == 0;
     direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
@@ -86,11 +86,11 @@ class AttendKernel : AttendWriter {
     }
     const double pairs = all_rows * static_cast<double>(a_.keys);
     out.steps.push_back(
-        draft_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
-                                  a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
-                                  range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
-                                  key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-                      2.0 * pairs * (a_.depth + a_.width), bytes));
+        builder_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
+                                    a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
+                                    range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
+                                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                        2.0 * pairs * (a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
   }

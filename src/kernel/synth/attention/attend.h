@@ -150,8 +150,8 @@ class AttendWriter {
  protected:
   AttendWriter(const graph::Plan& plan, const machine::Machine& target)
       : g_(plan.graph),
-        draft_(plan.graph),
-        b_(draft_.b),
+        builder_(plan.graph),
+        b_(builder_.b),
         lanes_(target.f32_lanes()),
         line_(target.f32_lanes() * 4),
         fused_(target.fma) {}
@@ -181,7 +181,7 @@ class AttendWriter {
                    const std::function<void(loop::Expr at, int lanes, loop::Expr count)>& body);
 
   const graph::Graph& g_;
-  Draft draft_;
+  StepBuilder builder_;
   loop::Builder& b_;
   int lanes_;
   int line_;  // bytes of a vector

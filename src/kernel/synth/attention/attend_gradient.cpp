@@ -73,20 +73,20 @@ class GradientKernel : AttendWriter {
 
   Synthesis run() {
     take_apart();
-    draft_.declare(group_);
+    builder_.declare(group_);
     Synthesis out;
     const std::vector<bool> apart(extents_.size() + 1, true);
     for (Operand& o : operands_) {
       std::vector<int64_t> space = extents_;
       space.push_back(o.width);
-      o.body = std::make_unique<Body>(draft_, plan_, nothing_, space, apart,
+      o.body = std::make_unique<Body>(builder_, plan_, nothing_, space, apart,
                                       std::map<graph::ValueId, Access>{{o.value, o.access}});
     }
-    map_ = std::make_unique<Body>(draft_, plan_, group_, extents_, apart);
+    map_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
     for (Result& r : results_) {
       std::vector<int64_t> space = extents_;
       space.push_back(operands_[r.operand].width);
-      r.body = std::make_unique<Body>(draft_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
+      r.body = std::make_unique<Body>(builder_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
                                       std::map<graph::ValueId, Access>{{r.value, r.access}});
     }
     std::vector<int64_t> outer(extents_.begin(), extents_.end() - 1);
@@ -94,7 +94,7 @@ class GradientKernel : AttendWriter {
     for (Result& r : results_) {
       if (!r.over_keys) continue;
       out.scratch.push_back(product(outer) * tiles_ * tile_ * r.padded * 4);
-      r.sums = draft_.scratch(out.scratch.size() - 1, out.scratch.back(), true);
+      r.sums = builder_.scratch(out.scratch.size() - 1, out.scratch.back(), true);
     }
     Tasks tasks;
     tasks.rows = product(outer);
@@ -106,7 +106,7 @@ class GradientKernel : AttendWriter {
     for (const Result& r : results_) work += operands_[r.operand].width;
     for (const graph::ValueId v : group_.inputs) bytes += graph::byte_size(g_[v].type);
     for (const graph::ValueId v : group_.results) bytes += graph::byte_size(g_[v].type);
-    out.steps.push_back(draft_.finish(
+    out.steps.push_back(builder_.finish(
         fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}x{}", shape_text(extents_), results_.size(),
                     map_->summary(), range_ ? " bounded" : "", tile_, block_, together_, vectors_ * lanes_),
         2.0 * product(extents_) * work, bytes));

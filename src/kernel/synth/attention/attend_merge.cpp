@@ -13,15 +13,15 @@ constexpr int64_t kGrain = 8192;  // numbers per task
 
 Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
                   const machine::Machine& target, int64_t parts) {
-  Draft draft(plan.graph);
-  loop::Builder& b = draft.b;
+  StepBuilder builder(plan.graph);
+  loop::Builder& b = builder.b;
   const std::vector<int64_t> rows = attention.row_extents();
   const int64_t all = product(rows), width = attention.width;
-  const BufferId partial = draft.scratch(0, parts * all * width * 4, false);
-  const BufferId extremes = draft.scratch(1, parts * all * 8, false);
-  draft.value(attention.written, true);
+  const BufferId partial = builder.scratch(0, parts * all * width * 4, false);
+  const BufferId extremes = builder.scratch(1, parts * all * 8, false);
+  builder.value(attention.written, true);
   graph::Group nothing;
-  Body body(draft, plan, nothing, attention.pick_space(), std::vector<bool>(attention.extents.size() + 1, true), {},
+  Body body(builder, plan, nothing, attention.pick_space(), std::vector<bool>(attention.extents.size() + 1, true), {},
             {{attention.written, attention.result_access}});
   const auto axis_of = [&](size_t d) {
     for (size_t k = 0; k < body.extents().size(); ++k)
@@ -69,8 +69,8 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
         });
         for (int d = 0; d < opened; ++d) body.close();
       });
-  return draft.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
-                      2 * parts * all * width, 4.0 * ((parts + 1) * all * width));
+  return builder.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
+                        2 * parts * all * width, 4.0 * ((parts + 1) * all * width));
 }
 
 }  // namespace lumen::synth

@@ -24,13 +24,13 @@ void AttendWriter::close(Body& body, int opened) {
 std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, const Attention& attention,
                                                    int64_t parts) {
   if (parts == 1) {
-    for (const graph::ValueId r : group.results) draft_.value(r, true);
+    for (const graph::ValueId r : group.results) builder_.value(r, true);
     return {};
   }
   const int64_t rows = product(attention.row_extents());
   const std::vector<int64_t> bytes{parts * rows * attention.width * 4, parts * rows * 8};
-  partial_ = draft_.scratch(0, bytes[0], true);
-  extremes_ = draft_.scratch(1, bytes[1], true);
+  partial_ = builder_.scratch(0, bytes[0], true);
+  extremes_ = builder_.scratch(1, bytes[1], true);
   return bytes;
 }
 

@@ -28,10 +28,10 @@ Scalar memory_type(Scalar s) {
 
 }  // namespace
 
-Body::Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
+Body::Body(StepBuilder& builder, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
            const std::vector<bool>& barrier, const std::map<graph::ValueId, Access>& loads,
            const std::map<graph::ValueId, Access>& stores)
-    : draft_(draft), b_(draft.b), plan_(plan), group_(group), shape_(shape) {
+    : builder_(builder), b_(builder.b), plan_(plan), group_(group), shape_(shape) {
   const graph::Graph& g = plan.graph;
   int listed = 0;
   for (const auto& [v, access] : loads) add_load(v, shape, Load::Kind::memory, &access);
@@ -125,14 +125,14 @@ int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Ki
     const Node& blob = g[n.operands[0]];
     const std::vector<int64_t> extents = extents_of(blob.type.shape);
     load.kind = Load::Kind::blocks;
-    load.buffer = draft_.value(n.operands[0], false);
+    load.buffer = builder_.value(n.operands[0], false);
     const int64_t columns = extents.empty() ? 1 : extents.back();
     load.unpack = std::make_shared<Unpack>(b_, *blob.type.element.format, load.buffer,
                                            product(extents) / std::max<int64_t>(columns, 1), columns);
   } else {
     LUMEN_CHECK(!n.type.element.format, "a format is read without a cast");
     load.kind = Load::Kind::memory;
-    load.buffer = draft_.value(a.source, false);
+    load.buffer = builder_.value(a.source, false);
     load.scale = scalar_bytes(load.type);
   }
   loads_.push_back(std::move(load));
@@ -393,7 +393,7 @@ void Body::store_to(BufferId buffer, Scalar type, Expr offset, Expr x) {
 
 void Body::store(graph::ValueId v, Expr x) {
   const Load& access = loads_[store_of_.at(v)];
-  const BufferId buffer = draft_.value(v, true);
+  const BufferId buffer = builder_.value(v, true);
   const Scalar type = plan_.graph[v].type.element.scalar;
   LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1,
               "a result is not contiguous along the lanes");

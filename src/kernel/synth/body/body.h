@@ -15,7 +15,7 @@
 #include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/step/access.h"
-#include "kernel/synth/step/draft.h"
+#include "kernel/synth/step/step_builder.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
@@ -30,7 +30,7 @@ class Body {
   // The space is `shape`, its axes collapsed where all loads and results allow it; `barrier` as in collapse().
   // Evaluates the group's nodes whose shapes broadcast to it. `loads` and `stores` give the accesses of operands and
   // results that do not follow the broadcasting rules (gather, concat, ...).
-  Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
+  Body(StepBuilder& builder, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
        const std::vector<bool>& barrier, const std::map<graph::ValueId, Access>& loads = {},
        const std::map<graph::ValueId, Access>& stores = {});
 
@@ -115,7 +115,7 @@ class Body {
   loop::Expr compute(graph::ValueId v);
   const loop::Expr* find(graph::ValueId v) const;
 
-  Draft& draft_;
+  StepBuilder& builder_;
   loop::Builder& b_;
   const graph::Plan& plan_;
   const graph::Group& group_;

@@ -54,11 +54,11 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   Access to{v, 0, std::vector<int64_t>(shape.size(), 0)};
   for (size_t d = 0; d < shape.size(); ++d)
     if (shape[d] != 1) to.strides[d] = dense[d];
-  Draft draft(plan.graph);
-  loop::Builder& b = draft.b;
-  for (const graph::ValueId input : group.inputs) draft.value(input, false);
-  const BufferId buffer = draft.scratch(scratch, product(shape) * 4, true);
-  Body body(draft, plan, group, shape, {}, {{v, from}}, {{v, to}});
+  StepBuilder builder(plan.graph);
+  loop::Builder& b = builder.b;
+  for (const graph::ValueId input : group.inputs) builder.value(input, false);
+  const BufferId buffer = builder.scratch(scratch, product(shape) * 4, true);
+  Body body(builder, plan, group, shape, {}, {{v, from}}, {{v, to}});
   const int lanes = target.f32_lanes();
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
@@ -75,7 +75,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
         });
         for (size_t d = 0; d < counters.size(); ++d) body.close();
       });
-  return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * product(shape));
+  return builder.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * product(shape));
 }
 
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {
@@ -86,17 +86,17 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   const std::vector<graph::ValueId> starts(root.operands.begin() + 2, root.operands.end());
   const Format& f = *root.type.element.format;
   Synthesis out;
-  Draft draft(g);
-  loop::Builder& b = draft.b;
-  const BufferId source = draft.value(value, false);
+  StepBuilder builder(g);
+  loop::Builder& b = builder.b;
+  const BufferId source = builder.value(value, false);
   for (const graph::ValueId s : starts)
     if (std::find(group.inputs.begin(), group.inputs.end(), follow(plan, group, s).source) != group.inputs.end())
-      draft.value(follow(plan, group, s).source, false);
-  const BufferId target = draft.value(group.root, true);
+      builder.value(follow(plan, group, s).source, false);
+  const BufferId target = builder.value(group.root, true);
   if (starts.empty()) {
     const int64_t bytes = graph::byte_size(root.type);
     copy_whole(b, source, target, bytes, 4 * machine.grain(kGrain), lanes);
-    out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * bytes));
+    out.steps.push_back(builder.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * bytes));
     return out;
   }
   if (f.tile_bytes > 0 || f.tensor_bytes > 0)
@@ -117,7 +117,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     loads[s] = follow(plan, group, s);
     loads[s].strides.resize(parts.size(), 0);
   }
-  Body body(draft, plan, group, parts, std::vector<bool>(parts.size(), true), loads,
+  Body body(builder, plan, group, parts, std::vector<bool>(parts.size(), true), loads,
             {{group.root, Access{group.root, 0, std::vector<int64_t>(parts.size(), 0)}}});
   const auto place_row = [&](Expr row, const std::vector<Expr>& digit, const std::vector<Expr>& starts_at) {
     Expr target_row = b.i64(0), target_block = b.i64(0);
@@ -163,8 +163,8 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
       b.branch(wanted, [&] { place_row(row, digit, at); });
     }
   });
-  out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
-                                   2.0 * (own_rows * from.row_stride)));
+  out.steps.push_back(builder.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
+                                     2.0 * (own_rows * from.row_stride)));
   return out;
 }
 

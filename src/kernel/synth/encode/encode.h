@@ -7,8 +7,8 @@
 // Offers: convert.h, encode_map.h.
 #pragma once
 
-#include "kernel/synth/step/draft.h"
 #include "kernel/synth/step/step.h"
+#include "kernel/synth/step/step_builder.h"
 
 namespace lumen::synth {
 

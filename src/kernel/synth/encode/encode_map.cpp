@@ -27,7 +27,7 @@ constexpr int64_t kNearRows = 4, kNearColumns = 8;  // tasks beside each other w
 class CodeKernel {
  public:
   CodeKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan), g_(plan.graph), target_(target), draft_(plan.graph), b_(draft_.b), inner_(group) {
+      : plan_(plan), g_(plan.graph), target_(target), builder_(plan.graph), b_(builder_.b), inner_(group) {
     for (const graph::ValueId v : group.nodes)
       if (g_[v].op == Op::map_) map_ = v;
     for (const graph::ValueId r : group.results) {
@@ -50,12 +50,12 @@ class CodeKernel {
   }
 
   Synthesis run() {
-    for (const graph::ValueId v : inner_.inputs) draft_.value(v, false);
+    for (const graph::ValueId v : inner_.inputs) builder_.value(v, false);
     for (const graph::ValueId r : {straight_, transposed_})
-      if (r >= 0) draft_.value(r, true);
+      if (r >= 0) builder_.value(r, true);
     std::vector<bool> barrier(shape_.size(), false);
     if (transposed_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
-    body_ = std::make_unique<Body>(draft_, plan_, inner_, shape_, barrier);
+    body_ = std::make_unique<Body>(builder_, plan_, inner_, shape_, barrier);
     const bool in_squares = transposed_ >= 0 && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
                             body_->extents().back() == columns_ && body_->extents().size() > 1 &&
                             kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
@@ -63,7 +63,7 @@ class CodeKernel {
     Synthesis out;
     const double elements = product(shape_);
     const std::string ways = straight_ < 0 ? "turned" : transposed_ < 0 ? "" : "and turned";
-    out.steps.push_back(draft_.finish(
+    out.steps.push_back(builder_.finish(
         fmt::format("codes {} {} {}{}", shape_text(shape_), body_->summary(), ways, in_squares ? " in squares" : ""),
         elements * body_->operations(), body_->traffic() - elements * (3 - (straight_ >= 0) - (transposed_ >= 0))));
     return out;
@@ -87,7 +87,7 @@ class CodeKernel {
       for (const graph::ValueId r : {straight_, transposed_})
         if (r >= 0)
           b_.loop(LoopKind::serial, b_.i64(used), b_.i64(all), 1,
-                  [&](Expr at) { b_.store(draft_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
+                  [&](Expr at) { b_.store(builder_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
     });
   }
 
@@ -111,11 +111,11 @@ class CodeKernel {
           body_->hoist(lanes);
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
             const Expr x = as_bytes(code()), number = body_->store_place(map_);
-            if (straight_ >= 0) body_->store_to(draft_.value(straight_, true), Scalar::u8, number, x);
+            if (straight_ >= 0) body_->store_to(builder_.value(straight_, true), Scalar::u8, number, x);
             if (transposed_ < 0) return;
             const Expr row = number / columns_;
             const Expr column = number % columns_;
-            body_->store_to(draft_.value(transposed_, true), Scalar::u8, column * rows_ + row, x);
+            body_->store_to(builder_.value(transposed_, true), Scalar::u8, column * rows_ + row, x);
           });
           for (size_t d = 0; d < counters.size(); ++d) body_->close();
         });
@@ -158,7 +158,7 @@ class CodeKernel {
       body_->enter_chunk(column, n);
       body_->open_lanes(column, n, {});
       const Expr x = code();
-      if (straight_ >= 0) b_.store(draft_.value(straight_, true), as_bytes(x), line * columns_ + column, n);
+      if (straight_ >= 0) b_.store(builder_.value(straight_, true), as_bytes(x), line * columns_ + column, n);
       body_->close();
       for (size_t d = 0; d < at.size(); ++d) body_->close();
       if (i % 4 == 0)
@@ -170,14 +170,14 @@ class CodeKernel {
       Expr line = b_.splat(b_.extract(joined[0], c), joined.size());
       for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), w);
       const Expr at = (column + c) * rows_ + row;
-      b_.store(draft_.value(transposed_, true), line, at, kRows);
+      b_.store(builder_.value(transposed_, true), line, at, kRows);
     }
   }
 
   const graph::Plan& plan_;
   const graph::Graph& g_;
   const machine::Machine& target_;
-  Draft draft_;
+  StepBuilder builder_;
   loop::Builder& b_;
   graph::Group inner_;  // without the casts
   graph::ValueId map_ = -1, straight_ = -1, transposed_ = -1;

@@ -67,13 +67,13 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       out.steps.push_back(*std::move(step));
       return out;
     }
-  Draft draft(plan.graph);
-  draft.declare(group);
-  loop::Builder& b = draft.b;
+  StepBuilder builder(plan.graph);
+  builder.declare(group);
+  loop::Builder& b = builder.b;
   const bool short_results = std::all_of(group.results.begin(), group.results.end(),
                                          [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
   if (short_results) b.use_fast_math({target.power2, target.reciprocal, ""});
-  Body body(draft, plan, group, shape, {});
+  Body body(builder, plan, group, shape, {});
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
   const bool threads = target.wave > 1;
   int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
@@ -119,7 +119,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       beside);
   Synthesis out;
   const double elements = product(shape);
-  out.steps.push_back(draft.finish(
+  out.steps.push_back(builder.finish(
       fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
                   beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,
                   short_results && body.is_heavy() ? " short" : ""),

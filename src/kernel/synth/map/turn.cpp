@@ -34,9 +34,9 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   const int lanes = target.f32_lanes();
   if (near < 0 || c.strides[0][last] == 1 || c.extents[near] < lanes || c.extents[last] < lanes) return std::nullopt;
 
-  Draft draft(g);
-  loop::Builder& b = draft.b;
-  const BufferId in = draft.value(from.source, false), out = draft.value(result, true);
+  StepBuilder builder(g);
+  loop::Builder& b = builder.b;
+  const BufferId in = builder.value(from.source, false), out = builder.value(result, true);
   std::vector<int> others;
   std::vector<int64_t> outer;
   for (int d = 0; d < last; ++d) {
@@ -80,7 +80,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
            [&](Expr i) { b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](Expr j) { one(i, j); }); });
   });
   Synthesis made;
-  made.steps.push_back(draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));
+  made.steps.push_back(builder.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));
   return made;
 }
 

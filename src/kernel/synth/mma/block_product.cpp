@@ -401,7 +401,7 @@ void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLin
 Expr BlockProduct::fold_line(Side side, ScalarOp op, Expr x) {
   for (const Digit& d : side == Side::a ? acc_.columns : acc_.rows)
     for (int apart = 1; apart < (d.lanes > 0 ? d.extent : 1); apart *= 2)
-      x = b_.op(op, x, b_.exchange(x, b_.lane_id() ^ (int64_t{apart} * d.lanes)));
+      x = b_.op(op, x, b_.wave_shuffle(x, b_.lane_id() ^ (int64_t{apart} * d.lanes)));
   return x;
 }
 

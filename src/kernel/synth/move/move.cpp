@@ -78,17 +78,17 @@ class MoveKernel {
   }
 
  private:
-  void finish(Draft& draft, const std::string& plan, double bytes) {
-    out_.steps.push_back(draft.finish(plan, 0, bytes));
+  void finish(StepBuilder& builder, const std::string& plan, double bytes) {
+    out_.steps.push_back(builder.finish(plan, 0, bytes));
   }
 
   double result_bytes() const { return graph::byte_size(node_.type); }
 
   // Zeros to the whole result.
   void fill_zero() {
-    Draft draft(g_);
-    loop::Builder& b = draft.b;
-    const loop::BufferId buffer = draft.value(root_, true);
+    StepBuilder builder(g_);
+    loop::Builder& b = builder.b;
+    const loop::BufferId buffer = builder.value(root_, true);
     const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * target_.grain(kGrain);
     const int64_t tasks = (bytes + grain - 1) / grain;
     b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
@@ -100,7 +100,7 @@ class MoveKernel {
       b.loop(loop::LoopKind::serial, whole, to, 1,
              [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
     });
-    finish(draft, fmt::format("zero {} bytes", bytes), bytes);
+    finish(builder, fmt::format("zero {} bytes", bytes), bytes);
   }
 
   // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
@@ -123,11 +123,11 @@ class MoveKernel {
     }
     std::vector<bool> barrier(shape.size(), false);
     if (lead > 0) barrier[lead - 1] = true;
-    Draft draft(g_);
-    loop::Builder& b = draft.b;
-    for (const auto& [v, access] : loads) declare_load(draft, access.source);
-    draft.value(root_, true);
-    Body body(draft, plan_, group_, shape, barrier, loads, {{root_, to}});
+    StepBuilder builder(g_);
+    loop::Builder& b = builder.b;
+    for (const auto& [v, access] : loads) declare_load(builder, access.source);
+    builder.value(root_, true);
+    Body body(builder, plan_, group_, shape, barrier, loads, {{root_, to}});
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
@@ -189,14 +189,14 @@ class MoveKernel {
       }
       for (size_t d = 0; d < counters.size(); ++d) body.close();
     });
-    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * product(shape));
+    finish(builder, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * product(shape));
   }
 
-  void declare_load(Draft& draft, graph::ValueId source) {
+  void declare_load(StepBuilder& builder, graph::ValueId source) {
     const Node& n = g_[source];
     const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), source) != group_.inputs.end();
-    if (in_memory) draft.value(source, false);
-    if (!in_memory && n.op == Op::cast_) draft.value(n.operands[0], false);
+    if (in_memory) builder.value(source, false);
+    if (!in_memory && n.op == Op::cast_) builder.value(n.operands[0], false);
   }
 
   // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
@@ -227,12 +227,12 @@ class MoveKernel {
     for (size_t d = lead; d < shape.size(); ++d) rows.strides[d] = from.strides[1 + d - lead];
     std::vector<bool> barrier(shape.size(), false);
     if (lead > 0) barrier[lead - 1] = true;
-    Draft draft(g_);
-    loop::Builder& b = draft.b;
-    declare_load(draft, from.source);
-    declare_load(draft, number.source);
-    draft.value(root_, true);
-    Body body(draft, plan_, group_, shape, barrier, {{table, rows}, {index, which}}, {});
+    StepBuilder builder(g_);
+    loop::Builder& b = builder.b;
+    declare_load(builder, from.source);
+    declare_load(builder, number.source);
+    builder.value(root_, true);
+    Body body(builder, plan_, group_, shape, barrier, {{table, rows}, {index, which}}, {});
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
@@ -267,7 +267,7 @@ class MoveKernel {
           }
           for (size_t d = 0; d < counters.size(); ++d) body.close();
         });
-    finish(draft, fmt::format("gather {} of {}", shape_text(shape), shape_text(table_shape)), 2 * result_bytes());
+    finish(builder, fmt::format("gather {} of {}", shape_text(shape), shape_text(table_shape)), 2 * result_bytes());
   }
 
   // Columns in parallel, values in their order: the same bits at any thread count.
@@ -286,12 +286,12 @@ class MoveKernel {
     std::vector<bool> barrier(shape.size(), false);
     if (lead > 0) barrier[lead - 1] = true;
     const Access from = follow_to(plan_, group_, value, shape);
-    Draft draft(g_);
-    loop::Builder& b = draft.b;
-    declare_load(draft, from.source);
-    declare_load(draft, number.source);
-    const loop::BufferId buffer = draft.value(root_, true);
-    Body body(draft, plan_, group_, shape, barrier, {{value, from}, {index, which}}, {{root_, to}});
+    StepBuilder builder(g_);
+    loop::Builder& b = builder.b;
+    declare_load(builder, from.source);
+    declare_load(builder, number.source);
+    const loop::BufferId buffer = builder.value(root_, true);
+    Body body(builder, plan_, group_, shape, barrier, {{value, from}, {index, which}}, {{root_, to}});
     const std::vector<int64_t>& extents = body.extents();
     std::vector<int> lead_axes, column_axes;
     for (size_t d = 0; d < extents.size(); ++d) {
@@ -339,7 +339,7 @@ class MoveKernel {
             for (size_t k = 0; k < counters.size(); ++k) body.close();
           });
     }
-    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * product(shape));
+    finish(builder, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * product(shape));
   }
 
   // Loops over the axes, all opened.

@@ -98,11 +98,11 @@ class Scatter {
     out_.scratch.push_back(bytes);
     return out_.scratch.size() - 1;
   }
-  BufferId numbers(Draft& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
+  BufferId numbers(StepBuilder& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
   static Expr narrow(loop::Builder& b, Expr x) { return cast(x, Scalar::i32); }
   static Expr wide(loop::Builder& b, Expr x) { return cast(x, Scalar::i64); }
   static Expr bytes(loop::Builder& b, Expr number) { return number * 4; }
-  void finish(Draft& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
+  void finish(StepBuilder& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
 
   // Where lines lie of which a number names one.
   Expr offset(loop::Builder& b, Expr number, const std::vector<int64_t>& extents,
@@ -149,7 +149,7 @@ class Scatter {
 
   // counts[part][digit]
   void count_digits(int pass) {
-    Draft d(g_);
+    StepBuilder d(g_);
     loop::Builder& b = d.b;
     const BufferId from = pass == 0 ? d.value(which_.source, false) : numbers(d, keys_[(pass - 1) % 2], false);
     const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, true);
@@ -181,7 +181,7 @@ class Scatter {
 
   // Numbers and keys in the order of this digit, equal ones as they were.
   void place(int pass) {
-    Draft d(g_);
+    StepBuilder d(g_);
     loop::Builder& b = d.b;
     const bool first = pass == 0;
     const size_t to = pass % 2, before = 1 - to;
@@ -242,7 +242,7 @@ class Scatter {
 
   // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
   void find_begins(int sorted) {
-    Draft d(g_);
+    StepBuilder d(g_);
     loop::Builder& b = d.b;
     const BufferId keys = numbers(d, sorted, false), begins = d.scratch(begins_, (rows_ + 1) * 4, true);
     b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](Expr row) {
@@ -337,7 +337,7 @@ class Scatter {
 
   // Pieces that lie in one row's list whole.
   void add_pieces(int sorted, int ordered) {
-    Draft d(g_);
+    StepBuilder d(g_);
     loop::Builder& b = d.b;
     const int64_t pieces = count_ / piece_, size = scalar_bytes(sum_);
     const BufferId values = d.value(from_.source, false), keys = numbers(d, sorted, false),
@@ -359,7 +359,7 @@ class Scatter {
   }
 
   void add_rows(int ordered) {
-    Draft d(g_);
+    StepBuilder d(g_);
     loop::Builder& b = d.b;
     const BufferId values = d.value(from_.source, false), order = numbers(d, ordered, false),
                    begins = d.scratch(begins_, (rows_ + 1) * 4, false);

@@ -39,7 +39,7 @@ std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vec
     for (int i = 0; i < count; ++i) {
       if (i & bit) continue;
       Expr &low = items[i], &high = items[i + bit];
-      const Expr got = b.exchange(choose(low, high), other);
+      const Expr got = b.wave_shuffle(choose(low, high), other);
       low = choose(got, low);
       high = choose(high, got);
     }

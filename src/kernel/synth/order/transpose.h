@@ -8,7 +8,7 @@
 namespace lumen::synth {
 
 // As many vectors as each has lanes, a power of two: lane l of vector k becomes lane k of vector l. In stage s, vectors
-// s apart exchange halves of runs of s lanes.
+// s apart swap halves of runs of s lanes.
 inline void transpose(loop::Builder& b, std::vector<loop::Expr>& tile) {
   const int lanes = tile.size();
   for (int s = lanes / 2; s >= 1; s /= 2) {

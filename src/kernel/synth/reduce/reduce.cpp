@@ -158,34 +158,35 @@ Expr Accumulators::total(int reduce) {
   return b_.fold(op(reduce), ways[0]);
 }
 
-void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& facts, Split split, bool writes_parts) {
-  for (const graph::ValueId v : group.inputs) draft.value(v, false);
+void declare_reduce(StepBuilder& builder, const graph::Group& group, const ReduceFacts& facts, Split split,
+                    bool writes_parts) {
+  for (const graph::ValueId v : group.inputs) builder.value(v, false);
   const bool first = split.parts == 1 || writes_parts, last = split.parts == 1 || !writes_parts;
   for (const graph::ValueId v : group.results) {
     const bool is_full = std::find(facts.full_results.begin(), facts.full_results.end(), v) != facts.full_results.end();
-    if (is_full ? first : last) draft.value(v, true);
+    if (is_full ? first : last) builder.value(v, true);
   }
   if (split.parts == 1) return;
   for (size_t k = 0; k < facts.reduces.size(); ++k) {
-    const Scalar s = accumulator_type(draft.graph()[facts.reduces[k]].type.element.scalar);
-    draft.scratch(k, split.parts * product(facts.kept) * scalar_bytes(s), writes_parts);
+    const Scalar s = accumulator_type(builder.graph()[facts.reduces[k]].type.element.scalar);
+    builder.scratch(k, split.parts * product(facts.kept) * scalar_bytes(s), writes_parts);
   }
 }
 
-void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part, int64_t parts,
-                Expr x) {
+void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part,
+                int64_t parts, Expr x) {
   const int64_t elements = product(facts.kept);
   const Expr number = part * elements + body.element_number(facts.reduces[reduce]);
-  const loop::BufferId buffer = draft.scratch(reduce, parts * elements * scalar_bytes(type), true);
+  const loop::BufferId buffer = builder.scratch(reduce, parts * elements * scalar_bytes(type), true);
   body.store_to(buffer, type, number * scalar_bytes(type), x);
 }
 
 Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                   const machine::Machine& target, Split split) {
-  Draft draft(plan.graph);
-  loop::Builder& b = draft.b;
-  declare_reduce(draft, group, facts, split, false);
-  Body body(draft, plan, group, facts.kept, {});
+  StepBuilder builder(plan.graph);
+  loop::Builder& b = builder.b;
+  declare_reduce(builder, group, facts, split, false);
+  Body body(builder, plan, group, facts.kept, {});
   const int lanes = target.f32_lanes();
   const int64_t elements = product(facts.kept);
   std::vector<int64_t> outer = body.extents();
@@ -200,7 +201,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
       const int width = body.lanes();
       for (int k = 0; k < sums.size(); ++k) {
         const Scalar s = sums.type(k);
-        const loop::BufferId scratch = draft.scratch(k, 0, false);
+        const loop::BufferId scratch = builder.scratch(k, 0, false);
         const Expr number = body.element_number(facts.reduces[k]);
         sums.reset(k);
         const auto load = [&](Expr part) {
@@ -247,7 +248,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
           vectors(counters, from, to, b.i64(0), 1, [](const std::function<void()>& store) { store(); });
         });
   }
-  return draft.finish(
+  return builder.finish(
       fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
       split.parts * elements, 4.0 * (split.parts * elements));
 }
@@ -256,7 +257,7 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   const ReduceFacts facts(plan, group);
   if (facts.is_trivial) return synthesize_map(plan, group, target);
   // The shape of the walk after collapsing decides; a throw-away body tells.
-  Draft probe_draft(plan.graph);
+  StepBuilder probe_draft(plan.graph);
   probe_draft.declare(group);
   const Body probe(probe_draft, plan, group, facts.full, facts.barrier());
   const auto reduced = [&](size_t axis) {

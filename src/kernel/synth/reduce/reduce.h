@@ -78,9 +78,10 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
                   const machine::Machine& target, Split split);
 
 // Declares params: inputs, results of the shapes asked for, scratch when split.
-void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& facts, Split split, bool writes_parts);
+void declare_reduce(StepBuilder& builder, const graph::Group& group, const ReduceFacts& facts, Split split,
+                    bool writes_parts);
 
 // Stores an accumulator value into the part's scratch at the element number of the reduce.
-void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::Expr part,
+void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::Expr part,
                 int64_t parts, loop::Expr x);
 }  // namespace lumen::synth

@@ -19,9 +19,9 @@ class ColumnKernel {
  public:
   ColumnKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                const machine::Machine& target, Split split)
-      : g_(plan.graph), facts_(facts), target_(target), split_(split), draft_(plan.graph), b_(draft_.b) {
-    declare_reduce(draft_, group, facts, split, true);
-    body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
+      : g_(plan.graph), facts_(facts), target_(target), split_(split), builder_(plan.graph), b_(builder_.b) {
+    declare_reduce(builder_, group, facts, split, true);
+    body_ = std::make_unique<Body>(builder_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
     vectors_ = target.wave > 1 ? 1 : kVectors;
     for (size_t d = 0; d + 1 < body_->extents().size(); ++d)
@@ -52,9 +52,9 @@ class ColumnKernel {
           columns_of(from, to, columns);
           for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
         });
-    return draft_.finish(fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
-                                     is_split ? fmt::format(" parts {}", split_.parts) : ""),
-                         product(facts_.full) * (body_->operations() + facts_.reduces.size()), body_->traffic());
+    return builder_.finish(fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
+                                       is_split ? fmt::format(" parts {}", split_.parts) : ""),
+                           product(facts_.full) * (body_->operations() + facts_.reduces.size()), body_->traffic());
   }
 
  private:
@@ -107,7 +107,7 @@ class ColumnKernel {
         const graph::ValueId r = facts_.reduces[k];
         const Expr x = sums.get(k, way);
         if (part_.exists()) {
-          store_part(draft_, *body_, facts_, k, sums.type(k), part_, split_.parts, x);
+          store_part(builder_, *body_, facts_, k, sums.type(k), part_, split_.parts, x);
         } else {
           body_->set(r, cast(x, g_[r].type.element.scalar));
         }
@@ -139,7 +139,7 @@ class ColumnKernel {
   const ReduceFacts& facts_;
   const machine::Machine& target_;
   Split split_;
-  Draft draft_;
+  StepBuilder builder_;
   loop::Builder& b_;
   std::unique_ptr<Body> body_;
   int lanes_ = 8, vectors_ = kVectors;

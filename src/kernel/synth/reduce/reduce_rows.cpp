@@ -23,10 +23,10 @@ class RowKernel {
  public:
   RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
             const machine::Machine& target, Split split)
-      : g_(plan.graph), facts_(facts), target_(target), split_(split), draft_(plan.graph), b_(draft_.b) {
-    declare_reduce(draft_, group, facts, split, true);
+      : g_(plan.graph), facts_(facts), target_(target), split_(split), builder_(plan.graph), b_(builder_.b) {
+    declare_reduce(builder_, group, facts, split, true);
     if (finds_extremes_of_short()) b_.use_fast_math({target.power2, target.reciprocal, ""});
-    body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
+    body_ = std::make_unique<Body>(builder_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
     for (size_t d = 0; d < body_->extents().size(); ++d) {
       const int axis = body_->first_axis(d);
@@ -63,7 +63,7 @@ class RowKernel {
           b_, tasks, outer, cut_extent, [&] { begin_task(); },
           [&](const std::vector<Expr>& counters, Expr from, Expr to) { row(counters, from, to); });
     const double elements = product(facts_.full);
-    return draft_.finish(
+    return builder_.finish(
         fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), passes_->count(),
                     lanes_, ways_,
                     (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") + share_.text(target_.wave)),
@@ -197,7 +197,7 @@ class RowKernel {
         if (split_.parts > 1) {
           body_->open_scalar();
           const Expr part = part_.exists() ? part_ : from / split_.part;
-          once([&, x = total] { store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, x); });
+          once([&, x = total] { store_part(builder_, *body_, facts_, k, sums_->type(k), part, split_.parts, x); });
           body_->close();
         } else {
           set_reduced(k, total);
@@ -329,7 +329,7 @@ class RowKernel {
   const ReduceFacts& facts_;
   const machine::Machine& target_;
   Split split_;
-  Draft draft_;
+  StepBuilder builder_;
   loop::Builder& b_;
   std::unique_ptr<Body> body_;
   std::optional<RowPasses> passes_;

@@ -30,14 +30,14 @@ void SoftwarePipeline::begin_first(const Prologue& p) {
     });
 }
 
-void SoftwarePipeline::meet(int64_t later, const OfLane& before) {
+void SoftwarePipeline::wait_and_barrier(int64_t later, const OfLane& before) {
   const auto wait = [&](Expr lane) {
     if (before) before(lane);
     if (shape_.copies) b_.wait(Flow::copies, later);
   };
   if (shape_.by_wave) {
     wait({});
-    b_.meet();
+    b_.wave_barrier();
     return;
   }
   if (before || shape_.copies) lanes(wait);
@@ -49,13 +49,13 @@ void SoftwarePipeline::step(const Stage& s) {
     if (s.begin) begin([&] { s.begin(lane); });
   };
   if (shape_.buffers == 1) {
-    if (s.begin) meet(0, begin_next);
+    if (s.begin) wait_and_barrier(0, begin_next);
     lanes(s.use);
     b_.barrier();
     return;
   }
   if (shape_.overlaps) {
-    meet(ahead() - 2, [&](Expr lane) {
+    wait_and_barrier(ahead() - 2, [&](Expr lane) {
       s.use(lane);
       b_.commit(Flow::products);
       if (s.follows) b_.wait(Flow::products, 1);
@@ -66,7 +66,7 @@ void SoftwarePipeline::step(const Stage& s) {
     });
     return;
   }
-  meet(ahead() - 1);
+  wait_and_barrier(ahead() - 1);
   const auto both = [&](Expr lane) {
     begin_next(lane);
     s.use(lane);

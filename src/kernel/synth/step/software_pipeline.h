@@ -50,7 +50,7 @@ class SoftwarePipeline {
   // In a lane loop: copies of one stage, a group.
   void begin(const std::function<void()>& copies);
   // Until all stages but the youngest `later` have come for all lanes, which first do `before`.
-  void meet(int64_t later, const OfLane& before = nullptr);
+  void wait_and_barrier(int64_t later, const OfLane& before = nullptr);
 
   struct Stage {
     OfLane begin = nullptr;   // the stage ahead() behind; nothing where `use` begins it

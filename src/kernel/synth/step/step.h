@@ -2,7 +2,7 @@
 // synth.h dispatches to them.
 //
 // May include: base, graph/fuse, kernel/loop, kernel/machine.
-// Offers: access.h, ceil_div.h, draft.h, shortlist.h, software_pipeline.h.
+// Offers: access.h, ceil_div.h, shortlist.h, software_pipeline.h, step_builder.h.
 #pragma once
 
 #include <string>

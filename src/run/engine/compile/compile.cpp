@@ -4,7 +4,7 @@
 //   tune        plans that were measured to be faster take the place of others           tuned.h
 //   cache       machine code of every kernel: from memory, from disk, or compiled        steps.h, emit
 //   scratch     what several groups would prepare alike is prepared once                 scratch.h
-//   place       every kernel argument becomes an input, a constant or bytes of the arena places.h
+//   place       every kernel argument becomes an input, a constant or bytes of the arena (buffer_addresses.h)
 //   list        what execute.cpp walks                                                   steps.h
 // Proved by tests/run/engine/compile_test.cpp: compiled graphs against the graph evaluator.
 #include "run/engine/compile/compile.h"
@@ -13,7 +13,7 @@
 
 #include "graph/pipeline/pipeline.h"
 #include "run/device/require.h"
-#include "run/engine/compile/places.h"
+#include "run/engine/compile/buffer_addresses.h"
 #include "run/engine/compile/product_choice.h"
 #include "run/engine/compile/repeat.h"
 #include "run/engine/compile/scratch.h"
@@ -29,13 +29,13 @@ namespace {
 
 // A library's product in place of all steps of a group.
 Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
-                      const std::function<Place(int)>& value) {
+                      const std::function<BufferAddress(int)>& value) {
   Launch launch;
   launch.product = chosen.product;
   launch.plan = chosen.plan;
   launch.bytes = own.steps.back().bytes;
   for (const synth::Step& step : own.steps) launch.flops += step.flops;
-  for (const size_t v : chosen.values) launch.places.push_back(value(v));
+  for (const size_t v : chosen.values) launch.addresses.push_back(value(v));
   return launch;
 }
 
@@ -48,19 +48,19 @@ struct Kernels {
   ScratchPlan scratch;
 };
 
-void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const Places& places,
-                 int64_t scratch_at, LaunchList* list) {
+void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made,
+                 const BufferAddresses& addresses, int64_t scratch_at, LaunchList* list) {
   std::vector<bool> prepared(made.scratch.preparations);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const auto& [which, values] = made.kernels.groups[i];
     const synth::Synthesis& own = made.kernels.distinct[which];
     const size_t first = list->launches.size();
-    const auto value = [&, &mine = values](int v) { return places.of(mine[v]); };
+    const auto value = [&, &mine = values](int v) { return addresses.of(mine[v]); };
     if (made.products[which].product) {
       list->launches.push_back(product_launch(own, made.products[which], value));
     } else {
-      std::vector<Place> scratch;
-      for (const int64_t at : made.scratch.groups[i].at) scratch.push_back({Place::In::arena, scratch_at + at});
+      std::vector<BufferAddress> scratch;
+      for (const int64_t at : made.scratch.groups[i].at) scratch.push_back({BufferAddress::In::arena, scratch_at + at});
       std::vector<bool> is_done;
       for (const int p : made.scratch.groups[i].preparation) {
         is_done.push_back(p >= 0 && prepared[p]);
@@ -78,17 +78,17 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
 }
 
 // What the program is given and gives; inputs that passes found unused included.
-void list_ends(const Graph& author, const CompileOptions& options, const graph::Plan& plan, Places places,
+void list_ends(const Graph& author, const CompileOptions& options, const graph::Plan& plan, BufferAddresses addresses,
                LaunchList* list) {
   for (size_t i = 0; i < plan.graph.results.size(); ++i) {
     const ValueId v = plan.graph.results[i];
-    list->results.push_back({plan.graph.result_names[i], plan.graph[v].type, places.of(v)});
+    list->results.push_back({plan.graph.result_names[i], plan.graph[v].type, addresses.of(v)});
   }
-  list->inputs = std::move(places.inputs);
+  list->inputs = std::move(addresses.inputs);
   for (const ValueId v : author.inputs())
     if (plan.graph.find_input(author[v].attributes.name) < 0)
       list->inputs.push_back({author[v].attributes.name, graph::bind(author[v].type, options.symbols), false, false});
-  list->constants = std::move(places.constants);
+  list->constants = std::move(addresses.constants);
 }
 
 }  // namespace
@@ -121,9 +121,9 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   for (size_t i = 0; i < settled.size(); ++i)
     if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.functions[i], options);
   made.products = choose_products(shop, plan, options, made.kernels);
-  Places places(*shared, shop.device);
-  list_groups(shop, plan, made, places, scratch_at, &list);
-  list_ends(g, options, plan, std::move(places), &list);
+  BufferAddresses addresses(*shared, shop.device);
+  list_groups(shop, plan, made, addresses, scratch_at, &list);
+  list_ends(g, options, plan, std::move(addresses), &list);
   list.graph = plan.graph;
   list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return list;

@@ -36,6 +36,6 @@ std::string hash_of(const synth::Synthesis& s);
 
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
 std::vector<Launch> compile_steps(const CompileContext& shop, const synth::Synthesis& steps,
-                                  const std::vector<Place>& values, int64_t scratch_at, CompileReport* report);
+                                  const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report);
 
 }  // namespace lumen::run

@@ -26,19 +26,19 @@ class Comparison {
   Comparison(const CompileContext& shop, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
              const ChosenProduct& chosen, const machine::DenseProduct& what)
       : device_(shop.device) {
-    std::vector<Place> places(form.values.size());
+    std::vector<BufferAddress> addresses(form.values.size());
     int64_t end = 0;
     for (const size_t v : chosen.values) {
-      places[v] = {Place::In::arena, end};
+      addresses[v] = {BufferAddress::In::arena, end};
       end += aligned(graph::byte_size(g[form.values[v]].type));
     }
-    const int64_t operands = places[chosen.values.back()].at, scratch_at = end;
+    const int64_t operands = addresses[chosen.values.back()].at, scratch_at = end;
     for (const int64_t bytes : own.scratch) end += aligned(bytes);
     const int64_t status_at = end;
     memory_ = allocate_shared(device_, end + aligned(sizeof(LaunchStatus)));
     base_ = static_cast<std::byte*>(memory_.get());
     status_ = reinterpret_cast<LaunchStatus*>(base_ + status_at);
-    for (const size_t v : chosen.values) buffers_.push_back(base_ + places[v].at);
+    for (const size_t v : chosen.values) buffers_.push_back(base_ + addresses[v].at);
     const std::vector<uint8_t> numbers = small_numbers(kNumberBytes);
     for (int64_t at = 0; at < operands; at += numbers.size())
       device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, std::ssize(numbers)));
@@ -49,7 +49,7 @@ class Comparison {
     result_ = what.result;
     result_bytes_ = std::min<int64_t>(kCompared, what.m * what.n) * scalar_bytes(what.result);
     CompileReport unused;
-    own_ = compile_steps(shop, own, places, scratch_at, &unused);
+    own_ = compile_steps(shop, own, addresses, scratch_at, &unused);
     product_ = chosen.product;
     marks_ = device_->make_marks(2);
     LUMEN_CHECK(marks_, "a device with a library and without marks");
@@ -114,7 +114,7 @@ class Comparison {
   void run_own() {
     for (const Launch& launch : own_) {
       std::vector<void*> buffers;
-      for (const Place& place : launch.places) buffers.push_back(base_ + place.at);
+      for (const BufferAddress& at : launch.addresses) buffers.push_back(base_ + at.at);
       device_->launch(launch.kernel, buffers, launch.launch_config, status_);
     }
   }

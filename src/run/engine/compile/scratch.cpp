@@ -121,7 +121,7 @@ struct Lives {
   std::vector<std::vector<std::pair<size_t, int64_t>>> of_group;  // by buffer: the life, and bytes from its beginning
 
   void add(int group, const synth::Synthesis& s, const std::vector<int>& preparation, std::vector<Shared>& shared) {
-    std::vector<std::pair<size_t, int64_t>>& places = of_group.emplace_back(s.scratch.size());
+    std::vector<std::pair<size_t, int64_t>>& addresses = of_group.emplace_back(s.scratch.size());
     std::vector<bool> is_shared(s.scratch.size());
     for (size_t k = 0; k < s.steps.size(); ++k) {
       if (preparation[k] < 0) continue;
@@ -134,14 +134,14 @@ struct Lives {
           one.lives.push_back(all.size());
           all.push_back({aligned(s.scratch[buffer]), one.groups.front(), one.groups.back()});
         }
-        places[buffer] = {one.lives[written++], 0};
+        addresses[buffer] = {one.lives[written++], 0};
         is_shared[buffer] = true;
       }
     }
     int64_t own = 0;
     for (size_t b = 0; b < s.scratch.size(); ++b) {
       if (is_shared[b]) continue;
-      places[b] = {all.size(), own};
+      addresses[b] = {all.size(), own};
       own += aligned(s.scratch[b]);
     }
     if (own > 0) all.push_back({own, group, group});

@@ -34,7 +34,7 @@ std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::
 }
 
 void list_steps(const CompileContext& shop, const Synthesis& s, const std::vector<void*>& functions,
-                const std::function<Place(int)>& value, const std::vector<Place>& scratch,
+                const std::function<BufferAddress(int)>& value, const std::vector<BufferAddress>& scratch,
                 const std::vector<bool>& is_done, std::vector<Launch>* out) {
   for (size_t i = 0; i < s.steps.size(); ++i) {
     if (is_done[i]) continue;
@@ -48,16 +48,16 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.bytes = step.bytes;
     launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
-      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index) : scratch.at(a.index));
+      launch.addresses.push_back(a.from == synth::Argument::From::value ? value(a.index) : scratch.at(a.index));
   }
 }
 
-std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& steps, const std::vector<Place>& values,
-                                  int64_t scratch_at, CompileReport* report) {
+std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& steps,
+                                  const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
-  std::vector<Place> scratch;
+  std::vector<BufferAddress> scratch;
   for (const int64_t bytes : steps.scratch) {
-    scratch.push_back({Place::In::arena, scratch_at});
+    scratch.push_back({BufferAddress::In::arena, scratch_at});
     scratch_at += aligned(bytes);
   }
   const auto functions = find_functions(shop, {&steps, 1}, report);

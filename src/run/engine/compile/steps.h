@@ -1,4 +1,4 @@
-// Steps of a synthesis as launches: their machine code, their scratch, their places. Proved by
+// Steps of a synthesis as launches: their machine code, their scratch, their addresses. Proved by
 // tests/run/engine/compile_test.cpp.
 #pragma once
 
@@ -17,7 +17,7 @@ std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::
 // The steps of a group. `value`: where an argument of the group is; `scratch`: where its scratch buffers are;
 // `is_done`, by step: left out, because another group has prepared the same.
 void list_steps(const CompileContext& shop, const synth::Synthesis& s, const std::vector<void*>& functions,
-                const std::function<Place(int)>& value, const std::vector<Place>& scratch,
+                const std::function<BufferAddress(int)>& value, const std::vector<BufferAddress>& scratch,
                 const std::vector<bool>& is_done, std::vector<Launch>* out);
 
 }  // namespace lumen::run

@@ -38,7 +38,7 @@ class CompiledProgram : public Program {
     }
     for (const Launch& launch : list_.launches) {
       std::vector<void*>& buffers = buffers_.emplace_back();
-      for (const Place& place : launch.places) buffers.push_back(address(place));
+      for (const BufferAddress& at : launch.addresses) buffers.push_back(address(at));
     }
   }
 
@@ -57,8 +57,8 @@ class CompiledProgram : public Program {
     tensors_[i] = std::move(tensor);
     checked_ = false;
     for (size_t k = 0; k < list_.launches.size(); ++k)
-      for (size_t b = 0; b < list_.launches[k].places.size(); ++b)
-        if (list_.launches[k].places[b] == Place{Place::In::input, static_cast<int64_t>(i)})
+      for (size_t b = 0; b < list_.launches[k].addresses.size(); ++b)
+        if (list_.launches[k].addresses[b] == BufferAddress{BufferAddress::In::input, static_cast<int64_t>(i)})
           buffers_[k][b] = tensors_[i]->data();
   }
 
@@ -76,11 +76,11 @@ class CompiledProgram : public Program {
     for (const ProgramResult& r : list_.results) {
       if (r.name != name) continue;
       switch (r.place.in) {
-        case Place::In::input:
+        case BufferAddress::In::input:
           return tensors_[r.place.at];
-        case Place::In::constant:
+        case BufferAddress::In::constant:
           return list_.constants[r.place.at];
-        case Place::In::arena:
+        case BufferAddress::In::arena:
           return std::make_shared<DeviceTensor>(*device_, r.type, arena_, address(r.place));
       }
     }
@@ -311,14 +311,14 @@ class CompiledProgram : public Program {
 
   int64_t status_bytes() const { return statuses_.size() * sizeof(LaunchStatus); }
 
-  void* address(const Place& place) const {
-    switch (place.in) {
-      case Place::In::input:
+  void* address(const BufferAddress& at) const {
+    switch (at.in) {
+      case BufferAddress::In::input:
         return nullptr;  // comes with bind
-      case Place::In::constant:
-        return list_.constants[place.at]->data();
-      case Place::In::arena:
-        return static_cast<std::byte*>(arena_.get()) + place.at;
+      case BufferAddress::In::constant:
+        return list_.constants[at.at]->data();
+      case BufferAddress::In::arena:
+        return static_cast<std::byte*>(arena_.get()) + at.at;
     }
     return nullptr;
   }

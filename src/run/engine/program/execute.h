@@ -13,17 +13,17 @@
 namespace lumen::run {
 
 // Where a buffer of a launch is.
-struct Place {
+struct BufferAddress {
   enum class In : uint8_t { input, constant, arena } in = In::arena;
   int64_t at = 0;  // number of the input or constant; bytes into the arena
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const BufferAddress&, const BufferAddress&) = default;
 };
 
 struct Launch {
   void* kernel = nullptr;            // as the device has loaded it
   std::shared_ptr<Product> product;  // in its place: a library's product
   LaunchConfig launch_config;
-  std::vector<Place> places;                // one per buffer
+  std::vector<BufferAddress> addresses;     // one per buffer
   std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
   graph::ValueId blamed = -1;               // node whose guard this is
@@ -41,7 +41,7 @@ struct ProgramInput {
 struct ProgramResult {
   std::string name;
   graph::Type type;
-  Place place;
+  BufferAddress place;
 };
 
 // What the compiler hands over.

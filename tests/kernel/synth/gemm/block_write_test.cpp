@@ -52,7 +52,7 @@ void check(const machine::Machine& m, int64_t rows, int64_t columns, Scalar to, 
   SCOPED_TRACE(m.name + ": " + s.steps.back().plan);
   // Lanes of these instructions hold two numbers of a row.
   if (m.name.starts_with("sm_") && columns % 16 == 0) {
-    EXPECT_NE(loop::print(s.steps.back().kernel).find("exchange"), std::string::npos);
+    EXPECT_NE(loop::print(s.steps.back().kernel).find("wave_shuffle"), std::string::npos);
   }
   ASSERT_EQ(dot_test::run_evaluated(s, plan, inputs, m), dot_test::to_bytes(want));
 }

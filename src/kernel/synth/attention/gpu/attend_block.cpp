@@ -305,7 +305,8 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
   return out;
 }
 
-std::array<loop::Expr, 4> AttendBlock::meet(const std::function<std::array<Expr, 4>(Expr)>& numbers, BufferId bounds) {
+std::array<loop::Expr, 4> AttendBlock::block_range(const std::function<std::array<Expr, 4>(Expr)>& numbers,
+                                                   BufferId bounds) {
   constexpr std::array<ScalarOp, 4> kFolds{ScalarOp::min_, ScalarOp::max_, ScalarOp::max_, ScalarOp::min_};
   const int waves = tiles_.lanes() / target_.wave;
   LUMEN_CHECK(waves * 32 <= kBoundsBytes, "{} waves", waves);
@@ -328,7 +329,7 @@ std::array<loop::Expr, 4> AttendBlock::meet(const std::function<std::array<Expr,
 }
 
 AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, BufferId bounds) {
-  const auto [from, to, all_from, all_to] = meet(
+  const auto [from, to, all_from, all_to] = block_range(
       [&](Expr lane) {
         std::array<Expr, 4> x;
         for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
@@ -348,8 +349,8 @@ AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr 
 }
 
 AttendBlock::Laid AttendBlock::declare(const LaidOperand& o, bool by_key) {
-  const loop::BufferId buffer = o.scratch < 0 ? draft_.value(o.from.source, false)
-                                              : draft_.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), false);
+  const loop::BufferId buffer = o.scratch < 0 ? builder_.value(o.from.source, false)
+                                              : builder_.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), false);
   return {o, buffer, by_key};
 }
 

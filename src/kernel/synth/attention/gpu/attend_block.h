@@ -82,7 +82,7 @@ class AttendBlock : protected AttendWriter {
   Seen seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, loop::BufferId bounds);
   static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
   // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
-  std::array<Expr, 4> meet(const std::function<std::array<Expr, 4>(Expr lane)>& numbers, loop::BufferId bounds);
+  std::array<Expr, 4> block_range(const std::function<std::array<Expr, 4>(Expr lane)>& numbers, loop::BufferId bounds);
 
   // Between these, numbers are only as good as factors that are rounded need.
   void begin_fast_math() {

@@ -69,7 +69,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   tiles_ = *found;
   const int64_t tiles = (rows_ + tiles_.own - 1) / tiles_.own;
   split_keys(heads() * tiles);
-  for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
+  for (const graph::ValueId v : group_.inputs) builder_.value(v, false);
   const int64_t all_rows = product(a_.row_extents());
   Synthesis out;
   out.scratch = declare_results(group_, a_, parts_);
@@ -79,11 +79,11 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   Accesses dot{{a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
   if (a_.k_found) dot[a_.k_found->index] = a_.k_found->access;
   if (a_.v_found) pick[a_.v_found->index] = a_.v_found->access;
-  dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
-  queries_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, Accesses{{a_.q, a_.q_access}});
-  map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
-  if (shown_plan_) shown_ = std::make_unique<Body>(draft_, *shown_plan_, group_, a_.extents, apart);
-  pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
+  dot_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.dot_space(), apart, dot);
+  queries_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.dot_space(), apart, Accesses{{a_.q, a_.q_access}});
+  map_ = std::make_unique<Body>(builder_, plan_, group_, a_.extents, apart);
+  if (shown_plan_) shown_ = std::make_unique<Body>(builder_, *shown_plan_, group_, a_.extents, apart);
+  pick_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.pick_space(), apart, pick,
                                  Accesses{{a_.written, a_.result_access}});
   std::vector<Body*> bodies{dot_.get(), queries_.get(), map_.get(), pick_.get()};
   if (shown_) bodies.push_back(shown_.get());
@@ -93,7 +93,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   double bytes = 0;
   for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written}) bytes += graph::byte_size(g_[v].type);
   const double pairs = all_rows * static_cast<double>(keys());
-  out.steps.push_back(draft_.finish(
+  out.steps.push_back(builder_.finish(
       fmt::format("attend {} depth {} width {} {}{}{} by blocks {}{}", shape_text(a_.extents), a_.depth, a_.width,
                   map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "",
                   tiles_.text(), parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),

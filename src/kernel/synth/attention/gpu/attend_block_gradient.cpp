@@ -68,11 +68,11 @@ void GradientBlock::prepare(Synthesis& out) {
 }
 
 Step GradientBlock::run() {
-  for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
-  for (const auto* r : results_) draft_.value(r->value, true);
+  for (const graph::ValueId v : group_.inputs) builder_.value(v, false);
+  for (const auto* r : results_) builder_.value(r->value, true);
   for (RowNumber& n : row_numbers_)
-    n.source =
-        n.scratch < 0 ? draft_.value(n.access.source, false) : draft_.scratch(n.scratch, n.count(extents_) * 4, false);
+    n.source = n.scratch < 0 ? builder_.value(n.access.source, false)
+                             : builder_.scratch(n.scratch, n.count(extents_) * 4, false);
   if (tiles_.streams)
     for (size_t k = 0; k < laid_operands_.size(); ++k)
       laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
@@ -81,22 +81,23 @@ Step GradientBlock::run() {
   for (const AttentionGradient::Operand& o : a_.operands) {
     std::vector<int64_t> space = extents_;
     space.push_back(o.width);
-    operands_.push_back(std::make_unique<Body>(draft_, plan_, nothing_, space, apart,
+    operands_.push_back(std::make_unique<Body>(builder_, plan_, nothing_, space, apart,
                                                std::map<graph::ValueId, Access>{{o.value, o.access}}));
     bodies.push_back(operands_.back().get());
   }
   for (const auto* r : results_) {
     std::vector<int64_t> space = extents_;
     space.push_back(operand(r->operand).width);
-    written_.push_back(std::make_unique<Body>(draft_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
+    written_.push_back(std::make_unique<Body>(builder_, plan_, nothing_, space, apart,
+                                              std::map<graph::ValueId, Access>{},
                                               std::map<graph::ValueId, Access>{{r->value, r->access}}));
     bodies.push_back(written_.back().get());
   }
-  map_ = std::make_unique<Body>(draft_, plan_, group_, extents_, apart);
-  ranges_ = std::make_unique<Body>(draft_, plan_, group_, extents_, apart);
+  map_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
+  ranges_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
   if (tiles_.streams && a_.range) {
     shown_plan_ = a_.range->without_mask();
-    shown_ = std::make_unique<Body>(draft_, *shown_plan_, group_, extents_, apart);
+    shown_ = std::make_unique<Body>(builder_, *shown_plan_, group_, extents_, apart);
     bodies.push_back(shown_.get());
   }
   for (Body* map : {map_.get(), shown_.get()})
@@ -113,10 +114,10 @@ Step GradientBlock::run() {
   for (const auto* r : results_) work += operand(r->operand).width;
   for (const graph::ValueId v : group_.inputs) bytes += graph::byte_size(g_[v].type);
   for (const auto* r : results_) bytes += graph::byte_size(g_[r->value].type);
-  return draft_.finish(fmt::format("attend gradient {} over {} {} results {}{} by blocks {}", shape_text(extents_),
-                                   over_keys_ ? "keys" : "rows", results_.size(), map_->summary(),
-                                   a_.range ? " bounded" : "", tiles_.text()),
-                       2.0 * product(extents_) * work, bytes);
+  return builder_.finish(fmt::format("attend gradient {} over {} {} results {}{} by blocks {}", shape_text(extents_),
+                                     over_keys_ ? "keys" : "rows", results_.size(), map_->summary(),
+                                     a_.range ? " bounded" : "", tiles_.text()),
+                         2.0 * product(extents_) * work, bytes);
 }
 
 GradientBlock::Memory GradientBlock::memory() {

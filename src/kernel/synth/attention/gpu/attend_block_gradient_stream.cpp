@@ -118,7 +118,8 @@ void GradientBlock::walk_rows(Memory& m) {
   }
   Expr from = b_.i64(0), to = b_.i64(inner), clear = from;
   if (a_.range) {
-    const auto [begin, end, hidden, unused] = meet([&](Expr lane) { return rows_that_see(lane, inner); }, m.bounds);
+    const auto [begin, end, hidden, unused] =
+        block_range([&](Expr lane) { return rows_that_see(lane, inner); }, m.bounds);
     from = down(begin, walk);
     to = end;
     clear = hidden;

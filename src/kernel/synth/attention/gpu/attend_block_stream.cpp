@@ -91,10 +91,10 @@ void ForwardBlock::multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr ke
 }
 
 // Whether a lane belongs to the first group: the same for all lanes of a wave, which code generators see by the
-// exchange, so that they keep addresses of panels once for a wave.
+// shuffle, so that they keep addresses of panels once for a wave.
 Expr ForwardBlock::is_first(Expr lane) {
   const Expr group = cast(lane / tiles_.wave(), Scalar::i32);
-  return b_.exchange(group, b_.i64(0)) == 0;
+  return b_.wave_shuffle(group, b_.i64(0)) == 0;
 }
 
 // Probabilities of a tile whose scores are ready, where nothing is under way.
@@ -131,7 +131,7 @@ void ForwardBlock::walk_copied(Tiles& t) {
         [&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), panel_at(t.s, t.keys, t.from)); });
     copy_tile(t, lane, t.from + walk);
   });
-  pipeline().meet(1);
+  pipeline().wait_and_barrier(1);
   lane_loop([&](Expr lane) {
     begin_scores(t, lane, t.from);
     b_.wait(loop::Flow::products, 0);
@@ -165,7 +165,7 @@ void ForwardBlock::walk_copied(Tiles& t) {
   } else {
     tiles(second, t.to, false);
   }
-  pipeline().meet(0);
+  pipeline().wait_and_barrier(0);
   lane_loop([&](Expr lane) {
     const Expr last = down(t.to - 1, walk);
     if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_probabilities(t, lane, last, false); });

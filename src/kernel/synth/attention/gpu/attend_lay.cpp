@@ -61,11 +61,11 @@ std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Grou
 
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what) {
-  Draft draft(plan.graph);
-  loop::Builder& b = draft.b;
+  StepBuilder builder(plan.graph);
+  loop::Builder& b = builder.b;
   const Scalar type = plan.graph[o.from.source].type.element.scalar;
-  const loop::BufferId source = draft.value(o.from.source, false),
-                       to = draft.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
+  const loop::BufferId source = builder.value(o.from.source, false),
+                       to = builder.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
   int64_t together = std::gcd(o.from.offset, kUnit);
   for (const int d : o.axes) together = std::gcd(together, o.from.strides[d]);
   const int align = std::min<int64_t>(together * scalar_bytes(type), 16);
@@ -94,8 +94,8 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
         [&] { b.store(to, b.real(0, {o.scalar, static_cast<int>(kUnit)}), place, 16); });
   });
   const double numbers = o.elements;
-  return draft.finish(fmt::format("prepare {} {} of {} as {}", what, o.elements, o.padded, scalar_name(o.scalar)), 0,
-                      numbers * (scalar_bytes(type) + scalar_bytes(o.scalar)));
+  return builder.finish(fmt::format("prepare {} {} of {} as {}", what, o.elements, o.padded, scalar_name(o.scalar)), 0,
+                        numbers * (scalar_bytes(type) + scalar_bytes(o.scalar)));
 }
 
 Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
@@ -106,9 +106,9 @@ Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<i
     at->strides[d] = from.strides[d] == 0 ? 0 : count;
     if (from.strides[d] != 0) count *= extents[d];
   }
-  Draft draft(plan.graph);
-  loop::Builder& b = draft.b;
-  const loop::BufferId source = draft.value(from.source, false), to = draft.scratch(scratch, count * 4, true);
+  StepBuilder builder(plan.graph);
+  loop::Builder& b = builder.b;
+  const loop::BufferId source = builder.value(from.source, false), to = builder.scratch(scratch, count * 4, true);
   const loop::VType one{Scalar::f32, 1};
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](Expr task) {
     Expr rest = task, place = b.i64(from.offset);
@@ -120,7 +120,7 @@ Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<i
     const Expr x = b.load(source, one, place * 4, 4);
     b.store(to, 1 / x, task * 4, 4);
   });
-  return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), count, 8 * count);
+  return builder.finish(fmt::format("prepare attend gradient {} reciprocals", count), count, 8 * count);
 }
 
 }  // namespace lumen::synth

@@ -201,7 +201,7 @@ void BlockKernel::begin_work(const Work& work) {
       b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
     }});
   };
-  t_.overlaps() ? pipeline_.meet(pipeline_.ahead() - 1, begin) : lanes(begin);
+  t_.overlaps() ? pipeline_.wait_and_barrier(pipeline_.ahead() - 1, begin) : lanes(begin);
 }
 
 // Begins what is multiplied ahead() stages behind `stage`: of this work, or else of the next.
@@ -274,14 +274,14 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
     for (const Way& w : ways)
       if (!w.fill.copies()) w.fill.put(lane, w.held, w.panel, panel(w.side, number));
   };
-  pipeline_.meet(0, [&](Expr lane) {
+  pipeline_.wait_and_barrier(0, [&](Expr lane) {
     product_->clear();
     put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
   });
   const Expr last = to - 1;
   b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Expr first) {
     for (int64_t i = 0; i < t_.unrolled; ++i)
-      pipeline_.meet(0, [&](Expr lane) {
+      pipeline_.wait_and_barrier(0, [&](Expr lane) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
         const Ways held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);

@@ -313,7 +313,7 @@ void StreamKernel::write_sums() {
     Expr all = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
       Expr total = b_.fold(ScalarOp::add_, sum(i, j));
-      for (int64_t apart = 1; apart < t_.columns; apart *= 2) total = total + b_.exchange(total, own ^ apart);
+      for (int64_t apart = 1; apart < t_.columns; apart *= 2) total = total + b_.wave_shuffle(total, own ^ apart);
       all = t_.width == 1 ? total : b_.insert(all, total, j);
     }
     results.push_back(all);

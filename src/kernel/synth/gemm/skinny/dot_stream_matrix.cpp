@@ -403,7 +403,7 @@ void MatrixStreamKernel::write_block(Expr block) {
       };
       pipeline_.step({.use = use});
     });
-    pipeline_.meet(0);
+    pipeline_.wait_and_barrier(0);
     lanes([&](Expr lane) { keep_sums(lane); });
     b_.barrier();
     lanes([&](Expr lane) {

@@ -128,7 +128,7 @@ void StreamActivations::quantize(std::vector<Item>& items) {
   b_.use_fast_math({m_.power2, m_.reciprocal, m_.find_row(kGreatest) ? kGreatest : ""});
   const auto neighbours = [&](Expr Item::* of, int64_t elements, const auto& join) {
     for (int64_t apart = 1; apart * share < elements; apart *= 2)
-      for (Item& item : items) item.*of = join(item.*of, b_.exchange(item.*of, own ^ apart));
+      for (Item& item : items) item.*of = join(item.*of, b_.wave_shuffle(item.*of, own ^ apart));
   };
   for (Item& item : items) {
     for (const Expr v : item.x) {

@@ -27,11 +27,11 @@ int64_t StreamCopies::bytes_of(const DotProblem& p, int64_t elements) {
 
 int64_t StreamCopies::piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes) {
   int64_t all = std::gcd(kLongestPiece, std::gcd(chunk, row_bytes));
-  const auto meet = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements)); };
-  meet(p.loads[1].offset);
-  meet(p.n.strides[1]);
-  for (const DotIndex& i : p.outer) meet(i.strides[1]);
-  if (p.pick) meet(p.pick->stride);
+  const auto divides = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements)); };
+  divides(p.loads[1].offset);
+  divides(p.n.strides[1]);
+  for (const DotIndex& i : p.outer) divides(i.strides[1]);
+  if (p.pick) divides(p.pick->stride);
   return all;
 }
 

@@ -239,7 +239,8 @@ void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Exp
       total = !total.exists() ? some : total + some;
     }
     total = b_.fold(ScalarOp::add_, total);
-    for (int64_t apart = 1; apart < t_.lanes_k; apart *= 2) total = total + b_.exchange(total, b_.lane_id() ^ apart);
+    for (int64_t apart = 1; apart < t_.lanes_k; apart *= 2)
+      total = total + b_.wave_shuffle(total, b_.lane_id() ^ apart);
     totals.push_back(total * t_.sum_factor());
   }
   Expr leads = at.lane_k == 0;

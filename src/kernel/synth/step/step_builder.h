@@ -12,9 +12,9 @@
 
 namespace lumen::synth {
 
-class Draft {
+class StepBuilder {
  public:
-  explicit Draft(const graph::Graph& g);
+  explicit StepBuilder(const graph::Graph& g);
   loop::Builder b;
 
   // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,

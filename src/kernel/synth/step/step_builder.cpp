@@ -1,4 +1,4 @@
-#include "kernel/synth/step/draft.h"
+#include "kernel/synth/step/step_builder.h"
 
 #include "base/check.h"
 
@@ -29,9 +29,9 @@ std::string symbol_text(const std::string& plan) {
   return out;
 }
 
-Draft::Draft(const graph::Graph& g) : b("kernel"), graph_(g) {}
+StepBuilder::StepBuilder(const graph::Graph& g) : b("kernel"), graph_(g) {}
 
-loop::BufferId Draft::declare(int64_t key, Argument argument, int64_t bytes, bool written) {
+loop::BufferId StepBuilder::declare(int64_t key, Argument argument, int64_t bytes, bool written) {
   if (const auto found = params_.find(key); found != params_.end()) {
     if (written) b.kernel.params[found->second].written = true;
     return found->second;
@@ -42,20 +42,20 @@ loop::BufferId Draft::declare(int64_t key, Argument argument, int64_t bytes, boo
   return buffer;
 }
 
-loop::BufferId Draft::value(graph::ValueId v, bool written) {
+loop::BufferId StepBuilder::value(graph::ValueId v, bool written) {
   return declare(storage_of(graph_, v), {Argument::From::value, v}, graph::byte_size(graph_[v].type), written);
 }
 
-loop::BufferId Draft::scratch(int number, int64_t bytes, bool written) {
+loop::BufferId StepBuilder::scratch(int number, int64_t bytes, bool written) {
   return declare(-1 - int64_t{number}, {Argument::From::scratch, number}, bytes, written);
 }
 
-void Draft::declare(const graph::Group& group) {
+void StepBuilder::declare(const graph::Group& group) {
   for (const graph::ValueId v : group.inputs) value(v, false);
   for (const graph::ValueId v : group.results) value(v, true);
 }
 
-Step Draft::finish(const std::string& plan, double flops, double bytes) {
+Step StepBuilder::finish(const std::string& plan, double flops, double bytes) {
   Step step;
   b.kernel.name = symbol_text(plan);
   step.kernel = b.finish();

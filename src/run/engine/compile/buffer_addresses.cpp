@@ -1,4 +1,4 @@
-#include "run/engine/compile/places.h"
+#include "run/engine/compile/buffer_addresses.h"
 
 #include "base/check.h"
 
@@ -7,7 +7,7 @@ namespace lumen::run {
 using graph::Graph;
 using graph::ValueId;
 
-Places::Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device)
+BufferAddresses::BufferAddresses(const graph::Pipeline& p, const std::shared_ptr<Device>& device)
     : memory_(p.memory), numbers_(p.memory.slots.size(), -1) {
   const Graph& g = p.plan.graph;
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
@@ -30,12 +30,12 @@ Places::Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device)
     if (g[v].op == graph::Op::update_) inputs[of(v).at].written = true;
 }
 
-Place Places::of(ValueId v) const {
+BufferAddress BufferAddresses::of(ValueId v) const {
   const graph::Slot& slot = memory_.slots[v];
   LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
-  if (slot.where == graph::Slot::Where::arena) return {Place::In::arena, slot.offset};
+  if (slot.where == graph::Slot::Where::arena) return {BufferAddress::In::arena, slot.offset};
   const size_t owner = slot.owner;
-  return {is_constant_[owner] ? Place::In::constant : Place::In::input, numbers_[owner]};
+  return {is_constant_[owner] ? BufferAddress::In::constant : BufferAddress::In::input, numbers_[owner]};
 }
 
 }  // namespace lumen::run

@@ -8,12 +8,12 @@
 namespace lumen::run {
 
 // Inputs, constants and arena values of a plan by their ValueId.
-class Places {
+class BufferAddresses {
  public:
   // Makes the constants on the device. The plan must outlive it.
-  Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device);
+  BufferAddresses(const graph::Pipeline& p, const std::shared_ptr<Device>& device);
 
-  Place of(graph::ValueId v) const;
+  BufferAddress of(graph::ValueId v) const;
 
   std::vector<ProgramInput> inputs;
   std::vector<DeviceTensorRef> constants;
