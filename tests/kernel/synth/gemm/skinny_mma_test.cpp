@@ -154,7 +154,7 @@ TEST(SkinnyMma, StagesThatAreNoWholePieces) {
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
   int found = 0;
   for (const synth::SkinnyMmaPlan& t : synth::choose_skinny_mmas(p, *m, false)) {
-    if (t.copies().step() == t.piece || t.piece != 16 || ++found > 2) continue;
+    if (t.copies().step() == t.vector || t.vector != 16 || ++found > 2) continue;
     synth::Synthesis s;
     synth::write_skinny_mma(g, p, t, *m, s);
     expect_product(s, plan, f, *m, 3, 40, 2048);
