@@ -91,7 +91,7 @@ class AttendKernel : AttendWriter {
                                     range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
                                     key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
                         2.0 * pairs * (a_.depth + a_.width), bytes));
-    if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
+    if (parts_ > 1) out.steps.push_back(attend_merge(plan_, a_, *target_, parts_));
     return out;
   }
 

@@ -142,8 +142,7 @@ struct AttentionGradient {
 };
 
 // Adds up what tasks found for parts of the keys: partial results and, for each row and part, maximum and sum.
-Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
-                  const machine::Machine& target, int64_t parts);
+Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts);
 
 // What the kernels of attention are written with.
 class AttendWriter {

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kGrain = 8192;  // numbers per task
 }
 
-Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
-                  const machine::Machine& target, int64_t parts) {
+Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts) {
   StepBuilder builder(plan.graph);
   loop::Builder& b = builder.b;
   const std::vector<int64_t> rows = attention.row_extents();

@@ -101,10 +101,10 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
     together_ = chunk_k_ / tile_.row->k;
     if (tile_.row->in_shared) {
       for (const Side side : {Side::a, Side::b})
-        LUMEN_CHECK(!is_transposed(side) || tile_.stage_k % machine::kTransposedColumns == 0, "turned panels of {}",
+        LUMEN_CHECK(!is_transposed(side) || tile_.stage_k % machine::kTransposedColumns == 0, "transposed panels of {}",
                     tile_.stage_k);
       for (Factor* f : {&a_, &c_}) {
-        f->rows = f == &a_ ? tile_.m() : tile_.n();
+        f->rows = tile_.lines(f == &a_ ? Side::a : Side::b);
         f->row_bytes = kSwizzledRow;
         f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow);
       }
@@ -127,17 +127,12 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
 }
 
 int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
-  const int64_t chunk_k = step_k(m, tile), rows = side == Side::a ? tile.m() : tile.n();
-  return tile.stage_k / chunk_k * bytes_of_chunk(rows, chunk_k * scalar_bytes(tile.factor));
+  const int64_t chunk_k = step_k(m, tile);
+  return tile.stage_k / chunk_k * bytes_of_chunk(tile.lines(side), chunk_k * scalar_bytes(tile.factor));
 }
 
 int64_t BlockProduct::panel_bytes(Side side) const {
-  const Factor& f = side == Side::a ? a_ : c_;
-  return tile_.stage_k / chunk_k_ * f.chunk_bytes;
-}
-
-bool BlockProduct::is_transposed(Side side) const {
-  return tile_.row && (side == Side::a ? tile_.row->a_transposed : tile_.row->b_transposed);
+  return tile_.stage_k / chunk_k_ * factor(side).chunk_bytes;
 }
 
 Expr BlockProduct::transposed_place(Side side, Expr unit, Expr k) {
@@ -150,7 +145,7 @@ Expr BlockProduct::transposed_place(Side side, Expr unit, Expr k) {
 
 Expr BlockProduct::place(Side side, Expr row, Expr unit) {
   LUMEN_CHECK(!is_transposed(side));
-  const Factor& f = side == Side::a ? a_ : c_;
+  const Factor& f = factor(side);
   const int64_t units = f.row_bytes / kUnit;
   Expr chunk = b_.i64(0), inside = unit;
   if (tile_.stage_k > chunk_k_) {
@@ -162,7 +157,7 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit) {
 }
 
 Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_t run) {
-  const Factor& f = side == Side::a ? a_ : c_;
+  const Factor& f = factor(side);
   const int64_t units = f.row_bytes / kUnit;
   const bool swizzled = tile_.row && tile_.row->in_shared;
   if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, unit + further);
@@ -183,13 +178,9 @@ void BlockProduct::clear() {
 
 // Byte of a panel where a lane's shares of its group's first instruction begin.
 Expr BlockProduct::lane_place(Side side, Expr lane) {
-  const Factor& f = side == Side::a ? a_ : c_;
+  const Factor& f = factor(side);
   const Expr in_wave = lane % tile_.wave;
-  const Expr group = lane / tile_.wave;
-  const Expr mine = side == Side::a ? group / tile_.groups_n : group % tile_.groups_n;
-  const int64_t rows =
-      side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
-  const Expr row = mine * rows + number_of(f.holding.rows, in_wave);
+  const Expr row = own_group(side, lane) * tile_.group_lines(side) + number_of(f.holding.rows, in_wave);
   const int64_t share = f.holding.column_parts.size() * together_ * scalar_bytes(tile_.factor);
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
@@ -285,17 +276,16 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
   // Rows of one instruction lie one after the other, or (transposed) in runs of as many bytes as a row else has; of
   // those panels of kTransposedColumns lie behind each other.
   const auto at = [&](Side side, Expr from, Expr mine, int64_t tile, int64_t step) {
-    const Factor& f = side == Side::a ? a_ : c_;
-    const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
-    const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
+    const Factor& f = factor(side);
     const int64_t bytes =
-        is_transposed(side) ? rows * scalar_bytes(tile_.factor) * machine::kTransposedColumns : rows * kSwizzledRow;
+        tile_.step(side) *
+        (is_transposed(side) ? scalar_bytes(tile_.factor) * machine::kTransposedColumns : kSwizzledRow);
     const int64_t transposed_k = step * tile_.row->k, columns = machine::kTransposedColumns;
     const int64_t inside = is_transposed(side)
                                ? transposed_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
                                      transposed_k % columns * kSwizzledRow
                                : step / steps * f.chunk_bytes + step % steps * step_bytes;
-    return from + mine * (bytes * tiles) + (tile * bytes + inside);
+    return from + mine * (bytes * tile_.tiles(side)) + (tile * bytes + inside);
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
@@ -358,48 +348,42 @@ void BlockProduct::change_sums(Expr lane, const Change& change) {
   }
 }
 
-int BlockProduct::lines(Side side) const {
-  return side == Side::a ? tile_.tiles_m * acc_.row_parts.size() : tile_.tiles_n * acc_.column_parts.size();
+// The number of a lane's group among those down (across) the tile.
+Expr BlockProduct::own_group(Side side, Expr lane) const {
+  const Expr group = lane / tile_.wave;
+  return side == Side::a ? group / tile_.groups_n : group % tile_.groups_n;
 }
 
 // The row (column) of the tile where a lane's first one lies.
 Expr BlockProduct::first_line(Side side, Expr lane) {
-  const bool rows = side == Side::a;
-  const Expr group = lane / tile_.wave;
-  const Expr mine = b_.op(rows ? ScalarOp::div_ : ScalarOp::rem_, group, b_.i64(tile_.groups_n));
-  const int64_t lines = rows ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
-  const Expr in_wave = lane % tile_.wave;
-  return mine * lines + number_of(rows ? acc_.rows : acc_.columns, in_wave);
+  const Expr mine = own_group(side, lane), in_wave = lane % tile_.wave;
+  return mine * tile_.group_lines(side) + number_of(digits(side), in_wave);
 }
 
 Expr BlockProduct::line(Side side, Expr lane, int number) {
-  const std::vector<Part>& parts = side == Side::a ? acc_.row_parts : acc_.column_parts;
-  const auto tile = number / static_cast<int>(parts.size());
-  const Part& p = parts[number % parts.size()];
-  return first_line(side, lane) + (tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset);
+  const int count = parts(side).size();
+  return first_line(side, lane) + (number / count * tile_.step(side) + parts(side)[number % count].offset);
 }
 
 void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLine& change) {
-  const bool rows = side == Side::a;
-  const std::vector<Part>&own = rows ? acc_.row_parts : acc_.column_parts,
-        &others = rows ? acc_.column_parts : acc_.row_parts;
-  const int tile = number / static_cast<int>(own.size());
-  const Part& mine = own[number % own.size()];
-  const Expr first = first_line(rows ? Side::b : Side::a, lane);
+  const Side across = other(side);
+  const int count = parts(side).size(), tile = number / count;
+  const Part& mine = parts(side)[number % count];
+  const Expr first = first_line(across, lane);
   const VType type{Scalar::f32, run(side)};
-  for (int t = 0; t < (rows ? tile_.tiles_n : tile_.tiles_m); ++t)
-    for (const Part& p : others) {
+  for (int t = 0; t < tile_.tiles(across); ++t)
+    for (const Part& p : parts(across)) {
       if (type.lanes > 1 && p.offset % type.lanes != 0) continue;
-      const Expr along = first + (t * (rows ? tile_.step_n() : tile_.step_m()) + p.offset);
+      const Expr along = first + (t * tile_.step(across) + p.offset);
       const Expr at = b_.i64(int64_t{mine.element + p.element} * 4);
-      const BufferId sums = rows ? sum(tile, t) : sum(t, tile);
+      const BufferId sums = side == Side::a ? sum(tile, t) : sum(t, tile);
       const Expr x = change(along, b_.load(sums, type, at, 4));
       if (x.exists()) b_.store(sums, x, at, 4);
     }
 }
 
 Expr BlockProduct::fold_line(Side side, ScalarOp op, Expr x) {
-  for (const Digit& d : side == Side::a ? acc_.columns : acc_.rows)
+  for (const Digit& d : digits(other(side)))
     for (int apart = 1; apart < (d.lanes > 0 ? d.extent : 1); apart *= 2)
       x = b_.op(op, x, b_.wave_shuffle(x, b_.lane_id() ^ (int64_t{apart} * d.lanes)));
   return x;
@@ -411,13 +395,11 @@ int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
 }
 
 Expr BlockProduct::leads_line(Side side, Expr lane) {
-  const Expr in_wave = lane % tile_.wave;
-  return number_of(side == Side::a ? acc_.columns : acc_.rows, in_wave) == 0;
+  return number_of(digits(other(side)), lane % tile_.wave) == 0;
 }
 
 Expr BlockProduct::group_across(Side side, Expr lane) const {
-  const Expr group = lane / tile_.wave;
-  return b_.op(side == Side::a ? ScalarOp::rem_ : ScalarOp::div_, group, b_.i64(tile_.groups_n));
+  return own_group(other(side), lane);
 }
 
 int BlockProduct::lanes_beside() const {

@@ -25,8 +25,9 @@
 
 namespace lumen::synth {
 
-// Which instruction multiplies, and how the lanes of a block share a tile.
+// Which instruction multiplies, and how the lanes of a block share a tile. Side a counts rows (m), side b columns (n).
 struct BlockTile {
+  enum class Side : uint8_t { a, b };
   const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
   Scalar factor = Scalar::f32;              // what panels hold; u8: codes of an 8-bit float, the row knows which
   int wave = 32;                            // lanes that execute an instruction together: a wave, or several
@@ -36,6 +37,11 @@ struct BlockTile {
 
   int step_m() const;  // of one instruction
   int step_n() const;
+  int step(Side side) const { return side == Side::a ? step_m() : step_n(); }
+  int tiles(Side side) const { return side == Side::a ? tiles_m : tiles_n; }
+  int64_t lines(Side side) const { return side == Side::a ? m() : n(); }
+  int64_t group_lines(Side side) const { return int64_t{step(side)} * tiles(side); }
+  bool transposed(Side side) const { return row && (side == Side::a ? row->a_transposed : row->b_transposed); }
   int lanes() const { return wave * groups_m * groups_n; }
   int64_t m() const { return int64_t{step_m()} * tiles_m * groups_m; }
   int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
@@ -51,7 +57,7 @@ const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const ma
 
 class BlockProduct {
  public:
-  enum class Side : uint8_t { a, b };
+  using Side = BlockTile::Side;
   static constexpr int kAlign = 1024;                                            // of panels
   static constexpr int64_t kUnit = 16;                                           // bytes
   static constexpr int64_t kSwizzledRow = 128, kSwizzle = kSwizzledRow / kUnit;  // rows after which units lie alike
@@ -66,9 +72,7 @@ class BlockProduct {
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
   // Rows (of a transposed factor: k) a multiple of kSwizzle apart lie as many times this apart.
-  int64_t row_bytes(Side side) const {
-    return is_transposed(side) ? kSwizzledRow : (side == Side::a ? a_ : c_).row_bytes;
-  }
+  int64_t row_bytes(Side side) const { return is_transposed(side) ? kSwizzledRow : factor(side).row_bytes; }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
   loop::Expr place(Side side, loop::Expr row, loop::Expr unit);
@@ -78,7 +82,7 @@ class BlockProduct {
   // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.
   loop::Expr transposed_place(Side side, loop::Expr unit, loop::Expr k);
-  bool is_transposed(Side side) const;
+  bool is_transposed(Side side) const { return tile_.transposed(side); }
 
   // In lane loops:
   void clear();
@@ -108,7 +112,7 @@ class BlockProduct {
 
   // The same line by line: rows of the tile (Side::a) or columns (Side::b). Of a line a lane holds a part, other lanes
   // of its group and groups across the tile hold the others.
-  int lines(Side side) const;  // that a lane holds parts of
+  int lines(Side side) const { return tile_.tiles(side) * parts(side).size(); }  // that a lane holds parts of
   loop::Expr line(Side side, loop::Expr lane, int number);
   int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
   // `change` gets how far along the line a vector begins.
@@ -147,6 +151,11 @@ class BlockProduct {
     int64_t chunk_bytes = 0;  // from one chunk to the next
     int64_t row_bytes = 0;    // of a chunk
   };
+  const Factor& factor(Side side) const { return side == Side::a ? a_ : c_; }
+  const std::vector<Part>& parts(Side side) const { return side == Side::a ? acc_.row_parts : acc_.column_parts; }
+  const FragmentDigits::Digits& digits(Side side) const { return side == Side::a ? acc_.rows : acc_.columns; }
+  static constexpr Side other(Side side) { return side == Side::a ? Side::b : Side::a; }
+  loop::Expr own_group(Side side, loop::Expr lane) const;
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
   loop::Expr lane_place(Side side, loop::Expr lane);
   loop::Expr first_line(Side side, loop::Expr lane);

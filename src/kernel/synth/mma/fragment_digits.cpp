@@ -7,7 +7,7 @@ using loop::Expr;
 
 namespace {
 
-Expr value_of(loop::Builder& b, const FragmentDigits::Digit& digit, Expr lane) {
+Expr value_of(const FragmentDigits::Digit& digit, Expr lane) {
   return lane / digit.lanes % digit.extent;
 }
 
@@ -72,19 +72,15 @@ int64_t FragmentDigits::lanes_extent(const Digits& digits) {
 
 Expr FragmentDigits::number(loop::Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
-  for (const Digit& d : digits) {
-    if (d.lanes == 0) continue;
-    out = out + value_of(b, d, lane) * d.weight;
-  }
+  for (const Digit& d : digits)
+    if (d.lanes > 0) out = out + value_of(d, lane) * d.weight;
   return out;
 }
 
 Expr FragmentDigits::group(loop::Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
-  for (const Digit& d : digits) {
-    if (d.lanes == 0) continue;
-    out = out * d.extent + value_of(b, d, lane);
-  }
+  for (const Digit& d : digits)
+    if (d.lanes > 0) out = out * d.extent + value_of(d, lane);
   return out;
 }
 

@@ -89,8 +89,8 @@ void check(const TileScheduler& walk) {
   // Who merges finds just these, in the order of K.
   const auto found = numbers(walk.tail(), walk.persistent_blocks, [&](Builder& b, Expr tile, Expr persistent_block) {
     const TileScheduler::PersistentBlocks w = walk.persistent_blocks_of(b, tile);
-    return std::vector<Expr>{w.first, w.last, cast(walk.has_partial_tile(b, persistent_block, tile), Scalar::i64),
-                             TileScheduler::partial_tile(b, persistent_block, tile)};
+    return std::vector<Expr>{w.first, w.last, cast(walk.has_partial_tile(persistent_block, tile), Scalar::i64),
+                             TileScheduler::partial_tile(persistent_block, tile)};
   });
   size_t merged = 0;
   for (int64_t tile = 0; tile < walk.tail(); ++tile)

@@ -123,7 +123,7 @@ loop::Expr AttendBlock::join(const std::vector<Expr>& parts, int lanes, Scalar t
 
 void AttendBlock::fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, BufferId to) {
   fill_units(
-      lane, o, first, side == Side::a ? p.tile().m() : p.tile().n(), p.units(), p.unit_elements(),
+      lane, o, first, p.tile().lines(side), p.units(), p.unit_elements(),
       [&](Expr line, Expr number) { return p.place(side, line, number); }, to);
 }
 
@@ -356,7 +356,7 @@ AttendBlock::Laid AttendBlock::declare(const LaidOperand& o, bool by_key) {
 
 void AttendBlock::copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct& p, Side side, BlockProduct::Panel to) {
   const int64_t bytes = scalar_bytes(o.operand.scalar), unit = p.unit_elements();
-  const int64_t lines = side == Side::a ? p.tile().m() : p.tile().n();
+  const int64_t lines = p.tile().lines(side);
   const std::vector<int64_t>& strides = o.operand.at.strides;
   Expr base = b_.i64(o.operand.at.offset);
   for (size_t d = 0; d < head_.size(); ++d) base = base + head_[d] * strides[d];

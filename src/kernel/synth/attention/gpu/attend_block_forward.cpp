@@ -98,7 +98,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
                   map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "",
                   tiles_.text(), parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
       2.0 * pairs * (a_.depth + a_.width), bytes));
-  if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, target_, parts_));
+  if (parts_ > 1) out.steps.push_back(attend_merge(plan_, a_, target_, parts_));
   return out;
 }
 

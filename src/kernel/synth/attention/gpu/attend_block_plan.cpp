@@ -45,19 +45,14 @@ int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
     most = std::max(most, bytes);
   };
   for (const int64_t k : problem.streamed_widths) streamed(panel_bytes(p.streamed, round_up(k, step_k), p.factor));
-  for (const int64_t w : problem.results) {
-    const BlockTile t = p.result(w);
-    streamed(panel_bytes(p.stationary_side == Side::a ? t.n() : t.m(), p.streamed, p.factor));
-  }
+  for (const int64_t w : problem.results)
+    streamed(panel_bytes(p.result(w).lines(p.streamed_side()), p.streamed, p.factor));
   return resident + (p.one_by_one ? most : all) + kStatistics;
 }
 
 int64_t sums(const AttendPlan& p, const AttendProblem& problem) {
   int64_t columns = problem.products * p.streamed;
-  for (const int64_t w : problem.results) {
-    const BlockTile t = p.result(w);
-    columns += p.stationary_side == Side::a ? t.n() : t.m();
-  }
+  for (const int64_t w : problem.results) columns += p.result(w).lines(p.streamed_side());
   return p.stationary * columns / p.lanes();
 }
 
@@ -112,8 +107,7 @@ Side AttendPlan::streamed_side() const {
 }
 
 int64_t AttendPlan::step(Side side) const {
-  const BlockTile tile{row, factor, wave(), 1, 1, 1, 1, 1};
-  return side == Side::a ? tile.step_m() : tile.step_n();
+  return BlockTile{row, factor, wave(), 1, 1, 1, 1, 1}.step(side);
 }
 
 BlockTile AttendPlan::product(int64_t k) const {
@@ -168,7 +162,7 @@ int64_t pipelined_unit(const machine::Machine& m, Scalar products) {
 namespace {
 
 // Sums of products and results of a lane, and what it holds of the products; 0: an instruction is missing.
-int64_t stream_registers(const AttendPlan& p, const AttendProblem& problem) {
+int64_t pipelined_registers(const AttendPlan& p, const AttendProblem& problem) {
   int64_t sums = problem.products * p.streamed / 2;
   for (const int64_t w : problem.results) {
     if (!p.result(w).row) return 0;
@@ -177,7 +171,7 @@ int64_t stream_registers(const AttendPlan& p, const AttendProblem& problem) {
   return sums + problem.sources * p.streamed / 4;
 }
 
-int64_t stream_bytes(const AttendPlan& p, const AttendProblem& problem) {
+int64_t pipelined_bytes(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t step = pipelined_unit(*p.machine, p.factor);
   int64_t bytes = kStatistics;
   for (const int64_t k : problem.stationary_widths) bytes += panel_bytes(p.stationary, round_up(k, step), p.factor);
@@ -204,8 +198,8 @@ std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scala
     p.down = down;
     p.stationary = p.step(p.stationary_side) * down;
     p.streamed = streamed;
-    const int64_t needed = stream_registers(p, problem);
-    return needed > 0 && needed <= registers && stream_bytes(p, problem) <= m.shared_bytes;
+    const int64_t needed = pipelined_registers(p, problem);
+    return needed > 0 && needed <= registers && pipelined_bytes(p, problem) <= m.shared_bytes;
   };
   // Two groups take turns (attend_block_pipelined.cpp), and fetch what is streamed half as often. Tiles are wide, for
   // groups wait for each other once a tile; where lines are short, that costs more than it saves (measured).

@@ -178,7 +178,7 @@ void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, B
   }
 }
 
-void BlockFill::put(Expr lane, const std::vector<Expr>& a_operand, BufferId panel, Expr to) {
+void BlockFill::put(Expr lane, const std::vector<Expr>& fetched, BufferId panel, Expr to) {
   if (supply_ == Supply::packed) return;
   size_t next = 0;
   for (int64_t round = 0; round < rounds(); ++round) {
@@ -188,7 +188,7 @@ void BlockFill::put(Expr lane, const std::vector<Expr>& a_operand, BufferId pane
       next = first;
       for (int64_t row = 0; row < down_; ++row)
         for (int64_t unit = 0; unit < along_; ++unit)
-          b_.store(panel, a_operand[next++],
+          b_.store(panel, fetched[next++],
                    to + product_.place(side_, thread_tile.row + row, thread_tile.unit, unit, along_),
                    BlockProduct::kUnit);
     };

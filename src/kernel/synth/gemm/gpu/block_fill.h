@@ -35,12 +35,12 @@ class BlockFill {
   // This lane's share of a panel, in registers; and its way into the panel. What is unpacked goes there at once: it
   // would take too many registers.
   std::vector<loop::Expr> fetch(loop::Expr lane, const StagePosition& at, loop::BufferId panel, loop::Expr to);
-  void put(loop::Expr lane, const std::vector<loop::Expr>& a_operand, loop::BufferId panel, loop::Expr to);
+  void put(loop::Expr lane, const std::vector<loop::Expr>& fetched, loop::BufferId panel, loop::Expr to);
 
  private:
   size_t load() const { return side_ == BlockProduct::Side::a ? 0 : 1; }
   const DotIndex& index() const { return side_ == BlockProduct::Side::a ? p_.m : p_.n; }
-  int64_t rows() const { return side_ == BlockProduct::Side::a ? product_.tile().m() : product_.tile().n(); }
+  int64_t rows() const { return product_.tile().lines(side_); }
   // Pieces of the panel that a lane handles one after the other: `down` rows x `along` units each.
   struct ThreadTile {
     loop::Expr row, unit;  // within the panel

@@ -72,13 +72,13 @@ class BlockKernel {
   Work work_of(Expr block, Expr number);
   void enter(Work& work);
   void begin_work(const Work& work);
-  void weight_copies(const Work& now, const Work* next);
+  void multiply_copied(const Work& now, const Work* next);
   void wait_products() {
     b_.wait(loop::Flow::products, 0);
     product_->ready();
   }
   void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
-  void stream_registers(Expr from, Expr to);
+  void multiply_fetched(Expr from, Expr to);
   BlockFill::StagePosition place_of(size_t load, Expr stage, int64_t position);
   Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
   void begin_copies(Expr lane, Expr stage, Expr number) {
@@ -127,7 +127,7 @@ void BlockKernel::write_tile(Expr block) {
   const Expr rest = block / tiles;
   split_ = rest % t_.splits;
   Work work;
-  work.place = t_.order().place(b_, rest / t_.splits * tiles + block % tiles);
+  work.place = t_.order().place(rest / t_.splits * tiles + block % tiles);
   work.from = split_ * t_.split_stages;
   work.to = t_.splits == 1 ? w_.i64(t_.stages) : min(work.from + t_.split_stages, w_.i64(t_.stages));
   work.before = w_.i64(0);
@@ -135,9 +135,9 @@ void BlockKernel::write_tile(Expr block) {
   w_.where_row(work.place.m0, [&] {
     if (copies()) {
       begin_work(work);
-      weight_copies(work, nullptr);
+      multiply_copied(work, nullptr);
     } else {
-      stream_registers(work.from, work.to);
+      multiply_fetched(work.from, work.to);
     }
     lanes([&](Expr lane) { write_sums(lane, work); });
   });
@@ -145,13 +145,7 @@ void BlockKernel::write_tile(Expr block) {
 
 BlockKernel::Work BlockKernel::work_of(Expr block, Expr number) {
   const TileScheduler::Job job = t_.scheduler.job(b_, block, number);
-  Work out;
-  out.place = t_.order().place(b_, job.tile);
-  out.from = job.from;
-  out.to = job.to;
-  out.before = job.before;
-  out.partial_tile = job.partial_tile;
-  return out;
+  return {t_.order().place(job.tile), {}, {}, job.from, job.to, job.before, job.partial_tile};
 }
 
 // Many tiles, or partial ones, one after the other: copies for the next begin before this one's products end.
@@ -164,7 +158,7 @@ void BlockKernel::walk(Expr block) {
     Work next = work_of(block, number + 1), now = work_of(block, number);
     enter(next);
     enter(now);
-    weight_copies(now, &next);
+    multiply_copied(now, &next);
     b_.branch(now.from < now.to, [&] {
       const auto write = [&](bool whole) {
         lanes([&](Expr lane) {
@@ -220,7 +214,7 @@ void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr 
 
 // Where instructions read panels by themselves, lanes meet where nobody waits: groups of them go on at their own pace,
 // and what one adds hides behind what another multiplies.
-void BlockKernel::weight_copies(const Work& now, const Work* next) {
+void BlockKernel::multiply_copied(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
   const bool adds = t_.tile.row && t_.tile.row->short_sums;
   b_.loop(LoopKind::serial, now.from, now.to, run, [&](Expr first) {
@@ -245,20 +239,20 @@ void BlockKernel::weight_copies(const Work& now, const Work* next) {
 
 // Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put
 // behind it.
-void BlockKernel::stream_registers(Expr from, Expr to) {
+void BlockKernel::multiply_fetched(Expr from, Expr to) {
   struct Way {
     BlockFill& fill;
     size_t load;
     Side side;
     BufferId panel;
-    std::vector<Expr> a_operand = {};
+    std::vector<Expr> fetched = {};
   };
   using Ways = std::array<Way, 2>;
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
     Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
     const auto hold = [&](Way& w) {
       if (!w.fill.copies())
-        w.a_operand = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
+        w.fetched = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
     };
     // What is unpacked is not held, and needs registers while nothing is.
     const bool first = t_.b == Supply::packed;
@@ -272,7 +266,7 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
   };
   const auto put = [&](Expr lane, const Ways& ways, Expr number) {
     for (const Way& w : ways)
-      if (!w.fill.copies()) w.fill.put(lane, w.a_operand, w.panel, panel(w.side, number));
+      if (!w.fill.copies()) w.fill.put(lane, w.fetched, w.panel, panel(w.side, number));
   };
   pipeline_.wait_and_barrier(0, [&](Expr lane) {
     product_->clear();
@@ -284,9 +278,9 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
       pipeline_.wait_and_barrier(0, [&](Expr lane) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
-        const Ways a_operand = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
         multiply(lane, here);
-        put(lane, a_operand, there);
+        put(lane, fetched, there);
       });
   });
 }

@@ -58,7 +58,7 @@ class Merge {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(scheduler.tail() * of_tile), 1, [&](Expr task) {
       const Expr tile = task / of_tile, inside = task % of_tile;
       const Expr row = inside / across, column = inside % across * lanes_;
-      const TilePlace place = t_.order().place(b_, tile + scheduler.waves() * scheduler.persistent_blocks);
+      const TilePlace place = t_.order().place(tile + scheduler.waves() * scheduler.persistent_blocks);
       const Expr at_m = place.m0 + row, at_n = place.n0 + column;
       const auto merge = [&] {
         const BufferId sums = b_.alloc(int64_t{lanes_} * 4, 16);
@@ -66,8 +66,8 @@ class Merge {
         b_.store(sums, b_.real(0, type), w_.i64(0), 16);
         const TileScheduler::PersistentBlocks persistent_blocks = scheduler.persistent_blocks_of(b_, tile);
         b_.loop(LoopKind::serial, persistent_blocks.first, persistent_blocks.last, 1, [&](Expr persistent_block) {
-          b_.branch(scheduler.has_partial_tile(b_, persistent_block, tile), [&] {
-            const Expr element = TileScheduler::partial_tile(b_, persistent_block, tile) * (m * n) + (row * n + column);
+          b_.branch(scheduler.has_partial_tile(persistent_block, tile), [&] {
+            const Expr element = TileScheduler::partial_tile(persistent_block, tile) * (m * n) + (row * n + column);
             const Expr x = b_.load(partial_, type, element * 4, 4);
             b_.store(sums, b_.load(sums, type, w_.i64(0), 16) + x, w_.i64(0), 16);
           });

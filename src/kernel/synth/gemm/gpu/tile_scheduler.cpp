@@ -28,19 +28,19 @@ bool TileScheduler::can_stream_k(int64_t tiles, int64_t stages, int64_t persiste
 }
 
 // Even partial tiles, but none begins or ends a few stages from a tile's.
-Expr TileScheduler::bound(Builder& b, Expr persistent_block) const {
-  const Expr even = (persistent_block * (tail() * stages)) / persistent_blocks;
+Expr TileScheduler::bound(Expr block) const {
+  const Expr even = block * (tail() * stages) / persistent_blocks;
   const Expr inside = even % stages, begin = even - inside;
   const Expr near_end = stages - kLeastStages < inside;
   return select(inside < kLeastStages, begin, select(near_end, begin + stages, even));
 }
 
-TileScheduler::Job TileScheduler::job(Builder& b, Expr persistent_block, Expr number) const {
-  LUMEN_CHECK(persistent_blocks > 0, "nobody walks");
+TileScheduler::Job TileScheduler::job(Builder& b, Expr block, Expr number) const {
+  LUMEN_CHECK(persistent_blocks > 0, "no persistent blocks");
   const int64_t whole = waves();
   Job out;
   out.from = b.i64(0);
-  out.tile = persistent_block + number * persistent_blocks;
+  out.tile = block + number * persistent_blocks;
   out.before = number * stages;
   if (!stream_k) {
     out.to = select(out.tile < tiles, b.i64(stages), b.i64(0));
@@ -53,40 +53,40 @@ TileScheduler::Job TileScheduler::job(Builder& b, Expr persistent_block, Expr nu
     out.tile = min(out.tile, b.i64(tiles - 1));
     return out;
   }
-  const Expr begin = bound(b, persistent_block), end = bound(b, persistent_block + 1);
+  const Expr begin = bound(block), end = bound(block + 1);
   const Expr first_tile = begin / stages, second_tile = first_tile + 1;
   const Expr first_from = begin % stages;
   const Expr first_to = min(b.i64(stages), first_from + (end - begin));
-  const Expr second_to = max(b.i64(0), end - (second_tile * stages));
+  const Expr second_to = max(b.i64(0), end - second_tile * stages);
   const Expr is_first = number == whole, is_second = number == whole + 1;
   const Expr tail_tile = min(select(is_second, second_tile, first_tile), b.i64(tail() - 1));
   out.from = select(is_first, first_from, b.i64(0));
   out.to = select(is_first, first_to, select(is_second, second_to, out.to));
   out.tile = select(in_waves, out.tile, tail_tile + whole * persistent_blocks);
   out.before = select(is_second, whole * stages + (first_to - first_from), out.before);
-  out.partial_tile = partial_tile(b, persistent_block, tail_tile);
+  out.partial_tile = partial_tile(block, tail_tile);
   return out;
 }
 
 TileScheduler::PersistentBlocks TileScheduler::persistent_blocks_of(Builder& b, Expr tail_tile) const {
-  const Expr first = (tail_tile * persistent_blocks) / tail(), last = ((tail_tile + 1) * persistent_blocks) / tail();
-  return {max(b.i64(0), first - b.i64(1)), min(b.i64(persistent_blocks), last + 2)};
+  const Expr first = tail_tile * persistent_blocks / tail(), last = (tail_tile + 1) * persistent_blocks / tail();
+  return {max(b.i64(0), first - 1), min(b.i64(persistent_blocks), last + 2)};
 }
 
-Expr TileScheduler::has_partial_tile(Builder& b, Expr persistent_block, Expr tail_tile) const {
+Expr TileScheduler::has_partial_tile(Expr block, Expr tail_tile) const {
   const Expr begin = tail_tile * stages, end = begin + stages;
-  return max(bound(b, persistent_block), begin) < min(bound(b, persistent_block + 1), end);
+  return max(bound(block), begin) < min(bound(block + 1), end);
 }
 
-TilePlace TileOrder::place(Builder& b, Expr tile) const {
+TilePlace TileOrder::place(Expr tile) const {
   int64_t group = 1;
   for (int64_t g = 1; g <= kNeighbours; ++g)
     if (m_tiles % g == 0) group = g;
   if (group * 4 < std::min(kNeighbours, m_tiles)) group = m_tiles;
   const Expr flat = tile % (m_tiles * n_tiles), in_group = flat % (group * n_tiles);
   TilePlace out;
-  out.m0 = ((flat / (group * n_tiles)) * group + in_group % group) * m;
-  out.n0 = (in_group / group) * n;
+  out.m0 = (flat / (group * n_tiles) * group + in_group % group) * m;
+  out.n0 = in_group / group * n;
   out.outer = tile / (m_tiles * n_tiles);
   return out;
 }
