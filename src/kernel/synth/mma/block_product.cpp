@@ -179,8 +179,8 @@ void BlockProduct::clear() {
 // Byte of a panel where a lane's shares of its group's first instruction begin.
 Expr BlockProduct::lane_place(Side side, Expr lane) {
   const Factor& f = factor(side);
-  const Expr in_wave = lane % tile_.wave;
-  const Expr row = own_group(side, lane) * tile_.group_lines(side) + number_of(f.holding.rows, in_wave);
+  const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane);
+  const Expr row = mine * tile_.group_lines(side) + number_of(f.holding.rows, in_wave);
   const int64_t share = f.holding.column_parts.size() * together_ * scalar_bytes(tile_.factor);
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
