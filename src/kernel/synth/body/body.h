@@ -14,7 +14,6 @@
 
 #include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
-#include "kernel/synth/step/access.h"
 #include "kernel/synth/step/step_builder.h"
 #include "kernel/synth/unpack/unpack.h"
 
