@@ -229,6 +229,12 @@ void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
   }
 }
 
+Step DotWriter::product(std::string plan) {
+  Step s = step(std::move(plan));
+  s.flops = problem_.flops();
+  return s;
+}
+
 Step DotWriter::step(std::string plan) {
   Step s;
   s.kernel = b.finish();

@@ -60,7 +60,8 @@ class DotWriter {
   void finish_vector(loop::Expr sums, loop::Expr m, loop::Expr n, loop::Expr count);
   int epilogue_nodes() const { return epilogue_nodes_; }
 
-  Step step(std::string plan);
+  Step step(std::string plan);     // what prepares
+  Step product(std::string plan);  // what multiplies
 
  private:
   const graph::Graph& graph_;
