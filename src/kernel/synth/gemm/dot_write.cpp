@@ -13,6 +13,12 @@ using graph::ValueId;
 using loop::Expr;
 using loop::VType;
 
+Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load) {
+  for (size_t d = indices.size(); d-- > 0; number = number / indices[d].extent)
+    at = at + number % indices[d].extent * indices[d].strides[load];
+  return at;
+}
+
 DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
     : b(std::move(name)), graph_(g), problem_(p) {
   std::map<ValueId, loop::BufferId> known;

@@ -12,6 +12,9 @@
 
 namespace lumen::synth {
 
+// `at` moved along indices, slowest first, whose digits `number` counts: by a load's strides.
+loop::Expr moved(loop::Expr at, loop::Expr number, const std::vector<DotIndex>& indices, size_t load);
+
 class DotWriter {
  public:
   DotWriter(const graph::Graph& g, const DotProblem& p, std::string name);

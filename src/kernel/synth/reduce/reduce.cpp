@@ -65,11 +65,7 @@ Expr Accumulators::identity(int reduce, int lanes) {
 }
 
 void Accumulators::reset(int reduce) {
-  for (int w = 0; w < ways_; ++w) reset_way(reduce, w);
-}
-
-void Accumulators::reset_way(int reduce, int way) {
-  b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
+  for (int w = 0; w < ways_; ++w) b_.store(buffers_[reduce * ways_ + w], identity(reduce, lanes_), b_.i64(0), 64);
 }
 
 void Accumulators::put(int way, Expr x) {
@@ -118,10 +114,8 @@ void declare_reduce(StepBuilder& builder, const graph::Group& group, const Reduc
                     bool writes_parts) {
   for (const graph::ValueId v : group.inputs) builder.value(v, false);
   const bool first = split.parts == 1 || writes_parts, last = split.parts == 1 || !writes_parts;
-  for (const graph::ValueId v : group.results) {
-    const bool is_full = std::find(facts.full_results.begin(), facts.full_results.end(), v) != facts.full_results.end();
-    if (is_full ? first : last) builder.value(v, true);
-  }
+  for (const graph::ValueId v : group.results)
+    if (extents_of(builder.graph()[v].type.shape) == facts.full ? first : last) builder.value(v, true);
   if (split.parts == 1) return;
   for (size_t k = 0; k < facts.reduces.size(); ++k) {
     const Scalar s = accumulator_type(builder.graph()[facts.reduces[k]].type.element.scalar);
@@ -132,7 +126,7 @@ void declare_reduce(StepBuilder& builder, const graph::Group& group, const Reduc
 void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part,
                 int64_t parts, Expr x) {
   const int64_t elements = product(facts.kept);
-  const Expr number = part * elements + body.element_number(facts.reduces[reduce]);
+  const Expr number = part * elements + body.store_place(facts.reduces[reduce]);
   const loop::BufferId buffer = builder.scratch(reduce, parts * elements * scalar_bytes(type), true);
   body.store_to(buffer, type, number * scalar_bytes(type), x);
 }
@@ -145,9 +139,8 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   Body body(builder, plan, group, facts.kept, {});
   const int lanes = target.f32_lanes();
   const int64_t elements = product(facts.kept);
-  std::vector<int64_t> outer = body.extents();
-  const int64_t inner = outer.back();
-  outer.pop_back();
+  const std::vector<int64_t> outer = body.outer();
+  const int64_t inner = body.extents().back();
   // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
   const auto vectors = [&](const std::vector<Expr>& counters, Expr from, Expr to, Expr first, int64_t step,
                            const std::function<void(const std::function<void()>&)>& once) {
@@ -158,7 +151,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
       for (int k = 0; k < sums.size(); ++k) {
         const Scalar s = sums.type(k);
         const loop::BufferId scratch = builder.scratch(k, 0, false);
-        const Expr number = body.element_number(facts.reduces[k]);
+        const Expr number = body.store_place(facts.reduces[k]);
         sums.reset(k);
         const auto load = [&](Expr part) {
           const Expr at = (part * elements + number) * scalar_bytes(s);

@@ -20,7 +20,6 @@ class Accumulators {
  public:
   Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways);
   void reset(int reduce);
-  void reset_way(int reduce, int way);
   // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
   void add(int reduce, int way, loop::Expr x, loop::Expr count);
   void put(int way, loop::Expr x);
@@ -29,7 +28,6 @@ class Accumulators {
   loop::Expr get(int reduce, int way);
   loop::Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
   int size() const { return reduces_.size(); }
-  graph::ValueId reduce(int k) const { return reduces_[k]; }
   Scalar type(int reduce) const;
   ScalarOp op(int reduce) const;
 
