@@ -11,7 +11,8 @@ namespace {
 
 bool is_costly(const graph::Node& n) {
   const auto& nodes = n.attributes.formula.nodes;
-  return n.op == Op::random_ || std::any_of(nodes.begin(), nodes.end(), [](const auto& s) { return is_heavy_op(s.op); });
+  return n.op == Op::random_ ||
+         std::any_of(nodes.begin(), nodes.end(), [](const auto& s) { return is_heavy_op(s.op); });
 }
 
 }  // namespace

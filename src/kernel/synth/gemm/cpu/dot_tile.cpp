@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/cpu/pack_step.h"
 #include "kernel/synth/gemm/cpu/tile_writer.h"
+#include "kernel/synth/gemm/operand/pack_step.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/transpose.h"
 

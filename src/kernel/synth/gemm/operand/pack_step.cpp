@@ -1,5 +1,5 @@
 // Tasks take rows of k, so that memory is read in the order it lies.
-#include "kernel/synth/gemm/cpu/pack_step.h"
+#include "kernel/synth/gemm/operand/pack_step.h"
 
 #include <algorithm>
 
