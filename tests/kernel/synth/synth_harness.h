@@ -16,6 +16,7 @@
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
+#include "graph/match/uses.h"
 #include "graph/pipeline/pipeline.h"
 #include "kernel/loop/eval/eval.h"
 #include "kernel/loop/text.h"
