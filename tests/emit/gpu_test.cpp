@@ -121,7 +121,8 @@ loop::Kernel of_row(const machine::MatrixRow& r) {
           x.push_back(b.load(buffers[i], type(i), lane * (c.operands[i].fragment.lane_bits / 8), 4));
       Expr out;
       if (r.in_shared) {
-        out = r.a_held ? b.product(r.row, x[0], x[1], d, b.i64(0)) : b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
+        out = r.a_in_registers ? b.product(r.row, x[0], x[1], d, b.i64(0))
+                               : b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
         b.commit(loop::Flow::products);
         b.wait(loop::Flow::products, 0);
         out = b.ready(out);

@@ -54,18 +54,18 @@ void add_gpu_products(std::vector<Small>& out) {
   out.push_back({product("blocks q4_0", {.m = 64, .n = 64, .k = 64, .format = "q4_0"}), {"gfx1201"}});
   out.push_back(
       {product("blocks in shared memory", {.m = 512, .n = 4096, .k = 256, .scalar = Scalar::bf16}), {"sm_90a"}});
-  out.push_back({product("blocks parts", {.m = 64, .n = 64, .k = 2048, .scalar = Scalar::bf16}), {"sm_90a"}});
-  out.push_back({product("stream q4_0", {.m = 1, .n = 64, .k = 1024, .format = "q4_0"}), {"sm_80", "gfx1030"}});
-  out.push_back({product("stream f32", {.m = 1, .n = 64, .k = 1024}), {"sm_80", "gfx942"}});
-  out.push_back({product("stream matrix q4_0", {.m = 8, .n = 64, .k = 1024, .format = "q4_0"}), {"sm_80", "gfx942"}});
-  out.push_back({product("stream matrix nf4", {.m = 8, .n = 64, .k = 1024, .format = "nf4"}), {"sm_90a"}});
+  out.push_back({product("blocks split-k", {.m = 64, .n = 64, .k = 2048, .scalar = Scalar::bf16}), {"sm_90a"}});
+  out.push_back({product("skinny dot q4_0", {.m = 1, .n = 64, .k = 1024, .format = "q4_0"}), {"sm_80", "gfx1030"}});
+  out.push_back({product("skinny dot f32", {.m = 1, .n = 64, .k = 1024}), {"sm_80", "gfx942"}});
+  out.push_back({product("skinny mma q4_0", {.m = 8, .n = 64, .k = 1024, .format = "q4_0"}), {"sm_80", "gfx942"}});
+  out.push_back({product("skinny mma nf4", {.m = 8, .n = 64, .k = 1024, .format = "nf4"}), {"sm_90a"}});
 }
 
 void add_attention(std::vector<Small>& out) {
   using test::attention_graph;
   out.push_back({case_of("attention one query", attention_graph({.keys = 32, .repeat = 2})), {"x86-64-v3", "sm_90a"}});
   out.push_back({case_of("attention queries", attention_graph({.queries = 16, .keys = 16})), {"x86-64-v3"}});
-  out.push_back({case_of("attention parts", attention_graph({.keys = 2000, .repeat = 4})), {"sm_80"}});
+  out.push_back({case_of("attention split-kv", attention_graph({.keys = 2000, .repeat = 4})), {"sm_80"}});
   out.push_back({case_of("attention blocks", attention_graph({.queries = 64, .keys = 64}), Scalar::bf16),
                  {"sm_80", "sm_90a", "gfx942", "gfx1100"},
                  "attend "});

@@ -53,7 +53,7 @@ inline Case wave_case(const machine::Machine& m, const machine::MatrixRow& r) {
         shared[i] = b.alloc(static_cast<int64_t>(out.before[i].size()), 1024, loop::Space::shared);
     if (r.in_shared) {
       b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
-        for (size_t i = r.a_held ? 2 : 1; i < 3; ++i)
+        for (size_t i = r.a_in_registers ? 2 : 1; i < 3; ++i)
           b.loop(loop::LoopKind::serial, lane * 16, b.i64(static_cast<int64_t>(out.before[i].size())),
                  int64_t{16} * c.lanes, [&](loop::Expr at) { b.copy(shared[i], at, buffers[i], at, 16); });
         b.commit(loop::Flow::copies);
@@ -68,8 +68,8 @@ inline Case wave_case(const machine::Machine& m, const machine::MatrixRow& r) {
         if (!c.operands[i].in_memory) operands.push_back(b.load(buffers[i], type(i), place(i), 4));
       loop::Expr sums;
       if (r.in_shared) {
-        sums = r.a_held ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
-                        : b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0));
+        sums = r.a_in_registers ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
+                                : b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0));
         b.commit(loop::Flow::products);
         b.wait(loop::Flow::products, 0);
         sums = b.ready(sums);

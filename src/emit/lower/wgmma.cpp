@@ -80,7 +80,7 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
     places += fmt::format("{},", place);
     return fmt::format("${}", next++);
   };
-  if (matrix.a_held) {
+  if (matrix.a_in_registers) {
     Value* words = b.CreateBitCast(a, llvm::FixedVectorType::get(b.getInt32Ty(), 4));
     for (uint64_t i = 0; i < 4; ++i) left += (i == 0 ? "{" : ", ") + add(b.CreateExtractElement(words, i), "r");
     left += "}";
@@ -92,7 +92,7 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
   const std::string adds = add(b.getInt32(fresh ? 0 : 1), "r");
   // Neither factor negated; of 16 bits: K-major or transposed.
   std::string tail = matrix.acc == Scalar::i32 ? "" : ", 1, 1";
-  if (matrix.a.bits() == 16 && !matrix.a_held) tail += fmt::format(", {:d}", matrix.a_transposed);
+  if (matrix.a.bits() == 16 && !matrix.a_in_registers) tail += fmt::format(", {:d}", matrix.a_transposed);
   if (matrix.a.bits() == 16) tail += fmt::format(", {:d}", matrix.b_transposed);
   // The fence stands where nothing can come between it and the product.
   const std::string text =

@@ -91,8 +91,8 @@ struct MatrixRow {
   int scale_group = 0;  // 0: no scales
   // Sums of many products lose digits that f32 has: they are to be begun anew every few, and added outside.
   bool short_sums = false;
-  bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
-  bool a_held = false;     // .. but a in registers
+  bool in_shared = false;       // a and b lie in shared memory (loop op `product`)
+  bool a_in_registers = false;  // .. but a in registers
   // There: rows lie beside each other, in panels of kTransposedColumns columns, instead of columns.
   bool a_transposed = false, b_transposed = false;
   std::shared_ptr<const loop::Collective> collective = {};

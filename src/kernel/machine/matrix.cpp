@@ -139,7 +139,8 @@ std::string factor_name(const Factor& f) {
 std::string matrix_name(const MatrixRow& r) {
   return fmt::format("{}.{}x{}x{}.{}{}.{}{}{}{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
                      factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "",
-                     r.a_held ? ".a_held" : "", r.a_transposed ? ".a_turned" : "", r.b_transposed ? ".b_turned" : "");
+                     r.a_in_registers ? ".a_in_registers" : "", r.a_transposed ? ".a_transposed" : "",
+                     r.b_transposed ? ".b_transposed" : "");
 }
 
 void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal) {

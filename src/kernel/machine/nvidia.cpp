@@ -90,7 +90,7 @@ void add_mma(Machine& m, bool short_codes) {
 // warps execute one; its row name says the shape to src/emit/lower/wgmma.cpp.
 // A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
 void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool b_transposed = false,
-               bool a_held = false) {
+               bool a_in_registers = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
   const auto factor = [&](int rows, int columns, bool transposed) {
     return transposed
@@ -108,7 +108,7 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool
     r.acc = acc;
     r.in_shared = true;
     r.short_sums = f.code.has_value();
-    r.a_held = a_held;
+    r.a_in_registers = a_in_registers;
     r.a_transposed = a_transposed;
     r.b_transposed = b_transposed;
     r.row = matrix_name(r);
@@ -116,7 +116,7 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool
     c.operands = {
         {Collective::Side::acc,
          fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
-        {Collective::Side::a, a_held ? held : factor(r.m, r.k, a_transposed), !a_held},
+        {Collective::Side::a, a_in_registers ? held : factor(r.m, r.k, a_transposed), !a_in_registers},
         {Collective::Side::b, factor(n, r.k, b_transposed), true}};
     r.collective = std::make_shared<const Collective>(std::move(c));
     const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);

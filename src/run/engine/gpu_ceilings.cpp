@@ -119,7 +119,7 @@ std::vector<CeilingKernel> gpu_ceiling_kernels(const machine::Machine& m) {
   out.push_back({"", "f32", std::move(f32), work});
   std::map<std::string, const MatrixRow*> largest;
   for (const MatrixRow& r : m.matrices) {
-    if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a_held || r.a_transposed || r.b_transposed) continue;
+    if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a_in_registers || r.a_transposed || r.b_transposed) continue;
     // Sums that are taken out have a second set of registers.
     if (r.short_sums && r.n > kMostColumnsTwice) continue;
     const MatrixRow*& kept = largest[what_is_multiplied(r.row)];

@@ -184,7 +184,7 @@ TEST(MachineMatrix, AWaveComputesTheProduct) {
           shared[i] = b.alloc(static_cast<int64_t>(memory[i].size()), 1024, loop::Space::shared);
       if (r.in_shared) {
         b.loop(loop::LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](loop::Expr lane) {
-          for (size_t i = r.a_held ? 2 : 1; i < 3; ++i) {
+          for (size_t i = r.a_in_registers ? 2 : 1; i < 3; ++i) {
             const int64_t share = static_cast<int64_t>(memory[i].size()) / c.lanes;
             b.loop(loop::LoopKind::serial, b.i64(0), b.i64(share), 16, [&](loop::Expr at) {
               const loop::Expr place = lane * share + at;
@@ -201,7 +201,7 @@ TEST(MachineMatrix, AWaveComputesTheProduct) {
         std::vector<loop::Expr> operands;
         for (size_t i = 0; i < c.operands.size(); ++i)
           if (!c.operands[i].in_memory) operands.push_back(b.load(buffers[i], type(i), place(i)));
-        const loop::Expr out = r.a_held      ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
+        const loop::Expr out = r.a_in_registers ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
                                : r.in_shared ? b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0))
                                              : b.inst(r.row, type(0), operands);
         b.store(buffers.back(), out, place(0));

@@ -90,7 +90,7 @@ TEST(BlockProduct, EveryInstructionOfEveryGpu) {
       for (const machine::MatrixRow& r : m->matrices) {
         if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a.code || r.a.scalar != factor) continue;
         BlockTile tile{&r, factor, r.collective->lanes, 1, r.in_shared ? 1 : 2, 1, 2, 1};
-        if (r.a_transposed || r.b_transposed || r.a_held)
+        if (r.a_transposed || r.b_transposed || r.a_in_registers)
           continue;                             // by dot_block_test.cpp, synth_attend_block_test.cpp
         if (r.in_shared && r.n > 64) continue;  // the same but for the number of columns
         tile.stage_k = BlockProduct::step_k(*m, tile) * 2;

@@ -26,11 +26,11 @@ TEST(SynthReduce, BigOnesAreCutInParts) {
   G t;
   const ValueId x = t.in("x", {300, 307});
   t.out(t.b.unary(ScalarOp::sqrt_, t.b.reduce(t.b.mul(x, x), Reduction::sum, {0, 1})));
-  EXPECT_TRUE(any_contains(check(t.g, {.machines = {"x86-64-v3"}}), "parts"));
+  EXPECT_TRUE(any_contains(check(t.g, {.machines = {"x86-64-v3"}}), "splits"));
   G u;
   const ValueId y = u.in("y", {2048, 37}), w = u.in("w", {37});
   u.out(u.b.mul(u.b.reduce(u.b.mul(y, w), Reduction::sum, {0}), u.b.scalar(0.5)));
-  EXPECT_TRUE(any_contains(check(u.g, {.tolerance = 1e-4, .machines = {"x86-64-v3"}}), "parts"));
+  EXPECT_TRUE(any_contains(check(u.g, {.tolerance = 1e-4, .machines = {"x86-64-v3"}}), "splits"));
 }
 
 // Of what a format holds: a part is whole blocks, and lanes share it.
@@ -40,7 +40,7 @@ TEST(SynthReduce, PartsOfPackedValues) {
     const FormatRef f = format_named(format);
     const ValueId w = t.decoded(t.in("w", {160, 1280}, f, graph::Role::parameter));
     t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, w), Reduction::max, {0, 1}));
-    EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}}), "parts"))
+    EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}}), "splits"))
         << format;
   }
 }
@@ -100,7 +100,7 @@ TEST(SynthReduce, WavesOfABlockShareARow) {
     G all;
     const ValueId x = all.in("x", {3000, 20});
     all.out(all.b.unary(ScalarOp::sqrt_, all.b.reduce(all.b.mul(x, x), Reduction::sum, {0, 1})));
-    EXPECT_FALSE(any_contains(check(all.g, options), "parts")) << machine;
+    EXPECT_FALSE(any_contains(check(all.g, options), "splits")) << machine;
     EXPECT_TRUE(any_contains(check(norm_and_gradient(4096).g, options), "waves of")) << machine;
   }
 }
@@ -130,8 +130,10 @@ TEST(SynthReduce, NormAndItsGradientLikeShapes) {
 // What later passes need of a row stays with the lanes where it is short enough.
 TEST(SynthReduce, RowsHeldByLanes) {
   for (const char* machine : {"sm_90a", "gfx942"}) {
-    EXPECT_TRUE(any_contains(check(norm_and_gradient(2048).g, {.tolerance = 1e-4, .machines = {machine}}), "held"));
-    EXPECT_FALSE(any_contains(check(norm_and_gradient(2050).g, {.tolerance = 1e-4, .machines = {machine}}), "held"));
+    EXPECT_TRUE(
+        any_contains(check(norm_and_gradient(2048).g, {.tolerance = 1e-4, .machines = {machine}}), "in registers"));
+    EXPECT_FALSE(
+        any_contains(check(norm_and_gradient(2050).g, {.tolerance = 1e-4, .machines = {machine}}), "in registers"));
   }
 }
 

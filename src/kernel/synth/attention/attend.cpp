@@ -89,7 +89,7 @@ class AttendKernel : AttendWriter {
         builder_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
                                     a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
                                     range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
-                                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
                         2.0 * pairs * (a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
@@ -178,7 +178,7 @@ class AttendKernel : AttendWriter {
     if (!found) return opened;
     LUMEN_CHECK(opened == 1, "a single key is found by a table");
     const Expr inside = key_in_table(body, *found);
-    body.shift_load(is_dot ? a_.k : a_.v, times(inside - number, found->stride));
+    body.shift_load(is_dot ? a_.k : a_.v, (inside - number) * found->stride);
     return opened;
   }
 
@@ -187,16 +187,16 @@ class AttendKernel : AttendWriter {
   void tile(std::vector<Expr> counters) {
     const Expr part = counters.back();
     counters.pop_back();
-    first_row_ = times(counters.back(), tile_);
+    first_row_ = counters.back() * tile_;
     counters.pop_back();
-    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), rows_ - first_row_);
+    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : min(b_.i64(tile_), rows_ - first_row_);
     Body* bodies[3] = {dot_.get(), map_.get(), pick_.get()};
     int opened[3] = {0, 0, 0};
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
     row_number_ = b_.i64(0);
     for (size_t d = 0; d < counters.size(); ++d) {
       if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) != tile_axes_.end()) continue;
-      row_number_ = row_number_ + times(counters[d], dense[d]);
+      row_number_ = row_number_ + counters[d] * dense[d];
       for (int n = 0; n < 3; ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
     load_queries();
@@ -206,14 +206,14 @@ class AttendKernel : AttendWriter {
       for (int64_t e = 0; e < width_; e += lanes_)
         b_.store(sums_, b_.real(0, vector()), bytes(i, width_) + e * 4, line_);
     });
-    Expr from = times(part, part_), to = b_.i64(a_.keys);
-    if (parts_ > 1) to = least(from + part_, to);
+    Expr from = part * part_, to = b_.i64(a_.keys);
+    if (parts_ > 1) to = min(from + part_, to);
     if (range_.is_bounded()) {
       find_bounds();
-      from = most(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
-      to = least(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
+      from = max(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
+      to = min(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
     }
-    serial(from, to, block_, [&](Expr key) { block(key, least(key + block_, to)); });
+    serial(from, to, block_, [&](Expr key) { block(key, min(key + block_, to)); });
     serial(b_.i64(0), count_, 1, [&](Expr i) { parts_ > 1 ? keep(i, part) : finish(i); });
     for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
   }
@@ -221,10 +221,10 @@ class AttendKernel : AttendWriter {
   void load_queries() {
     serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
       if (a_.depth % lanes_ != 0)  // what is left of the last vector
-        b_.store(queries_, b_.real(0, vector()), times(i, depth_ * 4) + (depth_ - lanes_) * 4, line_);
+        b_.store(queries_, b_.real(0, vector()), i * (depth_ * 4) + (depth_ - lanes_) * 4, line_);
       const int opened = open_row(*dot_, i);
       for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
-        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(times(i, depth_) + dot_->at(), 1), 4, dot_->count());
+        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(i * depth_ + dot_->at(), 1), 4, dot_->count());
       });
       close(*dot_, opened);
     });
@@ -241,14 +241,14 @@ class AttendKernel : AttendWriter {
       b_.store(first_, b_.i64(a_.keys), at, 8);
       b_.store(end_, b_.i64(0), at, 8);
       serial(b_.i64(0), b_.i64(together_), 1, [&](Expr r) {
-        const int opened = open_row(*map_, times(group, together_) + r);
+        const int opened = open_row(*map_, group * together_ + r);
         const auto [first, end] = keys_of_row(b_, *map_, range_);
-        b_.store(first_, least(first, b_.load(first_, i64, at, 8)), at, 8);
-        b_.store(end_, most(end, b_.load(end_, i64, at, 8)), at, 8);
+        b_.store(first_, min(first, b_.load(first_, i64, at, 8)), at, 8);
+        b_.store(end_, max(end, b_.load(end_, i64, at, 8)), at, 8);
         close(*map_, opened);
       });
-      b_.store(bounds_, least(b_.load(first_, i64, at, 8), b_.load(bounds_, i64, least_at, 8)), least_at, 8);
-      b_.store(bounds_, most(b_.load(end_, i64, at, 8), b_.load(bounds_, i64, most_at, 8)), most_at, 8);
+      b_.store(bounds_, min(b_.load(first_, i64, at, 8), b_.load(bounds_, i64, least_at, 8)), least_at, 8);
+      b_.store(bounds_, max(b_.load(end_, i64, at, 8), b_.load(bounds_, i64, most_at, 8)), most_at, 8);
     });
   }
 
@@ -265,9 +265,9 @@ class AttendKernel : AttendWriter {
       // Whole vectors of keys; what the mask hides in them it hides by itself.
       const VType i64{Scalar::i64, 1};
       const Expr at = group * 8;
-      const Expr from = most(key, down(b_.load(first_, i64, at, 8), lanes_));
+      const Expr from = max(key, down(b_.load(first_, i64, at, 8), lanes_));
       const Expr seen = b_.load(end_, i64, at, 8);
-      const Expr to = least(end, down(seen + (lanes_ - 1), lanes_));
+      const Expr to = min(end, down(seen + (lanes_ - 1), lanes_));
       b_.branch(from < to, [&] { rows(group, key, from, to); });
     });
   }
@@ -276,7 +276,7 @@ class AttendKernel : AttendWriter {
   Expr panel_place(Expr key_in_block, Expr depth) {
     const int64_t panel = int64_t{key_vectors_} * lanes_;
     const Expr inside = key_in_block % panel;
-    return bytes(times(key_in_block - inside, depth_) + times(depth, panel) + inside, 1);
+    return bytes((key_in_block - inside) * depth_ + depth * panel + inside, 1);
   }
 
   void transpose_keys(Expr key, Expr end) {
@@ -284,7 +284,7 @@ class AttendKernel : AttendWriter {
       // Keys beyond the last repeat it; their scores are never used.
       const auto number = [&](Expr j) {
         const Expr n = at + j;
-        return a_.keys % lanes_ == 0 ? n : least(n, b_.i64(a_.keys - 1));
+        return a_.keys % lanes_ == 0 ? n : min(n, b_.i64(a_.keys - 1));
       };
       const auto square = [&](Expr depth, const std::function<Expr(int)>& line) {
         std::vector<Expr> tile;
@@ -310,9 +310,8 @@ class AttendKernel : AttendWriter {
       }
       serial(b_.i64(0), b_.i64(lanes_), 1, [&](Expr j) {
         const int opened = open_key(*dot_, number(j));
-        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true, [&](int) {
-          b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(times(j, depth_) + dot_->at(), 1), 4);
-        });
+        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true,
+                  [&](int) { b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(j * depth_ + dot_->at(), 1), 4); });
         close(*dot_, opened);
       });
       serial(b_.i64(0), b_.i64(depth_), lanes_, [&](Expr d) {
@@ -325,8 +324,7 @@ class AttendKernel : AttendWriter {
     serial(key, end, 1, [&](Expr at) {
       const int opened = open_key(*pick_, at);
       for_lanes(b_, *pick_, lanes_, 1, b_.i64(0), b_.i64(a_.width), a_.width % lanes_ == 0, [&](int) {
-        b_.store(values_, as_f32(pick_->value(a_.v)), bytes(times(at - key, width_) + pick_->at(), 1), 4,
-                 pick_->count());
+        b_.store(values_, as_f32(pick_->value(a_.v)), bytes((at - key) * width_ + pick_->at(), 1), 4, pick_->count());
       });
       close(*pick_, opened);
     });
@@ -335,9 +333,9 @@ class AttendKernel : AttendWriter {
   // Rows group * together_ .. of the tile and keys from .. to - 1 of the block that begins at `key`; `from` is a
   // multiple of the lanes.
   void rows(Expr group, Expr key, Expr from, Expr to) {
-    const Expr first = times(group, together_);
+    const Expr first = group * together_;
     few_ ? score_few(key, from, to) : score(first, key, from, to);
-    const Expr count = rows_ % together_ == 0 ? b_.i64(together_) : least(b_.i64(together_), count_ - first);
+    const Expr count = rows_ % together_ == 0 ? b_.i64(together_) : min(b_.i64(together_), count_ - first);
     serial(b_.i64(0), count, 1, [&](Expr r) { soften(first, r, key, from, to); });
     for (int64_t e = 0; e < width_;) {
       int vectors = key_vectors_;
@@ -356,10 +354,9 @@ class AttendKernel : AttendWriter {
       serial(b_.i64(0), b_.i64(a_.depth), 1, [&](Expr d) {
         std::vector<Expr> keys;
         for (int k = 0; k < key_vectors_; ++k)
-          keys.push_back(
-              b_.load(transposed_, vector(), bytes(times(at, depth_) + times(d, panel) + k * lanes_, 1), line_));
+          keys.push_back(b_.load(transposed_, vector(), bytes(at * depth_ + d * panel + k * lanes_, 1), line_));
         for (int r = 0; r < together_; ++r) {
-          const Expr place = bytes(times(first, depth_) + d + r * depth_, 1);
+          const Expr place = bytes(first * depth_ + d + r * depth_, 1);
           const Expr x = b_.splat(b_.load(queries_, {Scalar::f32, 1}, place, 4), lanes_);
           for (int k = 0; k < key_vectors_; ++k) sums.multiply_add(r * key_vectors_ + k, x, keys[k], fused_);
         }
@@ -378,7 +375,7 @@ class AttendKernel : AttendWriter {
         Accumulators sums(b_, g_, {a_.scores}, lanes_, together_);
         sums.reset(0);
         const Expr number = at + j;  // keys beyond the last repeat it
-        const int opened = open_key(*dot_, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
+        const int opened = open_key(*dot_, a_.keys % lanes_ == 0 ? number : min(number, b_.i64(a_.keys - 1)));
         for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
           const Expr x = as_f32(dot_->value(a_.k));
           for (int r = 0; r < together_; ++r) {
@@ -426,7 +423,7 @@ class AttendKernel : AttendWriter {
     const auto pass = [&](const std::function<Expr(Expr)>& step, int reduce) {
       softmax_->reset(reduce);
       for_lanes(b_, *map_, lanes_, 1, from, to, a_.keys % lanes_ == 0, [&](int) {
-        const Expr at = bytes(times(r, block_) + (map_->at() - key), 1);
+        const Expr at = bytes(r * block_ + (map_->at() - key), 1);
         const Expr x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
         b_.store(row_, x, at, 4);
         softmax_->add(reduce, 0, x, map_->count());
@@ -445,7 +442,7 @@ class AttendKernel : AttendWriter {
         const Expr scale = b_.splat(exp(before - top), lanes_);
         b_.store(row_sum_, b_.load(row_sum_, vector(), total_at, line_) * scale, total_at, line_);
         serial(b_.i64(0), b_.i64(width_), lanes_, [&](Expr e) {
-          const Expr at = bytes(times(i, width_) + e, 1);
+          const Expr at = bytes(i * width_ + e, 1);
           b_.store(sums_, b_.load(sums_, vector(), at, line_) * scale, at, line_);
         });
       });
@@ -459,9 +456,7 @@ class AttendKernel : AttendWriter {
   // Numbers at .. of the weighted sums of the group's rows.
   void pick(Expr first, Expr key, Expr from, Expr to, Expr at, int vectors) {
     Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
-    const auto kept = [&](int r, int w) {
-      return bytes(times(first, width_) + at + (r * width_ + int64_t{w} * lanes_), 1);
-    };
+    const auto kept = [&](int r, int w) { return bytes(first * width_ + at + (r * width_ + int64_t{w} * lanes_), 1); };
     for (int r = 0; r < together_; ++r)
       for (int w = 0; w < vectors; ++w) sums.put(r * vectors + w, b_.load(sums_, vector(), kept(r, w), line_));
     serial(from - key, to - key, 1, [&](Expr n) {
@@ -474,7 +469,7 @@ class AttendKernel : AttendWriter {
           values.push_back(as_f32(pick_->value(a_.v)));
           pick_->close();
         } else {
-          values.push_back(b_.load(values_, vector(), bytes(times(n, width_) + e, 1), line_));
+          values.push_back(b_.load(values_, vector(), bytes(n * width_ + e, 1), line_));
         }
       }
       close(*pick_, opened);
@@ -500,7 +495,7 @@ class AttendKernel : AttendWriter {
     const int opened = open_row(*pick_, i);
     each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1, [&](Expr at, int lanes, Expr count) {
       pick_->open_lanes(at, lanes, count);
-      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(times(i, width_) + at, 1), 4);
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(i * width_ + at, 1), 4);
       const Expr o = sum / b_.splat(total, lanes);
       pick_->store(a_.written, cast(o, g_[a_.written].type.element.scalar));
       pick_->close();
@@ -513,13 +508,13 @@ class AttendKernel : AttendWriter {
     Expr number = row_number_;
     const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
     const std::vector<Expr> at = digits(b_, first_row_ + i, tile_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[tile_axes_[k]]);
-    number = number + times(part, product(a_.row_extents()));
+    for (size_t k = 0; k < at.size(); ++k) number = number + at[k] * dense[tile_axes_[k]];
+    number = number + part * product(a_.row_extents());
     const Expr total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     keep_extremes(number, b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
     each_number(a_.width, true, [&](Expr e, int lanes, Expr count) {
-      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(times(i, width_) + e, 1), 4);
-      b_.store(partial_, sum, bytes(times(number, a_.width) + e, 1), 4, count);
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(i * width_ + e, 1), 4);
+      b_.store(partial_, sum, bytes(number * a_.width + e, 1), 4, count);
     });
   }
 

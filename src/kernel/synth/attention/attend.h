@@ -44,10 +44,7 @@ class AttendWriter {
   static int axis_of(const Body& body, size_t d);
   static int open_axis(Body& body, size_t d, loop::Expr counter);
   static void close(Body& body, int opened);
-  loop::Expr times(loop::Expr x, int64_t n) { return x * n; }
-  loop::Expr bytes(loop::Expr i, int64_t stride) { return times(i, stride * 4); }
-  loop::Expr least(loop::Expr x, loop::Expr y) { return min(x, y); }
-  loop::Expr most(loop::Expr x, loop::Expr y) { return max(x, y); }
+  loop::Expr bytes(loop::Expr i, int64_t stride) { return i * (stride * 4); }
   loop::Expr down(loop::Expr x, int64_t unit) { return x - x % unit; }
   loop::Expr as_f32(loop::Expr x) { return cast(x, Scalar::f32); }
   void serial(loop::Expr from, loop::Expr to, int64_t step, const std::function<void(loop::Expr)>& body) {

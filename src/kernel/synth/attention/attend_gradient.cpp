@@ -174,14 +174,14 @@ class GradientKernel : AttendWriter {
     Expr number = b_.i64(0);
     for (size_t d = 0; d < counters.size(); ++d) {
       if (std::find(row_axes_.begin(), row_axes_.end(), static_cast<int>(d)) != row_axes_.end()) continue;
-      number = times(number, extents_[d]) + counters[d];
+      number = number * extents_[d] + counters[d];
       for (size_t n = 0; n < bodies.size(); ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
     head_ = number;
     for (Result& r : results_)
       if (r.over_keys) fill(r.sums, row_place(r, b_.i64(0)), tiles_ * tile_ * r.padded);
     serial(b_.i64(0), b_.i64(keys_), block_, [&](Expr key) {
-      const Expr end = keys_ % block_ == 0 ? key + block_ : least(key + block_, b_.i64(keys_));
+      const Expr end = keys_ % block_ == 0 ? key + block_ : min(key + block_, b_.i64(keys_));
       block(key, end);
     });
     for (Result& r : results_)
@@ -207,7 +207,7 @@ class GradientKernel : AttendWriter {
   }
 
   // Byte of a row's sums in the scratch of a result over keys.
-  Expr row_place(const Result& r, Expr row) { return bytes(times(head_, tiles_ * tile_) + row, r.padded); }
+  Expr row_place(const Result& r, Expr row) { return bytes(head_ * (tiles_ * tile_) + row, r.padded); }
 
   void write(Result& r, Expr from) {
     const int64_t width = operands_[r.operand].width;
@@ -232,16 +232,16 @@ class GradientKernel : AttendWriter {
     for (Result& r : results_)
       if (!r.over_keys) fill(r.sums, b_.i64(0), block_ * r.padded);
     serial(b_.i64(0), b_.i64(tiles_), 1, [&](Expr tile) {
-      const Expr first = times(tile, tile_);
-      const Expr count = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), rows_ - first);
+      const Expr first = tile * tile_;
+      const Expr count = rows_ % tile_ == 0 ? b_.i64(tile_) : min(b_.i64(tile_), rows_ - first);
       if (!range_) {
         pair(first, count, key, key, end);
         return;
       }
       find_bounds(first, count);
-      const Expr from = most(key, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), lanes_));
+      const Expr from = max(key, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), lanes_));
       const Expr seen = down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8) + (lanes_ - 1), lanes_);
-      const Expr to = least(end, seen);
+      const Expr to = min(end, seen);
       b_.branch(from < to, [&] { pair(first, count, key, from, to); });
     });
     for (Result& r : results_)
@@ -260,8 +260,8 @@ class GradientKernel : AttendWriter {
     serial(b_.i64(0), count, 1, [&](Expr i) {
       const int opened = open_row(*map_, first + i);
       const auto [from, to] = keys_of_row(b_, *map_, *range_);
-      b_.store(bounds_, least(from, b_.load(bounds_, i64, b_.i64(0), 8)), b_.i64(0), 8);
-      b_.store(bounds_, most(to, b_.load(bounds_, i64, b_.i64(8), 8)), b_.i64(8), 8);
+      b_.store(bounds_, min(from, b_.load(bounds_, i64, b_.i64(0), 8)), b_.i64(0), 8);
+      b_.store(bounds_, max(to, b_.load(bounds_, i64, b_.i64(8), 8)), b_.i64(8), 8);
       close(*map_, opened);
     });
   }
@@ -271,8 +271,7 @@ class GradientKernel : AttendWriter {
     if (o.padded != o.width)
       b_.store(o.buffer, b_.real(0, vector()), bytes(i, o.padded) + (o.padded - lanes_) * 4, line_);
     for_lanes(b_, *o.body, lanes_, 1, b_.i64(0), b_.i64(o.width), o.width % lanes_ == 0, [&](int) {
-      b_.store(o.buffer, as_f32(o.body->value(o.value)), bytes(times(i, o.padded) + o.body->at(), 1), 4,
-               o.body->count());
+      b_.store(o.buffer, as_f32(o.body->value(o.value)), bytes(i * o.padded + o.body->at(), 1), 4, o.body->count());
     });
   }
 
@@ -281,10 +280,10 @@ class GradientKernel : AttendWriter {
       serial(b_.i64(0), b_.i64(o.padded), lanes_, [&](Expr at) {
         std::vector<Expr> square;
         for (int j = 0; j < lanes_; ++j)
-          square.push_back(b_.load(o.buffer, vector(), bytes(times(key + j, o.padded) + at, 1), line_));
+          square.push_back(b_.load(o.buffer, vector(), bytes((key + j) * o.padded + at, 1), line_));
         transpose(b_, square);
         for (int l = 0; l < lanes_; ++l)
-          b_.store(o.transposed_buffer, square[l], bytes(times(at + l, block_) + key, 1), line_);
+          b_.store(o.transposed_buffer, square[l], bytes((at + l) * block_ + key, 1), line_);
       });
     });
   }
@@ -333,7 +332,7 @@ class GradientKernel : AttendWriter {
   void apply_maps(Expr row, Expr i, Expr key, Expr from, Expr to) {
     const int opened = open_row(*map_, row);
     for_lanes(b_, *map_, lanes_, 1, from, to, keys_ % lanes_ == 0, [&](int) {
-      const Expr at = bytes(times(i, block_) + (map_->at() - key), 1);
+      const Expr at = bytes(i * block_ + (map_->at() - key), 1);
       for (size_t k = 0; k < products_.size(); ++k)
         map_->set(products_[k].value, b_.load(squares_[k], {Scalar::f32, map_->lanes()}, at, 4));
       std::vector<Expr> x;
@@ -363,7 +362,7 @@ class GradientKernel : AttendWriter {
     serial(first, end, together_, [&](Expr i) {
       Accumulators sums(b_, g_, {group_.root}, lanes_, together_ * vectors);
       const auto place = [&](int r, int w) {
-        return c.offset + bytes(times(i + r, c.stride) + column + int64_t{w} * lanes_, 1);
+        return c.offset + bytes((i + r) * c.stride + column + int64_t{w} * lanes_, 1);
       };
       for (int r = 0; r < together_; ++r)
         for (int w = 0; w < vectors; ++w)
@@ -371,9 +370,9 @@ class GradientKernel : AttendWriter {
       serial(from, to, 1, [&](Expr n) {
         std::vector<Expr> x;
         for (int w = 0; w < vectors; ++w)
-          x.push_back(b_.load(v.buffer, vector(), bytes(times(n, v.stride) + column + int64_t{w} * lanes_, 1), line_));
+          x.push_back(b_.load(v.buffer, vector(), bytes(n * v.stride + column + int64_t{w} * lanes_, 1), line_));
         for (int r = 0; r < together_; ++r) {
-          const Expr at = bytes(times(i + r, a.line) + times(n, a.step), 1);
+          const Expr at = bytes((i + r) * a.line + n * a.step, 1);
           const Expr y = b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, at, 4), lanes_);
           for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, y, x[w], fused_);
         }

@@ -69,7 +69,7 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
         });
         for (int d = 0; d < opened; ++d) body.close();
       });
-  return builder.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
+  return builder.finish(fmt::format("attend merge {} splits {} width {} x{}", shape_text(rows), parts, width, lanes),
                         2 * parts * all * width, 4.0 * ((parts + 1) * all * width));
 }
 

@@ -81,7 +81,7 @@ Expr AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
   const Expr at = cast(body.value(found.index), Scalar::i64);
   body.close();
   b_.guard((0 <= at) & (at < found.count), at, loop::kGuardIndex);
-  return most(b_.i64(0), least(at, b_.i64(found.count - 1)));
+  return max(b_.i64(0), min(at, b_.i64(found.count - 1)));
 }
 
 void AttendWriter::keep_extremes(Expr row, Expr top, Expr total) {

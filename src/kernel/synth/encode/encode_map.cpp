@@ -62,7 +62,7 @@ class CodeKernel {
     in_squares ? squares() : lines();
     Synthesis out;
     const double elements = product(shape_);
-    const std::string ways = straight_ < 0 ? "turned" : transposed_ < 0 ? "" : "and turned";
+    const std::string ways = straight_ < 0 ? "transposed" : transposed_ < 0 ? "" : "and transposed";
     out.steps.push_back(builder_.finish(
         fmt::format("codes {} {} {}{}", shape_text(shape_), body_->summary(), ways, in_squares ? " in squares" : ""),
         elements * body_->operations(), body_->traffic() - elements * (3 - (straight_ >= 0) - (transposed_ >= 0))));

@@ -62,10 +62,10 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::
 }
 
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_transposed, bool b_transposed, bool a_held) {
+                                             bool a_transposed, bool b_transposed, bool a_in_registers) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.a_held == a_held && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor &&
-        r.a_transposed == a_transposed && r.b_transposed == b_transposed)
+    if (r.in_shared && r.a_in_registers == a_in_registers && r.n == n && r.acc == Scalar::f32 && r.a == factor &&
+        r.b == factor && r.a_transposed == a_transposed && r.b_transposed == b_transposed)
       return &r;
   return nullptr;
 }
@@ -74,14 +74,14 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   const int64_t unit = kUnit / scalar_bytes(tile.factor);
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
-  const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
+  const FragmentDigits holding = FragmentDigits::of(tile.row->collective->operands[1].fragment);
   const int64_t share = holding.column_parts.size();
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
 
 void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
-  f.holding = MatrixHolding::of(fragment);
+  f.holding = FragmentDigits::of(fragment);
   f.rows = rows;
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
@@ -115,7 +115,7 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
                   a_.holding.columns.size() == c_.holding.columns.size());
     }
   }
-  acc_ = MatrixHolding::of(acc);
+  acc_ = FragmentDigits::of(acc);
   acc_elements_ = acc.lane_bits / acc.bits;
   const auto run_of = [](const Digit& last) { return last.lanes == 0 && last.elements == 1 ? last.extent : 1; };
   run_ = run_of(acc_.columns.back());
@@ -240,14 +240,14 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
   const auto left = [&](int i) { return fetch(a_, a, a_from + i * tile_.step_m() * a_.row_bytes); };
   const auto right = [&](int j) { return fetch(c_, b, b_from + j * tile_.step_n() * c_.row_bytes); };
   const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
-  std::vector<std::vector<Expr>> held;
+  std::vector<std::vector<Expr>> kept;
   for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
-    held.push_back(holds_left ? left(h) : right(h));
+    kept.push_back(holds_left ? left(h) : right(h));
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int h = 0; h < std::ssize(held); ++h) {
-        const std::vector<Expr>&x = holds_left ? held[h] : passing, &y = holds_left ? passing : held[h];
+      for (int h = 0; h < std::ssize(kept); ++h) {
+        const std::vector<Expr>&x = holds_left ? kept[h] : passing, &y = holds_left ? passing : kept[h];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
         const Expr before = b_.load(to, sums, b_.i64(0), 16);
         const Expr after =
@@ -270,13 +270,13 @@ void BlockProduct::begin(Expr lane, Panel a, Panel b, bool fresh) {
   begin(lane, nullptr, a, b, fresh, tile_.stage_k);
 }
 
-void BlockProduct::begin(Expr lane, const Held& a, Panel b) {
+void BlockProduct::begin(Expr lane, const RegisterOperand& a, Panel b) {
   begin(lane, &a, {}, b, false, a.size() * tile_.row->k);
 }
 
-void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
-  LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_held == (held != nullptr));
-  LUMEN_CHECK(!held || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
+void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k) {
+  LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_in_registers == (a_operand != nullptr));
+  LUMEN_CHECK(!a_operand || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
   const VType sums{Scalar::f32, acc_elements_};
   const Expr group = lane / tile_.wave;
   const Expr down = group / tile_.groups_n, across = group % tile_.groups_n;
@@ -301,12 +301,12 @@ void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fre
     for (int j = 0; j < tile_.tiles_n; ++j) {
       std::vector<std::pair<Expr, Expr>> factors;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        factors.emplace_back(held ? (*held)[step] : at(Side::a, a.from, down, i, step),
+        factors.emplace_back(a_operand ? (*a_operand)[step] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
       Expr now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
-        now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
-                   : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
+        now = a_operand ? b_.product(tile_.row->row, now, left, b.buffer, right)
+                        : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
       b_.store(product(i, j), now, b_.i64(0), 16);
     }
 }
@@ -318,12 +318,12 @@ void BlockProduct::ready() {
   add_partial();
 }
 
-void BlockProduct::ready(const Held& held) {
-  for (const Expr x : held) b_.ready(x);
+void BlockProduct::ready(const RegisterOperand& a_operand) {
+  for (const Expr x : a_operand) b_.ready(x);
 }
 
 // Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
-BlockProduct::Held BlockProduct::hold(const BlockProduct& of) {
+BlockProduct::RegisterOperand BlockProduct::hold(const BlockProduct& of) {
   const Fragment &sums = of.tile_.row->collective->operands[0].fragment,
                  &factor = tile_.row->collective->operands[1].fragment;
   const int64_t elements = factor.lane_bits / factor.bits, steps = sums.columns / factor.columns;
@@ -337,7 +337,7 @@ BlockProduct::Held BlockProduct::hold(const BlockProduct& of) {
                   "{} cannot hold sums of {}", tile_.row->row, of.tile_.row->row);
     }
   const VType share{Scalar::f32, static_cast<int>(elements)};
-  Held out;
+  RegisterOperand out;
   for (int j = 0; j < of.tile_.tiles_n; ++j)
     for (int64_t step = 0; step < steps; ++step)
       out.push_back(cast(b_.load(of.sum(0, j), share, b_.i64(step * elements * 4), 16), tile_.factor));
@@ -406,8 +406,8 @@ Expr BlockProduct::fold_line(Side side, ScalarOp op, Expr x) {
 }
 
 int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
-  const Holding sums = MatrixHolding::of(sums_of(tile));
-  return MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows);
+  const FragmentDigits sums = FragmentDigits::of(sums_of(tile));
+  return FragmentDigits::lanes_extent(side == Side::a ? sums.columns : sums.rows);
 }
 
 Expr BlockProduct::leads_line(Side side, Expr lane) {

@@ -21,7 +21,7 @@
 
 #include "kernel/loop/build.h"
 #include "kernel/machine/machine.h"
-#include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/mma/fragment_digits.h"
 
 namespace lumen::synth {
 
@@ -42,10 +42,12 @@ struct BlockTile {
 };
 
 // The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
-// that read their factors from shared memory, of `n` columns, are meant; `a_held`: the first one from registers.
+// that read their factors from shared memory, of `n` columns, are meant; `a_in_registers`: the first one from
+// registers.
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_transposed = false, bool b_transposed = false, bool a_held = false);
+                                             bool a_transposed = false, bool b_transposed = false,
+                                             bool a_in_registers = false);
 
 class BlockProduct {
  public:
@@ -91,12 +93,12 @@ class BlockProduct {
   };
   void begin(loop::Expr lane, Panel a, Panel b, bool fresh = false);
   // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
-  // this one's k. They must be kept until the products are ready: ready(held).
-  using Held = std::vector<loop::Expr>;
-  Held hold(const BlockProduct& of);
-  void begin(loop::Expr lane, const Held& a, Panel b);
+  // this one's k. They must be kept until the products are ready: ready(a).
+  using RegisterOperand = std::vector<loop::Expr>;
+  RegisterOperand hold(const BlockProduct& of);
+  void begin(loop::Expr lane, const RegisterOperand& a, Panel b);
   void ready();
-  void ready(const Held& held);
+  void ready(const RegisterOperand& a_operand);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
   using Visit = std::function<void(loop::Expr m, loop::Expr n, loop::Expr sums)>;
   using Change = std::function<loop::Expr(loop::Expr m, loop::Expr n, loop::Expr sums)>;
@@ -130,18 +132,17 @@ class BlockProduct {
   const BlockTile& tile() const { return tile_; }
 
  private:
-  using Holding = MatrixHolding;
-  using Digit = MatrixHolding::Digit;
-  using Part = MatrixHolding::Part;
-  loop::Expr number_of(const MatrixHolding::Digits& digits, loop::Expr lane) {
-    return MatrixHolding::number(b_, digits, lane);
+  using Digit = FragmentDigits::Digit;
+  using Part = FragmentDigits::Part;
+  loop::Expr number_of(const FragmentDigits::Digits& digits, loop::Expr lane) {
+    return FragmentDigits::number(b_, digits, lane);
   }
-  loop::Expr group_of(const MatrixHolding::Digits& digits, loop::Expr lane) {
-    return MatrixHolding::group(b_, digits, lane);
+  loop::Expr group_of(const FragmentDigits::Digits& digits, loop::Expr lane) {
+    return FragmentDigits::group(b_, digits, lane);
   }
 
   struct Factor {
-    Holding holding;
+    FragmentDigits holding;
     int64_t rows = 1;         // of the panel
     int64_t chunk_bytes = 0;  // from one chunk to the next
     int64_t row_bytes = 0;    // of a chunk
@@ -153,7 +154,7 @@ class BlockProduct {
                      int64_t chunks);
   void multiply_shared(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
                        int64_t k);
-  void begin(loop::Expr lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
+  void begin(loop::Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
   void multiply_chunk(loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from);
   std::vector<loop::Expr> fetch(const Factor& f, loop::BufferId buffer, loop::Expr from);
   loop::Expr operand(const Factor& f, const std::vector<loop::Expr>& runs, size_t index, int64_t step);
@@ -162,7 +163,7 @@ class BlockProduct {
   loop::Builder& b_;
   BlockTile tile_;
   Factor a_, c_;
-  Holding acc_;
+  FragmentDigits acc_;
   int acc_elements_ = 1, run_ = 1, column_run_ = 1;
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;

@@ -5,4 +5,4 @@
 #pragma once
 
 #include "kernel/synth/mma/block_product.h"
-#include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/mma/fragment_digits.h"

@@ -355,7 +355,7 @@ class Scatter {
           b.store(out, get(b, sums[way]), (piece * width_ + spot.to[way]) * size, align());
       });
     });
-    finish(d, fmt::format("scatter_add pieces of {} x{}x{}", piece_, vector_, ways_), 0);
+    finish(d, fmt::format("scatter_add chunks of {} x{}x{}", piece_, vector_, ways_), 0);
   }
 
   void add_rows(int ordered) {

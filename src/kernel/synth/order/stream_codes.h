@@ -1,7 +1,7 @@
 // Codes of a unit of a streamed weight as an integer dot of bytes takes them, by as few operations as the layout
-// allows: bytes as they lie in memory, masked, where bits stand in them; what those bits count is made good in the
-// sums, a power of two at a time. Codes of four bits with a table become bytes by the machine's selection out of
-// registers, digit by digit. Found from the layout and the numbers codes stand for. Proved by
+// allows: bytes as they lie in memory, masked, where bits stand in them; the exponents that those bits count are
+// applied to the sums, a power of two at a time. Codes of four bits with a table become bytes by the machine's
+// selection out of registers, digit by digit. Found from the layout and the numbers codes stand for. Proved by
 // tests/kernel/synth/gemm/stream_codes_test.cpp.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: 16-bit floats made of codes by
 // as few operations as the format allows. What codes stand for is said apart: scales and offsets of groups, and a
 // constant that codes lack, belong to the f32 sums. Formats enter through their layouts and routines. Proved by
-// tests/kernel/synth/gemm/dot_stream_test.cpp.
+// tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <memory>
@@ -32,9 +32,9 @@ struct FactorForm {
 
   static constexpr double kFirst = 1024;  // of f16 that count by one
   // What a number has more than its factor: sums of activations tell.
-  double lacks() const { return lacks_at(0); }
+  double zero_point() const { return zero_point_at(0); }
   // The same where codes count 2^place each.
-  double lacks_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
+  double zero_point_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
   bool in_pairs(const Format& f) const;                      // codes are taken out of words two at a time
   int64_t mask_bytes(const Format& f, int64_t lanes) const;  // of shared memory, for that
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }

@@ -198,7 +198,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
         });
   }
   return builder.finish(
-      fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
+      fmt::format("reduce splits {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
       split.parts * elements, 4.0 * (split.parts * elements));
 }
 

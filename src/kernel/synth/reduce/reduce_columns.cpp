@@ -53,7 +53,7 @@ class ColumnKernel {
           for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
         });
     return builder_.finish(fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
-                                       is_split ? fmt::format(" parts {}", split_.parts) : ""),
+                                       is_split ? fmt::format(" splits {}", split_.parts) : ""),
                            product(facts_.full) * (body_->operations() + facts_.reduces.size()), body_->traffic());
   }
 

@@ -66,7 +66,7 @@ class RowKernel {
     return builder_.finish(
         fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), passes_->count(),
                     lanes_, ways_,
-                    (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") + share_.text(target_.wave)),
+                    (split_.parts > 1 ? fmt::format(" splits {}", split_.parts) : "") + share_.text(target_.wave)),
         elements * (body_->operations() + facts_.reduces.size()), body_->traffic());
   }
 

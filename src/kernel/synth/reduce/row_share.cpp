@@ -57,7 +57,7 @@ std::string RowShare::text(int wave) const {
     out += fmt::format(" by {} waves of {}", waves, lanes);
   else
     out += fmt::format(" by {} of {}", lanes < wave ? "lanes" : "waves", lanes);
-  return out + (held.empty() ? "" : fmt::format(" {} held", held.size()));
+  return out + (held.empty() ? "" : fmt::format(" {} in registers", held.size()));
 }
 
 RowShare share_rows(const RowsShape& s, const RowPasses& passes, Split split, const machine::Machine& m) {

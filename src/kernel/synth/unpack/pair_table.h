@@ -1,6 +1,6 @@
 // Codes of four bits whose numbers are looked up two at a time, those of a byte, in a table in the shared memory of a
 // block. It lies there once for each of `copies` lanes, so that they never meet in a bank. Proved by
-// tests/kernel/synth/gemm/dot_stream_test.cpp.
+// tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <vector>

@@ -13,7 +13,7 @@ void attention(const AttentionCase& c, int64_t limit, Scalar products = Scalar::
   wanted.machines = {"sm_90a"};
   wanted.options.products = products;
   int found = 0;
-  for (const std::string& p : check(t.g, wanted)) found += p.find("streamed") != std::string::npos;
+  for (const std::string& p : check(t.g, wanted)) found += p.find("pipelined") != std::string::npos;
   EXPECT_EQ(found, 1);
 }
 
@@ -38,7 +38,7 @@ void turns(const AttentionCase& c, int64_t limit, Scalar products = Scalar::bf16
   };
   int found = 0;
   for (const std::string& p : check(t.g, wanted))
-    found += p.find("128x128 by 8x1 waves, streamed") != std::string::npos;
+    found += p.find("128x128 by 8x1 waves, pipelined") != std::string::npos;
   EXPECT_EQ(found, 1);
 }
 
@@ -79,7 +79,7 @@ void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int
   wanted.machines = {"sm_90a"};
   wanted.options.products = Scalar::bf16;
   int found = 0;
-  for (const std::string& p : check(t.g, wanted)) found += p.find("streamed") != std::string::npos;
+  for (const std::string& p : check(t.g, wanted)) found += p.find("pipelined") != std::string::npos;
   EXPECT_EQ(found, 3);
 }
 

@@ -87,9 +87,9 @@ void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::
     for (const auto& [load, made] : d.before) kind.push_back(load);
     if (!prepared.insert(kind).second && (!plans || prepared.size() > 1)) continue;
     synth::BlockPlan& t = d.plan;
-    if (plans && t.stages > 2 * t.unrolled && t.parts == 1 && t.scheduler.persistent_blocks == 0) {
-      t.part = (t.stages / 2 + t.unrolled - 1) / t.unrolled * t.unrolled;
-      t.parts = (t.stages + t.part - 1) / t.part;
+    if (plans && t.stages > 2 * t.unrolled && t.splits == 1 && t.scheduler.persistent_blocks == 0) {
+      t.split_stages = (t.stages / 2 + t.unrolled - 1) / t.unrolled * t.unrolled;
+      t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
     }
     if (plans) plans->insert(synth::describe(t, d.problem));
     check_plan(m, plan, d);
@@ -197,14 +197,14 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
       t.m_tiles = (p.m.extent + t.tile.m() - 1) / t.tile.m();
       t.n_tiles = (p.n.extent + t.tile.n() - 1) / t.tile.n();
       t.per_k = (p.k.extent + stage - 1) / stage;
-      t.stages = t.part = t.per_k * (p.k_total() / p.k.extent);
+      t.stages = t.split_stages = t.per_k * (p.k_total() / p.k.extent);
       t.buffers = 4;
       const int64_t tiles = p.outer_extent() * t.m_tiles * t.n_tiles;
       if (streams) {
-        ASSERT_TRUE(synth::TileScheduler::can_stream(tiles, t.stages, m.units)) << tiles << " tiles of " << t.stages;
+        ASSERT_TRUE(synth::TileScheduler::can_stream_k(tiles, t.stages, m.units)) << tiles << " tiles of " << t.stages;
       }
       t.scheduler = {tiles, t.stages, m.units, streams};
-      EXPECT_NE(synth::describe(t, p).find(streams ? "streams 2" : "walkers 2"), std::string::npos);
+      EXPECT_NE(synth::describe(t, p).find(streams ? "stream-k 2" : "persistent 2"), std::string::npos);
       check_plan(m, plan, synth::BlockDot{p, p, t, {}, 0});
     };
     const auto of = [&](int64_t rows, int64_t k) {
@@ -228,7 +228,7 @@ TEST(DotBlock, EveryPlanTheModelOffers) {
     check(*m, contract({{40, 256}, "mk", Scalar::bf16}, {{72, 256}, "nk", Scalar::bf16}, "mn", false), true, &plans);
   }
   EXPECT_GT(plans.size(), 5U);
-  EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("parts") != p.npos; }));
+  EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("splits") != p.npos; }));
 }
 
 }  // namespace

@@ -53,14 +53,14 @@ TEST(DotGroup, WeightsInFormats) {
 }
 
 // Blocks of few rows, whose first may be any of those that a step before has rounded.
-TEST(DotGroup, BlocksBesideStreams) {
+TEST(DotGroup, BlocksBesideSkinnyDots) {
   for (const int64_t rows : {13, 40}) {
     const Experts e{.rows = rows, .experts = 5, .wide = 64, .deep = 128, .format = format_named("q4_0")};
     const auto plans =
         check(second_of_experts(e).g,
               {.tolerance = 0.03, .limits = {{"picks", 5}}, .machines = {"sm_90a", "gfx942"}, .options = {}});
     EXPECT_TRUE(any(plans, "round ")) << rows;
-    EXPECT_TRUE(any(plans, " stream ")) << rows;
+    EXPECT_TRUE(any(plans, " skinny ")) << rows;
   }
 }
 

@@ -52,11 +52,11 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
     EXPECT_NE(chosen.find(why), std::string::npos) << chosen;  // nothing silent
     return false;
   }
-  const auto bid = dot_test::steps_of_family(plan, m, {"stream", "integer rows"});
+  const auto bid = dot_test::steps_of_family(plan, m, {"skinny dot products", "integer rows"});
   if (!bid) return false;
   const synth::Synthesis& s = *bid;
   // A step before rounds the activations, or each block of lanes does.
-  const bool streams = s.steps[0].plan.find("stream") != std::string::npos;
+  const bool streams = s.steps[0].plan.find("skinny") != std::string::npos;
   EXPECT_EQ(s.steps.size(), streams ? 1U : 2U);
   if (!streams && s.steps.size() != 2) return false;
   EXPECT_EQ(s.scratch.size(), streams ? 0U : 3U);

@@ -135,7 +135,7 @@ TEST(OperandStep, FloatsInTiles) {
   l.columns = columns;
   l.outer_rows = l.tile_rows = 16;
   l.rows = outer * 16;
-  l.piece_bytes = 64;
+  l.vector_bytes = 64;
   for (const bool turned : {false, true})
     for (const char* machine : {"avx512-bf16", "x86-64-v3"}) {
       SCOPED_TRACE(machine);

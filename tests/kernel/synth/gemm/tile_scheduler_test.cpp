@@ -44,11 +44,11 @@ std::vector<int64_t> numbers(int64_t xs, int64_t ys,
 
 void check(const TileScheduler& walk) {
   SCOPED_TRACE(testing::Message() << walk.tiles << " tiles of " << walk.stages << " for " << walk.persistent_blocks
-                                  << (walk.streams ? " streams" : " walkers"));
+                                  << (walk.stream_k ? " stream-k" : " persistent"));
   const int64_t jobs = walk.jobs() + 1;  // one behind the last
   const auto job = numbers(walk.persistent_blocks, jobs, [&](Builder& b, Expr persistent_block, Expr number) {
     const TileScheduler::Job j = walk.job(b, persistent_block, number);
-    return std::vector<Expr>{j.tile, j.from, j.to, j.before, j.segment.exists() ? j.segment : b.i64(-1)};
+    return std::vector<Expr>{j.tile, j.from, j.to, j.before, j.partial_tile.exists() ? j.partial_tile : b.i64(-1)};
   });
   std::vector<std::vector<bool>> done(static_cast<size_t>(walk.tiles),
                                       std::vector<bool>(static_cast<size_t>(walk.stages)));
@@ -75,8 +75,8 @@ void check(const TileScheduler& walk) {
         ASSERT_EQ(j[2] - j[1], walk.stages);
         continue;
       }
-      ASSERT_GE(j[2] - j[1], TileScheduler::kLeastSegment);
-      ASSERT_LT(j[4], walk.segments());
+      ASSERT_GE(j[2] - j[1], TileScheduler::kLeastStages);
+      ASSERT_LT(j[4], walk.partial_tiles());
       const int64_t tile = j[0] - walk.waves() * walk.persistent_blocks;
       ASSERT_TRUE(segments.emplace(j[4], std::pair{tile, persistent_block}).second);
     }
@@ -89,8 +89,8 @@ void check(const TileScheduler& walk) {
   // Who merges finds just these, in the order of K.
   const auto found = numbers(walk.tail(), walk.persistent_blocks, [&](Builder& b, Expr tile, Expr persistent_block) {
     const TileScheduler::PersistentBlocks w = walk.persistent_blocks_of(b, tile);
-    return std::vector<Expr>{w.first, w.last, cast(walk.has_segment(b, persistent_block, tile), Scalar::i64),
-                             TileScheduler::segment(b, persistent_block, tile)};
+    return std::vector<Expr>{w.first, w.last, cast(walk.has_partial_tile(b, persistent_block, tile), Scalar::i64),
+                             TileScheduler::partial_tile(b, persistent_block, tile)};
   });
   size_t merged = 0;
   for (int64_t tile = 0; tile < walk.tail(); ++tile)
@@ -112,7 +112,7 @@ TEST(TileScheduler, EveryStageOnce) {
     for (const int64_t tiles : {1, 2, 3, 5, 7, 8, 9, 15, 16, 20})
       for (const int64_t stages : {4, 8, 9, 16, 37, 64}) {
         check({tiles, stages, persistent_blocks, false});
-        if (TileScheduler::can_stream(tiles, stages, persistent_blocks))
+        if (TileScheduler::can_stream_k(tiles, stages, persistent_blocks))
           check({tiles, stages, persistent_blocks, true});
       }
 }
@@ -120,10 +120,10 @@ TEST(TileScheduler, EveryStageOnce) {
 TEST(TileScheduler, ManyWalkers) {
   for (const int64_t tiles : {131, 132, 133, 200, 263, 352})
     for (const int64_t stages : {8, 32, 88, 256})
-      if (TileScheduler::can_stream(tiles, stages, 132)) check({tiles, stages, 132, true});
-  EXPECT_FALSE(TileScheduler::can_stream(132, 256, 132));
-  EXPECT_FALSE(TileScheduler::can_stream(133, 256, 132));  // two stages for each
-  EXPECT_TRUE(TileScheduler::can_stream(352, 256, 132));
+      if (TileScheduler::can_stream_k(tiles, stages, 132)) check({tiles, stages, 132, true});
+  EXPECT_FALSE(TileScheduler::can_stream_k(132, 256, 132));
+  EXPECT_FALSE(TileScheduler::can_stream_k(133, 256, 132));  // two stages for each
+  EXPECT_TRUE(TileScheduler::can_stream_k(352, 256, 132));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, in
     Expr head = b_.i64(0);
     head_ = at;
     for (size_t d = 0; d < at.size(); ++d) {
-      head = times(head, heads[d]) + at[d];
+      head = head * heads[d] + at[d];
       if (std::find(row_axes_.begin(), row_axes_.end(), static_cast<int>(d)) != row_axes_.end()) continue;
       for (Body* body : bodies) open_axis(*body, d, at[d]);
     }
@@ -64,8 +64,8 @@ void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, in
 }
 
 int AttendBlock::open_line(Body& body, bool by_key, Expr number) {
-  if (by_key) return open_axis(body, extents_.size() - 1, least(number, b_.i64(keys() - 1)));
-  const std::vector<Expr> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);
+  if (by_key) return open_axis(body, extents_.size() - 1, min(number, b_.i64(keys() - 1)));
+  const std::vector<Expr> at = digits(b_, min(number, b_.i64(rows_ - 1)), row_extents_);
   int opened = 0;
   for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, row_axes_[k], at[k]);
   return opened;
@@ -76,7 +76,7 @@ int AttendBlock::open_line(const Operand& o, Expr number) {
   if (!o.found) return opened;
   LUMEN_CHECK(o.by_key && opened == 1, "one of several keys is found by a table");
   const Expr at = key_in_table(*o.body, *o.found);
-  o.body->shift_load(o.value, times(at - least(number, b_.i64(keys() - 1)), o.found->stride));
+  o.body->shift_load(o.value, (at - min(number, b_.i64(keys() - 1))) * o.found->stride);
   return opened;
 }
 
@@ -98,9 +98,9 @@ void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
   }
   const auto step = [&](Expr t) {
     if (lanes % inner == 0) {
-      body(lane / inner + times(t, lanes / inner), lane % inner);
+      body(lane / inner + t * (lanes / inner), lane % inner);
     } else {
-      body(t / (inner / lanes), lane + times(t % (inner / lanes), lanes));
+      body(t / (inner / lanes), lane + t % (inner / lanes) * lanes);
     }
   };
   const int64_t trips = total / lanes;
@@ -112,12 +112,12 @@ void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
 }
 
 // Pieces beside each other in a vector of `lanes` factors; lanes behind them are zero.
-loop::Expr AttendBlock::join(const std::vector<Expr>& pieces, int lanes, Scalar type) {
-  if (pieces.size() == 1 && b_.type(pieces[0]).lanes == lanes) return pieces[0];
+loop::Expr AttendBlock::join(const std::vector<Expr>& parts, int lanes, Scalar type) {
+  if (parts.size() == 1 && b_.type(parts[0]).lanes == lanes) return parts[0];
   Expr out = b_.real(0, {type, lanes});
   int at = 0;
-  for (const Expr piece : pieces)
-    for (int l = 0; l < b_.type(piece).lanes && at < lanes; ++l) out = b_.insert(out, b_.extract(piece, l), at++);
+  for (const Expr part : parts)
+    for (int l = 0; l < b_.type(part).lanes && at < lanes; ++l) out = b_.insert(out, b_.extract(part, l), at++);
   return out;
 }
 
@@ -138,7 +138,7 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
   if (chunks.lanes == 0) {
     const auto load = [&](Expr line, Expr number, int count) {
       const int opened = open_line(o, first + line);
-      o.body->open_lanes(times(number, unit), count, {});
+      o.body->open_lanes(number * unit, count, {});
       store(line, number, join({as_f32(o.body->value(o.value))}, unit, Scalar::f32));
       o.body->close();
       close(*o.body, opened);
@@ -157,17 +157,17 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
     }
     each(lane, lines, o.width / item, kReads, [&](Expr line, Expr number) {
       const int opened = open_line(o, first + line);
-      const Expr start = times(number, item);
+      const Expr start = number * item;
       o.body->enter_chunk(start, item);
-      std::vector<Expr> pieces;
+      std::vector<Expr> parts;
       for (int64_t at = 0; at < item; at += width) {
         o.body->set_position(at);
         o.body->open_lanes(start + at, width, {});
-        pieces.push_back(as_f32(o.body->value(o.value)));
+        parts.push_back(as_f32(o.body->value(o.value)));
         o.body->close();
         if ((at + width) % unit != 0 && at + width < item) continue;
-        store(line, times(number, (item + unit - 1) / unit) + at / unit, join(pieces, unit, Scalar::f32));
-        pieces.clear();
+        store(line, number * ((item + unit - 1) / unit) + at / unit, join(parts, unit, Scalar::f32));
+        parts.clear();
       }
       close(*o.body, opened);
     });
@@ -178,12 +178,12 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
 }
 
 void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, BufferId to) {
-  const Side side = tiles_.walk_side();
+  const Side side = tiles_.streamed_side();
   const int unit = p.unit_elements();
   const int64_t bytes = scalar_bytes(tiles_.factor);
   if (p.is_transposed(side)) {  // the instruction transposes it
     fill_units(
-        lane, o, first, tiles_.walk, 0, unit,
+        lane, o, first, tiles_.streamed, 0, unit,
         [&](Expr line, Expr number) { return p.transposed_place(side, number, line); }, to);
     return;
   }
@@ -192,11 +192,11 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
     // A square of lines and numbers is transposed in registers. Neighbouring lanes take neighbouring lines, whose units
     // lie together in the panel. What a table finds takes registers of its own.
     const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
-    each(lane, o.width / across, tiles_.walk / unit, unit, [&](Expr column, Expr number) {
+    each(lane, o.width / across, tiles_.streamed / unit, unit, [&](Expr column, Expr number) {
       std::vector<Expr> lines;
       for (int j = 0; j < unit; ++j) {
-        const int opened = open_line(o, first + (times(number, unit) + j));
-        o.body->open_lanes(times(column, across), across, {});
+        const int opened = open_line(o, first + (number * unit + j));
+        o.body->open_lanes(column * across, across, {});
         lines.push_back(as_f32(o.body->value(o.value)));
         o.body->close();
         close(*o.body, opened);
@@ -204,7 +204,7 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
       for (int l = 0; l < across; ++l) {
         std::vector<Expr> transposed;
         for (const Expr line : lines) transposed.push_back(b_.extract(line, l));
-        b_.store(to, as_factor(join(transposed, unit, Scalar::f32)), p.place(side, times(column, across) + l, number),
+        b_.store(to, as_factor(join(transposed, unit, Scalar::f32)), p.place(side, column * across + l, number),
                  BlockProduct::kUnit);
       }
     });
@@ -213,10 +213,10 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
   // What is unpacked together goes to its places one by one.
   const int64_t item = o.width % chunks.chunk == 0 ? chunks.chunk : o.width;
   const int width = item == chunks.chunk ? chunks.lanes : chunks.unit_lanes;
-  each(lane, o.width / item, tiles_.walk, kReads, [&](Expr number, Expr line) {
+  each(lane, o.width / item, tiles_.streamed, kReads, [&](Expr number, Expr line) {
     const int opened = open_line(o, first + line);
-    const Expr start = times(number, item);
-    const Expr of_line = line / unit, inside = times(line % unit, bytes);
+    const Expr start = number * item;
+    const Expr of_line = line / unit, inside = line % unit * bytes;
     o.body->enter_chunk(start, item);
     for (int64_t at = 0; at < item; at += width) {
       o.body->set_position(at);
@@ -234,17 +234,17 @@ void AttendBlock::put(BlockProduct& p, Expr line, Expr along, Expr x, BufferId t
   const int64_t unit = p.unit_elements(), bytes = scalar_bytes(tiles_.factor);
   const int lanes = b_.type(x).lanes;
   LUMEN_CHECK(unit % lanes == 0, "{} neighbours in units of {}", lanes, unit);
-  const Expr place = p.place(tiles_.own_side, line, along / unit);
-  b_.store(to, as_factor(x), place + times(along % unit, bytes), lanes * bytes);
+  const Expr place = p.place(tiles_.stationary_side, line, along / unit);
+  b_.store(to, as_factor(x), place + along % unit * bytes, lanes * bytes);
 }
 
-void AttendBlock::multiply(BlockProduct& p, Expr lane, BufferId own, BufferId walked) {
-  const bool rows = tiles_.own_side == Side::a;
-  p.multiply(lane, rows ? own : walked, b_.i64(0), rows ? walked : own, b_.i64(0));
+void AttendBlock::multiply(BlockProduct& p, Expr lane, BufferId stationary, BufferId streamed) {
+  const bool rows = tiles_.stationary_side == Side::a;
+  p.multiply(lane, rows ? stationary : streamed, b_.i64(0), rows ? streamed : stationary, b_.i64(0));
 }
 
 loop::Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
-  if (count(by_key) % tiles_.walk == 0) return Expr{};
+  if (count(by_key) % tiles_.streamed == 0) return Expr{};
   const Expr end = b_.i64(count(by_key));
   if (lanes == 1) return number < end;
   std::vector<int64_t> steps;
@@ -252,20 +252,20 @@ loop::Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
   return b_.splat(number, lanes) + b_.lanes_integer(steps, Scalar::i64) < b_.splat(end, lanes);
 }
 
-std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr number, const std::vector<Expr>& x,
-                                               double hidden, const Maps& maps, bool whole) {
+std::vector<loop::Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, Expr number, const std::vector<Expr>& x,
+                                                 double hidden, const Maps& maps, bool whole) {
   const int lanes = b_.type(x[0]).lanes;
   const auto seen = [&](std::vector<Expr> y, Expr from) {
-    const Expr there = whole ? Expr{} : exists(walks_keys, from, b_.type(y[0]).lanes);
+    const Expr there = whole ? Expr{} : exists(streams_keys, from, b_.type(y[0]).lanes);
     if (there.exists())
       for (Expr& v : y) v = select(there, v, b_.real(hidden, b_.type(v)));
     return y;
   };
-  if (walks_keys) {
+  if (streams_keys) {
     Expr at = number, count;
-    if (!whole && keys() % tiles_.walk != 0) {  // at least one is read, the last
-      at = least(number, b_.i64(keys() - 1));
-      if (lanes > 1) count = least(b_.i64(lanes), keys() - at);
+    if (!whole && keys() % tiles_.streamed != 0) {  // at least one is read, the last
+      at = min(number, b_.i64(keys() - 1));
+      if (lanes > 1) count = min(b_.i64(lanes), keys() - at);
     }
     map.open_lanes(at, lanes, count);
     std::vector<Expr> y = maps(map, x);
@@ -275,7 +275,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
   const bool together = row_extents_.empty() || row_extents_.back() % lanes == 0;
   if (together && !row_extents_.empty()) {  // neighbours differ in the innermost axis of rows alone
     Expr first = number;
-    if (!whole && rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
+    if (!whole && rows_ % tiles_.streamed != 0) first = min(first, b_.i64(rows_ - lanes));
     const std::vector<Expr> at = digits(b_, first, row_extents_);
     int opened = 0;
     for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
@@ -290,7 +290,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
     std::vector<Expr> one;
     for (const Expr v : x) one.push_back(b_.extract(v, l));
     const Expr row = number + l;
-    const std::vector<Expr> at = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
+    const std::vector<Expr> at = digits(b_, min(row, b_.i64(rows_ - 1)), row_extents_);
     int opened = 0;
     for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
     map.open_lanes(at.empty() ? b_.i64(0) : at.back(), 1, {});
@@ -314,7 +314,7 @@ std::array<loop::Expr, 4> AttendBlock::block_range(const std::function<std::arra
     std::array<Expr, 4> x = numbers(lane);
     for (size_t i = 0; i < 4; ++i) x[i] = b_.fold_wave(kFolds[i], x[i], target_.wave);
     b_.branch(b_.lane_id() == 0, [&] {
-      const Expr at = times(lane / target_.wave, 32);
+      const Expr at = lane / target_.wave * 32;
       for (size_t i = 0; i < 4; ++i) b_.store(bounds, x[i], at + static_cast<int64_t>(i) * 8, 8);
     });
   });
@@ -333,13 +333,13 @@ AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr 
       [&](Expr lane) {
         std::array<Expr, 4> x;
         for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
-          const int opened = open_line(map, false, first + least(lane + at, b_.i64(lines - 1)));
+          const int opened = open_line(map, false, first + min(lane + at, b_.i64(lines - 1)));
           const auto [begin, end] = keys_of_row(b_, map, range);
           const auto [shown, shown_end] = keys_shown_to_row(b_, map, range);
-          x[0] = at == 0 ? begin : least(x[0], begin);
-          x[1] = at == 0 ? end : most(x[1], end);
-          x[2] = at == 0 ? shown : most(x[2], shown);
-          x[3] = at == 0 ? shown_end : least(x[3], shown_end);
+          x[0] = at == 0 ? begin : min(x[0], begin);
+          x[1] = at == 0 ? end : max(x[1], end);
+          x[2] = at == 0 ? shown : max(x[2], shown);
+          x[3] = at == 0 ? shown_end : min(x[3], shown_end);
           close(map, opened);
         }
         return x;
@@ -359,38 +359,38 @@ void AttendBlock::copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct&
   const int64_t lines = side == Side::a ? p.tile().m() : p.tile().n();
   const std::vector<int64_t>& strides = o.operand.at.strides;
   Expr base = b_.i64(o.operand.at.offset);
-  for (size_t d = 0; d < head_.size(); ++d) base = base + times(head_[d], strides[d]);
+  for (size_t d = 0; d < head_.size(); ++d) base = base + head_[d] * strides[d];
   const auto place_of = [&](Expr line) {
-    if (o.by_key) return times(line, strides[extents_.size() - 1]);
+    if (o.by_key) return line * strides[extents_.size() - 1];
     bool dense = true;
     for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
       dense = dense && strides[row_axes_[k]] == strides[row_axes_[k + 1]] * row_extents_[k + 1];
     if (row_axes_.empty()) return b_.i64(0);
-    if (dense) return times(line, strides[row_axes_.back()]);
+    if (dense) return line * strides[row_axes_.back()];
     const std::vector<Expr> at = digits(b_, line, row_extents_);
     Expr out = b_.i64(0);
-    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[row_axes_[k]]);
+    for (size_t k = 0; k < at.size(); ++k) out = out + at[k] * strides[row_axes_[k]];
     return out;
   };
   each(lane, lines, p.units(), 1, [&](Expr inside, Expr number) {
     Expr line = first + inside;
-    if (count(o.by_key) % (side == tiles_.own_side ? tiles_.own : tiles_.walk) != 0)
-      line = least(line, b_.i64(count(o.by_key) - 1));
-    const Expr at = base + place_of(line) + times(number, unit);
-    b_.copy(to.buffer, to.from + p.place(side, inside, number), o.buffer, times(at, bytes), BlockProduct::kUnit);
+    if (count(o.by_key) % (side == tiles_.stationary_side ? tiles_.stationary : tiles_.streamed) != 0)
+      line = min(line, b_.i64(count(o.by_key) - 1));
+    const Expr at = base + place_of(line) + number * unit;
+    b_.copy(to.buffer, to.from + p.place(side, inside, number), o.buffer, at * bytes, BlockProduct::kUnit);
   });
 }
 
 void AttendBlock::write(BlockProduct& p, Expr lane, Body& body, graph::ValueId result, bool by_key, Expr first,
                         int64_t width, const Last& change) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   const Scalar type = g_[result].type.element.scalar;
   const bool dense = body.store_stride(result) == 1;
-  for (int number = 0; number < p.lines(own); ++number) {
-    const Expr line = first + p.line(own, lane, number);
+  for (int number = 0; number < p.lines(stationary); ++number) {
+    const Expr line = first + p.line(stationary, lane, number);
     b_.branch(line < count(by_key), [&] {
       const int opened = open_line(body, by_key, line);
-      p.change_line(own, lane, number, [&](Expr along, Expr x) {
+      p.change_line(stationary, lane, number, [&](Expr along, Expr x) {
         const Expr y = cast(change(number, x), type);
         const int lanes = b_.type(y).lanes;
         const auto store = [&](Expr at, Expr v) {

@@ -1,6 +1,6 @@
 // What attention kernels of blocks are written with (docs/decisions/0007): a block owns a tile of lines, queries or
-// keys, and walks tiles of the others. Lines lie in panels of shared memory, in the type factors are multiplied in;
-// where walked lines are the contracted axis they are transposed on their way there. Lines behind the last one repeat
+// keys, and streams tiles of the others. Lines lie in panels of shared memory, in the type factors are multiplied in;
+// where streamed lines are the contracted axis they are transposed on their way there. Lines behind the last one repeat
 // it. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
 #pragma once
 
@@ -47,9 +47,11 @@ class AttendBlock : protected AttendWriter {
   // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head.
   void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
                   const std::function<void(Expr head, Expr first, Expr second)>& block);
-  int64_t panels() const { return tiles_.streams ? 2 : 1; }  // of each walked operand
-  // Walked lines come by panels: two, of which one is copied while the other is multiplied, or one that lanes fill.
-  SoftwarePipeline pipeline() { return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.streams}}; }
+  int64_t panels() const { return tiles_.pipelined ? 2 : 1; }  // of each streamed operand
+  // Streamed lines come by panels: two, of which one is copied while the other is multiplied, or one that lanes fill.
+  SoftwarePipeline pipeline() {
+    return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.pipelined}};
+  }
   void lane_loop(const std::function<void(Expr lane)>& body) { pipeline().lanes(body); }
 
   // In lane loops. Opens what a line's number says; close(body, ..) that many.
@@ -57,20 +59,19 @@ class AttendBlock : protected AttendWriter {
   int open_line(const Operand& o, Expr number);  // where a table finds it
   // Lines first .. of a panel.
   void fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, loop::BufferId to);
-  // The plan's walked lines as the contracted axis: rows of the panel are the operand's numbers.
+  // The plan's streamed lines as the contracted axis: rows of the panel are the operand's numbers.
   void fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, loop::BufferId to);
-  // Numbers of an own line into the panel that a result multiplies.
+  // Numbers of a stationary line into the panel that a result multiplies.
   void put(BlockProduct& p, Expr line, Expr along, Expr x, loop::BufferId to);
-  void multiply(BlockProduct& p, Expr lane, loop::BufferId own, loop::BufferId walked);
+  void multiply(BlockProduct& p, Expr lane, loop::BufferId stationary, loop::BufferId streamed);
   loop::BufferId panel(const BlockProduct& p, Side side);
   loop::BufferId shared(int64_t bytes);
 
-  // Values of the scores' shape for `x.size()` products' sums: those of one own line (open in `map`), from walked line
-  // `number` on; numbers of lines that do not exist are replaced by `hidden`.
-  // `whole`: all exist.
+  // Values of the scores' shape for `x.size()` products' sums: those of one stationary line (open in `map`), from
+  // streamed line `number` on; numbers of lines that do not exist are replaced by `hidden`. `whole`: all exist.
   using Maps = std::function<std::vector<Expr>(Body& map, const std::vector<Expr>& x)>;
-  std::vector<Expr> at_walked(Body& map, bool walks_keys, Expr number, const std::vector<Expr>& x, double hidden,
-                              const Maps& maps, bool whole = false);
+  std::vector<Expr> at_streamed(Body& map, bool streams_keys, Expr number, const std::vector<Expr>& x, double hidden,
+                                const Maps& maps, bool whole = false);
   // What of a vector from line `number` on exists, as truth values; -1: all.
   Expr exists(bool by_key, Expr number, int lanes);
 
@@ -101,7 +102,7 @@ class AttendBlock : protected AttendWriter {
   // Begins copies of lines first .. of a panel of `p` to byte `from` of it.
   void copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct& p, Side side, BlockProduct::Panel to);
 
-  // Writes the sums of own lines as a result; `change` is given the number of the lane's line and its sums.
+  // Writes the sums of stationary lines as a result; `change` is given the number of the lane's line and its sums.
   using Last = std::function<Expr(int line, Expr x)>;
   void write(BlockProduct& p, Expr lane, Body& body, graph::ValueId result, bool by_key, Expr first, int64_t width,
              const Last& change);
@@ -122,7 +123,7 @@ class AttendBlock : protected AttendWriter {
   void each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
             const std::function<void(Expr outer, Expr inner)>& body);
   Expr as_factor(Expr x) { return cast(x, tiles_.factor); }
-  Expr join(const std::vector<Expr>& pieces, int lanes, Scalar type);
+  Expr join(const std::vector<Expr>& parts, int lanes, Scalar type);
 };
 
 }  // namespace lumen::synth

@@ -1,4 +1,4 @@
-// Attention by blocks of lanes: a block owns a tile of query rows that share keys and values and walks tiles of keys.
+// Attention by blocks of lanes: a block owns a tile of query rows that share keys and values and streams tiles of keys.
 //
 //   for each tile of keys that some row sees:
 //     panels of keys, and of values transposed;  s = q k^T;  the group's maps, in the lanes' registers;
@@ -53,9 +53,9 @@ ForwardBlock::ForwardBlock(const graph::Plan& plan, const graph::Group& group, c
 
 std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& enough) {
   AttendProblem problem;
-  problem.own = rows_;
-  problem.walk = keys();
-  problem.owned = problem.walked = {a_.depth};
+  problem.stationary = rows_;
+  problem.streamed = keys();
+  problem.stationary_widths = problem.streamed_widths = {a_.depth};
   problem.results = problem.apart = {a_.width};
   problem.heads = heads();
   problem.rows_meet = true;
@@ -63,17 +63,17 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   if (a_.depth == 1 || a_.width == 1) return std::nullopt;
   const std::vector<LaidOperand> laid = lay(products);
   std::optional<AttendPlan> found;
-  if (!laid.empty()) found = plan_attend_stream(target_, products, problem);
+  if (!laid.empty()) found = plan_attend_pipelined(target_, products, problem);
   if (!found) found = plan_attend(target_, products, problem);
   if (!found) return std::nullopt;
   tiles_ = *found;
-  const int64_t tiles = (rows_ + tiles_.own - 1) / tiles_.own;
+  const int64_t tiles = (rows_ + tiles_.stationary - 1) / tiles_.stationary;
   split_keys(heads() * tiles);
   for (const graph::ValueId v : group_.inputs) builder_.value(v, false);
   const int64_t all_rows = product(a_.row_extents());
   Synthesis out;
   out.scratch = declare_results(group_, a_, parts_);
-  if (tiles_.streams) prepare(laid, out);
+  if (tiles_.pipelined) prepare(laid, out);
   const std::vector<bool> apart(a_.extents.size() + 1, true);
   using Accesses = std::map<graph::ValueId, Access>;
   Accesses dot{{a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
@@ -96,15 +96,15 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   out.steps.push_back(builder_.finish(
       fmt::format("attend {} depth {} width {} {}{}{} by blocks {}{}", shape_text(a_.extents), a_.depth, a_.width,
                   map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "",
-                  tiles_.text(), parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                  tiles_.text(), parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
       2.0 * pairs * (a_.depth + a_.width), bytes));
   if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, target_, parts_));
   return out;
 }
 
-// Queries, keys and values as blocks that stream read them; nothing where they cannot.
+// Queries, keys and values as blocks that are pipelined read them; nothing where they cannot.
 std::vector<LaidOperand> ForwardBlock::lay(Scalar products) const {
-  const int64_t unit = stream_unit(target_, products);
+  const int64_t unit = pipelined_unit(target_, products);
   std::vector<LaidOperand> out;
   if (unit == 0 || a_.is_found()) return out;
   const auto add = [&](const Access& from, const std::vector<int>& lines, int64_t width) {
@@ -134,89 +134,89 @@ void ForwardBlock::split_keys(int64_t blocks) {
   const bool alone = group_.results.size() == 1;
   if (!alone || blocks >= kEnoughBlocks / 2 || keys() < 2 * kPart) return;
   const int64_t wanted = std::min((kEnoughBlocks + blocks - 1) / blocks, kMostParts);
-  part_ = round_up(std::max(kPart, (keys() + wanted - 1) / wanted), tiles_.walk);
+  part_ = round_up(std::max(kPart, (keys() + wanted - 1) / wanted), tiles_.streamed);
   parts_ = (keys() + part_ - 1) / part_;
 }
 
 void ForwardBlock::block(Expr head, Expr tile, Expr part) {
   Tiles t{{b_, target_, tiles_.product(a_.depth)}, {b_, target_, tiles_.result(a_.width)}};
-  if (tiles_.streams) t.v.emplace(b_, target_, tiles_.transposed(a_.width));
+  if (tiles_.pipelined) t.v.emplace(b_, target_, tiles_.transposed(a_.width));
   reserve(t);
-  first_ = times(tile, tiles_.own);
+  first_ = tile * tiles_.stationary;
   begin_block(t, part);
-  if (tiles_.streams)
-    b_.branch(t.from < t.to, [&] { walk_copied(t); });
+  if (tiles_.pipelined)
+    b_.branch(t.from < t.to, [&] { stream_copied(t); });
   else
-    walk_filled(t);
+    stream_filled(t);
   finish(t.o, head, part);
 }
 
 void ForwardBlock::reserve(Tiles& t) {
-  const Side own = tiles_.own_side, walked = tiles_.walk_side();
-  const int64_t keys = t.s.panel_bytes(walked), values = t.o.panel_bytes(walked);
+  const Side stationary = tiles_.stationary_side, streamed = tiles_.streamed_side();
+  const int64_t keys = t.s.panel_bytes(streamed), values = t.o.panel_bytes(streamed);
   const auto of_lines = [&](int64_t bytes) {
     return b_.alloc(panels() * bytes, BlockProduct::kAlign, loop::Space::shared);
   };
   const auto of_rows = [&](const std::vector<std::vector<BufferId>*>& lists) {
     for (auto* list : lists) list->clear();
-    for (int r = 0; r < t.s.lines(own); ++r)
+    for (int r = 0; r < t.s.lines(stationary); ++r)
       for (auto* list : lists) list->push_back(b_.alloc(4, 4));
   };
-  t.queries = panel(t.s, own);
-  if (!tiles_.streams) t.probabilities = panel(t.o, own);
+  t.queries = panel(t.s, stationary);
+  if (!tiles_.pipelined) t.probabilities = panel(t.o, stationary);
   t.keys = of_lines(tiles_.one_by_one ? std::max(keys, values) : keys);
   t.values = tiles_.one_by_one ? t.keys : of_lines(values);
-  if (!tiles_.streams) {
+  if (!tiles_.pipelined) {
     of_rows({&row_max_, &row_sum_});
-    if (tiles_.across > 1) statistics_ = shared(tiles_.own * tiles_.across * 4);
+    if (tiles_.across > 1) statistics_ = shared(tiles_.stationary * tiles_.across * 4);
     return;
   }
   for (auto* list : {&row_max_, &bases_, &row_sum_, &scales_}) of_rows({list});
   probabilities_.clear();
-  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
+  for (int64_t k = 0; k < tiles_.streamed; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
 }
 
-// Begins to bring queries, and finds the keys to walk.
+// Begins to bring queries, and finds the keys to stream.
 void ForwardBlock::begin_block(Tiles& t, Expr part) {
   const auto keys_of_part = [&] {
-    t.from = times(part, part_);
+    t.from = part * part_;
     t.to = t.all_to = b_.i64(keys());
     t.all_from = b_.i64(0);
-    if (parts_ > 1) t.to = least(t.from + part_, t.to);
+    if (parts_ > 1) t.to = min(t.from + part_, t.to);
   };
-  if (tiles_.streams) keys_of_part();
+  if (tiles_.pipelined) keys_of_part();
   lane_loop([&](Expr lane) {
-    if (tiles_.streams)
-      copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
+    if (tiles_.pipelined)
+      copy_lines(lane, laid_[0], first_, t.s, tiles_.stationary_side, {t.queries, b_.i64(0)});
     else
-      fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, t.s, tiles_.own_side, t.queries);
+      fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, t.s, tiles_.stationary_side, t.queries);
     t.o.clear();
     for (size_t r = 0; r < row_max_.size(); ++r) {
       set(row_max_[r], b_.real(kLowest, kOne));
-      if (tiles_.streams) set(bases_[r], b_.real(kLowest, kOne));
+      if (tiles_.pipelined) set(bases_[r], b_.real(kLowest, kOne));
       set(row_sum_[r], b_.real(0, kOne));
     }
   });
-  if (!tiles_.streams) keys_of_part();
+  if (!tiles_.pipelined) keys_of_part();
   if (range_.is_bounded()) {
-    const Seen seen = seen_keys(range_, *map_, first_, tiles_.own, shared(kBoundsBytes));
-    t.from = most(t.from, down(seen.first, tiles_.walk));
-    t.to = least(t.to, seen.end);
+    const Seen seen = seen_keys(range_, *map_, first_, tiles_.stationary, shared(kBoundsBytes));
+    t.from = max(t.from, down(seen.first, tiles_.streamed));
+    t.to = min(t.to, seen.end);
     t.all_from = seen.all_first;
     t.all_to = seen.all_end;
-  } else if (!tiles_.streams) {
+  } else if (!tiles_.pipelined) {
     b_.barrier();
   }
 }
 
-void ForwardBlock::walk_filled(Tiles& t) {
+void ForwardBlock::stream_filled(Tiles& t) {
   const auto found = [](const std::optional<Attention::Found>& f) { return f ? &*f : nullptr; };
   const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
       values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
   const bool apart = tiles_.one_by_one, shared = tiles_.across > 1;  // panels; rows, by groups of lanes
-  serial(t.from, t.to, tiles_.walk, [&](Expr key) {
+  serial(t.from, t.to, tiles_.streamed, [&](Expr key) {
     const auto bring_keys = [&](Expr lane) {
-      fill(lane, keys_of, key, t.s, tiles_.walk_side(), t.keys);
+      fill(lane, keys_of, key, t.s, tiles_.streamed_side(), t.keys);
       if (!apart) fill_transposed(lane, values_of, key, t.o, t.values);
     };
     const auto find_scores = [&](Expr lane) {
@@ -239,29 +239,29 @@ void ForwardBlock::walk_filled(Tiles& t) {
 
 Expr ForwardBlock::score(BlockProduct& s, Expr lane, int r, Expr key, bool whole, bool in_place) {
   Body& map = whole ? *shown_ : *map_;
-  const int opened = open_line(map, false, first_ + s.line(tiles_.own_side, lane, r));
+  const int opened = open_line(map, false, first_ + s.line(tiles_.stationary_side, lane, r));
   Expr top;
-  s.change_line(tiles_.own_side, lane, r, [&](Expr along, Expr x) {
+  s.change_line(tiles_.stationary_side, lane, r, [&](Expr along, Expr x) {
     Expr y = x;
     if (in_place)
-      y = at_walked(
+      y = at_streamed(
           map, true, key + along, {x}, kLowest,
           [&](Body& scores, const auto& sums) {
             scores.set(a_.scores, sums[0]);
             return std::vector<Expr>{as_f32(scores.value(a_.score))};
           },
           whole)[0];
-    top = !top.exists() ? y : most(top, y);
+    top = !top.exists() ? y : max(top, y);
     return in_place ? y : Expr{};
   });
   close(map, opened);
-  return s.fold_line(tiles_.own_side, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
+  return s.fold_line(tiles_.stationary_side, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
 }
 
 Expr ForwardBlock::add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whole, Expr scale,
                           const std::function<Expr(Expr)>& weigh, const BlockProduct::ChangeLine& keep) {
   Expr total;
-  s.change_line(tiles_.own_side, lane, r, [&](Expr along, Expr x) {
+  s.change_line(tiles_.stationary_side, lane, r, [&](Expr along, Expr x) {
     Expr p = weigh(x);
     const Expr there = whole ? Expr{} : exists(true, key + along, b_.type(x).lanes);
     if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
@@ -274,25 +274,26 @@ Expr ForwardBlock::add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whol
 
 // Where groups of lanes share rows: maxima for the others to see.
 void ForwardBlock::share_maxima(BlockProduct& s, Expr lane, Expr key) {
-  const Side own = tiles_.own_side;
-  for (int r = 0; r < s.lines(own); ++r) {
-    const Expr line = s.line(own, lane, r), top = score(s, lane, r, key, false, true);
-    b_.branch(s.leads_line(own, lane),
-              [&] { b_.store(statistics_, top, statistic(s.group_across(own, lane), line), 4); });
+  const Side stationary = tiles_.stationary_side;
+  for (int r = 0; r < s.lines(stationary); ++r) {
+    const Expr line = s.line(stationary, lane, r), top = score(s, lane, r, key, false, true);
+    b_.branch(s.leads_line(stationary, lane),
+              [&] { b_.store(statistics_, top, statistic(s.group_across(stationary, lane), line), 4); });
   }
 }
 
 // Scores to probabilities, into their panel.
 void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   std::vector<Expr> found;  // where rows are not shared
-  for (int r = 0; r < t.s.lines(own) && tiles_.across == 1; ++r) found.push_back(score(t.s, lane, r, key, false, true));
-  for (int r = 0; r < t.s.lines(own); ++r) {
-    const Expr line = t.s.line(own, lane, r), before = number(row_max_[r]);
+  for (int r = 0; r < t.s.lines(stationary) && tiles_.across == 1; ++r)
+    found.push_back(score(t.s, lane, r, key, false, true));
+  for (int r = 0; r < t.s.lines(stationary); ++r) {
+    const Expr line = t.s.line(stationary, lane, r), before = number(row_max_[r]);
     Expr top = before;
-    if (tiles_.across == 1) top = most(top, found[r]);
+    if (tiles_.across == 1) top = max(top, found[r]);
     for (int g = 0; g < tiles_.across && tiles_.across > 1; ++g)
-      top = most(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
+      top = max(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
     const Expr scale = exp(before - top);
     const Expr sum = add_up(
         t.s, lane, r, key, false, scale, [&](Expr x) { return exp(x - b_.splat(top, b_.type(x).lanes)); },
@@ -302,24 +303,24 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
         });
     set(row_max_[r], top);
     set(row_sum_[r], sum);
-    t.o.change_line(own, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
+    t.o.change_line(stationary, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
   }
 }
 
 // Sums of rows are joined, then written.
 void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   const auto each_line = [&](const std::function<void(size_t)>& body) {
     for (size_t r = 0; r < row_sum_.size(); ++r) body(r);
   };
   const auto join = [&](Expr lane) {
     each_line([&](size_t r) {
-      const Expr total = o.fold_line(own, ScalarOp::add_, number(row_sum_[r]));
+      const Expr total = o.fold_line(stationary, ScalarOp::add_, number(row_sum_[r]));
       set(row_sum_[r], total);
       if (tiles_.across == 1) return;
-      const Expr line = o.line(own, lane, r);
-      b_.branch(o.leads_line(own, lane),
-                [&] { b_.store(statistics_, total, statistic(o.group_across(own, lane), line), 4); });
+      const Expr line = o.line(stationary, lane, r);
+      b_.branch(o.leads_line(stationary, lane),
+                [&] { b_.store(statistics_, total, statistic(o.group_across(stationary, lane), line), 4); });
     });
   };
   lane_loop(join);
@@ -329,7 +330,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
     each_line([&](size_t r) {
       row_sums.push_back(number(row_sum_[r]));
       if (tiles_.across == 1) return;
-      const Expr line = o.line(own, lane, r);
+      const Expr line = o.line(stationary, lane, r);
       for (int g = 0; g < tiles_.across; ++g) {
         const Expr x = b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4);
         row_sums[r] = g == 0 ? x : row_sums[r] + x;
@@ -347,45 +348,44 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
             close(*map_, opened);
           });
         });
-    if (tiles_.streams)  // one division a row: the sums are of rounded factors
+    if (tiles_.pipelined)  // one division a row: the sums are of rounded factors
       for (Expr& total : row_sums) total = 1 / total;
     write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, Expr x) {
-      return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x, b_.splat(row_sums[r], b_.type(x).lanes));
+      return b_.op(tiles_.pipelined ? ScalarOp::mul_ : ScalarOp::div_, x, b_.splat(row_sums[r], b_.type(x).lanes));
     });
   });
 }
 
 // By one of the lanes that hold parts of a row, where the row exists.
 void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body) {
-  const Side own = tiles_.own_side;
-  const Expr line = first_ + o.line(own, lane, r);
-  Expr mine = o.leads_line(own, lane) & (line < rows_);
-  if (tiles_.across > 1) mine = mine & (o.group_across(own, lane) == 0);
+  const Side stationary = tiles_.stationary_side;
+  const Expr line = first_ + o.line(stationary, lane, r);
+  Expr mine = o.leads_line(stationary, lane) & (line < rows_);
+  if (tiles_.across > 1) mine = mine & (o.group_across(stationary, lane) == 0);
   b_.branch(mine, [&] { body(line); });
 }
 
 // A part's rows for attend_merge.
 void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());
-  Expr base = times(part, product(a_.row_extents()));
+  Expr base = part * product(a_.row_extents());
   const std::vector<Expr> of_head = digits(b_, head, heads);
-  for (size_t d = 0; d < heads.size(); ++d) base = base + times(of_head[d], dense[d]);
+  for (size_t d = 0; d < heads.size(); ++d) base = base + of_head[d] * dense[d];
   const auto number_of = [&](Expr line) {
     Expr number = base;
     const std::vector<Expr> at = digits(b_, line, row_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[row_axes_[k]]);
+    for (size_t k = 0; k < at.size(); ++k) number = number + at[k] * dense[row_axes_[k]];
     return number;
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {
     once(o, lane, r, [&](Expr line) { keep_extremes(number_of(line), number(row_max_[r]), row_sums[r]); });
-    const Expr line = first_ + o.line(own, lane, r);
+    const Expr line = first_ + o.line(stationary, lane, r);
     b_.branch(line < rows_, [&] {
       const Expr number = number_of(line);
-      o.change_line(own, lane, r, [&](Expr along, Expr x) {
+      o.change_line(stationary, lane, r, [&](Expr along, Expr x) {
         const Expr count = a_.width % b_.type(x).lanes == 0 ? Expr{} : a_.width - along;
-        b_.branch(along < a_.width,
-                  [&] { b_.store(partial_, x, bytes(times(number, a_.width) + along, 1), 4, count); });
+        b_.branch(along < a_.width, [&] { b_.store(partial_, x, bytes(number * a_.width + along, 1), 4, count); });
         return Expr{};
       });
     });

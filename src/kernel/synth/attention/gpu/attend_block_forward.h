@@ -1,5 +1,5 @@
-// The forward kernel of attention by blocks: see attend_block_forward.cpp, and attend_block_stream.cpp for those that
-// stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and synth_attend_stream_test.cpp.
+// The forward kernel of attention by blocks: see attend_block_forward.cpp, and attend_block_pipelined.cpp for those
+// that stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and synth_attend_stream_test.cpp.
 #pragma once
 
 #include "kernel/synth/attention/gpu/attend_block.h"
@@ -16,22 +16,22 @@ class ForwardBlock : AttendBlock {
  private:
   static constexpr loop::VType kOne{Scalar::f32, 1};
 
-  // Queries, keys and values as blocks that stream read them; nothing where they cannot.
+  // Queries, keys and values as blocks that are pipelined read them; nothing where they cannot.
   std::vector<LaidOperand> lay(Scalar products) const;
   void prepare(std::vector<LaidOperand> laid, Synthesis& out);
   void split_keys(int64_t blocks);
-  // A block's products and panels, and the keys it walks.
+  // A block's products and panels, and the keys it streams.
   struct Tiles {
     BlockProduct s, o;                   // scores; sums of values
-    std::optional<BlockProduct> v = {};  // of those that stream: lays panels of values
+    std::optional<BlockProduct> v = {};  // of those that are pipelined: lays panels of values
     loop::BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
     Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
   };
   void block(Expr head, Expr tile, Expr part);
   void reserve(Tiles& t);
   void begin_block(Tiles& t, Expr part);
-  void walk_filled(Tiles& t);
-  Expr statistic(Expr across, Expr line) { return bytes(times(across, tiles_.own) + line, 1); }
+  void stream_filled(Tiles& t);
+  Expr statistic(Expr across, Expr line) { return bytes(across * tiles_.stationary + line, 1); }
   Expr number(loop::BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
   void set(loop::BufferId of_row, Expr x) { b_.store(of_row, x, b_.i64(0), 4); }
   // A row's scores, in place, unless they are the sums times a number; their maximum.
@@ -46,22 +46,22 @@ class ForwardBlock : AttendBlock {
   void once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body);
   void keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums);
 
-  // ---- streaming
-  using Held = BlockProduct::Held;
+  // ---- pipelined
+  using RegisterOperand = BlockProduct::RegisterOperand;
   BlockProduct::Panel panel_at(const BlockProduct& p, loop::BufferId panels_of_lines, Expr key);
   void copy_tile(Tiles& t, Expr lane, Expr key);
-  Held held();
-  void hold(const Held& x);
-  void hold_until_here(const Held& before);
+  RegisterOperand probabilities_operand();
+  void hold(const RegisterOperand& x);
+  void hold_until_here(const RegisterOperand& before);
   void begin_scores(Tiles& t, Expr lane, Expr key);
-  void begin_sums(Tiles& t, Expr lane, const Held& probabilities, Expr key);
+  void begin_sums(Tiles& t, Expr lane, const RegisterOperand& probabilities, Expr key);
   // Only the group of `any_lane` is read.
   void multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }
   Expr is_first(Expr lane);
   void take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool whole);
   void find_probabilities(Tiles& t, Expr lane, Expr key, bool whole);
-  void walk_copied(Tiles& t);
+  void stream_copied(Tiles& t);
   void weigh(BlockProduct& s, Expr lane, Expr key, bool whole);
   void rescale(BlockProduct& o, Expr lane);
   void return_to_row_max(BlockProduct& o, Expr lane);

@@ -2,8 +2,8 @@
 // results that are sums over keys; one owns tiles of keys and walks rows, for those over rows. Both compute the scores
 // anew, so every sum is one block's and its order is fixed. A tile:
 //
-//   panels of the walked operands;  both products;  the maps, in the lanes' registers;  what results read of them to
-//   panels;  panels of the walked operands, transposed;  the results
+//   panels of the streamed operands;  both products;  the maps, in the lanes' registers;  what results read of them to
+//   panels;  panels of the streamed operands, transposed;  the results
 //
 // Numbers: factors are rounded to the plan's type (what results read of the maps among them), everything else is f32.
 // Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
@@ -29,8 +29,8 @@ GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group,
     if (std::find(sources_.begin(), sources_.end(), r.source) == sources_.end()) sources_.push_back(r.source);
   }
   for (const AttentionGradient::Product& p : a.products) {
-    note(&owned_, own_of(p));
-    note(&walked_, walked_of(p));
+    note(&stationary_, stationary_of(p));
+    note(&streamed_, streamed_of(p));
   }
   for (const auto* r : results_) note(&transposed_, r->operand);
 }
@@ -38,18 +38,18 @@ GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group,
 // The plan, or false where there is none.
 bool GradientBlock::plan(Scalar products) {
   AttendProblem problem;
-  problem.own = count(!over_keys_);
-  problem.walk = count(over_keys_);
+  problem.stationary = count(!over_keys_);
+  problem.streamed = count(over_keys_);
   problem.heads = heads();
-  for (const int o : owned_) problem.owned.push_back(operand(o).width);
-  for (const int o : walked_) problem.walked.push_back(operand(o).width);
+  for (const int o : stationary_) problem.stationary_widths.push_back(operand(o).width);
+  for (const int o : streamed_) problem.streamed_widths.push_back(operand(o).width);
   for (const auto* r : results_) problem.results.push_back(operand(r->operand).width);
   problem.products = a_.products.size();
   problem.sources = sources_.size();
   for (const AttentionGradient::Operand& o : a_.operands)
     if (o.width == 1) return false;
   std::optional<AttendPlan> found;
-  if (!laid_operands_.empty() && find_order()) found = plan_attend_stream(target_, products, problem);
+  if (!laid_operands_.empty() && find_order()) found = plan_attend_pipelined(target_, products, problem);
   if (!found) found = plan_attend(target_, products, problem);
   if (found) tiles_ = *found;
   return found.has_value();
@@ -57,7 +57,7 @@ bool GradientBlock::plan(Scalar products) {
 
 // Steps before, for this kernel alone.
 void GradientBlock::prepare(Synthesis& out) {
-  if (!tiles_.streams) return;
+  if (!tiles_.pipelined) return;
   if (!over_keys_) row_numbers_ = row_numbers(plan_, group_, a_);
   for (RowNumber& n : row_numbers_) {
     if (!n.divides) continue;
@@ -73,7 +73,7 @@ Step GradientBlock::run() {
   for (RowNumber& n : row_numbers_)
     n.source = n.scratch < 0 ? builder_.value(n.access.source, false)
                              : builder_.scratch(n.scratch, n.count(extents_) * 4, false);
-  if (tiles_.streams)
+  if (tiles_.pipelined)
     for (size_t k = 0; k < laid_operands_.size(); ++k)
       laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
   const std::vector<bool> apart(extents_.size() + 1, true);
@@ -95,7 +95,7 @@ Step GradientBlock::run() {
   }
   map_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
   ranges_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
-  if (tiles_.streams && a_.range) {
+  if (tiles_.pipelined && a_.range) {
     shown_plan_ = a_.range->without_mask();
     shown_ = std::make_unique<Body>(builder_, *shown_plan_, group_, extents_, apart);
     bodies.push_back(shown_.get());
@@ -104,7 +104,7 @@ Step GradientBlock::run() {
     if (map && !over_keys_ && !row_axes_.empty()) map->set_vector_axis(axis_of(*map, row_axes_.back()));
   bodies.push_back(map_.get());
   bodies.push_back(ranges_.get());
-  const int64_t tiles = (count(!over_keys_) + tiles_.own - 1) / tiles_.own;
+  const int64_t tiles = (count(!over_keys_) + tiles_.stationary - 1) / tiles_.stationary;
   for_blocks(bodies, tiles, 1, [&](Expr, Expr tile, Expr) {
     // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
     block(over_keys_ ? tiles - 1 - tile : tile);
@@ -122,36 +122,37 @@ Step GradientBlock::run() {
 
 GradientBlock::Memory GradientBlock::memory() {
   Memory m;
-  const Side own = tiles_.own_side, walked = tiles_.walk_side();
+  const Side stationary = tiles_.stationary_side, streamed = tiles_.streamed_side();
   std::vector<int64_t> sizes;
   for (const AttentionGradient::Product& p : a_.products)
     m.products.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.product(operand(p.rows).width)));
   for (const auto* r : results_)
     m.results.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.result(operand(r->operand).width)));
-  for (const int o : owned_) m.owned.push_back(panel(*product_of(m, o, true), own));
-  for (size_t k = 0; k < sources_.size() && !tiles_.streams; ++k) m.sources.push_back(panel(*m.results[0], own));
-  for (const int o : walked_) sizes.push_back(product_of(m, o, false)->panel_bytes(walked));
-  for (const int o : transposed_) sizes.push_back(result_of(m, o)->panel_bytes(walked));
+  for (const int o : stationary_) m.stationary.push_back(panel(*product_of(m, o, true), stationary));
+  for (size_t k = 0; k < sources_.size() && !tiles_.pipelined; ++k)
+    m.sources.push_back(panel(*m.results[0], stationary));
+  for (const int o : streamed_) sizes.push_back(product_of(m, o, false)->panel_bytes(streamed));
+  for (const int o : transposed_) sizes.push_back(result_of(m, o)->panel_bytes(streamed));
   BufferId common = -1;
   if (tiles_.one_by_one)
     common = b_.alloc(*std::max_element(sizes.begin(), sizes.end()), BlockProduct::kAlign, loop::Space::shared);
-  for (size_t k = 0; k < walked_.size(); ++k)  // a panel that is read both ways has room for both
-    if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(transposed_, walked_[k])]);
+  for (size_t k = 0; k < streamed_.size(); ++k)  // a panel that is read both ways has room for both
+    if (shares(streamed_[k])) sizes[k] = std::max(sizes[k], sizes[streamed_.size() + place(transposed_, streamed_[k])]);
   const auto next = [&](size_t k) {
     return common >= 0 ? common : b_.alloc(panels() * sizes[k], BlockProduct::kAlign, loop::Space::shared);
   };
-  for (size_t k = 0; k < walked_.size(); ++k) m.walked.push_back(next(k));
+  for (size_t k = 0; k < streamed_.size(); ++k) m.streamed.push_back(next(k));
   for (size_t k = 0; k < transposed_.size(); ++k)
-    m.transposed.push_back(shares(transposed_[k]) ? m.walked[place(walked_, transposed_[k])]
-                                                  : next(walked_.size() + k));
-  walked_bytes_ = sizes;
-  if (a_.range || tiles_.streams) m.bounds = shared(kBoundsBytes);
-  for (RowNumber& n : row_numbers_) n.panel = shared(panels() * tiles_.walk * 4);
+    m.transposed.push_back(shares(transposed_[k]) ? m.streamed[place(streamed_, transposed_[k])]
+                                                  : next(streamed_.size() + k));
+  streamed_bytes_ = sizes;
+  if (a_.range || tiles_.pipelined) m.bounds = shared(kBoundsBytes);
+  for (RowNumber& n : row_numbers_) n.panel = shared(panels() * tiles_.streamed * 4);
   return m;
 }
-BlockProduct* GradientBlock::product_of(const Memory& m, int o, bool own) const {
+BlockProduct* GradientBlock::product_of(const Memory& m, int o, bool stationary) const {
   for (size_t k = 0; k < a_.products.size(); ++k)
-    if ((own ? own_of(a_.products[k]) : walked_of(a_.products[k])) == o) return m.products[k].get();
+    if ((stationary ? stationary_of(a_.products[k]) : streamed_of(a_.products[k])) == o) return m.products[k].get();
   return nullptr;
 }
 BlockProduct* GradientBlock::result_of(const Memory& m, int o) const {
@@ -161,23 +162,23 @@ BlockProduct* GradientBlock::result_of(const Memory& m, int o) const {
 }
 
 void GradientBlock::block(Expr tile) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   Memory m = memory();
-  first_ = times(tile, tiles_.own);
+  first_ = tile * tiles_.stationary;
   lane_loop([&](Expr lane) {
-    for (size_t k = 0; k < owned_.size(); ++k) {
-      const int o = owned_[k];
-      if (tiles_.streams)
-        copy_lines(lane, laid_[o], first_, *product_of(m, o, true), own, {m.owned[k], b_.i64(0)});
+    for (size_t k = 0; k < stationary_.size(); ++k) {
+      const int o = stationary_[k];
+      if (tiles_.pipelined)
+        copy_lines(lane, laid_[o], first_, *product_of(m, o, true), stationary, {m.stationary[k], b_.i64(0)});
       else
-        fill(lane, lines_of(o), first_, *product_of(m, o, true), own, m.owned[k]);
+        fill(lane, lines_of(o), first_, *product_of(m, o, true), stationary, m.stationary[k]);
     }
     for (const auto& r : m.results) r->clear();
   });
-  if (!tiles_.streams)
-    walk_filled(m);
+  if (!tiles_.pipelined)
+    stream_filled(m);
   else
-    over_keys_ ? walk_keys(m) : walk_rows(m);
+    over_keys_ ? stream_keys(m) : stream_rows(m);
   lane_loop([&](Expr lane) {
     for (size_t k = 0; k < results_.size(); ++k)
       write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
@@ -185,46 +186,48 @@ void GradientBlock::block(Expr tile) {
   });
 }
 
-void GradientBlock::walk_filled(Memory& m) {
+void GradientBlock::stream_filled(Memory& m) {
   Expr from = b_.i64(0), to = b_.i64(count(over_keys_));
   if (a_.range && over_keys_) {
-    const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
-    from = down(seen.first, tiles_.walk);
+    const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.stationary, m.bounds);
+    from = down(seen.first, tiles_.streamed);
     to = seen.end;
   } else {
     b_.barrier();
   }
-  serial(from, to, tiles_.walk, [&](Expr walked) {
-    if (!a_.range || over_keys_) return step(m, walked);
-    const Seen seen = seen_keys(*a_.range, *ranges_, walked, tiles_.walk, m.bounds);
+  serial(from, to, tiles_.streamed, [&](Expr streamed) {
+    if (!a_.range || over_keys_) return step(m, streamed);
+    const Seen seen = seen_keys(*a_.range, *ranges_, streamed, tiles_.streamed, m.bounds);
     b_.barrier();  // the next tile's bounds lie in the same place
-    const Expr some = (seen.first < first_ + tiles_.own) & (first_ < seen.end);
-    b_.branch(some, [&] { step(m, walked); });
+    const Expr some = (seen.first < first_ + tiles_.stationary) & (first_ < seen.end);
+    b_.branch(some, [&] { step(m, streamed); });
   });
 }
 
 // Panels are filled all together, or one after the other.
-void GradientBlock::step(Memory& m, Expr walked) {
+void GradientBlock::step(Memory& m, Expr streamed) {
   const auto load = [&](Expr lane, size_t k) {
-    fill(lane, lines_of(walked_[k]), walked, *product_of(m, walked_[k], false), tiles_.walk_side(), m.walked[k]);
+    fill(lane, lines_of(streamed_[k]), streamed, *product_of(m, streamed_[k], false), tiles_.streamed_side(),
+         m.streamed[k]);
   };
   const auto load_transposed = [&](Expr lane, size_t k) {
-    fill_transposed(lane, lines_of(transposed_[k]), walked, *result_of(m, transposed_[k]), m.transposed[k]);
+    fill_transposed(lane, lines_of(transposed_[k]), streamed, *result_of(m, transposed_[k]), m.transposed[k]);
   };
   const auto multiply_with = [&](Expr lane, size_t panel) {
     for (size_t k = 0; k < a_.products.size(); ++k) {
-      if (walked_of(a_.products[k]) != walked_[panel]) continue;
+      if (streamed_of(a_.products[k]) != streamed_[panel]) continue;
       m.products[k]->clear();
-      multiply(*m.products[k], lane, m.owned[place(owned_, own_of(a_.products[k]))], m.walked[panel]);
+      multiply(*m.products[k], lane, m.stationary[place(stationary_, stationary_of(a_.products[k]))],
+               m.streamed[panel]);
     }
-    if (panel + 1 == walked_.size()) apply_maps(m, lane, walked);
+    if (panel + 1 == streamed_.size()) apply_maps(m, lane, streamed);
   };
   const auto add_with = [&](Expr lane, size_t panel) {
     for (size_t k = 0; k < results_.size(); ++k)
       if (results_[k]->operand == transposed_[panel])
         multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.transposed[panel]);
   };
-  const size_t products = walked_.size(), results = transposed_.size();
+  const size_t products = streamed_.size(), results = transposed_.size();
   if (tiles_.one_by_one) {
     for (size_t k = 0; k < products; ++k)
       pipeline().step({.begin = [&](Expr lane) { load(lane, k); }, .use = [&](Expr lane) { multiply_with(lane, k); }});
@@ -248,15 +251,15 @@ void GradientBlock::step(Memory& m, Expr walked) {
   pipeline().step({.use = add_all});
 }
 
-void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {
-  const Side own = tiles_.own_side;
-  for (int r = 0; r < m.products[0]->lines(own); ++r) {
-    const Expr line = m.products[0]->line(own, lane, r);
+void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed) {
+  const Side stationary = tiles_.stationary_side;
+  for (int r = 0; r < m.products[0]->lines(stationary); ++r) {
+    const Expr line = m.products[0]->line(stationary, lane, r);
     std::vector<Expr> along;
     std::vector<std::vector<Expr>> sums;  // by vector, by product
     for (size_t k = 0; k < m.products.size(); ++k) {
       size_t number = 0;
-      m.products[k]->change_line(own, lane, r, [&](Expr at, Expr x) {
+      m.products[k]->change_line(stationary, lane, r, [&](Expr at, Expr x) {
         if (k == 0) {
           along.push_back(at);
           sums.emplace_back();
@@ -268,7 +271,7 @@ void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {
     const int opened = open_line(*map_, !over_keys_, first_ + line);
     for (size_t v = 0; v < along.size(); ++v) {
       const std::vector<Expr> x =
-          at_walked(*map_, over_keys_, walked + along[v], sums[v], 0, [&](Body& map, const auto& of) {
+          at_streamed(*map_, over_keys_, streamed + along[v], sums[v], 0, [&](Body& map, const auto& of) {
             for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
             std::vector<Expr> out;
             for (const int s : sources_) out.push_back(map.value(a_.sources[s]));
@@ -285,24 +288,24 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
   if (target.wave <= 1) return std::nullopt;
   const AttentionGradient a(plan, group);
   Synthesis out;
-  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, stream_unit(target, products));
+  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, pipelined_unit(target, products));
   for (LaidOperand& o : laid)
     if (o.scratch >= 0) {
       o.scratch = out.scratch.size();
       out.scratch.push_back(o.elements * scalar_bytes(o.scalar));
     }
   std::vector<std::unique_ptr<GradientBlock>> kernels;
-  bool streams = false;
+  bool pipelined = false;
   for (const bool over_keys : {true, false}) {
     auto kernel = std::make_unique<GradientBlock>(plan, group, target, a, over_keys, laid);
     if (!kernel->has_results()) continue;
     if (!kernel->plan(products)) return std::nullopt;
-    streams = streams || kernel->streams();
+    pipelined = pipelined || kernel->pipelined();
     kernels.push_back(std::move(kernel));
   }
-  if (!streams) out.scratch.clear();
+  if (!pipelined) out.scratch.clear();
   for (const LaidOperand& o : laid)
-    if (streams && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
+    if (pipelined && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
   for (auto& kernel : kernels) {
     kernel->prepare(out);
     out.steps.push_back(kernel->run());

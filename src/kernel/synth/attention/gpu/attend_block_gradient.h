@@ -1,5 +1,5 @@
-// The gradient of an attention by blocks: see attend_block_gradient.cpp, and attend_block_gradient_stream.cpp for
-// kernels that stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and
+// The gradient of an attention by blocks: see attend_block_gradient.cpp, and attend_block_gradient_pipelined.cpp for
+// kernels that are pipelined. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and
 // synth_attend_stream_test.cpp.
 #pragma once
 
@@ -18,15 +18,15 @@ class GradientBlock : AttendBlock {
   bool has_results() const { return !results_.empty(); }
   // The plan, or false where there is none.
   bool plan(Scalar products);
-  bool streams() const { return tiles_.streams; }
+  bool pipelined() const { return tiles_.pipelined; }
   // Steps before, for this kernel alone.
   void prepare(Synthesis& out);
   Step run();
 
  private:
   const AttentionGradient::Operand& operand(int o) const { return a_.operands[o]; }
-  int own_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.rows : p.keys; }
-  int walked_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.keys : p.rows; }
+  int stationary_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.rows : p.keys; }
+  int streamed_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.keys : p.rows; }
   static void note(std::vector<int>* list, int o) {
     if (std::find(list->begin(), list->end(), o) == list->end()) list->push_back(o);
   }
@@ -35,57 +35,57 @@ class GradientBlock : AttendBlock {
   }
   Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 
-  // Whether one panel of a walked operand serves products and results: where the instruction reads it transposed.
+  // Whether one panel of a streamed operand serves products and results: where the instruction reads it transposed.
   bool shares(int o) const {
     const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
-    return tiles_.in_shared() && !tiles_.one_by_one && has(walked_) && has(transposed_);
+    return tiles_.in_shared() && !tiles_.one_by_one && has(streamed_) && has(transposed_);
   }
 
   // The products and panels of a block.
   struct Memory {
     std::vector<std::unique_ptr<BlockProduct>> products, results;
-    std::vector<loop::BufferId> owned, walked, transposed, sources;
+    std::vector<loop::BufferId> stationary, streamed, transposed, sources;
     loop::BufferId bounds = -1;
   };
   Memory memory();
-  BlockProduct* product_of(const Memory& m, int o, bool own) const;
+  BlockProduct* product_of(const Memory& m, int o, bool stationary) const;
   BlockProduct* result_of(const Memory& m, int o) const;
   void block(Expr tile);
-  void walk_filled(Memory& m);
-  void step(Memory& m, Expr walked);
-  void apply_maps(Memory& m, Expr lane, Expr walked);
+  void stream_filled(Memory& m);
+  void step(Memory& m, Expr streamed);
+  void apply_maps(Memory& m, Expr lane, Expr streamed);
 
-  // ---- streaming: a tile of walked lines, and what comes behind it.
-  struct Walked {
+  // ---- pipelined: a tile of streamed lines, and what comes behind it.
+  struct StreamedTile {
     Expr line, number, next, has_next;
   };
   bool reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const;
   bool find_order();
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
-  void set_row_numbers(Body& body, const Walked& w, Expr along, int lanes);
-  BlockProduct::Panel walked_panel(const Memory& m, size_t k, Expr number);
-  void copy_walked(const Memory& m, Expr lane, Expr line, Expr number);
-  void walk_keys(Memory& m);
-  void walk_rows(Memory& m);
+  void set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes);
+  BlockProduct::Panel streamed_panel(const Memory& m, size_t k, Expr number);
+  void copy_streamed(const Memory& m, Expr lane, Expr line, Expr number);
+  void stream_keys(Memory& m);
+  void stream_rows(Memory& m);
   std::array<Expr, 4> rows_that_see(Expr lane, int64_t inner);
-  void stream_step(Memory& m, const Walked& w, bool whole);
-  void find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const Walked& w, int source,
+  void pipelined_step(Memory& m, const StreamedTile& w, bool whole);
+  void find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const StreamedTile& w, int source,
                    bool whole);
 
   const graph::Group& group_;
   graph::Group nothing_;
   const AttentionGradient& a_;
-  const bool over_keys_;  // own rows and walk keys; otherwise the other way round
+  const bool over_keys_;  // rows are stationary, keys streamed; otherwise the other way round
   std::vector<const AttentionGradient::Result*> results_;
-  std::vector<int> sources_, owned_, walked_, transposed_;  // numbers of sources and operands, each once
+  std::vector<int> sources_, stationary_, streamed_, transposed_;  // numbers of sources and operands, each once
   std::vector<std::unique_ptr<Body>> operands_, written_;
   std::unique_ptr<Body> map_, ranges_;
   Expr first_;
   std::vector<RowNumber> row_numbers_;
   const std::vector<LaidOperand>& laid_operands_;  // by operand; empty: they cannot be copied
   std::vector<Laid> laid_;
-  std::vector<int64_t> walked_bytes_;  // of one panel
+  std::vector<int64_t> streamed_bytes_;  // of one panel
   size_t first_product_ = 0;
   int early_ = -1;                         // the source that needs this product alone
   std::optional<graph::Plan> shown_plan_;  // without the mask

@@ -14,19 +14,19 @@ namespace {
 
 constexpr int64_t kMostSums = 108;       // of a lane, which holds factors beside them
 constexpr int64_t kMostSumsAlone = 136;  // where factors stay in shared memory
-constexpr int64_t kMostOwn = 64;         // lines: more would leave one block where two can hide each other's waits
-constexpr int64_t kMostWalk = 64;
+constexpr int64_t kMostStationary = 64;  // lines: more would leave one block where two can hide each other's waits
+constexpr int64_t kMostStreamed = 64;
 constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
 constexpr int64_t kEnoughBlocks = 128;
-constexpr double kFetch = 16;            // lines whose products take as long as fetching one
-constexpr int64_t kFewestStreamed = 33;  // own lines
-constexpr int64_t kMostStreamed = 224;   // registers of a lane's sums and held factors
-constexpr int kGroups = 2;               // that take turns
-constexpr int64_t kGroupLines = 64;      // of a tile
-constexpr int64_t kWideWalk = 128;       // lines
-constexpr int64_t kMostWide = 176;       // registers, of one of several groups
-constexpr int64_t kStreamPanels = 2;
+constexpr double kFetch = 16;             // lines whose products take as long as fetching one
+constexpr int64_t kFewestPipelined = 33;  // stationary lines
+constexpr int64_t kMostPipelined = 224;   // registers of a lane's sums and held factors
+constexpr int kGroups = 2;                // that take turns
+constexpr int64_t kGroupLines = 64;       // of a tile
+constexpr int64_t kWideStreamed = 128;    // lines
+constexpr int64_t kMostWide = 176;        // registers, of one of several groups
+constexpr int64_t kPipelinedPanels = 2;
 constexpr int64_t kStatistics = 4096;    // bytes: rows' extremes, bounds
 constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
 
@@ -37,27 +37,28 @@ int64_t panel_bytes(int64_t rows, int64_t k, Scalar factor) {
 
 int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t step_k = BlockProduct::step_k(*p.machine, p.product(1));
-  int64_t resident = problem.sources * panel_bytes(p.own, p.walk, p.factor), all = 0, most = 0;
-  for (const int64_t k : problem.owned) resident += panel_bytes(p.own, round_up(k, step_k), p.factor);
-  const auto walked = [&](int64_t bytes) {
+  int64_t resident = problem.sources * panel_bytes(p.stationary, p.streamed, p.factor), all = 0, most = 0;
+  for (const int64_t k : problem.stationary_widths)
+    resident += panel_bytes(p.stationary, round_up(k, step_k), p.factor);
+  const auto streamed = [&](int64_t bytes) {
     all += bytes;
     most = std::max(most, bytes);
   };
-  for (const int64_t k : problem.walked) walked(panel_bytes(p.walk, round_up(k, step_k), p.factor));
+  for (const int64_t k : problem.streamed_widths) streamed(panel_bytes(p.streamed, round_up(k, step_k), p.factor));
   for (const int64_t w : problem.results) {
     const BlockTile t = p.result(w);
-    walked(panel_bytes(p.own_side == Side::a ? t.n() : t.m(), p.walk, p.factor));
+    streamed(panel_bytes(p.stationary_side == Side::a ? t.n() : t.m(), p.streamed, p.factor));
   }
   return resident + (p.one_by_one ? most : all) + kStatistics;
 }
 
 int64_t sums(const AttendPlan& p, const AttendProblem& problem) {
-  int64_t columns = problem.products * p.walk;
+  int64_t columns = problem.products * p.streamed;
   for (const int64_t w : problem.results) {
     const BlockTile t = p.result(w);
-    columns += p.own_side == Side::a ? t.n() : t.m();
+    columns += p.stationary_side == Side::a ? t.n() : t.m();
   }
-  return p.own * columns / p.lanes();
+  return p.stationary * columns / p.lanes();
 }
 
 // 32 bit registers of a lane for both factors of an instruction.
@@ -69,44 +70,45 @@ int64_t factor_registers(const AttendPlan& p) {
 
 // The worth of a plan; 0: it is not possible.
 double worth(const AttendPlan& p, const AttendProblem& problem) {
-  const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
-  if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;
-  if (p.walk % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
+  const int64_t stationary_unit = p.step(p.stationary_side) * p.down,
+                streamed_unit = p.step(p.streamed_side()) * p.across;
+  if (p.stationary % stationary_unit != 0 || p.streamed % streamed_unit != 0) return 0;
+  if (p.streamed % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
   if (p.in_shared()) {
     for (const int64_t w : problem.results)
       if (!p.result(w).row) return 0;
-    if (p.across > 1 || p.walk != machine::kTransposedColumns || sums(p, problem) > kMostSumsAlone) return 0;
+    if (p.across > 1 || p.streamed != machine::kTransposedColumns || sums(p, problem) > kMostSumsAlone) return 0;
   } else if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) {
     return 0;
   }
   const int64_t limit = std::max(p.machine->shared_bytes / 2, std::min(p.machine->shared_bytes, kOneBlock));
   if (shared_bytes(p, problem) > limit) return 0;
   const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
-  double worth = used(p.own, problem.own) * used(p.walk, problem.walk);
+  double worth = used(p.stationary, problem.stationary) * used(p.streamed, problem.streamed);
   const auto wasted = [](int64_t tile, int64_t lines) { return round_up(lines, tile) / static_cast<double>(lines); };
-  worth /= wasted(p.own, problem.own) * wasted(p.walk, problem.walk);
-  const int64_t blocks = problem.heads * ((problem.own + p.own - 1) / p.own);
+  worth /= wasted(p.stationary, problem.stationary) * wasted(p.streamed, problem.streamed);
+  const int64_t blocks = problem.heads * ((problem.stationary + p.stationary - 1) / p.stationary);
   if (blocks < kEnoughBlocks) worth *= static_cast<double>(blocks) / kEnoughBlocks;
   const int waves = p.lanes() / p.machine->wave;
   if (waves < kGoodWaves) worth *= static_cast<double>(waves) / kGoodWaves;
   if (waves > kGoodWaves) worth *= 0.95;
   if (p.across > 1 && problem.rows_meet) worth *= 0.75;
   // What each group of lanes fetches from shared memory for its part of the products.
-  worth /= 1 + kFetch * (p.down / static_cast<double>(p.own) + p.across / static_cast<double>(p.walk));
+  worth /= 1 + kFetch * (p.down / static_cast<double>(p.stationary) + p.across / static_cast<double>(p.streamed));
   if (p.one_by_one) worth *= 0.8;
   return worth;
 }
 
-// Own lines lie where fewer lanes share one.
-Side own_side_of(const AttendPlan& p) {
+// Stationary lines lie where fewer lanes share one.
+Side stationary_side_of(const AttendPlan& p) {
   const BlockTile tile{p.row, p.factor, p.wave(), 1, 1, 1, 1, 1};
   return BlockProduct::lanes_of_line(tile, Side::a) <= BlockProduct::lanes_of_line(tile, Side::b) ? Side::a : Side::b;
 }
 
 }  // namespace
 
-Side AttendPlan::walk_side() const {
-  return own_side == Side::a ? Side::b : Side::a;
+Side AttendPlan::streamed_side() const {
+  return stationary_side == Side::a ? Side::b : Side::a;
 }
 
 int64_t AttendPlan::step(Side side) const {
@@ -116,27 +118,28 @@ int64_t AttendPlan::step(Side side) const {
 
 BlockTile AttendPlan::product(int64_t k) const {
   BlockTile t{row, factor, wave(), 1, 1, 1, 1, 1};
-  const int own_tiles = own / step(own_side) / down, walk_tiles = walk / step(walk_side()) / across;
-  const bool rows = own_side == Side::a;
+  const int stationary_tiles = stationary / step(stationary_side) / down,
+            streamed_tiles = streamed / step(streamed_side()) / across;
+  const bool rows = stationary_side == Side::a;
   t.groups_m = rows ? down : across;
   t.groups_n = rows ? across : down;
-  t.tiles_m = rows ? own_tiles : walk_tiles;
-  t.tiles_n = rows ? walk_tiles : own_tiles;
+  t.tiles_m = rows ? stationary_tiles : streamed_tiles;
+  t.tiles_n = rows ? streamed_tiles : stationary_tiles;
   t.stage_k = round_up(k, BlockProduct::step_k(*machine, t));
   return t;
 }
 
 BlockTile AttendPlan::result(int64_t width) const {
   BlockTile t = product(1);
-  const int64_t unit = step(walk_side()) * across;
-  (own_side == Side::a ? t.tiles_n : t.tiles_m) = round_up(width, unit) / unit;
+  const int64_t unit = step(streamed_side()) * across;
+  (stationary_side == Side::a ? t.tiles_n : t.tiles_m) = round_up(width, unit) / unit;
   if (in_shared()) {
     int n = machine::kTransposedColumns;
     while (n < width) n *= 2;
-    t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true, streams);
+    t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true, pipelined);
     t.tiles_n = 1;
   }
-  t.stage_k = walk;
+  t.stage_k = streamed;
   return t;
 }
 
@@ -148,16 +151,16 @@ BlockTile AttendPlan::transposed(int64_t width) const {
 }
 
 std::string AttendPlan::text() const {
-  return fmt::format("{} {}x{} by {}x{} waves{}", row ? row->row : "fma", own, walk, down * wave() / machine->wave,
-                     across,
-                     one_by_one ? ", panels in turn"
-                     : streams  ? ", streamed"
-                                : "");
+  return fmt::format("{} {}x{} by {}x{} waves{}", row ? row->row : "fma", stationary, streamed,
+                     down * wave() / machine->wave, across,
+                     one_by_one  ? ", panels in turn"
+                     : pipelined ? ", pipelined"
+                                 : "");
 }
 
-int64_t stream_unit(const machine::Machine& m, Scalar products) {
+int64_t pipelined_unit(const machine::Machine& m, Scalar products) {
   if (!is_float(products) || scalar_bytes(products) != 2) return 0;
-  const machine::MatrixRow* row = find_shared_matrix(m, {products, {}}, kMostWalk);
+  const machine::MatrixRow* row = find_shared_matrix(m, {products, {}}, kMostStreamed);
   if (!row) return 0;
   return BlockProduct::step_k(m, {row, products, row->collective->lanes, 1, 1, 1, 1, 1});
 }
@@ -166,51 +169,55 @@ namespace {
 
 // Sums of products and results of a lane, and what it holds of the products; 0: an instruction is missing.
 int64_t stream_registers(const AttendPlan& p, const AttendProblem& problem) {
-  int64_t sums = problem.products * p.walk / 2;
+  int64_t sums = problem.products * p.streamed / 2;
   for (const int64_t w : problem.results) {
     if (!p.result(w).row) return 0;
     sums += p.result(w).row->n / 2;
   }
-  return sums + problem.sources * p.walk / 4;
+  return sums + problem.sources * p.streamed / 4;
 }
 
 int64_t stream_bytes(const AttendPlan& p, const AttendProblem& problem) {
-  const int64_t step = stream_unit(*p.machine, p.factor);
+  const int64_t step = pipelined_unit(*p.machine, p.factor);
   int64_t bytes = kStatistics;
-  for (const int64_t k : problem.owned) bytes += panel_bytes(p.own, round_up(k, step), p.factor);
-  for (const int64_t k : problem.walked)
-    bytes += kStreamPanels * panel_bytes(p.walk, p.result(k).row ? p.result(k).row->n : round_up(k, step), p.factor);
-  for (const int64_t w : problem.apart) bytes += kStreamPanels * panel_bytes(p.walk, p.result(w).row->n, p.factor);
+  for (const int64_t k : problem.stationary_widths) bytes += panel_bytes(p.stationary, round_up(k, step), p.factor);
+  for (const int64_t k : problem.streamed_widths)
+    bytes +=
+        kPipelinedPanels * panel_bytes(p.streamed, p.result(k).row ? p.result(k).row->n : round_up(k, step), p.factor);
+  for (const int64_t w : problem.apart)
+    bytes += kPipelinedPanels * panel_bytes(p.streamed, p.result(w).row->n, p.factor);
   return bytes;
 }
 
 }  // namespace
 
-std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
+std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scalar products,
+                                                const AttendProblem& problem) {
   AttendPlan p;
   p.machine = &m;
   p.factor = products;
-  p.streams = true;
-  if (problem.own < kFewestStreamed || stream_unit(m, products) == 0) return std::nullopt;
-  const auto fits = [&](int down, int64_t walk, int64_t registers) {
-    p.row = find_shared_matrix(m, {products, {}}, walk);
+  p.pipelined = true;
+  if (problem.stationary < kFewestPipelined || pipelined_unit(m, products) == 0) return std::nullopt;
+  const auto fits = [&](int down, int64_t streamed, int64_t registers) {
+    p.row = find_shared_matrix(m, {products, {}}, streamed);
     if (!p.row) return false;
     p.down = down;
-    p.own = p.step(p.own_side) * down;
-    p.walk = walk;
+    p.stationary = p.step(p.stationary_side) * down;
+    p.streamed = streamed;
     const int64_t needed = stream_registers(p, problem);
     return needed > 0 && needed <= registers && stream_bytes(p, problem) <= m.shared_bytes;
   };
-  // Two groups take turns (attend_block_stream.cpp), and fetch what is walked half as often. Tiles are wide, for groups
-  // wait for each other once a tile; where lines are short, that costs more than it saves (measured).
-  const int64_t own = kGroups * kGroupLines, blocks = problem.heads * ((problem.own + own - 1) / own);
+  // Two groups take turns (attend_block_pipelined.cpp), and fetch what is streamed half as often. Tiles are wide, for
+  // groups wait for each other once a tile; where lines are short, that costs more than it saves (measured).
+  const int64_t stationary = kGroups * kGroupLines,
+                blocks = problem.heads * ((problem.stationary + stationary - 1) / stationary);
   int64_t widths = 0;
-  for (const auto* of : {&problem.walked, &problem.apart})
+  for (const auto* of : {&problem.streamed_widths, &problem.apart})
     widths += std::accumulate(of->begin(), of->end(), int64_t{0});
   if (problem.enough && blocks >= problem.enough->blocks && widths >= problem.enough->width &&
-      problem.walk > kMostWalk && fits(kGroups, kWideWalk, kMostWide))
+      problem.streamed > kMostStreamed && fits(kGroups, kWideStreamed, kMostWide))
     return p;
-  if (fits(1, machine::kTransposedColumns, kMostStreamed)) return p;
+  if (fits(1, machine::kTransposedColumns, kMostPipelined)) return p;
   return std::nullopt;
 }
 
@@ -222,7 +229,7 @@ std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products
   };
   std::vector<std::vector<Choice>> preferred(3);
   if (is_float(products) && scalar_bytes(products) < 4)
-    if (const auto* row = find_shared_matrix(m, {products, {}}, kMostWalk)) preferred[0].push_back({row, products});
+    if (const auto* row = find_shared_matrix(m, {products, {}}, kMostStreamed)) preferred[0].push_back({row, products});
   for (const int size : {32, 16}) {
     if (is_float(products) && scalar_bytes(products) < 4)
       if (const auto* row = find_matrix(m, {products, {}}, size)) preferred[0].push_back({row, products});
@@ -237,9 +244,9 @@ std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products
       p.machine = &m;
       p.row = c.row;
       p.factor = c.factor;
-      p.own_side = own_side_of(p);
-      for (p.own = kMostOwn; p.own >= 8; p.own /= 2)
-        for (p.walk = kMostWalk; p.walk >= 8; p.walk /= 2)
+      p.stationary_side = stationary_side_of(p);
+      for (p.stationary = kMostStationary; p.stationary >= 8; p.stationary /= 2)
+        for (p.streamed = kMostStreamed; p.streamed >= 8; p.streamed /= 2)
           for (p.down = 1; p.down <= kMostWaves; p.down *= 2)
             for (p.across = 1; p.down * p.across * p.wave() <= kMostWaves * m.wave; p.across *= 2)
               for (const bool in_turn : {false, true}) {

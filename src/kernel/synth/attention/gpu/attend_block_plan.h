@@ -1,5 +1,5 @@
 // How a block of lanes takes an attention: tiles of lines that belong to it (queries, or keys where their gradient is
-// wanted), tiles of the others that it walks, and the instruction that multiplies them. Knows machines, not graphs.
+// wanted), tiles of the others that it streams, and the instruction that multiplies them. Knows machines, not graphs.
 #pragma once
 
 #include <optional>
@@ -16,33 +16,33 @@ struct AttendEnough {
 
 // What must be kept and computed.
 struct AttendProblem {
-  int64_t own = 1, walk = 1;     // lines there are
-  int64_t heads = 1;             // independent problems
-  std::vector<int64_t> owned;    // widths of the panels of own lines
-  std::vector<int64_t> walked;   // of the panels of walked lines
-  std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, transposed
-  std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
+  int64_t stationary = 1, streamed = 1;    // lines there are
+  int64_t heads = 1;                       // independent problems
+  std::vector<int64_t> stationary_widths;  // widths of the panels of stationary lines
+  std::vector<int64_t> streamed_widths;    // of the panels of streamed lines
+  std::vector<int64_t> results;  // of the sums of stationary lines; each needs a panel of streamed lines, transposed
+  std::vector<int64_t> apart;    // of those of results that read streamed lines no product reads
   int products = 1, sources = 1;
-  bool rows_meet = false;              // lanes that share an own line must agree on something in each tile
-  std::optional<AttendEnough> enough;  // streams may take two groups of lanes, and wide tiles of walked lines
+  bool rows_meet = false;              // lanes that share a stationary line must agree on something in each tile
+  std::optional<AttendEnough> enough;  // pipelined plans may take two groups of lanes, and wide tiles of streamed lines
 };
 
 struct AttendPlan {
   const machine::Machine* machine = nullptr;
   const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
   Scalar factor = Scalar::f32;
-  BlockProduct::Side own_side = BlockProduct::Side::a;  // of both products
-  int down = 1, across = 1;   // groups of lanes: along own lines, along walked lines or widths
-  int64_t own = 1, walk = 1;  // lines of a tile
-  bool one_by_one = false;    // walked panels take turns in one place
-  // Walked panels are copied while the last ones are multiplied; lanes hold what results read of the products.
-  bool streams = false;
+  BlockProduct::Side stationary_side = BlockProduct::Side::a;  // of both products
+  int down = 1, across = 1;              // groups of lanes: along stationary lines, along streamed lines or widths
+  int64_t stationary = 1, streamed = 1;  // lines of a tile
+  bool one_by_one = false;               // streamed panels take turns in one place
+  // Streamed panels are copied while the last ones are multiplied; lanes hold what results read of the products.
+  bool pipelined = false;
 
-  BlockProduct::Side walk_side() const;
-  BlockTile product(int64_t k) const;         // own x walk
-  BlockTile result(int64_t width) const;      // own x width, over walk
-  BlockTile transposed(int64_t width) const;  // of streams: the walked lines that lie together for a result
-  // The instruction reads its factors in shared memory: of results, the walked lines as they are, not transposed.
+  BlockProduct::Side streamed_side() const;
+  BlockTile product(int64_t k) const;         // stationary x streamed
+  BlockTile result(int64_t width) const;      // stationary x width, over streamed
+  BlockTile transposed(int64_t width) const;  // of pipelined plans: the streamed lines that lie together for a result
+  // The instruction reads its factors in shared memory: of results, the streamed lines as they are, not transposed.
   bool in_shared() const { return row && row->in_shared; }
   int wave() const { return row ? row->collective->lanes : machine->wave; }
   int lanes() const { return wave() * down * across; }
@@ -50,11 +50,12 @@ struct AttendPlan {
   std::string text() const;                     // "mma.16x8x16.bf16bf16.f32 64x64 by 4x1 waves"
 };
 
-// A plan that streams; nothing where the machine has no such instructions, or not enough registers or memory. Its
-// operands' lines must be padded to multiples of stream_unit().
-std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem);
-// 0: nothing streams there.
-int64_t stream_unit(const machine::Machine& m, Scalar products);
+// A plan that is pipelined; nothing where the machine has no such instructions, or not enough registers or memory. Its
+// operands' lines must be padded to multiples of pipelined_unit().
+std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scalar products,
+                                                const AttendProblem& problem);
+// 0: nothing is pipelined there.
+int64_t pipelined_unit(const machine::Machine& m, Scalar products);
 
 // The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem);

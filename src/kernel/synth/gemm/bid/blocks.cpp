@@ -13,7 +13,7 @@ namespace {
 
 // The steps before are the same, and sums are added in the same order by the same instruction.
 bool same_bits(const BlockDot& x, const BlockDot& y) {
-  const auto whole = [](const BlockPlan& t) { return t.parts == 1 && !t.scheduler.streams; };
+  const auto whole = [](const BlockPlan& t) { return t.splits == 1 && !t.scheduler.stream_k; };
   const auto loads = [](const BlockDot& d) {
     std::vector<size_t> out;
     for (const auto& [load, made] : d.before) out.push_back(load);

@@ -341,7 +341,7 @@ OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machin
   l.order.units = t.padded_k / l.order.unit.elements;
   if (t.tile) {
     l.tile_rows = t.tile->rows;
-    l.piece_bytes = t.tile->k * t.element_bytes();
+    l.vector_bytes = t.tile->k * t.element_bytes();
   } else {
     l.gap_bytes = kCacheLine;
   }

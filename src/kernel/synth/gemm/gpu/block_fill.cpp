@@ -29,14 +29,14 @@ BlockFill::BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, c
   LUMEN_CHECK(rows() % down_ == 0 && product_.units() % along_ == 0, "pieces of {}x{}", down_, along_);
 }
 
-BlockFill::Piece BlockFill::piece(Expr lane, int64_t round) {
+BlockFill::ThreadTile BlockFill::thread_tile(Expr lane, int64_t round) {
   const int64_t across = product_.units() / along_;
   Expr number = lane + round * product_.tile().lanes();
-  if (pieces() % product_.tile().lanes() != 0) number = min(number, b_.i64(pieces() - 1));
+  if (thread_tiles() % product_.tile().lanes() != 0) number = min(number, b_.i64(thread_tiles() - 1));
   return {number / across * down_, number % across * along_};
 }
 
-void BlockFill::where_piece(Expr lane, int64_t round, int64_t all, const std::function<void()>& body) {
+void BlockFill::where_thread_tile(Expr lane, int64_t round, int64_t all, const std::function<void()>& body) {
   const int64_t left = all - round * product_.tile().lanes();
   w_.where(left >= product_.tile().lanes() ? Expr{} : lane < left, body);
 }
@@ -58,7 +58,7 @@ Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
 
 // Each lane copies units that lie a fixed number of rows apart: what differs between them is a constant, or (rows that
 // do not exist: the last one instead) little more.
-void BlockFill::copy(Expr lane, const Place& at, BufferId panel, Expr to) {
+void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   const bool beside = supply_ == Supply::beside;
   const int64_t bytes = scalar_bytes(factor_), stage = product_.tile().stage_k, lanes = product_.tile().lanes();
   // Units across: of k, in rows of a panel; of rows, where those lie beside each other. Down: the other.
@@ -104,24 +104,24 @@ void BlockFill::copy(Expr lane, const Place& at, BufferId panel, Expr to) {
     copy_rounds(first, last, number % across, number / across);
   };
   if (apart > 0 && all % lanes == 0) return from(0, rounds);
-  for (int64_t round = 0; round < rounds; ++round) where_piece(lane, round, all, [&] { from(round, round + 1); });
+  for (int64_t round = 0; round < rounds; ++round) where_thread_tile(lane, round, all, [&] { from(round, round + 1); });
 }
 
-std::vector<Expr> BlockFill::fetch(Expr lane, const Place& at, BufferId panel, Expr to) {
+std::vector<Expr> BlockFill::fetch(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   std::vector<Expr> out;
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   for (int64_t round = 0; round < rounds(); ++round) {
-    const Piece piece = this->piece(lane, round);
+    const ThreadTile thread_tile = this->thread_tile(lane, round);
     if (supply_ == Supply::transposed) {
-      fetch_transposed(piece, at, out);
+      fetch_transposed(thread_tile, at, out);
     } else if (supply_ == Supply::packed) {
-      where_piece(lane, round, pieces(), [&] { unpack(piece, at, panel, to); });
+      where_thread_tile(lane, round, thread_tiles(), [&] { unpack(thread_tile, at, panel, to); });
     } else {
-      const Expr k = at.k + piece.unit * unit_;
+      const Expr k = at.k + thread_tile.unit * unit_;
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
       const Expr inside = ragged && !masked ? min(k, b_.i64(p_.k.extent - 1)) : k;
       const Expr element =
-          base_ + at.outer + (row_in_memory(piece.row) * index().strides[load()] + inside * p_.k.strides[load()]);
+          base_ + at.outer + (row_in_memory(thread_tile.row) * index().strides[load()] + inside * p_.k.strides[load()]);
       const Expr count = ragged ? count_left(k, p_.k.extent, unit_) : Expr{};
       const Expr x = w_.read(load(), element, p_.k.strides[load()], unit_, count);
       Expr y = b_.type(x).scalar == factor_ ? x : cast(x, factor_);
@@ -138,15 +138,15 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const Place& at, BufferId panel, E
 }
 
 // As many numbers of k as a unit holds, of as many rows, which lie beside each other in memory.
-void BlockFill::fetch_transposed(const Piece& piece, const Place& at, std::vector<Expr>& out) {
+void BlockFill::fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out) {
   const DotLoad& l = p_.loads[load()];
   const int lanes = unit_;
-  const Expr row = first_row_ + piece.row;
+  const Expr row = first_row_ + thread_tile.row;
   const bool whole_rows = index().extent % rows() == 0, whole_k = p_.k.extent % product_.tile().stage_k == 0;
   Expr count = whole_rows ? Expr{} : count_left(row, index().extent, unit_);
   std::vector<Expr> tile;
   for (int64_t i = 0; i < unit_; ++i) {
-    const Expr k = at.k + (piece.unit * unit_ + i);
+    const Expr k = at.k + (thread_tile.unit * unit_ + i);
     Expr here = count;
     if (!whole_k) here = select(k < p_.k.extent, whole_rows ? b_.i64(unit_) : count, b_.i64(0));
     const Expr element = base_ + at.outer + (row + k * p_.k.strides[load()]);
@@ -157,15 +157,15 @@ void BlockFill::fetch_transposed(const Piece& piece, const Place& at, std::vecto
   out.insert(out.end(), tile.begin(), tile.end());
 }
 
-void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Expr to) {
+void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to) {
   const DotLoad& l = p_.loads[load()];
   const int64_t block = l.format->block;
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
   cursor.use(m_);
-  const Expr element = base_ + at.outer + row_in_memory(piece.row) * index().strides[load()];
+  const Expr element = base_ + at.outer + row_in_memory(thread_tile.row) * index().strides[load()];
   cursor.enter_row(element / l.columns);
   // Behind the end of K the last block is read again, and not used.
-  Expr k = at.k + piece.unit * unit_;
+  Expr k = at.k + thread_tile.unit * unit_;
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   const Expr exists = ragged ? k < p_.k.extent : Expr{};
   if (ragged) k = min(k, b_.i64(p_.k.extent - along_ * unit_));
@@ -174,24 +174,25 @@ void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Expr
     const Expr x = cursor.values(at.position + i * unit_, unit_);
     Expr y = factor_ == Scalar::f32 ? x : cast(x, factor_);
     if (ragged) y = select(b_.splat(exists, unit_), y, zero_unit());
-    b_.store(panel, y, to + product_.place(side_, piece.row, piece.unit, i, along_), BlockProduct::kUnit);
+    b_.store(panel, y, to + product_.place(side_, thread_tile.row, thread_tile.unit, i, along_), BlockProduct::kUnit);
   }
 }
 
-void BlockFill::put(Expr lane, const std::vector<Expr>& held, BufferId panel, Expr to) {
+void BlockFill::put(Expr lane, const std::vector<Expr>& a_operand, BufferId panel, Expr to) {
   if (supply_ == Supply::packed) return;
   size_t next = 0;
   for (int64_t round = 0; round < rounds(); ++round) {
-    const Piece piece = this->piece(lane, round);
+    const ThreadTile thread_tile = this->thread_tile(lane, round);
     const size_t first = next;
     const auto all = [&] {
       next = first;
       for (int64_t row = 0; row < down_; ++row)
         for (int64_t unit = 0; unit < along_; ++unit)
-          b_.store(panel, held[next++], to + product_.place(side_, piece.row + row, piece.unit, unit, along_),
+          b_.store(panel, a_operand[next++],
+                   to + product_.place(side_, thread_tile.row + row, thread_tile.unit, unit, along_),
                    BlockProduct::kUnit);
     };
-    where_piece(lane, round, pieces(), all);
+    where_thread_tile(lane, round, thread_tiles(), all);
   }
 }
 

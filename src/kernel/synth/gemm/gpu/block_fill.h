@@ -26,35 +26,35 @@ class BlockFill {
 
   // In lane loops. The stage begins at `k` of the inner k, `outer` elements behind by the outer ones; formats with
   // blocks longer than a stage: `position` elements behind a block's first.
-  struct Place {
+  struct StagePosition {
     loop::Expr outer, k;
     int64_t position = 0;
   };
   // Begins copies into the panel at byte `to`.
-  void copy(loop::Expr lane, const Place& at, loop::BufferId panel, loop::Expr to);
+  void copy(loop::Expr lane, const StagePosition& at, loop::BufferId panel, loop::Expr to);
   // This lane's share of a panel, in registers; and its way into the panel. What is unpacked goes there at once: it
   // would take too many registers.
-  std::vector<loop::Expr> fetch(loop::Expr lane, const Place& at, loop::BufferId panel, loop::Expr to);
-  void put(loop::Expr lane, const std::vector<loop::Expr>& held, loop::BufferId panel, loop::Expr to);
+  std::vector<loop::Expr> fetch(loop::Expr lane, const StagePosition& at, loop::BufferId panel, loop::Expr to);
+  void put(loop::Expr lane, const std::vector<loop::Expr>& a_operand, loop::BufferId panel, loop::Expr to);
 
  private:
   size_t load() const { return side_ == BlockProduct::Side::a ? 0 : 1; }
   const DotIndex& index() const { return side_ == BlockProduct::Side::a ? p_.m : p_.n; }
   int64_t rows() const { return side_ == BlockProduct::Side::a ? product_.tile().m() : product_.tile().n(); }
   // Pieces of the panel that a lane handles one after the other: `down` rows x `along` units each.
-  struct Piece {
+  struct ThreadTile {
     loop::Expr row, unit;  // within the panel
   };
-  int64_t pieces() const { return rows() / down_ * (product_.units() / along_); }
-  int64_t rounds() const { return (pieces() + product_.tile().lanes() - 1) / product_.tile().lanes(); }
-  Piece piece(loop::Expr lane, int64_t round);
-  // `body` by the lanes that have a piece of `all` in a round: in whole rounds all of them.
-  void where_piece(loop::Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
+  int64_t thread_tiles() const { return rows() / down_ * (product_.units() / along_); }
+  int64_t rounds() const { return (thread_tiles() + product_.tile().lanes() - 1) / product_.tile().lanes(); }
+  ThreadTile thread_tile(loop::Expr lane, int64_t round);
+  // `body` by the lanes that have a thread tile of `all` in a round: in whole rounds all of them.
+  void where_thread_tile(loop::Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
   loop::Expr row_in_memory(loop::Expr row);  // the last one for those behind it
   loop::Expr zero_unit();
   loop::Expr count_left(loop::Expr from, int64_t extent, int64_t most);
-  void fetch_transposed(const Piece& piece, const Place& at, std::vector<loop::Expr>& out);
-  void unpack(const Piece& piece, const Place& at, loop::BufferId panel, loop::Expr to);
+  void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<loop::Expr>& out);
+  void unpack(const ThreadTile& thread_tile, const StagePosition& at, loop::BufferId panel, loop::Expr to);
 
   DotWriter& w_;
   loop::Builder& b_;
@@ -65,7 +65,7 @@ class BlockFill {
   Supply supply_;
   Scalar factor_;
   int64_t unit_ = 1;              // elements
-  int64_t down_ = 1, along_ = 1;  // of a piece
+  int64_t down_ = 1, along_ = 1;  // of a thread tile
   loop::Expr first_row_, base_;
 };
 

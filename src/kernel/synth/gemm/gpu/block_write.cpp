@@ -39,7 +39,7 @@ void BlockWrite::part(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0) 
   sums(lane, m0, n0, partial, row0, p_.m.extent, p_.n.extent);
 }
 
-void BlockWrite::segment(Expr lane, BufferId partial, Expr number) {
+void BlockWrite::partial_tile(Expr lane, BufferId partial, Expr number) {
   const int64_t rows = product_.tile().m();
   sums(lane, b_.i64(0), b_.i64(0), partial, number * rows, rows, product_.tile().n());
 }

@@ -20,8 +20,8 @@ class BlockWrite {
   void result(loop::Expr lane, loop::Expr m0, loop::Expr n0);
   // The same of a part of K: rows of the result, as long, from row `row0` of `partial` on.
   void part(loop::Expr lane, loop::Expr m0, loop::Expr n0, loop::BufferId partial, loop::Expr row0);
-  // A tile of a segment as a whole, the `number`th in `partial`.
-  void segment(loop::Expr lane, loop::BufferId partial, loop::Expr number);
+  // A partial tile as a whole, the `number`th in `partial`.
+  void partial_tile(loop::Expr lane, loop::BufferId partial, loop::Expr number);
 
  private:
   using Expr = loop::Expr;

@@ -28,7 +28,7 @@ class BlockKernel {
       : p_(p),
         t_(t),
         m_(m),
-        written_(t.parts > 1 ? without_result(p) : p),
+        written_(t.splits > 1 ? without_result(p) : p),
         w_(g, written_, "dot"),
         b_(w_.b),
         pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = t.buffers, .overlaps = t.overlaps()}) {
@@ -63,7 +63,7 @@ class BlockKernel {
     TilePlace place;
     Expr base_a, base_b;  // elements
     Expr from, to, before;
-    Expr segment;
+    Expr partial_tile;
   };
   bool copies() const { return a_->copies() && c_->copies(); }
   void prepare();
@@ -72,14 +72,14 @@ class BlockKernel {
   Work work_of(Expr block, Expr number);
   void enter(Work& work);
   void begin_work(const Work& work);
-  void stream_copies(const Work& now, const Work* next);
+  void weight_copies(const Work& now, const Work* next);
   void wait_products() {
     b_.wait(loop::Flow::products, 0);
     product_->ready();
   }
   void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
   void stream_registers(Expr from, Expr to);
-  BlockFill::Place place_of(size_t load, Expr stage, int64_t position);
+  BlockFill::StagePosition place_of(size_t load, Expr stage, int64_t position);
   Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
   void begin_copies(Expr lane, Expr stage, Expr number) {
     if (a_->copies()) a_->copy(lane, place_of(0, stage, 0), panel_a_, panel(Side::a, number));
@@ -101,7 +101,7 @@ class BlockKernel {
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
   std::unique_ptr<BlockWrite> write_;
-  Expr part_;
+  Expr split_;
 };
 
 void BlockKernel::prepare() {
@@ -125,17 +125,17 @@ void BlockKernel::enter(Work& work) {
 void BlockKernel::write_tile(Expr block) {
   const int64_t tiles = t_.m_tiles * t_.n_tiles;
   const Expr rest = block / tiles;
-  part_ = rest % t_.parts;
+  split_ = rest % t_.splits;
   Work work;
-  work.place = t_.order().place(b_, rest / t_.parts * tiles + block % tiles);
-  work.from = part_ * t_.part;
-  work.to = t_.parts == 1 ? w_.i64(t_.stages) : min(work.from + t_.part, w_.i64(t_.stages));
+  work.place = t_.order().place(b_, rest / t_.splits * tiles + block % tiles);
+  work.from = split_ * t_.split_stages;
+  work.to = t_.splits == 1 ? w_.i64(t_.stages) : min(work.from + t_.split_stages, w_.i64(t_.stages));
   work.before = w_.i64(0);
   enter(work);
   w_.where_row(work.place.m0, [&] {
     if (copies()) {
       begin_work(work);
-      stream_copies(work, nullptr);
+      weight_copies(work, nullptr);
     } else {
       stream_registers(work.from, work.to);
     }
@@ -150,13 +150,13 @@ BlockKernel::Work BlockKernel::work_of(Expr block, Expr number) {
   out.from = job.from;
   out.to = job.to;
   out.before = job.before;
-  out.segment = job.segment;
+  out.partial_tile = job.partial_tile;
   return out;
 }
 
-// Many tiles, or segments of them, one after the other: copies for the next begin before this one's products end.
+// Many tiles, or partial ones, one after the other: copies for the next begin before this one's products end.
 void BlockKernel::walk(Expr block) {
-  LUMEN_CHECK(copies() && t_.parts == 1, "only what is copied is walked over");
+  LUMEN_CHECK(copies() && t_.splits == 1, "only what is copied is walked over");
   Work first = work_of(block, w_.i64(0));
   enter(first);
   begin_work(first);
@@ -164,14 +164,14 @@ void BlockKernel::walk(Expr block) {
     Work next = work_of(block, number + 1), now = work_of(block, number);
     enter(next);
     enter(now);
-    stream_copies(now, &next);
+    weight_copies(now, &next);
     b_.branch(now.from < now.to, [&] {
       const auto write = [&](bool whole) {
         lanes([&](Expr lane) {
           if (whole)
             write_sums(lane, now);
           else
-            write_->segment(lane, partial_, now.segment);
+            write_->partial_tile(lane, partial_, now.partial_tile);
           product_->clear();
         });
       };
@@ -181,7 +181,7 @@ void BlockKernel::walk(Expr block) {
   });
 }
 
-BlockFill::Place BlockKernel::place_of(size_t load, Expr stage, int64_t position) {
+BlockFill::StagePosition BlockKernel::place_of(size_t load, Expr stage, int64_t position) {
   Expr outer = w_.i64(0), rest = stage / t_.per_k;
   for (size_t d = p_.outer_k.size(); d-- > 0;) {
     const DotIndex& index = p_.outer_k[d];
@@ -220,7 +220,7 @@ void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr 
 
 // Where instructions read panels by themselves, lanes meet where nobody waits: groups of them go on at their own pace,
 // and what one adds hides behind what another multiplies.
-void BlockKernel::stream_copies(const Work& now, const Work* next) {
+void BlockKernel::weight_copies(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
   const bool adds = t_.tile.row && t_.tile.row->short_sums;
   b_.loop(LoopKind::serial, now.from, now.to, run, [&](Expr first) {
@@ -251,14 +251,14 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
     size_t load;
     Side side;
     BufferId panel;
-    std::vector<Expr> held = {};
+    std::vector<Expr> a_operand = {};
   };
   using Ways = std::array<Way, 2>;
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
     Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
     const auto hold = [&](Way& w) {
       if (!w.fill.copies())
-        w.held = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
+        w.a_operand = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
     };
     // What is unpacked is not held, and needs registers while nothing is.
     const bool first = t_.b == Supply::packed;
@@ -272,7 +272,7 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
   };
   const auto put = [&](Expr lane, const Ways& ways, Expr number) {
     for (const Way& w : ways)
-      if (!w.fill.copies()) w.fill.put(lane, w.held, w.panel, panel(w.side, number));
+      if (!w.fill.copies()) w.fill.put(lane, w.a_operand, w.panel, panel(w.side, number));
   };
   pipeline_.wait_and_barrier(0, [&](Expr lane) {
     product_->clear();
@@ -284,16 +284,16 @@ void BlockKernel::stream_registers(Expr from, Expr to) {
       pipeline_.wait_and_barrier(0, [&](Expr lane) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
-        const Ways held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        const Ways a_operand = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
         multiply(lane, here);
-        put(lane, held, there);
+        put(lane, a_operand, there);
       });
   });
 }
 
 void BlockKernel::write_sums(Expr lane, const Work& work) {
-  if (t_.parts == 1) return write_->result(lane, work.place.m0, work.place.n0);
-  const Expr row0 = (part_ * p_.outer_extent() + work.place.outer) * p_.m.extent;
+  if (t_.splits == 1) return write_->result(lane, work.place.m0, work.place.n0);
+  const Expr row0 = (split_ * p_.outer_extent() + work.place.outer) * p_.m.extent;
   write_->part(lane, work.place.m0, work.place.n0, partial_, row0);
 }
 

@@ -26,10 +26,10 @@ class Merge {
   }
 
   Step write(std::string plan) {
-    if (t_.parts > 1)
+    if (t_.splits > 1)
       add_parts();
     else
-      add_segments();
+      add_partial_tiles();
     return w_.step(std::move(plan));
   }
 
@@ -41,7 +41,7 @@ class Merge {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(rows * across), 1, [&](Expr task) {
       const Expr row = task / across, n = task % across * lanes_, count = count_of(n);
       Expr sum;
-      for (int64_t part = 0; part < t_.parts; ++part) {
+      for (int64_t part = 0; part < t_.splits; ++part) {
         const Expr at = (row + part * rows) * p_.n.extent + n;
         const Expr x = b_.load(partial_, {Scalar::f32, lanes_}, at * 4, 4, count);
         sum = !sum.exists() ? x : sum + x;
@@ -51,23 +51,23 @@ class Merge {
     });
   }
 
-  // Adds the segments of the tiles behind the last whole wave, in the order of K.
-  void add_segments() {
-    const TileScheduler& walk = t_.scheduler;
+  // Adds the partial tiles of the tiles behind the last whole wave, in the order of K.
+  void add_partial_tiles() {
+    const TileScheduler& scheduler = t_.scheduler;
     const int64_t m = t_.tile.m(), n = t_.tile.n(), across = ceil_div(n, lanes_), of_tile = m * across;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(walk.tail() * of_tile), 1, [&](Expr task) {
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(scheduler.tail() * of_tile), 1, [&](Expr task) {
       const Expr tile = task / of_tile, inside = task % of_tile;
       const Expr row = inside / across, column = inside % across * lanes_;
-      const TilePlace place = t_.order().place(b_, tile + walk.waves() * walk.persistent_blocks);
+      const TilePlace place = t_.order().place(b_, tile + scheduler.waves() * scheduler.persistent_blocks);
       const Expr at_m = place.m0 + row, at_n = place.n0 + column;
       const auto merge = [&] {
         const BufferId sums = b_.alloc(int64_t{lanes_} * 4, 16);
         const VType type{Scalar::f32, lanes_};
         b_.store(sums, b_.real(0, type), w_.i64(0), 16);
-        const TileScheduler::PersistentBlocks persistent_blocks = walk.persistent_blocks_of(b_, tile);
+        const TileScheduler::PersistentBlocks persistent_blocks = scheduler.persistent_blocks_of(b_, tile);
         b_.loop(LoopKind::serial, persistent_blocks.first, persistent_blocks.last, 1, [&](Expr persistent_block) {
-          b_.branch(walk.has_segment(b_, persistent_block, tile), [&] {
-            const Expr element = TileScheduler::segment(b_, persistent_block, tile) * (m * n) + (row * n + column);
+          b_.branch(scheduler.has_partial_tile(b_, persistent_block, tile), [&] {
+            const Expr element = TileScheduler::partial_tile(b_, persistent_block, tile) * (m * n) + (row * n + column);
             const Expr x = b_.load(partial_, type, element * 4, 4);
             b_.store(sums, b_.load(sums, type, w_.i64(0), 16) + x, w_.i64(0), 16);
           });
@@ -92,14 +92,14 @@ class Merge {
 }  // namespace
 
 int64_t partial_bytes(const DotProblem& p, const BlockPlan& t) {
-  if (t.parts > 1) return t.parts * p.outer_extent() * p.m.extent * p.n.extent * 4;
-  return t.scheduler.segments() * t.tile.m() * t.tile.n() * 4;
+  if (t.splits > 1) return t.splits * p.outer_extent() * p.m.extent * p.n.extent * 4;
+  return t.scheduler.partial_tiles() * t.tile.m() * t.tile.n() * 4;
 }
 
 Step write_merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch) {
   for (size_t load = 0; load < 2; ++load) p.loads[load].kind = DotLoad::Kind::splat;
-  const std::string what = t.parts > 1
-                               ? fmt::format("merge {}", t.parts)
+  const std::string what = t.splits > 1
+                               ? fmt::format("merge {}", t.splits)
                                : fmt::format("merge {} tiles of {}", t.scheduler.tail(), t.scheduler.persistent_blocks);
   return Merge(g, p, t, scratch).write(fmt::format("{} {}", describe_shape(p), what));
 }

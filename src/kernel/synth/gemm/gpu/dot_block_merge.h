@@ -7,7 +7,7 @@
 
 namespace lumen::synth {
 
-// Bytes of the sums that such a plan keeps in between: of whole parts, or of segments of tiles. 0: none.
+// Bytes of the sums that such a plan keeps in between: of whole parts, or of partial tiles of tiles. 0: none.
 int64_t partial_bytes(const DotProblem& p, const BlockPlan& t);
 
 // `scratch`: where they are.

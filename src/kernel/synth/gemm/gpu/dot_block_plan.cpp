@@ -21,8 +21,8 @@ constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
 constexpr int kSchedulers = 4;        // of a multiprocessor
-constexpr int64_t kLeastPart = 4;     // stages
-constexpr int kMostPanels = 4;        // of an operand
+constexpr int64_t kLeastSplitStages = 4;  // stages
+constexpr int kMostPanels = 4;            // of an operand
 constexpr size_t kCandidates = 4;
 
 bool is_copied(Supply s) {
@@ -139,15 +139,15 @@ class BlockChooser {
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
-    for (int64_t parts = 1; parts <= 32; parts *= 2) {
-      t.part = ceil_div(ceil_div(t.stages, parts), t.unrolled) * t.unrolled;
-      t.parts = ceil_div(t.stages, t.part);
-      if (parts > 1 && t.part < kLeastPart) break;
+    for (int64_t splits = 1; splits <= 32; splits *= 2) {
+      t.split_stages = ceil_div(ceil_div(t.stages, splits), t.unrolled) * t.unrolled;
+      t.splits = ceil_div(t.stages, t.split_stages);
+      if (splits > 1 && t.split_stages < kLeastSplitStages) break;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
-    t.parts = 1;
-    t.part = t.stages;
+    t.splits = 1;
+    t.split_stages = t.stages;
     if (all_copies) consider_walks(t);
     return true;
   }
@@ -156,11 +156,11 @@ class BlockChooser {
   // ends of tiles are hidden so far as they can be.
   void consider_walks(BlockPlan t) {
     if (p_.pick || p_.blocks || (t.tile.row && t.tile.row->short_sums)) return;
-    const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastSegment;
+    const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
     if (t.stages < least) return;
-    for (const bool streams : {false, true}) {
-      t.scheduler = {tiles, t.stages, m_.units, streams};
-      if (streams ? !TileScheduler::can_stream(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
+    for (const bool stream_k : {false, true}) {
+      t.scheduler = {tiles, t.stages, m_.units, stream_k};
+      if (stream_k ? !TileScheduler::can_stream_k(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
@@ -208,19 +208,19 @@ class BlockChooser {
             : m * n * scalar_bytes(factor_) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * (t.part * t.tile.stage_k), block = tile + costs_.enter;
+    const double tile = per_k * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
-      const double partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
-                   segments = blocks / units - waves;
-      return costs_.enter + (waves + costs_.segment * segments) * tile + (waves + 2) * costs_.leave + costs_.launch +
-             partial / (units * costs_.bytes);
+      const double partial = t.scheduler.partial_tiles() * m * n * 8, waves = t.scheduler.waves(),
+                   partial_tiles = blocks / units - waves;
+      return costs_.enter + (waves + costs_.partial_tile * partial_tiles) * tile + (waves + 2) * costs_.leave +
+             costs_.launch + partial / (units * costs_.bytes);
     }
     // Blocks that share a multiprocessor hide each other's waiting.
     double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? costs_.alone : 1.0);
-    if (t.parts > 1)
-      cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.parts + 1) * 4 /
+    if (t.splits > 1)
+      cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.splits + 1) * 4 /
                                     (units * costs_.bytes);
     return cycles;
   }
@@ -234,7 +234,7 @@ class BlockChooser {
 };
 
 std::string_view supply_name(Supply s) {
-  constexpr std::string_view kNames[] = {"copies", "copies beside", "along k", "turned", "packed", "single"};
+  constexpr std::string_view kNames[] = {"copies", "copies beside", "along k", "transposed", "packed", "single"};
   return kNames[ordinal(s)];
 }
 
@@ -269,9 +269,9 @@ bool BlockPlan::rounds(const DotProblem& p) const {
 std::string describe(const BlockPlan& t, const DotProblem& p) {
   std::string text = fmt::format("blocks {}x{}x{}", t.tile.m(), t.tile.n(), t.tile.stage_k);
   text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
-  if (t.parts > 1) text += fmt::format(" parts {}", t.parts);
+  if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   if (t.scheduler.persistent_blocks > 0)
-    text += fmt::format(" {} {}", t.scheduler.streams ? "streams" : "walkers", t.scheduler.persistent_blocks);
+    text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

@@ -27,10 +27,10 @@ struct BlockPlan {
   BlockTile tile;
   Supply a = Supply::single, b = Supply::single;
   int64_t m_tiles = 1, n_tiles = 1;
-  int64_t per_k = 1, stages = 1;  // stages of the inner k, of all of K
-  int64_t unrolled = 1;           // stages of a block of a format
-  int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
-  int buffers = 2;                // panels of each operand
+  int64_t per_k = 1, stages = 1;         // stages of the inner k, of all of K
+  int64_t unrolled = 1;                  // stages of a block of a format
+  int64_t splits = 1, split_stages = 1;  // of K, in stages: their sums are added by a step behind
+  int buffers = 2;                       // panels of each operand
   TileScheduler scheduler;
   double cycles = 0;  // estimate, of the whole machine
 
@@ -39,9 +39,11 @@ struct BlockPlan {
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
   // Stages whose products a short sum takes up before it is added to the others.
-  int64_t short_run() const { return overlaps() && tile.row->short_sums && stages % 2 == 0 && part % 2 == 0 ? 2 : 1; }
+  int64_t short_run() const {
+    return overlaps() && tile.row->short_sums && stages % 2 == 0 && split_stages % 2 == 0 ? 2 : 1;
+  }
   TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
-  int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
+  int64_t blocks(const DotProblem& p) const { return p.outer_extent() * splits * m_tiles * n_tiles; }
 };
 
 // The model's choice first, then others worth a measurement. Nothing where there are no blocks, or too little to do.

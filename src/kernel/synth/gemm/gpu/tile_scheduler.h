@@ -1,7 +1,7 @@
 // Which tiles a block of lanes computes, and in which order. Without persistent_blocks every tile, and every part of
 // its K, has a block of its own. With them as many blocks as the machine has units walk over the tiles, a wave of tiles
 // after the other, so that what the next tile reads is under way while this one ends ("persistent" kernels); and what
-// is left behind the last whole wave may be cut along K into as many even segments as there are persistent_blocks
+// is left behind the last whole wave may be cut along K into as many even partial tiles as there are persistent_blocks
 // (stream-K, Osama et al., PPoPP 2023), whose sums a step behind adds in the order of K. Proved by
 // tests/kernel/synth/gemm/tile_scheduler_test.cpp.
 #pragma once
@@ -15,16 +15,16 @@ namespace lumen::synth {
 struct TileScheduler {
   int64_t tiles = 1, stages = 1;  // in all; of K, of a tile
   int64_t persistent_blocks = 0;  // blocks that walk; 0: none
-  bool streams = false;           // what whole waves leave is cut into segments
+  bool stream_k = false;          // what whole waves leave is cut into partial tiles
 
-  static constexpr int64_t kLeastSegment = 4;  // stages
+  static constexpr int64_t kLeastStages = 4;  // stages
 
   int64_t waves() const;  // tiles that a persistent_block computes whole, at most
-  int64_t tail() const;   // tiles cut into segments
+  int64_t tail() const;   // tiles cut into partial tiles
   int64_t jobs() const { return waves() + (tail() > 0 ? 2 : 0); }  // of a persistent_block, at most
   // Segments can be had: none is so short that it costs more than it gives.
-  static bool can_stream(int64_t tiles, int64_t stages, int64_t persistent_blocks);
-  int64_t segments() const {
+  static bool can_stream_k(int64_t tiles, int64_t stages, int64_t persistent_blocks);
+  int64_t partial_tiles() const {
     return tail() == 0 ? 0 : persistent_blocks + tail();
   }  // places for their sums, some unused
 
@@ -32,25 +32,25 @@ struct TileScheduler {
   struct Job {
     loop::Expr tile, from, to;  // stages
     loop::Expr before;          // stages of the persistent_block's jobs before
-    loop::Expr segment;         // place of the sums, of jobs behind the waves
+    loop::Expr partial_tile;    // place of the sums, of jobs behind the waves
   };
   Job job(loop::Builder& b, loop::Expr persistent_block, loop::Expr number) const;
 
-  // PersistentBlocks that may have a segment of tile `tail_tile` of the tail: first .. last - 1; whether
+  // Persistent blocks that may have a partial tile of tile `tail_tile` of the tail: first .. last - 1; whether
   // `persistent_block` has, and where.
   struct PersistentBlocks {
     loop::Expr first, last;
   };
   PersistentBlocks persistent_blocks_of(loop::Builder& b, loop::Expr tail_tile) const;
-  loop::Expr has_segment(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) const;
-  // PersistentBlocks and tiles both ascend along K, one of them at least from segment to segment.
-  static loop::Expr segment(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) {
+  loop::Expr has_partial_tile(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) const;
+  // Persistent blocks and tiles both ascend along K, one of them at least from partial tile to partial tile.
+  static loop::Expr partial_tile(loop::Builder& b, loop::Expr persistent_block, loop::Expr tail_tile) {
     return persistent_block + tail_tile;
   }
 
  private:
   loop::Expr bound(loop::Builder& b,
-                   loop::Expr persistent_block) const;  // stage of the tail where its segments begin
+                   loop::Expr persistent_block) const;  // stage of the tail where its partial tiles begin
 };
 
 // A tile's first row and column, and the flat outer index. Tiles that follow each other share rows and columns.

@@ -74,11 +74,11 @@ Expr OperandWriter::read(Expr k, int64_t count) {
 
 void OperandWriter::store_natural(Expr k, Expr x) {
   Expr at = k * scalar_bytes(l_.type);
-  if (l_.tile_rows > 0) {  // k goes by whole vectors, which never leave their piece
-    const Expr in_piece = at % l_.piece_bytes;
-    at = at / l_.piece_bytes * (l_.tile_rows * l_.piece_bytes) + in_piece;
+  if (l_.tile_rows > 0) {  // k goes by whole vectors, which never leave theirs
+    const Expr in_vector = at % l_.vector_bytes;
+    at = at / l_.vector_bytes * (l_.tile_rows * l_.vector_bytes) + in_vector;
     at = at + row_ / l_.tile_rows * (l_.tile_rows * l_.row_bytes());
-    at = at + row_ % l_.tile_rows * l_.piece_bytes;
+    at = at + row_ % l_.tile_rows * l_.vector_bytes;
   } else {
     at = at + row_ * l_.row_bytes();
   }

@@ -32,7 +32,7 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
     const Expr outer = task / parts;
     const Expr first = task % parts * kRowsOfK;
     w.enter_outer(outer);
-    // Row after row as they lie; every tile takes its piece.
+    // Row after row as they lie; every tile takes its part.
     b.loop(LoopKind::serial, first, min(first + kRowsOfK, w.i64(k_total)), 1, [&](Expr k) {
       const Expr in_row = w.base(0) + k % p.k.extent * p.k.strides[0];
       const Expr from = moved(in_row, k / p.k.extent, p.outer_k, 0);

@@ -5,5 +5,5 @@
 // kernel/synth/unpack, number/formula.
 #pragma once
 
-#include "kernel/synth/gemm/skinny/dot_stream.h"
-#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
+#include "kernel/synth/gemm/skinny/skinny_dot.h"
+#include "kernel/synth/gemm/skinny/skinny_mma.h"

@@ -1,6 +1,6 @@
 // needs: none. Few rows beside packed weights that stream through shared memory: every format, machines with waves of
 // 32 and 64, sizes that do not divide evenly, every plan the model offers; against sums of the codec's numbers.
-#include "kernel/synth/gemm/skinny/dot_stream.h"
+#include "kernel/synth/gemm/skinny/skinny_dot.h"
 
 #include <gtest/gtest.h>
 
@@ -51,11 +51,11 @@ void expect_product(const synth::Synthesis& s, const graph::Plan& plan, const Fo
     }
 }
 
-bool is_stream(const synth::Synthesis& s) {
-  return s.steps.back().plan.find("stream") != std::string::npos;
+bool is_skinny_dot(const synth::Synthesis& s) {
+  return s.steps.back().plan.find("skinny") != std::string::npos;
 }
 
-TEST(DotStream, EveryFormat) {
+TEST(SkinnyDot, EveryFormat) {
   const FormatLibrary library = FormatLibrary::builtin();
   int streams = 0, number = 0;
   for (const char* name : {"sm_90a", "gfx942", "gfx1201"}) {
@@ -66,7 +66,7 @@ TEST(DotStream, EveryFormat) {
       const Graph g = product(f, rows, 5, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
-      if (!is_stream(s)) continue;
+      if (!is_skinny_dot(s)) continue;
       ++streams;
       expect_product(s, plan, f, *m, rows, 5, k, 1.0 / 250);
     }
@@ -75,12 +75,12 @@ TEST(DotStream, EveryFormat) {
 }
 
 // Copies of a weight that nothing writes begin before the kernels before have ended; of no other.
-TEST(DotStream, EarlyCopies) {
+TEST(SkinnyDot, EarlyCopies) {
   const FormatLibrary library = FormatLibrary::builtin();
   const auto early = [](const Graph& g, const char* machine) {
     const graph::Plan plan = dot_test::one_dot_group(g);
     const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(machine), {});
-    EXPECT_TRUE(is_stream(s));
+    EXPECT_TRUE(is_skinny_dot(s));
     const loop::Kernel& k = s.steps.back().kernel;
     EXPECT_EQ(std::count_if(k.params.begin(), k.params.end(), [](const auto& p) { return p.constant; }),
               loop::begins_early(k) ? 1 : 0);
@@ -107,7 +107,7 @@ TEST(DotStream, EarlyCopies) {
 
 // Where instructions bind, a block of the next kernel has room, and waves are shared out evenly; blocks have tiles in
 // turn, more than one for a wave.
-TEST(DotStream, RoomForTheNextKernel) {
+TEST(SkinnyDot, RoomForTheNextKernel) {
   const FormatLibrary library = FormatLibrary::builtin();
   machine::Machine m = *machine::find_machine("sm_90a");
   for (const char* format : {"nf4", "mxfp4", "int3_g128", "q4_0", "q8_0"}) {
@@ -115,7 +115,7 @@ TEST(DotStream, RoomForTheNextKernel) {
     const Graph g = product(f, 1, 14336, 4096);
     const graph::Plan plan = dot_test::one_dot_group(g);
     std::string why;
-    const auto plans = synth::choose_streams(synth::normalise_dot(plan, plan.groups[0]), m, false, &why);
+    const auto plans = synth::choose_skinny_dots(synth::normalise_dot(plan, plan.groups[0]), m, false, &why);
     ASSERT_FALSE(plans.empty());
     const bool binds = f->name != "q4_0" && f->name != "q8_0";
     EXPECT_EQ(2 * plans[0].shared_bytes <= m.shared_bytes, binds) << format;
@@ -136,7 +136,7 @@ TEST(DotStream, RoomForTheNextKernel) {
 constexpr const char* kKinds[] = {"q8_0", "q4_0", "int3_g128", "int4_g32_asym", "q4_k",     "q6_k",
                                   "q5_0", "nf4",  "mxfp4",     "fp8_e4m3",      "fp8_e5m2", "iq4_nl"};
 
-TEST(DotStream, EveryPlanOfEveryKind) {
+TEST(SkinnyDot, EveryPlanOfEveryKind) {
   const FormatLibrary library = FormatLibrary::builtin();
   for (const char* name : {"sm_90a", "gfx906"}) {
     const auto m = machine::find_machine(name);
@@ -148,11 +148,11 @@ TEST(DotStream, EveryPlanOfEveryKind) {
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
       std::string why;
-      const auto plans = synth::choose_streams(p, *m, false, &why);
+      const auto plans = synth::choose_skinny_dots(p, *m, false, &why);
       EXPECT_FALSE(plans.empty()) << format << " " << name;
       for (size_t i = 0; i < plans.size(); i += 3) {
         synth::Synthesis s;
-        s.steps.push_back(synth::write_stream_kernel(g, p, plans[i], *m));
+        s.steps.push_back(synth::write_skinny_dot(g, p, plans[i], *m));
         expect_product(s, plan, f, *m, 1, n, k, plans[i].integers ? 1.0 / 250 : 1.0 / 2000);
       }
     }

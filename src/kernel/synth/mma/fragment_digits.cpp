@@ -1,5 +1,5 @@
-// See matrix_holding.h.
-#include "kernel/synth/mma/matrix_holding.h"
+// See fragment_digits.h.
+#include "kernel/synth/mma/fragment_digits.h"
 
 namespace lumen::synth {
 
@@ -7,15 +7,15 @@ using loop::Expr;
 
 namespace {
 
-Expr value_of(loop::Builder& b, const MatrixHolding::Digit& digit, Expr lane) {
+Expr value_of(loop::Builder& b, const FragmentDigits::Digit& digit, Expr lane) {
   return lane / digit.lanes % digit.extent;
 }
 
 }  // namespace
 
-MatrixHolding MatrixHolding::of(const loop::Fragment& f) {
+FragmentDigits FragmentDigits::of(const loop::Fragment& f) {
   const LayoutPiece& piece = f.layout.pieces[0];
-  MatrixHolding out;
+  FragmentDigits out;
   int64_t rows = 1;
   for (const auto& mode : piece.modes) {
     const int64_t stride = mode.stride;
@@ -43,7 +43,7 @@ MatrixHolding MatrixHolding::of(const loop::Fragment& f) {
   return out;
 }
 
-Expr MatrixHolding::operand(loop::Builder& b, loop::VType type, const std::vector<Expr>& runs, int64_t step) const {
+Expr FragmentDigits::operand(loop::Builder& b, loop::VType type, const std::vector<Expr>& runs, int64_t step) const {
   const int length = b.type(runs[0]).lanes, share = column_parts.size();
   std::vector<int> mask(type.lanes, -1);
   for (int r = 0; r < std::ssize(row_parts); ++r)
@@ -52,7 +52,7 @@ Expr MatrixHolding::operand(loop::Builder& b, loop::VType type, const std::vecto
   return b.shuffle(runs, mask);
 }
 
-std::vector<MatrixHolding::Part> MatrixHolding::parts(const Digits& digits) {
+std::vector<FragmentDigits::Part> FragmentDigits::parts(const Digits& digits) {
   std::vector<Part> out{{}};
   for (const Digit& d : digits) {
     if (d.lanes > 0) continue;
@@ -64,13 +64,13 @@ std::vector<MatrixHolding::Part> MatrixHolding::parts(const Digits& digits) {
   return out;
 }
 
-int64_t MatrixHolding::lanes_extent(const Digits& digits) {
+int64_t FragmentDigits::lanes_extent(const Digits& digits) {
   int64_t out = 1;
   for (const Digit& d : digits) out *= d.lanes > 0 ? d.extent : 1;
   return out;
 }
 
-Expr MatrixHolding::number(loop::Builder& b, const Digits& digits, Expr lane) {
+Expr FragmentDigits::number(loop::Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;
@@ -79,7 +79,7 @@ Expr MatrixHolding::number(loop::Builder& b, const Digits& digits, Expr lane) {
   return out;
 }
 
-Expr MatrixHolding::group(loop::Builder& b, const Digits& digits, Expr lane) {
+Expr FragmentDigits::group(loop::Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;

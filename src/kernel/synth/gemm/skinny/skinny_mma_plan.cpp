@@ -1,5 +1,5 @@
-// See dot_stream_matrix_plan.h.
-#include "kernel/synth/gemm/skinny/dot_stream_matrix_plan.h"
+// See skinny_mma_plan.h.
+#include "kernel/synth/gemm/skinny/skinny_mma_plan.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <set>
 
 #include "kernel/synth/gemm/choose.h"
-#include "kernel/synth/gemm/skinny/stream_copies.h"
-#include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/gemm/skinny/weight_copies.h"
+#include "kernel/synth/mma/fragment_digits.h"
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
@@ -32,7 +32,7 @@ constexpr int64_t kTall = 256;    // elements of a lane, of all rows of a wave: 
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
-int64_t value_of(const MatrixHolding::Digits& digits, int64_t lane, bool counts) {
+int64_t value_of(const FragmentDigits::Digits& digits, int64_t lane, bool counts) {
   int64_t out = 0;
   for (const auto& d : digits) {
     if (d.lanes == 0) continue;
@@ -43,7 +43,7 @@ int64_t value_of(const MatrixHolding::Digits& digits, int64_t lane, bool counts)
 }
 
 // Cycles in which the lanes of a wave get `bytes` each.
-int conflicts(const MatrixStreamPlan& t, const MatrixHolding& held, int64_t pitch, int64_t bytes) {
+int conflicts(const SkinnyMmaPlan& t, const FragmentDigits& held, int64_t pitch, int64_t bytes) {
   int cycles = 0;
   const int64_t together = kBankBytes / bytes;
   for (int64_t first = 0; first < t.wave; first += together) {
@@ -64,22 +64,22 @@ class Chooser {
  public:
   Chooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m) {}
 
-  std::vector<MatrixStreamPlan> choose() {
-    std::vector<MatrixStreamPlan> out;
+  std::vector<SkinnyMmaPlan> choose() {
+    std::vector<SkinnyMmaPlan> out;
     for (const machine::MatrixRow* row : rows()) {
-      MatrixStreamPlan t;
+      SkinnyMmaPlan t;
       t.row = row;
       t.wave = m_.wave;
       t.columns = ceil_div(p_.m.extent, row->n) * row->n;
       t.rows_anywhere = p_.blocks.has_value();
       t.rows = p_.blocks ? p_.blocks->rows + t.columns : p_.outer_extent() * t.columns;
-      t.lanes_k = MatrixHolding::lanes_extent(MatrixHolding::of(row->collective->operands[1].fragment).columns);
+      t.lanes_k = FragmentDigits::lanes_extent(FragmentDigits::of(row->collective->operands[1].fragment).columns);
       if (!find_unit(t)) continue;
       for (const auto& [tiles, waves_n, waves_k] : shapes(t)) {
         t.tiles = tiles;
         t.waves_n = waves_n;
         t.waves_k = waves_k;
-        if (MatrixStreamPlan laid = t; lay_out(laid)) out.push_back(std::move(laid));
+        if (SkinnyMmaPlan laid = t; lay_out(laid)) out.push_back(std::move(laid));
       }
       if (!out.empty()) break;
     }
@@ -102,9 +102,9 @@ class Chooser {
   }
 
   // Elements of a lane, straight code, for which there are registers: a lane of few has sums of many rows to scale.
-  static int64_t most_own(const MatrixStreamPlan& t) { return t.lanes_k < 4 ? 64 : 128; }
+  static int64_t most_own(const SkinnyMmaPlan& t) { return t.lanes_k < 4 ? 64 : 128; }
 
-  bool find_unit(MatrixStreamPlan& t) const {
+  bool find_unit(SkinnyMmaPlan& t) const {
     const DotLoad& b = p_.loads[1];
     const Scalar to = t.row->a.scalar;
     const int64_t share = t.row->k / t.lanes_k, multiple = std::max(share, kTogether);
@@ -129,7 +129,7 @@ class Chooser {
   }
 
   // Units of whole words where they can be, shared by lanes group by group.
-  bool find_groups(MatrixStreamPlan& t, int64_t share) const {
+  bool find_groups(SkinnyMmaPlan& t, int64_t share) const {
     const Format& f = *p_.loads[1].format;
     const auto& form = t.factor;
     const int64_t own_bits = f.fields[form.field].type.bits * f.block;
@@ -151,11 +151,11 @@ class Chooser {
     return false;
   }
 
-  bool finish_unit(MatrixStreamPlan& t) const {
+  bool finish_unit(SkinnyMmaPlan& t) const {
     if (p_.k.extent % t.order.unit != 0 || t.order.unit / t.lanes_k > most_own(t)) return false;
-    t.unit_bytes = StreamCopies::bytes_of(p_, t.order.unit);
+    t.unit_bytes = WeightCopies::bytes_of(p_, t.order.unit);
     t.units = p_.k.extent / t.order.unit;
-    t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
+    t.row_bytes = WeightCopies::bytes_of(p_, p_.k.extent);
     t.places.clear();
     if (p_.loads[1].format)
       for (int64_t g = 0; g < t.groups(); ++g) {
@@ -172,7 +172,7 @@ class Chooser {
   };
   // Rows of the weight so that blocks fill the machine evenly, as many as leave a block for each multiprocessor:
   // activations are read and rounded by every block.
-  std::vector<Shape> shapes(const MatrixStreamPlan& t) const {
+  std::vector<Shape> shapes(const SkinnyMmaPlan& t) const {
     const int64_t all = p_.outer_extent() * ceil_div(p_.n.extent, t.row->m);
     const int64_t even = ceil_div(all, m_.units * ceil_div(all, m_.units * kMostTiles));
     std::vector<Shape> out;
@@ -204,13 +204,13 @@ class Chooser {
     return out;
   }
 
-  bool lay_out(MatrixStreamPlan& t) const {
+  bool lay_out(SkinnyMmaPlan& t) const {
     while (t.waves_k > 1 && t.waves_k > t.units) t.waves_k /= 2;
     for (;;) {
       t.deep = 1;
       if (fits(t)) {
         while (m_.async_copies && t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) {
-          MatrixStreamPlan deeper = t;
+          SkinnyMmaPlan deeper = t;
           deeper.deep *= 2;
           if (!fits(deeper)) break;
           t = deeper;
@@ -228,12 +228,12 @@ class Chooser {
     }
   }
 
-  bool fits(MatrixStreamPlan& t) const {
-    const MatrixHolding held = MatrixHolding::of(t.row->collective->operands[1].fragment);
-    t.piece = StreamCopies::piece_of(p_, kLane, t.row_bytes);
-    if (t.piece < kWord) return false;
+  bool fits(SkinnyMmaPlan& t) const {
+    const FragmentDigits held = FragmentDigits::of(t.row->collective->operands[1].fragment);
+    t.vector = WeightCopies::vector_of(p_, kLane, t.row_bytes);
+    if (t.vector < kWord) return false;
     const int64_t bytes = std::clamp<int64_t>(std::gcd(kLane, t.order.lane_bytes), kWord, kLane);
-    const int64_t copied = t.copies().copied(), step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    const int64_t copied = t.copies().copied(), step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.vector;
     t.pitch = copied;
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
       if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
@@ -254,7 +254,7 @@ class Chooser {
 
 }  // namespace
 
-std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const machine::Machine& m, bool exact) {
+std::vector<SkinnyMmaPlan> choose_skinny_mmas(const DotProblem& p, const machine::Machine& m, bool exact) {
   if (m.wave <= 1 || exact || kBlockLanes % m.wave != 0) return {};
   if (p.m.extent < kLeastRows || !rows_possible(p, kMostRows)) return {};
   const DotLoad& b = p.loads[1];
@@ -264,13 +264,13 @@ std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const m
   return Chooser(p, m).choose();
 }
 
-int64_t MatrixStreamPlan::sums_beside() const {
-  const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
-  return MatrixHolding::parts(held.columns).size();
+int64_t SkinnyMmaPlan::sums_beside() const {
+  const FragmentDigits held = FragmentDigits::of(row->collective->operands[0].fragment);
+  return FragmentDigits::parts(held.columns).size();
 }
 
-std::string describe(const MatrixStreamPlan& t, const DotProblem& p) {
-  return fmt::format("stream {}x{}x{} {} of {} in {} x {} bytes {} rounded to {} {}", p.m.extent, t.block_rows(),
+std::string describe(const SkinnyMmaPlan& t, const DotProblem& p) {
+  return fmt::format("skinny mma {}x{}x{} {} of {} in {} x {} bytes {} rounded to {} {}", p.m.extent, t.block_rows(),
                      t.waves_k, t.deep, t.order.unit, t.buffers, t.stage_bytes(), t.factor.name(),
                      scalar_name(t.factor.to), t.row->row);
 }

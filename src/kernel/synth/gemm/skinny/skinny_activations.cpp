@@ -1,5 +1,5 @@
-// See stream_activations.h. A lane takes `share` elements at a time; the lanes of a group find its scale together.
-#include "kernel/synth/gemm/skinny/stream_activations.h"
+// See skinny_activations.h. A lane takes `share` elements at a time; the lanes of a group find its scale together.
+#include "kernel/synth/gemm/skinny/skinny_activations.h"
 
 #include <algorithm>
 
@@ -21,7 +21,8 @@ constexpr double kRound = 12582912;  // 1.5 * 2^23: added to it, small numbers a
 
 }  // namespace
 
-StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const StreamPlan& t, const machine::Machine& m)
+SkinnyActivations::SkinnyActivations(DotWriter& w, const DotProblem& p, const SkinnyDotPlan& t,
+                                     const machine::Machine& m)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m) {
   codes_ = b_.alloc(p_.m.extent * code_bytes(), 128, loop::Space::shared);
   if (!t_.integers) return;
@@ -40,7 +41,7 @@ StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const St
   own_ = find_bits() ? kFour : t_.share;
 }
 
-int64_t StreamActivations::place_of(int64_t element) const {
+int64_t SkinnyActivations::place_of(int64_t element) const {
   for (size_t r = 0; r < runs_.size(); ++r)
     for (size_t i = 0; i < runs_[r].size(); ++i)
       if (runs_[r][i] == element) return r * runs_[r].size() + i;
@@ -48,7 +49,7 @@ int64_t StreamActivations::place_of(int64_t element) const {
 }
 
 // Whether every bit of an element's number is one of its place's.
-bool StreamActivations::find_bits() {
+bool SkinnyActivations::find_bits() {
   if ((t_.share & (t_.share - 1)) != 0) return false;
   for (int64_t e = 0; e < t_.share; ++e) {
     int64_t place = 0;
@@ -60,7 +61,7 @@ bool StreamActivations::find_bits() {
 }
 
 // Several rounds together, so that none waits for what another loads.
-void StreamActivations::fill(Expr lane, const std::function<void()>& meanwhile) {
+void SkinnyActivations::fill(Expr lane, const std::function<void()>& meanwhile) {
   const int64_t share = t_.integers ? own_ : kFour, all = p_.m.extent * p_.k.extent / share, lanes = t_.lanes(m_.wave);
   const int64_t rounds = (all + lanes - 1) / lanes, together = std::max<int64_t>(1, kElementsTogether / share);
   const auto some = [&](Expr first, int64_t count, const std::function<void()>& behind_loads) {
@@ -90,14 +91,14 @@ void StreamActivations::fill(Expr lane, const std::function<void()>& meanwhile) 
   if (whole < rounds) some(b_.i64(whole), rounds - whole, {});
 }
 
-void StreamActivations::where_exists(const Item& item, const std::function<void()>& body) {
+void SkinnyActivations::where_exists(const Item& item, const std::function<void()>& body) {
   if (!item.exists.exists())
     body();
   else
     b_.branch(item.exists, body);
 }
 
-std::vector<Expr> StreamActivations::load(Expr row, Expr element, int64_t count) {
+std::vector<Expr> SkinnyActivations::load(Expr row, Expr element, int64_t count) {
   bool whole = p_.loads[0].offset % 4 == 0 && p_.m.strides[0] % 4 == 0;
   for (const DotIndex& i : p_.outer) whole = whole && i.strides[0] % 4 == 0;
   if (p_.pick)
@@ -109,7 +110,7 @@ std::vector<Expr> StreamActivations::load(Expr row, Expr element, int64_t count)
   return out;
 }
 
-void StreamActivations::copy(const std::vector<Item>& items) {
+void SkinnyActivations::copy(const std::vector<Item>& items) {
   for (const Item& item : items) {
     const Expr unit = item.element / t_.unit, quad = item.element % t_.unit / 4;
     Expr at = unit / t_.columns * (t_.unit / 4) + quad;
@@ -120,7 +121,7 @@ void StreamActivations::copy(const std::vector<Item>& items) {
 }
 
 // Step by step for all items, whose chains of operations then run beside each other.
-void StreamActivations::quantize(std::vector<Item>& items) {
+void SkinnyActivations::quantize(std::vector<Item>& items) {
   const int64_t share = own_, fine = t_.integers->fine;
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
   const Expr own = b_.lane_id();
@@ -169,7 +170,7 @@ void StreamActivations::quantize(std::vector<Item>& items) {
 }
 
 // Each to its place: bits of the first one's number that are not zero, and what those beside it have more.
-void StreamActivations::put_bytes(const Item& item, Expr unit_line, Expr within) {
+void SkinnyActivations::put_bytes(const Item& item, Expr unit_line, Expr within) {
   const Expr inside = within % t_.share, base = within - inside;
   Expr place = base;
   for (int64_t bit = own_; bit < t_.share; bit *= 2) {
@@ -184,7 +185,7 @@ void StreamActivations::put_bytes(const Item& item, Expr unit_line, Expr within)
   }
 }
 
-void StreamActivations::put(const Item& item) {
+void SkinnyActivations::put(const Item& item) {
   const int64_t share = own_, fine = t_.integers->fine;
   const Expr unit = item.element / t_.unit, within = item.element % t_.unit;
   const Expr block = unit / t_.columns * t_.columns, column = unit % t_.columns;
@@ -219,8 +220,8 @@ void StreamActivations::put(const Item& item) {
   });
 }
 
-StreamActivations::Place StreamActivations::place(int row, Expr group, Expr column) {
-  Place out;
+SkinnyActivations::Position SkinnyActivations::place(int row, Expr group, Expr column) {
+  Position out;
   const int64_t bytes = t_.integers ? 1 : 4;
   out.codes = row * code_bytes() + (group * (t_.columns * t_.unit * bytes) + column * kLine);
   if (t_.integers)
@@ -228,11 +229,11 @@ StreamActivations::Place StreamActivations::place(int row, Expr group, Expr colu
   return out;
 }
 
-Expr StreamActivations::quad(const Place& at, int64_t number) {
+Expr SkinnyActivations::quad(const Position& at, int64_t number) {
   return b_.load(codes_, {Scalar::f32, 4}, at.codes + number * kLine * t_.columns, kLine);
 }
 
-Expr StreamActivations::word(const Place& at, const std::vector<int64_t>& elements) {
+Expr SkinnyActivations::word(const Position& at, const std::vector<int64_t>& elements) {
   // The run that holds these elements, in the share they lie in.
   const int64_t base = elements[0] / t_.share * t_.share;
   int64_t place = -1;
@@ -244,7 +245,7 @@ Expr StreamActivations::word(const Place& at, const std::vector<int64_t>& elemen
   return b_.shuffle({line}, {first, first + 1, first + 2, first + 3});
 }
 
-StreamActivations::Numbers StreamActivations::numbers(const Place& at, int64_t group) {
+SkinnyActivations::Numbers SkinnyActivations::numbers(const Position& at, int64_t group) {
   const int both = sums_ ? 2 : 1;
   const Expr x = b_.load(numbers_, {Scalar::f32, both}, at.numbers + group * t_.columns * each_number(), 4 * both);
   return {sums_ ? b_.extract(x, 0) : x, sums_ ? b_.extract(x, 1) : Expr{}};

@@ -1,41 +1,41 @@
-// Activations of a streamed product (dot_stream_matrix.h) in the shared memory of a block: stage by stage of K, copied
-// from what a step before has laid out (stream_round.h), so that a lane's factor is sixteen bytes beside its
+// Activations of a streamed product (skinny_mma.h) in the shared memory of a block: stage by stage of K, copied
+// from what a step before has laid out (activation_round.h), so that a lane's factor is sixteen bytes beside its
 // neighbour's. Where they are wanted, sums over the weight's groups lie beside them. Proved by
-// tests/kernel/synth/gemm/dot_stream_matrix_test.cpp.
+// tests/kernel/synth/gemm/skinny_mma_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/gemm/skinny/dot_stream_matrix_plan.h"
+#include "kernel/synth/gemm/skinny/skinny_mma_plan.h"
 
 namespace lumen::synth {
 
-class StreamPanel {
+class ActivationPanel {
  public:
   // In the code of a block, whose shared memory it takes: a panel for each of the plan's buffers. `lines`, `sums`: what
   // is laid out; `first`: its first row.
-  StreamPanel(DotWriter& w, const MatrixStreamPlan& t, loop::BufferId lines, loop::BufferId sums, loop::Expr first);
+  ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, loop::BufferId lines, loop::BufferId sums, loop::Expr first);
 
   // In a lane loop: this lane's copies of a stage, to panel `number`.
   void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   // In lane loops: eight elements of unit `unit` of a stage for column `column` of an instruction's columns and the
   // lane `lane_k` of those that share K.
-  loop::Expr piece(loop::Expr number, loop::Expr unit, int tile, int64_t piece, loop::Expr column, loop::Expr lane_k);
+  loop::Expr vector(loop::Expr number, loop::Expr unit, int tile, int64_t vector, loop::Expr column, loop::Expr lane_k);
   // Sums of a group, of the columns that a lane holds beside each other; `column`: the first.
   loop::Expr sums(loop::Expr number, loop::Expr unit, int64_t group, int tile, loop::Expr column);
 
  private:
-  // Lines of `piece` bytes, `across` of each run; runs of a stage lie behind each other.
+  // Lines of `vector` bytes, `across` of each run; runs of a stage lie behind each other.
   struct Lines {
     loop::BufferId to = -1, from = -1;
-    int64_t runs = 0, all_runs = 0, across = 0, piece = 0;  // of a stage; of all
-    int64_t bytes = 0, row_bytes = 0;                       // of a panel; of a row in a run
+    int64_t runs = 0, all_runs = 0, across = 0, vector = 0;  // of a stage; of all
+    int64_t bytes = 0, row_bytes = 0;                        // of a panel; of a row in a run
   };
   void copy(const Lines& lines, loop::Expr lane, loop::Expr stage, loop::Expr number);
 
   DotWriter& w_;
   loop::Builder& b_;
-  const MatrixStreamPlan& t_;
+  const SkinnyMmaPlan& t_;
   Lines lines_, sums_;
   loop::Expr first_;
 };

@@ -1,5 +1,5 @@
-// See dot_stream_plan.h.
-#include "kernel/synth/gemm/skinny/dot_stream_plan.h"
+// See skinny_dot_plan.h.
+#include "kernel/synth/gemm/skinny/skinny_dot_plan.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <set>
 
 #include "kernel/synth/gemm/choose.h"
-#include "kernel/synth/gemm/skinny/stream_copies.h"
+#include "kernel/synth/gemm/skinny/weight_copies.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "number/formula/scalar.h"
 
@@ -34,7 +34,7 @@ constexpr int kCodes = 16;              // of a vector
 constexpr int kBanks = 32;
 
 // How many words of one bank the lanes of a wave want at once.
-int conflicts(const StreamPlan& t, int64_t pitch) {
+int conflicts(const SkinnyDotPlan& t, int64_t pitch) {
   std::map<int64_t, std::set<int64_t>> banks;
   for (int lane = 0; lane < std::min(kBanks, t.rows * t.columns); ++lane) {
     const int64_t byte = lane / t.columns * t.width * pitch + lane % t.columns * t.unit_bytes;
@@ -67,12 +67,12 @@ std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
   return std::nullopt;
 }
 
-class StreamChooser {
+class SkinnyDotChooser {
  public:
-  StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
+  SkinnyDotChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
 
-  std::vector<StreamPlan> choose(bool exact, std::string* why) {
-    StreamPlan t;
+  std::vector<SkinnyDotPlan> choose(bool exact, std::string* why) {
+    SkinnyDotPlan t;
     if (!exact && find_table(t)) return plans(t);
     if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
@@ -90,8 +90,8 @@ class StreamChooser {
   }
 
  private:
-  std::vector<StreamPlan> plans(StreamPlan t) const {
-    std::vector<std::pair<double, StreamPlan>> found;
+  std::vector<SkinnyDotPlan> plans(SkinnyDotPlan t) const {
+    std::vector<std::pair<double, SkinnyDotPlan>> found;
     for (const Shape& s : shapes(t)) {
       t.columns = s.columns;
       t.width = s.width;
@@ -102,24 +102,24 @@ class StreamChooser {
       if (lay_out(t, m_.shared_bytes)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
-    std::vector<StreamPlan> out;
+    std::vector<SkinnyDotPlan> out;
     if (lay_out_beside(t)) out.push_back(t);
     for (auto& [cost, plan] : found) out.push_back(std::move(plan));
     return out;
   }
 
   // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
-  double cost_of_waiting(const StreamPlan& t) const {
+  double cost_of_waiting(const SkinnyDotPlan& t) const {
     const double waves = t.waves * blocks_beside(t);
     return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, m_.costs.streams.waves / waves);
   }
-  int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
+  int64_t blocks_beside(const SkinnyDotPlan& t) const {  // on a multiprocessor
     return m_.async_copies ? 1 : std::max<int64_t>(1, m_.shared_bytes / t.shared_bytes);
   }
 
   // A table whose numbers are sums of digits.
-  bool find_table(StreamPlan& t) const {
-    StreamPlan with;
+  bool find_table(SkinnyDotPlan& t) const {
+    SkinnyDotPlan with;
     auto table = stream_table(f_, m_, p_.k.extent);
     if (!table || !find_unit(with, true)) return false;
     with.integers = std::move(table->dot);
@@ -130,27 +130,27 @@ class StreamChooser {
     return true;
   }
 
-  bool find_codes(StreamPlan& t) const {
+  bool find_codes(SkinnyDotPlan& t) const {
     if (t.looks_up_pairs()) return false;
     t.codes = stream_codes(f_, *t.integers, t.unit);
     if (t.codes && take_order(t)) return true;
     t.codes.reset();
     return false;
   }
-  bool take_order(StreamPlan& t) const {
+  bool take_order(SkinnyDotPlan& t) const {
     t.order = t.codes->order(t.unit);
     const auto share = share_of(t.order, t.integers->fine);
     if (share) t.share = *share;
     return share.has_value();
   }
 
-  bool find_values(StreamPlan& t) {
+  bool find_values(SkinnyDotPlan& t) {
     const FormatFacts facts = facts_of(f_);
     t.scaled = facts.scaled;
     return t.scaled.has_value();
   }
 
-  bool find_pairs(StreamPlan& t, bool exact) const {
+  bool find_pairs(SkinnyDotPlan& t, bool exact) const {
     const auto by_code = values_by_code(f_, t.scaled->value);
     if (!by_code || by_code->values.size() != 16) return false;
     std::vector<uint16_t> halves;
@@ -169,7 +169,7 @@ class StreamChooser {
   }
 
   // The same of integers: their bytes.
-  bool find_bytes(StreamPlan& t) const {
+  bool find_bytes(SkinnyDotPlan& t) const {
     const IntegerDot& d = *t.integers;
     const auto by_code = d.form_has_q ? values_by_code(f_, d.form.q) : std::nullopt;
     if (!by_code || by_code->values.size() != 16) return false;
@@ -188,7 +188,7 @@ class StreamChooser {
   }
 
   // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
-  bool find_pair_order(StreamPlan& t) const {
+  bool find_pair_order(SkinnyDotPlan& t) const {
     const Field& field = f_.fields[t.pairs.field];
     std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
     for (int64_t e = 0; e < t.unit; ++e) {
@@ -210,7 +210,7 @@ class StreamChooser {
     return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
   }
 
-  bool find_unit(StreamPlan& t, bool integers) const {
+  bool find_unit(SkinnyDotPlan& t, bool integers) const {
     const int64_t least = integers ? kActivationGroup : kCodes;
     t.unit_blocks = least / std::gcd(least, f_.block);
     if (t.unit_blocks * f_.block > kLongestBlock) return false;
@@ -220,11 +220,11 @@ class StreamChooser {
     t.unit_bytes = t.unit_blocks * f_.block_bytes;
     if (p_.k.extent % t.unit != 0) return false;
     t.units = p_.k.extent / t.unit;
-    t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
+    t.row_bytes = WeightCopies::bytes_of(p_, p_.k.extent);
     return true;
   }
 
-  bool find_order(StreamPlan& t) const {
+  bool find_order(SkinnyDotPlan& t) const {
     const IntegerDot& d = *t.integers;
     if (t.looks_up_pairs()) {  // as the table has them, two bytes to a run
       for (size_t i = 0; i < t.pair_order.size(); ++i) {
@@ -255,7 +255,7 @@ class StreamChooser {
     int columns = 1, width = 1, waves = 1;
     double cost = 0;
   };
-  double cost_of(const StreamPlan& t, const Shape& s) const {
+  double cost_of(const SkinnyDotPlan& t, const Shape& s) const {
     const machine::StreamCosts& costs = m_.costs.streams;
     const double rows = p_.m.extent * s.width;
     const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
@@ -264,7 +264,7 @@ class StreamChooser {
                         rows * costs.sum * std::countr_zero(static_cast<unsigned>(s.columns));
     return (ceil_div(tiles, m_.units * s.waves) + 1) * s.waves * tile;
   }
-  std::vector<Shape> shapes(const StreamPlan& t) const {
+  std::vector<Shape> shapes(const SkinnyDotPlan& t) const {
     std::vector<Shape> out;
     for (int columns = 1; columns <= std::min<int64_t>(m_.wave, t.units); columns *= 2)
       for (const int width : {1, 2, 4}) {
@@ -288,7 +288,7 @@ class StreamChooser {
   }
 
   // What a byte of the weight costs, in instructions of a lane.
-  double work(const StreamPlan& t) const {
+  double work(const SkinnyDotPlan& t) const {
     const machine::StreamCosts& costs = m_.costs.streams;
     if (!t.codes) return 0;
     double all = 0;
@@ -308,7 +308,7 @@ class StreamChooser {
   // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
   // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
   // scheduler of a multiprocessor.
-  bool lay_out_beside(StreamPlan& t) const {
+  bool lay_out_beside(SkinnyDotPlan& t) const {
     if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < m_.costs.streams.beside) return false;
     t.width = 1;
     t.columns = std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units)));
@@ -321,12 +321,12 @@ class StreamChooser {
     return false;
   }
 
-  bool lay_out(StreamPlan& t, int64_t shared_bytes) const {
-    t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
-    if (t.piece < kWord) return false;
+  bool lay_out(SkinnyDotPlan& t, int64_t shared_bytes) const {
+    t.vector = WeightCopies::vector_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
+    if (t.vector < kWord) return false;
     const int64_t chunk = t.stage_units() * t.unit_bytes;
     t.pitch = chunk;
-    for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
+    for (int64_t pad = t.vector; pad < kBanks * kWord; pad += t.vector)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
     const int64_t room = shared_bytes - activation_bytes(t) - kLost;
     const bool beside = shared_bytes < m_.shared_bytes;
@@ -347,7 +347,7 @@ class StreamChooser {
     return true;
   }
 
-  int64_t activation_bytes(const StreamPlan& t) const {
+  int64_t activation_bytes(const SkinnyDotPlan& t) const {
     const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
     return t.pair_bytes() + (t.integers ? elements + elements / t.integers->fine * 8 : elements * 4);
   }
@@ -361,15 +361,16 @@ class StreamChooser {
 
 }  // namespace
 
-std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+std::vector<SkinnyDotPlan> choose_skinny_dots(const DotProblem& p, const machine::Machine& m, bool exact,
+                                              std::string* why) {
   if (m.wave <= 1 || kBlockLanes % m.wave != 0 || !rows_possible(p, kMostRows)) return {};
   const DotLoad& b = p.loads[1];
   if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || plain_scalar(*b.format)) return {};
-  return StreamChooser(p, m).choose(exact, why);
+  return SkinnyDotChooser(p, m).choose(exact, why);
 }
 
-std::string describe(const StreamPlan& t, const DotProblem& p) {
-  std::string text = fmt::format("stream {}x{}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.wave_rows(), t.waves,
+std::string describe(const SkinnyDotPlan& t, const DotProblem& p) {
+  std::string text = fmt::format("skinny dot {}x{}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.wave_rows(), t.waves,
                                  t.columns, t.deep, t.unit, t.buffers, t.stage_bytes());
   if (t.codes && !t.codes->digits.empty())
     text += fmt::format(" digits of {} bits{}", 7 * t.codes->digits.size(), t.codes->rounds ? ", rounded" : "");

@@ -1,21 +1,21 @@
-// Activations of a streamed dot (dot_stream.h) in the shared memory of a block: as f32, or rounded to 8 bits in groups
+// Activations of a streamed dot (skinny_dot.h) in the shared memory of a block: as f32, or rounded to 8 bits in groups
 // of kActivationGroup, in the order of the elements but for the runs of `share` elements, which lie in the order of the
 // weight's codes. Units that the lanes of a row read at the same time lie interleaved, sixteen bytes of each, so that
-// no banks collide. Proved by tests/kernel/synth/gemm/dot_stream_test.cpp.
+// no banks collide. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/gemm/skinny/dot_stream_plan.h"
+#include "kernel/synth/gemm/skinny/skinny_dot_plan.h"
 
 namespace lumen::synth {
 
-class StreamActivations {
+class SkinnyActivations {
  public:
   // In the code of a block, whose shared memory it takes.
-  StreamActivations(DotWriter& w, const DotProblem& p, const StreamPlan& t, const machine::Machine& m);
+  SkinnyActivations(DotWriter& w, const DotProblem& p, const SkinnyDotPlan& t, const machine::Machine& m);
 
   // In a lane loop: this lane's part of all rows; visible behind a barrier. `meanwhile`: once, while the first are on
   // their way: what else is asked of the memory is to be asked behind them.
@@ -23,18 +23,18 @@ class StreamActivations {
 
   // Where a column lane's part begins, for units first + column, in lane loops. `group` counts `columns`
   // units.
-  struct Place {
+  struct Position {
     loop::Expr codes, numbers;  // bytes
   };
-  Place place(int row, loop::Expr group, loop::Expr column);
-  loop::Expr quad(const Place& at, int64_t number);                        // f32x4: elements 4 number .. of the unit
-  loop::Expr word(const Place& at, const std::vector<int64_t>& elements);  // i8x4: codes of a run of the order
+  Position place(int row, loop::Expr group, loop::Expr column);
+  loop::Expr quad(const Position& at, int64_t number);                        // f32x4: elements 4 number .. of the unit
+  loop::Expr word(const Position& at, const std::vector<int64_t>& elements);  // i8x4: codes of a run of the order
   // f32, of `fine` elements: the scale of products; the scale times the sum of codes, where no offset wants it times
   // the plan's bias.
   struct Numbers {
     loop::Expr scale, total;
   };
-  Numbers numbers(const Place& at, int64_t group);
+  Numbers numbers(const Position& at, int64_t group);
 
  private:
   // `own_` elements of a row that a lane takes.
@@ -56,7 +56,7 @@ class StreamActivations {
   DotWriter& w_;
   loop::Builder& b_;
   const DotProblem& p_;
-  const StreamPlan& t_;
+  const SkinnyDotPlan& t_;
   const machine::Machine& m_;
   bool sums_ = false;
   int64_t own_ = 4;  // four, so that lanes read beside each other, where places are found bit by bit; else a share

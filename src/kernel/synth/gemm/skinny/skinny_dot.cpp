@@ -1,6 +1,6 @@
 // The nest of a block: stages of K of its rows of b, copied as they lie in memory, `buffers` - 1 of them under way.
 // Every lane sums its units of its rows; the lanes of a row add up at the end, in a fixed order.
-#include "kernel/synth/gemm/skinny/dot_stream.h"
+#include "kernel/synth/gemm/skinny/skinny_dot.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/gemm/skinny/stream_activations.h"
-#include "kernel/synth/gemm/skinny/stream_copies.h"
+#include "kernel/synth/gemm/skinny/skinny_activations.h"
+#include "kernel/synth/gemm/skinny/weight_copies.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/software_pipeline.h"
 #include "kernel/synth/unpack/bits_as.h"
@@ -29,9 +29,9 @@ constexpr int kQuad = 4;
 constexpr int64_t kEarlyBytes = 48 << 10;  // about 1.5 us of a multiprocessor's share of the memory
 constexpr int kPartsOfSum = 8;             // dots that wait for each other
 
-class StreamKernel {
+class SkinnyDotKernel {
  public:
-  StreamKernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m)
+  SkinnyDotKernel(const graph::Graph& g, const DotProblem& p, const SkinnyDotPlan& t, const machine::Machine& m)
       : p_(p),
         t_(t),
         m_(m),
@@ -53,9 +53,9 @@ class StreamKernel {
   }
   void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   void multiply(Expr lane, Expr stage, Expr number);
-  void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
-  void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
-  void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void sum_integers(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j);
+  void sum_values(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j);
+  void sum_pairs(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j);
   using AddRun = std::function<void(std::vector<Expr>&, Expr, const std::vector<int64_t>&)>;
   std::vector<Expr> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
@@ -77,23 +77,23 @@ class StreamKernel {
   Expr row_of() { return b_.lane_id() / t_.columns * t_.width; }  // of its wave, the first of a lane
 
   const DotProblem& p_;
-  const StreamPlan& t_;
+  const SkinnyDotPlan& t_;
   const machine::Machine& m_;
   const int height_;
   DotWriter w_;
   loop::Builder& b_;
   SoftwarePipeline pipeline_;
   int64_t tiles_ = 1;
-  std::unique_ptr<StreamCopies> copies_;
+  std::unique_ptr<WeightCopies> copies_;
   std::unique_ptr<PairTable> pairs_;
   std::unique_ptr<StreamWords> words_;
-  std::unique_ptr<StreamActivations> x_;
+  std::unique_ptr<SkinnyActivations> x_;
   std::vector<BufferId> sums_;
   Expr n0_;
 };
 
 // For every group of a unit: the sum of products of codes, in integers, then its scales.
-void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+void SkinnyDotKernel::sum_integers(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j) {
   const IntegerDot& d = *t_.integers;
   const std::string dot = fmt::format("dot4.{}i8.i32", scalar_name(d.row.a));
   const VType whole{Scalar::i32, 1};
@@ -103,7 +103,7 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   const auto finish = [&](int64_t g, const std::vector<Expr>& products) {
     const auto lane_of = [&](Expr v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, g); };
     for (int i = 0; i < height_; ++i) {
-      const StreamActivations::Numbers x = x_->numbers(at[i], g);
+      const SkinnyActivations::Numbers x = x_->numbers(at[i], g);
       const Expr dots = cast(products[i], Scalar::f32);
       Expr term;
       if (t_.bias() == 0)
@@ -145,7 +145,7 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
 
 // A group's sums: their own for parts that count alike, and for every few of them, so that few instructions wait
 // for each other.
-std::vector<Expr> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
+std::vector<Expr> SkinnyDotKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
   struct Sum {
     std::vector<Expr> products;
@@ -177,7 +177,7 @@ std::vector<Expr> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const A
 }
 
 // Sums of values over runs of equal scale, then the scale.
-void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+void SkinnyDotKernel::sum_values(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j) {
   const ScaledForm& form = *t_.scaled;
   const int64_t run = std::gcd(form.group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += run) {
@@ -195,7 +195,7 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
   }
 }
 
-StreamKernel::GroupSums StreamKernel::begin_group(int j) {
+SkinnyDotKernel::GroupSums SkinnyDotKernel::begin_group(int j) {
   GroupSums out;
   for (int i = 0; i < height_; ++i) {
     out.products.push_back(t_.scaled->scale || t_.scaled->offset ? w_.zero(wide()) : sum(i, j));
@@ -204,13 +204,13 @@ StreamKernel::GroupSums StreamKernel::begin_group(int j) {
   return out;
 }
 
-void StreamKernel::add(GroupSums& sums, int i, Expr values, Expr x) {
+void SkinnyDotKernel::add(GroupSums& sums, int i, Expr values, Expr x) {
   sums.products[i] = fma(values, x, sums.products[i]);
   if (t_.scaled->offset) sums.xs[i] = sums.xs[i] + x;
 }
 
 // Sums += scale * sums of products + offset * sums of activations.
-void StreamKernel::finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j) {
+void SkinnyDotKernel::finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j) {
   const ScaledForm& form = *t_.scaled;
   for (int i = 0; i < height_; ++i) {
     Expr all = sums.products[i];
@@ -226,7 +226,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const GroupSums& 
   }
 }
 
-std::vector<Expr> StreamKernel::words_of(Unpack& cursor, const std::vector<int64_t>& vector) {
+std::vector<Expr> SkinnyDotKernel::words_of(Unpack& cursor, const std::vector<int64_t>& vector) {
   std::vector<Expr> out;
   if (!t_.looks_up_pairs()) {
     const Expr codes = integer_codes(b_, cursor, *t_.integers, m_, vector);
@@ -249,11 +249,11 @@ std::vector<Expr> StreamKernel::words_of(Unpack& cursor, const std::vector<int64
   return out;
 }
 
-void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+void SkinnyDotKernel::sum_pairs(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j) {
   const int64_t group = std::gcd(t_.scaled->group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += group) {
-    std::vector<StreamPlan::Pair> pairs;
-    for (const StreamPlan::Pair& p : t_.pair_order)
+    std::vector<SkinnyDotPlan::Pair> pairs;
+    for (const SkinnyDotPlan::Pair& p : t_.pair_order)
       if (p.low / group == first / group) pairs.push_back(p);
     GroupSums sums = begin_group(j);
     const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
@@ -276,13 +276,13 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
   }
 }
 
-void StreamKernel::multiply(Expr lane, Expr stage, Expr number) {
+void SkinnyDotKernel::multiply(Expr lane, Expr stage, Expr number) {
   const DotLoad& load = p_.loads[1];
   const Expr column = b_.lane_id() % t_.columns, row = row_of();
   for (int64_t deep = 0; deep < t_.deep; ++deep) {
     const Expr group = stage * t_.deep + deep;
     const auto all = [&] {
-      std::vector<StreamActivations::Place> at;
+      std::vector<SkinnyActivations::Position> at;
       for (int i = 0; i < height_; ++i) at.push_back(x_->place(i, group, column));
       for (int j = 0; j < t_.width; ++j) {
         Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
@@ -306,7 +306,7 @@ void StreamKernel::multiply(Expr lane, Expr stage, Expr number) {
   }
 }
 
-void StreamKernel::write_sums() {
+void SkinnyDotKernel::write_sums() {
   const Expr own = b_.lane_id(), n = n0_ + row_of();
   std::vector<Expr> results;
   for (int i = 0; i < height_; ++i) {
@@ -330,14 +330,14 @@ void StreamKernel::write_sums() {
 // Every wave has rows of its own, tile after tile of them: blocks take turns, so that none has a tile more for each of
 // its waves. The first stages of the next tile are copied while the last
 // ones of a tile are multiplied. Waves meet once, when the activations are there.
-void StreamKernel::write_block(Expr block) {
+void SkinnyDotKernel::write_block(Expr block) {
   const int64_t blocks = blocks_of_outer(), all = blocks * t_.waves;
   w_.enter_outer_of_block(block / blocks);
-  const StreamCopies::Shape shape{
-      t_.wave_rows(),    t_.stage_units() * t_.unit_bytes, t_.pitch, t_.piece, t_.row_bytes, t_.stage_bytes(), m_.wave,
+  const WeightCopies::Shape shape{
+      t_.wave_rows(),    t_.stage_units() * t_.unit_bytes, t_.pitch, t_.vector, t_.row_bytes, t_.stage_bytes(), m_.wave,
       t_.wave_rows() > 1};
-  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), Expr{});
-  x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
+  copies_ = std::make_unique<WeightCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), Expr{});
+  x_ = std::make_unique<SkinnyActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
   if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
@@ -406,8 +406,8 @@ void StreamKernel::write_block(Expr block) {
 
 }  // namespace
 
-Step write_stream_kernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m) {
-  Step step = StreamKernel(g, p, t, m).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
+Step write_skinny_dot(const graph::Graph& g, const DotProblem& p, const SkinnyDotPlan& t, const machine::Machine& m) {
+  Step step = SkinnyDotKernel(g, p, t, m).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
   step.flops = p.flops();
   return step;
 }

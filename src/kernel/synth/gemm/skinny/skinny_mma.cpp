@@ -1,6 +1,6 @@
 // The nest of a block: stages of K of its rows of the weight, copied as they lie in memory, and of the activations that
 // a step before has rounded. Sums over K are added in the order of units, then waves.
-#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
+#include "kernel/synth/gemm/skinny/skinny_mma.h"
 
 #include <algorithm>
 #include <map>
@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/gemm/skinny/stream_copies.h"
-#include "kernel/synth/gemm/skinny/stream_panel.h"
-#include "kernel/synth/gemm/skinny/stream_round.h"
-#include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/gemm/skinny/activation_panel.h"
+#include "kernel/synth/gemm/skinny/activation_round.h"
+#include "kernel/synth/gemm/skinny/weight_copies.h"
+#include "kernel/synth/mma/fragment_digits.h"
 #include "kernel/synth/step/software_pipeline.h"
 
 namespace lumen::synth {
@@ -23,17 +23,17 @@ using loop::BufferId;
 using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
-using Part = MatrixHolding::Part;
+using Part = FragmentDigits::Part;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
 constexpr int64_t kFirst = 1;           // stages of the weight that are asked for before activations, at least
 constexpr int64_t kScalesTogether = 8;  // groups
 
-class MatrixStreamKernel {
+class SkinnyMmaKernel {
  public:
-  MatrixStreamKernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t, const machine::Machine& m,
-                     const RoundedScratch& rounded)
+  SkinnyMmaKernel(const graph::Graph& g, const DotProblem& p, const SkinnyMmaPlan& t, const machine::Machine& m,
+                  const RoundedScratch& rounded)
       : p_(with_rounded(p, t, rounded)),
         t_(t),
         m_(m),
@@ -44,9 +44,9 @@ class MatrixStreamKernel {
     if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
     if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
     const auto& operands = t_.row->collective->operands;
-    acc_ = MatrixHolding::of(operands[0].fragment);
-    left_ = MatrixHolding::of(operands[1].fragment);
-    right_ = MatrixHolding::of(operands[2].fragment);
+    acc_ = FragmentDigits::of(operands[0].fragment);
+    left_ = FragmentDigits::of(operands[1].fragment);
+    right_ = FragmentDigits::of(operands[2].fragment);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
     // Columns of sums lie beside each other, row by row.
     const int columns = acc_.column_parts.size();
@@ -69,7 +69,7 @@ class MatrixStreamKernel {
 
  private:
   // The first operand is what the step before has laid out, whose places this kernel knows.
-  static DotProblem with_rounded(DotProblem p, const MatrixStreamPlan& t, const RoundedScratch& rounded) {
+  static DotProblem with_rounded(DotProblem p, const SkinnyMmaPlan& t, const RoundedScratch& rounded) {
     DotLoad& a = p.loads[0];
     a.kind = DotLoad::Kind::memory;
     a.format = nullptr;
@@ -95,17 +95,17 @@ class MatrixStreamKernel {
     Expr number, buffer;  // of the stage; where that is
     Expr column, lane_k, sum_column;
     std::vector<Tile> tiles;
-    std::map<std::pair<int, int64_t>, Expr> pieces;  // of activations, by tile of columns
+    std::map<std::pair<int, int64_t>, Expr> vectors;  // of activations, by tile of columns
   };
   Unit enter_unit(Expr lane, Expr number, Expr buffer);
   void load_scales(Unit& unit, int64_t first);
   void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
   void multiply_unit(Expr lane, Expr number, Expr buffer);
-  Expr row_of(Expr lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
+  Expr row_of(Expr lane, int tile, const FragmentDigits::Digits& digits, const Part& part);  // of the block
   // Where what a row has of a unit begins; of a lane of those that share it.
   Expr unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k = {});
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
-  Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
+  Expr right_operand(const std::function<Expr(int64_t)>& vector, int64_t position);
   BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
   bool scales_late() const {  // what is constant over rows
@@ -118,17 +118,17 @@ class MatrixStreamKernel {
   void write_sums(Expr lane);
 
   const DotProblem p_;
-  const MatrixStreamPlan& t_;
+  const SkinnyMmaPlan& t_;
   const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
   SoftwarePipeline pipeline_;
   const int n_tiles_;
-  MatrixHolding acc_, left_, right_;
+  FragmentDigits acc_, left_, right_;
   VType acc_type_;
   int64_t blocks_ = 1;
-  std::unique_ptr<StreamCopies> copies_;
-  std::unique_ptr<StreamPanel> panel_;
+  std::unique_ptr<WeightCopies> copies_;
+  std::unique_ptr<ActivationPanel> panel_;
   std::unique_ptr<PairTable> table_;
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
@@ -137,14 +137,14 @@ class MatrixStreamKernel {
   Expr n0_, shift_;  // the first row; bytes that the stage lies behind its place
 };
 
-Expr MatrixStreamKernel::row_of(Expr lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
+Expr SkinnyMmaKernel::row_of(Expr lane, int tile, const FragmentDigits::Digits& digits, const Part& part) {
   const Expr wave = lane / m_.wave / t_.waves_k;
-  const Expr row = wave * (int64_t{t_.tiles} * t_.row->m) + MatrixHolding::number(b_, digits, b_.lane_id());
+  const Expr row = wave * (int64_t{t_.tiles} * t_.row->m) + FragmentDigits::number(b_, digits, b_.lane_id());
   return row + (int64_t{tile} * t_.row->m + part.offset);
 }
 
 // A multiple of all it is made of, said last, so that code generators see how it is aligned.
-Expr MatrixStreamKernel::unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k) {
+Expr SkinnyMmaKernel::unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k) {
   const int64_t lane = !lane_k.exists() ? 0 : t_.order.lane_bytes;
   const int64_t whole =
       std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(std::gcd(t_.unit_bytes, t_.copies().step()), lane));
@@ -155,7 +155,7 @@ Expr MatrixStreamKernel::unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k
   return at * whole;
 }
 
-std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden) {
+std::unique_ptr<Unpack> SkinnyMmaKernel::cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden) {
   const DotLoad& load = p_.loads[1];
   auto out = std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   out->use(m_);
@@ -165,27 +165,27 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t 
   return out;
 }
 
-Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
+Expr SkinnyMmaKernel::right_operand(const std::function<Expr(int64_t)>& vector, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
   const auto share = std::ssize(right_.column_parts);
-  std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
-  if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
+  std::vector<Expr> from{vector(position / SkinnyMmaPlan::kVector)};
+  if (share > SkinnyMmaPlan::kVector) from.push_back(vector(position / SkinnyMmaPlan::kVector + 1));
   std::vector<int> mask(type.lanes, -1);
-  for (int64_t i = 0; i < share; ++i) mask[right_.column_parts[i].element] = position % MatrixStreamPlan::kPiece + i;
+  for (int64_t i = 0; i < share; ++i) mask[right_.column_parts[i].element] = position % SkinnyMmaPlan::kVector + i;
   return b_.shuffle(from, mask);
 }
 
-MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, Expr buffer) {
+SkinnyMmaKernel::Unit SkinnyMmaKernel::enter_unit(Expr lane, Expr number, Expr buffer) {
   const FragmentOrder& order = t_.order;
   const FactorForm& form = t_.factor;
   const Format* f = p_.loads[1].format.get();
   Unit out;
   out.number = number;
   out.buffer = buffer;
-  out.column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
-  out.lane_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
-  out.sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
-  const Expr lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
+  out.column = FragmentDigits::number(b_, right_.rows, b_.lane_id());
+  out.lane_k = FragmentDigits::group(b_, right_.columns, b_.lane_id());
+  out.sum_column = FragmentDigits::number(b_, acc_.columns, b_.lane_id());
+  const Expr lane_k = FragmentDigits::group(b_, left_.columns, b_.lane_id());
   for (int t = 0; t < t_.tiles; ++t) {
     Tile& tile = out.tiles.emplace_back();
     for (const Part& part : left_.row_parts) {
@@ -206,7 +206,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, 
 }
 
 // Scales and offsets of some groups of the sequence, in the sums' rows.
-void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
+void SkinnyMmaKernel::load_scales(Unit& unit, int64_t first) {
   const ScaledForm& form = t_.factor.scaled;
   std::vector<int64_t> starts;
   for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
@@ -230,7 +230,7 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   }
 }
 
-void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
+void SkinnyMmaKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
   const auto share = std::ssize(left_.column_parts);
@@ -245,7 +245,7 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
   }
   for (int n = 0; n < n_tiles_; ++n) {
     Expr activations;
-    Expr lacking;  // what codes lack, times their activations
+    Expr correction;  // of the zero point: times the sum of activations
     if (t_.sums_activations()) {
       activations = panel_->sums(unit.buffer, unit.number, group, n, unit.sum_column);
       const auto over_rows = [&](Expr x) {
@@ -253,22 +253,22 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
         for (int i = 0; i < acc_type_.lanes; ++i) mask.push_back(i % b_.type(x).lanes);
         return b_.type(x).lanes == 1 ? b_.splat(x, acc_type_.lanes) : b_.shuffle({x}, mask);
       };
-      if (form.lacks() != 0) lacking = over_rows(activations * (form.lacks() / t_.sum_factor()));
+      if (form.zero_point() != 0) correction = over_rows(activations * (form.zero_point() / t_.sum_factor()));
       activations = over_rows(activations);
     }
-    const auto piece = [&](int64_t number) {
-      const auto [found, fresh] = unit.pieces.try_emplace({n, number});
-      if (fresh) found->second = panel_->piece(unit.buffer, unit.number, n, number, unit.column, unit.lane_k);
+    const auto vector = [&](int64_t number) {
+      const auto [found, fresh] = unit.vectors.try_emplace({n, number});
+      if (fresh) found->second = panel_->vector(unit.buffer, unit.number, n, number, unit.column, unit.lane_k);
       return found->second;
     };
     for (int t = 0; t < t_.tiles; ++t) {
       const Tile& tile = unit.tiles[t];
-      const bool apart = scales_groups() || form.lacks() != 0;
-      Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
+      const bool apart = scales_groups() || form.zero_point() != 0;
+      Expr products = form.zero_point() != 0 ? correction : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
                            {products, left_.operand(b_, machine::operand_type(*t_.row, 1), numbers[t], step),
-                            right_operand(piece, first + step * share)});
+                            right_operand(vector, first + step * share)});
       if (apart) {
         const Expr before = load_sum(t, n);
         products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
@@ -279,7 +279,7 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
   }
 }
 
-void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
+void SkinnyMmaKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
@@ -287,10 +287,10 @@ void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   }
 }
 
-void MatrixStreamKernel::multiply(Expr lane, Expr stage, Expr buffer) {
+void SkinnyMmaKernel::multiply(Expr lane, Expr stage, Expr buffer) {
   const Expr wave_k = lane / m_.wave % t_.waves_k;
   factor_->enter(lane);
-  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : Expr{};
+  shift_ = t_.copies().step() < t_.vector ? copies_->shift(stage) : Expr{};
   const auto some = [&](Expr deep) {
     const Expr unit = deep * t_.waves_k + wave_k;
     const auto one = [&] { multiply_unit(lane, unit, buffer); };
@@ -303,9 +303,9 @@ void MatrixStreamKernel::multiply(Expr lane, Expr stage, Expr buffer) {
 }
 
 // Each wave's sums to the memory that was the weight's, where those that share K lie behind each other.
-void MatrixStreamKernel::keep_sums(Expr lane) {
+void SkinnyMmaKernel::keep_sums(Expr lane) {
   const Expr wave_k = lane / m_.wave % t_.waves_k;
-  const Expr column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
+  const Expr column = FragmentDigits::number(b_, acc_.columns, b_.lane_id());
   const Expr base = wave_k * t_.columns * t_.sums_pitch();
   for (int tile = 0; tile < t_.tiles; ++tile)
     for (const Part& r : acc_.row_parts) {
@@ -322,7 +322,7 @@ void MatrixStreamKernel::keep_sums(Expr lane) {
     }
 }
 
-void MatrixStreamKernel::write_sums(Expr lane) {
+void SkinnyMmaKernel::write_sums(Expr lane) {
   const int64_t across = t_.block_rows() / kQuad, all = p_.m.extent * across;
   for (int64_t first = 0; first < all; first += t_.lanes()) {
     const Expr item = lane + first, m = item / across, row = item % across * kQuad;
@@ -351,13 +351,13 @@ void MatrixStreamKernel::write_sums(Expr lane) {
   }
 }
 
-void MatrixStreamKernel::write_block(Expr block) {
+void SkinnyMmaKernel::write_block(Expr block) {
   n0_ = block % blocks_ * t_.block_rows();
   const Expr outer = block / blocks_;
   w_.enter_outer_of_block(outer);
-  copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
+  copies_ = std::make_unique<WeightCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
   first_ = w_.laid_row(outer, t_.columns);
-  panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, first_);
+  panel_ = std::make_unique<ActivationPanel>(w_, t_, w_.buffer(0), laid_sums_, first_);
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
   const bool aligned =
       (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
@@ -415,11 +415,11 @@ void MatrixStreamKernel::write_block(Expr block) {
 
 }  // namespace
 
-void write_matrix_stream_kernels(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
-                                 const machine::Machine& m, Synthesis& out) {
+void write_skinny_mma(const graph::Graph& g, const DotProblem& p, const SkinnyMmaPlan& t, const machine::Machine& m,
+                      Synthesis& out) {
   const RoundedScratch rounded = declare_rounded(t, out);
   out.steps.push_back(write_round_kernel(g, p, t, m, rounded));
-  Step step = MatrixStreamKernel(g, p, t, m, rounded).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
+  Step step = SkinnyMmaKernel(g, p, t, m, rounded).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
   step.flops = p.flops();
   out.steps.push_back(std::move(step));
 }

@@ -1,6 +1,6 @@
-// Gradients of an attention that stream (attend_block_gradient.h): panels of the next walked tile are copied while this
-// one is multiplied, and sums are added while the maps that come later are computed.
-// Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
+// Gradients of an attention that are pipelined (attend_block_gradient.h): panels of the next streamed tile are copied
+// while this one is multiplied, and sums are added while the maps that come later are computed. Proved by
+// tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include "kernel/synth/attention/gpu/attend_block_gradient.h"
 
 namespace lumen::synth {
@@ -20,7 +20,7 @@ bool GradientBlock::reads(graph::ValueId v, graph::ValueId of, graph::ValueId ex
 // other, or results read what no product does.
 bool GradientBlock::find_order() {
   for (const auto* r : results_)
-    if (std::find(walked_.begin(), walked_.end(), r->operand) == walked_.end()) return false;
+    if (std::find(streamed_.begin(), streamed_.end(), r->operand) == streamed_.end()) return false;
   for (const AttentionGradient::Product& p : a_.products)
     if (operand(p.rows).width != operand(p.keys).width) return false;
   if (a_.products.size() != 2) return false;
@@ -47,24 +47,24 @@ bool GradientBlock::find_order() {
 
 Expr GradientBlock::place_of_row(const Access& a, Expr row) {
   Expr at = b_.i64(a.offset);
-  for (size_t d = 0; d < head_.size(); ++d) at = at + times(head_[d], a.strides[d]);
-  const std::vector<Expr> digit = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
-  for (size_t k = 0; k < digit.size(); ++k) at = at + times(digit[k], a.strides[row_axes_[k]]);
+  for (size_t d = 0; d < head_.size(); ++d) at = at + head_[d] * a.strides[d];
+  const std::vector<Expr> digit = digits(b_, min(row, b_.i64(rows_ - 1)), row_extents_);
+  for (size_t k = 0; k < digit.size(); ++k) at = at + digit[k] * a.strides[row_axes_[k]];
   return at;
 }
 
 void GradientBlock::copy_row_numbers(Expr lane, Expr line, Expr number) {
   if (row_numbers_.empty()) return;
-  b_.branch(lane < tiles_.walk, [&] {
-    const Expr to = bytes(times(number % 2, tiles_.walk) + lane, 1);
+  b_.branch(lane < tiles_.streamed, [&] {
+    const Expr to = bytes(number % 2 * tiles_.streamed + lane, 1);
     for (const RowNumber& n : row_numbers_)
       b_.copy(n.panel, to, n.source, bytes(place_of_row(n.access, line + lane), 1), 4);
   });
 }
 
-// Those of `lanes` walked lines from `along` of the tile on, for a map.
-void GradientBlock::set_row_numbers(Body& body, const Walked& w, Expr along, int lanes) {
-  const Expr at = bytes(times(w.number % 2, tiles_.walk) + along, 1);
+// Those of `lanes` streamed lines from `along` of the tile on, for a map.
+void GradientBlock::set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes) {
+  const Expr at = bytes(w.number % 2 * tiles_.streamed + along, 1);
   for (const RowNumber& n : row_numbers_) {
     const Expr x = b_.load(n.panel, {Scalar::f32, lanes}, at, lanes * 4);
     body.set(n.value, x);
@@ -72,36 +72,36 @@ void GradientBlock::set_row_numbers(Body& body, const Walked& w, Expr along, int
   }
 }
 
-BlockProduct::Panel GradientBlock::walked_panel(const Memory& m, size_t k, Expr number) {
-  return {m.walked[k], times(number % 2, walked_bytes_[k])};
+BlockProduct::Panel GradientBlock::streamed_panel(const Memory& m, size_t k, Expr number) {
+  return {m.streamed[k], number % 2 * streamed_bytes_[k]};
 }
 
-void GradientBlock::copy_walked(const Memory& m, Expr lane, Expr line, Expr number) {
+void GradientBlock::copy_streamed(const Memory& m, Expr lane, Expr line, Expr number) {
   pipeline().begin([&] {
     copy_row_numbers(lane, line, number);
-    for (size_t k = 0; k < walked_.size(); ++k)
-      copy_lines(lane, laid_[walked_[k]], line, *product_of(m, walked_[k], false), tiles_.walk_side(),
-                 walked_panel(m, k, number));
+    for (size_t k = 0; k < streamed_.size(); ++k)
+      copy_lines(lane, laid_[streamed_[k]], line, *product_of(m, streamed_[k], false), tiles_.streamed_side(),
+                 streamed_panel(m, k, number));
   });
 }
 
-void GradientBlock::walk_keys(Memory& m) {
-  const int64_t walk = tiles_.walk;
-  Expr from = b_.i64(0), to = b_.i64(keys()), clear = from, end = down(to, walk);
+void GradientBlock::stream_keys(Memory& m) {
+  const int64_t streamed = tiles_.streamed;
+  Expr from = b_.i64(0), to = b_.i64(keys()), clear = from, end = down(to, streamed);
   if (a_.range) {
-    const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
-    from = down(seen.first, walk);
+    const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.stationary, m.bounds);
+    from = down(seen.first, streamed);
     to = seen.end;
-    clear = least(most(down(seen.all_first + (walk - 1), walk), from), most(to, from));
-    end = most(least(down(most(seen.all_end, b_.i64(0)), walk), to), clear);
+    clear = min(max(down(seen.all_first + (streamed - 1), streamed), from), max(to, from));
+    end = max(min(down(max(seen.all_end, b_.i64(0)), streamed), to), clear);
   }
   const auto tiles = [&](Expr begin, Expr stop, bool whole) {
-    serial(begin, stop, walk, [&](Expr key) {
-      const Expr next = key + walk;
-      stream_step(m, {key, (key - from) / walk, next, next < to}, whole);
+    serial(begin, stop, streamed, [&](Expr key) {
+      const Expr next = key + streamed;
+      pipelined_step(m, {key, (key - from) / streamed, next, next < to}, whole);
     });
   };
-  lane_loop([&](Expr lane) { copy_walked(m, lane, from, b_.i64(0)); });
+  lane_loop([&](Expr lane) { copy_streamed(m, lane, from, b_.i64(0)); });
   if (a_.range && a_.range->hides_first()) tiles(from, clear, false);
   tiles(clear, end, true);
   tiles(end, to, false);
@@ -109,10 +109,10 @@ void GradientBlock::walk_keys(Memory& m) {
 
 // Rows along the innermost axis, from the first to the last one that sees a key of this block; once for each of the
 // others.
-void GradientBlock::walk_rows(Memory& m) {
-  const int64_t walk = tiles_.walk;
+void GradientBlock::stream_rows(Memory& m) {
+  const int64_t streamed = tiles_.streamed;
   int64_t inner = rows_, outer = 1;
-  if (row_extents_.size() > 1 && row_extents_.back() % walk == 0) {
+  if (row_extents_.size() > 1 && row_extents_.back() % streamed == 0) {
     inner = row_extents_.back();
     outer = rows_ / inner;
   }
@@ -120,30 +120,30 @@ void GradientBlock::walk_rows(Memory& m) {
   if (a_.range) {
     const auto [begin, end, hidden, unused] =
         block_range([&](Expr lane) { return rows_that_see(lane, inner); }, m.bounds);
-    from = down(begin, walk);
+    from = down(begin, streamed);
     to = end;
     clear = hidden;
   }
-  const Expr stop = down(to + (walk - 1), walk);
-  clear = most(least(down(clear + (walk - 1), walk), stop), from);
-  const Expr whole_end = rows_ % walk == 0 ? stop : most(least(stop, b_.i64(rows_ / walk * walk)), clear);
-  const Expr each = (stop - from) / walk;
+  const Expr stop = down(to + (streamed - 1), streamed);
+  clear = max(min(down(clear + (streamed - 1), streamed), stop), from);
+  const Expr whole_end = rows_ % streamed == 0 ? stop : max(min(stop, b_.i64(rows_ / streamed * streamed)), clear);
+  const Expr each = (stop - from) / streamed;
   b_.branch(from < stop, [&] {
-    lane_loop([&](Expr lane) { copy_walked(m, lane, from, b_.i64(0)); });
+    lane_loop([&](Expr lane) { copy_streamed(m, lane, from, b_.i64(0)); });
     serial(b_.i64(0), b_.i64(outer), 1, [&](Expr o) {
       const auto tiles = [&](Expr begin, Expr end, bool whole) {
-        serial(begin, end, walk, [&](Expr t) {
-          const Expr line = times(o, inner) + t, behind = t + walk;
-          const Expr number = o * each + (t - from) / walk;
+        serial(begin, end, streamed, [&](Expr t) {
+          const Expr line = o * inner + t, behind = t + streamed;
+          const Expr number = o * each + (t - from) / streamed;
           const Expr here = behind < stop;
-          const Expr next = select(here, line + walk, times(o + 1, inner) + from);
+          const Expr next = select(here, line + streamed, (o + 1) * inner + from);
           const Expr more = here | (o + 1 < outer);
-          stream_step(m, {line, number, next, more}, whole);
+          pipelined_step(m, {line, number, next, more}, whole);
         });
       };
       tiles(from, clear, false);
       tiles(clear, whole_end, true);
-      if (rows_ % walk != 0) tiles(whole_end, stop, false);
+      if (rows_ % streamed != 0) tiles(whole_end, stop, false);
     });
   });
 }
@@ -159,7 +159,7 @@ std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   b_.store(found, b_.i64(inner), at(0), 8);
   b_.store(found, b_.i64(0), at(1), 8);
   b_.store(found, b_.i64(0), at(2), 8);
-  const Expr last = least(first_ + tiles_.own, b_.i64(keys()));
+  const Expr last = min(first_ + tiles_.stationary, b_.i64(keys()));
   serial(lane, b_.i64(varies ? rows_ : inner), tiles_.lanes(), [&](Expr row) {
     const int opened = open_line(*ranges_, false, row);
     const auto [sees, sees_end] = keys_of_row(b_, *ranges_, *a_.range);
@@ -179,22 +179,23 @@ std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
 }
 
 // Results that read the early source are under way while the late one is found.
-void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
+void GradientBlock::pipelined_step(Memory& m, const StreamedTile& w, bool whole) {
   const auto use = [&](Expr lane) {
-    b_.branch(w.has_next, [&] { copy_walked(m, lane, w.next, w.number + 1); });
+    b_.branch(w.has_next, [&] { copy_streamed(m, lane, w.next, w.number + 1); });
     BlockProduct &first = *m.products[first_product_], &second = *m.products[1 - first_product_];
     for (const size_t k : {first_product_, 1 - first_product_}) {
-      m.products[k]->begin(lane, {m.owned[place(owned_, own_of(a_.products[k]))], b_.i64(0)},
-                           walked_panel(m, place(walked_, walked_of(a_.products[k])), w.number), true);
+      m.products[k]->begin(lane, {m.stationary[place(stationary_, stationary_of(a_.products[k]))], b_.i64(0)},
+                           streamed_panel(m, place(streamed_, streamed_of(a_.products[k])), w.number), true);
       b_.commit(loop::Flow::products);
     }
-    std::vector<std::pair<BlockProduct*, BlockProduct::Held>> held;
+    std::vector<std::pair<BlockProduct*, BlockProduct::RegisterOperand>> operands;
     const auto begin_results = [&](bool early) {
       bool any = false;
       for (size_t k = 0; k < results_.size(); ++k) {
         if ((results_[k]->source == early_) != early) continue;
-        held.emplace_back(m.results[k].get(), m.results[k]->hold(early ? first : second));
-        m.results[k]->begin(lane, held.back().second, walked_panel(m, place(walked_, results_[k]->operand), w.number));
+        operands.emplace_back(m.results[k].get(), m.results[k]->hold(early ? first : second));
+        m.results[k]->begin(lane, operands.back().second,
+                            streamed_panel(m, place(streamed_, results_[k]->operand), w.number));
         any = true;
       }
       if (any) b_.commit(loop::Flow::products);
@@ -213,7 +214,7 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
     end_fast_math();
     begin_results(false);
     b_.wait(loop::Flow::products, 0);
-    for (auto& [result, x] : held) {
+    for (auto& [result, x] : operands) {
       result->ready();
       result->ready(x);
     }
@@ -222,20 +223,20 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
 }
 
 // The sums of `of` become a source; `early` holds the other one.
-void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const Walked& w,
+void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const StreamedTile& w,
                                 int source, bool whole) {
-  const Side own = tiles_.own_side;
+  const Side stationary = tiles_.stationary_side;
   const size_t product = early ? 1 - first_product_ : first_product_;
-  for (int r = 0; r < of.lines(own); ++r) {
+  for (int r = 0; r < of.lines(stationary); ++r) {
     std::vector<Expr> known;
     if (early)
-      early->change_line(own, lane, r, [&](Expr, Expr x) {
+      early->change_line(stationary, lane, r, [&](Expr, Expr x) {
         known.push_back(x);
         return Expr{};
       });
-    const int opened = open_line(map, !over_keys_, first_ + of.line(own, lane, r));
+    const int opened = open_line(map, !over_keys_, first_ + of.line(stationary, lane, r));
     size_t number = 0;
-    of.change_line(own, lane, r, [&](Expr along, Expr x) {
+    of.change_line(stationary, lane, r, [&](Expr along, Expr x) {
       std::vector<Expr> given{x};
       if (early) given.push_back(known[number++]);
       const auto become = [&](Body& body, const std::vector<Expr>& sums) {
@@ -244,7 +245,7 @@ void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map
         if (early) body.set(a_.sources[early_], sums[1]);
         return std::vector<Expr>{as_f32(body.value(a_.sources[source]))};
       };
-      return at_walked(map, over_keys_, w.line + along, given, 0, become, whole)[0];
+      return at_streamed(map, over_keys_, w.line + along, given, 0, become, whole)[0];
     });
     close(map, opened);
   }

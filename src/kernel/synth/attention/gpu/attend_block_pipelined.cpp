@@ -1,11 +1,12 @@
-// Attention by blocks that stream (attend_block_forward.h): panels of the next tile of keys are copied while this one
-// is multiplied, and the probabilities of a tile stay with the lanes, which hold them as the factor of the sums.
+// Attention by blocks that are pipelined (attend_block_forward.h): panels of the next tile of keys are copied while
+// this one is multiplied, and the probabilities of a tile stay with the lanes, which hold them as the factor of the
+// sums.
 //
 // One group of lanes alone begins the products of a tile's scores and of the last tile's sums, and finds probabilities
-// while they are under way. Two groups share what is walked and take turns: between two barriers the first one
+// while they are under way. Two groups share what is streamed and take turns: between two barriers the first one
 // multiplies a tile and then finds its probabilities, while the second one finds probabilities of the tile before and
 // then multiplies this one. So the instructions that multiply are hardly ever without work, though a wave waits for its
-// own ones to be begun.
+// stationary ones to be begun.
 //
 // Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include <cmath>
@@ -23,37 +24,37 @@ constexpr double kMostProbability = 256;  // of a row whose maximum grew since i
 }  // namespace
 
 BlockProduct::Panel ForwardBlock::panel_at(const BlockProduct& p, BufferId panels_of_lines, Expr key) {
-  const Expr number = key / tiles_.walk % panels();
-  return {panels_of_lines, times(number, p.panel_bytes(tiles_.walk_side()))};
+  const Expr number = key / tiles_.streamed % panels();
+  return {panels_of_lines, number * p.panel_bytes(tiles_.streamed_side())};
 }
 
 // Stage of the pipeline: copies of the keys of one tile, with the values of the one before.
 void ForwardBlock::copy_tile(Tiles& t, Expr lane, Expr key) {
-  const Side walked = tiles_.walk_side();
+  const Side streamed = tiles_.streamed_side();
   pipeline().begin([&] {
-    b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, panel_at(t.s, t.keys, key)); });
-    const Expr before = key - tiles_.walk;
+    b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, streamed, panel_at(t.s, t.keys, key)); });
+    const Expr before = key - tiles_.streamed;
     const BlockProduct::Panel to = panel_at(t.o, t.values, before);
-    const int64_t lines = t.v->tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
-    for (int64_t at = 0; at < tiles_.walk; at += lines)
-      copy_lines(lane, laid_[2], before + at, *t.v, walked, {to.buffer, to.from + at / lines * bytes});
+    const int64_t lines = t.v->tile().n(), bytes = t.o.panel_bytes(streamed) * lines / tiles_.streamed;
+    for (int64_t at = 0; at < tiles_.streamed; at += lines)
+      copy_lines(lane, laid_[2], before + at, *t.v, streamed, {to.buffer, to.from + at / lines * bytes});
   });
 }
 
-ForwardBlock::Held ForwardBlock::held() {
-  Held out;
+ForwardBlock::RegisterOperand ForwardBlock::probabilities_operand() {
+  RegisterOperand out;
   for (const BufferId p : probabilities_) out.push_back(b_.load(p, {tiles_.factor, 8}, b_.i64(0), 16));
   return out;
 }
 
-void ForwardBlock::hold(const Held& x) {
+void ForwardBlock::hold(const RegisterOperand& x) {
   for (size_t k = 0; k < x.size(); ++k) b_.store(probabilities_[k], x[k], b_.i64(0), 16);
 }
 
 // Probabilities are to be found while products are under way, and what these read must stay: code generators move a
 // wait up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
 // both: row_sums, sums of probabilities, are never negative, or the factors before are reported.
-void ForwardBlock::hold_until_here(const Held& before) {
+void ForwardBlock::hold_until_here(const RegisterOperand& before) {
   Expr total = number(row_sum_[0]), detail = b_.i64(0);
   for (size_t r = 1; r < row_sum_.size(); ++r) total = total + number(row_sum_[r]);
   for (const Expr x : before)
@@ -68,17 +69,17 @@ void ForwardBlock::begin_scores(Tiles& t, Expr lane, Expr key) {
   b_.commit(loop::Flow::products);
 }
 
-void ForwardBlock::begin_sums(Tiles& t, Expr lane, const Held& probabilities, Expr key) {
+void ForwardBlock::begin_sums(Tiles& t, Expr lane, const RegisterOperand& probabilities, Expr key) {
   t.o.begin(lane, probabilities, panel_at(t.o, t.values, key));
   b_.commit(loop::Flow::products);
 }
 
 // A tile behind the first one by one group: finds its probabilities while the sums of the tile before are under way.
 void ForwardBlock::multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole) {
-  const Held before = held();
+  const RegisterOperand before = probabilities_operand();
   begin_scores(t, any_lane, key);
-  begin_sums(t, any_lane, before, key - tiles_.walk);
-  if (takes_turns()) copy_tile(t, lane, key + tiles_.walk);
+  begin_sums(t, any_lane, before, key - tiles_.streamed);
+  if (takes_turns()) copy_tile(t, lane, key + tiles_.streamed);
   b_.wait(loop::Flow::products, 1);
   t.s.ready();
   weigh(t.s, lane, key, whole);
@@ -110,10 +111,10 @@ void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool wh
   b_.branch(
       is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
       [&] {
-        copy_tile(t, lane, key + tiles_.walk);
+        copy_tile(t, lane, key + tiles_.streamed);
         find_probabilities(t, lane, before, whole);
         const Expr any_lane = b_.i64(tiles_.wave());
-        const Held probabilities = held();
+        const RegisterOperand probabilities = probabilities_operand();
         begin_scores(t, any_lane, key);
         begin_sums(t, any_lane, probabilities, before);
         b_.wait(loop::Flow::products, 0);
@@ -124,12 +125,12 @@ void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool wh
 }
 
 // The first stage is keys alone, and two are under way before it is used; the last one's values are used at the end.
-void ForwardBlock::walk_copied(Tiles& t) {
-  const int64_t walk = tiles_.walk;
+void ForwardBlock::stream_copied(Tiles& t) {
+  const int64_t streamed = tiles_.streamed;
   lane_loop([&](Expr lane) {
     pipeline().begin(
-        [&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), panel_at(t.s, t.keys, t.from)); });
-    copy_tile(t, lane, t.from + walk);
+        [&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.streamed_side(), panel_at(t.s, t.keys, t.from)); });
+    copy_tile(t, lane, t.from + streamed);
   });
   pipeline().wait_and_barrier(1);
   lane_loop([&](Expr lane) {
@@ -142,13 +143,13 @@ void ForwardBlock::walk_copied(Tiles& t) {
     };
     takes_turns() ? b_.branch(is_first(lane), probabilities) : probabilities();
   });
-  const Expr second = t.from + walk;
+  const Expr second = t.from + streamed;
   const auto tiles = [&](Expr from, Expr to, bool whole) {
-    serial(from, to, walk, [&](Expr key) {
-      const Expr before = takes_turns() ? key - walk : Expr{};
+    serial(from, to, streamed, [&](Expr key) {
+      const Expr before = takes_turns() ? key - streamed : Expr{};
       const auto use = [&](Expr lane) {
         if (takes_turns()) return take_turn(t, lane, key, before, whole);
-        copy_tile(t, lane, key + walk);  // first: it takes longer than what is begun behind it
+        copy_tile(t, lane, key + streamed);  // first: it takes longer than what is begun behind it
         multiply_and_find(t, lane, lane, key, whole);
       };
       pipeline().step({.use = use});
@@ -156,9 +157,9 @@ void ForwardBlock::walk_copied(Tiles& t) {
   };
   if (shown_) {
     // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
-    const Expr clear = least(most(down(t.all_from + (walk - 1), walk), t.from), most(t.to, t.from));
-    const Expr end = most(least(down(most(t.all_to, b_.i64(0)), walk), t.to), second);
-    const Expr whole = least(takes_turns() ? clear + walk : most(clear, second), end);
+    const Expr clear = min(max(down(t.all_from + (streamed - 1), streamed), t.from), max(t.to, t.from));
+    const Expr end = max(min(down(max(t.all_to, b_.i64(0)), streamed), t.to), second);
+    const Expr whole = min(takes_turns() ? clear + streamed : max(clear, second), end);
     if (range_.hides_first()) tiles(second, whole, false);
     tiles(whole, end, true);
     tiles(end, t.to, false);
@@ -167,9 +168,9 @@ void ForwardBlock::walk_copied(Tiles& t) {
   }
   pipeline().wait_and_barrier(0);
   lane_loop([&](Expr lane) {
-    const Expr last = down(t.to - 1, walk);
+    const Expr last = down(t.to - 1, streamed);
     if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_probabilities(t, lane, last, false); });
-    const Held probabilities = held();
+    const RegisterOperand probabilities = probabilities_operand();
     begin_sums(t, lane, probabilities, last);
     b_.wait(loop::Flow::products, 0);
     t.o.ready();
@@ -187,10 +188,10 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
   const double factor = multiple.value_or(1);
   const Expr log2e = b_.real(std::numbers::log2e, kOne);
   begin_fast_math();
-  for (int r = 0; r < s.lines(tiles_.own_side); ++r) {
+  for (int r = 0; r < s.lines(tiles_.stationary_side); ++r) {
     Expr top = score(s, lane, r, key, whole, !multiple);
     if (multiple) top = top * factor;
-    top = most(number(row_max_[r]), top);
+    top = max(number(row_max_[r]), top);
     const Expr before = number(bases_[r]);
     const Expr grows = std::log(kMostProbability) < top - before;
     const Expr base = select(grows, top, before);
@@ -224,7 +225,8 @@ void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
   }
   b_.branch(some, [&] {
     for (size_t r = 0; r < scales.size(); ++r)
-      o.change_line(tiles_.own_side, lane, r, [&](Expr, Expr x) { return x * b_.splat(scales[r], b_.type(x).lanes); });
+      o.change_line(tiles_.stationary_side, lane, r,
+                    [&](Expr, Expr x) { return x * b_.splat(scales[r], b_.type(x).lanes); });
   });
 }
 

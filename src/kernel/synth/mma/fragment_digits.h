@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-struct MatrixHolding {
+struct FragmentDigits {
   // A digit of a row or column number: which elements and lanes hold it.
   struct Digit {
     int extent = 1;
@@ -24,7 +24,7 @@ struct MatrixHolding {
   Digits rows, columns;
   std::vector<Part> row_parts, column_parts;  // of a lane
 
-  static MatrixHolding of(const loop::Fragment& f);
+  static FragmentDigits of(const loop::Fragment& f);
   static std::vector<Part> parts(const Digits& digits);
   // The operand number `step` of those that a lane's runs of neighbouring columns feed, a run for each row part.
   loop::Expr operand(loop::Builder& b, loop::VType type, const std::vector<loop::Expr>& runs, int64_t step) const;

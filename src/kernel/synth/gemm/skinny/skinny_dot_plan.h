@@ -1,6 +1,6 @@
-// Plans for few rows of a beside a packed weight on machines with blocks of lanes: pieces of the weight's rows stream
+// Plans for few rows of a beside a packed weight on machines with blocks of lanes: vectors of the weight's rows stream
 // through shared memory as they lie in memory, several stages under way, and lanes unpack units of whole blocks of the
-// format out of it. Proved by tests/kernel/synth/gemm/dot_stream_test.cpp.
+// format out of it. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <cmath>
@@ -17,12 +17,12 @@ namespace lumen::synth {
 
 // A block of `waves` waves owns waves * rows * width rows of b; lane (row, column) of a wave has `width` rows one after
 // the other, and of a stage of K the units column, column + columns, ..: `deep` of them.
-struct StreamPlan {
+struct SkinnyDotPlan {
   int waves = 1, rows = 1, columns = 1, width = 1, deep = 1, buffers = 2;
   int64_t unit_blocks = 1, unit = 32;  // blocks and elements a lane unpacks at once
   int64_t unit_bytes = 0;              // of b
   int64_t units = 0;                   // of a row
-  int64_t piece = 16;                  // bytes of one copy
+  int64_t vector = 16;                 // bytes of one copy
   int64_t row_bytes = 0, pitch = 0;    // of a row in memory; from row to row of a stage in shared memory
   std::optional<IntegerDot> integers;  // products of codes, activations in 8 bits; else f32
   std::optional<ScaledForm> scaled;    // f32: what is multiplied, and the scale of its sums
@@ -56,8 +56,9 @@ struct StreamPlan {
 };
 
 // The model's choice first, then others worth a measurement; nothing where the operands do not lie as this wants it.
-std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why);
+std::vector<SkinnyDotPlan> choose_skinny_dots(const DotProblem& p, const machine::Machine& m, bool exact,
+                                              std::string* why);
 
-std::string describe(const StreamPlan& t, const DotProblem& p);
+std::string describe(const SkinnyDotPlan& t, const DotProblem& p);
 
 }  // namespace lumen::synth

@@ -1,7 +1,7 @@
 // needs: none. A few rows beside a weight that streams through shared memory into the registers of matrix instructions:
 // formats of every kind, machines with waves of 32 and 64 and every way of holding factors, sizes that do not divide
 // evenly, every plan the model offers; against sums of the codec's numbers.
-#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
+#include "kernel/synth/gemm/skinny/skinny_mma.h"
 
 #include <gtest/gtest.h>
 
@@ -61,14 +61,14 @@ void expect_product(const synth::Synthesis& s, const graph::Plan& plan, const Fo
     }
 }
 
-bool is_matrix_stream(const synth::Synthesis& s) {
-  return s.steps.size() == 2 && s.steps[1].plan.find("stream") != std::string::npos &&
+bool is_skinny_mma(const synth::Synthesis& s) {
+  return s.steps.size() == 2 && s.steps[1].plan.find("skinny") != std::string::npos &&
          s.steps[1].plan.find("mma.") != std::string::npos;
 }
 
-constexpr std::string_view kFamily = "matrix stream";
+constexpr std::string_view kFamily = "skinny matrix";
 
-TEST(DotStreamMatrix, EveryFormat) {
+TEST(SkinnyMma, EveryFormat) {
   const FormatLibrary library = FormatLibrary::builtin();
   int streams = 0, number = 0;
   for (const char* name : {"sm_90a", "gfx942", "gfx1201"}) {
@@ -92,7 +92,7 @@ TEST(DotStreamMatrix, EveryFormat) {
 constexpr const char* kKinds[] = {"q4_0", "q4_1", "int4_g32_asym", "int3_g128", "q4_k",     "q6_k",
                                   "q8_0", "nf4",  "mxfp4",         "fp8_e4m3",  "int8_row", "q5_0"};
 
-TEST(DotStreamMatrix, EveryPlanOfEveryKind) {
+TEST(SkinnyMma, EveryPlanOfEveryKind) {
   const FormatLibrary library = FormatLibrary::builtin();
   size_t number = 0;
   for (const char* name : {"sm_90a", "gfx942", "gfx1100"}) {
@@ -104,19 +104,19 @@ TEST(DotStreamMatrix, EveryPlanOfEveryKind) {
       const Graph g = product(f, 5, n, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-      const auto plans = synth::choose_matrix_streams(p, *m, false);
+      const auto plans = synth::choose_skinny_mmas(p, *m, false);
       // Where every lane holds whole rows, long blocks would need too many registers.
       EXPECT_EQ(plans.empty(), f->block > 64 && m->name == "gfx1100") << format << " " << name;
       for (size_t i = number++ % 3; i < plans.size(); i += 9) {
         synth::Synthesis s;
-        synth::write_matrix_stream_kernels(g, p, plans[i], *m, s);
+        synth::write_skinny_mma(g, p, plans[i], *m, s);
         expect_product(s, plan, f, *m, 5, n, k);
       }
     }
   }
 }
 
-TEST(DotStreamMatrix, Rows) {
+TEST(SkinnyMma, Rows) {
   const FormatRef f = FormatLibrary::builtin().find("q4_0");
   for (const char* name : {"sm_80", "gfx90a", "gfx1201"}) {
     const auto m = machine::find_machine(name);
@@ -124,14 +124,14 @@ TEST(DotStreamMatrix, Rows) {
       const Graph g = product(f, rows, 40, 384);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const auto s = dot_test::steps_of_family(plan, *m, {kFamily});
-      ASSERT_TRUE(s && is_matrix_stream(*s)) << name << " " << rows;
+      ASSERT_TRUE(s && is_skinny_mma(*s)) << name << " " << rows;
       expect_product(*s, plan, f, *m, rows, 40, 384);
     }
   }
 }
 
 // Those that f16 has no room for.
-TEST(DotStreamMatrix, ActivationsOfEverySize) {
+TEST(SkinnyMma, ActivationsOfEverySize) {
   for (const char* name : {"sm_90a", "gfx942"})
     for (const char* format : {"q4_0", "q8_0", "fp8_e4m3"}) {
       const auto m = machine::find_machine(name);
@@ -139,55 +139,55 @@ TEST(DotStreamMatrix, ActivationsOfEverySize) {
       const Graph g = product(f, 5, 24, 512);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const auto s = dot_test::steps_of_family(plan, *m, {kFamily});
-      ASSERT_TRUE(s && is_matrix_stream(*s)) << name << " " << format;
+      ASSERT_TRUE(s && is_skinny_mma(*s)) << name << " " << format;
       EXPECT_NE(s->steps.back().plan.find("rounded to f16"), std::string::npos) << s->steps.back().plan;
       expect_product(*s, plan, f, *m, 5, 24, 512, {1e30f, 1e-30f, 0, 1, 7e4f});
     }
 }
 
 // Pieces of sixteen bytes, where a stage has 420 of a row.
-TEST(DotStreamMatrix, StagesThatAreNoWholePieces) {
+TEST(SkinnyMma, StagesThatAreNoWholePieces) {
   const FormatRef f = FormatLibrary::builtin().find("q6_k");
   const auto m = machine::find_machine("sm_90a");
   const Graph g = product(f, 3, 40, 2048);
   const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
   int found = 0;
-  for (const synth::MatrixStreamPlan& t : synth::choose_matrix_streams(p, *m, false)) {
-    if (t.copies().step() == t.piece || t.piece != 16 || ++found > 2) continue;
+  for (const synth::SkinnyMmaPlan& t : synth::choose_skinny_mmas(p, *m, false)) {
+    if (t.copies().step() == t.vector || t.vector != 16 || ++found > 2) continue;
     synth::Synthesis s;
-    synth::write_matrix_stream_kernels(g, p, t, *m, s);
+    synth::write_skinny_mma(g, p, t, *m, s);
     expect_product(s, plan, f, *m, 3, 40, 2048);
   }
   EXPECT_GE(found, 1);
 }
 
-TEST(DotStreamMatrix, SixteenBitFloatsAsTheyAre) {
+TEST(SkinnyMma, SixteenBitFloatsAsTheyAre) {
   for (const char* name : {"sm_90a", "gfx950"})
     for (const Scalar s : {Scalar::bf16, Scalar::f16}) {
       const auto m = machine::find_machine(name);
       const Graph g = product(nullptr, 9, 33, 416, s);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const auto made = dot_test::steps_of_family(plan, *m, {kFamily});
-      ASSERT_TRUE(made && is_matrix_stream(*made)) << name;
+      ASSERT_TRUE(made && is_skinny_mma(*made)) << name;
       expect_product(*made, plan, nullptr, *m, 9, 33, 416);
     }
 }
 
-TEST(DotStreamMatrix, OthersKeepTheirWays) {
+TEST(SkinnyMma, OthersKeepTheirWays) {
   const FormatRef f = FormatLibrary::builtin().find("q4_0");
   const auto plan_of = [&](const char* machine, int64_t rows, bool exact) {
     const Graph g = product(f, rows, 4096, 4096);
     const graph::Plan plan = dot_test::one_dot_group(g);
     return synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(machine), {.exact = exact});
   };
-  EXPECT_TRUE(is_matrix_stream(plan_of("sm_90a", 4, false)));
-  EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 4, true)));
-  EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 1, false)));
-  EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 2, false)));  // dots of integers
-  EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 33, false)));
-  EXPECT_FALSE(is_matrix_stream(plan_of("gfx906", 4, false)));
-  EXPECT_FALSE(is_matrix_stream(plan_of("gfx1030", 4, false)));
+  EXPECT_TRUE(is_skinny_mma(plan_of("sm_90a", 4, false)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 4, true)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 1, false)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 2, false)));  // dots of integers
+  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 33, false)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("gfx906", 4, false)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("gfx1030", 4, false)));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Rows of b that stream through the shared memory of a block: pieces of them copied as they lie in memory, stage by
-// stage of K, asynchronously. Proved by tests/kernel/synth/gemm/dot_stream_test.cpp.
+// Rows of b that stream through the shared memory of a block: vectors of them copied as they lie in memory, stage by
+// stage of K, asynchronously. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <numeric>
@@ -8,23 +8,23 @@
 
 namespace lumen::synth {
 
-class StreamCopies {
+class WeightCopies {
  public:
   // A stage is `chunk` bytes of each of `rows` rows, `pitch` bytes apart in shared memory.
   struct Shape {
-    int64_t rows = 1, chunk = 0, pitch = 0, piece = 16;
+    int64_t rows = 1, chunk = 0, pitch = 0, vector = 16;
     int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
     int64_t lanes = 128;
     // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
-    // pieces. Else there is one row, whose pieces are dealt one by one.
+    // vectors. Else there is one row, whose vectors are dealt one by one.
     bool by_rows = false;
-    // By rows, chunks need not be whole pieces: a stage lies as far behind its place as it does behind the piece it
+    // By rows, chunks need not be whole vectors: a stage lies as far behind its place as it does behind the vector it
     // begins in.
-    int64_t step() const { return std::gcd(chunk, piece); }
-    int64_t copied() const { return (chunk + piece - step() + piece - 1) / piece * piece; }  // of a row
+    int64_t step() const { return std::gcd(chunk, vector); }
+    int64_t copied() const { return (chunk + vector - step() + vector - 1) / vector * vector; }  // of a row
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
-  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::Expr n0);
+  WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::Expr n0);
 
   loop::BufferId buffer() const { return buffer_; }
   // Other rows, and where they lie in a stage.
@@ -35,11 +35,11 @@ class StreamCopies {
   // A row's number in b; the last one for those behind it.
   loop::Expr clamped(loop::Expr row);
   loop::Expr shift(loop::Expr stage);  // bytes that a stage lies behind its place
-  // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.
+  // In a lane loop: this lane's vectors of a stage, to stage `number` of the buffer.
   void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
 
-  // The longest piece, at most sixteen bytes, that everything in memory is aligned to; chunks are.
-  static int64_t piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
+  // The longest vector, at most sixteen bytes, that everything in memory is aligned to; chunks are.
+  static int64_t vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
   static int64_t bytes_of(const DotProblem& p, int64_t elements);  // of b, whole blocks
 
  private:

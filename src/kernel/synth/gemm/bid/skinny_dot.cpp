@@ -1,14 +1,15 @@
 // A packed weight that streams through shared memory beside few rows of activations: GEMV on GPUs.
+#include "kernel/synth/gemm/skinny/skinny_dot.h"
+
 #include <fmt/format.h>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
-#include "kernel/synth/gemm/skinny/dot_stream.h"
 
 namespace lumen::synth {
 namespace {
 
-double cycles_of_stream(const Contraction& c, const StreamPlan& t) {
+double cycles_of_stream(const Contraction& c, const SkinnyDotPlan& t) {
   const machine::StreamCosts& costs = c.machine.costs.streams;
   const double rows = c.problem.m.extent;
   const double activations = rows * c.problem.k.extent * costs.activation;
@@ -19,16 +20,16 @@ double cycles_of_stream(const Contraction& c, const StreamPlan& t) {
 
 }  // namespace
 
-void bid_stream(const Contraction& c, Bids& bids) {
+void bid_skinny_dot(const Contraction& c, Bids& bids) {
   std::string why;
-  const std::vector<StreamPlan> plans = choose_streams(c.problem, c.machine, c.exact, &why);
+  const std::vector<SkinnyDotPlan> plans = choose_skinny_dots(c.problem, c.machine, c.exact, &why);
   if (plans.empty()) return bids.refuse("no packed weight of whole units beside few rows");
   const std::string note = why.empty() ? "" : ", no integers: " + why;
-  for (const StreamPlan& t : plans) {
+  for (const SkinnyDotPlan& t : plans) {
     if (t.columns != plans.front().columns) continue;  // sums in another order
     bids.offer(fmt::format("{} {}{}", describe_shape(c.problem), describe(t, c.problem), note), cycles_of_stream(c, t),
                [c, t, note](Synthesis& out) {
-                 out.steps.push_back(write_stream_kernel(c.graph, c.problem, t, c.machine));
+                 out.steps.push_back(write_skinny_dot(c.graph, c.problem, t, c.machine));
                  out.steps.back().plan += note;
                });
   }

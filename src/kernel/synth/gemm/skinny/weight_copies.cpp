@@ -1,5 +1,5 @@
-// See stream_copies.h.
-#include "kernel/synth/gemm/skinny/stream_copies.h"
+// See weight_copies.h.
+#include "kernel/synth/gemm/skinny/weight_copies.h"
 
 #include <numeric>
 
@@ -11,22 +11,22 @@ using loop::Expr;
 
 namespace {
 
-constexpr int64_t kLongestPiece = 16;
+constexpr int64_t kLongestVector = 16;
 
 }  // namespace
 
-StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0)
+WeightCopies::WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0)
     : w_(w), b_(w.b), p_(p), shape_(shape), n0_(n0) {
   buffer_ = b_.alloc(bytes, 128, loop::Space::shared);
 }
 
-int64_t StreamCopies::bytes_of(const DotProblem& p, int64_t elements) {
+int64_t WeightCopies::bytes_of(const DotProblem& p, int64_t elements) {
   const DotLoad& b = p.loads[1];
   return b.format ? elements / b.format->block * b.format->block_bytes : elements * scalar_bytes(b.scalar);
 }
 
-int64_t StreamCopies::piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes) {
-  int64_t all = std::gcd(kLongestPiece, std::gcd(chunk, row_bytes));
+int64_t WeightCopies::vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes) {
+  int64_t all = std::gcd(kLongestVector, std::gcd(chunk, row_bytes));
   const auto divides = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements)); };
   divides(p.loads[1].offset);
   divides(p.n.strides[1]);
@@ -35,12 +35,12 @@ int64_t StreamCopies::piece_of(const DotProblem& p, int64_t chunk, int64_t row_b
   return all;
 }
 
-Expr StreamCopies::clamped(Expr row) {
+Expr WeightCopies::clamped(Expr row) {
   const Expr n = n0_ + row;
   return p_.n.extent % shape_.rows == 0 ? n : min(n, w_.i64(p_.n.extent - 1));
 }
 
-Expr StreamCopies::memory_byte(Expr row) {
+Expr WeightCopies::memory_byte(Expr row) {
   const DotLoad& b = p_.loads[1];
   Expr base = w_.base(1);
   if (!b.format)
@@ -50,52 +50,52 @@ Expr StreamCopies::memory_byte(Expr row) {
   return base + clamped(row) * bytes_of(p_, p_.n.strides[1]);  // rows are whole blocks
 }
 
-void StreamCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
+void WeightCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
   const int64_t step = shape_.step();
   Expr begins = stage * shape_.chunk;
-  if (step < shape_.piece) begins = stage * (shape_.chunk / step) / (shape_.piece / step) * shape_.piece;
+  if (step < shape_.vector) begins = stage * (shape_.chunk / step) / (shape_.vector / step) * shape_.vector;
   const Expr in_row = begins + byte;
   const auto copy = [&] {
     Expr to = number * shape_.stage_bytes;
     if (byte_.exists()) to = to + byte_;
-    b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(1), memory_byte(row) + in_row, shape_.piece);
+    b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(1), memory_byte(row) + in_row, shape_.vector);
   };
-  const bool whole = shape_.row_bytes % shape_.chunk == 0 && step == shape_.piece;
+  const bool whole = shape_.row_bytes % shape_.chunk == 0 && step == shape_.vector;
   w_.where(whole ? Expr{} : in_row < shape_.row_bytes, copy);
 }
 
-Expr StreamCopies::shift(Expr stage) {
+Expr WeightCopies::shift(Expr stage) {
   const int64_t step = shape_.step();
-  if (step == shape_.piece) return w_.i64(0);
-  return stage * (shape_.chunk / step) % (shape_.piece / step) * step;
+  if (step == shape_.vector) return w_.i64(0);
+  return stage * (shape_.chunk / step) % (shape_.vector / step) * step;
 }
 
-void StreamCopies::begin(Expr lane, Expr stage, Expr number) {
+void WeightCopies::begin(Expr lane, Expr stage, Expr number) {
   if (shape_.by_rows) return begin_rows(lane, stage, number);
   LUMEN_CHECK(shape_.rows == 1, "{} rows, piece by piece", shape_.rows);
-  const int64_t all = shape_.chunk / shape_.piece;
+  const int64_t all = shape_.chunk / shape_.vector;
   for (int64_t first = 0; first < all; first += shape_.lanes) {
-    const Expr piece = lane + first;
-    w_.where(first + shape_.lanes <= all ? Expr{} : piece < all,
-             [&] { copy(w_.i64(0), piece * shape_.piece, stage, number); });
+    const Expr vector = lane + first;
+    w_.where(first + shape_.lanes <= all ? Expr{} : vector < all,
+             [&] { copy(w_.i64(0), vector * shape_.vector, stage, number); });
   }
 }
 
-void StreamCopies::begin_rows(Expr lane, Expr stage, Expr number) {
-  const int64_t across = shape_.copied() / shape_.piece, steps = (across + shape_.lanes - 1) / shape_.lanes;
+void WeightCopies::begin_rows(Expr lane, Expr stage, Expr number) {
+  const int64_t across = shape_.copied() / shape_.vector, steps = (across + shape_.lanes - 1) / shape_.lanes;
   const int64_t beside = (across + steps - 1) / steps, together = shape_.lanes / beside;
   const Expr first = lane / beside, column = lane % beside;
-  const auto rows = [&](Expr piece) {
+  const auto rows = [&](Expr vector) {
     for (int64_t row = 0; row < shape_.rows; row += together) {
       const Expr mine = first + row;
       w_.where(row + together <= shape_.rows ? Expr{} : mine < shape_.rows,
-               [&] { copy(mine, piece * shape_.piece, stage, number); });
+               [&] { copy(mine, vector * shape_.vector, stage, number); });
     }
   };
   const auto all = [&] {
     for (int64_t step = 0; step < steps; ++step) {
-      const Expr piece = column + step * beside;
-      w_.where((step + 1) * beside <= across ? Expr{} : piece < across, [&] { rows(piece); });
+      const Expr vector = column + step * beside;
+      w_.where((step + 1) * beside <= across ? Expr{} : vector < across, [&] { rows(vector); });
     }
   };
   w_.where(together * beside == shape_.lanes ? Expr{} : lane < together * beside, all);

@@ -1,14 +1,14 @@
-// Plans for a few rows of a beside a weight on machines with matrix instructions: pieces of the weight's rows stream
+// Plans for a few rows of a beside a weight on machines with matrix instructions: vectors of the weight's rows stream
 // through shared memory as they lie in memory, and each wave unpacks them once, straight into the registers that are an
 // instruction's factor: rows of the weight are its rows, rows of a its columns. Proved by
-// tests/kernel/synth/gemm/dot_stream_matrix_test.cpp.
+// tests/kernel/synth/gemm/skinny_mma_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "kernel/synth/gemm/dot_problem.h"
-#include "kernel/synth/gemm/skinny/stream_copies.h"
+#include "kernel/synth/gemm/skinny/weight_copies.h"
 #include "kernel/synth/order/fragment_order.h"
 #include "kernel/synth/order/stream_factor.h"
 
@@ -16,8 +16,8 @@ namespace lumen::synth {
 
 // A block owns waves_n * tiles * row->m rows of the weight; waves_k waves share them, each has units of K of its own:
 // `deep` in a stage. Sums of those waves are added at the end, in order.
-struct MatrixStreamPlan {
-  static constexpr int64_t kPiece = 8, kLine = 16;  // activations that lie together: elements, bytes
+struct SkinnyMmaPlan {
+  static constexpr int64_t kVector = 8, kLine = 16;  // activations that lie together: elements, bytes
 
   const machine::MatrixRow* row = nullptr;
   int wave = 32;
@@ -27,9 +27,9 @@ struct MatrixStreamPlan {
   std::vector<int> places;            // of the elements of the order (code_places); empty: all count as they are
   int64_t lanes_k = 1;                // of a wave, that share a row
   int64_t unit_bytes = 0, units = 0;  // of b, of a row
-  int64_t piece = 16, row_bytes = 0, pitch = 0;
+  int64_t vector = 16, row_bytes = 0, pitch = 0;
   int64_t columns = 16;        // of all instructions: rows of a, and some that do not exist
-  int64_t rows = 16;           // of rounded activations (stream_round.h): `columns` for each outer index
+  int64_t rows = 16;           // of rounded activations (activation_round.h): `columns` for each outer index
   bool rows_anywhere = false;  // .. or all there are, and a block's first may be any of them
   int64_t shared_bytes = 0;
 
@@ -39,20 +39,20 @@ struct MatrixStreamPlan {
   int64_t stage_units() const { return int64_t{waves_k} * deep; }
   int64_t chunk() const { return stage_units() * unit_bytes; }
   int64_t stage_bytes() const { return block_rows() * pitch; }
-  StreamCopies::Shape copies() const {
-    return {block_rows(), chunk(), pitch, piece, row_bytes, stage_bytes(), lanes(), true};
+  WeightCopies::Shape copies() const {
+    return {block_rows(), chunk(), pitch, vector, row_bytes, stage_bytes(), lanes(), true};
   }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   // Rows of a are scaled by powers of two, so that their greatest number is near the end of f16.
   bool scales_rows() const { return factor.to == Scalar::f16; }
   // Sums of activations over groups are kept beside them: times this.
-  bool sums_activations() const { return factor.lacks() != 0 || (factor.scales_sums() && factor.scaled.offset); }
-  double sum_factor() const { return factor.lacks() != 0 && !factor.scaled.offset ? factor.lacks() : 1; }
+  bool sums_activations() const { return factor.zero_point() != 0 || (factor.scales_sums() && factor.scaled.offset); }
+  double sum_factor() const { return factor.zero_point() != 0 && !factor.scaled.offset ? factor.zero_point() : 1; }
   int64_t sums_beside() const;  // columns that a lane holds sums of beside each other
   int64_t panel_bytes() const { return stage_units() * order.unit * columns * 2; }
   int64_t panel_sum_bytes() const { return sums_activations() ? stage_units() * groups() * columns * 4 : 0; }
-  int64_t pieces() const { return std::ssize(order.elements) / kPiece; }  // of a unit and lane
-  int64_t line_bytes() const { return units * order.unit * rows * 2; }    // of rounded activations
+  int64_t vectors() const { return std::ssize(order.elements) / kVector; }  // of a unit and lane
+  int64_t line_bytes() const { return units * order.unit * rows * 2; }      // of rounded activations
   int64_t sum_bytes() const { return units * groups() * rows * 4; }
   int64_t sums_pitch() const { return block_rows() + 4; }
   int64_t sums_bytes() const { return waves_k * columns * sums_pitch() * 4; }
@@ -61,8 +61,8 @@ struct MatrixStreamPlan {
 
 // The model's choice first, then others worth a measurement. Plain formats are memory (with_plain_formats); nothing
 // where the operands do not lie as this wants it, or the machine has no instruction for it.
-std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const machine::Machine& m, bool exact);
+std::vector<SkinnyMmaPlan> choose_skinny_mmas(const DotProblem& p, const machine::Machine& m, bool exact);
 
-std::string describe(const MatrixStreamPlan& t, const DotProblem& p);
+std::string describe(const SkinnyMmaPlan& t, const DotProblem& p);
 
 }  // namespace lumen::synth

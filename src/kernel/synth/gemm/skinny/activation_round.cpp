@@ -1,6 +1,6 @@
-// See stream_round.h. A block has a row. An item is a run of pieces that one lane has: whole groups, where they are
-// summed.
-#include "kernel/synth/gemm/skinny/stream_round.h"
+// See activation_round.h. A block has a row. An item is a run of vectors that one lane has: whole groups, where they
+// are summed.
+#include "kernel/synth/gemm/skinny/activation_round.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 using loop::Expr;
 using loop::LoopKind;
 
-constexpr int64_t kPiece = MatrixStreamPlan::kPiece, kLine = MatrixStreamPlan::kLine;
+constexpr int64_t kVector = SkinnyMmaPlan::kVector, kLine = SkinnyMmaPlan::kLine;
 constexpr int64_t kBlockLanes = 512, kUnrolled = 8;  // lanes; rounds
 constexpr int64_t kFour = 4;
 // Bits of f32: what its exponent's lowest bit counts; an exponent and one's together, so that the greatest number
@@ -26,15 +26,15 @@ constexpr int64_t kLeastExponent = 15, kExponents = 255 * kExponent;
 
 class RoundKernel {
  public:
-  RoundKernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t, const machine::Machine& m,
+  RoundKernel(const graph::Graph& g, const DotProblem& p, const SkinnyMmaPlan& t, const machine::Machine& m,
               const RoundedScratch& s)
       : p_(p.only_a()), t_(t), m_(m), w_(g, p_, "round"), b_(w_.b) {
     lines_ = w_.scratch_param("lines", s.lines, t_.line_bytes(), true);
     if (s.sums >= 0) sums_ = w_.scratch_param("sums", s.sums, t_.sum_bytes(), true);
     if (s.scales >= 0) scales_ = w_.scratch_param("scales", s.scales, t_.rows * kFour, true);
-    for (run_ = 1; run_ < t_.pieces() && !find_runs(run_); ++run_) {
+    for (run_ = 1; run_ < t_.vectors() && !find_runs(run_); ++run_) {
     }
-    if (run_ == t_.pieces()) find_runs(run_);
+    if (run_ == t_.vectors()) find_runs(run_);
     aligned_ = p_.loads[0].offset % 4 == 0 && p_.m.strides[0] % 4 == 0;
     for (const DotIndex& i : p_.outer) aligned_ = aligned_ && i.strides[0] % 4 == 0;
     aligned_ = aligned_ && t_.order.unit % 4 == 0 && t_.order.lane_elements % 4 == 0 && near_ % 4 == 0 && far_ % 4 == 0;
@@ -55,35 +55,35 @@ class RoundKernel {
   void each(int64_t all, const std::function<void(Expr)>& body);
   void find_scale(Expr lane);
   void write_item(Expr number, int64_t all);
-  Expr load(Expr element, int64_t piece);
-  // A number for each element of a piece that begins so many behind the item's first.
+  Expr load(Expr element, int64_t vector);
+  // A number for each element of a vector that begins so many behind the item's first.
   Expr of_places(int64_t first, const std::function<double(int)>& number) {
     std::vector<double> out;
-    for (int64_t i = first; i < first + kPiece; ++i) out.push_back(number(t_.places[i]));
+    for (int64_t i = first; i < first + kVector; ++i) out.push_back(number(t_.places[i]));
     return b_.lanes_real(out, Scalar::f32);
   }
   void put_sums(const Item& at, const std::vector<Expr>& rounded, Expr exists);
 
   DotProblem p_;
-  const MatrixStreamPlan& t_;
+  const SkinnyMmaPlan& t_;
   const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
   loop::BufferId lines_ = -1, sums_ = -1, scales_ = -1, most_ = -1;
   Expr row_, first_, scale_;  // of what is laid out; its first element; what its numbers are times
-  int64_t run_ = 1;           // pieces of an item
+  int64_t run_ = 1;           // vectors of an item
   // Elements from an item's to the next one's of the unit: so many of them follow each other, then those behind them.
   int64_t near_together_ = 1, near_ = 0, far_ = 0;
   bool aligned_ = true;
 };
 
-// Whether places follow a pattern after so many pieces: within groups, or over all of them. Whole groups, where they
+// Whether places follow a pattern after so many vectors: within groups, or over all of them. Whole groups, where they
 // are summed.
 bool RoundKernel::find_runs(int64_t run) {
   for (size_t i = 0; i < t_.places.size(); ++i)
-    if (t_.places[i] != t_.places[i % (run * kPiece)]) return false;
+    if (t_.places[i] != t_.places[i % (run * kVector)]) return false;
   const std::vector<int64_t>& e = t_.order.elements;
-  const int64_t step = run * kPiece, count = e.size(), own = t_.order.of_group();
+  const int64_t step = run * kVector, count = e.size(), own = t_.order.of_group();
   if (count % step != 0 || (t_.sums_activations() && step % own != 0)) return false;
   for (const int64_t together : {int64_t{1}, own / step}) {
     if (together == 0 || count % (together * step) != 0) continue;
@@ -102,12 +102,12 @@ bool RoundKernel::find_runs(int64_t run) {
 }
 
 // Eight elements in the order of the weight's, by loads of those that lie beside each other.
-Expr RoundKernel::load(Expr element, int64_t piece) {
-  const auto from = t_.order.elements.begin() + piece * kPiece;
-  const std::vector<int64_t> wanted(from, from + kPiece);
+Expr RoundKernel::load(Expr element, int64_t vector) {
+  const auto from = t_.order.elements.begin() + vector * kVector;
+  const std::vector<int64_t> wanted(from, from + kVector);
   std::vector<int64_t> sorted = wanted;
   std::sort(sorted.begin(), sorted.end());
-  Expr out = b_.real(0, {Scalar::f32, static_cast<int>(kPiece)});
+  Expr out = b_.real(0, {Scalar::f32, static_cast<int>(kVector)});
   const Expr at = first_ + element;
   for (size_t i = 0; i < sorted.size();) {
     size_t count = 1;
@@ -159,7 +159,7 @@ void RoundKernel::write_row(Expr row) {
   }
   lanes([&](Expr lane) {
     if (scales_ >= 0) find_scale(lane);
-    const int64_t all = t_.units * (t_.pieces() / run_) * t_.lanes_k;
+    const int64_t all = t_.units * (t_.vectors() / run_) * t_.lanes_k;
     each(all, [&](Expr round) { write_item(round * kBlockLanes + lane, all); });
   });
 }
@@ -191,7 +191,7 @@ void RoundKernel::write_item(Expr number, int64_t all) {
   Item at;
   at.lane_k = number % t_.lanes_k;
   const Expr rest = number / t_.lanes_k;
-  const int64_t runs = t_.pieces() / run_;
+  const int64_t runs = t_.vectors() / run_;
   at.run = rest % runs;
   at.unit = rest / runs;
   const Expr inside = at.run % near_together_ * near_ + at.run / near_together_ * far_;
@@ -199,14 +199,14 @@ void RoundKernel::write_item(Expr number, int64_t all) {
   std::vector<Expr> rounded;
   for (int64_t i = 0; i < run_; ++i) {
     Expr x = load(element, i);
-    if (scale_.exists()) x = x * b_.splat(scale_, kPiece);
+    if (scale_.exists()) x = x * b_.splat(scale_, kVector);
     // An item's places are those of the unit's first: they follow the order (find_runs).
-    if (!t_.places.empty()) x = x * of_places(i * kPiece, [](int place) { return std::ldexp(1.0, -place); });
+    if (!t_.places.empty()) x = x * of_places(i * kVector, [](int place) { return std::ldexp(1.0, -place); });
     rounded.push_back(cast(x, t_.factor.to));
   }
   const auto write = [&] {
-    const Expr piece = at.unit * t_.pieces() + at.run * run_;
-    const Expr line = (piece * t_.rows + row_) * t_.lanes_k + at.lane_k;
+    const Expr vector = at.unit * t_.vectors() + at.run * run_;
+    const Expr line = (vector * t_.rows + row_) * t_.lanes_k + at.lane_k;
     for (size_t i = 0; i < rounded.size(); ++i)
       b_.store(lines_, rounded[i], (line + static_cast<int64_t>(i) * t_.rows * t_.lanes_k) * kLine, kLine);
   };
@@ -219,21 +219,21 @@ void RoundKernel::write_item(Expr number, int64_t all) {
 
 // Sums of what was rounded, so that what products with it have too much is what is taken off.
 void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Expr exists) {
-  const int64_t own = t_.order.of_group(), groups = run_ * kPiece / own;
+  const int64_t own = t_.order.of_group(), groups = run_ * kVector / own;
   std::vector<Expr> wide, totals;
   for (const Expr x : rounded) {
     wide.push_back(cast(x, Scalar::f32));
     if (t_.places.empty()) continue;
-    const auto lacks = [&](int place) { return t_.factor.lacks_at(place) / t_.factor.lacks(); };
-    wide.back() = wide.back() * of_places((wide.size() - 1) * kPiece, lacks);
+    const auto zero_point = [&](int place) { return t_.factor.zero_point_at(place) / t_.factor.zero_point(); };
+    wide.back() = wide.back() * of_places((wide.size() - 1) * kVector, zero_point);
   }
   for (int64_t g = 0; g < groups; ++g) {
     Expr total;
-    for (int64_t first = g * own; first < (g + 1) * own; first += std::min(own, kPiece)) {
-      Expr some = wide[first / kPiece];
-      if (own < kPiece) {
+    for (int64_t first = g * own; first < (g + 1) * own; first += std::min(own, kVector)) {
+      Expr some = wide[first / kVector];
+      if (own < kVector) {
         std::vector<int> mask;
-        for (int64_t i = 0; i < own; ++i) mask.push_back(first % kPiece + i);
+        for (int64_t i = 0; i < own; ++i) mask.push_back(first % kVector + i);
         some = b_.shuffle({some}, mask);
       }
       total = !total.exists() ? some : total + some;
@@ -256,7 +256,7 @@ void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Exp
 
 }  // namespace
 
-RoundedScratch declare_rounded(const MatrixStreamPlan& t, Synthesis& out) {
+RoundedScratch declare_rounded(const SkinnyMmaPlan& t, Synthesis& out) {
   RoundedScratch s;
   s.lines = out.scratch.size();
   out.scratch.push_back(t.line_bytes());
@@ -271,8 +271,8 @@ RoundedScratch declare_rounded(const MatrixStreamPlan& t, Synthesis& out) {
   return s;
 }
 
-Step write_round_kernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
-                        const machine::Machine& m, const RoundedScratch& scratch) {
+Step write_round_kernel(const graph::Graph& g, const DotProblem& p, const SkinnyMmaPlan& t, const machine::Machine& m,
+                        const RoundedScratch& scratch) {
   return RoundKernel(g, p, t, m, scratch).write();
 }
 
