@@ -19,7 +19,7 @@ bool is_byte_cast(const Graph& g, ValueId v) {
   if (!field || field->bits != 8 || !access || access->offset != 0 || node.type.shape.empty()) return false;
   const Shape &from = g[access->source].type.shape, &to = node.type.shape;
   if (elements(from) != elements(to)) return false;
-  if (access->strides == dense_strides(to)) return true;
+  if (access->strides == dense_strides_of(extents_of(to))) return true;
   // Transposed: the last axes of the source are the columns, and the first axis here.
   if (to.size() != 2 || access->strides != std::vector<int64_t>{1, to[0].number()}) return false;
   int64_t columns = 1;
@@ -46,7 +46,7 @@ void grow_codes(Partition& p, ValueId map) {
   std::vector<ValueId> casts;
   if (!find_codes(p, map, &casts) || casts.empty() || casts.size() > 2) return;
   const auto is_straight = [&](ValueId cast) {
-    return affine_access(g, g[cast].operands[0])->strides == dense_strides(g[cast].type.shape);
+    return affine_access(g, g[cast].operands[0])->strides == dense_strides_of(extents_of(g[cast].type.shape));
   };
   if (casts.size() == 2 && is_straight(casts[0]) == is_straight(casts[1])) return;
   for (const ValueId c : casts)

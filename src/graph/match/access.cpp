@@ -1,5 +1,7 @@
 #include "graph/match/access.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace lumen::graph {
@@ -50,7 +52,7 @@ std::optional<Access> step(const Graph& g, ValueId v, Access below) {
       for (int axis : node.attributes.axes) a.strides.push_back(below.strides[axis]);
       return a;
     case Op::broadcast_: {
-      const Extents from = extents(operand_shape);
+      const Extents from = extents_of(operand_shape);
       const size_t shift = node.type.shape.size() - from.size();
       a.strides.assign(node.type.shape.size(), 0);
       for (size_t d = 0; d < from.size(); ++d) a.strides[d + shift] = from[d] == 1 ? 0 : below.strides[d];
@@ -63,7 +65,7 @@ std::optional<Access> step(const Graph& g, ValueId v, Access below) {
       }
       return a;
     case Op::reshape_: {
-      auto strides = reshape_strides(extents(operand_shape), below.strides, extents(node.type.shape));
+      auto strides = reshape_strides(extents_of(operand_shape), below.strides, extents_of(node.type.shape));
       if (!strides) return std::nullopt;
       a.strides = std::move(*strides);
       return a;
@@ -99,37 +101,37 @@ bool is_unpack(const Graph& g, ValueId v) {
   return g[v].op == Op::cast_ && g[g[v].operands[0]].type.element.format != nullptr;
 }
 
-std::vector<int64_t> extents(const Shape& shape) {
+std::vector<int64_t> extents_of(const Shape& shape) {
   Extents n;
   for (const Dim& d : shape) n.push_back(d.number());
   return n;
 }
 
-std::vector<int64_t> dense_strides(const Shape& shape) {
-  Extents strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d].number();
+std::vector<int64_t> dense_strides_of(const std::vector<int64_t>& extents) {
+  Extents strides(extents.size(), 1);
+  for (size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
   return strides;
 }
 
-std::optional<Access> affine_access(const Graph& g, ValueId v) {
+std::optional<Access> affine_access(const Graph& g, ValueId v, const std::vector<ValueId>& stops) {
   std::vector<ValueId> chain;
-  for (; is_view(g[v].op); v = g[v].operands[0]) chain.push_back(v);
-  std::optional<Access> access = Access{v, 0, dense_strides(g[v].type.shape)};
+  for (; is_view(g[v].op) && std::find(stops.begin(), stops.end(), v) == stops.end(); v = g[v].operands[0])
+    chain.push_back(v);
+  std::optional<Access> access = Access{v, 0, dense_strides_of(extents_of(g[v].type.shape))};
   for (size_t k = chain.size(); k-- > 0 && access;) access = step(g, chain[k], std::move(*access));
   return access;
 }
 
-std::optional<Access> broadcast_access(const Graph& g, ValueId v, const Shape& target) {
-  std::optional<Access> access = affine_access(g, v);
-  if (!access) return access;
-  const Extents own = extents(g[v].type.shape);
-  LUMEN_CHECK(own.size() <= target.size(), "%{} has more axes than its consumer", v);
-  Extents strides(target.size(), 0);
+Access broadcast(const Access& a, const std::vector<int64_t>& own, const std::vector<int64_t>& target) {
+  LUMEN_CHECK(own.size() <= target.size(), "rank {} read at rank {}", own.size(), target.size());
+  Access out{a.source, a.offset, Extents(target.size(), 0)};
+  const size_t lead = target.size() - own.size();
   for (size_t d = 0; d < own.size(); ++d) {
-    if (own[d] != 1) strides[d + target.size() - own.size()] = access->strides[d];
+    if (own[d] == 1) continue;
+    LUMEN_CHECK(own[d] == target[lead + d], "extent {} read at extent {}", own[d], target[lead + d]);
+    out.strides[lead + d] = a.strides[d];
   }
-  access->strides = std::move(strides);
-  return access;
+  return out;
 }
 
 std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v) {
@@ -139,8 +141,8 @@ std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v) {
   const std::optional<Access> table = affine_access(g, gather.operands[0]);
   const std::optional<Access> index = affine_access(g, gather.operands[1]);
   if (!table || !index) return std::nullopt;
-  const Extents shape = extents(gather.type.shape), dense = dense_strides(gather.type.shape);
-  const Extents own = extents(g[v].type.shape);
+  const Extents shape = extents_of(gather.type.shape), dense = dense_strides_of(shape);
+  const Extents own = extents_of(g[v].type.shape);
   const size_t lead = index->strides.size();
   GatheredAccess out;
   out.gather = seen->source;

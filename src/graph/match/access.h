@@ -22,12 +22,12 @@ struct Access {
 
 // Follows the views above `v` down to the first node that is no view. Nothing when a reshape cannot be expressed by
 // strides (it merges axes that are not laid out one after another). All dims must be numbers. For a v that is no view:
-// identity.
-std::optional<Access> affine_access(const Graph& g, ValueId v);
+// identity. Views among `stops` are in memory: they are sources.
+std::optional<Access> affine_access(const Graph& g, ValueId v, const std::vector<ValueId>& stops = {});
 
-// The same, given the axes of a consumer of shape `target` to which v broadcasts (dims align at the right, 1
-// stretches): one stride per axis of `target`.
-std::optional<Access> broadcast_access(const Graph& g, ValueId v, const Shape& target);
+// The access to a value of extents `own` given the axes of a consumer to which it broadcasts (dims align at the right,
+// 1 stretches): one stride per axis of `target`.
+Access broadcast(const Access& access, const std::vector<int64_t>& own, const std::vector<int64_t>& target);
 
 // What a view of a gather reads: element [i..] is element  rows.offset + sum i[d] * rows.strides[d] + stride * n  of
 // the table, where n is element  index.offset + sum i[d] * index.strides[d]  of the index.
@@ -40,11 +40,11 @@ struct GatheredAccess {
 // Nothing when v is no view of a gather, or one whose axes strides cannot name.
 std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v);
 
-bool is_view(Op op);                                     // reshape, permute, broadcast, slice
-bool is_splat(const Node& node);                         // a constant that holds one number
-bool is_unpack(const Graph& g, ValueId v);               // a cast out of a format
-std::vector<int64_t> extents(const Shape& shape);        // numeric dims as plain numbers
-std::vector<int64_t> dense_strides(const Shape& shape);  // row-major, in elements
+bool is_view(Op op);                                                         // reshape, permute, broadcast, slice
+bool is_splat(const Node& node);                                             // a constant that holds one number
+bool is_unpack(const Graph& g, ValueId v);                                   // a cast out of a format
+std::vector<int64_t> extents_of(const Shape& shape);                         // numeric dims as plain numbers
+std::vector<int64_t> dense_strides_of(const std::vector<int64_t>& extents);  // row-major, in elements
 // By value: parameters and packed inputs that nothing in the graph writes.
 std::vector<bool> unwritten(const Graph& g);
 

@@ -89,7 +89,7 @@ class Grower {
     if (own.empty() || others.find(own) == std::string::npos || result.find(own) == std::string::npos) return false;
     const auto access = affine_access(g_, other);
     if (!access) return false;
-    const std::vector<int64_t> extent = extents(g_[other].type.shape);
+    const std::vector<int64_t> extent = extents_of(g_[other].type.shape);
     for (size_t d = others.find(own); d + 1 < others.find(own) + own.size(); ++d)
       if (access->strides[d] != access->strides[d + 1] * extent[d + 1]) return false;
     return true;

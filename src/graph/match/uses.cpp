@@ -15,6 +15,11 @@ bool is_compute(const Graph& g, ValueId v) {
   return op != Op::input_ && op != Op::constant_ && op != Op::iota_ && !is_view(op) && !is_unpack(g, v);
 }
 
+ValueId storage_of(const Graph& g, ValueId v) {
+  while (g[v].op == Op::update_) v = g[v].operands[0];
+  return v;
+}
+
 std::vector<ValueId> updates_of(const Graph& g) {
   std::vector<ValueId> by(g.nodes.size(), -1);
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {

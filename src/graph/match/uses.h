@@ -17,6 +17,8 @@ inline bool is_product(Op op) {
 ValueId read_below(const Graph& g, ValueId v);
 // Neither view, source of a load, nor input: what belongs to exactly one group.
 bool is_compute(const Graph& g, ValueId v);
+// The input whose storage an update (chain) writes; v itself for anything else.
+ValueId storage_of(const Graph& g, ValueId v);
 // For every value the update that replaces it, or -1.
 std::vector<ValueId> updates_of(const Graph& g);
 

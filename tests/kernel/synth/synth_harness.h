@@ -16,6 +16,7 @@
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
+#include "graph/match/uses.h"
 #include "graph/pipeline/pipeline.h"
 #include "kernel/loop/eval/eval.h"
 #include "kernel/loop/text.h"
@@ -146,7 +147,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
     std::vector<Blob> scratch;
     for (const int64_t bytes : s.scratch) scratch.emplace_back(static_cast<size_t>(bytes), 0xcd);
     for (const graph::ValueId r : group.results) {
-      const graph::ValueId at = synth::storage_of(g, r);
+      const graph::ValueId at = graph::storage_of(g, r);
       if (!memory.contains(at)) memory[at] = Blob(static_cast<size_t>(graph::byte_size(g[r].type)), 0xcd);
     }
     for (const synth::Step& step : s.steps) {
@@ -154,7 +155,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
       std::vector<std::span<uint8_t>> buffers;
       for (size_t i = 0; i < step.arguments.size(); ++i) {
         const synth::Argument& a = step.arguments[i];
-        Blob& bytes = a.from == synth::Argument::From::value ? memory.at(synth::storage_of(g, a.index))
+        Blob& bytes = a.from == synth::Argument::From::value ? memory.at(graph::storage_of(g, a.index))
                                                              : scratch.at(static_cast<size_t>(a.index));
         LUMEN_CHECK(static_cast<int64_t>(bytes.size()) == step.kernel.params[i].bytes,
                     "{}: param {} has {} bytes, not {}", step.plan, i, bytes.size(), step.kernel.params[i].bytes);
@@ -165,7 +166,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
     }
   }
   for (const graph::ValueId r : g.results)
-    out.results.push_back(tensor_of(g[r].type, memory.at(synth::storage_of(g, r))));
+    out.results.push_back(tensor_of(g[r].type, memory.at(graph::storage_of(g, r))));
   for (const graph::ValueId v : g.inputs()) out.states[g[v].attributes.name] = tensor_of(g[v].type, memory.at(v));
   return out;
 }

@@ -1,6 +1,6 @@
 // Needs: none. Moves against the graph evaluator: gather, scatter_add, concat, pad, copies of views, updates with
 // starts, casts, and refused indices.
-#include "kernel/synth/step/access.h"
+#include "graph/group/access.h"
 #include "tests/kernel/synth/synth_harness.h"
 
 namespace lumen::test {

@@ -6,8 +6,8 @@
 // Numbers: f32 throughout. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
 // sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
 // result is o / l. Blocks follow each other in order, so the order of every sum is fixed by the shape and the machine.
-// Blocks that a row's mask hides (attend.h: KeyRange) are not computed: their probabilities are exactly 0. Where there
-// are few tiles and many keys, tasks take parts of the keys, joined in order by attend_merge. Proved by
+// Blocks that a row's mask hides (graph/group/key_range.h) are not computed: their probabilities are exactly 0. Where
+// there are few tiles and many keys, tasks take parts of the keys, joined in order by attend_merge. Proved by
 // tests/kernel/synth/attention/synth_attend_test.cpp.
 #include "kernel/synth/attention/attend.h"
 
@@ -242,7 +242,7 @@ class AttendKernel : AttendWriter {
       b_.store(end_, b_.i64(0), at, 8);
       serial(b_.i64(0), b_.i64(together_), 1, [&](Expr r) {
         const int opened = open_row(*map_, group * together_ + r);
-        const auto [first, end] = range_.of_row(b_, *map_);
+        const auto [first, end] = keys_of_row(b_, *map_, range_);
         b_.store(first_, min(first, b_.load(first_, i64, at, 8)), at, 8);
         b_.store(end_, max(end, b_.load(end_, i64, at, 8)), at, 8);
         close(*map_, opened);

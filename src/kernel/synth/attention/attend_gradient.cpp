@@ -259,7 +259,7 @@ class GradientKernel : AttendWriter {
     b_.store(bounds_, b_.i64(0), b_.i64(8), 8);
     serial(b_.i64(0), count, 1, [&](Expr i) {
       const int opened = open_row(*map_, first + i);
-      const auto [from, to] = range_->of_row(b_, *map_);
+      const auto [from, to] = keys_of_row(b_, *map_, *range_);
       b_.store(bounds_, min(from, b_.load(bounds_, i64, b_.i64(0), 8)), b_.i64(0), 8);
       b_.store(bounds_, max(to, b_.load(bounds_, i64, b_.i64(8), 8)), b_.i64(8), 8);
       close(*map_, opened);

@@ -5,6 +5,48 @@ namespace lumen::synth {
 
 using loop::Expr;
 
+namespace {
+
+// One side of a comparison with the key's number, at key 0.
+Expr at_first_key(loop::Builder& b, Body& map, const KeyRange::Side& side) {
+  std::vector<Expr> inputs;
+  for (size_t i = 0; i < side.operands.size(); ++i) {
+    const loop::VType type{side.formula.inputs[i], 1};
+    inputs.push_back(side.operands[i] >= 0   ? map.value(side.operands[i])
+                     : is_float(type.scalar) ? b.real(0, type)
+                                             : b.integer(0, type));
+  }
+  return cast(b.apply(side.formula, inputs)[0], Scalar::i64);
+}
+
+}  // namespace
+
+std::pair<Expr, Expr> keys_of_row(loop::Builder& b, Body& map, const KeyRange& range) {
+  const auto [first, end] = keys_shown_to_row(b, map, range);
+  if (!range.is_bounded()) return {first, end};
+  const Expr sees = first < end;
+  return {select(sees, first, b.i64(0)), select(sees, end, b.i64(range.keys()))};
+}
+
+std::pair<Expr, Expr> keys_shown_to_row(loop::Builder& b, Body& map, const KeyRange& range) {
+  const Expr none = b.i64(0), all = b.i64(range.keys());
+  Expr first = none, end = all;
+  map.open_lanes(none, 1, {});
+  for (const KeyRange::Term& t : range.terms()) {
+    // left - right = base + slope * key  against 0
+    const Expr base = at_first_key(b, map, range.side(t.left)) - at_first_key(b, map, range.side(t.right));
+    const Expr crossing = t.slope > 0 ? none - base : base;  // the key where it is 0
+    const bool with = t.op == ScalarOp::le_;
+    if (t.slope > 0) {
+      end = min(end, with ? crossing + 1 : crossing);
+    } else {
+      first = max(first, with ? crossing : crossing + 1);
+    }
+  }
+  map.close();
+  return {first, end};
+}
+
 int AttendWriter::axis_of(const Body& body, size_t d) {
   for (size_t k = 0; k < body.extents().size(); ++k)
     if (body.first_axis(k) == static_cast<int>(d)) return k;

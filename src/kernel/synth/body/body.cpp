@@ -17,16 +17,16 @@ using loop::VType;
 
 namespace {
 
-bool is_heavy_op(ScalarOp op) {
-  return op == ScalarOp::exp_ || op == ScalarOp::log_ || op == ScalarOp::sin_ || op == ScalarOp::cos_ ||
-         op == ScalarOp::tanh_ || op == ScalarOp::pow_;
-}
-
 Scalar memory_type(Scalar s) {
   return s == Scalar::boolean ? Scalar::u8 : s;
 }
 
 }  // namespace
+
+bool is_heavy_op(ScalarOp op) {
+  return op == ScalarOp::exp_ || op == ScalarOp::log_ || op == ScalarOp::sin_ || op == ScalarOp::cos_ ||
+         op == ScalarOp::tanh_ || op == ScalarOp::pow_;
+}
 
 Body::Body(StepBuilder& builder, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
            const std::vector<bool>& barrier, const std::map<graph::ValueId, Access>& loads,
@@ -98,12 +98,8 @@ int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Ki
   if (given) {
     a = *given;
   } else if (kind == Load::Kind::number) {
-    a.source = v;
     const std::vector<int64_t> own = extents_of(g[v].type.shape);
-    const std::vector<int64_t> dense = dense_strides_of(own);
-    a.strides.assign(shape.size(), 0);
-    for (size_t d = 0; d < own.size(); ++d)
-      if (own[d] != 1) a.strides[shape.size() - own.size() + d] = dense[d];
+    a = graph::broadcast({v, 0, dense_strides_of(own)}, own, shape);
   } else {
     a = follow_to(plan_, group_, v, shape);
   }
@@ -112,7 +108,7 @@ int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Ki
   load.strides = a.strides;
   const Node& n = g[a.source];
   load.type = n.type.element.scalar;
-  const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), a.source) != group_.inputs.end();
+  const bool in_memory = graph::reads_memory(group_, a.source);
   if (kind == Load::Kind::number) {
     load.kind = kind;
   } else if (!in_memory && n.op == Op::constant_) {
@@ -180,7 +176,7 @@ Body::Chunking Body::chunking(int machine_lanes) const {
 
 void Body::begin_task() {
   scopes_.clear();
-  push_scope();
+  scopes_.emplace_back();
   for (Load& load : loads_) {
     load.partial.assign(1, b_.i64(load.offset * load.scale));
     if (load.unpack) load.unpack->enter_tensor();
@@ -188,7 +184,7 @@ void Body::begin_task() {
 }
 
 void Body::open(int axis, Expr counter) {
-  push_scope();
+  scopes_.emplace_back();
   for (Load& load : loads_) {
     Expr sum = load.partial.back();
     if (load.strides[axis] != 0) sum = sum + counter * (load.strides[axis] * load.scale);
@@ -206,7 +202,7 @@ void Body::open_lanes(Expr at, int lanes, Expr count) {
   at_ = at;
   lanes_ = lanes;
   count_ = count;
-  push_scope();
+  scopes_.emplace_back();
   for (Load& load : loads_) load.partial.push_back(load.partial.back());
 }
 
@@ -306,10 +302,6 @@ const Expr* Body::find(graph::ValueId v) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
       if (const auto found = scope->find({v, lanes}); found != scope->end()) return &found->second;
   return nullptr;
-}
-
-bool Body::has(graph::ValueId v) const {
-  return find(v) != nullptr;
 }
 
 void Body::set(graph::ValueId v, Expr x) {

@@ -14,7 +14,6 @@
 
 #include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
-#include "kernel/synth/step/access.h"
 #include "kernel/synth/step/step_builder.h"
 #include "kernel/synth/unpack/unpack.h"
 
@@ -24,6 +23,9 @@ namespace lumen::synth {
 inline bool is_16bit_float(const graph::Element& e) {
   return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
 }
+
+// What takes many instructions: worth keeping, or hiding behind more of its kind.
+bool is_heavy_op(ScalarOp op);
 
 class Body {
  public:
@@ -35,7 +37,8 @@ class Body {
        const std::map<graph::ValueId, Access>& stores = {});
 
   const std::vector<int64_t>& extents() const { return extents_; }
-  int first_axis(int axis) const { return first_axis_[axis]; }  // of the original shape
+  std::vector<int64_t> outer() const { return {extents_.begin(), extents_.end() - 1}; }  // all but the last
+  int first_axis(int axis) const { return first_axis_[axis]; }                           // of the original shape
   // The axis along which lanes run; set before anything is opened. Decides how formats are read.
   void set_vector_axis(int axis);
   // Formats read block by block want chunks of `chunk` elements from multiples of `unit`, in vectors of at most
@@ -57,19 +60,15 @@ class Body {
   // Scalars of the space where the vector axis is not open (values that do not vary along it).
   void open_scalar();
 
-  // Scopes of known values alone, without an axis.
-  void push_scope() { scopes_.emplace_back(); }
-  void pop_scope() { scopes_.pop_back(); }
-
-  loop::Expr value(graph::ValueId v);        // `lanes` lanes
-  void set(graph::ValueId v, loop::Expr x);  // result of a reduce, in the current scope
-  bool has(graph::ValueId v) const;
+  loop::Expr value(graph::ValueId v);          // `lanes` lanes
+  void set(graph::ValueId v, loop::Expr x);    // result of a reduce, in the current scope
   void store(graph::ValueId v, loop::Expr x);  // writes lanes of a result
   void store_to(loop::BufferId buffer, Scalar type, loop::Expr offset, loop::Expr x);
   // Moves the place of a load or result by a run-time number of elements, until the innermost open scope is closed.
   void shift_load(graph::ValueId v, loop::Expr elements);
   void shift_store(graph::ValueId v, loop::Expr elements);
   int64_t store_stride(graph::ValueId v) const { return loads_[store_of_.at(v)].strides[vector_axis_]; }
+  // Row-major number of the first lane's element of a result or a reduce.
   loop::Expr store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
   // Computes what the lanes of the loop to come share: loads and maps constant along the vector axis.
   void hoist(int lanes);
@@ -78,8 +77,6 @@ class Body {
   int lanes() const { return lanes_; }
   loop::Expr at() const { return at_; }
   loop::Expr count() const { return count_; }
-  // Row-major number of the first lane's element of a result or a reduce.
-  loop::Expr element_number(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
   double operations() const { return operations_; }  // scalar operations per element, for the plan
   double traffic() const { return traffic_; }        // bytes of everything read and written
   bool is_heavy() const { return heavy_; }           // has exp, log, sin, ... somewhere

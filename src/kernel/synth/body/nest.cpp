@@ -80,6 +80,15 @@ void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>&
   });
 }
 
+void for_axes(loop::Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside) {
+  if (axes.empty()) return inside();
+  b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[0]]), 1, [&](Expr i) {
+    body.open(axes[0], i);
+    for_axes(b, body, {axes.begin() + 1, axes.end()}, inside);
+    body.close();
+  });
+}
+
 void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, Expr from, Expr to, bool exact,
                const std::function<void(int k)>& step) {
   const auto vector = [&](Expr at, int width, Expr count, int k) {

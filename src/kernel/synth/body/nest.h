@@ -34,6 +34,9 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
 void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, loop::Expr from, loop::Expr to, bool exact,
                const std::function<void(int k)>& step);
 
+// Serial loops over axes of the body, outermost first, all open in `inside`.
+void for_axes(loop::Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside);
+
 // Digits of `number` over the extents, outermost first.
 std::vector<loop::Expr> digits(loop::Builder& b, loop::Expr number, const std::vector<int64_t>& extents);
 

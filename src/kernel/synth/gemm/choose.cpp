@@ -110,10 +110,7 @@ double TileChooser::tile_cycles(int height, int vectors) const {
 
 double TileChooser::cost(const TilePlan& t) const {
   const double outer = p_.outer_extent(), k = p_.k_total();
-  auto column = [&](int vectors) {
-    return (t.m_tiles - 1) * tile_cycles(t.height, vectors) + tile_cycles(t.last_height, vectors);
-  };
-  double cycles = (t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
+  double cycles = t.sum([&](int height, int vectors) { return tile_cycles(height, vectors); });
   // Panels are filled once per task.
   const double b_vectors = k * (vectors_all_ * t.m_tasks);
   const double transposed = t.lanes / 4.0;
@@ -302,6 +299,11 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const int64_t tasks = p.outer_extent() * t.n_tasks;
   t.cycles = cycles * balance(m, cycles, tasks) + costs.task / m.task_divisor * tasks;
   return t;
+}
+
+double TileCut::sum(const std::function<double(int, int)>& tile) const {
+  const auto column = [&](int across) { return (m_tiles - 1) * tile(height, across) + tile(last_height, across); };
+  return (n_tiles - 1) * column(vectors) + column(last_vectors);
 }
 
 RowsPlan RowsPlan::single() const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,23 +22,28 @@ enum class Fetch : uint8_t {
   tiles,      // laid out tile by tile in scratch by a step before (a only)
 };
 
-// Register tiles of `height` x `vectors`, m_task x n_task of which make a task; K in stages of stage_k.
-struct TilePlan {
-  int lanes = 16;
+// Register tiles of height rows x vectors, m_task x n_task of which make a task and share panels; K in stages.
+struct TileCut {
   int height = 1, vectors = 1;            // register tile
   int last_height = 1, last_vectors = 1;  // of the last tile of a column, of a row
   bool masked = false;                    // the last vector of a row is not full
   int64_t m_tiles = 1, n_tiles = 1;
   int64_t m_task = 1, n_task = 1;  // tiles of a task
   int64_t m_tasks = 1, n_tasks = 1;
-  Fetch a = Fetch::direct, b = Fetch::direct;
-  bool a_along_k = true;  // copied panel of a: rows along k, else along m
-  int64_t stage_k = 1;    // of the inner k
-  int64_t stages = 1;     // 1: the sums stay in registers over all of K
-  int unroll = 1;
+  int64_t stage_k = 1, stages = 1;
   double cycles = 0;  // estimate
 
   int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
+  // What all tiles cost of which one of a height and a number of vectors costs so much.
+  double sum(const std::function<double(int height, int vectors)>& tile) const;
+};
+
+// stage_k is of the inner k; with one stage the sums stay in registers over all of K.
+struct TilePlan : TileCut {
+  int lanes = 16;
+  Fetch a = Fetch::direct, b = Fetch::direct;
+  bool a_along_k = true;  // copied panel of a: rows along k, else along m
+  int unroll = 1;
 };
 
 // Rows of w along k beside rows of x along k, folded at the end: for few rows of x.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"
@@ -210,10 +209,8 @@ void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const ma
   at.order = add_scratch(out, at.places * 4);
   at.table = add_scratch(out, at.table_bytes());
   const DotProblem picks = rows_of(p, p.pick->load);
-  const size_t before = out.steps.size();
   SortWriter(g, picks, at, m.f32_lanes()).write(out);
   if (at.rows * at.matrices > kOneTask) SortWriter(g, picks, at, m.f32_lanes()).write_places(out);
-  LUMEN_CHECK(out.steps.size() > before);
 }
 
 // Rows of a load in the order of `order`, dense in scratch, zeros where there is none. `elements`: the indices of a
@@ -229,9 +226,8 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
   inner.pop_back();
   DotLoad& l = p.loads[load];
   const bool packed = l.kind == DotLoad::Kind::packed;
-  int64_t length = one.k.extent;
-  for (const DotIndex& i : inner) length *= i.extent;
-  const int64_t outer = length / one.k.extent, rows = at.places, bytes = scalar_bytes(l.scalar);
+  const int64_t outer = graph::count_of(inner), length = outer * one.k.extent, rows = at.places,
+                bytes = scalar_bytes(l.scalar);
   const int scratch = add_scratch(out, rows * length * bytes);
   const int lanes = m.f32_lanes();
   DotWriter w(g, one, "rows");
@@ -267,40 +263,29 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
           0 <= number,
           [&] {
             w.enter_outer(number);
-            b.loop(LoopKind::serial, w.i64(0), w.i64(outer), 1, [&](Expr part) {
-              Expr from = w.base(0), rest = part;
-              for (size_t d = inner.size(); d-- > 0;) {
-                from = from + rest % inner[d].extent * inner[d].strides[0];
-                rest = rest / inner[d].extent;
-              }
-              copy(from, start + part * (one.k.extent * bytes));
-            });
+            b.loop(LoopKind::serial, w.i64(0), w.i64(outer), 1,
+                   [&](Expr part) { copy(moved(w.base(0), part, inner, 0), start + part * (one.k.extent * bytes)); });
           },
           [&] { clear(start); });
     });
   });
   out.steps.push_back(w.step(fmt::format("rows {}x{} in order", rows, length)));
 
-  DotLoad laid;
-  laid.scalar = l.scalar;
-  laid.scratch = scratch;
-  laid.elements = rows * length;
-  l = laid;
+  const Scalar scalar = l.scalar;
+  l = {};
+  l.scalar = scalar;
+  l.scratch = scratch;
+  l.elements = rows * length;
 }
 
-// Strides of a load that lies row by row, `elements` of a row one after another, slowest first.
-void lay_out(size_t load, const std::vector<DotIndex*>& elements, DotProblem& p) {
+// Strides of a load that lies row by row, `elements` of a row one after another, slowest first; the row's length.
+int64_t lay_out(size_t load, const std::vector<DotIndex*>& elements, DotProblem& p) {
   for (auto* side : {&p.outer, &p.outer_k})
     for (DotIndex& i : *side) i.strides[load] = 0;
   p.m.strides[load] = p.n.strides[load] = p.k.strides[load] = 0;
   int64_t stride = 1;
   for (size_t d = elements.size(); d-- > 0; stride *= elements[d]->extent) elements[d]->strides[load] = stride;
-}
-
-int64_t row_length(const std::vector<DotIndex*>& elements) {
-  int64_t length = 1;
-  for (const DotIndex* i : elements) length *= i->extent;
-  return length;
+  return stride;
 }
 
 // Rows of a block: about as many as a matrix gets, so that most are one block; a few more where that fills tiles.
@@ -329,8 +314,7 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   for (DotIndex& i : p.outer_k) elements.push_back(&i);
   elements.push_back(&p.k);
   write_rows(g, p, 0, {elements.begin(), elements.end()}, at, m, out);
-  lay_out(0, elements, p);
-  const int64_t length = row_length(elements);
+  const int64_t length = lay_out(0, elements, p);
   const size_t loads = p.loads.size();
   const DotIndex block{at.blocks, std::vector<int64_t>(loads, 0), 0};
   p.m = {at.height, std::vector<int64_t>(loads, 0), 0};
@@ -355,10 +339,9 @@ DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine
   write_rows(g, p, 0, {of_a.begin(), of_a.end()}, at, m, out);
   write_rows(g, p, 1, {of_b.begin(), of_b.end()}, at, m, out);
   p.k = {at.rows, std::vector<int64_t>(p.loads.size(), 0), 0};
-  lay_out(0, of_a, p);
-  lay_out(1, of_b, p);
-  p.k.strides[0] = row_length(of_a);
-  p.k.strides[1] = row_length(of_b);
+  const int64_t row_of_a = lay_out(0, of_a, p), row_of_b = lay_out(1, of_b, p);
+  p.k.strides[0] = row_of_a;
+  p.k.strides[1] = row_of_b;
   p.runs = DotRuns{at.table};
   return p;
 }

@@ -13,6 +13,12 @@ using graph::ValueId;
 using loop::Expr;
 using loop::VType;
 
+Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load) {
+  for (size_t d = indices.size(); d-- > 0; number = number / indices[d].extent)
+    at = at + number % indices[d].extent * indices[d].strides[load];
+  return at;
+}
+
 DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
     : b(std::move(name)), graph_(g), problem_(p) {
   std::map<ValueId, loop::BufferId> known;
@@ -227,6 +233,12 @@ void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
     auto put = [&] { b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, bytes); };
     where(count.exists() ? i64(i) < count : Expr{}, put);
   }
+}
+
+Step DotWriter::product(std::string plan) {
+  Step s = step(std::move(plan));
+  s.flops = problem_.flops();
+  return s;
 }
 
 Step DotWriter::step(std::string plan) {

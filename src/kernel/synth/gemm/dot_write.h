@@ -12,6 +12,9 @@
 
 namespace lumen::synth {
 
+// `at` moved along indices, slowest first, whose digits `number` counts: by a load's strides.
+loop::Expr moved(loop::Expr at, loop::Expr number, const std::vector<DotIndex>& indices, size_t load);
+
 class DotWriter {
  public:
   DotWriter(const graph::Graph& g, const DotProblem& p, std::string name);
@@ -60,7 +63,8 @@ class DotWriter {
   void finish_vector(loop::Expr sums, loop::Expr m, loop::Expr n, loop::Expr count);
   int epilogue_nodes() const { return epilogue_nodes_; }
 
-  Step step(std::string plan);
+  Step step(std::string plan);     // what prepares
+  Step product(std::string plan);  // what multiplies
 
  private:
   const graph::Graph& graph_;

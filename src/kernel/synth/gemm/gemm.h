@@ -1,7 +1,8 @@
 // The contraction as a problem (batch, M, N, K and strides), its writer, and what all its kernels share: plans of the
 // cost model, packing of panels, sorting of rows that pick their matrix (grouped GEMM).
 //
-// May include: base, graph/fuse, graph/match, kernel/loop, kernel/machine, kernel/synth/step, kernel/synth/unpack.
+// May include: base, graph/fuse, graph/group, graph/match, kernel/loop, kernel/machine, kernel/synth/step,
+// kernel/synth/unpack.
 #pragma once
 
 #include "kernel/synth/gemm/choose.h"

@@ -121,16 +121,14 @@ class MoveKernel {
       loads[s] = follow(plan_, group_, s);
       loads[s].strides.resize(shape.size(), 0);  // a start's axes are the first
     }
-    std::vector<bool> barrier(shape.size(), false);
-    if (lead > 0) barrier[lead - 1] = true;
+    const std::vector<bool> barrier = behind(lead, shape.size());
     StepBuilder builder(g_);
     loop::Builder& b = builder.b;
     for (const auto& [v, access] : loads) declare_load(builder, access.source);
     builder.value(root_, true);
     Body body(builder, plan_, group_, shape, barrier, loads, {{root_, to}});
-    std::vector<int64_t> outer = body.extents();
-    const int64_t inner = outer.back();
-    outer.pop_back();
+    const std::vector<int64_t> outer = body.outer();
+    const int64_t inner = body.extents().back();
     const int last = body.first_axis(outer.size());
     const bool apart = last >= 0 && last < static_cast<int>(lead);  // along the last axis each element is a part
     const int lanes = body.store_stride(root_) == 1 && !apart ? lanes_ : 1;
@@ -160,11 +158,7 @@ class MoveKernel {
         body.shift_store(root_, shift);
         write();
       };
-      if (!wanted.exists()) {
-        go();
-      } else {
-        b.branch(wanted, go);
-      }
+      wanted.exists() ? b.branch(wanted, go) : go();
     };
     const auto begin = [&] {
       body.begin_task();
@@ -194,9 +188,10 @@ class MoveKernel {
 
   void declare_load(StepBuilder& builder, graph::ValueId source) {
     const Node& n = g_[source];
-    const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), source) != group_.inputs.end();
-    if (in_memory) builder.value(source, false);
-    if (!in_memory && n.op == Op::cast_) builder.value(n.operands[0], false);
+    if (graph::reads_memory(group_, source))
+      builder.value(source, false);
+    else if (n.op == Op::cast_)
+      builder.value(n.operands[0], false);
   }
 
   // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
@@ -207,11 +202,12 @@ class MoveKernel {
     return max(b.i64(0), min(index, b.i64(rows - 1)));
   }
 
-  // Accesses of a tensor [i.., j..] whose leading axes an index [i..] numbers.
-  struct Indexed {
-    Access rows, index;
-    std::vector<bool> barrier;
-  };
+  // The first `lead` of the axes do not merge with the others.
+  static std::vector<bool> behind(size_t lead, size_t axes) {
+    std::vector<bool> barrier(axes, false);
+    if (lead > 0) barrier[lead - 1] = true;
+    return barrier;
+  }
 
   void gather() {
     const graph::ValueId table = node_.operands[0], index = node_.operands[1];
@@ -221,21 +217,18 @@ class MoveKernel {
     if (product(shape) == 0) return;
     const Access from = follow(plan_, group_, table), number = follow(plan_, group_, index);
     // Extent-1 axes have stride 0 in an access, but a table of one row needs none.
-    Access rows{from.source, from.offset, std::vector<int64_t>(shape.size(), 0)},
-        which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
-    for (size_t d = 0; d < lead; ++d) which.strides[d] = number.strides[d];
+    Access rows{from.source, from.offset, std::vector<int64_t>(shape.size(), 0)}, which = number;
+    which.strides.resize(shape.size(), 0);
     for (size_t d = lead; d < shape.size(); ++d) rows.strides[d] = from.strides[1 + d - lead];
-    std::vector<bool> barrier(shape.size(), false);
-    if (lead > 0) barrier[lead - 1] = true;
+    const std::vector<bool> barrier = behind(lead, shape.size());
     StepBuilder builder(g_);
     loop::Builder& b = builder.b;
     declare_load(builder, from.source);
     declare_load(builder, number.source);
     builder.value(root_, true);
     Body body(builder, plan_, group_, shape, barrier, {{table, rows}, {index, which}}, {});
-    std::vector<int64_t> outer = body.extents();
-    const int64_t inner = outer.back();
-    outer.pop_back();
+    const std::vector<int64_t> outer = body.outer();
+    const int64_t inner = body.extents().back();
     const int last = outer.size();
     const bool lanes_index =
         body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
@@ -276,20 +269,18 @@ class MoveKernel {
     const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
     const size_t lead = g_[index].type.shape.size();
     if (product(shape) == 0) return;
-    const Access number = follow(plan_, group_, index);
-    Access which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
-    for (size_t d = 0; d < lead; ++d) which.strides[d] = number.strides[d];
+    Access which = follow(plan_, group_, index);
+    which.strides.resize(shape.size(), 0);
     const std::vector<int64_t> dense = dense_strides_of(whole);
     Access to{root_, 0, std::vector<int64_t>(shape.size(), 0)};
     for (size_t d = lead; d < shape.size(); ++d)
       if (shape[d] != 1) to.strides[d] = dense[1 + d - lead];
-    std::vector<bool> barrier(shape.size(), false);
-    if (lead > 0) barrier[lead - 1] = true;
+    const std::vector<bool> barrier = behind(lead, shape.size());
     const Access from = follow_to(plan_, group_, value, shape);
     StepBuilder builder(g_);
     loop::Builder& b = builder.b;
     declare_load(builder, from.source);
-    declare_load(builder, number.source);
+    declare_load(builder, which.source);
     const loop::BufferId buffer = builder.value(root_, true);
     Body body(builder, plan_, group_, shape, barrier, {{value, from}, {index, which}}, {{root_, to}});
     const std::vector<int64_t>& extents = body.extents();
@@ -309,11 +300,15 @@ class MoveKernel {
     if (column_axes.empty()) {  // every value its own row: one task, one after another
       b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
         body.begin_task();
-        nest(b, body, lead_axes, 0, [&](Expr at) {
-          body.open_lanes(at, 1, {});
-          seek();
-          add();
-          body.close();
+        const int last = lead_axes.back();
+        lead_axes.pop_back();
+        for_axes(b, body, lead_axes, [&] {
+          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(extents[last]), 1, [&](Expr at) {
+            body.open_lanes(at, 1, {});
+            seek();
+            add();
+            body.close();
+          });
         });
       });
     } else {
@@ -329,7 +324,7 @@ class MoveKernel {
           b, tasks, outer, inner, [&] { body.begin_task(); },
           [&](const std::vector<Expr>& counters, Expr first, Expr end) {
             for (size_t k = 0; k < counters.size(); ++k) body.open(column_axes[k], counters[k]);
-            open_all(b, body, lead_axes, 0, [&] {
+            for_axes(b, body, lead_axes, [&] {
               body.open_scalar();
               const Expr i = checked_index(b, body.value(index), whole[0]);
               body.close();
@@ -340,33 +335,6 @@ class MoveKernel {
           });
     }
     finish(builder, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * product(shape));
-  }
-
-  // Loops over the axes, all opened.
-  void open_all(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
-                const std::function<void()>& inside) {
-    if (depth == axes.size()) {
-      inside();
-      return;
-    }
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](Expr i) {
-      body.open(axes[depth], i);
-      open_all(b, body, axes, depth + 1, inside);
-      body.close();
-    });
-  }
-  // The same, the last axis being the vector axis, which is left to `inside`.
-  void nest(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
-            const std::function<void(Expr)>& inside) {
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](Expr i) {
-      if (depth + 1 == axes.size()) {
-        inside(i);
-        return;
-      }
-      body.open(axes[depth], i);
-      nest(b, body, axes, depth + 1, inside);
-      body.close();
-    });
   }
 
   const graph::Plan& plan_;

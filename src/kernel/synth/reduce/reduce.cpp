@@ -24,50 +24,6 @@ constexpr int64_t kEnough = 16;    // tasks that keep every thread busy without 
 constexpr int64_t kTogether = 16;  // parts that a lane asks for at once
 }  // namespace
 
-ReduceFacts::ReduceFacts(const graph::Plan& plan, const graph::Group& group) {
-  const graph::Graph& g = plan.graph;
-  const Node& root = g[group.root];
-  full = extents_of(g[root.operands[0]].type.shape);
-  kept = extents_of(root.type.shape);
-  is_reduced.assign(full.size(), false);
-  for (const int axis : root.attributes.axes) is_reduced[axis < 0 ? axis + static_cast<int>(full.size()) : axis] = true;
-  is_trivial = full == kept;
-  for (size_t d = 1; d < full.size(); ++d)
-    if (full[d] == 1) is_reduced[d] = is_reduced[d - 1];
-  for (size_t d = full.size(); d-- > 1;)
-    if (full[d - 1] == 1) is_reduced[d - 1] = is_reduced[d];
-  int last_level = 0;
-  for (const graph::ValueId v : group.nodes) {
-    if (is_load(plan, group, v)) continue;
-    const Node& n = g[v];
-    int own = 0;
-    for (const graph::ValueId a : n.operands)
-      if (const auto found = level.find(a); found != level.end()) own = std::max(own, found->second);
-    if (n.op == Op::reduce_) {
-      level[v] = own + 1;
-      reduces.push_back(v);
-      last_level = std::max(last_level, own + 1);
-      continue;
-    }
-    level[v] = own;
-    const bool is_full = extents_of(n.type.shape) == full;
-    (is_full ? full_maps : kept_maps).push_back(v);
-    if (is_full && own > 0) is_dependent = true;
-  }
-  passes = last_level;
-  for (const graph::ValueId r : group.results) {
-    const bool is_full = extents_of(g[r].type.shape) == full;
-    (is_full ? full_results : kept_results).push_back(r);
-    if (is_full && level.contains(r)) passes = std::max(passes, level[r] + 1);
-  }
-}
-
-std::vector<bool> ReduceFacts::barrier() const {
-  std::vector<bool> out(full.size(), false);
-  for (size_t d = 0; d + 1 < full.size(); ++d) out[d] = is_reduced[d] != is_reduced[d + 1];
-  return out;
-}
-
 Scalar accumulator_type(Scalar s) {
   return s == Scalar::f16 || s == Scalar::bf16 ? Scalar::f32 : s;
 }
@@ -109,11 +65,7 @@ Expr Accumulators::identity(int reduce, int lanes) {
 }
 
 void Accumulators::reset(int reduce) {
-  for (int w = 0; w < ways_; ++w) reset_way(reduce, w);
-}
-
-void Accumulators::reset_way(int reduce, int way) {
-  b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
+  for (int w = 0; w < ways_; ++w) b_.store(buffers_[reduce * ways_ + w], identity(reduce, lanes_), b_.i64(0), 64);
 }
 
 void Accumulators::put(int way, Expr x) {
@@ -162,10 +114,8 @@ void declare_reduce(StepBuilder& builder, const graph::Group& group, const Reduc
                     bool writes_parts) {
   for (const graph::ValueId v : group.inputs) builder.value(v, false);
   const bool first = split.parts == 1 || writes_parts, last = split.parts == 1 || !writes_parts;
-  for (const graph::ValueId v : group.results) {
-    const bool is_full = std::find(facts.full_results.begin(), facts.full_results.end(), v) != facts.full_results.end();
-    if (is_full ? first : last) builder.value(v, true);
-  }
+  for (const graph::ValueId v : group.results)
+    if (extents_of(builder.graph()[v].type.shape) == facts.full ? first : last) builder.value(v, true);
   if (split.parts == 1) return;
   for (size_t k = 0; k < facts.reduces.size(); ++k) {
     const Scalar s = accumulator_type(builder.graph()[facts.reduces[k]].type.element.scalar);
@@ -176,7 +126,7 @@ void declare_reduce(StepBuilder& builder, const graph::Group& group, const Reduc
 void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part,
                 int64_t parts, Expr x) {
   const int64_t elements = product(facts.kept);
-  const Expr number = part * elements + body.element_number(facts.reduces[reduce]);
+  const Expr number = part * elements + body.store_place(facts.reduces[reduce]);
   const loop::BufferId buffer = builder.scratch(reduce, parts * elements * scalar_bytes(type), true);
   body.store_to(buffer, type, number * scalar_bytes(type), x);
 }
@@ -189,9 +139,8 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   Body body(builder, plan, group, facts.kept, {});
   const int lanes = target.f32_lanes();
   const int64_t elements = product(facts.kept);
-  std::vector<int64_t> outer = body.extents();
-  const int64_t inner = outer.back();
-  outer.pop_back();
+  const std::vector<int64_t> outer = body.outer();
+  const int64_t inner = body.extents().back();
   // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
   const auto vectors = [&](const std::vector<Expr>& counters, Expr from, Expr to, Expr first, int64_t step,
                            const std::function<void(const std::function<void()>&)>& once) {
@@ -202,7 +151,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
       for (int k = 0; k < sums.size(); ++k) {
         const Scalar s = sums.type(k);
         const loop::BufferId scratch = builder.scratch(k, 0, false);
-        const Expr number = body.element_number(facts.reduces[k]);
+        const Expr number = body.store_place(facts.reduces[k]);
         sums.reset(k);
         const auto load = [&](Expr part) {
           const Expr at = (part * elements + number) * scalar_bytes(s);

@@ -1,34 +1,18 @@
-// The inside of reduce kernels: what a group reduces, accumulators with a fixed order, and the two ways to walk it.
+// The inside of reduce kernels: accumulators with a fixed order, and the two ways to walk it.
 //
-// May include: base, kernel/machine, kernel/synth/body, kernel/synth/map.
+// May include: base, graph/group, kernel/machine, kernel/synth/body, kernel/synth/map.
 #pragma once
 
-#include <map>
-#include <set>
 #include <vector>
 
+#include "graph/group/reduce.h"
 #include "kernel/synth/body/nest.h"
 
 namespace lumen::synth {
 
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 
-// What a reduce group computes, by node.
-struct ReduceFacts {
-  ReduceFacts(const graph::Plan& plan, const graph::Group& group);
-
-  std::vector<int64_t> full, kept;  // F, and F with the reduced axes set to 1
-  std::vector<bool> is_reduced;     // per axis of F; axes of extent 1 go with their neighbour
-  std::vector<graph::ValueId> reduces;
-  std::vector<graph::ValueId> full_maps, kept_maps;  // compute nodes by shape, in order
-  std::vector<graph::ValueId> full_results, kept_results;
-  std::map<graph::ValueId, int> level;  // how many reduces one after another a compute node waits for
-  bool is_dependent = false;            // a value of shape F uses the result of a reduce
-  bool is_trivial = false;              // nothing is reduced: every reduced axis has extent 1
-  int passes = 1;                       // over a row
-
-  std::vector<bool> barrier() const;  // between reduced and kept axes
-};
+using graph::ReduceFacts;
 
 // Partial results, one vector per reduce and way. The order of combination is fixed: lanes, then ways in pairs, then
 // halves.
@@ -36,7 +20,6 @@ class Accumulators {
  public:
   Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways);
   void reset(int reduce);
-  void reset_way(int reduce, int way);
   // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
   void add(int reduce, int way, loop::Expr x, loop::Expr count);
   void put(int way, loop::Expr x);
@@ -45,7 +28,6 @@ class Accumulators {
   loop::Expr get(int reduce, int way);
   loop::Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
   int size() const { return reduces_.size(); }
-  graph::ValueId reduce(int k) const { return reduces_[k]; }
   Scalar type(int reduce) const;
   ScalarOp op(int reduce) const;
 

@@ -96,7 +96,7 @@ class ColumnKernel {
       }
     };
     for (int k = 0; k < sums.size(); ++k) sums.reset(k);
-    nest(0, [&] {
+    nest([&] {
       each([&](int way) {
         for (int k = 0; k < sums.size(); ++k) sums.add(k, way, body_->value(g_[facts_.reduces[k]].operands[0]), count);
         for (const graph::ValueId r : facts_.full_results) body_->store(r, body_->value(r));
@@ -117,20 +117,17 @@ class ColumnKernel {
     });
   }
 
-  void nest(size_t depth, const std::function<void()>& inside) {
-    if (depth == reduced_axes_.size()) {
-      inside();
-      return;
-    }
-    const int axis = reduced_axes_[depth];
+  // Walks the reduced axes: of the first, where it is cut, the part at hand.
+  void nest(const std::function<void()>& inside) {
+    const int axis = reduced_axes_[0];
     Expr from = b_.i64(0), to = b_.i64(body_->extents()[axis]);
-    if (depth == 0 && part_.exists()) {
+    if (part_.exists()) {
       from = part_ * split_.part;
       to = min(from + split_.part, to);
     }
     b_.loop(loop::LoopKind::serial, from, to, 1, [&](Expr i) {
       body_->open(axis, i);
-      nest(depth + 1, inside);
+      for_axes(b_, *body_, {reduced_axes_.begin() + 1, reduced_axes_.end()}, inside);
       body_->close();
     });
   }

@@ -10,11 +10,9 @@ using graph::Op;
 namespace {
 
 bool is_costly(const graph::Node& n) {
-  for (const ScalarNode& s : n.attributes.formula.nodes)
-    if (s.op == ScalarOp::exp_ || s.op == ScalarOp::log_ || s.op == ScalarOp::tanh_ || s.op == ScalarOp::sin_ ||
-        s.op == ScalarOp::cos_ || s.op == ScalarOp::pow_)
-      return true;
-  return n.op == Op::random_;
+  const auto& nodes = n.attributes.formula.nodes;
+  return n.op == Op::random_ ||
+         std::any_of(nodes.begin(), nodes.end(), [](const auto& s) { return is_heavy_op(s.op); });
 }
 
 }  // namespace

@@ -1,18 +1,25 @@
 // What synthesis makes: steps, each a kernel in loop IR with the buffers it is given. Every synthesizer includes this;
 // synth.h dispatches to them.
 //
-// May include: base, graph/fuse, kernel/loop, kernel/machine.
-// Offers: access.h, ceil_div.h, shortlist.h, software_pipeline.h, step_builder.h.
+// May include: graph/fuse, graph/group, graph/match, kernel/loop, kernel/machine.
+// Offers: ceil_div.h, shortlist.h, software_pipeline.h, step_builder.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "graph/fuse/plan.h"
+#include "graph/group/access.h"
 #include "kernel/loop/loop.h"
 #include "kernel/machine/machine.h"
 
 namespace lumen::synth {
+
+// How groups are read (graph/group/access.h).
+using graph::Access;
+using graph::collapse;
+using graph::Collapsed;
+using graph::dense_strides_of;
+using graph::product;
 
 // Where a kernel's buffer parameter comes from.
 struct Argument {

@@ -1,13 +1,8 @@
 #include "kernel/synth/step/step_builder.h"
 
-#include "base/check.h"
+#include "graph/match/uses.h"
 
 namespace lumen::synth {
-
-graph::ValueId storage_of(const graph::Graph& g, graph::ValueId v) {
-  while (g[v].op == graph::Op::update_) v = g[v].operands[0];
-  return v;
-}
 
 std::string shape_text(const std::vector<int64_t>& extents) {
   std::string out;

@@ -36,9 +36,6 @@ class StepBuilder {
   std::map<int64_t, loop::BufferId> params_;  // by value of the storage, or -1 - scratch number
 };
 
-// The input whose storage an update (chain) writes; v itself for anything else.
-graph::ValueId storage_of(const graph::Graph& g, graph::ValueId v);
-
 std::string symbol_text(const std::string& plan);  // letters, digits and _ only
 
 }  // namespace lumen::synth

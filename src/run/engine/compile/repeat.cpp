@@ -11,6 +11,7 @@
 #include "base/ordinal.h"
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
+#include "graph/match/uses.h"
 #include "run/engine/program/tensor.h"
 
 namespace lumen::run {
@@ -20,11 +21,6 @@ using graph::Graph;
 using graph::Node;
 using graph::Op;
 using graph::ValueId;
-
-ValueId storage_of(const Graph& g, ValueId v) {
-  while (g[v].op == Op::update_) v = g[v].operands[0];
-  return v;
-}
 
 bool is_parameter(const Node& n) {
   return n.op == Op::input_ && n.attributes.role == graph::Role::parameter;

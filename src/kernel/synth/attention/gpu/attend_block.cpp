@@ -334,8 +334,8 @@ AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr 
         std::array<Expr, 4> x;
         for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
           const int opened = open_line(map, false, first + min(lane + at, b_.i64(lines - 1)));
-          const auto [begin, end] = range.of_row(b_, map);
-          const auto [shown, shown_end] = range.shown_to_row(b_, map);
+          const auto [begin, end] = keys_of_row(b_, map, range);
+          const auto [shown, shown_end] = keys_shown_to_row(b_, map, range);
           x[0] = at == 0 ? begin : min(x[0], begin);
           x[1] = at == 0 ? end : max(x[1], end);
           x[2] = at == 0 ? shown : max(x[2], shown);

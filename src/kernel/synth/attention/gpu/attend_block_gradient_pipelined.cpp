@@ -162,8 +162,8 @@ std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   const Expr last = min(first_ + tiles_.stationary, b_.i64(keys()));
   serial(lane, b_.i64(varies ? rows_ : inner), tiles_.lanes(), [&](Expr row) {
     const int opened = open_line(*ranges_, false, row);
-    const auto [sees, sees_end] = a_.range->of_row(b_, *ranges_);
-    const auto [shown, shown_end] = a_.range->shown_to_row(b_, *ranges_);
+    const auto [sees, sees_end] = keys_of_row(b_, *ranges_, *a_.range);
+    const auto [shown, shown_end] = keys_shown_to_row(b_, *ranges_, *a_.range);
     close(*ranges_, opened);
     const Expr number = row % inner, behind = number + 1;
     const Expr some = (sees < last) & (first_ < sees_end), part = (first_ < shown) | (shown_end < last);

@@ -7,10 +7,8 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/cpu/rows_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
-#include "kernel/synth/gemm/wave_groups.h"
-#include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
 namespace {
@@ -25,43 +23,21 @@ struct Chain {
   std::vector<int> group;  // by lane of the sums
 };
 
-class IntegerKernel {
+class IntegerKernel : RowsWriter {
  public:
   IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
                 const machine::Machine& m, const OperandLayout& layout, const OperandScratch& s)
-      : p_(p),
-        t_(t),
+      : RowsWriter(g, p, t, m),
         d_(d),
-        m_(m),
         layout_(layout),
-        w_(g, p, "dot"),
-        b_(w_.b),
-        x_(declare_params(w_, layout, s, false)) {
-    corrects_ = d_.bias != 0 || d_.form.offset.has_value();
-  }
+        x_(declare_params(w_, layout, s, false)),
+        corrects_(d_.bias != 0 || d_.form.offset) {}
 
   Step write(std::string plan) {
-    if (m_.wave > 1) {
-      each_wave(w_, p_.outer_extent(), (p_.n.extent + t_.width - 1) / t_.width, m_.wave, [&](const WaveGroup& g) {
-        wave_ = g;
-        outer_ = g.outer;
-        w_.enter_outer(outer_);
-        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        write_group(g.group * t_.width);
-      });
-      return w_.step(std::move(plan));
-    }
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
-      const Expr first = task % t_.n_tasks * (t_.n_task * t_.width);
-      outer_ = task / t_.n_tasks;
-      w_.enter_outer(outer_);
-      const Expr last = min(first + t_.n_task * t_.width, w_.i64(p_.n.extent));
-      w_.where_row(w_.i64(0), [&] {
-        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        b_.loop(LoopKind::serial, first, last, t_.width, [&](Expr n) { write_group(n); });
-      });
-    });
-    return w_.step(std::move(plan));
+    const auto declare = [&] {
+      for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+    };
+    return RowsWriter::write(std::move(plan), declare, [&](Expr n) { write_group(n); });
   }
 
  private:
@@ -72,18 +48,11 @@ class IntegerKernel {
   Expr integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x);
   Expr sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
   size_t at(int i, int j) const { return i * t_.width + j; }
-  const DotProblem& p_;
-  const RowsPlan& t_;
   const IntegerDot& d_;
-  const machine::Machine& m_;
   const OperandLayout& layout_;
-  DotWriter w_;
-  loop::Builder& b_;
   const OperandParams x_;
+  const bool corrects_;
   std::vector<loop::BufferId> sums_;
-  bool corrects_ = false;
-  Expr outer_;
-  WaveGroup wave_;  // whose lanes share the units of K; no lane: this task has all of them
   std::vector<std::unique_ptr<Unpack>> cursors_;
   std::vector<Expr> first_blocks_, x_rows_;
 };
@@ -207,10 +176,8 @@ void IntegerKernel::write_group(Expr n) {
   cursors_.clear();
   first_blocks_.clear();
   for (int j = 0; j < t_.width; ++j) {
-    Expr r = n + j;
-    if (p_.n.extent % t_.width) r = min(r, w_.i64(p_.n.extent - 1));  // repeats the last row; not stored
-    const Expr element = w_.base(1) + r * p_.n.strides[1];
-    cursors_.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
+    const Expr element = row_of_b(n + j);
+    cursors_.push_back(cursor_of_b());
     cursors_.back()->enter_tensor();
     cursors_.back()->enter_row(element / load.columns);
     first_blocks_.push_back(element / block);
@@ -219,38 +186,20 @@ void IntegerKernel::write_group(Expr n) {
   for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.laid_row(outer_, p_.m.extent) + i);
 
   const RowOrder& order = layout_.order;
-  const bool waves = wave_.lane.exists();
-  b_.loop(LoopKind::serial, waves ? wave_.lane : w_.i64(0), w_.i64(order.units), waves ? m_.wave : 1, [&](Expr unit) {
-    write_unit(order.unit, unit * (order.unit.elements / block), unit * layout_.unit_codes(),
-               unit * layout_.unit_groups());
-  });
+  b_.loop(LoopKind::serial, by_waves() ? wave_.lane : w_.i64(0), w_.i64(order.units), by_waves() ? m_.wave : 1,
+          [&](Expr unit) {
+            write_unit(order.unit, unit * (order.unit.elements / block), unit * layout_.unit_codes(),
+                       unit * layout_.unit_groups());
+          });
   const auto rest = [&] {
     write_unit(order.rest, w_.i64(order.units * order.unit.elements / block),
                w_.i64(order.units * layout_.unit_codes()), w_.i64(order.units * layout_.unit_groups()));
   };
-  if (order.rest.elements > 0 && waves)
+  if (order.rest.elements > 0 && by_waves())
     b_.branch(wave_.lane == 0, rest);
   else if (order.rest.elements > 0)
     rest();
-
-  const Expr count = p_.n.extent % t_.width ? min(p_.n.extent - n, w_.i64(t_.width)) : Expr{};
-  std::vector<Expr> results;
-  for (int i = 0; i < t_.height; ++i) {
-    Expr v = w_.zero(t_.width);
-    for (int j = 0; j < t_.width; ++j) {
-      Expr total = b_.fold(ScalarOp::add_, sum(i, j));
-      if (waves) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
-      v = t_.width == 1 ? total : b_.insert(v, total, j);
-    }
-    results.push_back(v);
-  }
-  const auto finish = [&] {
-    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
-  };
-  if (waves)
-    once_per_wave(w_, wave_, finish);
-  else
-    finish();
+  finish(n, [&](int i, int j) { return sum(i, j); });
 }
 
 // Groups of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
@@ -278,11 +227,9 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   layout.lanes = d.step();
   layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
   const OperandScratch s = write_operand_step(g, p, layout, m, out);
-  Step step = IntegerKernel(g, p, t, d, m, layout, s)
-                  .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width,
-                                     t.n_task * t.width, d.row.row));
-  step.flops = p.flops();
-  out.steps.push_back(std::move(step));
+  out.steps.push_back(IntegerKernel(g, p, t, d, m, layout, s)
+                          .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width,
+                                             t.n_task * t.width, d.row.row)));
 }
 
 }  // namespace lumen::synth

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
+#include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 
 namespace lumen::synth {
@@ -19,15 +19,14 @@ using loop::VType;
 constexpr int64_t kStraightQuads = 8;  // of a loop over a group, written out
 constexpr int64_t kCacheLine = 64;     // bytes
 
-class MatrixKernel {
+class MatrixKernel : TileWriter {
  public:
   MatrixKernel(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
                const OperandLayout& left, const OperandScratch& s)
-      : p_(p), t_(t), m_(m), left_(left), w_(g, p, "dot"), b_(w_.b), x_(declare_params(w_, left, s, false)) {}
+      : TileWriter(g, p, t, t.lanes()), t_(t), m_(m), left_(left), x_(declare_params(w_, left, s, false)) {}
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(t_.tasks(p_)), 1, [&](Expr task) { write_task(task); });
-    return w_.step(std::move(plan));
+    return TileWriter::write(std::move(plan), [&] { multiply_task(); });
   }
 
  private:
@@ -48,7 +47,6 @@ class MatrixKernel {
     Expr k0, count;
   };
 
-  void write_task(Expr task);
   void multiply_task();
   void write_tiles(Expr k0, Expr count);
   void write_tile(const Tile& tile);
@@ -61,30 +59,15 @@ class MatrixKernel {
   Expr dot_accumulate(Expr weight, Expr x, Expr sum);
   Expr x_word(const Tile& tile, int i, Expr k, int64_t quad);
   Expr x_number(loop::BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s);
-  void finish();
 
-  const DotProblem& p_;
   const MatrixPlan& t_;
   const machine::Machine& m_;
   const OperandLayout& left_;
-  DotWriter w_;
-  loop::Builder& b_;
   const OperandParams x_;
   std::unique_ptr<MatrixPanel> panel_;
   loop::BufferId sums_ = -1, integer_units_ = -1;
   std::vector<loop::BufferId> accumulators_, parts_, integers_;
-  Expr outer_, m_first_, m_last_, n_first_, n_last_;
 };
-
-void MatrixKernel::write_task(Expr task) {
-  n_first_ = task % t_.n_tasks * t_.n_task;
-  m_first_ = task / t_.n_tasks % t_.m_tasks * t_.m_task;
-  outer_ = task / (t_.n_tasks * t_.m_tasks);
-  w_.enter_outer(outer_);
-  n_last_ = min(n_first_ + t_.n_task, w_.i64(t_.n_tiles));
-  m_last_ = w_.used_tiles(min(m_first_ + t_.m_task, w_.i64(t_.m_tiles)), t_.height);
-  w_.where_row(m_first_ * t_.height, [&] { multiply_task(); });
-}
 
 void MatrixKernel::multiply_task() {
   panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
@@ -109,14 +92,20 @@ void MatrixKernel::multiply_task() {
       write_tiles(k0, even ? w_.i64(t_.stage_k) : min(w_.i64(t_.stage_k), t_.padded_k - k0));
     });
   }
-  finish();
+  finish_sums(sums_, [&](Expr m, Expr m0, Expr n, Expr n0) {
+    Expr at = (m - m0) * sums_row() + (n - n0) * 4;
+    if (!t_.tile) return at;
+    const Expr row = m - m0;
+    at = row / t_.tile->rows * units_row() + (n - n0) / t_.tile->columns * unit_bytes();
+    return at + row % t_.tile->rows * vector_bytes();
+  });
 }
 
 void MatrixKernel::write_tiles(Expr k0, Expr count) {
   panel_->fill(n_first_, n_last_, k0, count);
   b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
     const Expr n_inside = n_tile - n_first_;
-    auto column = [&](int vectors) {
+    each_width(n_tile, false, [&](int vectors, bool) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
         Tile tile;
         tile.vectors = vectors;
@@ -129,23 +118,12 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
                         : m_inside * (t_.height * sums_row()) + tile.column;
         tile.k0 = k0;
         tile.count = count;
-        auto of_height = [&](int height) {
+        each_height(m_tile, [&](int height) {
           tile.height = height;
-          if (t_.tile)
-            write_units(tile);
-          else
-            write_tile(tile);
-        };
-        if (t_.last_height == t_.height || t_.m_tiles == 1)
-          of_height(t_.last_height);
-        else
-          b_.branch(m_tile < t_.m_tiles - 1, [&] { of_height(t_.height); }, [&] { of_height(t_.last_height); });
+          t_.tile ? write_units(tile) : write_tile(tile);
+        });
       });
-    };
-    if (t_.last_vectors == t_.vectors || t_.n_tiles == 1)
-      column(t_.last_vectors);
-    else
-      b_.branch(n_tile < t_.n_tiles - 1, [&] { column(t_.vectors); }, [&] { column(t_.last_vectors); });
+    });
   });
 }
 
@@ -351,25 +329,6 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
     });
 }
 
-// The sums of the task go through the epilogue.
-void MatrixKernel::finish() {
-  const Expr m0 = m_first_ * t_.height, n0 = n_first_ * t_.tile_columns();
-  const Expr m_end = min(m_last_ * t_.height, w_.i64(p_.m.extent));
-  const Expr n_end = min(n_last_ * t_.tile_columns(), w_.i64(p_.n.extent));
-  b_.loop(LoopKind::serial, m0, m_end, 1, [&](Expr m) {
-    b_.loop(LoopKind::serial, n0, n_end, t_.lanes(), [&](Expr n) {
-      Expr at = (m - m0) * sums_row() + (n - n0) * 4;
-      if (t_.tile) {
-        const Expr row = m - m0;
-        at = row / t_.tile->rows * units_row() + (n - n0) / t_.tile->columns * unit_bytes();
-        at = at + row % t_.tile->rows * vector_bytes();
-      }
-      const Expr count = t_.masked ? min(n_end - n, w_.i64(t_.lanes())) : Expr{};
-      w_.finish_vector(b_.load(sums_, sum_type(), at, 4), m, n, count);
-    });
-  });
-}
-
 // Rows of a as the instruction takes them. For the matrix unit codes lie tile by tile: rows in blocks, within them
 // pieces of a tile's bytes along K, row after row.
 OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machine::Machine& m) {
@@ -401,9 +360,7 @@ void write_matrix_kernels(const graph::Graph& g, const DotProblem& p, const Matr
                           Synthesis& out) {
   const OperandLayout left = left_layout(p, t, m);
   const OperandScratch s = write_operand_step(g, p, left, m, out);
-  Step step = MatrixKernel(g, p, t, m, left, s).write(describe_shape(p) + " " + describe(t));
-  step.flops = p.flops();
-  out.steps.push_back(std::move(step));
+  out.steps.push_back(MatrixKernel(g, p, t, m, left, s).write(describe_shape(p) + " " + describe(t)));
 }
 
 }  // namespace lumen::synth

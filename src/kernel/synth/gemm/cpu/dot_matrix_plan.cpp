@@ -7,7 +7,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
@@ -44,7 +43,7 @@ class MatrixChooser {
         cut();
       }
     std::vector<MatrixPlan> plans;
-    for (const MatrixCut& cut : shortlist(std::move(cuts_))) static_cast<MatrixCut&>(plans.emplace_back(t_)) = cut;
+    for (const TileCut& cut : shortlist(std::move(cuts_))) static_cast<TileCut&>(plans.emplace_back(t_)) = cut;
     return plans;
   }
 
@@ -91,10 +90,7 @@ class MatrixChooser {
   }
 
   double cost() const {
-    auto column = [&](int vectors) {
-      return (t_.m_tiles - 1) * tile_cycles(t_.height, vectors) + tile_cycles(t_.last_height, vectors);
-    };
-    double cycles = (t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
+    double cycles = t_.sum([&](int height, int vectors) { return tile_cycles(height, vectors); });
     const double n = p_.n.extent, k = p_.k.extent;
     double fill = k * (t_.integers                                 ? costs_.code
                        : p_.loads[1].kind == DotLoad::Kind::packed ? costs_.number
@@ -110,7 +106,7 @@ class MatrixChooser {
 
   void cut() {
     for (int64_t n_task = 1; n_task <= std::min<int64_t>(t_.n_tiles, 8); ++n_task) {
-      std::optional<MatrixCut> best;
+      std::optional<TileCut> best;
       for (int64_t m_tasks = 1; m_tasks <= std::min<int64_t>(t_.m_tiles, 64); m_tasks *= 2) {
         t_.n_task = n_task;
         t_.m_task = ceil_div(t_.m_tiles, m_tasks);
@@ -131,7 +127,7 @@ class MatrixChooser {
   const machine::Machine& m_;
   const machine::PanelCosts& costs_;
   MatrixPlan t_;
-  std::vector<MatrixCut> cuts_;  // for every register tile and every number of them beside each other, the best
+  std::vector<TileCut> cuts_;  // for every register tile and every number of them beside each other, the best
 };
 
 // The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.

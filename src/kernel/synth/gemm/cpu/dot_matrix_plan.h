@@ -8,23 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/order/factor.h"
 
 namespace lumen::synth {
 
-// Register tiles of height rows of a x vectors of b's rows; n_task tiles beside each other share panels.
-struct MatrixCut {
-  int64_t stage_k = 1, stages = 1;  // K in stages; stage_k is a multiple of unit
-  int height = 1, vectors = 1;      // register tile
-  int last_height = 1, last_vectors = 1;
-  int64_t m_tiles = 1, n_tiles = 1;
-  int64_t m_task = 1, n_task = 1;  // tiles of a task
-  int64_t m_tasks = 1, n_tasks = 1;
-  double cycles = 0;  // estimate
-};
-
-struct MatrixPlan : MatrixCut {
+// stage_k is a multiple of unit.
+struct MatrixPlan : TileCut {
   machine::DotRow row;                   // k neighbours along K in every lane: a panel quad is row.k elements
   std::optional<machine::TileRow> tile;  // the matrix unit's instruction; `row` then describes its panel
   std::optional<IntegerDot> integers;    // absent: operands are 16-bit floats
@@ -34,7 +24,6 @@ struct MatrixPlan : MatrixCut {
   bool offsets = false;                  // every group adds offset times the sum of activations
   int64_t unit = 1;                      // of K, unpacked together
   int64_t padded_k = 1;                  // K rounded up to whole instructions and scale groups
-  bool masked = false;                   // the last vector of a row is not full
 
   int lanes() const { return row.lanes; }
   int64_t padded_m(int64_t m) const { return tile ? (m + tile->rows - 1) / tile->rows * tile->rows : m; }
@@ -42,7 +31,6 @@ struct MatrixPlan : MatrixCut {
   int64_t element_bytes() const { return scalar_bytes(row.b); }
   int64_t word_bytes() const { return row.k * element_bytes(); }
   int64_t tile_columns() const { return int64_t{vectors} * row.lanes; }
-  int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
 };
 
 // The model's choice first, then others worth a measurement, which give the same sums in the same order.

@@ -6,11 +6,9 @@
 #include <memory>
 #include <numeric>
 
-#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/cpu/rows_writer.h"
 #include "kernel/synth/gemm/pack.h"
-#include "kernel/synth/gemm/wave_groups.h"
 #include "kernel/synth/order/factor.h"
-#include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
 namespace {
@@ -19,25 +17,18 @@ using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
-class RowsKernel {
+class RowsKernel : RowsWriter {
  public:
   RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
-      : p_(p), t_(t), m_(m), w_(g, p, "dot"), b_(w_.b) {
+      : RowsWriter(g, p, t, m) {
     if (p.loads[1].kind == DotLoad::Kind::packed) find_scale(*p.loads[1].format);
   }
 
   Step write(std::string plan) {
-    if (m_.wave > 1)
-      write_blocks();
-    else
-      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1,
-              [&](Expr task) { write_task(task); });
-    return w_.step(std::move(plan));
+    return RowsWriter::write(std::move(plan), [&] { declare_sums(); }, [&](Expr n) { write_group(n); });
   }
 
  private:
-  void write_task(Expr task);
-  void write_blocks();
   void declare_sums();
   // Steps of `step` along K from `from` to `to`, or those of them that are this lane's.
   void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body);
@@ -54,16 +45,10 @@ class RowsKernel {
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                const RoutineExpr* value, const std::vector<loop::BufferId>* to);
 
-  const DotProblem& p_;
-  RowsPlan t_;
-  const machine::Machine& m_;
-  DotWriter w_;
-  loop::Builder& b_;
   std::vector<loop::BufferId> sums_, partial_;
   std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Expr> row_scales_;
-  WaveGroup wave_;  // no lane: this task has all of K
 };
 
 // Scales that stay the same over vectors wait until these are added.
@@ -79,35 +64,15 @@ void RowsKernel::find_scale(const Format& f) {
   if (!whole_rows_) t_.chains = 1;  // sums of groups do not wait for each other
 }
 
-void RowsKernel::write_task(Expr task) {
-  const Expr first = task % t_.n_tasks * (t_.n_task * t_.width);
-  w_.enter_outer(task / t_.n_tasks);
-  const Expr last = min(first + t_.n_task * t_.width, w_.i64(p_.n.extent));
-  w_.where_row(w_.i64(0), [&] {
-    declare_sums();
-    b_.loop(LoopKind::serial, first, last, t_.width, [&](Expr n) { write_group(n); });
-  });
-}
-
 void RowsKernel::declare_sums() {
   for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
   for (int i = 0; form_ && !whole_rows_ && i < t_.height * t_.width; ++i) partial_.push_back(b_.alloc(t_.lanes * 4));
 }
 
-void RowsKernel::write_blocks() {
-  const int64_t groups = (p_.n.extent + t_.width - 1) / t_.width;
-  each_wave(w_, p_.outer_extent(), groups, m_.wave, [&](const WaveGroup& g) {
-    wave_ = g;
-    w_.enter_outer(g.outer);
-    declare_sums();
-    write_group(g.group * t_.width);
-  });
-}
-
 void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body) {
   if (from >= to) return;
-  const Expr first = !wave_.lane.exists() ? w_.i64(from) : from + wave_.lane * step;
-  b_.loop(LoopKind::serial, first, w_.i64(to), !wave_.lane.exists() ? step : step * m_.wave, body);
+  const Expr first = by_waves() ? from + wave_.lane * step : w_.i64(from);
+  b_.loop(LoopKind::serial, first, w_.i64(to), by_waves() ? step * m_.wave : step, body);
 }
 
 Expr RowsKernel::sum(int i, int j) {
@@ -145,7 +110,7 @@ void RowsKernel::sum_memory(const std::vector<Expr>& rows) {
     for (int64_t at = whole; at < k; at += t_.lanes)
       step(w_.i64(at), (at - whole) / t_.lanes, k - at < t_.lanes ? w_.i64(k - at) : Expr{});
   };
-  if (!wave_.lane.exists())
+  if (!by_waves())
     rest();
   else if (whole < k)
     b_.branch(wave_.lane == 0, rest);
@@ -176,7 +141,7 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
   std::vector<std::unique_ptr<Unpack>> cursors;
   std::vector<Expr> first;
   for (Expr row : rows) {
-    cursors.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
+    cursors.push_back(cursor_of_b());
     cursors.back()->use(m_);
     cursors.back()->enter_tensor();
     cursors.back()->enter_row(row / load.columns);
@@ -211,40 +176,20 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
 
 void RowsKernel::write_group(Expr n) {
   for (const loop::BufferId s : sums_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
-  std::vector<Expr> rows;  // rows that do not exist repeat the last one; their sums are not stored
-  for (int j = 0; j < t_.width; ++j) {
-    const Expr r = n + j;
-    rows.push_back(w_.base(1) + (p_.n.extent % t_.width ? min(r, w_.i64(p_.n.extent - 1)) : r) * p_.n.strides[1]);
-  }
+  std::vector<Expr> rows;
+  for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
   if (p_.loads[1].kind == DotLoad::Kind::packed)
     sum_packed(rows);
   else
     sum_memory(rows);
-  const Expr count = p_.n.extent % t_.width ? min(p_.n.extent - n, w_.i64(t_.width)) : Expr{};
-  std::vector<Expr> results;
-  for (int i = 0; i < t_.height; ++i) {
-    Expr v = w_.zero(t_.width);
-    for (int j = 0; j < t_.width; ++j) {
-      Expr total = b_.fold(ScalarOp::add_, sum(i, j));
-      if (wave_.lane.exists()) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
-      if (!row_scales_.empty()) total = total * row_scales_[j];
-      v = t_.width == 1 ? total : b_.insert(v, total, j);
-    }
-    results.push_back(v);
-  }
-  const auto finish = [&] {
-    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
-  };
-  if (!wave_.lane.exists()) return finish();
-  once_per_wave(w_, wave_, finish);
+  const auto scaled = [&](Expr total, int j) { return row_scales_.empty() ? total : total * row_scales_[j]; };
+  finish(n, [&](int i, int j) { return sum(i, j); }, scaled);
 }
 
 }  // namespace
 
 Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m) {
-  Step s = RowsKernel(g, p, t, m).write(describe_shape(p) + " " + describe(t));
-  s.flops = p.flops();
-  return s;
+  return RowsKernel(g, p, t, m).write(describe_shape(p) + " " + describe(t));
 }
 
 }  // namespace lumen::synth

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernel/synth/gemm/cpu/rows_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/order/lane_order.h"
-#include "kernel/synth/unpack/unpack.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::synth {
@@ -59,33 +59,18 @@ LaneOrder in_halves(LaneOrder order, const ShortDot& d, int lanes) {
   return order;
 }
 
-class ShortKernel {
+class ShortKernel : RowsWriter {
  public:
   ShortKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const ShortDot& d,
               const machine::Machine& m, const RowOrder& order, const OperandLayout& layout, const OperandScratch& s)
-      : p_(p),
-        t_(t),
-        d_(d),
-        m_(m),
-        order_(order),
-        layout_(layout),
-        w_(g, p, "dot"),
-        b_(w_.b),
-        x_(declare_params(w_, layout, s, false).codes) {}
+      : RowsWriter(g, p, t, m), d_(d), order_(order), layout_(layout), x_(declare_params(w_, layout, s, false).codes) {}
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
-      const Expr first = task % t_.n_tasks * t_.n_task;
-      outer_ = task / t_.n_tasks;
-      w_.enter_outer(outer_);
-      const Expr last = min(first + t_.n_task, w_.i64(p_.n.extent));
-      w_.where_row(w_.i64(0), [&] {
-        for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        words_ = b_.alloc(layout_.lanes);
-        b_.loop(LoopKind::serial, first, last, 1, [&](Expr n) { write_row(n); });
-      });
-    });
-    return w_.step(std::move(plan));
+    const auto declare = [&] {
+      for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+      words_ = b_.alloc(layout_.lanes);
+    };
+    return RowsWriter::write(std::move(plan), declare, [&](Expr n) { write_row(n); });
   }
 
  private:
@@ -99,18 +84,12 @@ class ShortKernel {
   loop::BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
   Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
-  const DotProblem& p_;
-  const RowsPlan& t_;
   const ShortDot& d_;
-  const machine::Machine& m_;
   const RowOrder& order_;  // of codes
   const OperandLayout& layout_;
-  DotWriter w_;
-  loop::Builder& b_;
   const loop::BufferId x_;
   loop::BufferId words_ = -1;
   std::vector<loop::BufferId> sums_;
-  Expr outer_;
 };
 
 // One byte of the numbers; `odd`, where it is not empty or the table has the bit, says which codes a sign cannot give.
@@ -240,8 +219,9 @@ void ShortKernel::write_row(Expr n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
   for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
-  const Expr element = w_.base(1) + n * p_.n.strides[1];
-  Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
+  const Expr element = row_of_b(n);
+  const std::unique_ptr<Unpack> entered = cursor_of_b();
+  Unpack& cursor = *entered;
   cursor.enter_tensor();
   cursor.enter_row(element / load.columns);
   const Expr first = element / block;
@@ -327,11 +307,9 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   layout.order = {in_halves(order.unit, d, layout.lanes), in_halves(order.rest, d, layout.lanes), order.units};
   if (!d.whole_rows) layout.sum_group = std::gcd(d.form.group, layout.order.unit.elements);
   const OperandScratch s = write_operand_step(g, p, layout, m, out);
-  Step step = ShortKernel(g, p, t, d, m, order, layout, s)
-                  .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height, t.n_task,
-                                     scalar_name(d.row.b), d.row.row));
-  step.flops = p.flops();
-  out.steps.push_back(std::move(step));
+  out.steps.push_back(ShortKernel(g, p, t, d, m, order, layout, s)
+                          .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height,
+                                             t.n_task, scalar_name(d.row.b), d.row.row)));
 }
 
 }  // namespace lumen::synth

@@ -6,7 +6,8 @@
 #include <functional>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/cpu/pack_step.h"
+#include "kernel/synth/gemm/cpu/tile_writer.h"
+#include "kernel/synth/gemm/operand/pack_step.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/transpose.h"
 
@@ -37,18 +38,17 @@ struct Stage {
   int64_t fixed = -1;        // count, where it is known
 };
 
-class TileKernel {
+class TileKernel : TileWriter {
  public:
   TileKernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t, int scratch)
-      : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b), lane_bytes_(t.lanes * 4) {
+      : TileWriter(g, p, t, t.lanes), t_(t), lane_bytes_(t.lanes * 4) {
     if (t.a != Fetch::tiles) return;
     laid_ = synth::tiles_of_a(p, t);
     a_panel_ = w_.scratch_param("tiles", scratch, laid_.bytes, false);
   }
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(t_.tasks(p_)), 1, [&](Expr task) { write_task(task); });
-    return w_.step(std::move(plan));
+    return TileWriter::write(std::move(plan), [&] { multiply_task(); });
   }
 
  private:
@@ -64,12 +64,10 @@ class TileKernel {
     return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes + (p_.outer_k.empty() ? 0 : t_.lanes);
   }
 
-  void write_task(Expr task);
   void multiply_task();
   void write_stage(const Stage& s);
   void pack_a(const Stage& s);
   void pack_b(const Stage& s);
-  void each_width(Expr tile, const std::function<void(int, bool)>& code);
   bool tiles_of_a() const {  // the panel of a holds tile after tile: k rows of one tile's height
     if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
     return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
@@ -78,34 +76,18 @@ class TileKernel {
                       Expr to);
   void write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Expr last_count);
-  void finish_private();
   Expr stage_base(size_t load, const Stage& s);
   void each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                     const std::function<void(Expr, Expr)>& body);
-  void each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body);
+  void each_outer_k(const std::function<void(const std::vector<Expr>&, Expr)>& body);
 
-  const DotProblem& p_;
   const TilePlan& t_;
-  DotWriter w_;
-  loop::Builder& b_;
   int64_t lane_bytes_;
   loop::BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
   std::vector<loop::BufferId> accumulators_;
-  Expr m_first_, m_last_, n_first_, n_last_;  // tiles of this task
-  Expr outer_;
   TilesOfA laid_;            // a, when a step before laid it out
   int64_t a_row_bytes_ = 0;  // of the copied panel of a
 };
-
-void TileKernel::write_task(Expr task) {
-  n_first_ = task % t_.n_tasks * t_.n_task;
-  m_first_ = task / t_.n_tasks % t_.m_tasks * t_.m_task;
-  outer_ = task / (t_.n_tasks * t_.m_tasks);
-  w_.enter_outer(outer_);
-  n_last_ = min(n_first_ + t_.n_task, w_.i64(t_.n_tiles));
-  m_last_ = w_.used_tiles(min(m_first_ + t_.m_task, w_.i64(t_.m_tiles)), t_.height);
-  w_.where_row(m_first_ * t_.height, [&] { multiply_task(); });
-}
 
 void TileKernel::multiply_task() {
   const int64_t tile_columns = t_.vectors * t_.lanes;
@@ -154,7 +136,7 @@ void TileKernel::multiply_task() {
     }
     write_stage(s);
   });
-  finish_private();
+  finish_sums(sums_, [&](Expr m, Expr m0, Expr n, Expr n0) { return (m - m0) * row_bytes + (n - n0) * 4; });
 }
 
 // Element of a load where the stage begins, at m = n = 0 of the outer indices.
@@ -165,7 +147,7 @@ Expr TileKernel::stage_base(size_t load, const Stage& s) {
 }
 
 // Every outer k a stage holds: its digits, and its number.
-void TileKernel::each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body) {
+void TileKernel::each_outer_k(const std::function<void(const std::vector<Expr>&, Expr)>& body) {
   if (!stage_holds_outer() || p_.outer_k.empty()) return body({}, w_.i64(0));
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(outer_k_extent()), 1, [&](Expr number) {
     std::vector<Expr> digits(p_.outer_k.size());
@@ -181,7 +163,7 @@ void TileKernel::each_outer_k(const Stage& s, const std::function<void(const std
 void TileKernel::pack_a(const Stage& s) {
   const Expr m0 = m_first_ * t_.height;
   const Expr rows = min(m_last_ * t_.height, w_.i64(p_.m.extent)) - m0;
-  each_outer_k(s, [&](const std::vector<Expr>& digits, Expr number) {
+  each_outer_k([&](const std::vector<Expr>& digits, Expr number) {
     Stage here = s;
     if (!digits.empty()) here.digits = digits;
     const Expr first = stage_base(0, here) + m0 * p_.m.strides[0];
@@ -232,7 +214,7 @@ void TileKernel::pack_b(const Stage& s) {
   const int64_t all_vectors = (p_.n.extent + t_.lanes - 1) / t_.lanes;
   const Expr vectors_last = min(n_last_ * t_.vectors, w_.i64(all_vectors));
   const bool packed = p_.loads[1].kind == DotLoad::Kind::packed;
-  each_outer_k(s, [&](const std::vector<Expr>& digits, Expr number) {
+  each_outer_k([&](const std::vector<Expr>& digits, Expr number) {
     Stage here = s;
     if (!digits.empty()) here.digits = digits;
     const Expr base = stage_base(1, here);
@@ -263,7 +245,7 @@ void TileKernel::pack_b(const Stage& s) {
         b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr tile) {
           const Expr n = tile * (t_.vectors * t_.lanes);
           const Expr to = k_first + (tile - n_first_) * panel + k * row;
-          each_width(tile, [&](int vectors, bool masked) {
+          each_width(tile, true, [&](int vectors, bool masked) {
             const Expr last = masked ? p_.n.extent - (n + static_cast<int64_t>(vectors - 1) * t_.lanes) : Expr{};
             for (int j = 0; j < vectors; ++j) {
               const Expr column = n + static_cast<int64_t>(j) * t_.lanes;
@@ -310,32 +292,15 @@ void TileKernel::pack_b(const Stage& s) {
   });
 }
 
-// Code for a tile of full width, and for the last of a row where that is narrower or not full.
-void TileKernel::each_width(Expr tile, const std::function<void(int, bool)>& code) {
-  const bool narrow = t_.masked || t_.last_vectors != t_.vectors;
-  auto whole = [&] { code(t_.vectors, false); };
-  auto last = [&] { code(t_.last_vectors, t_.masked); };
-  if (!narrow) {
-    whole();
-  } else if (t_.n_tiles == 1) {
-    last();
-  } else {
-    b_.branch(tile < t_.n_tiles - 1, whole, last);
-  }
-}
-
 void TileKernel::write_stage(const Stage& s) {
   if (t_.b != Fetch::direct) pack_b(s);
   if (t_.a != Fetch::direct && t_.a != Fetch::tiles) pack_a(s);
   b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
     b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
-      auto widths = [&](int height) {
-        each_width(n_tile, [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
-      };
-      if (t_.last_height == t_.height || t_.m_tiles == 1)
-        widths(t_.last_height);
-      else
-        b_.branch(m_tile < t_.m_tiles - 1, [&] { widths(t_.height); }, [&] { widths(t_.last_height); });
+      each_height(m_tile, [&](int height) {
+        each_width(n_tile, true,
+                   [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
+      });
     });
   });
 }
@@ -456,21 +421,6 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
   });
 }
 
-// The private tile of sums goes through the epilogue.
-void TileKernel::finish_private() {
-  const int64_t row_bytes = t_.n_task * t_.vectors * lane_bytes_;
-  const Expr m0 = m_first_ * t_.height, n0 = n_first_ * (t_.vectors * t_.lanes);
-  const Expr m_end = min(m_last_ * t_.height, w_.i64(p_.m.extent));
-  const Expr n_end = min(n_last_ * (t_.vectors * t_.lanes), w_.i64(p_.n.extent));
-  b_.loop(LoopKind::serial, m0, m_end, 1, [&](Expr m) {
-    b_.loop(LoopKind::serial, n0, n_end, t_.lanes, [&](Expr n) {
-      const Expr at = (m - m0) * row_bytes + (n - n0) * 4;
-      const Expr count = t_.masked ? min(n_end - n, w_.i64(t_.lanes)) : Expr{};
-      w_.finish_vector(b_.load(sums_, {Scalar::f32, t_.lanes}, at, 4), m, n, count);
-    });
-  });
-}
-
 }  // namespace
 
 void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePlan& t, Synthesis& out) {
@@ -479,9 +429,7 @@ void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePl
     out.scratch.push_back(tiles_of_a(p, t).bytes);
     out.steps.push_back(write_pack_step(g, p, t, scratch));
   }
-  Step s = TileKernel(g, p, t, scratch).write(describe_shape(p) + " " + describe(t));
-  s.flops = p.flops();
-  out.steps.push_back(std::move(s));
+  out.steps.push_back(TileKernel(g, p, t, scratch).write(describe_shape(p) + " " + describe(t)));
 }
 
 }  // namespace lumen::synth

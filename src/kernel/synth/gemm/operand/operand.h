@@ -8,3 +8,4 @@
 #include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/gemm/operand/operand_layout.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
+#include "kernel/synth/gemm/operand/pack_step.h"

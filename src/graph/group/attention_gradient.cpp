@@ -1,55 +1,44 @@
-// What the gradient of an attention says: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+// What the gradient of an attention says: see attention.h.
 #include <algorithm>
 
-#include "base/check.h"
-#include "kernel/synth/attention/attend.h"
+#include "graph/group/attention.h"
 
-namespace lumen::synth {
-
-using graph::Op;
-
+namespace lumen::graph {
 namespace {
-
-std::string own_letters(const std::string& of, const std::string& absent_from) {
-  std::string own;
-  for (const char c : of)
-    if (absent_from.find(c) == std::string::npos) own += c;
-  return own;
-}
 
 class Reader {
  public:
-  Reader(const graph::Plan& plan, const graph::Group& group, AttentionGradient* to)
+  Reader(const Plan& plan, const Group& group, AttentionGradientParts* to)
       : plan_(plan), g_(plan.graph), group_(group), a_(*to) {}
 
   void run() {
     a_.extents = extents_of(g_[group_.root].type.shape);
-    for (const graph::ValueId v : group_.nodes)
+    for (const ValueId v : group_.nodes)
       if (g_[v].op == Op::contract_ && is_score_shaped(v)) add_product(v);
-    for (const graph::ValueId v : group_.results) add_result(v, is_score_shaped(g_[v].operands[0]) ? 0 : 1);
-    for (const graph::ValueId v : group_.nodes)
+    for (const ValueId v : group_.results) add_result(v, is_score_shaped(g_[v].operands[0]) ? 0 : 1);
+    for (const ValueId v : group_.nodes)
       if (g_[v].op == Op::map_ && is_score_shaped(v)) find_mask(v);
   }
 
  private:
-  bool is_score_shaped(graph::ValueId v) const {
+  bool is_score_shaped(ValueId v) const {
     return !is_load(plan_, group_, v) && g_[v].type.shape == g_[group_.root].type.shape &&
            std::find(group_.results.begin(), group_.results.end(), v) == group_.results.end();
   }
 
-  void find_mask(graph::ValueId v) {
+  void find_mask(ValueId v) {
     for (size_t n = 0; n < g_[v].attributes.formula.nodes.size() && !a_.range; ++n) {
       if (g_[v].attributes.formula.nodes[n].op != ScalarOp::select_) continue;
       auto range = std::make_unique<KeyRange>(plan_, group_, a_.extents, KeyRange::Spot{v, static_cast<int>(n)});
       const bool all = std::all_of(a_.sources.begin(), a_.sources.end(),
-                                   [&](graph::ValueId s) { return g_[s].op == Op::map_ && range->vanishes(s); });
+                                   [&](ValueId s) { return g_[s].op == Op::map_ && range->vanishes(s); });
       if (range->is_bounded() && all) a_.range = std::move(range);
     }
   }
 
-  int operand_of(graph::ValueId v, const Access& access, int64_t width, bool by_key) {
+  int operand_of(ValueId v, const Access& access, int64_t width, bool by_key) {
     for (size_t k = 0; k < a_.operands.size(); ++k) {
-      const AttentionGradient::Operand& o = a_.operands[k];
+      const AttentionGradientParts::Operand& o = a_.operands[k];
       if (o.access.source == access.source && o.access.offset == access.offset && o.access.strides == access.strides &&
           o.width == width && o.by_key == by_key)
         return k;
@@ -58,14 +47,14 @@ class Reader {
     return a_.operands.size() - 1;
   }
 
-  void add_product(graph::ValueId v) {
+  void add_product(ValueId v) {
     const auto& letters = g_[v].attributes.indices;
     const int side = letters[0].find(letters[2].back()) != std::string::npos ? 0 : 1;
     const char inner = own_letters(letters[side], letters[2])[0];
     const auto operand = [&](int which, bool by_key) {
-      const graph::ValueId o = g_[v].operands[which];
+      const ValueId o = g_[v].operands[which];
       const int64_t width = extents_of(g_[o].type.shape)[letters[which].find(inner)];
-      return operand_of(o, access_by_letters(plan_, group_, o, letters[which], letters[2] + inner), width, by_key);
+      return operand_of(o, by_letters(follow(plan_, group_, o), letters[which], letters[2] + inner), width, by_key);
     };
     const int rows = operand(1 - side, false), keys = operand(side, true);
     if (a_.products.empty())
@@ -74,16 +63,16 @@ class Reader {
     a_.products.push_back({v, rows, keys});
   }
 
-  void add_result(graph::ValueId v, int side) {
+  void add_result(ValueId v, int side) {
     const auto& letters = g_[v].attributes.indices;
-    const graph::ValueId source = g_[v].operands[side], other = g_[v].operands[1 - side];
-    AttentionGradient::Result r;
+    const ValueId source = g_[v].operands[side], other = g_[v].operands[1 - side];
+    AttentionGradientParts::Result r;
     r.value = v;
     r.over_keys = letters[2].find(letters[side].back()) == std::string::npos;
     const std::string own = own_letters(letters[1 - side], letters[side]);
     int64_t width = 1;
     for (const char c : own) width *= extents_of(g_[other].type.shape)[letters[1 - side].find(c)];
-    Access access = access_by_letters(plan_, group_, other, letters[1 - side], letters[side] + own);
+    Access access = by_letters(follow(plan_, group_, other), letters[1 - side], letters[side] + own);
     r.operand = operand_of(other, as_one_axis(std::move(access)), width, r.over_keys);
     const auto known = std::find(a_.sources.begin(), a_.sources.end(), source);
     r.source = known - a_.sources.begin();
@@ -101,16 +90,16 @@ class Reader {
     return a;
   }
 
-  const graph::Plan& plan_;
-  const graph::Graph& g_;
-  const graph::Group& group_;
-  AttentionGradient& a_;
+  const Plan& plan_;
+  const Graph& g_;
+  const Group& group_;
+  AttentionGradientParts& a_;
 };
 
 }  // namespace
 
-AttentionGradient::AttentionGradient(const graph::Plan& plan, const graph::Group& group) {
+AttentionGradientParts::AttentionGradientParts(const Plan& plan, const Group& group) {
   Reader(plan, group, this).run();
 }
 
-}  // namespace lumen::synth
+}  // namespace lumen::graph

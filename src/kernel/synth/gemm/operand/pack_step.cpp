@@ -1,9 +1,10 @@
 // Tasks take rows of k, so that memory is read in the order it lies.
-#include "kernel/synth/gemm/cpu/pack_step.h"
+#include "kernel/synth/gemm/operand/pack_step.h"
 
 #include <algorithm>
 
 #include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 
@@ -14,7 +15,7 @@ constexpr int64_t kRowsOfK = 16;  // of a task
 
 TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t) {
   TilesOfA s;
-  s.row_bytes = (t.height + t.lanes - 1) / t.lanes * t.lanes * 4;
+  s.row_bytes = round_up(t.height, t.lanes) * 4;
   s.tile_bytes = p.k_total() * s.row_bytes;
   s.bytes = p.outer_extent() * t.m_tiles * s.tile_bytes;
   return s;
@@ -26,19 +27,15 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
   DotWriter w(g, only_a, "pack");
   loop::Builder& b = w.b;
   const loop::BufferId out = w.scratch_param("tiles", scratch, tiles.bytes, true);
-  const int64_t k_total = p.k_total(), parts = (k_total + kRowsOfK - 1) / kRowsOfK;
+  const int64_t k_total = p.k_total(), parts = ceil_div(k_total, kRowsOfK);
   b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * parts), 1, [&](Expr task) {
     const Expr outer = task / parts;
     const Expr first = task % parts * kRowsOfK;
     w.enter_outer(outer);
-    // Row after row as they lie; every tile takes its piece.
+    // Row after row as they lie; every tile takes its part.
     b.loop(LoopKind::serial, first, min(first + kRowsOfK, w.i64(k_total)), 1, [&](Expr k) {
-      Expr from = w.base(0) + k % p.k.extent * p.k.strides[0];
-      Expr rest = k / p.k.extent;
-      for (size_t d = p.outer_k.size(); d-- > 0;) {
-        from = from + rest % p.outer_k[d].extent * p.outer_k[d].strides[0];
-        rest = rest / p.outer_k[d].extent;
-      }
+      const Expr in_row = w.base(0) + k % p.k.extent * p.k.strides[0];
+      const Expr from = moved(in_row, k / p.k.extent, p.outer_k, 0);
       const Expr row = outer * (t.m_tiles * tiles.tile_bytes) + k * tiles.row_bytes;
       b.loop(LoopKind::serial, w.i64(0), w.i64(t.m_tiles), 1, [&](Expr tile) {
         const Expr to = row + tile * tiles.tile_bytes;
@@ -52,8 +49,7 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
       });
     });
   });
-  Step s = w.step(fmt::format("pack {}x{} in tiles of {}", p.m.extent, k_total, t.height));
-  return s;
+  return w.step(fmt::format("pack {}x{} in tiles of {}", p.m.extent, k_total, t.height));
 }
 
 }  // namespace lumen::synth

@@ -1,0 +1,69 @@
+// A contraction group as kernels see it: batch x M x N x K with one stride per operand, whatever letters and views said
+// it. N is the side the kernel's vectors run along (the result is stored along it where it can be); the vector operand
+// is `b`, the other, `a`, is broadcast. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph/fuse/plan.h"
+
+namespace lumen::graph {
+
+// One value a kernel reads, seen through its views.
+struct DotSource {
+  enum class Kind : uint8_t { memory, packed, splat, iota } kind = Kind::memory;
+  ValueId source = -1;            // memory, packed: the value in memory; else the node
+  Scalar scalar = Scalar::f32;    // of the elements (packed: f32, what it decodes to)
+  FormatRef format;               // packed
+  int64_t rows = 1, columns = 1;  // packed: shape of the blob
+  int64_t elements = 1;           // of the source
+  int64_t offset = 0;             // in elements
+  double splat = 0;
+  ValueId value = -1;  // the node the group's maps name
+};
+
+// One index of the iteration space; strides in elements, 0 where the operand does not depend on it.
+struct DotIndex {
+  int64_t extent = 1;
+  std::vector<int64_t> strides;  // by source
+  int64_t result = 0;
+};
+
+// How many places several indices count over.
+int64_t count_of(const std::vector<DotIndex>& indices);
+
+// Rows pick matrices by integers, one for each row. What a row is: a batch index of the product, or of a scatter its K.
+struct DotPick {
+  bool scatters = false;       // sums over the rows that pick a matrix make the result's first axis
+  size_t load = 0;             // the source of the integers
+  int64_t stride = 0;          // elements of b from one matrix to the next
+  int64_t count = 1;           // matrices
+  std::vector<DotIndex> rows;  // the indices a row's number counts over, slowest first
+  int64_t row_count() const { return count_of(rows); }
+};
+
+// What a group multiplies, in the order of its sources: 0 = a, 1 = b, the rest belong to the epilogue.
+struct DotIndices {
+  DotIndex m, n, k;               // the inner indices, tiled
+  std::vector<DotIndex> outer;    // batch letters, and what of M and N did not merge into m and n; slowest first
+  std::vector<DotIndex> outer_k;  // what of K did not merge into k; slowest first
+  std::vector<ValueId> epilogue;  // maps in order
+  ValueId contract = -1, result = -1;
+  Scalar result_scalar = Scalar::f32;
+  int64_t result_bytes = 0;
+  bool swapped = false;  // a is the contract's second operand
+  std::optional<DotPick> pick;
+
+  int64_t outer_extent() const { return count_of(outer); }
+  int64_t k_total() const { return k.extent * count_of(outer_k); }
+};
+struct DotGroup : DotIndices {
+  std::vector<DotSource> sources;
+};
+
+// LUMEN_CHECKs the group contract of graph/fuse/plan.h for dots.
+DotGroup read_dot(const Plan& plan, const Group& group);
+
+}  // namespace lumen::graph
