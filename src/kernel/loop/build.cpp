@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/loop/constants.h"
@@ -49,7 +50,7 @@ bool all_equal(const std::vector<T>& x) {
   return std::ranges::all_of(x, [&](T v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
 }
 
-// Of those that exist.
+// Numbers of those that exist.
 std::vector<ValueId> ids(const std::vector<Expr>& x) {
   std::vector<ValueId> out;
   for (const Expr v : x)
@@ -134,6 +135,20 @@ Expr Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
   return constant({s, lanes}, {}, std::move(x));
 }
 
+Expr Builder::constants(const std::vector<ScalarValue>& x, Scalar s) {
+  std::vector<double> data;
+  std::vector<int64_t> integers;
+  for (const ScalarValue& v : x) is_float(s) ? data.push_back(v.real) : integers.push_back(v.integer);
+  const int lanes = x.size();
+  return constant({s, lanes}, std::move(data), std::move(integers));
+}
+
+Expr Builder::lane_steps(int lanes, int64_t step) {
+  std::vector<int64_t> x;
+  for (int l = 0; l < lanes; ++l) x.push_back(l * step);
+  return lanes_integer(std::move(x), Scalar::i64);
+}
+
 std::optional<int64_t> Builder::known_integer(Expr v) const {
   if (!v.exists() || constants_[v.id()].integers.size() != 1) return std::nullopt;
   return constants_[v.id()].integers[0];
@@ -162,8 +177,7 @@ Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) 
     width = std::max({width, constants_[v.id()].data.size(), constants_[v.id()].integers.size()});
   }
   const ScalarNode node{.op = op, .type = t.scalar};
-  std::vector<double> data;
-  std::vector<int64_t> integers;
+  std::vector<ScalarValue> lanes;
   for (size_t lane = 0; lane < width; ++lane) {
     ScalarValue args[3];
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -171,10 +185,9 @@ Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) 
       if (!c.data.empty()) args[i].real = c.data[c.data.size() == 1 ? 0 : lane];
       if (!c.integers.empty()) args[i].integer = c.integers[c.integers.size() == 1 ? 0 : lane];
     }
-    const ScalarValue r = eval_scalar_op(node, from.scalar, args[0], args[1], args[2]);
-    is_float(t.scalar) ? data.push_back(r.real) : integers.push_back(r.integer);
+    lanes.push_back(eval_scalar_op(node, from.scalar, args[0], args[1], args[2]));
   }
-  return constant(t, std::move(data), std::move(integers));
+  return width == 1 ? constant(lanes[0], t) : constants(lanes, t.scalar);
 }
 
 Expr Builder::shortcut(const std::string& row, Expr x, Expr y) {
@@ -253,6 +266,12 @@ Expr Builder::shuffle(std::vector<Expr> a, std::vector<int> mask) {
   for (int i = 0; i < to.lanes; ++i) identity = identity && mask[i] == i;
   if (identity) return a[0];
   return append({.op = Op::shuffle_, .operands = ids(a), .mask = std::move(mask)}, to);
+}
+
+Expr Builder::concat(Expr a, Expr b) {
+  std::vector<int> mask(size_t{2} * type(a).lanes);
+  std::iota(mask.begin(), mask.end(), 0);
+  return shuffle({a, b}, std::move(mask));
 }
 
 Expr Builder::fold(ScalarOp op, Expr a) {
@@ -366,8 +385,7 @@ std::vector<Expr> Builder::apply(const Formula& f, const std::vector<Expr>& inpu
       LUMEN_CHECK(type(v) == (VType{node.type, lanes}), "input {} is {}", node.index, print(type(v)));
       values.push_back(v);
     } else if (node.op == ScalarOp::constant) {
-      const VType t{node.type, lanes};
-      values.push_back(is_float(node.type) ? real(node.real, t) : integer(node.integer, t));
+      values.push_back(constant({node.real, node.integer}, {node.type, lanes}));
     } else if (scalar_op_info(node.op).result == "cast") {
       values.push_back(convert(node.op, node.type, arg(0)));
     } else {

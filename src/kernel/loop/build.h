@@ -21,11 +21,16 @@ class Builder {
   BufferId param(std::string name, int64_t bytes, bool written, int align = 64);
   BufferId alloc(int64_t bytes, int align = 64, Space space = Space::priv);
 
-  Expr real(double x, VType type);  // splat constant
+  Expr constant(ScalarValue x, VType type) {
+    return is_float(type.scalar) ? real(x.real, type) : integer(x.integer, type);
+  }
+  Expr constants(const std::vector<ScalarValue>& x, Scalar s);  // one number per lane
+  Expr real(double x, VType type);                              // splat constant
   Expr integer(int64_t x, VType type);
   Expr i64(int64_t x) { return integer(x, {Scalar::i64, 1}); }
   Expr lanes_real(std::vector<double> x, Scalar s);  // one number per lane
   Expr lanes_integer(std::vector<int64_t> x, Scalar s);
+  Expr lane_steps(int lanes, int64_t step);  // i64: 0, step, 2 step, ...
 
   Expr op(ScalarOp op, Expr a, Expr b = {}, Expr c = {});
   Expr convert(ScalarOp op, Scalar to, Expr a) { return compute(op, {a}, to); }  // cast, bitcast, exponent
@@ -40,6 +45,7 @@ class Builder {
     }
     return all;
   }
+  Expr concat(Expr a, Expr b);  // two vectors of one type, one behind the other
   Expr extract(Expr a, int lane);
   Expr insert(Expr a, Expr x, int lane);
   Expr shuffle(std::vector<Expr> a, std::vector<int> mask);
@@ -48,6 +54,13 @@ class Builder {
   void store(BufferId b, Expr value, Expr offset, int align = 1, Expr count = {});
   Expr gather(BufferId b, Scalar s, Expr offsets);
   void scatter(BufferId b, Expr value, Expr offsets);
+  // A load or gather, a store or scatter, as there is one offset or one for each lane.
+  Expr read(BufferId b, VType type, Expr offset, int align) {
+    return this->type(offset).lanes == 1 ? load(b, type, offset, align) : gather(b, type.scalar, offset);
+  }
+  void write(BufferId b, Expr value, Expr offset, int align) {
+    type(offset).lanes == 1 ? store(b, value, offset, align) : scatter(b, value, offset);
+  }
   Expr inst(const std::string& row, VType result, std::vector<Expr> operands);
   void guard(Expr ok, Expr detail, GuardCode code);
   void barrier() { add({.op = Op::barrier_}); }
@@ -65,6 +78,10 @@ class Builder {
 
   // body(counter) is called once to fill the region.
   void loop(LoopKind kind, Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body);
+  // A serial loop from `from` to `to` by `step`.
+  void count(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body) {
+    loop(LoopKind::serial, i64(from), i64(to), step, body);
+  }
   void branch(Expr condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
 
   // Instructions of f32 that are near enough where results are rounded to 16-bit floats: while they are set, exp and

@@ -96,7 +96,7 @@ Kernel meeting(int apart) {
   text = without(text, "    barrier\n");
   text = without(text, "    }\n    loop lane %12 from %0 to %2 step 1 {\n");
   text = with(text, "      %13 = sub i64 %4, %12\n",
-              fmt::format("      meet\n      %12 = constant i64 {}\n      %13 = xor i64 %8, %12\n", apart));
+              fmt::format("      wave_barrier\n      %12 = constant i64 {}\n      %13 = xor i64 %8, %12\n", apart));
   text = with(text, "      %16 = mul i64 %12, %3\n", "      %16 = mul i64 %8, %3\n");
   return parse(text);
 }

@@ -241,14 +241,14 @@ class Block {
   };
 
   void need_free(const Instr& instr, int64_t to) const {
+    const auto compare = [&](const std::vector<Reading>& all) {
+      for (const Reading& x : all)
+        LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
+                    "a copy to byte {} of what a product under way reads: {}", to, print(instr));
+    };
     for (const Groups<Reading>& r : reads_) {
-      const auto compare = [&](const std::vector<Reading>& all) {
-        for (const Reading& x : all)
-          LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
-                      "a copy to byte {} of what a product under way reads: {}", to, print(instr));
-      };
       compare(r.open);
-      for (const std::vector<Reading>& group : r.closed) compare(group);
+      std::ranges::for_each(r.closed, compare);
     }
   }
 

@@ -25,6 +25,13 @@ std::vector<int64_t> dense_strides_of(const std::vector<int64_t>& extents) {
   return out;
 }
 
+std::vector<int64_t> own_strides_of(const std::vector<int64_t>& extents) {
+  std::vector<int64_t> strides = dense_strides_of(extents);
+  for (size_t d = 0; d < extents.size(); ++d)
+    if (extents[d] == 1) strides[d] = 0;
+  return strides;
+}
+
 int64_t product(const std::vector<int64_t>& x) {
   int64_t p = 1;
   for (const int64_t e : x) p *= e;
@@ -32,10 +39,6 @@ int64_t product(const std::vector<int64_t>& x) {
 }
 
 namespace {
-
-bool contains(const std::vector<graph::ValueId>& x, graph::ValueId v) {
-  return std::find(x.begin(), x.end(), v) != x.end();
-}
 
 bool is_view(Op op) {
   return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_;
@@ -86,8 +89,12 @@ std::optional<std::vector<int64_t>> reshape_strides(const std::vector<int64_t>& 
 
 }  // namespace
 
+bool is_input(const graph::Group& group, graph::ValueId v) {
+  return std::ranges::find(group.inputs, v) != group.inputs.end();
+}
+
 bool is_load(const graph::Plan& plan, const graph::Group& group, graph::ValueId v) {
-  if (contains(group.inputs, v)) return true;
+  if (is_input(group, v)) return true;
   const Node& n = plan.graph[v];
   if (is_view(n.op) || n.op == Op::iota_ || n.op == Op::constant_ || n.op == Op::input_) return true;
   return n.op == Op::cast_ && !n.type.element.format && plan.graph[n.operands[0]].type.element.format;
@@ -96,12 +103,7 @@ bool is_load(const graph::Plan& plan, const graph::Group& group, graph::ValueId 
 Access follow(const graph::Plan& plan, const graph::Group& group, graph::ValueId v) {
   const Node& n = plan.graph[v];
   const std::vector<int64_t> shape = extents_of(n.type.shape);
-  if (contains(group.inputs, v) || !is_view(n.op)) {
-    Access a{v, 0, dense_strides_of(shape)};
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] == 1) a.strides[d] = 0;
-    return a;
-  }
+  if (is_input(group, v) || !is_view(n.op)) return {v, 0, own_strides_of(shape)};
   const Access inner = follow(plan, group, n.operands[0]);
   const std::vector<int64_t> from = extents_of(plan.graph[n.operands[0]].type.shape);
   Access out{inner.source, inner.offset, std::vector<int64_t>(shape.size(), 0)};

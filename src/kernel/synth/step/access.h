@@ -20,8 +20,10 @@ struct Access {
 
 std::vector<int64_t> extents_of(const graph::Shape& s);
 std::vector<int64_t> dense_strides_of(const std::vector<int64_t>& extents);
+std::vector<int64_t> own_strides_of(const std::vector<int64_t>& extents);  // the same, 0 along axes of one
 int64_t product(const std::vector<int64_t>& x);
 
+bool is_input(const graph::Group& group, graph::ValueId v);
 // Whether a kernel of the group reads v rather than computing it.
 bool is_load(const graph::Plan& plan, const graph::Group& group, graph::ValueId v);
 
