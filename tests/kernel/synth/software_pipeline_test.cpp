@@ -142,7 +142,7 @@ TEST(SoftwarePipelineDeathTest, NoWaitIsLongerThanItMustBe) {
 
 TEST(SoftwarePipelineDeathTest, NoMeetingIsTooMany) {
   for (const Case& c : cases()) {
-    const std::string text = text_of(c), meets = c.by_wave ? "      meet\n" : "barrier\n";
+    const std::string text = text_of(c), meets = c.by_wave ? "      wave_barrier\n" : "barrier\n";
     const std::vector<size_t> places = places_of(text, meets);
     EXPECT_EQ(places.size(), c.buffers == 1 ? 2 : 1) << text;
     for (const size_t at : places)
