@@ -18,7 +18,7 @@
 #include "graph/pass/pass.h"
 #include "graph/pipeline/pipeline.h"
 #include "kernel/loop/build.h"
-#include "kernel/synth/step/draft.h"
+#include "kernel/synth/step/step_builder.h"
 #include "kernel/synth/synth.h"
 #include "number/library/library.h"
 

@@ -217,7 +217,7 @@ class KernelLowering {
       return region(instr.regions[0]);
     }
     LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
-                "{} loops need a GPU, {} is none", loop::kind_name(instr.kind), target_.name);
+                "{} loops need a GPU, {} is none", loop::name_of(instr.kind), target_.name);
     const auto* from = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 0));
     const auto* to = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 1));
     if (from && to) {

@@ -12,6 +12,13 @@ int64_t product(const std::vector<int64_t>& x) {
   return p;
 }
 
+std::vector<int64_t> own_strides_of(const std::vector<int64_t>& extents) {
+  std::vector<int64_t> strides = dense_strides_of(extents);
+  for (size_t d = 0; d < extents.size(); ++d)
+    if (extents[d] == 1) strides[d] = 0;
+  return strides;
+}
+
 bool reads_memory(const Group& group, ValueId v) {
   return std::find(group.inputs.begin(), group.inputs.end(), v) != group.inputs.end();
 }

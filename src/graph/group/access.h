@@ -11,6 +11,7 @@
 namespace lumen::graph {
 
 int64_t product(const std::vector<int64_t>& x);
+std::vector<int64_t> own_strides_of(const std::vector<int64_t>& extents);  // dense, but 0 along axes of one
 
 bool reads_memory(const Group& group, ValueId v);  // v is one of the group's inputs
 // Whether a kernel of the group reads v rather than computing it.

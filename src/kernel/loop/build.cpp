@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <numbers>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/loop/constants.h"
@@ -43,23 +44,18 @@ std::string content_key(const Instr& instr, VType type) {
   return key;
 }
 
-// Loads read what stores change, so they are neither shared nor folded.
-bool is_shareable(Op op) {
-  return !has_effect(op) && op != Op::load_ && op != Op::gather_;
+// Bit for bit: -0 is not 0.
+template <typename T>
+bool all_equal(const std::vector<T>& x) {
+  return std::ranges::all_of(x, [&](T v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
 }
 
-bool all_equal(const std::vector<double>& x) {
-  return std::all_of(x.begin(), x.end(),
-                     [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
-}
+// Numbers of those that exist.
 std::vector<ValueId> ids(const std::vector<Expr>& x) {
   std::vector<ValueId> out;
-  for (const Expr v : x) out.push_back(v.id());
+  for (const Expr v : x)
+    if (v.exists()) out.push_back(v.id());
   return out;
-}
-
-bool all_equal(const std::vector<int64_t>& x) {
-  return std::all_of(x.begin(), x.end(), [&](int64_t v) { return v == x[0]; });
 }
 
 }  // namespace
@@ -76,19 +72,23 @@ BufferId Builder::param(std::string name, int64_t bytes, bool written, int align
 }
 
 BufferId Builder::alloc(int64_t bytes, int align, Space space) {
-  Instr instr{};
-  instr.op = Op::alloc_;
-  instr.buffer = kernel.buffer_count++;
-  instr.bytes = bytes;
-  instr.align = align;
-  instr.space = space;
+  add({.op = Op::alloc_, .buffer = kernel.buffer_count, .align = align, .space = space, .bytes = bytes});
+  return kernel.buffer_count++;
+}
+
+void Builder::add(Instr instr) {
   scopes_.back().region->code.push_back(std::move(instr));
-  return kernel.buffer_count - 1;
+}
+
+ValueId Builder::number(VType type) {
+  kernel.value_types.push_back(type);
+  constants_.emplace_back();
+  return kernel.value_count++;
 }
 
 Expr Builder::append(Instr instr, VType type) {
   std::string key;
-  if (is_shareable(instr.op)) {
+  if (is_pure(instr.op)) {
     key = content_key(instr, type);
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
       if (const auto found = scope->known.find(key); found != scope->known.end()) return {*this, found->second};
@@ -106,15 +106,11 @@ Expr Builder::append(Instr instr, VType type) {
 
 Expr Builder::constant(VType type, std::vector<double> data, std::vector<int64_t> integers) {
   LUMEN_CHECK(type.lanes >= 1 && type.lanes <= kMaxLanes, "{} lanes", type.lanes);
-  Instr instr{};
-  instr.op = Op::constant_;
   for (double& x : data) x = round_to_scalar(type.scalar, x);
   for (int64_t& x : integers) x = wrap_to_scalar(type.scalar, x);
   if (!data.empty() && all_equal(data)) data.resize(1);
   if (!integers.empty() && all_equal(integers)) integers.resize(1);
-  instr.data = std::move(data);
-  instr.integers = std::move(integers);
-  return append(std::move(instr), type);
+  return append({.op = Op::constant_, .data = std::move(data), .integers = std::move(integers)}, type);
 }
 
 Expr Builder::real(double x, VType t) {
@@ -137,6 +133,20 @@ Expr Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
   LUMEN_CHECK(!is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
   const int lanes = x.size();
   return constant({s, lanes}, {}, std::move(x));
+}
+
+Expr Builder::constants(const std::vector<ScalarValue>& x, Scalar s) {
+  std::vector<double> data;
+  std::vector<int64_t> integers;
+  for (const ScalarValue& v : x) is_float(s) ? data.push_back(v.real) : integers.push_back(v.integer);
+  const int lanes = x.size();
+  return constant({s, lanes}, std::move(data), std::move(integers));
+}
+
+Expr Builder::lane_steps(int lanes, int64_t step) {
+  std::vector<int64_t> x;
+  for (int l = 0; l < lanes; ++l) x.push_back(l * step);
+  return lanes_integer(std::move(x), Scalar::i64);
 }
 
 std::optional<int64_t> Builder::known_integer(Expr v) const {
@@ -166,11 +176,8 @@ Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) 
     if (constants_[v.id()].empty()) return {};
     width = std::max({width, constants_[v.id()].data.size(), constants_[v.id()].integers.size()});
   }
-  ScalarNode node{};
-  node.op = op;
-  node.type = t.scalar;
-  std::vector<double> data;
-  std::vector<int64_t> integers;
+  const ScalarNode node{.op = op, .type = t.scalar};
+  std::vector<ScalarValue> lanes;
   for (size_t lane = 0; lane < width; ++lane) {
     ScalarValue args[3];
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -178,14 +185,9 @@ Expr Builder::simplify(ScalarOp op, const std::vector<Expr>& operands, VType t) 
       if (!c.data.empty()) args[i].real = c.data[c.data.size() == 1 ? 0 : lane];
       if (!c.integers.empty()) args[i].integer = c.integers[c.integers.size() == 1 ? 0 : lane];
     }
-    const ScalarValue r = eval_scalar_op(node, from.scalar, args[0], args[1], args[2]);
-    if (is_float(t.scalar)) {
-      data.push_back(r.real);
-    } else {
-      integers.push_back(r.integer);
-    }
+    lanes.push_back(eval_scalar_op(node, from.scalar, args[0], args[1], args[2]));
   }
-  return constant(t, std::move(data), std::move(integers));
+  return width == 1 ? constant(lanes[0], t) : constants(lanes, t.scalar);
 }
 
 Expr Builder::shortcut(const std::string& row, Expr x, Expr y) {
@@ -217,28 +219,16 @@ Expr Builder::op(ScalarOp op, Expr a, Expr b, Expr c) {
   std::vector<Expr> operands{a};
   if (b.exists()) operands.push_back(b);
   if (c.exists()) operands.push_back(c);
-  std::vector<VType> types;
-  for (const Expr v : operands) types.push_back(type(v));
-  const Typing typing = type_of(op, types);
-  LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
-  if (const Expr v = simplify(op, operands, typing.type); v.exists()) return v;
-  Instr instr{};
-  instr.op = Op::op_;
-  instr.scalar_op = op;
-  instr.operands = ids(operands);
-  return append(std::move(instr), typing.type);
+  return compute(op, operands);
 }
 
-Expr Builder::convert(ScalarOp op, Scalar to, Expr a) {
-  const VType from = type(a);
-  const Typing typing = type_of(op, std::span(&from, 1), to);
+Expr Builder::compute(ScalarOp op, const std::vector<Expr>& operands, std::optional<Scalar> to) {
+  std::vector<VType> types;
+  for (const Expr v : operands) types.push_back(type(v));
+  const Typing typing = type_of(op, types, to);
   LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
-  if (const Expr v = simplify(op, {a}, typing.type); v.exists()) return v;
-  Instr instr{};
-  instr.op = Op::op_;
-  instr.scalar_op = op;
-  instr.operands = {a.id()};
-  return append(std::move(instr), typing.type);
+  if (const Expr v = simplify(op, operands, typing.type); v.exists()) return v;
+  return append({.op = Op::op_, .operands = ids(operands), .scalar_op = op}, typing.type);
 }
 
 Expr Builder::splat(Expr a, int lanes) {
@@ -246,21 +236,14 @@ Expr Builder::splat(Expr a, int lanes) {
   if (lanes == 1) return a;
   const VType to{type(a).scalar, lanes};
   if (!constants_[a.id()].empty()) return constant(to, constants_[a.id()].data, constants_[a.id()].integers);
-  Instr instr{};
-  instr.op = Op::splat_;
-  instr.operands = {a.id()};
-  return append(std::move(instr), to);
+  return append({.op = Op::splat_, .operands = ids({a})}, to);
 }
 
 Expr Builder::extract(Expr a, int lane) {
   const VType from = type(a);
   LUMEN_CHECK(lane >= 0 && lane < from.lanes, "lane {} of {}", lane, print(from));
   if (from.lanes == 1) return a;
-  Instr instr{};
-  instr.op = Op::extract_;
-  instr.operands = {a.id()};
-  instr.lane = lane;
-  return append(std::move(instr), {from.scalar, 1});
+  return append({.op = Op::extract_, .operands = ids({a}), .lane = lane}, {from.scalar, 1});
 }
 
 Expr Builder::insert(Expr a, Expr x, int lane) {
@@ -268,11 +251,7 @@ Expr Builder::insert(Expr a, Expr x, int lane) {
   LUMEN_CHECK(lane >= 0 && lane < t.lanes, "lane {} of {}", lane, print(t));
   LUMEN_CHECK(type(x) == (VType{t.scalar, 1}), "insert of {} into {}", print(type(x)), print(t));
   if (t.lanes == 1) return x;
-  Instr instr{};
-  instr.op = Op::insert_;
-  instr.operands = {a.id(), x.id()};
-  instr.lane = lane;
-  return append(std::move(instr), t);
+  return append({.op = Op::insert_, .operands = ids({a, x}), .lane = lane}, t);
 }
 
 Expr Builder::shuffle(std::vector<Expr> a, std::vector<int> mask) {
@@ -286,20 +265,18 @@ Expr Builder::shuffle(std::vector<Expr> a, std::vector<int> mask) {
   bool identity = to == t;
   for (int i = 0; i < to.lanes; ++i) identity = identity && mask[i] == i;
   if (identity) return a[0];
-  Instr instr{};
-  instr.op = Op::shuffle_;
-  instr.operands = ids(a);
-  instr.mask = std::move(mask);
-  return append(std::move(instr), to);
+  return append({.op = Op::shuffle_, .operands = ids(a), .mask = std::move(mask)}, to);
+}
+
+Expr Builder::concat(Expr a, Expr b) {
+  std::vector<int> mask(size_t{2} * type(a).lanes);
+  std::iota(mask.begin(), mask.end(), 0);
+  return shuffle({a, b}, std::move(mask));
 }
 
 Expr Builder::fold(ScalarOp op, Expr a) {
   if (type(a).lanes == 1) return a;
-  Instr instr{};
-  instr.op = Op::fold_;
-  instr.scalar_op = op;
-  instr.operands = {a.id()};
-  return append(std::move(instr), {type(a).scalar, 1});
+  return append({.op = Op::fold_, .operands = ids({a}), .scalar_op = op}, {type(a).scalar, 1});
 }
 
 void Builder::check_access(BufferId b, Expr offset, Expr count, int lanes) const {
@@ -310,84 +287,35 @@ void Builder::check_access(BufferId b, Expr offset, Expr count, int lanes) const
 
 Expr Builder::load(BufferId b, VType t, Expr offset, int align, Expr count) {
   check_access(b, offset, count, 1);
-  Instr instr{};
-  instr.op = Op::load_;
-  instr.buffer = b;
-  instr.align = align;
-  instr.operands = {offset.id()};
-  if (count.exists()) instr.operands.push_back(count.id());
-  return append(std::move(instr), t);
+  return append({.op = Op::load_, .operands = ids({offset, count}), .buffer = b, .align = align}, t);
 }
 
 void Builder::store(BufferId b, Expr value, Expr offset, int align, Expr count) {
   check_access(b, offset, count, 1);
-  Instr instr{};
-  instr.op = Op::store_;
-  instr.buffer = b;
-  instr.align = align;
-  instr.operands = {value.id(), offset.id()};
-  if (count.exists()) instr.operands.push_back(count.id());
-  scopes_.back().region->code.push_back(std::move(instr));
+  add({.op = Op::store_, .operands = ids({value, offset, count}), .buffer = b, .align = align});
 }
 
 Expr Builder::gather(BufferId b, Scalar s, Expr offsets) {
   check_access(b, offsets, {}, type(offsets).lanes);
-  Instr instr{};
-  instr.op = Op::gather_;
-  instr.buffer = b;
-  instr.operands = {offsets.id()};
-  return append(std::move(instr), {s, type(offsets).lanes});
+  return append({.op = Op::gather_, .operands = ids({offsets}), .buffer = b}, {s, type(offsets).lanes});
 }
 
 void Builder::scatter(BufferId b, Expr value, Expr offsets) {
   check_access(b, offsets, {}, type(value).lanes);
-  Instr instr{};
-  instr.op = Op::scatter_;
-  instr.buffer = b;
-  instr.operands = {value.id(), offsets.id()};
-  scopes_.back().region->code.push_back(std::move(instr));
+  add({.op = Op::scatter_, .operands = ids({value, offsets}), .buffer = b});
 }
 
 Expr Builder::inst(const std::string& row, VType result, std::vector<Expr> operands) {
-  Instr instr{};
-  instr.op = Op::inst_;
-  instr.row = row;
-  instr.operands = ids(operands);
-  return append(std::move(instr), result);
+  return append({.op = Op::inst_, .operands = ids(operands), .row = row}, result);
 }
 
 void Builder::guard(Expr ok, Expr detail, GuardCode code) {
   if (const auto c = known_integer(ok); c && *c != 0) return;
-  Instr instr{};
-  instr.op = Op::guard_;
-  instr.operands = {ok.id(), detail.id()};
-  instr.code = code;
-  scopes_.back().region->code.push_back(std::move(instr));
-}
-
-void Builder::barrier() {
-  Instr instr{};
-  instr.op = Op::barrier_;
-  scopes_.back().region->code.push_back(std::move(instr));
-}
-
-void Builder::wave_barrier() {
-  Instr instr{};
-  instr.op = Op::wave_barrier_;
-  scopes_.back().region->code.push_back(std::move(instr));
-}
-
-Expr Builder::lane_id() {
-  Instr instr{};
-  instr.op = Op::lane_id_;
-  return append(std::move(instr), {Scalar::i64, 1});
+  add({.op = Op::guard_, .operands = ids({ok, detail}), .code = code});
 }
 
 Expr Builder::wave_shuffle(Expr value, Expr lane) {
-  Instr instr{};
-  instr.op = Op::wave_shuffle_;
-  instr.operands = {value.id(), lane.id()};
-  return append(std::move(instr), type(value));
+  return append({.op = Op::wave_shuffle_, .operands = ids({value, lane})}, type(value));
 }
 
 Expr Builder::fold_wave(ScalarOp scalar_op, Expr value, int wave) {
@@ -399,100 +327,50 @@ Expr Builder::fold_wave(ScalarOp scalar_op, Expr value, int wave) {
 void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes) {
   check_access(to, to_offset, {}, 1);
   check_access(from, from_offset, {}, 1);
-  Instr instr{};
-  instr.op = Op::copy_;
-  instr.buffer = to;
-  instr.from = from;
-  instr.bytes = bytes;
-  instr.operands = {to_offset.id(), from_offset.id()};
-  scopes_.back().region->code.push_back(std::move(instr));
+  add({.op = Op::copy_, .operands = ids({to_offset, from_offset}), .buffer = to, .from = from, .bytes = bytes});
 }
 
 Expr Builder::product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset) {
   check_access(a, a_offset, {}, 1);
   check_access(b, b_offset, {}, 1);
-  Instr instr{};
-  instr.op = Op::product_;
-  instr.row = row;
-  instr.buffer = a;
-  instr.from = b;
-  instr.operands = {acc.id(), a_offset.id(), b_offset.id()};
-  return append(std::move(instr), type(acc));
+  return append({.op = Op::product_, .operands = ids({acc, a_offset, b_offset}), .buffer = a, .from = b, .row = row},
+                type(acc));
 }
 
 Expr Builder::product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset) {
   check_access(b, b_offset, {}, 1);
-  Instr instr{};
-  instr.op = Op::product_;
-  instr.row = row;
-  instr.from = b;
-  instr.operands = {acc.id(), a.id(), b_offset.id()};
-  return append(std::move(instr), type(acc));
+  return append({.op = Op::product_, .operands = ids({acc, a, b_offset}), .from = b, .row = row}, type(acc));
 }
 
 Expr Builder::ready(Expr sums) {
-  Instr instr{};
-  instr.op = Op::ready_;
-  instr.operands = {sums.id()};
-  return append(std::move(instr), type(sums));
-}
-
-void Builder::commit(Flow flow) {
-  Instr instr{};
-  instr.op = Op::commit_;
-  instr.flow = flow;
-  scopes_.back().region->code.push_back(std::move(instr));
-}
-
-void Builder::wait(Flow flow, int groups) {
-  Instr instr{};
-  instr.op = Op::wait_;
-  instr.flow = flow;
-  instr.groups = groups;
-  scopes_.back().region->code.push_back(std::move(instr));
+  return append({.op = Op::ready_, .operands = ids({sums})}, type(sums));
 }
 
 void Builder::loop(LoopKind kind, Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body) {
-  const VType i64_type{Scalar::i64, 1};
-  LUMEN_CHECK(type(from) == i64_type && type(to) == i64_type && step > 0, "loop bounds are i64, steps positive");
-  Instr instr{};
-  instr.op = Op::loop_;
-  instr.kind = kind;
-  instr.operands = {from.id(), to.id()};
-  instr.step = step;
-  instr.regions.resize(1);
-  const ValueId counter = kernel.value_count++;
-  kernel.value_types.push_back(i64_type);
-  constants_.emplace_back();
+  constexpr VType kI64{Scalar::i64, 1};
+  LUMEN_CHECK(type(from) == kI64 && type(to) == kI64 && step > 0, "loop bounds are i64, steps positive");
+  Instr instr{.op = Op::loop_, .operands = ids({from, to}), .kind = kind, .step = step};
+  const ValueId counter = number(kI64);
+  fill(instr.regions.emplace_back(), [&] { body({*this, counter}); });
   instr.regions[0].counter = counter;
-  scopes_.push_back({&instr.regions[0], {}});
-  body({*this, counter});
+  add(std::move(instr));
+}
+
+void Builder::fill(Region& region, const std::function<void()>& body) {
+  scopes_.push_back({&region, {}});
+  body();
   scopes_.pop_back();
-  scopes_.back().region->code.push_back(std::move(instr));
 }
 
 void Builder::branch(Expr condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
   if (const auto c = known_integer(condition)) {
-    if (*c != 0) {
-      then();
-    } else if (otherwise) {
-      otherwise();
-    }
+    if (*c != 0 || otherwise) (*c != 0 ? then : otherwise)();
     return;
   }
-  Instr instr{};
-  instr.op = Op::branch_;
-  instr.operands = {condition.id()};
-  instr.regions.resize(2);
-  scopes_.push_back({&instr.regions[0], {}});
-  then();
-  scopes_.pop_back();
-  if (otherwise) {
-    scopes_.push_back({&instr.regions[1], {}});
-    otherwise();
-    scopes_.pop_back();
-  }
-  scopes_.back().region->code.push_back(std::move(instr));
+  Instr instr{.op = Op::branch_, .operands = ids({condition}), .regions = std::vector<Region>(2)};
+  fill(instr.regions[0], then);
+  if (otherwise) fill(instr.regions[1], otherwise);
+  add(std::move(instr));
 }
 
 std::vector<Expr> Builder::apply(const Formula& f, const std::vector<Expr>& inputs) {
@@ -507,8 +385,7 @@ std::vector<Expr> Builder::apply(const Formula& f, const std::vector<Expr>& inpu
       LUMEN_CHECK(type(v) == (VType{node.type, lanes}), "input {} is {}", node.index, print(type(v)));
       values.push_back(v);
     } else if (node.op == ScalarOp::constant) {
-      const VType t{node.type, lanes};
-      values.push_back(is_float(node.type) ? real(node.real, t) : integer(node.integer, t));
+      values.push_back(constant({node.real, node.integer}, {node.type, lanes}));
     } else if (scalar_op_info(node.op).result == "cast") {
       values.push_back(convert(node.op, node.type, arg(0)));
     } else {

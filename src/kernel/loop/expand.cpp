@@ -23,6 +23,26 @@ class Math {
  public:
   Math(Formula& formula, Scalar type) : f_(formula), s_(type), wide_(type == Scalar::f64) {}
 
+  int of(ScalarOp op, const std::vector<int>& x) {
+    switch (op) {
+      case ScalarOp::exp_:
+        return exp(x[0]);
+      case ScalarOp::log_:
+        return log(x[0]);
+      case ScalarOp::sin_:
+        return sine(x[0], false);
+      case ScalarOp::cos_:
+        return sine(x[0], true);
+      case ScalarOp::tanh_:
+        return tanh(x[0]);
+      case ScalarOp::pow_:
+        return pow(x[0], x[1]);
+      default:
+        LUMEN_UNREACHABLE("{} is a basic operation", scalar_op_info(op).name);
+    }
+  }
+
+ private:
   int number(double x) { return f_.constant(s_, x); }
   int add(int a, int b) { return f_.op(ScalarOp::add_, a, b); }
   int sub(int a, int b) { return f_.op(ScalarOp::sub_, a, b); }
@@ -162,7 +182,6 @@ class Math {
     return select(equal(b, number(0)), one, select(equal(a, one), one, y));
   }
 
- private:
   Formula& f_;
   Scalar s_;
   bool wide_;
@@ -179,30 +198,7 @@ Formula build(ScalarOp op, Scalar s) {
     x.push_back(f.input(i));
     if (inner != s) x.back() = f.convert(ScalarOp::cast_, inner, x.back());
   }
-  Math math(f, inner);
-  int y = -1;
-  switch (op) {
-    case ScalarOp::exp_:
-      y = math.exp(x[0]);
-      break;
-    case ScalarOp::log_:
-      y = math.log(x[0]);
-      break;
-    case ScalarOp::sin_:
-      y = math.sine(x[0], false);
-      break;
-    case ScalarOp::cos_:
-      y = math.sine(x[0], true);
-      break;
-    case ScalarOp::tanh_:
-      y = math.tanh(x[0]);
-      break;
-    case ScalarOp::pow_:
-      y = math.pow(x[0], x[1]);
-      break;
-    default:
-      LUMEN_UNREACHABLE("{} is a basic operation", scalar_op_info(op).name);
-  }
+  const int y = Math(f, inner).of(op, x);
   f.outputs = {inner == s ? y : f.convert(ScalarOp::cast_, s, y)};
   return f;
 }
@@ -234,9 +230,7 @@ class Expander {
         values.push_back(site.operands[node.index]);
         continue;
       }
-      Instr instr{};
-      instr.type = {node.type, site.type.lanes};
-      instr.op = node.op == ScalarOp::constant ? Op::constant_ : Op::op_;
+      Instr instr{.op = node.op == ScalarOp::constant ? Op::constant_ : Op::op_, .type = {node.type, site.type.lanes}};
       if (instr.op == Op::op_) {
         instr.scalar_op = node.op;
         for (const int a : node.args)

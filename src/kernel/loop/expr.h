@@ -28,6 +28,19 @@ class Expr {
   Expr number(int64_t x) const;  // a constant of this value's type
   Expr number(double x) const;
 
+  friend Expr operator-(Expr x) { return x.apply(ScalarOp::neg_); }
+  friend Expr operator!(Expr x) { return x.apply(ScalarOp::not_); }
+  friend Expr min(Expr x, Expr y) { return x.apply(ScalarOp::min_, y); }
+  friend Expr min(Expr x, int64_t y) { return min(x, x.number(y)); }
+  friend Expr max(Expr x, Expr y) { return x.apply(ScalarOp::max_, y); }
+  friend Expr max(Expr x, int64_t y) { return max(x, x.number(y)); }
+  friend Expr abs(Expr x) { return x.apply(ScalarOp::abs_); }
+  friend Expr exp(Expr x) { return x.apply(ScalarOp::exp_); }
+  friend Expr log(Expr x) { return x.apply(ScalarOp::log_); }
+  friend Expr rint(Expr x) { return x.apply(ScalarOp::rint_); }
+  friend Expr ldexp(Expr x, Expr y) { return x.apply(ScalarOp::ldexp_, y); }
+  friend Expr mulhi(Expr x, Expr y) { return x.apply(ScalarOp::mulhi_, y); }
+
  private:
   Builder* builder_ = nullptr;
   ValueId id_ = -1;
@@ -65,44 +78,8 @@ LUMEN_OPERATOR(<, lt_)
 LUMEN_OPERATOR(<=, le_)
 #undef LUMEN_OPERATOR
 
-inline Expr operator-(Expr x) {
-  return x.apply(ScalarOp::neg_);
-}
-inline Expr operator!(Expr x) {
-  return x.apply(ScalarOp::not_);
-}
 inline Expr& operator+=(Expr& x, const auto& y) {
   return x = x + y;
-}
-inline Expr min(Expr x, Expr y) {
-  return x.apply(ScalarOp::min_, y);
-}
-inline Expr min(Expr x, int64_t y) {
-  return min(x, x.number(y));
-}
-inline Expr max(Expr x, Expr y) {
-  return x.apply(ScalarOp::max_, y);
-}
-inline Expr max(Expr x, int64_t y) {
-  return max(x, x.number(y));
-}
-inline Expr abs(Expr x) {
-  return x.apply(ScalarOp::abs_);
-}
-inline Expr exp(Expr x) {
-  return x.apply(ScalarOp::exp_);
-}
-inline Expr log(Expr x) {
-  return x.apply(ScalarOp::log_);
-}
-inline Expr rint(Expr x) {
-  return x.apply(ScalarOp::rint_);
-}
-inline Expr ldexp(Expr x, Expr y) {
-  return x.apply(ScalarOp::ldexp_, y);
-}
-inline Expr mulhi(Expr x, Expr y) {
-  return x.apply(ScalarOp::mulhi_, y);
 }
 Expr fma(Expr x, Expr y, Expr z);  // x * y + z, rounded once
 Expr select(Expr condition, Expr x, Expr y);

@@ -24,26 +24,25 @@ Fragment fragment(int bits, int per_lane, const std::vector<Digit>& row, const s
   return f;
 }
 
+namespace {
+
+Fragment in_memory(int bits, int rows, int columns, int swizzle, std::vector<LayoutMode> modes) {
+  return {.rows = rows,
+          .columns = columns,
+          .bits = bits,
+          .layout = {{{0, int64_t{rows} * columns, 0, bits, 0, std::move(modes)}}},
+          .swizzle = swizzle};
+}
+
+}  // namespace
+
 Fragment shared_fragment(int bits, int rows, int columns, int64_t row_bytes, int swizzle) {
-  Fragment f;
-  f.rows = rows;
-  f.columns = columns;
-  f.bits = bits;
-  f.swizzle = swizzle;
-  f.layout.pieces.push_back({0, int64_t{rows} * columns, 0, bits, 0, {{rows, row_bytes * 8}, {columns, bits}}});
-  return f;
+  return in_memory(bits, rows, columns, swizzle, {{rows, row_bytes * 8}, {columns, bits}});
 }
 
 Fragment transposed_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle) {
-  Fragment f;
-  f.rows = rows;
-  f.columns = columns;
-  f.bits = bits;
-  f.swizzle = swizzle;
   const int run = run_bytes * 8 / bits;
-  f.layout.pieces.push_back(
-      {0, int64_t{rows} * columns, 0, bits, 0, {{rows / run, next_bytes * 8}, {run, bits}, {columns, run_bytes * 8}}});
-  return f;
+  return in_memory(bits, rows, columns, swizzle, {{rows / run, next_bytes * 8}, {run, bits}, {columns, run_bytes * 8}});
 }
 
 }  // namespace lumen::loop

@@ -47,7 +47,7 @@ struct Collective {
   enum class Side : uint8_t { acc, a, b };
   struct Operand {
     Side side = Side::acc;
-    Fragment fragment;       // acc: m x n; a: m x what f takes of a row; b: n x the same of b
+    Fragment fragment = {};  // acc: m x n; a: m x what f takes of a row; b: n x the same of b
     bool in_memory = false;  // the operand is an offset in shared memory
   };
   int lanes = 32;

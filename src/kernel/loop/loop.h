@@ -32,7 +32,7 @@ struct VType {
 };
 
 enum class Op : uint8_t {
-#define X(name, operands, attributes, regions, effect, text) name##_,
+#define X(name, result, operands, effect, syntax, text) name##_,
 #include "kernel/loop/op.def"
 #undef X
 };
@@ -50,32 +50,32 @@ struct Region {
   std::vector<Instr> code;
 };
 
-struct Instr {
-  Op op;
-  VType type;           // of the result
-  ValueId result = -1;  // -1: none
-  std::vector<ValueId> operands;
-  ScalarOp scalar_op = ScalarOp::add_;
-  std::vector<double> data;       // constant (floats)
-  std::vector<int64_t> integers;  // constant (integers, truth values)
-  std::vector<int> mask;          // shuffle
-  int lane = 0;                   // extract, insert
-  BufferId buffer = -1;           // load, store, gather, scatter, alloc, copy (to), product (a; -1: held)
-  BufferId from = -1;             // copy, product (b)
-  Flow flow = Flow::copies;       // commit, wait
-  int groups = 0;                 // wait
-  int align = 1;                  // bytes
-  Space space = Space::priv;      // alloc
-  int64_t bytes = 0;              // alloc, copy
-  LoopKind kind = LoopKind::serial;
-  int64_t step = 1;
-  int code = 0;     // guard: GuardCode
-  std::string row;  // inst, product
-  std::vector<Region> regions;
-};
-
 // What a failed guard means; the engine turns it into an Error.
 enum GuardCode : int { kGuardNone = 0, kGuardIndex = 1, kGuardUpdate = 2, kGuardFinite = 3 };
+
+struct Instr {
+  Op op = Op::constant_;
+  VType type = {};      // of the result
+  ValueId result = -1;  // -1: none
+  std::vector<ValueId> operands = {};
+  ScalarOp scalar_op = ScalarOp::add_;
+  std::vector<double> data = {};       // constant (floats)
+  std::vector<int64_t> integers = {};  // constant (integers, truth values)
+  std::vector<int> mask = {};          // shuffle
+  int lane = 0;                        // extract, insert
+  BufferId buffer = -1;                // load, store, gather, scatter, alloc, copy (to), product (a; -1: held)
+  BufferId from = -1;                  // copy, product (b)
+  Flow flow = Flow::copies;            // commit, wait
+  int groups = 0;                      // wait
+  int align = 1;                       // bytes
+  Space space = Space::priv;           // alloc
+  int64_t bytes = 0;                   // alloc, copy
+  LoopKind kind = LoopKind::serial;
+  int64_t step = 1;
+  GuardCode code = kGuardNone;
+  std::string row = {};  // inst, product
+  std::vector<Region> regions = {};
+};
 
 struct BufferParam {
   std::string name;

@@ -24,15 +24,13 @@ class Parser {
     kernel_.name = name();
     expect("(");
     if (!accept(")")) {
-      do {
-        param();
-      } while (accept(","));
+      list([&] { param(); });
       expect(")");
     }
     kernel_.aliased = accept_word("aliased");
     kernel_.buffer_count = kernel_.params.size();
     expect("{");
-    kernel_.body = region(0);
+    kernel_.body.code = code(0);
     expect("}");
     end();
     finish(verify(kernel_));
@@ -46,18 +44,18 @@ class Parser {
     f.name = name();
     expect("(");
     if (!accept(")")) {
-      do {
+      list([&] {
         const ValueId v = value();
         expect(":");
         define(v, type());
         f.params.push_back(v);
-      } while (accept(","));
+      });
       expect(")");
     }
     expect("->");
     const VType result = type();
     expect("{");
-    kernel_.body = region(0);
+    kernel_.body.code = code(0);
     expect_word("return");
     f.result = value();
     expect("}");
@@ -77,14 +75,9 @@ class Parser {
   }
 
   void skip() {
-    while (at_ < text_.size()) {
-      if (text_[at_] == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else if (std::isspace(static_cast<unsigned char>(text_[at_]))) {
-        ++at_;
-      } else {
-        break;
-      }
+    for (; at_ < text_.size(); ++at_) {
+      if (text_[at_] == '#') at_ = std::min(text_.find('\n', at_), text_.size());
+      if (at_ == text_.size() || !std::isspace(static_cast<unsigned char>(text_[at_]))) break;
     }
     token_ = at_;
   }
@@ -146,25 +139,23 @@ class Parser {
     }
   }
 
-  int64_t integer() {
+  template <typename T>
+  T read(std::string_view wanted) {
     skip();
-    int64_t x = 0;
+    T x = 0;
     const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), x);
-    if (error != std::errc()) fail("expected an integer that fits 64 bits");
+    if (error != std::errc()) fail(wanted);
     at_ = stop - text_.data();
     return x;
   }
+  int64_t integer() { return read<int64_t>("expected an integer that fits 64 bits"); }
   int bounded(int64_t least, int64_t most, std::string_view what) {
     const int64_t x = integer();
     if (x < least || x > most) fail(fmt::format("{} must be {}..{}", what, least, most));
     return x;
   }
   double real() {
-    skip();
-    double x = 0;
-    const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), x);
-    if (error != std::errc()) fail("expected a number");
-    at_ = stop - text_.data();
+    const auto x = read<double>("expected a number");
     return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
   }
 
@@ -180,10 +171,6 @@ class Parser {
     const auto t = vtype_from_name(word());
     if (!t) fail("expected a type such as f32 or i8x32");
     return *t;
-  }
-  int alignment() {
-    expect_word("align");
-    return bounded(1, 4096, "an alignment");
   }
 
   void define(ValueId v, VType t) {
@@ -202,32 +189,21 @@ class Parser {
     expect(":");
     p.bytes = integer();
     expect_word("bytes");
-    p.align = alignment();
+    expect_word("align");
+    p.align = bounded(1, 4096, "an alignment");
     p.written = accept_word("written");
     p.constant = accept_word("constant");
     kernel_.params.push_back(std::move(p));
   }
 
-  Region region(int depth) {
+  std::vector<Instr> code(int depth) {
     if (depth > kMaxDepth) fail(fmt::format("regions nest deeper than {}", kMaxDepth));
-    Region r;
+    std::vector<Instr> out;
     for (;;) {
       skip();
-      if (at_ >= text_.size() || text_[at_] == '}' || peek_word() == "return") return r;
-      r.code.push_back(instruction(depth));
+      if (at_ >= text_.size() || text_[at_] == '}' || peek_word() == "return") return out;
+      out.push_back(instruction(depth));
     }
-  }
-
-  void operands(Instr& instr) {
-    do {
-      instr.operands.push_back(value());
-    } while (accept(","));
-  }
-  void place(Instr& instr) {
-    instr.buffer = buffer();
-    expect("[");
-    instr.operands.push_back(value());
-    expect("]");
   }
 
   Instr instruction(int depth) {
@@ -236,15 +212,13 @@ class Parser {
     if (text_[at_] == '@') {
       instr.buffer = buffer();
       expect("=");
-      expect_word("alloc");
-      return alloc(std::move(instr));
-    }
-    if (text_[at_] == '%') {
+      kernel_.buffer_count = std::max(kernel_.buffer_count, instr.buffer + 1);
+    } else if (text_[at_] == '%') {
       instr.result = value();
       expect("=");
     }
     const std::string_view what = word();
-    if (const auto op = op_from_name(what); op && *op != Op::op_) {
+    if (const auto op = from_name<Op>(what); op && *op != Op::op_) {
       instr.op = *op;
     } else if (const auto scalar = scalar_op_from_name(what); scalar && *scalar < ScalarOp::input) {
       instr.op = Op::op_;
@@ -252,187 +226,100 @@ class Parser {
     } else {
       fail(fmt::format("no operation '{}'", what));
     }
+    if ((instr.buffer >= 0) != (instr.op == Op::alloc_)) fail("an alloc, and nothing else, is written @N = alloc");
     if (instr.result >= 0) {
       instr.type = type();
       define(instr.result, instr.type);
     }
-    attributes(instr, depth);
+    for (const Piece& p : syntax_of(instr.op)) piece(instr, p, depth);
     return instr;
   }
 
-  Instr alloc(Instr instr) {
-    instr.op = Op::alloc_;
-    const auto space = space_from_name(word());
-    if (!space) fail("expected private or shared");
-    instr.space = *space;
-    instr.bytes = integer();
-    expect_word("bytes");
-    instr.align = alignment();
-    kernel_.buffer_count = std::max(kernel_.buffer_count, instr.buffer + 1);
-    return instr;
+  template <typename One>
+  void list(const One& one) {
+    do one();
+    while (accept(","));
   }
 
-  void shuffle(Instr& instr) {
-    operands(instr);
-    expect("[");
-    do {
-      if (instr.mask.size() >= kMaxLanes) fail("too many lanes");
-      instr.mask.push_back(bounded(-1, 2 * kMaxLanes, "a lane"));
-    } while (accept(","));
-    expect("]");
-  }
-
-  void product(Instr& instr) {
-    instr.row = name();
-    instr.operands.push_back(value());
-    expect(",");
-    skip();
-    if (text_.substr(at_).starts_with('%')) {
-      instr.operands.push_back(value());
-      instr.buffer = -1;
-    } else {
-      place(instr);
-    }
-    expect(",");
-    second_place(instr);
-  }
-
-  void attributes(Instr& instr, int depth) {
-    switch (instr.op) {
-      case Op::constant_:
-        return constant(instr);
-      case Op::op_:
-      case Op::splat_:
-        return operands(instr);
-      case Op::extract_:
-      case Op::insert_:
-        operands(instr);
-        expect_word("lane");
-        instr.lane = bounded(0, kMaxLanes, "a lane");
+  void piece(Instr& instr, const Piece& p, int depth) {
+    using Kind = Piece::Kind;
+    const auto grown = [&](auto& all) -> auto& {
+      if (std::ssize(all) <= p.index) all.resize(p.index + 1);
+      return all[p.index];
+    };
+    const auto operand = [&] { grown(instr.operands) = value(); };
+    const auto place = [&](BufferId& in) {
+      in = buffer();
+      expect("[");
+      operand();
+      expect("]");
+    };
+    switch (p.kind) {
+      case Kind::word:
+        return is_word(p.word[0]) ? expect_word(p.word) : expect(p.word);
+      case Kind::operand:
+        return operand();
+      case Kind::held:
+        skip();
+        return text_.substr(at_).starts_with('%') ? operand() : place(instr.buffer);
+      case Kind::place:
+        return place(instr.buffer);
+      case Kind::from:
+        return place(instr.from);
+      case Kind::count:
+        if (accept_word("count")) operand();
         return;
-      case Op::shuffle_:
-        return shuffle(instr);
-      case Op::fold_: {
-        const auto op = scalar_op_from_name(word());
-        if (!op) fail("expected add, min or max");
-        instr.scalar_op = *op;
-        return operands(instr);
+      case Kind::region: {
+        Region& r = grown(instr.regions);
+        if (p.index > 0 && !accept_word("else")) return;
+        expect("{");
+        r.code = code(depth + 1);
+        return expect("}");
       }
-      case Op::load_:
-        place(instr);
-        instr.align = alignment();
-        if (accept_word("count")) instr.operands.push_back(value());
-        return;
-      case Op::store_:
-        place(instr);
-        instr.operands.insert(instr.operands.begin(), value());
-        instr.align = alignment();
-        if (accept_word("count")) instr.operands.push_back(value());
-        return;
-      case Op::gather_:
-        return place(instr);
-      case Op::scatter_:
-        place(instr);
-        instr.operands.insert(instr.operands.begin(), value());
-        return;
-      case Op::alloc_:
-        fail("an alloc is written @N = alloc");
-      case Op::inst_:
-        instr.row = name();
-        return operands(instr);
-      case Op::loop_:
-        return loop(instr, depth);
-      case Op::branch_:
-        instr.operands.push_back(value());
-        instr.regions.resize(2);
-        block(instr.regions[0], depth);
-        if (accept_word("else")) block(instr.regions[1], depth);
-        return;
-      case Op::guard_: {
-        const auto code = guard_from_name(word());
-        if (!code) fail("expected index, update or finite");
-        instr.code = *code;
-        return operands(instr);
-      }
-      case Op::wave_shuffle_:
-        instr.operands.push_back(value());
-        expect_word("from");
-        instr.operands.push_back(value());
-        return;
-      case Op::copy_:
-        place(instr);
-        expect_word("from");
-        second_place(instr);
-        instr.bytes = integer();
-        expect_word("bytes");
-        return;
-      case Op::product_:
-        return product(instr);
-      case Op::ready_:
-        instr.operands.push_back(value());
-        return;
-      case Op::commit_:
-        instr.flow = flow();
-        return;
-      case Op::wait_:
-        instr.flow = flow();
-        instr.groups = bounded(0, kMostGroups, "a number of groups");
-        return;
-      case Op::barrier_:
-      case Op::wave_barrier_:
-      case Op::lane_id_:
-        return;
+      case Kind::operands:
+        return list([&] { instr.operands.push_back(value()); });
+      case Kind::numbers:
+        return numbers(instr);
+      case Kind::mask:
+        expect("[");
+        list([&] {
+          if (instr.mask.size() >= kMaxLanes) fail("too many lanes");
+          instr.mask.push_back(bounded(-1, 2 * kMaxLanes, "a lane"));
+        });
+        return expect("]");
+      case Kind::counter:
+        grown(instr.regions).counter = value();
+        return define(instr.regions[0].counter, {Scalar::i64, 1});
+      default:
+        visit_field(instr, p.kind, [&](auto& x) { field(x, p.kind); });
     }
   }
 
-  Flow flow() {
-    const auto f = flow_from_name(word());
-    if (!f) fail("expected copies, products or kernels");
-    return *f;
+  void field(std::string& row, Piece::Kind) { row = name(); }
+  void field(int64_t& x, Piece::Kind) { x = integer(); }
+  void field(int& x, Piece::Kind kind) { x = bounded(0, kMaxLanes, name_of(kind)); }
+  void field(ScalarOp& op, Piece::Kind) {
+    const auto found = scalar_op_from_name(word());
+    if (!found) fail("expected add, min or max");
+    op = *found;
   }
-  void second_place(Instr& instr) {
-    instr.from = buffer();
-    expect("[");
-    instr.operands.push_back(value());
-    expect("]");
-  }
-
-  void loop(Instr& instr, int depth) {
-    const auto kind = kind_from_name(word());
-    if (!kind) fail("expected serial, unroll, parallel, grid or lane");
-    instr.kind = *kind;
-    const ValueId counter = value();
-    define(counter, {Scalar::i64, 1});
-    expect_word("from");
-    instr.operands.push_back(value());
-    expect_word("to");
-    instr.operands.push_back(value());
-    expect_word("step");
-    instr.step = integer();
-    instr.regions.resize(1);
-    block(instr.regions[0], depth);
-    instr.regions[0].counter = counter;
+  template <typename E>
+  void field(E& e, Piece::Kind) {
+    const auto found = from_name<E>(word());
+    if (!found) fail(fmt::format("expected one of {}", fmt::join(kNames<E>, ", ")));
+    e = *found;
   }
 
-  void block(Region& r, int depth) {
-    expect("{");
-    r = region(depth + 1);
-    expect("}");
-  }
-
-  void constant(Instr& instr) {
+  void numbers(Instr& instr) {
     const auto one = [&] {
-      if (is_float(instr.type.scalar)) {
+      if (instr.data.size() + instr.integers.size() >= kMaxLanes) fail("too many lanes");
+      if (is_float(instr.type.scalar))
         instr.data.push_back(real());
-      } else {
+      else
         instr.integers.push_back(integer());
-      }
     };
     if (!accept("[")) return one();
-    do {
-      if (instr.data.size() + instr.integers.size() >= kMaxLanes) fail("too many lanes");
-      one();
-    } while (accept(","));
+    list(one);
     expect("]");
   }
 

@@ -1,36 +1,38 @@
 // See rules.h. Proved by tests/kernel/loop/loop_build_test.cpp.
 #include "kernel/loop/rules.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
+#include <ranges>
 
 #include "base/check.h"
-#include "base/ordinal.h"
 
 namespace lumen::loop {
 namespace {
 
-struct OpRow {
-  std::string_view name;
-  bool effect;
-};
 constexpr bool yes = true, no = false;
-constexpr OpRow kOps[] = {
-#define X(name, operands, attributes, regions, effect, text) {#name, effect},
+constexpr OpInfo kOps[] = {
+#define X(name, result, operands, effect, syntax, text) {result, operands, effect},
 #include "kernel/loop/op.def"
 #undef X
 };
-constexpr std::string_view kKinds[] = {"serial", "unroll", "parallel", "grid", "lane"};
-constexpr std::string_view kSpaces[] = {"global", "shared", "private"};
-constexpr std::string_view kFlows[] = {"copies", "products", "kernels"};
-constexpr std::string_view kGuards[] = {"none", "index", "update", "finite"};
+constexpr std::string_view kSyntax[] = {
+#define X(name, result, operands, effect, syntax, text) syntax,
+#include "kernel/loop/op.def"
+#undef X
+};
 
-template <size_t N>
-std::optional<int> find(const std::string_view (&names)[N], std::string_view name) {
-  for (size_t i = 0; i < N; ++i)
-    if (names[i] == name) return static_cast<int>(i);
-  return std::nullopt;
+std::vector<Piece> pieces_of(std::string_view syntax) {
+  std::vector<Piece> out;
+  for (const auto part : std::views::split(syntax, ' ')) {
+    const std::string_view text(part.begin(), part.end());
+    if (text.empty()) continue;
+    const auto kind = from_name<Piece::Kind>(text[0] == '$' ? text.substr(1) : text.substr(0, 1));
+    if (!kind)
+      out.push_back({.word = text});
+    else
+      out.push_back({*kind, text[0] == '$' ? 0 : text[1] - '0', {}});
+  }
+  return out;
 }
 
 bool in_domain(std::string_view domain, Scalar s, ScalarOp op) {
@@ -44,50 +46,21 @@ bool in_domain(std::string_view domain, Scalar s, ScalarOp op) {
 
 }  // namespace
 
-std::string_view op_name(Op op) {
-  return kOps[ordinal(op)].name;
-}
-bool has_effect(Op op) {
-  return kOps[ordinal(op)].effect;
+const OpInfo& op_info(Op op) {
+  return kOps[ordinal(op)];
 }
 
-std::optional<Op> op_from_name(std::string_view name) {
-  for (size_t i = 0; i < std::size(kOps); ++i)
-    if (kOps[i].name == name) return static_cast<Op>(i);
-  return std::nullopt;
+bool is_pure(Op op) {
+  return !op_info(op).effect && op != Op::load_ && op != Op::gather_;
 }
 
-std::string_view kind_name(LoopKind kind) {
-  return kKinds[ordinal(kind)];
-}
-std::optional<LoopKind> kind_from_name(std::string_view name) {
-  const auto i = find(kKinds, name);
-  return i ? std::optional(static_cast<LoopKind>(*i)) : std::nullopt;
-}
-
-std::string_view space_name(Space space) {
-  return kSpaces[ordinal(space)];
-}
-std::optional<Space> space_from_name(std::string_view name) {
-  const auto i = find(kSpaces, name);
-  return i ? std::optional(static_cast<Space>(*i)) : std::nullopt;
-}
-
-std::string_view flow_name(Flow flow) {
-  return kFlows[ordinal(flow)];
-}
-std::optional<Flow> flow_from_name(std::string_view name) {
-  const auto i = find(kFlows, name);
-  return i ? std::optional(static_cast<Flow>(*i)) : std::nullopt;
-}
-
-std::string_view guard_name(int code) {
-  LUMEN_CHECK(code >= 0 && code < static_cast<int>(std::size(kGuards)), "guard code {}", code);
-  return kGuards[code];
-}
-std::optional<int> guard_from_name(std::string_view name) {
-  const auto i = find(kGuards, name);
-  return i && *i != kGuardNone ? i : std::nullopt;
+const std::vector<Piece>& syntax_of(Op op) {
+  static const std::vector<std::vector<Piece>> all = [] {
+    std::vector<std::vector<Piece>> out;
+    for (const std::string_view syntax : kSyntax) out.push_back(pieces_of(syntax));
+    return out;
+  }();
+  return all[ordinal(op)];
 }
 
 std::string print(VType type) {
@@ -202,7 +175,7 @@ const Instr* top_loop(const Kernel& k) {
 int64_t count_tasks(const Kernel& k) {
   const Instr* loop = top_loop(k);
   if (!loop) return 1;
-  std::array<std::optional<int64_t>, 2> bounds;
+  std::optional<int64_t> bounds[2];
   for (const Instr& instr : k.body.code)
     for (int i = 0; i < 2; ++i)
       if (instr.op == Op::constant_ && instr.result == loop->operands[i]) bounds[i] = instr.integers[0];

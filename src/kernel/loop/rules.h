@@ -1,27 +1,96 @@
 // Names of the loop IR's words and the typing rules builder, parser and verifier share.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/ordinal.h"
 #include "kernel/loop/loop.h"
 
 namespace lumen::loop {
 
-std::string_view op_name(Op op);
-std::optional<Op> op_from_name(std::string_view name);
-bool has_effect(Op op);  // the effect column of op.def
-std::string_view kind_name(LoopKind kind);
-std::optional<LoopKind> kind_from_name(std::string_view name);
-std::string_view space_name(Space space);
-std::optional<Space> space_from_name(std::string_view name);
-std::string_view flow_name(Flow flow);
-std::optional<Flow> flow_from_name(std::string_view name);
-std::string_view guard_name(int code);  // "index", "update", "finite"
-std::optional<int> guard_from_name(std::string_view name);
+// The words of the text form by enumerator: of Op, LoopKind, Space, Flow, GuardCode and Piece::Kind.
+template <typename E>
+inline constexpr auto kNames = nullptr;
+template <>
+inline constexpr auto kNames<Op> = std::to_array<std::string_view>({
+#define X(name, ...) #name,
+#include "kernel/loop/op.def"
+#undef X
+});
+template <>
+inline constexpr auto kNames<LoopKind> =
+    std::to_array<std::string_view>({"serial", "unroll", "parallel", "grid", "lane"});
+template <>
+inline constexpr auto kNames<Space> = std::to_array<std::string_view>({"global", "shared", "private"});
+template <>
+inline constexpr auto kNames<Flow> = std::to_array<std::string_view>({"copies", "products", "kernels"});
+template <>
+inline constexpr auto kNames<GuardCode> = std::to_array<std::string_view>({"none", "index", "update", "finite"});
+
+template <typename E>
+std::string_view name_of(E e) {
+  return kNames<E>.at(ordinal(e));
+}
+template <typename E>
+std::optional<E> from_name(std::string_view name) {
+  const auto found = std::ranges::find(kNames<E>, name);
+  return found == kNames<E>.end() ? std::nullopt : std::optional(static_cast<E>(found - kNames<E>.begin()));
+}
+
+// A row of op.def.
+struct OpInfo {
+  bool yields;
+  std::string_view operands;
+  bool effect;
+};
+const OpInfo& op_info(Op op);
+bool is_pure(Op op);  // neither an effect nor a reader of what effects change
+
+// Fields of Instr that are written as one word, number or name.
+#define LUMEN_FIELDS(X) X(row) X(lane) X(align) X(bytes) X(step) X(groups) X(scalar_op) X(kind) X(space) X(flow) X(code)
+
+// One piece of what is written behind an operation's name and type: op.def, column syntax.
+struct Piece {
+#define X(field) field,
+  enum class Kind : uint8_t {
+    word,
+    operand,
+    place,
+    from,
+    held,
+    count,
+    region,  // by sign
+    operands,
+    numbers,
+    mask,
+    counter,
+    LUMEN_FIELDS(X)
+  } kind = Kind::word;
+#undef X
+  int index = 0;               // of the operand or region
+  std::string_view word = {};  // as it stands
+};
+template <>
+inline constexpr auto kNames<Piece::Kind> = std::to_array<std::string_view>(
+#define X(field) #field,
+    {"", "%", "@", "&", "~", "?", "{", "operands", "numbers", "mask", "counter", LUMEN_FIELDS(X)});
+#undef X
+// visit(instr.row) for Kind::row, and so on.
+template <typename AnInstr, typename Visit>
+void visit_field(AnInstr& instr, Piece::Kind kind, const Visit& visit) {
+#define X(field) \
+  if (kind == Piece::Kind::field) visit(instr.field);
+  LUMEN_FIELDS(X)
+#undef X
+#undef LUMEN_FIELDS
+}
+const std::vector<Piece>& syntax_of(Op op);
 
 constexpr int kMaxLanes = 4096;
 std::string print(VType type);  // "f32", "f32x16"

@@ -10,26 +10,19 @@
 namespace lumen::loop {
 namespace {
 
-bool is_plain(std::string_view name) {
-  if (name.empty()) return false;
-  for (const char c : name)
-    if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_' && c != '.')
-      return false;
-  return true;
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
 std::string quote(std::string_view name) {
-  if (is_plain(name)) return std::string(name);
+  if (!name.empty() && std::ranges::all_of(name, is_plain)) return std::string(name);
   std::string out = "\"";
   for (const char c : name) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
       out += fmt::format("\\{:02x}", static_cast<unsigned char>(c));
-    } else {
+    else
       out += c;
-    }
   }
   return out + '"';
 }
@@ -43,122 +36,84 @@ std::string number(double x) {
 class Printer {
  public:
   void region(const Region& r, int indent) {
-    for (const Instr& instr : r.code) line(instr, indent);
+    for (const Instr& instr : r.code) {
+      line(instr, indent);
+      out += '\n';
+    }
   }
 
   void line(const Instr& instr, int indent) {
-    out += std::string(static_cast<size_t>(indent) * 2, ' ');
-    if (instr.result >= 0) out += fmt::format("%{} = ", instr.result);
-    if (instr.op == Op::alloc_) out += fmt::format("@{} = ", instr.buffer);
-    if (instr.op == Op::op_) {
-      out += scalar_op_info(instr.scalar_op).name;
-    } else {
-      out += op_name(instr.op);
-    }
-    if (instr.result >= 0) out += " " + print(instr.type);
-    attributes(instr, indent);
-    out += '\n';
+    indented(indent);
+    if (instr.result >= 0) put("%{} = ", instr.result);
+    if (instr.op == Op::alloc_) put("@{} = ", instr.buffer);
+    out += instr.op == Op::op_ ? scalar_op_info(instr.scalar_op).name : name_of(instr.op);
+    if (instr.result >= 0) put(" {}", print(instr.type));
+    for (const Piece& p : syntax_of(instr.op)) piece(instr, p, indent);
   }
 
   std::string out;
 
  private:
-  void attributes(const Instr& instr, int indent) {
-    switch (instr.op) {
-      case Op::constant_:
-        return constant(instr);
-      case Op::op_:
-      case Op::splat_:
-        return values(instr, 0);
-      case Op::extract_:
-      case Op::insert_:
-        values(instr, 0);
-        out += fmt::format(" lane {}", instr.lane);
+  template <typename... Args>
+  void put(fmt::format_string<Args...> text, Args&&... args) {
+    fmt::format_to(std::back_inserter(out), text, std::forward<Args>(args)...);
+  }
+  void indented(int indent) { out.append(static_cast<size_t>(indent) * 2, ' '); }
+
+  void piece(const Instr& instr, const Piece& p, int indent) {
+    using Kind = Piece::Kind;
+    const auto operand = [&] { return instr.operands[p.index]; };
+    switch (p.kind) {
+      case Kind::word:
+        return put("{}{}", p.word == "," ? "" : " ", p.word);
+      case Kind::operand:
+        return put(" %{}", operand());
+      case Kind::held:
+        if (instr.buffer < 0) return put(" %{}", operand());
+        [[fallthrough]];
+      case Kind::place:
+        return put(" @{}[%{}]", instr.buffer, operand());
+      case Kind::from:
+        return put(" @{}[%{}]", instr.from, operand());
+      case Kind::count:
+        if (p.index < std::ssize(instr.operands)) put(" count %{}", operand());
         return;
-      case Op::shuffle_:
-        values(instr, 0);
-        out += fmt::format(" [{}]", fmt::join(instr.mask, ", "));
+      case Kind::region:
+        if (p.index > 0 && instr.regions[p.index].code.empty()) return;
+        out += p.index > 0 ? " else {\n" : " {\n";
+        region(instr.regions[p.index], indent + 1);
+        indented(indent);
+        out += '}';
         return;
-      case Op::fold_:
-        out += fmt::format(" {} %{}", scalar_op_info(instr.scalar_op).name, instr.operands[0]);
+      case Kind::operands:
+        for (size_t i = 0; i < instr.operands.size(); ++i) put("{} %{}", i == 0 ? "" : ",", instr.operands[i]);
         return;
-      case Op::load_:
-        out += fmt::format(" @{}[%{}] align {}", instr.buffer, instr.operands[0], instr.align);
-        if (instr.operands.size() > 1) out += fmt::format(" count %{}", instr.operands[1]);
-        return;
-      case Op::store_:
-        out += fmt::format(" @{}[%{}] %{} align {}", instr.buffer, instr.operands[1], instr.operands[0], instr.align);
-        if (instr.operands.size() > 2) out += fmt::format(" count %{}", instr.operands[2]);
-        return;
-      case Op::gather_:
-        out += fmt::format(" @{}[%{}]", instr.buffer, instr.operands[0]);
-        return;
-      case Op::scatter_:
-        out += fmt::format(" @{}[%{}] %{}", instr.buffer, instr.operands[1], instr.operands[0]);
-        return;
-      case Op::alloc_:
-        out += fmt::format(" {} {} bytes align {}", space_name(instr.space), instr.bytes, instr.align);
-        return;
-      case Op::inst_:
-        out += " " + quote(instr.row);
-        return values(instr, 0);
-      case Op::loop_:
-        out += fmt::format(" {} %{} from %{} to %{} step {} {{\n", kind_name(instr.kind), instr.regions[0].counter,
-                           instr.operands[0], instr.operands[1], instr.step);
-        return close(instr.regions[0], indent);
-      case Op::branch_:
-        out += fmt::format(" %{} {{\n", instr.operands[0]);
-        close(instr.regions[0], indent);
-        if (instr.regions[1].code.empty()) return;
-        out += " else {\n";
-        return close(instr.regions[1], indent);
-      case Op::guard_:
-        out += fmt::format(" {} %{}, %{}", guard_name(instr.code), instr.operands[0], instr.operands[1]);
-        return;
-      case Op::wave_shuffle_:
-        out += fmt::format(" %{} from %{}", instr.operands[0], instr.operands[1]);
-        return;
-      case Op::copy_:
-        out += fmt::format(" @{}[%{}] from @{}[%{}] {} bytes", instr.buffer, instr.operands[0], instr.from,
-                           instr.operands[1], instr.bytes);
-        return;
-      case Op::product_:
-        out += fmt::format(" {} %{}, ", quote(instr.row), instr.operands[0]);
-        out += instr.buffer < 0 ? fmt::format("%{}", instr.operands[1])
-                                : fmt::format("@{}[%{}]", instr.buffer, instr.operands[1]);
-        out += fmt::format(", @{}[%{}]", instr.from, instr.operands[2]);
-        return;
-      case Op::ready_:
-        out += fmt::format(" %{}", instr.operands[0]);
-        return;
-      case Op::commit_:
-        out += fmt::format(" {}", flow_name(instr.flow));
-        return;
-      case Op::wait_:
-        out += fmt::format(" {} {}", flow_name(instr.flow), instr.groups);
-        return;
-      case Op::barrier_:
-      case Op::wave_barrier_:
-      case Op::lane_id_:
-        return;
+      case Kind::numbers:
+        return numbers(instr);
+      case Kind::mask:
+        return put(" [{}]", fmt::join(instr.mask, ", "));
+      case Kind::counter:
+        return put(" %{}", instr.regions[0].counter);
+      default:
+        visit_field(instr, p.kind, [&](const auto& x) { put(" {}", shown(x)); });
     }
   }
 
-  void close(const Region& r, int indent) {
-    region(r, indent + 1);
-    out += std::string(static_cast<size_t>(indent) * 2, ' ') + "}";
+  static std::string shown(const std::string& row) { return quote(row); }
+  static std::string_view shown(ScalarOp op) { return scalar_op_info(op).name; }
+  template <typename T>
+  static auto shown(T x) {
+    if constexpr (std::is_enum_v<T>)
+      return name_of(x);
+    else
+      return x;
   }
 
-  void values(const Instr& instr, size_t first) {
-    for (size_t i = first; i < instr.operands.size(); ++i)
-      out += fmt::format("{} %{}", i == first ? "" : ",", instr.operands[i]);
-  }
-
-  void constant(const Instr& instr) {
-    std::vector<std::string> numbers;
-    for (const double x : instr.data) numbers.push_back(number(x));
-    for (const int64_t x : instr.integers) numbers.push_back(fmt::format("{}", x));
-    out += numbers.size() == 1 ? " " + numbers[0] : fmt::format(" [{}]", fmt::join(numbers, ", "));
+  void numbers(const Instr& instr) {
+    std::vector<std::string> all;
+    for (const double x : instr.data) all.push_back(number(x));
+    for (const int64_t x : instr.integers) all.push_back(fmt::format("{}", x));
+    all.size() == 1 ? put(" {}", all[0]) : put(" [{}]", fmt::join(all, ", "));
   }
 };
 
@@ -167,7 +122,6 @@ class Printer {
 std::string print(const Instr& instr) {
   Printer p;
   p.line(instr, 0);
-  p.out.pop_back();
   return p.out;
 }
 

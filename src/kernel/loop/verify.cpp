@@ -91,9 +91,7 @@ class Verifier {
   bool is_buffer(BufferId b) const { return b >= 0 && b < k_.buffer_count && live_[b]; }
 
   void check_level(const Instr& instr) {
-    const bool of_lanes = instr.op == Op::wave_shuffle_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
-                          instr.op == Op::ready_ || instr.op == Op::commit_ || instr.op == Op::wait_ ||
-                          instr.op == Op::lane_id_ || instr.op == Op::wave_barrier_;
+    const bool of_lanes = instr.op > Op::barrier_;  // op.def has them last
     if (of_lanes && level_ != Level::lane) return fail_at(instr, "only lanes do this");
     if (instr.op == Op::barrier_ && level_ != Level::block)
       return fail_at(instr, "a barrier stands between lane loops");
@@ -131,12 +129,12 @@ class Verifier {
     for (size_t i = 0; i < r.code.size() && error_.empty(); ++i) {
       const Instr& instr = r.code[i];
       if (instr.op == Op::loop_ && (instr.kind == LoopKind::parallel || instr.kind == LoopKind::grid)) {
-        if (depth != 0 || i + 1 != r.code.size()) fail_at(instr, "a {} loop must end the body", kind_name(instr.kind));
+        if (depth != 0 || i + 1 != r.code.size()) fail_at(instr, "a {} loop must end the body", name_of(instr.kind));
         for (size_t j = 0; j < i; ++j)
-          if (has_effect(r.code[j].op)) fail_at(r.code[j], "an effect before the {} loop", kind_name(instr.kind));
+          if (op_info(r.code[j].op).effect) fail_at(r.code[j], "an effect before the {} loop", name_of(instr.kind));
         for (const ValueId bound : instr.operands)
           if (!is_constant(r, bound))
-            fail_at(instr, "the bounds of the {} loop must be constants", kind_name(instr.kind));
+            fail_at(instr, "the bounds of the {} loop must be constants", name_of(instr.kind));
       }
       check(instr, depth);
     }
@@ -156,12 +154,6 @@ class Verifier {
     return false;
   }
 
-  bool count_operands(const Instr& instr, size_t least, size_t most) {
-    if (instr.operands.size() >= least && instr.operands.size() <= most) return true;
-    fail_at(instr, "{} operands", instr.operands.size());
-    return false;
-  }
-
   void expect(const Instr& instr, size_t operand, VType wanted) {
     const VType t = type(instr.operands[operand]);
     if (t != wanted) fail_at(instr, "operand {} is {}, not {}", operand, print(t), print(wanted));
@@ -170,9 +162,24 @@ class Verifier {
     if (instr.type != wanted) fail_at(instr, "the result is {}, not {}", print(wanted), print(instr.type));
   }
 
+  // How many operands there are, and their types, as op.def has it.
+  void check_operands(const Instr& instr) {
+    const std::string_view all = op_info(instr.op).operands;
+    if (all == "*") return;
+    const size_t least = std::min(all.find('|'), all.size()), most = least == all.size() ? least : all.size() - 1;
+    if (instr.operands.size() < least || instr.operands.size() > most)
+      return fail_at(instr, "{} operands", instr.operands.size());
+    for (size_t i = 0; i < instr.operands.size(); ++i) {
+      const char letter = all[i < least ? i : i + 1];
+      if (letter == 't') expect(instr, i, instr.type);
+      if (letter == 'e') expect(instr, i, {instr.type.scalar, 1});
+      if (letter == 'i') expect(instr, i, kI64);
+      if (letter == 'b') expect(instr, i, {Scalar::boolean, 1});
+    }
+  }
+
   void access(const Instr& instr, bool writes) {
-    if (instr.buffer < 0 || instr.buffer >= k_.buffer_count || !live_[instr.buffer])
-      return fail_at(instr, "buffer @{} is not visible", instr.buffer);
+    if (!is_buffer(instr.buffer)) return fail_at(instr, "buffer @{} is not visible", instr.buffer);
     if (!std::has_single_bit(static_cast<unsigned>(instr.align))) return fail_at(instr, "alignment {}", instr.align);
     if (writes && instr.buffer < std::ssize(k_.params) && !k_.params[instr.buffer].written)
       fail_at(instr, "param @{} is not declared written", instr.buffer);
@@ -181,14 +188,13 @@ class Verifier {
   void check(const Instr& instr, int depth) {
     for (const ValueId v : instr.operands)
       if (!is_visible(v)) return fail_at(instr, "operand %{} is not visible", v);
+    check_operands(instr);
     check_level(instr);
-    check_op(instr, depth);
+    if (error_.empty()) check_op(instr, depth);
     if (instr.op == Op::constant_ && instr.integers.size() == 1 && instr.type == kI64)
       numbers_[instr.result] = instr.integers[0];
     if (error_.empty() && instr.result >= 0) define(instr.result, instr.type);
-    const bool yields = instr.op <= Op::fold_ || instr.op == Op::load_ || instr.op == Op::gather_ ||
-                        instr.op == Op::inst_ || instr.op == Op::lane_id_ || instr.op == Op::wave_shuffle_ ||
-                        instr.op == Op::product_ || instr.op == Op::ready_;
+    const bool yields = op_info(instr.op).yields;
     if (yields != (instr.result >= 0)) fail_at(instr, "{}", yields ? "no result" : "an unexpected result");
   }
 
@@ -204,9 +210,6 @@ class Verifier {
   }
 
   void check_loop(const Instr& instr, int depth) {
-    if (!count_operands(instr, 2, 2)) return;
-    expect(instr, 0, kI64);
-    expect(instr, 1, kI64);
     if (instr.step <= 0) fail_at(instr, "step {}", instr.step);
     if (instr.regions.size() != 1 || instr.regions[0].counter < 0)
       return fail_at(instr, "needs a region with a counter");
@@ -217,25 +220,16 @@ class Verifier {
 
   // A load or a store, at one place or at one for each lane.
   void check_access(const Instr& instr) {
-    const bool writes = instr.op == Op::store_ || instr.op == Op::scatter_;
-    const bool one_place = instr.op == Op::load_ || instr.op == Op::store_;
-    const size_t first = writes ? 1 : 0;
-    if (!count_operands(instr, first + 1, first + (one_place ? 2 : 1))) return;
+    const bool writes = op_info(instr.op).effect;
     access(instr, writes);
-    if (one_place) {
-      for (size_t i = first; i < instr.operands.size(); ++i) expect(instr, i, kI64);
-      return;
-    }
-    const VType offsets = type(instr.operands[first]);
+    if (instr.op == Op::load_ || instr.op == Op::store_) return;
+    const VType offsets = type(instr.operands.back());
     if (offsets.scalar != Scalar::i32 && offsets.scalar != Scalar::i64) fail_at(instr, "offsets must be i32 or i64");
     const int lanes = writes ? type(instr.operands[0]).lanes : instr.type.lanes;
     if (offsets.lanes != lanes) fail_at(instr, "{} offsets for {} lanes", offsets.lanes, lanes);
   }
 
   void check_copy(const Instr& instr) {
-    if (!count_operands(instr, 2, 2)) return;
-    expect(instr, 0, kI64);
-    expect(instr, 1, kI64);
     if (!is_buffer(instr.buffer) || !is_buffer(instr.from)) return fail_at(instr, "a buffer is not visible");
     if (!is_shared(instr.buffer) || is_shared(instr.from) || is_private(instr.from))
       return fail_at(instr, "copies go from global to shared memory");
@@ -243,14 +237,11 @@ class Verifier {
   }
 
   void check_product(const Instr& instr) {
-    if (!count_operands(instr, 3, 3)) return;
     if (instr.buffer >= 0) expect(instr, 1, kI64);
-    expect(instr, 2, kI64);
     if (instr.row.empty()) fail_at(instr, "no row");
     if ((instr.buffer >= 0 && (!is_buffer(instr.buffer) || !is_shared(instr.buffer))) || !is_buffer(instr.from) ||
         !is_shared(instr.from))
       return fail_at(instr, "factors that are not held lie in shared memory");
-    expect_result(instr, type(instr.operands[0]));
   }
 
   void check_op(const Instr& instr, int depth) {
@@ -264,20 +255,14 @@ class Verifier {
         if (!typing.error.empty()) return fail_at(instr, "{}", typing.error);
         return expect_result(instr, typing.type);
       }
-      case Op::splat_:
-        if (count_operands(instr, 1, 1)) expect(instr, 0, {instr.type.scalar, 1});
-        return;
       case Op::extract_:
-        if (!count_operands(instr, 1, 1)) return;
-        if (instr.lane < 0 || instr.lane >= type(instr.operands[0]).lanes) fail_at(instr, "no lane {}", instr.lane);
-        return expect_result(instr, {type(instr.operands[0]).scalar, 1});
-      case Op::insert_:
-        if (!count_operands(instr, 2, 2)) return;
-        if (instr.lane < 0 || instr.lane >= instr.type.lanes) fail_at(instr, "no lane {}", instr.lane);
-        expect(instr, 0, instr.type);
-        return expect(instr, 1, {instr.type.scalar, 1});
+      case Op::insert_: {
+        const VType from = type(instr.operands[0]);
+        if (instr.lane < 0 || instr.lane >= from.lanes) fail_at(instr, "no lane {}", instr.lane);
+        if (instr.op == Op::extract_) expect_result(instr, {from.scalar, 1});
+        return;
+      }
       case Op::shuffle_: {
-        if (!count_operands(instr, 1, 2)) return;
         const VType t = type(instr.operands[0]);
         if (instr.operands.size() == 2) expect(instr, 1, t);
         const int limit = t.lanes * instr.operands.size();
@@ -286,7 +271,6 @@ class Verifier {
         return expect_result(instr, {t.scalar, static_cast<int>(instr.mask.size())});
       }
       case Op::fold_: {
-        if (!count_operands(instr, 1, 1)) return;
         const VType t = type(instr.operands[0]);
         if (instr.scalar_op != ScalarOp::add_ && instr.scalar_op != ScalarOp::min_ && instr.scalar_op != ScalarOp::max_)
           fail_at(instr, "only add, min and max fold");
@@ -307,43 +291,26 @@ class Verifier {
       case Op::loop_:
         return check_loop(instr, depth);
       case Op::branch_:
-        if (!count_operands(instr, 1, 1)) return;
-        expect(instr, 0, {Scalar::boolean, 1});
         if (instr.regions.size() != 2) return fail_at(instr, "needs two regions");
         for (const Region& r : instr.regions) region(r, depth + 1);
         return;
       case Op::guard_:
-        if (!count_operands(instr, 2, 2)) return;
-        expect(instr, 0, {Scalar::boolean, 1});
-        expect(instr, 1, kI64);
-        if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "guard code {}", instr.code);
+        if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "a guard without a code");
         return;
-      case Op::wave_shuffle_:
-        if (!count_operands(instr, 2, 2)) return;
-        expect(instr, 1, kI64);
-        return expect_result(instr, type(instr.operands[0]));
       case Op::copy_:
         return check_copy(instr);
       case Op::product_:
         return check_product(instr);
-      case Op::ready_:
-        if (count_operands(instr, 1, 1)) expect_result(instr, type(instr.operands[0]));
-        return;
       case Op::commit_:
-        count_operands(instr, 0, 0);
         if (instr.flow == Flow::kernels) fail_at(instr, "kernels are waited for, and not committed");
         return;
       case Op::wait_:
-        count_operands(instr, 0, 0);
         if (instr.groups < 0 || instr.groups > (instr.flow == Flow::kernels ? 0 : kMostGroups))
           fail_at(instr, "{} groups", instr.groups);
         return;
-      case Op::barrier_:
-      case Op::wave_barrier_:
-        count_operands(instr, 0, 0);
-        return;
       case Op::lane_id_:
-        if (count_operands(instr, 0, 0)) expect_result(instr, kI64);
+        return expect_result(instr, kI64);
+      default:  // operands and their types say all
         return;
     }
   }
@@ -384,8 +351,7 @@ std::string verify(const Function& f) {
   for (const ValueId v : f.params)
     if (v < 0 || v >= f.body.value_count) return fmt::format("parameter %{} is not a value", v);
   for (const Instr& instr : f.body.body.code)
-    if (has_effect(instr.op) || instr.op == Op::load_ || instr.op == Op::gather_)
-      return fmt::format("functions are pure, not so: {}", print(instr));
+    if (!is_pure(instr.op)) return fmt::format("functions are pure, not so: {}", print(instr));
   Verifier verifier(f.body);
   std::string wrong = verifier.run(f.params);
   if (wrong.empty() && !verifier.is_visible(f.result)) wrong = fmt::format("result %{} is not visible", f.result);

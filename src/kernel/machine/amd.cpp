@@ -7,34 +7,17 @@
 namespace lumen::machine {
 namespace {
 
-using loop::Collective;
 using loop::Fragment;
 using loop::fragment;
 
 constexpr Factor kF32{Scalar::f32, {}}, kF16{Scalar::f16, {}}, kBf16{Scalar::bf16, {}}, kI8{Scalar::i8, {}};
 
 Machine generation(const std::string& name, int wave, int64_t shared_bytes, int units) {
-  Machine m;
-  m.name = name;
-  m.kind = Kind::gpu;
-  m.triple = "amdgcn-amd-amdhsa";
-  m.cpu = name;
-  m.features = wave == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
-  m.wave = wave;
-  m.shared_bytes = shared_bytes;
-  m.units = units;
+  Machine m = threads(name, "amdgcn-amd-amdhsa", wave, shared_bytes, units);
+  m.features = fmt::format("+wavefrontsize{}", wave);
   m.registers = 256;
-  as_threads(m);
   add_shortcuts(m, "llvm.amdgcn.exp2", "llvm.amdgcn.rcp");  // V_EXP_F32, V_RCP_F32: 1 ulp
   return m;
-}
-
-std::shared_ptr<const Collective> wave_of(int lanes, Fragment acc, Fragment a, Fragment b) {
-  Collective c{lanes, acc.rows, acc.columns, {}};
-  c.operands = {{Collective::Side::acc, std::move(acc), false},
-                {Collective::Side::a, std::move(a), false},
-                {Collective::Side::b, std::move(b), false}};
-  return std::make_shared<const Collective>(std::move(c));
 }
 
 // ---- MFMA, one block. "AMD Instinct MI100/MI200/MI300/CDNA4 Instruction Set Architecture", chapter on matrix
@@ -53,13 +36,8 @@ Fragment mfma_sums(int size) {
 // `as`: the type of the intrinsic's factors where it is not the fragment's.
 void add_mfma(Machine& m, int size, int k, const Factor& f, Scalar acc, const std::string& llvm,
               const std::string& as = {}) {
-  MatrixRow r;
-  r.m = r.n = size;
-  r.k = k;
-  r.a = r.b = f;
-  r.acc = acc;
-  r.row = matrix_name(r);
-  r.collective = wave_of(64, mfma_sums(size), mfma_factor(size, k, f.bits()), mfma_factor(size, k, f.bits()));
+  MatrixRow r{.m = size, .n = size, .k = k, .a = f, .b = f, .acc = acc};
+  r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, f.bits()), mfma_factor(size, k, f.bits()));
   const std::string type = as.empty() ? "" : ":" + as;
   add_matrix(m, r, "llvm.amdgcn.mfma." + llvm, size == 16 ? 8 : 16, fmt::format("1{} 2{} 0 =0 =0 =0", type, type));
 }
@@ -95,23 +73,16 @@ void add_mfma_of_mi300(Machine& m, const FloatCode& four, const FloatCode& five)
 // rows * group, the low byte.
 void add_scaled(Machine& m, int size, const FloatCode& code) {
   constexpr int kGroup = 32;
-  MatrixRow r;
-  r.m = r.n = size;
-  r.k = size == 16 ? 128 : 64;
-  r.a = r.b = {Scalar::u8, code};
-  r.scale_group = kGroup;
-  r.row = matrix_name(r);
+  const Factor codes{Scalar::u8, code};
+  MatrixRow r{.m = size, .n = size, .k = size == 16 ? 128 : 64, .a = codes, .b = codes, .scale_group = kGroup};
   const int groups = 64 / size, bits = r.a.bits();
   const Fragment factor = bits == 4 ? mfma_factor(size, r.k, 4)
                                     : fragment(8, kGroup, {{size, 1, 0}}, {{2, 0, 16}, {groups, size, 0}, {16, 0, 1}});
-  Fragment scale = fragment(8, 4, {{size, 1, 0}}, {{groups, size, 0}});
-  Collective c{64, size, size, {}};
-  c.operands = {{Collective::Side::acc, mfma_sums(size), false},
-                {Collective::Side::a, factor, false},
-                {Collective::Side::b, factor, false},
-                {Collective::Side::a, scale, false},
-                {Collective::Side::b, scale, false}};
-  r.collective = std::make_shared<const Collective>(std::move(c));
+  const Fragment scale = fragment(8, 4, {{size, 1, 0}}, {{groups, size, 0}});
+  loop::Collective c = *collective(64, mfma_sums(size), factor, factor);
+  c.operands.push_back({loop::Collective::Side::a, scale});
+  c.operands.push_back({loop::Collective::Side::b, scale});
+  r.collective = std::make_shared<const loop::Collective>(std::move(c));
   const int format = bits == 4 ? 4 : code.mantissa == 3 ? 0 : 1;
   const char* type = bits == 4 ? "v4i32" : "v8i32";
   add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, r.k), 16,
@@ -146,11 +117,8 @@ Fragment wmma_sums(bool twice) {
 
 void add_wmma(Machine& m, bool twice, const Factor& f, Scalar acc, const std::string& llvm,
               const std::string& arguments) {
-  MatrixRow r;
-  r.a = r.b = f;
-  r.acc = acc;
-  r.row = matrix_name(r);
-  r.collective = wave_of(32, wmma_sums(twice), wmma_factor(f.bits(), twice), wmma_factor(f.bits(), twice));
+  MatrixRow r{.a = f, .b = f, .acc = acc};
+  r.collective = collective(32, wmma_sums(twice), wmma_factor(f.bits(), twice), wmma_factor(f.bits(), twice));
   add_matrix(m, r, "llvm.amdgcn.wmma." + llvm, 16, arguments);
 }
 

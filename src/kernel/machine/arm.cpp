@@ -35,9 +35,7 @@ Machine neon_dotprod() {
   Machine m = neon();
   m.name = "neon-dotprod";
   m.features += ",+dotprod";
-  const DotRow d{"dot4.i8i8.i32x4", Scalar::i8, Scalar::i8, Scalar::i32, 4, 4, true, "", false, 128};
-  m.rows.push_back({d.row, dot_meaning(d.row, d), "llvm.aarch64.neon.sdot.v4i32.v16i8", "dotprod", 0.5});
-  m.dots.insert(m.dots.begin(), d);
+  add_dot(m, dot4(Scalar::i8, 4), "llvm.aarch64.neon.sdot.v4i32.v16i8", "dotprod", 0.5);
   return m;
 }
 
@@ -46,9 +44,7 @@ Machine neon_i8mm() {
   Machine m = neon_dotprod();
   m.name = "neon-i8mm";
   m.features += ",+i8mm";
-  const DotRow d{"dot4.u8i8.i32x4", Scalar::u8, Scalar::i8, Scalar::i32, 4, 4, true, "", false, 255};
-  m.rows.push_back({d.row, dot_meaning(d.row, d), "llvm.aarch64.neon.usdot.v4i32.v16i8", "i8mm", 0.5});
-  m.dots.insert(m.dots.begin(), d);
+  add_dot(m, dot4(Scalar::u8, 4), "llvm.aarch64.neon.usdot.v4i32.v16i8", "i8mm", 0.5);
   return m;
 }
 
@@ -60,27 +56,11 @@ Machine sve2(int bits) {
   m.features += ",+sve,+sve2";
   m.scalable = true;
   m.vector_bits = bits;
-  const int lanes = bits / 32;
+  if (bits == 128) return m;
   const std::string lookup = fmt::format("lookup16.u8x{}", bits / 8);
-  if (bits > 128)
-    m.rows.push_back({lookup, whole_lookup_meaning(lookup, bits / 8), "llvm.aarch64.sve.tbl", "sve", 0.5});
-  for (const bool unsigned_codes : {false, true}) {
-    const Scalar a = unsigned_codes ? Scalar::u8 : Scalar::i8;
-    const DotRow d{fmt::format("dot4.{}i8.i32x{}", scalar_name(a), lanes),
-                   a,
-                   Scalar::i8,
-                   Scalar::i32,
-                   4,
-                   lanes,
-                   true,
-                   "",
-                   false,
-                   unsigned_codes ? 255 : 128};
-    const Row row{d.row, dot_meaning(d.row, d), unsigned_codes ? "llvm.aarch64.sve.usdot" : "llvm.aarch64.sve.sdot",
-                  unsigned_codes ? "i8mm" : "sve", 0.5};
-    if (bits > 128) m.rows.push_back(row);
-    if (bits > 128) m.dots.insert(m.dots.begin(), d);
-  }
+  m.rows.push_back({lookup, whole_lookup_meaning(lookup, bits / 8), "llvm.aarch64.sve.tbl", "sve", 0.5});
+  add_dot(m, dot4(Scalar::i8, bits / 32), "llvm.aarch64.sve.sdot", "sve", 0.5);
+  add_dot(m, dot4(Scalar::u8, bits / 32), "llvm.aarch64.sve.usdot", "i8mm", 0.5);
   return m;
 }
 

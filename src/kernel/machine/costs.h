@@ -7,23 +7,23 @@
 namespace lumen::machine {
 
 struct TaskCosts {
-#define LUMEN_TASK_COST(name, value, text) double name = 0;
+#define LUMEN_TASK_COST(name, value, text) double name = value;
 #include "kernel/machine/costs.def"
 };
 struct PanelCosts {
-#define LUMEN_PANEL_COST(name, value, text) double name = 0;
+#define LUMEN_PANEL_COST(name, value, text) double name = value;
 #include "kernel/machine/costs.def"
 };
 struct CodeCosts {
-#define LUMEN_CODE_COST(name, value, text) double name = 0;
+#define LUMEN_CODE_COST(name, value, text) double name = value;
 #include "kernel/machine/costs.def"
 };
 struct BlockCosts {
-#define LUMEN_BLOCK_COST(name, value, text) double name = 0;
+#define LUMEN_BLOCK_COST(name, value, text) double name = value;
 #include "kernel/machine/costs.def"
 };
 struct StreamCosts {
-#define LUMEN_STREAM_COST(name, value, text) double name = 0;
+#define LUMEN_STREAM_COST(name, value, text) double name = value;
 #include "kernel/machine/costs.def"
 };
 
@@ -41,8 +41,5 @@ struct CostTable {
   // The coefficient called "tasks.launch"; null: there is none.
   double* find(std::string_view name);
 };
-
-CostTable processor_costs();
-CostTable gpu_costs(int multiprocessors);
 
 }  // namespace lumen::machine

@@ -100,15 +100,13 @@ const loop::Function* Machine::meaning(std::string_view row) const {
   const Row* found = find_row(row);
   if (!found) return nullptr;
   const std::lock_guard lock(mutex);
-  const loop::Collective* collective = nullptr;  // fragments are part of the identity, too
-  for (const MatrixRow& r : matrices)
-    if (r.row == found->name) collective = r.collective.get();
+  const auto matrix = std::ranges::find(matrices, found->name, &MatrixRow::row);
+  const auto collective = matrix == matrices.end() ? nullptr : matrix->collective;  // part of the identity, too
   std::unique_ptr<loop::Function>& entry = parsed[fmt::format("{} {}", fmt::ptr(collective), found->meaning)];
   if (!entry) {
     entry = std::make_unique<loop::Function>(
         loop::parse_function(std::make_shared<Source>(Source{"<row " + found->name + ">", found->meaning})));
-    for (const MatrixRow& r : matrices)
-      if (r.row == found->name) entry->collective = r.collective;
+    entry->collective = collective;
   }
   return entry.get();
 }

@@ -18,8 +18,9 @@
 #include "kernel/machine/costs.h"
 
 namespace lumen {
+struct FieldType;
 struct Format;
-}
+}  // namespace lumen
 
 namespace lumen::machine {
 
@@ -39,12 +40,12 @@ struct Row {
 // A dot is one row, acc = row(acc, a, b), or where the machine has none a chain of rows that widen step by step:
 //   t = row(a, b); t = pairs(t) or pairs(t, ones); acc = acc + t.
 struct DotRow {
-  std::string row;          // Row::name
-  Scalar a, b, acc;         // u8, i8, i32
+  std::string row = {};  // Row::name
+  Scalar a = Scalar::u8, b = Scalar::i8, acc = Scalar::i32;
   int k = 4;                // products per lane of acc
   int lanes = 16;           // of acc
   bool accumulates = true;  // row takes acc as its first operand
-  std::string pairs;        // row that adds neighbours of the products; empty: none needed
+  std::string pairs = {};   // row that adds neighbours of the products; empty: none needed
   bool pairs_ones = false;  // `pairs` multiplies: its second operand is ones
   int64_t a_max = 127;      // largest |a| for which no partial sum saturates, whatever b in -127..127 is
 };
@@ -78,15 +79,16 @@ struct Factor {
 };
 // The spelling in which a format of one number without a scale holds it; nothing when no hardware speaks it.
 std::optional<FloatCode> code_of(const Format& f);
+std::optional<FloatCode> code_of(const FieldType& t);
 
 // Matrix instructions of GPUs: the lanes of a wave (or several) execute one together, acc = row(acc, a, b), each giving
 // its fragment (Function::collective of the meaning says which). acc[m][n] += sum_k a[m][k] * b[k][n]. With scales
 // every `scale_group` products along k are multiplied by 2^(sa[m] - 127) * 2^(sb[n] - 127). Sums of floats are rounded
 // by the hardware in an order that is not published: the meaning adds k after k.
 struct MatrixRow {
-  std::string row;  // Row::name
+  std::string row = {};  // Row::name: matrix_name
   int m = 16, n = 16, k = 16;
-  Factor a, b;
+  Factor a = {}, b = {};
   Scalar acc = Scalar::f32;
   int scale_group = 0;  // 0: no scales
   // Sums of many products lose digits that f32 has: they are to be begun anew every few, and added outside.
@@ -134,7 +136,7 @@ struct Machine {
   bool async_copies = false;  // loop op `copy` is an instruction; else it is a load and a store
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
-  CostTable costs = processor_costs();
+  CostTable costs = {};
 
   int f32_lanes() const { return vector_bits / 32; }
   int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task
@@ -162,15 +164,14 @@ std::string widening_product_meaning(const std::string& name, int lanes);       
 std::string sum_pairs_meaning(const std::string& name, int lanes);                   // i16[2n] -> i32[n]
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only);  // u8 table, u8 index -> u8
 std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
-std::string lookup64_meaning(const std::string& name);                 // u8x64 table, u8x64 index -> u8x64
-std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
-// Words (u32 or u16) out of a table of as many.
-std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
+// Registers of words, or bytes, out of a table of as many, or of twice as many: table, index, the table's upper half.
+std::string word_lookup_meaning(const std::string& name, int lanes, Scalar word = Scalar::u32,
+                                bool two_registers = false);
 std::string permute_meaning(const std::string& name);           // u32, u32 bytes, u32 nibbles -> u32
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
-// Facts of a GPU on which every thread takes one task of its own.
-void as_threads(Machine& m);
+// A GPU seen as very many small CPUs: what kernels without a plan for blocks of threads should know.
+Machine threads(const std::string& name, const std::string& triple, int wave, int64_t shared_bytes, int units);
 
 // Codes of 8 bit floats that hardware speaks: OCP's, and the ones without -0 and infinities.
 constexpr FloatCode kOcp4{4, 3, 7, FloatCode::Special::all_ones}, kOcp5{5, 2, 15, FloatCode::Special::ieee};
@@ -193,18 +194,22 @@ std::string matrix_name(const MatrixRow& r);
 void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm);
 std::string conversion_name(const FloatCode& c, int lanes);  // "convert.e4m3.f16x4"
 
+// A dot of four bytes by four of i8.
+DotRow dot4(Scalar a, int lanes);
+// Adds the best dot yet.
+void add_dot(Machine& m, const DotRow& d, const std::string& llvm, const std::string& needs, double cycles,
+             const std::string& arguments = {});
 // Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
 
 // Adds the instructions of Machine::power2 and reciprocal.
 void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal);
 
-// Adds a matrix row with its meaning; `llvm` and `arguments` as in Row.
-void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments = {});
+// An instruction of so many lanes, which hold its fragments in registers.
+std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc, loop::Fragment a, loop::Fragment b);
 
-// Shared by machines of a family: bf16 dots, and the matrix unit.
-void add_bf16(Machine& m);
-void add_amx(Machine& m);
+// Adds a matrix row with its name and meaning; `llvm` and `arguments` as in Row.
+void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments = {});
 
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();

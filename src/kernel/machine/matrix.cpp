@@ -1,37 +1,16 @@
 // Meanings of matrix rows: one element of the product, from a row of each factor.
 // Proved by tests/kernel/machine/machine_matrix_test.cpp.
-#include <fmt/format.h>
-
 #include "kernel/machine/machine.h"
+#include "kernel/machine/meaning.h"
 #include "number/facts/facts.h"
 
 namespace lumen::machine {
 namespace {
 
-// "f32" or "f32x4"
-std::string type(Scalar s, int lanes) {
-  return lanes == 1 ? std::string(scalar_name(s)) : fmt::format("{}x{}", scalar_name(s), lanes);
-}
-
-// Lines of a function.
-class Text {
- public:
-  explicit Text(int params) : next_(params) {}
-  template <typename... Args>
-  int line(fmt::format_string<Args...> text, Args&&... args) {
-    body += fmt::format("  %{} = {}\n", next_, fmt::format(text, std::forward<Args>(args)...));
-    return next_++;
-  }
-  std::string body;
-
- private:
-  int next_;
-};
-
 // Codes of an 8-bit float, as f32: every one of them is exact.
-int decoded(Text& t, int codes, int lanes, const FloatCode& c) {
-  const std::string u8 = type(Scalar::u8, lanes), i32 = type(Scalar::i32, lanes), f32 = type(Scalar::f32, lanes),
-                    truth = type(Scalar::boolean, lanes);
+int decoded(Meaning& t, int codes, int lanes, const FloatCode& c) {
+  const std::string i32 = lanes_of(Scalar::i32, lanes), f32 = lanes_of(Scalar::f32, lanes),
+                    truth = lanes_of(Scalar::boolean, lanes);
   const auto number = [&](int64_t x) { return t.line("constant {} {}", i32, x); };
   const int bits = t.line("cast {} %{}", i32, codes);
   const int sign = t.line("and {} %{}, %{}", i32, bits, number(int64_t{1} << (c.exponent + c.mantissa)));
@@ -68,10 +47,11 @@ int decoded(Text& t, int codes, int lanes, const FloatCode& c) {
 }  // namespace
 
 std::string matrix_meaning(const MatrixRow& r) {
-  const bool floats = is_float(r.acc);
   const int scales = r.scale_group > 0 ? r.k / r.scale_group : 0;
-  Text t(scales > 0 ? 5 : 3);
-  const std::string acc = type(r.acc, 1), wide = type(r.acc, r.k);
+  std::vector<loop::VType> operands{{r.acc, 1}, {r.a.scalar, r.k}, {r.b.scalar, r.k}};
+  if (scales > 0) operands.insert(operands.end(), 2, {Scalar::u8, scales});
+  Meaning t(operands);
+  const std::string acc(scalar_name(r.acc)), wide = lanes_of(r.acc, r.k);
   const auto factor = [&](int value, const Factor& f) {
     return f.code ? decoded(t, value, r.k, *f.code) : t.line("cast {} %{}", wide, value);
   };
@@ -89,12 +69,10 @@ std::string matrix_meaning(const MatrixRow& r) {
     int x = t.line("extract {} %{} lane {}", acc, a, k);
     const int y = t.line("extract {} %{} lane {}", acc, b, k);
     if (scales > 0) x = t.line("ldexp f32 %{}, %{}", x, scaled[k / r.scale_group]);
-    sum = floats ? t.line("fma {} %{}, %{}, %{}", acc, x, y, sum)
-                 : t.line("add {} %{}, %{}", acc, sum, t.line("mul {} %{}, %{}", acc, x, y));
+    sum = is_float(r.acc) ? t.line("fma {} %{}, %{}, %{}", acc, x, y, sum)
+                          : t.line("add {} %{}, %{}", acc, sum, t.line("mul {} %{}, %{}", acc, x, y));
   }
-  std::string params = fmt::format("%0: {}, %1: {}, %2: {}", acc, type(r.a.scalar, r.k), type(r.b.scalar, r.k));
-  if (scales > 0) params += fmt::format(", %3: {}, %4: {}", type(Scalar::u8, scales), type(Scalar::u8, scales));
-  return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", r.row, params, acc, t.body, sum);
+  return t.function(r.row, {r.acc, 1}, sum);
 }
 
 loop::VType operand_type(const MatrixRow& r, size_t i) {
@@ -106,26 +84,28 @@ loop::VType operand_type(const MatrixRow& r, size_t i) {
   return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
 }
 
+std::optional<FloatCode> code_of(const FieldType& t) {
+  using Special = FloatCode::Special;
+  if (!t.is_float || !t.has_sign || t.bits != 8) return {};
+  const auto spelled = [&](Special special) { return FloatCode{t.exponent_bits, t.mantissa_bits, t.bias, special}; };
+  switch (t.special) {
+    case FieldType::Special::ieee:
+      return spelled(Special::ieee);
+    case FieldType::Special::fn:
+      return spelled(Special::all_ones);
+    case FieldType::Special::fnuz:
+      return spelled(Special::negative_zero);
+    case FieldType::Special::finite:
+      return spelled(Special::none);
+    case FieldType::Special::scale:
+      break;
+  }
+  return {};
+}
+
 std::optional<FloatCode> code_of(const Format& f) {
   const FieldType* t = plain_field(f);
-  if (!t || !t->is_float || !t->has_sign || t->bits != 8) return {};
-  FloatCode code{t->exponent_bits, t->mantissa_bits, t->bias, FloatCode::Special::ieee};
-  switch (t->special) {
-    case FieldType::Special::ieee:
-      break;
-    case FieldType::Special::fn:
-      code.special = FloatCode::Special::all_ones;
-      break;
-    case FieldType::Special::fnuz:
-      code.special = FloatCode::Special::negative_zero;
-      break;
-    case FieldType::Special::finite:
-      code.special = FloatCode::Special::none;
-      break;
-    case FieldType::Special::scale:
-      return {};
-  }
-  return code;
+  return t ? code_of(*t) : std::nullopt;
 }
 
 std::string code_name(const FloatCode& c) {
@@ -164,36 +144,41 @@ std::string conversion_name(const FloatCode& c, int lanes) {
 
 void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
   for (const int lanes : {2, 4, 8, 16}) {
-    Text t(1);
-    const int numbers = decoded(t, 0, lanes, c);
-    const int halves = t.line("cast f16x{} %{}", lanes, numbers);
+    Meaning t({{Scalar::u8, lanes}});
+    const int halves = t.line("cast f16x{} %{}", lanes, decoded(t, 0, lanes, c));
     const std::string name = conversion_name(c, lanes);
-    m.rows.push_back(
-        {name, fmt::format("func {}(%0: u8x{}) -> f16x{} {{\n{}  return %{}\n}}\n", name, lanes, lanes, t.body, halves),
-         llvm, "", lanes / 2.0, "0"});
+    m.rows.push_back({name, t.function(name, {Scalar::f16, lanes}, halves), llvm, "", lanes / 2.0, "0"});
   }
 }
 
-void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
-  const DotRow d{fmt::format("dot4.{}i8.i32x4", scalar_name(a)),
-                 a,
-                 Scalar::i8,
-                 Scalar::i32,
-                 4,
-                 4,
-                 true,
-                 "",
-                 false,
-                 a == Scalar::u8 ? 255 : 128};
-  m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, "", 4, arguments});
-  DotRow one = d;  // whose sums may be added to one after the other
-  one.row = fmt::format("dot4.{}i8.i32", scalar_name(a));
-  one.lanes = 1;
-  m.rows.push_back({one.row, dot_meaning(one.row, one), llvm, "", 1, arguments});
+DotRow dot4(Scalar a, int lanes) {
+  return {.row = fmt::format("dot4.{}i8.{}", scalar_name(a), lanes_of(Scalar::i32, lanes)),
+          .a = a,
+          .lanes = lanes,
+          .a_max = a == Scalar::u8 ? 255 : 128};
+}
+
+void add_dot(Machine& m, const DotRow& d, const std::string& llvm, const std::string& needs, double cycles,
+             const std::string& arguments) {
+  m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, needs, cycles, arguments});
   m.dots.insert(m.dots.begin(), d);
 }
 
+void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
+  add_dot(m, dot4(a, 4), llvm, "", 4, arguments);
+  const DotRow one = dot4(a, 1);  // whose sums may be added to one after the other
+  m.rows.push_back({one.row, dot_meaning(one.row, one), llvm, "", 1, arguments});
+}
+
+std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc, loop::Fragment a, loop::Fragment b) {
+  using Side = loop::Collective::Side;
+  loop::Collective c{lanes, acc.rows, acc.columns, {}};
+  c.operands = {{Side::acc, std::move(acc)}, {Side::a, std::move(a)}, {Side::b, std::move(b)}};
+  return std::make_shared<const loop::Collective>(std::move(c));
+}
+
 void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments) {
+  row.row = matrix_name(row);
   m.rows.push_back({row.row, matrix_meaning(row), std::move(llvm), "", cycles, std::move(arguments)});
   m.matrices.push_back(std::move(row));
 }

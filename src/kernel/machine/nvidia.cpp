@@ -7,26 +7,17 @@
 namespace lumen::machine {
 namespace {
 
-using loop::Collective;
 using loop::Fragment;
 using loop::fragment;
 
 constexpr int kWarp = 32, kWarpGroup = 128;
 
 Machine generation(const std::string& name, const std::string& ptx, int64_t shared_bytes, int units) {
-  Machine m;
-  m.name = name;
-  m.kind = Kind::gpu;
-  m.triple = "nvptx64-nvidia-cuda";
-  m.cpu = name;
+  Machine m = threads(name, "nvptx64-nvidia-cuda", kWarp, shared_bytes, units);
   m.features = "+" + ptx;
-  m.wave = kWarp;
-  m.shared_bytes = shared_bytes;
-  m.units = units;
   m.static_shared_bytes = 48 << 10;
   m.registers = 255;
   m.async_copies = true;
-  as_threads(m);
   // PTX ISA, ex2.approx: 2 ulp; rcp.approx: 1 ulp.
   add_shortcuts(m, "llvm.nvvm.ex2.approx.ftz", "llvm.nvvm.rcp.approx.ftz.f");
   // PTX ISA, dp4a: four products of bytes and a 32 bit sum, wrapping.
@@ -34,14 +25,6 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
   add_dot4(m, Scalar::u8, "llvm.nvvm.idp4a.u.s", "1 2 0");
   m.rows.push_back({"permute.u32", permute_meaning("permute.u32"), "llvm.nvvm.prmt", "", 1});  // PTX ISA, prmt
   return m;
-}
-
-std::shared_ptr<const Collective> warp(Fragment acc, Fragment a, Fragment b) {
-  Collective c{kWarp, acc.rows, acc.columns, {}};
-  c.operands = {{Collective::Side::acc, std::move(acc), false},
-                {Collective::Side::a, std::move(a), false},
-                {Collective::Side::b, std::move(b), false}};
-  return std::make_shared<const Collective>(std::move(c));
 }
 
 // PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "... for mma.m16n8k32": groupID = lane / 4
@@ -60,15 +43,8 @@ Fragment right(int bits) {  // rows are columns of B
 }
 
 void add_mma(Machine& m, Factor f, Scalar acc, const std::string& llvm) {
-  MatrixRow r;
-  r.m = 16;
-  r.n = 8;
-  r.k = 256 / f.bits();
-  r.a = r.b = f;
-  r.acc = acc;
-  r.short_sums = f.code.has_value();
-  r.row = matrix_name(r);
-  r.collective = warp(sums(), left(f.bits()), right(f.bits()));
+  MatrixRow r{.n = 8, .k = 256 / f.bits(), .a = f, .b = f, .acc = acc, .short_sums = f.code.has_value()};
+  r.collective = collective(kWarp, sums(), left(f.bits()), right(f.bits()));
   add_matrix(m, r, "llvm.nvvm.mma." + llvm, 16, "1 2 0");
 }
 
@@ -100,25 +76,23 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool
   const Fragment held = fragment(16, 8, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{2, 0, 4}, {4, 1, 0}, {2, 0, 1}});
   for (const int n : {64, 128, 192, 256}) {
     if (n == 192 && !f.code) continue;  // for sums that take twice the registers
-    MatrixRow r;
-    r.m = 64;
-    r.n = n;
-    r.k = 256 / f.bits();
-    r.a = r.b = f;
-    r.acc = acc;
-    r.in_shared = true;
-    r.short_sums = f.code.has_value();
-    r.a_in_registers = a_in_registers;
-    r.a_transposed = a_transposed;
-    r.b_transposed = b_transposed;
-    r.row = matrix_name(r);
-    Collective c{kWarpGroup, r.m, n, {}};
-    c.operands = {
-        {Collective::Side::acc,
-         fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
-        {Collective::Side::a, a_in_registers ? held : factor(r.m, r.k, a_transposed), !a_in_registers},
-        {Collective::Side::b, factor(n, r.k, b_transposed), true}};
-    r.collective = std::make_shared<const Collective>(std::move(c));
+    MatrixRow r{.m = 64,
+                .n = n,
+                .k = 256 / f.bits(),
+                .a = f,
+                .b = f,
+                .acc = acc,
+                .short_sums = f.code.has_value(),
+                .in_shared = true,
+                .a_in_registers = a_in_registers,
+                .a_transposed = a_transposed,
+                .b_transposed = b_transposed};
+    loop::Collective c = *collective(
+        kWarpGroup, fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}),
+        a_in_registers ? held : factor(r.m, r.k, a_transposed), factor(n, r.k, b_transposed));
+    c.operands[1].in_memory = !a_in_registers;
+    c.operands[2].in_memory = true;
+    r.collective = std::make_shared<const loop::Collective>(std::move(c));
     const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
     add_matrix(m, r,
                fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", n, r.k,

@@ -1,9 +1,15 @@
-// A GPU seen as very many small CPUs: what kernels without a plan for blocks of threads should know.
 #include "kernel/machine/machine.h"
 
 namespace lumen::machine {
 
-void as_threads(Machine& m) {
+Machine threads(const std::string& name, const std::string& triple, int wave, int64_t shared_bytes, int units) {
+  Machine m;
+  m.name = m.cpu = name;
+  m.kind = Kind::gpu;
+  m.triple = triple;
+  m.wave = wave;
+  m.shared_bytes = shared_bytes;
+  m.units = units;
   m.vector_bits = 128;      // one load or store
   m.vector_registers = 24;  // 96 of the lane's registers; more would leave few waves to hide latency with
   m.fma_cycles = 4;         // lanes of a vector one by one
@@ -13,7 +19,11 @@ void as_threads(Machine& m) {
   m.task_divisor = 1024;
   m.busy_tasks = 1 << 15;
   m.task_bytes = 4 << 10;
-  m.costs = gpu_costs(m.units);
+  m.costs.hertz = 1.7e9;
+  // Lanes that have tasks of their own read lines of their own, of which they use a part, and wait for them.
+  m.costs.cores = units * m.costs.streams.lanes / 64;
+  m.costs.task_bytes = 16.5;
+  return m;
 }
 
 }  // namespace lumen::machine

@@ -1,6 +1,6 @@
 // The x86-64 machines: 256 and 512 bit vectors, integer dots by pairs or by VNNI. Facts and rows only.
 // Proved by tests/kernel/machine/machine_rows_test.cpp, and by tests/ladder/machine_code_test.cpp on the processor they
-// run on.
+// run on; tiles by tests/ladder/dot_native_test.cpp.
 #include "kernel/machine/machine.h"
 
 namespace lumen::machine {
@@ -9,11 +9,6 @@ namespace {
 constexpr const char* kTriple = "x86_64-pc-linux-gnu";
 constexpr const char* kV3 =
     "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+sahf,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave";
-
-void add_dot(Machine& m, const std::string& llvm, const std::string& needs, DotRow d) {
-  m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, needs, 1});
-  m.dots.push_back(std::move(d));
-}
 
 // u8 x i8 and i16 x i16 by pairs. The first saturates at 16 bits, so its weights stay within 0..127: two products of at
 // most 127 * 127 fit. Wider weights take the second after widening.
@@ -52,11 +47,7 @@ Machine avx_vnni() {
   m.name = "avx-vnni";
   m.features += ",+avxvnni";
   m.tier = Tier::compiled;
-  std::vector<DotRow> pairs = std::move(m.dots);
-  m.dots.clear();
-  add_dot(m, "llvm.x86.avx512.vpdpbusd.256", "avxvnni",
-          {"dot4.u8i8.i32x8", Scalar::u8, Scalar::i8, Scalar::i32, 4, 8, true, "", false, 255});
-  m.dots.insert(m.dots.end(), pairs.begin(), pairs.end());
+  add_dot(m, dot4(Scalar::u8, 8), "llvm.x86.avx512.vpdpbusd.256", "avxvnni", 1);
   return m;
 }
 
@@ -73,7 +64,7 @@ Machine avx512() {
   add_lookup(m, 512, "llvm.x86.avx512.pshuf.b.512", "avx512bw");
   m.rows.push_back(
       {"lookup16.u32x16", word_lookup_meaning("lookup16.u32x16", 16), "llvm.x86.avx512.permvar.si.512", "avx512f", 1});
-  m.rows.push_back({"lookup32.u16x32", word_lookup_meaning("lookup32.u16x32", 32, "u16"),
+  m.rows.push_back({"lookup32.u16x32", word_lookup_meaning("lookup32.u16x32", 32, Scalar::u16),
                     "llvm.x86.avx512.permvar.hi.512", "avx512bw", 1});
   add_pairs(m, 512, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512", "avx512bw");
   return m;
@@ -83,13 +74,8 @@ Machine avx512_vnni() {
   Machine m = avx512();
   m.name = "avx512-vnni";
   m.features += ",+avx512vnni";
-  std::vector<DotRow> pairs = std::move(m.dots);
-  m.dots.clear();
-  add_dot(m, "llvm.x86.avx512.vpdpbusd.512", "avx512vnni",
-          {"dot4.u8i8.i32x16", Scalar::u8, Scalar::i8, Scalar::i32, 4, 16, true, "", false, 255});
-  add_dot(m, "llvm.x86.avx512.vpdpbusd.256", "avx512vnni",
-          {"dot4.u8i8.i32x8", Scalar::u8, Scalar::i8, Scalar::i32, 4, 8, true, "", false, 255});
-  m.dots.insert(m.dots.end(), pairs.begin(), pairs.end());
+  add_dot(m, dot4(Scalar::u8, 8), "llvm.x86.avx512.vpdpbusd.256", "avx512vnni", 1);
+  add_dot(m, dot4(Scalar::u8, 16), "llvm.x86.avx512.vpdpbusd.512", "avx512vnni", 1);
   return m;
 }
 
@@ -98,10 +84,10 @@ Machine avx512_vbmi() {
   Machine m = avx512_vnni();
   m.name = "avx512-vbmi";
   m.features += ",+avx512vbmi";
-  m.rows.push_back(
-      {"lookup64.u8x64", lookup64_meaning("lookup64.u8x64"), "llvm.x86.avx512.permvar.qi.512", "avx512vbmi", 1});
-  m.rows.push_back(
-      {"lookup128.u8x64", lookup128_meaning("lookup128.u8x64"), "llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 1});
+  m.rows.push_back({"lookup64.u8x64", word_lookup_meaning("lookup64.u8x64", 64, Scalar::u8),
+                    "llvm.x86.avx512.permvar.qi.512", "avx512vbmi", 1});
+  m.rows.push_back({"lookup128.u8x64", word_lookup_meaning("lookup128.u8x64", 64, Scalar::u8, true),
+                    "llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 1});
   m.rows.push_back(
       {"bits8.u8x64", bits8_meaning("bits8.u8x64", 64), "llvm.x86.avx512.pmultishift.qb.512", "avx512vbmi", 1});
   return m;
@@ -112,11 +98,15 @@ Machine avx512_bf16() {
   Machine m = avx512_vbmi();
   m.name = "avx512-bf16";
   m.features += ",+avx512bf16";
-  add_bf16(m);
+  const DotRow d{"dot2.bf16bf16.f32x16", Scalar::bf16, Scalar::bf16, Scalar::f32, 2, 16, true, "", false, 0};
+  m.rows.push_back({d.row, float_dot_meaning(d.row, d.lanes), "llvm.x86.avx512bf16.dpbf16ps.512", "avx512bf16", 1});
+  m.dots.push_back(d);
+  const std::string round = "roundpair.f32f32.bf16x32";
+  m.rows.push_back({round, round_pair_meaning(round, 16), "llvm.x86.avx512bf16.cvtne2ps2bf16.512", "avx512bf16", 1});
   return m;
 }
 
-// Sapphire Rapids and later: tiles of 16 rows of 64 bytes.
+// Sapphire Rapids and later: eight tiles of 16 rows of 64 bytes. Emit knows how tiles live in registers.
 Machine amx() {
   Machine m = avx512_bf16();
   m.name = "amx";
@@ -125,7 +115,11 @@ Machine amx() {
   m.load_cycles = 0.5;
   m.l1_bytes = 48 << 10;
   m.l2_bytes = 2 << 20;
-  add_amx(m);
+  const TileRow bytes{"tile.i8i8.i32", Scalar::i8, Scalar::i8, Scalar::i32, 16, 16, 64};
+  const TileRow halves{"tile.bf16bf16.f32", Scalar::bf16, Scalar::bf16, Scalar::f32, 16, 16, 32};
+  m.rows.push_back({bytes.row, tile_meaning(bytes), "llvm.x86.tdpbssd.internal", "amx-int8", 16});
+  m.rows.push_back({halves.row, tile_meaning(halves), "llvm.x86.tdpbf16ps.internal", "amx-bf16", 16});
+  m.tiles = {bytes, halves};
   return m;
 }
 

@@ -5,57 +5,46 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/loop/eval/evaluator.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
 
 namespace lumen::loop {
+
 ScalarValue read_scalar(Scalar s, const uint8_t* p) {
   const auto as = [&](auto zero) {
     std::memcpy(&zero, p, sizeof(zero));
     return zero;
   };
-  ScalarValue v;
   switch (s) {
     case Scalar::boolean:
-      v.integer = *p != 0;
-      break;
+      return {0, *p != 0};
     case Scalar::i8:
-      v.integer = as(int8_t{});
-      break;
+      return {0, as(int8_t{})};
     case Scalar::u8:
-      v.integer = as(uint8_t{});
-      break;
+      return {0, *p};
     case Scalar::i16:
-      v.integer = as(int16_t{});
-      break;
+      return {0, as(int16_t{})};
     case Scalar::u16:
-      v.integer = as(uint16_t{});
-      break;
+      return {0, as(uint16_t{})};
     case Scalar::i32:
-      v.integer = as(int32_t{});
-      break;
+      return {0, as(int32_t{})};
     case Scalar::u32:
-      v.integer = as(uint32_t{});
-      break;
+      return {0, as(uint32_t{})};
     case Scalar::i64:
     case Scalar::u64:
-      v.integer = as(int64_t{});
-      break;
+      return {0, as(int64_t{})};
     case Scalar::f16:
-      v.real = f16_to_f32(as(uint16_t{}));
-      break;
+      return {f16_to_f32(as(uint16_t{})), 0};
     case Scalar::bf16:
-      v.real = bf16_to_f32(as(uint16_t{}));
-      break;
+      return {bf16_to_f32(as(uint16_t{})), 0};
     case Scalar::f32:
-      v.real = as(float{});
-      break;
+      return {as(float{}), 0};
     case Scalar::f64:
-      v.real = as(double{});
-      break;
+      return {as(double{}), 0};
   }
-  return v;
+  LUMEN_UNREACHABLE("scalar {}", ordinal(s));
 }
 
 void write_scalar(Scalar s, uint8_t* p, const ScalarValue& v) {
@@ -98,6 +87,12 @@ void Evaluator::bind(std::span<const std::span<uint8_t>> buffers) {
                 buffers[i].size(), k_.params[i].bytes);
     buffers_[i] = buffers[i].first(k_.params[i].bytes);
   }
+}
+
+const Function& Evaluator::meaning(const Instr& instr) const {
+  const Function* f = rows_ ? rows_(instr.row) : nullptr;
+  LUMEN_CHECK(f, "no meaning is known for row {}", instr.row);
+  return *f;
 }
 
 void Evaluator::region(const Region& r) {
@@ -153,16 +148,6 @@ void Evaluator::step(const Instr& instr) {
       if (integer(instr.operands[0]) == 0 && status.code == kGuardNone)
         status = {instr.code, integer(instr.operands[1])};
       return;
-    case Op::barrier_:
-    case Op::wave_barrier_:
-    case Op::lane_id_:
-    case Op::wave_shuffle_:
-    case Op::copy_:
-    case Op::product_:
-    case Op::ready_:
-    case Op::commit_:
-    case Op::wait_:
-      LUMEN_UNREACHABLE("not of one lane alone: {}", print(instr));
     case Op::op_:
       return scalar(instr);
     default:
@@ -242,29 +227,25 @@ Lanes Evaluator::compute(const Instr& instr) {
       return out;
     }
     case Op::inst_: {
-      const Function* f = rows_ ? rows_(instr.row) : nullptr;
-      LUMEN_CHECK(f, "no meaning is known for row {}", instr.row);
-      LUMEN_CHECK(f->params.size() == instr.operands.size(), "row {} takes {} operands", instr.row, f->params.size());
+      const Function& f = meaning(instr);
+      LUMEN_CHECK(f.params.size() == instr.operands.size(), "row {} takes {} operands", instr.row, f.params.size());
       std::vector<Lanes> operands;
-      for (size_t i = 0; i < f->params.size(); ++i) {
-        LUMEN_CHECK(f->body.value_types[f->params[i]] == k_.value_types[instr.operands[i]],
-                    "operand {} of row {} is {}", i, instr.row, print(k_.value_types[instr.operands[i]]));
+      for (size_t i = 0; i < f.params.size(); ++i) {
+        LUMEN_CHECK(f.body.value_types[f.params[i]] == k_.value_types[instr.operands[i]], "operand {} of row {} is {}",
+                    i, instr.row, print(k_.value_types[instr.operands[i]]));
         operands.push_back(values_[instr.operands[i]]);
       }
-      LUMEN_CHECK(f->body.value_types[f->result] == instr.type, "row {} does not yield {}", instr.row,
-                  print(instr.type));
-      return Evaluator(f->body, rows_).call(*f, std::move(operands));
+      LUMEN_CHECK(f.body.value_types[f.result] == instr.type, "row {} does not yield {}", instr.row, print(instr.type));
+      return Evaluator(f.body, rows_).call(f, std::move(operands));
     }
     default:
-      LUMEN_UNREACHABLE("{}", print(instr));
+      LUMEN_UNREACHABLE("not of one lane alone: {}", print(instr));
   }
 }
 
 // Nearly all that kernels compute, so into the place of the last result.
 void Evaluator::scalar(const Instr& instr) {
-  ScalarNode node{};
-  node.op = instr.scalar_op;
-  node.type = instr.type.scalar;
+  const ScalarNode node{instr.scalar_op, instr.type.scalar};
   const Scalar from = k_.value_types[instr.operands[0]].scalar;
   const ScalarValue none;
   const ScalarValue* args[3] = {&none, &none, &none};
@@ -281,9 +262,7 @@ void Evaluator::scalar(const Instr& instr) {
 
 Lanes Evaluator::fold(const Instr& instr) {
   Lanes v = values_[instr.operands[0]];
-  ScalarNode node{};
-  node.op = instr.scalar_op;
-  node.type = instr.type.scalar;
+  const ScalarNode node{instr.scalar_op, instr.type.scalar};
   while (v.size() > 1) {
     const size_t half = v.size() / 2;
     for (size_t i = 0; i < half; ++i) v[i] = eval_scalar_op(node, node.type, v[i], v[i + half], {});

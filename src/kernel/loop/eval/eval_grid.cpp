@@ -125,11 +125,7 @@ class Block {
       case Op::copy_:
         return copy(instr, active);
       case Op::commit_:
-        for (const int i : active)
-          if (instr.flow == Flow::copies)
-            copies_[i].closed.push_back(std::exchange(copies_[i].open, {}));
-          else if (instr.flow == Flow::products)
-            reads_[i].closed.push_back(std::exchange(reads_[i].open, {}));
+        for (const int i : active) instr.flow == Flow::copies ? copies_[i].close() : reads_[i].close();
         return;
       case Op::wait_:
         for (const int i : active)
@@ -139,12 +135,9 @@ class Block {
             while (reads_[i].closed.size() > static_cast<size_t>(instr.groups)) reads_[i].closed.pop_front();
         return;
       case Op::product_:
-      case Op::inst_: {
-        const Function* f = rows_ ? rows_(instr.row) : nullptr;
-        LUMEN_CHECK(f, "no meaning is known for row {}", instr.row);
-        if (f->collective) return together(instr, *f, active);
+      case Op::inst_:
+        if (const Function& f = lanes_[0].meaning(instr); f.collective) return together(instr, f, active);
         break;
-      }
       default:
         break;
     }
@@ -217,13 +210,17 @@ class Block {
     for (size_t i = 0; i < active.size(); ++i) lanes_[active[i]].value(instr.result) = std::move(got[i]);
   }
 
+  // What is under way, in groups.
+  template <typename What>
+  struct Groups {
+    std::vector<What> open;
+    std::deque<std::vector<What>> closed;
+    void close() { closed.push_back(std::exchange(open, {})); }
+  };
+
   struct Copy {
     const Instr* instr;
     int64_t to, from;
-  };
-  struct Copies {
-    std::vector<Copy> open;
-    std::deque<std::vector<Copy>> closed;
   };
 
   void copy(const Instr& instr, const Active& active) {
@@ -242,20 +239,16 @@ class Block {
     BufferId buffer;
     int64_t from, to;
   };
-  struct Reads {
-    std::vector<Reading> open;
-    std::deque<std::vector<Reading>> closed;
-  };
 
   void need_free(const Instr& instr, int64_t to) const {
-    for (const Reads& r : reads_) {
-      const auto compare = [&](const std::vector<Reading>& all) {
-        for (const Reading& x : all)
-          LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
-                      "a copy to byte {} of what a product under way reads: {}", to, print(instr));
-      };
+    const auto compare = [&](const std::vector<Reading>& all) {
+      for (const Reading& x : all)
+        LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
+                    "a copy to byte {} of what a product under way reads: {}", to, print(instr));
+    };
+    for (const Groups<Reading>& r : reads_) {
       compare(r.open);
-      for (const std::vector<Reading>& group : r.closed) compare(group);
+      std::ranges::for_each(r.closed, compare);
     }
   }
 
@@ -372,8 +365,8 @@ class Block {
   Active all_;
   std::vector<std::vector<uint8_t>> storage_;  // shared, by buffer
   std::map<BufferId, Traces> traces_;
-  std::vector<Copies> copies_;  // by lane
-  std::vector<Reads> reads_;
+  std::vector<Groups<Copy>> copies_;  // by lane
+  std::vector<Groups<Reading>> reads_;
   Reading reading_[2] = {};  // of the instruction at hand, side by side
   int64_t epoch_ = 0;
 };

@@ -53,6 +53,7 @@ class Evaluator {
 
   int64_t integer(ValueId v) const { return values_[v][0].integer; }
   Lanes& value(ValueId v) { return values_[v]; }
+  const Function& meaning(const Instr& instr) const;  // of its row
   // The bytes of an access, checked.
   uint8_t* access(const Instr& instr, BufferId buffer, int64_t offset, int64_t bytes, int align, bool writes);
   // Memory shared by lanes: traced, in the given epoch (barriers passed).
@@ -67,7 +68,6 @@ class Evaluator {
   Lanes compute(const Instr& instr);
   void scalar(const Instr& instr);
   Lanes fold(const Instr& instr);
-  Lanes instruction(const Instr& instr);
   int64_t touched(const Instr& instr, size_t operand, int lanes) const;
 
   const Kernel& k_;

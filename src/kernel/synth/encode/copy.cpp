@@ -1,7 +1,5 @@
 // Plain copies that other kernels need: loads laid out in scratch, and records of one blob into another.
 // Proved by tests/kernel/synth/synth_move_test.cpp.
-#include "kernel/synth/encode/copy.h"
-
 #include <algorithm>
 #include <numeric>
 
@@ -23,24 +21,19 @@ constexpr int64_t kGrain = 8192;
 // bytes [from, from + count) of one buffer to another; `count` known.
 void copy_bytes(loop::Builder& b, BufferId source, Expr from, BufferId target, Expr to, int64_t count, int lanes) {
   const int64_t wide = int64_t{lanes} * 4, whole = count / wide * wide;
-  b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole), wide,
-         [&](Expr at) { b.store(target, b.load(source, {Scalar::i32, lanes}, from + at, 1), to + at, 1); });
+  b.count(0, whole, wide,
+          [&](Expr at) { b.store(target, b.load(source, {Scalar::i32, lanes}, from + at, 1), to + at, 1); });
   if (whole < count)
-    b.loop(loop::LoopKind::serial, b.i64(whole), b.i64(count), 1,
-           [&](Expr at) { b.store(target, b.load(source, {Scalar::u8, 1}, from + at, 1), to + at, 1); });
+    b.count(whole, count, 1,
+            [&](Expr at) { b.store(target, b.load(source, {Scalar::u8, 1}, from + at, 1), to + at, 1); });
 }
 // A whole state, `part` bytes a task.
 void copy_whole(loop::Builder& b, BufferId source, BufferId target, int64_t bytes, int64_t part, int lanes) {
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
     const Expr from = task * part;
-    if (bytes % part == 0) {
-      copy_bytes(b, source, from, target, from, part, lanes);
-      return;
-    }
-    const Expr is_last = task == bytes / part;
-    b.branch(
-        is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
-        [&] { copy_bytes(b, source, from, target, from, part, lanes); });
+    const auto copy = [&](int64_t count) { copy_bytes(b, source, from, target, from, count, lanes); };
+    if (bytes % part == 0) return copy(part);
+    b.branch(task == bytes / part, [&] { copy(bytes % part); }, [&] { copy(part); });
   });
 }
 
@@ -50,10 +43,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
                      const machine::Machine& target) {
   const std::vector<int64_t> shape = extents_of(plan.graph[v].type.shape);
   const Access from = follow(plan, group, v);
-  const std::vector<int64_t> dense = dense_strides_of(shape);
-  Access to{v, 0, std::vector<int64_t>(shape.size(), 0)};
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != 1) to.strides[d] = dense[d];
+  const Access to{v, 0, own_strides_of(shape)};
   StepBuilder builder(plan.graph);
   loop::Builder& b = builder.b;
   for (const graph::ValueId input : group.inputs) builder.value(input, false);
@@ -90,8 +80,8 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   loop::Builder& b = builder.b;
   const BufferId source = builder.value(value, false);
   for (const graph::ValueId s : starts)
-    if (std::find(group.inputs.begin(), group.inputs.end(), follow(plan, group, s).source) != group.inputs.end())
-      builder.value(follow(plan, group, s).source, false);
+    if (const graph::ValueId from = follow(plan, group, s).source; graph::reads_memory(group, from))
+      builder.value(from, false);
   const BufferId target = builder.value(group.root, true);
   if (starts.empty()) {
     const int64_t bytes = graph::byte_size(root.type);
@@ -108,8 +98,8 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   const BlobLayout to = blob_layout(f, product(whole) / columns, columns), from = blob_layout(f, own_rows, own_columns);
   if (f.row_bytes > 0 && own_columns != columns)
     throw user_error("update: a part of a row cannot be written in a format with fields per row");
-  std::vector<int64_t> outer(shape.begin(), shape.end() - 1), outer_strides(whole.begin(), whole.end() - 1);
-  outer_strides = dense_strides_of(outer_strides);
+  const std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
+  const std::vector<int64_t> outer_strides = dense_strides_of({whole.begin(), whole.end() - 1});
   std::vector<int64_t> parts(shape.begin(), shape.begin() + lead);
   if (parts.empty()) parts.push_back(1);
   std::map<graph::ValueId, Access> loads;
@@ -157,11 +147,8 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
       wanted = !wanted.exists() ? some : wanted & some;
     }
     for (int k = 0; k < axes; ++k) body.close();
-    if (!wanted.exists()) {
-      place_row(row, digit, at);
-    } else {
-      b.branch(wanted, [&] { place_row(row, digit, at); });
-    }
+    const auto place = [&] { place_row(row, digit, at); };
+    wanted.exists() ? b.branch(wanted, place) : place();
   });
   out.steps.push_back(builder.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
                                      2.0 * (own_rows * from.row_stride)));

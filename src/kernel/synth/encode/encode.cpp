@@ -20,10 +20,6 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task
 
-Scalar code_type(const Field& f) {
-  return f.type.bits > 32 ? Scalar::u64 : Scalar::u32;
-}
-
 // Records whose bits are put in place by loops, block by block.
 bool is_large(const Format& f) {
   constexpr int64_t kMostEntries = 1024;
@@ -50,7 +46,7 @@ class BlockEncoder {
   void begin() {
     if (format_.block > 1) transposed_ = b_.alloc(format_.block * lanes_ * 4, 64);
     for (const Field& f : format_.fields)
-      codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f)), 64) : -1);
+      codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f.type)), 64) : -1);
     for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
     RoutineHooks hooks;
     hooks.source = [&](Expr index) { return source(index); };
@@ -80,10 +76,6 @@ class BlockEncoder {
   }
 
  private:
-  bool is_supplied(int field) const {
-    return std::any_of(supplied_.begin(), supplied_.end(), [&](const SuppliedValues& s) { return s.field == field; });
-  }
-
   // The fit is skipped when everything it assigns is supplied.
   bool fits() const {
     if (!format_.fit[0]) return false;
@@ -91,16 +83,12 @@ class BlockEncoder {
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       if (format_.fields[k].level != Level::block || static_cast<int>(k) == format_.code_field) continue;
       any = true;
-      all = all && is_supplied(k);
+      all = all && is_supplied(supplied_, k);
     }
     return !(any && all && format_.code);
   }
 
-  Expr lane_iota(int64_t step) {
-    std::vector<int64_t> x;
-    for (int l = 0; l < lanes_; ++l) x.push_back(l * step);
-    return lanes_ == 1 ? b_.i64(0) : b_.lanes_integer(std::move(x), Scalar::i64);
-  }
+  Expr lane_steps(int64_t step) { return b_.lane_steps(lanes_, step); }
 
   void load_values() {
     const int64_t block = format_.block;
@@ -110,7 +98,7 @@ class BlockEncoder {
       return;
     }
     if (lanes_ == 1) {
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(block), 1, [&](Expr j) {
+      b_.count(0, block, 1, [&](Expr j) {
         const Expr at = j * 4;
         b_.store(transposed_, b_.load(x_, {Scalar::f32, 1}, start + at, 4), at, 4);
       });
@@ -118,7 +106,7 @@ class BlockEncoder {
     }
     const int64_t square = block / lanes_ * lanes_;
     if (square > 0) {
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](Expr j) {
+      b_.count(0, square, lanes_, [&](Expr j) {
         std::vector<Expr> tile;
         for (int l = 0; l < lanes_; ++l)
           tile.push_back(b_.load(x_, {Scalar::f32, lanes_}, start + (j * 4 + l * block * 4), 4));
@@ -127,8 +115,8 @@ class BlockEncoder {
       });
     }
     if (square < block) {
-      b_.loop(loop::LoopKind::serial, b_.i64(square), b_.i64(block), 1, [&](Expr j) {
-        const Expr at = b_.splat(start + j * 4, lanes_) + lane_iota(block * 4);
+      b_.count(square, block, 1, [&](Expr j) {
+        const Expr at = b_.splat(start + j * 4, lanes_) + lane_steps(block * 4);
         b_.store(transposed_, b_.gather(x_, Scalar::f32, at), j * (lanes_ * 4), 4);
       });
     }
@@ -136,39 +124,29 @@ class BlockEncoder {
 
   Expr source(Expr index) {
     if (format_.block == 1) return plain_;
-    if (b_.type(index).lanes == 1) return b_.load(transposed_, {Scalar::f32, lanes_}, index * (lanes_ * 4), 4);
-    const Expr at = index * (lanes_ * 4) + lane_iota(4);
-    return b_.gather(transposed_, Scalar::f32, at);
+    return b_.read(transposed_, {Scalar::f32, lanes_}, entry_offset(index, 4), 4);
   }
 
-  Expr code_offset(const Field& f, Expr index) {
-    const int64_t size = scalar_bytes(code_type(f));
-    if (b_.type(index).lanes == 1) return index * (size * lanes_);
-    return index * (size * lanes_) + lane_iota(size);
+  // All lanes of an entry lie together.
+  Expr entry_offset(Expr index, int64_t size) {
+    const Expr first = index * (size * lanes_);
+    return b_.type(index).lanes == 1 ? first : first + lane_steps(size);
   }
 
   Expr load_code(int field, Expr index) {
-    const Field& f = format_.fields[field];
-    const Expr offset = code_offset(f, index);
-    return b_.type(offset).lanes == 1
-               ? b_.load(codes_[field], {code_type(f), lanes_}, offset, scalar_bytes(code_type(f)))
-               : b_.gather(codes_[field], code_type(f), offset);
+    const Scalar s = code_type(format_.fields[field].type);
+    return b_.read(codes_[field], {s, lanes_}, entry_offset(index, scalar_bytes(s)), scalar_bytes(s));
   }
 
   void store_code(int field, Expr index, Expr code, Expr mask) {
-    const Field& f = format_.fields[field];
+    const int64_t size = scalar_bytes(code_type(format_.fields[field].type));
     if (b_.type(code).lanes != lanes_) code = b_.splat(code, lanes_);
     if (mask.exists()) code = select(mask, code, load_code(field, index));
-    const Expr offset = code_offset(f, index);
-    if (b_.type(offset).lanes == 1) {
-      b_.store(codes_[field], code, offset, scalar_bytes(code_type(f)));
-    } else {
-      b_.scatter(codes_[field], code, offset);
-    }
+    b_.write(codes_[field], code, entry_offset(index, size), size);
   }
 
   void set_field(int field, Expr index, Expr value, Expr mask) {
-    if (is_supplied(field)) return;  // a supplied value stands
+    if (is_supplied(supplied_, field)) return;  // a supplied value stands
     LUMEN_CHECK(format_.fields[field].level == Level::block, "a block's fit assigns a field of another level");
     store_code(field, index, encode_value(b_, format_.fields[field].type, value), mask);
   }
@@ -177,9 +155,8 @@ class BlockEncoder {
     if (f.level != Level::block) return;
     const int field = &f - format_.fields.data();
     if (field == format_.code_field) return;  // written whole
-    const Scalar s = code_type(f);
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
-            [&](Expr i) { store_code(field, i, b_.integer(0, {s, lanes_}), {}); });
+    const Scalar s = code_type(f.type);
+    b_.count(0, f.count, 1, [&](Expr i) { store_code(field, i, b_.integer(0, {s, lanes_}), {}); });
   }
 
   // Fields above the block: known before the blocks are encoded; lanes may lie in different tiles.
@@ -191,13 +168,8 @@ class BlockEncoder {
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       const Field& f = format_.fields[k];
       if (f.level == Level::block || f.count != 1) continue;
-      Expr all;
-      const int lanes = f.level == Level::tile ? lanes_ : 1;
-      for (int l = 0; l < lanes; ++l) {
-        const Expr one = read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0));
-        all = l == 0 ? (lanes == 1 ? one : b_.splat(one, lanes)) : b_.insert(all, one, l);
-      }
-      outer_[k] = all;
+      const auto entry = [&](int l) { return read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0)); };
+      outer_[k] = b_.join(f.level == Level::tile ? lanes_ : 1, entry);
     }
   }
 
@@ -219,22 +191,18 @@ class BlockEncoder {
     if (const auto found = outer_.find(field); found != outer_.end()) return found->second;
     const Expr row = first_ / (columns_ / format_.block);
     const bool differ = f.level == Level::tile || b_.type(index).lanes > 1;  // by lane
-    Expr all;
-    for (int l = 0; l < (differ ? lanes_ : 1); ++l) {
+    return b_.join(differ ? lanes_ : 1, [&](int l) {
       const Expr entry = b_.type(index).lanes > 1 ? b_.extract(index, l) : index;
-      const Expr one = read_field(b_, f, blob_, outer_record(f.level, row, l), entry);
-      all = l == 0 ? (differ && lanes_ > 1 ? b_.splat(one, lanes_) : one) : b_.insert(all, one, l);
-    }
-    return all;
+      return read_field(b_, f, blob_, outer_record(f.level, row, l), entry);
+    });
   }
 
   void take_supplied(const SuppliedValues& s) {
     const Field& f = format_.fields[s.field];
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1, [&](Expr i) {
+    b_.count(0, f.count, 1, [&](Expr i) {
       const Expr start = first_ * (f.count * 4) + i * 4;
-      const Expr at = lanes_ == 1 ? start : b_.splat(start, lanes_) + lane_iota(f.count * 4);
-      const Expr x = lanes_ == 1 ? b_.load(s.buffer, {Scalar::f32, 1}, at, 4) : b_.gather(s.buffer, Scalar::f32, at);
-      store_code(s.field, i, encode_value(b_, f.type, x), {});
+      const Expr at = lanes_ == 1 ? start : b_.splat(start, lanes_) + lane_steps(f.count * 4);
+      store_code(s.field, i, encode_value(b_, f.type, b_.read(s.buffer, {Scalar::f32, 1}, at, 4)), {});
     });
   }
 
@@ -249,7 +217,7 @@ class BlockEncoder {
       }
     }
     const int code_field = format_.code_field;
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block), 1, [&](Expr i) {
+    b_.count(0, format_.block, 1, [&](Expr i) {
       code_->set_variable(0, source(i));
       if (format_.code->parameters > 1) code_->set_variable(1, i);
       code_->run();
@@ -295,11 +263,9 @@ class BlockEncoder {
         for (const Fragment& part : found->second) {
           const Field& f = format_.fields[part.field];
           Expr x = load_code(part.field, b_.i64(part.entry));
-          if (part.value_bit > 0) x = x >> part.value_bit;
+          x = shifted(x, -part.value_bit);
           if (part.value_bit + part.bits < f.type.bits) x = x & ((int64_t{1} << part.bits) - 1);
-          x = cast(x, Scalar::u32);
-          if (part.shift > 0) x = x << part.shift;
-          word = word | x;
+          word = word | shifted(cast(x, Scalar::u32), part.shift);
         }
       }
       write_word(word, start, w * 4, std::min<int64_t>(4, bytes - w * 4));
@@ -308,13 +274,11 @@ class BlockEncoder {
 
   // Entry by entry in loops, where straight code would be long.
   void write_record(Expr start) {
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block_bytes), 1,
-            [&](Expr at) { b_.store(blob_, b_.integer(0, {Scalar::u8, 1}), start + at, 1); });
+    clear_bytes(b_, blob_, 0, format_.block_bytes, start);
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       const Field& f = format_.fields[k];
       if (f.level != Level::block) continue;
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
-              [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(k, i)); });
+      b_.count(0, f.count, 1, [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(k, i)); });
     }
   }
 
@@ -323,14 +287,12 @@ class BlockEncoder {
     int64_t done = 0;
     while (done < bytes) {
       const int64_t n = std::bit_floor(static_cast<uint64_t>(bytes - done));
-      const Scalar s = n == 4 ? Scalar::u32 : n == 2 ? Scalar::u16 : Scalar::u8;
-      Expr x = done == 0 ? word : word >> (8 * done);
-      x = cast(x, s);
+      const Expr x = cast(shifted(word, -8 * done), unsigned_of(8 * n));
       const Expr first = start + (at + done);
       if (lanes_ == 1 || record == n) {
         b_.store(blob_, x, first, 1);
       } else {
-        b_.scatter(blob_, x, b_.splat(first, lanes_) + lane_iota(record));
+        b_.scatter(blob_, x, b_.splat(first, lanes_) + lane_steps(record));
       }
       done += n;
     }
@@ -397,19 +359,12 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
     }
     // Bytes between sections are zero.
     b.branch(task == 0, [&] {
-      const auto zeros = [&](int64_t from, int64_t to) {
-        if (from < to)
-          b.loop(loop::LoopKind::serial, b.i64(from), b.i64(to), 1,
-                 [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), at, 1); });
-      };
-      std::vector<std::pair<int64_t, int64_t>> used{{0, layout.data_bytes}};
-      if (f.row_bytes > 0) used.emplace_back(layout.section[1], rows * f.row_bytes);
-      if (f.tile_bytes > 0)
-        used.emplace_back(layout.section[2],
-                          (rows + f.tile_rows - 1) / f.tile_rows * layout.tile_columns * f.tile_bytes);
-      if (f.tensor_bytes > 0) used.emplace_back(layout.section[3], f.tensor_bytes);
-      for (size_t k = 0; k < used.size(); ++k)
-        zeros(used[k].first + used[k].second, k + 1 < used.size() ? used[k + 1].first : layout.total);
+      for (const Level level : {Level::block, Level::row, Level::tile, Level::tensor}) {
+        const int k = ordinal(level);
+        const int64_t end = layout.section[k] + record_count(f, level, rows, columns) * record_bytes(f, level);
+        const int64_t next = k + 1 < kLevels ? layout.section[k + 1] : layout.total;
+        if (end < next) clear_bytes(b, blob, end, next);
+      }
     });
   });
 }

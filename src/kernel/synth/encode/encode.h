@@ -4,7 +4,7 @@
 //
 // May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
 // number/facts.
-// Offers: convert.h, encode_map.h.
+// Offers: convert.h.
 #pragma once
 
 #include "kernel/synth/step/step.h"
@@ -16,6 +16,14 @@ namespace lumen::synth {
 Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 // A move group that updates a state held in a format: whole records are copied.
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine);
+// Codes of one byte of what a map computes: a move group whose root is a cast, and which has the map below it (`codes`
+// in graph/fuse/plan.h). Where the map's values lie, transposed, or both, in one pass over what it reads.
+Synthesis encode_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+bool has_map(const graph::Plan& plan, const graph::Group& group);
+
+// A load of the group, written densely as f32 into a scratch buffer.
+Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
+                     const machine::Machine& target);
 
 // A field whose values are handed in rather than fitted: f32, one per entry and record of its level, row-major.
 struct SuppliedValues {
@@ -29,6 +37,9 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
 // The data section, and zeros between sections. One kernel.
 void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x,
                    loop::BufferId blob, const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
-bool has_level(const Format& f, Level level);
+bool is_supplied(const std::vector<SuppliedValues>& supplied, int field);
+int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns);
+// Bytes `from` to `to` behind `base` become zero; none: of the buffer.
+void clear_bytes(loop::Builder& b, loop::BufferId buffer, int64_t from, int64_t to, loop::Expr base = {});
 
 }  // namespace lumen::synth

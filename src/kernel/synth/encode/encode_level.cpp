@@ -6,9 +6,9 @@
 #include "base/ordinal.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/convert.h"
-#include "kernel/synth/encode/copy.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/map/map.h"
+#include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/routine.h"
 
 namespace lumen::synth {
@@ -18,27 +18,40 @@ using loop::BufferId;
 using loop::Expr;
 using loop::VType;
 
-bool has_level(const Format& f, Level level) {
-  return std::any_of(f.fields.begin(), f.fields.end(), [&](const Field& field) { return field.level == level; });
+bool is_supplied(const std::vector<SuppliedValues>& supplied, int field) {
+  return std::ranges::find(supplied, field, &SuppliedValues::field) != supplied.end();
+}
+
+int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns) {
+  switch (level) {
+    case Level::block:
+      return rows * columns / f.block;
+    case Level::row:
+      return rows;
+    case Level::tile:
+      return f.tile_bytes > 0 ? ceil_div(rows, f.tile_rows) * ceil_div(columns, f.tile_columns) : 0;
+    case Level::tensor:
+      return 1;
+  }
+  LUMEN_UNREACHABLE("level {}", ordinal(level));
+}
+
+void clear_bytes(loop::Builder& b, BufferId buffer, int64_t from, int64_t to, Expr base) {
+  b.count(from, to, 1,
+          [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), base.exists() ? base + at : at, 1); });
 }
 
 void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x,
                   BufferId blob, const std::vector<SuppliedValues>& supplied) {
   const BlobLayout layout = blob_layout(f, rows, columns);
-  const int64_t bytes = level == Level::row ? f.row_bytes : level == Level::tile ? f.tile_bytes : f.tensor_bytes;
-  const int64_t tile_rows = level == Level::tile ? (rows + f.tile_rows - 1) / f.tile_rows : 0;
-  const int64_t records = level == Level::row ? rows : level == Level::tile ? tile_rows * layout.tile_columns : 1;
-  const auto is_supplied = [&](int field) {
-    return std::any_of(supplied.begin(), supplied.end(), [&](const SuppliedValues& s) { return s.field == field; });
-  };
+  const int64_t bytes = record_bytes(f, level), records = record_count(f, level, rows, columns);
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
-    if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(static_cast<int>(k));
+    if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(supplied, k);
   const auto& fit = f.fit[ordinal(level)];
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
     const Expr base = layout.section[ordinal(level)] + record * bytes;
-    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(bytes), 1,
-           [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), base + at, 1); });
+    clear_bytes(b, blob, 0, bytes, base);
     for (const SuppliedValues& s : supplied) {
       const Field& field = f.fields[s.field];
       if (field.level != level) continue;
@@ -81,7 +94,7 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
       return read_field(b, field, blob, from, index);
     };
     hooks.set_field = [&](int slot, Expr index, Expr value, Expr) {
-      if (!is_supplied(slot)) write_field(b, f.fields[slot], blob, base, index, value);
+      if (!is_supplied(supplied, slot)) write_field(b, f.fields[slot], blob, base, index, value);
     };
     hooks.table = [&](int slot, Expr index) { return read_table(b, f.tables[slot], tables[slot], index); };
     RoutineRun run(b, *fit, std::move(hooks));
@@ -106,12 +119,8 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
     std::vector<SuppliedValues> values;
     for (const auto& [field, argument] : supplied) {
       const Field& info = f.fields[field];
-      const int64_t records = info.level == Level::block ? rows * columns / f.block
-                              : info.level == Level::row ? rows
-                              : info.level == Level::tensor
-                                  ? 1
-                                  : (rows + f.tile_rows - 1) / f.tile_rows * blob_layout(f, rows, columns).tile_columns;
-      values.push_back({field, b.param(fmt::format("field{}", values.size()), records * info.count * 4, false)});
+      const int64_t numbers = record_count(f, info.level, rows, columns) * info.count;
+      values.push_back({field, b.param(fmt::format("field{}", values.size()), numbers * 4, false)});
       s.arguments.push_back(argument);
     }
     body(b, from, to, values);
@@ -123,7 +132,7 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
   };
   const std::string what = fmt::format("{}x{} {}", rows, columns, f.hash.hex().substr(0, 8));
   for (const Level level : kOutermostFirst) {
-    if (!has_level(f, level)) continue;
+    if (std::ranges::find(f.fields, level, &Field::level) == f.fields.end()) continue;
     step(fmt::format("encode level {} {}", ordinal(level), what),
          [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
            encode_level(b, f, level, rows, columns, from, to, values);
@@ -171,25 +180,23 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
   const int64_t columns = shape.empty() ? 1 : shape.back(), rows = columns == 0 ? 0 : product(shape) / columns;
   Synthesis out;
   // Operands that are not plain f32 in memory are laid out in scratch first.
-  const auto in_memory = [&](graph::ValueId v) -> Argument {
+  const auto laid_out = [&](graph::ValueId v) -> Argument {
     const Access a = follow(plan, group, v);
     const std::vector<int64_t> extents = extents_of(g[v].type.shape);
-    std::vector<int64_t> dense = dense_strides_of(extents);
-    for (size_t d = 0; d < dense.size(); ++d)
-      if (extents[d] == 1) dense[d] = 0;
-    const bool is_input = std::find(group.inputs.begin(), group.inputs.end(), a.source) != group.inputs.end();
+    const bool in_memory = graph::reads_memory(group, a.source);
     const bool whole = product(extents_of(g[a.source].type.shape)) == product(extents);
-    if (is_input && whole && a.offset == 0 && a.strides == dense && g[v].type.element == graph::Element{})
+    if (in_memory && whole && a.offset == 0 && a.strides == own_strides_of(extents) &&
+        g[v].type.element == graph::Element{})
       return {Argument::From::value, a.source};
     const int number = out.scratch.size();
     out.scratch.push_back(product(extents) * 4);
     out.steps.push_back(copy_to_scratch(plan, group, v, number, target));
     return {Argument::From::scratch, number};
   };
-  const Argument x = in_memory(root.operands[0]);
+  const Argument x = laid_out(root.operands[0]);
   std::vector<std::pair<int, Argument>> supplied;
   for (size_t k = 0; k < root.attributes.sources.size() && k + 1 < root.operands.size(); ++k)
-    supplied.emplace_back(root.attributes.sources[k].first, in_memory(root.operands[k + 1]));
+    supplied.emplace_back(root.attributes.sources[k].first, laid_out(root.operands[k + 1]));
   add_encode_steps(out, *root.type.element.format, rows, columns, x, {Argument::From::value, group.root}, supplied,
                    target);
   return out;

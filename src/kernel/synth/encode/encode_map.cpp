@@ -1,12 +1,11 @@
-// See encode_map.h. Transposed codes are made in registers: a task has sixteen rows of a few columns, whose codes it
-// joins into words along the rows.
-#include "kernel/synth/encode/encode_map.h"
-
+// Codes of maps. Transposed ones are made in registers: a task has sixteen rows of a few columns, whose codes it joins
+// into words along the rows. Equal to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/body/nest.h"
+#include "kernel/synth/encode/encode.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/field.h"
 #include "number/facts/facts.h"
@@ -33,7 +32,7 @@ class CodeKernel {
     for (const graph::ValueId r : group.results) {
       const Access a = follow(plan, group, g_[r].operands[0]);
       LUMEN_CHECK(a.source == map_ && a.offset == 0);
-      (a.strides == dense(extents_of(g_[r].type.shape)) ? straight_ : transposed_) = r;
+      (a.strides == own_strides_of(extents_of(g_[r].type.shape)) ? straight_ : transposed_) = r;
     }
     field_ = plain_field(*g_[group.root].type.element.format);
     LUMEN_CHECK(field_ && field_->bits == 8);
@@ -70,12 +69,6 @@ class CodeKernel {
   }
 
  private:
-  static std::vector<int64_t> dense(const std::vector<int64_t>& shape) {
-    std::vector<int64_t> strides = dense_strides_of(shape);
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] == 1) strides[d] = 0;
-    return strides;
-  }
   Expr code() { return encode_value(b_, *field_, body_->value(map_)); }  // u32 lanes
   Expr as_bytes(Expr code) { return cast(code, Scalar::u8); }
 
@@ -85,9 +78,7 @@ class CodeKernel {
     if (used == all) return;
     b_.branch(task == 0, [&] {
       for (const graph::ValueId r : {straight_, transposed_})
-        if (r >= 0)
-          b_.loop(LoopKind::serial, b_.i64(used), b_.i64(all), 1,
-                  [&](Expr at) { b_.store(builder_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
+        if (r >= 0) clear_bytes(b_, builder_.value(r, true), used, all);
     });
   }
 

@@ -6,17 +6,14 @@
 
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
-#include "kernel/synth/map/turn.h"
 
 namespace lumen::synth {
 
 using loop::Expr;
 
 namespace {
-constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
-}
 
-namespace {
+constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
 
 // What a group copies when it only copies: a load as its root, or a map that changes nothing; -1 otherwise.
 graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
@@ -48,7 +45,7 @@ graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
 
 // Only what is as large as the result counts.
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
-  return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
+  return std::ranges::all_of(group.inputs, [&](graph::ValueId v) {
     const graph::Type& type = plan.graph[v].type;
     return graph::elements(type.shape).number() < elements || is_16bit_float(type.element);
   });
@@ -70,8 +67,8 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   StepBuilder builder(plan.graph);
   builder.declare(group);
   loop::Builder& b = builder.b;
-  const bool short_results = std::all_of(group.results.begin(), group.results.end(),
-                                         [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
+  const bool short_results =
+      std::ranges::all_of(group.results, [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
   if (short_results) b.use_fast_math({target.power2, target.reciprocal, ""});
   Body body(builder, plan, group, shape, {});
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.

@@ -1,11 +1,11 @@
 // Materialised permutes whose last axis is strided in memory: squares of lanes x lanes are transposed in registers, so
 // that both reads and writes are whole vectors. Proved by tests/kernel/synth/synth_move_test.cpp.
-#include "kernel/synth/map/turn.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "kernel/synth/body/nest.h"
+#include "kernel/synth/map/map.h"
 #include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
@@ -22,7 +22,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
                                               graph::ValueId result, const machine::Machine& target) {
   const graph::Graph& g = plan.graph;
   const Access from = follow(plan, group, load);
-  const bool in_memory = std::find(group.inputs.begin(), group.inputs.end(), from.source) != group.inputs.end();
+  const bool in_memory = graph::reads_memory(group, from.source);
   const Scalar s = g[load].type.element.scalar;
   if (!in_memory || g[from.source].type.element.format || scalar_bytes(s) != 4) return std::nullopt;
   const std::vector<int64_t> shape = extents_of(g[load].type.shape);
@@ -63,7 +63,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
     const Expr length = end - first;
     const Expr whole = end - length % lanes;
     b.loop(loop::LoopKind::serial, first, whole, lanes, [&](Expr i) {
-      b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole_far), lanes, [&](Expr j) {
+      b.count(0, whole_far, lanes, [&](Expr j) {
         const Expr corner = read + (i * near_in + j * far_in);
         std::vector<Expr> tile;
         for (int k = 0; k < lanes; ++k) tile.push_back(b.load(in, {s, lanes}, corner + k * far_in, 4));
@@ -72,12 +72,11 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
         for (int k = 0; k < lanes; ++k) b.store(out, tile[k], to + k * near_out, 4);
       });
       if (whole_far < far_extent)
-        b.loop(loop::LoopKind::serial, i, i + lanes, 1, [&](Expr row) {
-          b.loop(loop::LoopKind::serial, b.i64(whole_far), b.i64(far_extent), 1, [&](Expr j) { one(row, j); });
-        });
+        b.loop(loop::LoopKind::serial, i, i + lanes, 1,
+               [&](Expr row) { b.count(whole_far, far_extent, 1, [&](Expr j) { one(row, j); }); });
     });
     b.loop(loop::LoopKind::serial, whole, end, 1,
-           [&](Expr i) { b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](Expr j) { one(i, j); }); });
+           [&](Expr i) { b.count(0, far_extent, 1, [&](Expr j) { one(i, j); }); });
   });
   Synthesis made;
   made.steps.push_back(builder.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/encode.h"
-#include "kernel/synth/encode/encode_map.h"
 #include "kernel/synth/map/map.h"
 #include "kernel/synth/move/scatter_rows.h"
 

@@ -39,9 +39,7 @@ class CodeTable {
     }
     if (e.kind == Kind::table) costly = true;
     if (e.kind != Kind::op && e.kind != Kind::constant && e.kind != Kind::table) return false;
-    for (const RoutineExpr& a : e.args)
-      if (!accepts(a)) return false;
-    return true;
+    return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return accepts(a); });
   }
 
   ScalarValue value(const RoutineExpr& e, uint64_t code) const {
@@ -58,10 +56,7 @@ class CodeTable {
       const size_t i = std::min(static_cast<size_t>(std::max<int64_t>(args[0].integer, 0)), entries.size() - 1);
       return is_float(e.type) ? ScalarValue{entries[i], 0} : ScalarValue{0, static_cast<int64_t>(entries[i])};
     }
-    ScalarNode node{};
-    node.op = e.op;
-    node.type = e.type;
-    return eval_scalar_op(node, e.args[e.op == ScalarOp::select_ ? 1 : 0].type, args[0], args[1], args[2]);
+    return eval_scalar_op({e.op, e.type}, e.args[e.op == ScalarOp::select_ ? 1 : 0].type, args[0], args[1], args[2]);
   }
 
   int field = -1;
@@ -97,7 +92,7 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
   const std::vector<double>& values = by_code->values;
   for (int shift = 0; shift <= 16; ++shift) {
     const double up = std::ldexp(1.0, shift);
-    const bool whole = std::all_of(values.begin(), values.end(), [&](double v) {
+    const bool whole = std::ranges::all_of(values, [&](double v) {
       return std::isfinite(v) && std::fabs(v * up) < 32768 && v * up == std::nearbyint(v * up);
     });
     if (!whole) continue;
@@ -133,7 +128,7 @@ std::optional<int64_t> flipped_bit(const Format& f, const IntegerDot& d) {
 std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) {
   CodeTable codes(f);
   if (!codes.accepts(e) || codes.field < 0) return std::nullopt;
-  CodeValues out{codes.field, {}};
+  CodeValues out{codes.field, {}, codes.costly};
   const uint64_t count = uint64_t{1} << f.fields[codes.field].type.bits;
   for (uint64_t code = 0; code < count; ++code) {
     const ScalarValue v = codes.value(e, code);
@@ -156,10 +151,7 @@ loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < elements; at += group) starts.push_back(at);
   if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
-  const int groups = starts.size();  // lanes of a tile lie side by side
-  loop::Expr all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
-  for (int i = 1; i < groups; ++i) all = b.insert(all, cursor.expression(e, {starts[i]}, true), i);
-  return all;
+  return b.join(starts.size(), [&](int i) { return cursor.expression(e, {starts[i]}, true); });  // lane by lane
 }
 
 bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
@@ -167,9 +159,14 @@ bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::field &&
       (f.fields[e.slot].level == Level::block || f.fields[e.slot].level == Level::tile))
     return false;
-  for (const RoutineExpr& a : e.args)
-    if (!is_constant_in_row(f, a)) return false;
-  return true;
+  return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return is_constant_in_row(f, a); });
+}
+
+void find_groups(const Format& f, int64_t columns, int64_t group, IntegerDot& d) {
+  const bool whole_rows =
+      is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
+  d.group = whole_rows ? columns : group;
+  d.fine = whole_rows ? kActivationGroup : std::gcd(d.group, kActivationGroup);
 }
 
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m,
@@ -179,11 +176,9 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
   std::vector<int64_t> values;  // of q by code, where there is such a table
   if (facts.affine) {
     d.form = *facts.affine;
-    CodeTable codes(f);
-    if (codes.accepts(d.form.q) && codes.field >= 0 && codes.costly) {
-      d.code_field = codes.field;
-      const uint64_t count = uint64_t{1} << f.fields[codes.field].type.bits;
-      for (uint64_t code = 0; code < count; ++code) values.push_back(codes.value(d.form.q, code).integer);
+    if (const auto by_code = values_by_code(f, d.form.q); by_code && by_code->costly) {
+      d.code_field = by_code->field;
+      values.assign(by_code->values.begin(), by_code->values.end());
     }
   } else if (auto form = facts.scaled ? integers_of(f, *facts.scaled, &d.code_field, &values) : std::nullopt) {
     d.form = *form;
@@ -192,13 +187,10 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
     *why = "not affine in integers";
     return std::nullopt;
   }
-  const bool whole_rows =
-      is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
-  d.group = whole_rows ? columns : d.form.group;
+  find_groups(f, columns, d.form.group, d);
   for (const machine::DotRow& row : m.dots) {
     const auto bias = bias_for(d.form, row);
     if (!bias || d.group <= 0 || row.acc != Scalar::i32) continue;
-    d.fine = whole_rows ? kActivationGroup : std::gcd(d.group, kActivationGroup);
     if (d.fine % row.k != 0) continue;
     d.row = row;
     d.bias = *bias;

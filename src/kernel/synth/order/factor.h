@@ -35,6 +35,7 @@ struct IntegerDot {
 struct CodeValues {
   int field = -1;              // of the codes, at most eight bits each
   std::vector<double> values;  // 2^bits
+  bool costly = false;         // to compute: more than an addition
 };
 std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e);
 // The bits of codes that are reversed where the codes then count numbers, one by one from the least; else nothing.
@@ -45,6 +46,9 @@ loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e
 
 // Neither depends on the element nor on fields of its block or tile: constant over a row.
 bool is_constant_in_row(const Format& f, const RoutineExpr& e);
+
+// Sets d.group and d.fine, where the form's are constant over `group` elements.
+void find_groups(const Format& f, int64_t columns, int64_t group, IntegerDot& d);
 
 // Nothing when the format is not affine in small integers or no row of the machine takes its codes; `why` then says so.
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m, std::string* why);

@@ -5,35 +5,28 @@
 #include <map>
 #include <numeric>
 
+#include "kernel/synth/unpack/field.h"
+
 namespace lumen::synth {
 namespace {
 
 constexpr int64_t kFarthest = 64;  // bytes from lane to lane
 
-struct Part {
-  int64_t bit = 0;
-  int bits = 0, value_bit = 0;
-  auto operator<=>(const Part&) const = default;
-};
-using Place = std::vector<Part>;  // of a code
+using Place = std::vector<CodePart>;  // of a code
 
 Place place_of(const Format& f, const Field& field, int64_t element) {
-  Place out;
-  const int64_t inside = element % f.block, before = element / f.block * f.block_bytes * 8;
-  for (const LayoutPiece& piece : field.layout.pieces)
-    if (inside >= piece.first && inside < piece.first + piece.count)
-      out.push_back({before + piece.bit_of(inside), piece.bits, piece.value_bit});
-  std::sort(out.begin(), out.end());
+  Place out = parts_of(field, place_in_blocks(f, element));
+  std::ranges::sort(out);
   return out;
 }
 
 Place moved(Place p, int64_t bytes) {
-  for (Part& part : p) part.bit += 8 * bytes;
+  for (CodePart& part : p) part.bit += 8 * bytes;
   return p;
 }
 
-const Part& widest(const Place& p) {
-  return *std::max_element(p.begin(), p.end(), [](const Part& x, const Part& y) { return x.bits < y.bits; });
+const CodePart& widest(const Place& p) {
+  return *std::ranges::max_element(p, {}, &CodePart::bits);
 }
 
 // Each beside one that stands at the same place some whole bytes further, so that one
@@ -63,13 +56,11 @@ void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& place
 
 // By plane where codes stay in their bytes, else as they lie.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
-  const auto part = [&](int64_t e) -> const Part& { return widest(places[e]); };
-  const bool within =
-      std::all_of(elements.begin(), elements.end(), [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
-  planes = planes && within;
-  std::sort(elements.begin(), elements.end(), [&](int64_t x, int64_t y) {
-    const int64_t a = part(x).bit, b = part(y).bit;
-    return planes && a % 8 != b % 8 ? a % 8 < b % 8 : a < b;
+  const auto part = [&](int64_t e) -> const CodePart& { return widest(places[e]); };
+  const bool within = std::ranges::all_of(elements, [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
+  std::ranges::sort(elements, {}, [&](int64_t e) {
+    const int64_t bit = part(e).bit;
+    return std::pair(planes && within ? bit % 8 : 0, bit);
   });
 }
 
@@ -92,7 +83,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
     for (int64_t first = 0; first < unit && found; first += group) {
       std::vector<int64_t> left(group), mine;
       std::iota(left.begin(), left.end(), first);
-      std::sort(left.begin(), left.end(), [&](int64_t x, int64_t y) { return places[x] < places[y]; });
+      std::ranges::sort(left, {}, [&](int64_t e) { return places[e]; });
       std::map<int64_t, bool> taken;
       for (const int64_t e : left) {
         if (taken[e]) continue;
@@ -107,10 +98,8 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
         if (!found) break;
         mine.push_back(e);
       }
-      if (!found || std::ssize(mine) != own) {
-        found = false;
-        break;
-      }
+      found = found && std::ssize(mine) == own;
+      if (!found) break;
       sort_places(mine, places, planes);
       if (in_pairs) pair_places(mine, places);
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
@@ -118,7 +107,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
     if (!found) continue;
     const auto byte = [&](int64_t g) { return widest(places[out.elements[g * own]]).bit / 8; };
     for (int64_t g = 0; g < unit / group; ++g) out.sequence.push_back(g);
-    std::stable_sort(out.sequence.begin(), out.sequence.end(), [&](int64_t x, int64_t y) { return byte(x) < byte(y); });
+    std::ranges::stable_sort(out.sequence, {}, byte);
     return out;
   }
   return std::nullopt;

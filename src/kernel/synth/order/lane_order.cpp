@@ -6,6 +6,8 @@
 #include <numeric>
 #include <optional>
 
+#include "kernel/synth/unpack/field.h"
+
 namespace lumen::synth {
 namespace {
 
@@ -27,8 +29,7 @@ const Field* field_of_codes(const Format& f) {
 std::optional<int64_t> bit_of(const Field& field, int64_t element) {
   const LayoutPiece* widest = nullptr;
   for (const LayoutPiece& piece : field.layout.pieces)
-    if (element >= piece.first && element < piece.first + piece.count && (!widest || piece.bits > widest->bits))
-      widest = &piece;
+    if (holds(piece, element) && (!widest || piece.bits > widest->bits)) widest = &piece;
   const int64_t bit = widest->bit_of(element);
   if (bit % 8 + widest->bits > 8) return std::nullopt;
   return bit;
@@ -50,7 +51,7 @@ std::optional<LaneOrder> planes(const Format& f, const Field& field, int64_t blo
   if (count % lanes != 0) return std::nullopt;
   for (auto& [shift, list] : by_shift) {
     if (list.size() != count) return std::nullopt;
-    std::sort(list.begin(), list.end(), [](const At& x, const At& y) { return x.byte < y.byte; });
+    std::ranges::sort(list, {}, &At::byte);
     for (size_t i = 0; i < count; ++i) {
       if (i % kShortestRun != 0 && list[i].byte != list[i - 1].byte + 1) return std::nullopt;
       const size_t first = i / run * run;
@@ -99,17 +100,9 @@ RowOrder choose_order(const Format& f, int64_t k, int lanes, int run, int64_t gr
   int64_t unit = base;
   while (2 * unit <= k && k % (2 * unit) == 0 && 2 * unit / group <= most_groups && 2 * unit <= kMostElements)
     unit *= 2;
-  if (unit != base) {
-    if (has_planes)
-      best = *planes(f, *codes, unit / f.block, lanes, run, group);
-    else
-      best = natural_order(unit, lanes);
-  }
-  RowOrder out;
-  out.units = k / unit;
-  out.rest = natural_order(k % unit, lanes);
-  out.unit = std::move(best);
-  return out;
+  if (unit != base)
+    best = has_planes ? *planes(f, *codes, unit / f.block, lanes, run, group) : natural_order(unit, lanes);
+  return {std::move(best), natural_order(k % unit, lanes), k / unit};
 }
 
 }  // namespace lumen::synth

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/unpack/bits_as.h"
@@ -16,6 +15,8 @@ using loop::Expr;
 using loop::VType;
 
 namespace {
+
+using Four = std::array<int64_t, 4>;
 
 constexpr int kByte = 8, kWord = 4, kTableBytes = 16;
 constexpr int kDigitBits = 7;  // of a byte whose highest bit selects
@@ -30,18 +31,12 @@ struct Bits {
 
 std::vector<Bits> bits_of(const Format& f, const Field& field, int64_t element) {
   std::vector<Bits> out;
-  const int64_t inside = element % f.block, before = element / f.block * f.block_bytes * kByte;
-  for (const LayoutPiece& piece : field.layout.pieces) {
-    if (inside < piece.first || inside >= piece.first + piece.count) continue;
-    int64_t bit = before + piece.bit_of(inside);
-    for (int done = 0; done < piece.bits;) {
-      const int first = bit % kByte, count = std::min(piece.bits - done, kByte - first);
-      out.push_back({bit / kByte, first, count, piece.value_bit + done});
-      done += count;
-      bit += count;
+  for (const CodePart& part : parts_of(field, place_in_blocks(f, element)))
+    for (int done = 0; done < part.bits; done += out.back().count) {
+      const int64_t bit = part.bit + done;
+      const int first = bit % kByte;
+      out.push_back({bit / kByte, first, std::min(part.bits - done, kByte - first), part.value_bit + done});
     }
-  }
-  std::sort(out.begin(), out.end(), [](const Bits& x, const Bits& y) { return x.value_bit < y.value_bit; });
   return out;
 }
 
@@ -53,21 +48,20 @@ std::vector<std::array<int, 3>> stance(const std::vector<Bits>& bits) {
 }
 
 // Fours of elements whose bits stand alike, of every aligned `share` of them the same; nothing where some are left.
-std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::vector<Bits>>& bits, int64_t share) {
-  std::vector<std::array<int64_t, 4>> out;
-  std::vector<std::array<int64_t, 4>> pattern;
+std::optional<std::vector<Four>> fours(const std::vector<std::vector<Bits>>& bits, int64_t share) {
+  std::vector<Four> out, pattern;
   for (int64_t base = 0; base < std::ssize(bits); base += share) {
     std::map<std::vector<std::array<int, 3>>, std::vector<int64_t>> alike;
     for (int64_t e = base; e < base + share; ++e) alike[stance(bits[e])].push_back(e);
-    std::vector<std::array<int64_t, 4>> here;
+    std::vector<Four> here;
     for (const auto& [places, elements] : alike) {
       if (elements.size() % 4 != 0) return std::nullopt;
       for (size_t i = 0; i < elements.size(); i += 4)
         here.push_back({elements[i], elements[i + 1], elements[i + 2], elements[i + 3]});
     }
-    std::sort(here.begin(), here.end());
-    std::vector<std::array<int64_t, 4>> relative = here;
-    for (auto& four : relative)
+    std::ranges::sort(here);
+    std::vector<Four> relative = here;
+    for (Four& four : relative)
       for (int64_t& e : four) e -= base;
     if (base == 0) pattern = relative;
     if (relative != pattern) return std::nullopt;
@@ -77,7 +71,7 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
 }
 
 // The parts of four elements whose bits stand alike.
-std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
+std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, const Four& elements) {
   std::vector<StreamCodes::Part> out;
   for (const Bits& b : bits[elements[0]])
     out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
@@ -135,13 +129,13 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
   if (!flipped || field.type.bits >= kByte) return std::nullopt;
   std::vector<std::vector<Bits>> bits;
   for (int64_t e = 0; e < unit; ++e) bits.push_back(bits_of(f, field, e));
-  std::optional<std::vector<std::array<int64_t, 4>>> found;
+  std::optional<std::vector<Four>> found;
   for (int64_t share = 4; share <= d.fine && !found; share *= 2)
     if (d.fine % share == 0) found = fours(bits, share);
   if (!found) return std::nullopt;
   StreamCodes out;
   out.bias = by_code->values[*flipped];
-  for (const auto& four : *found) {
+  for (const Four& four : *found) {
     StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
       part.flip = (part.exponent < 0 ? *flipped << -part.exponent : *flipped >> part.exponent) & part.mask;
@@ -167,10 +161,7 @@ std::optional<TableCodes> stream_table(const Format& f, const machine::Machine& 
   d.form.offset = facts.scaled->offset;
   d.form_has_q = false;
   d.code_field = by_code->field;
-  const bool whole_rows =
-      is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
-  d.group = whole_rows ? columns : facts.scaled->group;
-  d.fine = whole_rows ? kActivationGroup : std::gcd(d.group, kActivationGroup);
+  find_groups(f, columns, facts.scaled->group, d);
   d.row = *row;
   return d.fine % kWord == 0 ? std::optional(std::move(out)) : std::nullopt;
 }
@@ -250,7 +241,7 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
     return out;
   }
   // The second of two runs in a word has its upper half.
-  std::array<int64_t, 4> bytes = run.parts[0].bytes;
+  Four bytes = run.parts[0].bytes;
   const bool upper = bytes[2] < bytes[0];
   if (upper) bytes = {bytes[2], bytes[3], bytes[0], bytes[1]};
   Expr low = cursor.window().word(bytes, aligned_, m_);

@@ -38,10 +38,9 @@ uint16_t short_bits(Scalar s, double v) {
 
 // Codes of four bits, two to a byte.
 bool fills_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[field];
-  return std::all_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
+  return std::ranges::all_of(f.fields[field].layout.pieces, [&](const LayoutPiece& piece) {
     return piece.bits == 4 && piece.base % 4 == 0 &&
-           std::all_of(piece.modes.begin(), piece.modes.end(), [](const LayoutMode& m) { return m.stride % 4 == 0; });
+           std::ranges::all_of(piece.modes, [](const LayoutMode& m) { return m.stride % 4 == 0; });
   });
 }
 
@@ -50,8 +49,7 @@ int64_t twice(int64_t x) {
 }
 
 bool runs_over_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[field];
-  return std::any_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
+  return std::ranges::any_of(f.fields[field].layout.pieces, [&](const LayoutPiece& piece) {
     for (int64_t e = piece.first; e < piece.first + piece.count; ++e)
       if (piece.bit_of(e) % 8 + piece.bits > 8) return true;
     return false;
@@ -60,17 +58,11 @@ bool runs_over_bytes(const Format& f, int field) {
 
 // The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
-  const Field& codes = f.fields[field];
   std::vector<int64_t> out;
   for (const int64_t e : elements) {
-    const int64_t inside = e % f.block;
-    int pieces = 0;
-    for (const LayoutPiece& piece : codes.layout.pieces) {
-      if (inside < piece.first || inside >= piece.first + piece.count) continue;
-      out.push_back(e / f.block * f.block_bytes * 8 + piece.bit_of(inside));
-      ++pieces;
-    }
-    if (pieces != 1) return {};
+    const std::vector<CodePart> parts = parts_of(f.fields[field], place_in_blocks(f, e));
+    if (parts.size() != 1) return {};
+    out.push_back(parts[0].bit);
     if (out.size() % 2 != 0) continue;
     const int64_t apart = std::abs(out.back() - out[out.size() - 2]);
     if (apart % 8 != 0 || apart < 16) return {};
@@ -201,9 +193,7 @@ Expr StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements)
   const std::ptrdiff_t half = elements.size() / 2;
   const Expr a = numbers(cursor, {elements.begin(), elements.begin() + half});
   const Expr c = numbers(cursor, {elements.begin() + half, elements.end()});
-  std::vector<int> mask;
-  for (int i = 0; i < std::ssize(elements); ++i) mask.push_back(i);
-  return b_.shuffle({a, c}, mask);
+  return b_.concat(a, c);
 }
 
 Expr StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {

@@ -19,6 +19,7 @@ using graph::Access;
 using graph::collapse;
 using graph::Collapsed;
 using graph::dense_strides_of;
+using graph::own_strides_of;
 using graph::product;
 
 // Where a kernel's buffer parameter comes from.

@@ -18,30 +18,6 @@ namespace {
 
 constexpr int64_t kMaxWindow = 64;  // bytes one vector load may cover
 
-// Bits [bit, bit + bits) of the window hold bits [value_bit, ...) of a lane's code.
-struct Part {
-  int64_t bit = 0;
-  int bits = 0;
-  int value_bit = 0;
-};
-
-std::vector<Part> parts_of(const Field& field, const FieldPlace& place) {
-  std::vector<Part> parts;
-  for (const LayoutPiece& piece : field.layout.pieces)
-    if (place.element >= piece.first && place.element < piece.first + piece.count)
-      parts.push_back({place.record * 8 + piece.bit_of(place.element), piece.bits, piece.value_bit});
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.value_bit < b.value_bit; });
-  return parts;
-}
-
-uint64_t low_mask(int bits) {
-  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-}
-
-Scalar unsigned_of(int bits) {
-  return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
-}
-
 Expr constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s) {
   return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
 }
@@ -60,7 +36,7 @@ int run_length(const std::vector<int64_t>& index) {
 }
 
 // Lanes that lie one after another in whole bytes: one plain vector load.
-std::optional<int64_t> dense_bytes(const std::vector<std::vector<Part>>& parts, int bits) {
+std::optional<int64_t> dense_bytes(const std::vector<std::vector<CodePart>>& parts, int bits) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return std::nullopt;
   for (size_t l = 0; l < parts.size(); ++l) {
     if (parts[l].size() != 1 || parts[l][0].bit % 8 != 0) return std::nullopt;
@@ -98,24 +74,46 @@ Expr scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
     mask.push_back(found - places.begin());
     if (found == places.end()) places.push_back(at);
   }
-  Expr all = b.splat(window.load(one, places[0]), places.size());
-  for (size_t i = 1; i < places.size(); ++i) all = b.insert(all, window.load(one, places[i]), i);
-  return b.shuffle({all}, mask);
+  return b.shuffle({b.join(places.size(), [&](int i) { return window.load(one, places[i]); })}, mask);
 }
 
 }  // namespace
 
+std::vector<CodePart> parts_of(const Field& field, const FieldPlace& place) {
+  std::vector<CodePart> parts;
+  for (const LayoutPiece& piece : field.layout.pieces)
+    if (holds(piece, place.element))
+      parts.push_back({place.record * 8 + piece.bit_of(place.element), piece.bits, piece.value_bit});
+  std::ranges::sort(parts, {}, &CodePart::value_bit);
+  return parts;
+}
+
+FieldPlace place_in_blocks(const Format& f, int64_t element) {
+  return {element / f.block * f.block_bytes, element % f.block};
+}
+
+Expr choose(Expr index, std::vector<Expr> level, int64_t bit) {
+  for (; level.size() > 1; bit *= 2) {
+    const Expr set = (index & bit) != 0;
+    std::vector<Expr> next;
+    for (size_t k = 0; k < level.size(); k += 2) {
+      const bool same = k + 1 == level.size() || level[k].is(level[k + 1]);
+      next.push_back(same ? level[k] : select(set, level[k + 1], level[k]));
+    }
+    level = std::move(next);
+  }
+  return level[0];
+}
+
 Window::Window(loop::Builder& b, loop::BufferId buffer, Expr base, int64_t bytes)
     : builder_(b), buffer_(buffer), base_(base), size_(bytes) {}
 
-Expr Window::load(VType type, int64_t byte) {
+Expr Window::load(VType type, int64_t byte, int align) {
   LUMEN_CHECK(byte >= 0 && byte + int64_t{scalar_bytes(type.scalar)} * type.lanes <= size_, "byte {} of {}", byte,
               size_);
-  const auto key = std::make_tuple(type.scalar, type.lanes, byte);
-  if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
-  const Expr v = builder_.load(buffer_, type, base_ + byte, 1);
-  loads_.emplace(key, v);
-  return v;
+  Expr& known = loads_[{type.scalar, type.lanes, byte}];
+  if (!known.exists()) known = builder_.load(buffer_, type, base_ + byte, align);
+  return known;
 }
 
 Expr Window::bytes(const std::vector<int64_t>& index) {
@@ -132,16 +130,11 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
     const Expr c = bytes({index.begin() + half, index.end()});
     if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
       Expr all = builder_.integer(0, {Scalar::u8, lanes});
-      for (int l = 0; l < lanes; ++l) {
-        const int h = half;
+      for (int l = 0, h = half; l < lanes; ++l)
         all = builder_.insert(all, l < h ? builder_.extract(a, l) : builder_.extract(c, l - h), l);
-      }
       return all;
     }
-    std::vector<int> mask(index.size());
-    for (int l = 0; l < lanes; ++l) mask[l] = l;
-    if (half == 1) return builder_.insert(builder_.splat(a, 2), c, 1);
-    return builder_.shuffle({a, c}, mask);
+    return half == 1 ? builder_.insert(builder_.splat(a, 2), c, 1) : builder_.concat(a, c);
   }
   // A power of two of bytes: widened inside the window where that fits, else two overlapping loads.
   int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
@@ -168,22 +161,14 @@ Expr Window::runs(const std::vector<int64_t>& index, int run) {
   const std::ptrdiff_t half = index.size() / 2;
   const Expr a = runs({index.begin(), index.begin() + half}, run);
   const Expr c = runs({index.begin() + half, index.end()}, run);
-  std::vector<int> mask(index.size());
-  std::iota(mask.begin(), mask.end(), 0);
-  return builder_.shuffle({a, c}, mask);
+  return builder_.concat(a, c);
 }
 
 Expr Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m) {
   const VType u32{Scalar::u32, 1};
   const bool beside = bytes[1] == bytes[0] + 1 && bytes[2] == bytes[0] + 2 && bytes[3] == bytes[0] + 3;
   const auto [low, high] = std::minmax_element(bytes.begin(), bytes.end());
-  const auto load_word = [&](int64_t number) {
-    const auto key = std::make_tuple(Scalar::u32, 1, number * 4);
-    if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
-    const Expr v = builder_.load(buffer_, u32, base_ + number * 4, 4);
-    loads_.emplace(key, v);
-    return v;
-  };
+  const auto load_word = [&](int64_t number) { return load(u32, number * 4, 4); };
   if (aligned && beside && bytes[0] % 4 == 0) return load_word(bytes[0] / 4);
   if (aligned && m.find_row(kPermute) && (*high / 4 + 1) * 4 <= size_ && *low >= 0) {
     std::vector<int64_t> words;
@@ -221,8 +206,7 @@ Expr Window::bits(int64_t bit, int bits) {
     LUMEN_CHECK(count <= 9, "{} bits at {}", bits, bit);
     for (int64_t k = 0; k < std::min<int64_t>(count, 8); ++k) {
       const Expr one = cast(load({Scalar::u8, 1}, byte + k), Scalar::u64);
-      const Expr up = one << (8 * k);
-      word = !word.exists() ? up : word | up;
+      join(word, one << (8 * k));
     }
     wide = 8;
   }
@@ -239,9 +223,9 @@ Expr Window::bits(int64_t bit, int bits) {
 namespace {
 
 // Every lane's k-th part; a lane with fewer parts repeats its first with no bits.
-std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k) {
-  std::vector<Part> out;
-  for (const auto& p : parts) out.push_back(k < p.size() ? p[k] : Part{p[0].bit, 0, 0});
+std::vector<CodePart> parts_at(const std::vector<std::vector<CodePart>>& parts, size_t k) {
+  std::vector<CodePart> out;
+  for (const auto& p : parts) out.push_back(k < p.size() ? p[k] : CodePart{p[0].bit, 0, 0});
   return out;
 }
 
@@ -254,24 +238,21 @@ Expr bits_of_word(Window& window, int64_t bit, int bits) {
 
 // Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
 // others.
-Expr spread_word(Window& window, const Part* part) {
+Expr spread_word(Window& window, const CodePart* part) {
   const int64_t step = part[1].bit - part[0].bit;
   if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return {};
   for (int l = 1; l < 4; ++l)
     if (part[l].bit != part[0].bit + l * step || part[l].bits != part[0].bits ||
         part[l].value_bit != part[0].value_bit || part[l].bits > step)
       return {};
-  const auto shift = [&](Expr x, int64_t up) { return up >= 0 ? x << up : x >> -up; };
-  const auto keep = [&](Expr x, int64_t mask) { return x & mask; };
   const Expr word = bits_of_word(window, part[0].bit, 3 * step + part[0].bits);
-  const Expr halves = keep(word, 0xffff) | keep(shift(word, 16 - 2 * step), 0xffff0000);
+  const Expr halves = (word & 0xffff) | (shifted(word, 16 - 2 * step) & 0xffff0000);
   const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
-  const Expr bytes = keep(halves, both) | keep(shift(halves, 8 - step), both << 8);
-  return part[0].value_bit == 0 ? bytes : shift(bytes, part[0].value_bit);
+  return shifted((halves & both) | (shifted(halves, 8 - step) & (both << 8)), part[0].value_bit);
 }
 
 // The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
-Expr masked_words(Window& window, const std::vector<Part>& part) {
+Expr masked_words(Window& window, const std::vector<CodePart>& part) {
   constexpr int kBytes = 4, kWord = 32;
   loop::Builder& b = window.builder();
   const VType u32{Scalar::u32, 1};
@@ -289,14 +270,12 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
     const bool near = high - low <= kWord;
     Expr word = b.integer(0, u32);
     for (size_t l = first; l < first + kBytes; ++l) {
-      const Part& p = part[l];
+      const CodePart& p = part[l];
       if (p.bits == 0) continue;
       Expr x = near ? bits_of_word(window, low, high - low) : bits_of_word(window, p.bit, p.bits);
       const int64_t to = (l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
-      if (up > 0) x = x << up;
-      if (up < 0) x = x >> -up;
       const int64_t keep = low_mask(p.bits) << to;
-      word = word | (x & keep);
+      word = word | (shifted(x, up) & keep);
     }
     b.store(words, word, b.i64(first), 4);
   }
@@ -304,13 +283,13 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
 }
 
 // The bits of one part of every lane, in their places of a byte.
-Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
+Expr byte_parts(Window& window, const std::vector<CodePart>& part, const machine::Machine* m) {
   loop::Builder& b = window.builder();
   const int lanes = part.size();
   const VType bytes{Scalar::u8, lanes};
   std::vector<int64_t> index, net, keep, low_bit, put;
   bool one_bit = true, crosses = false;
-  for (const Part& p : part) {
+  for (const CodePart& p : part) {
     index.push_back(p.bit / 8);
     net.push_back(p.bit % 8 - p.value_bit);
     keep.push_back(static_cast<int64_t>(low_mask(p.bits)) << p.value_bit);
@@ -323,12 +302,8 @@ Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Ma
     if (std::all_of(keep.begin(), keep.end(), [](int64_t k) { return k == 255; })) return x;
     return x & constant_lanes(b, keep, Scalar::u8);
   };
-  const bool uniform = std::all_of(net.begin(), net.end(), [&](int64_t n) { return n == net[0]; });
-  if (uniform && !crosses) {
-    Expr x = window.bytes(index);
-    if (net[0] > 0) x = x >> net[0];
-    if (net[0] < 0) x = x << -net[0];
-    return masked(x);
+  if (!crosses && std::ranges::count(net, net[0]) == lanes) {
+    return masked(shifted(window.bytes(index), -net[0]));
   }
   if (one_bit && !crosses && !(m && m->wave > 1 && lanes % 4 == 0)) {
     const Expr x = window.bytes(index) & b.lanes_integer(low_bit, Scalar::u8);
@@ -345,7 +320,7 @@ Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Ma
       for (int i = l; i < l + 8; ++i) first = std::min(first, part[i].bit / 8);
       first = std::min(first, window.size() - 8);
       for (int i = l; i < l + 8; ++i) {
-        const Part& p = part[i];
+        const CodePart& p = part[i];
         const int64_t bit = p.bit - 8 * first;
         reaches = reaches && bit + p.bits <= 64;
         bytes_of.push_back(first + i - l);
@@ -362,7 +337,7 @@ Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Ma
     x = x | (high << 8);
   }
   std::vector<int64_t> down, up;
-  for (const Part& p : part) {
+  for (const CodePart& p : part) {
     down.push_back(p.bit % 8);
     up.push_back(p.value_bit);
   }
@@ -379,19 +354,16 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
   loop::Builder& b = window.builder();
   const int bits = field.type.bits;
   LUMEN_CHECK(!as_bytes || bits <= 8, "{} bits as bytes", bits);
-  const Scalar wide = as_bytes ? Scalar::u8 : bits > 32 ? Scalar::u64 : Scalar::u32;
-  const bool equal = std::all_of(places.begin(), places.end(), [&](const FieldPlace& p) { return p == places[0]; });
-  std::vector<std::vector<Part>> parts;
+  const Scalar wide = as_bytes ? Scalar::u8 : code_type(field.type);
+  const bool equal = std::ranges::count(places, places[0]) == std::ssize(places);
+  std::vector<std::vector<CodePart>> parts;
   for (size_t l = 0; l < (equal ? 1 : places.size()); ++l) parts.push_back(parts_of(field, places[l]));
   const int lanes = parts.size();
 
   if (lanes == 1) {
     Expr code;
-    for (const Part& part : parts[0]) {
-      Expr x = cast(window.bits(part.bit, part.bits), wide);
-      if (part.value_bit != 0) x = x << part.value_bit;
-      code = !code.exists() ? x : code | x;
-    }
+    for (const CodePart& part : parts[0])
+      join(code, shifted(cast(window.bits(part.bit, part.bits), wide), part.value_bit));
     return code;
   }
   if (const auto byte = dense_bytes(parts, bits)) return cast(window.load({unsigned_of(bits), lanes}, *byte), wide);
@@ -407,14 +379,13 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
   if (whole && bits > 8) return cast(scattered(window, first_bytes, bits), wide);
   Expr code;
   for (size_t k = 0; k < most; ++k) {
-    const std::vector<Part> part = parts_at(parts, k);
+    const std::vector<CodePart> part = parts_at(parts, k);
     if (as_bytes) {
-      const Expr x = byte_parts(window, part, m);
-      code = !code.exists() ? x : code | x;
+      join(code, byte_parts(window, part, m));
       continue;
     }
     int64_t bytes = 1;
-    for (const Part& p : part) bytes = std::max(bytes, (p.bit + std::max(p.bits, 1) + 7) / 8 - p.bit / 8);
+    for (const CodePart& p : part) bytes = std::max(bytes, (p.bit + std::max(p.bits, 1) + 7) / 8 - p.bit / 8);
     const Scalar word = bytes <= 4 ? Scalar::u32 : Scalar::u64;
     Expr x;
     const auto byte = [&](int64_t j) {
@@ -426,9 +397,7 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
       return cast(window.bytes(index), word);
     };
     for (int64_t j = 0; j < std::min<int64_t>(bytes, 8); ++j) {
-      Expr y = byte(j);
-      if (j > 0) y = y << (8 * j);
-      x = !x.exists() ? y : x | y;
+      join(x, shifted(byte(j), 8 * j));
     }
     std::vector<int64_t> shift(parts.size()), left(parts.size()), mask(parts.size()), up(parts.size());
     bool shifts = false, ups = false, masks = false;
@@ -447,52 +416,42 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
     if (masks) x = x & constant_lanes(b, mask, word);
     x = cast(x, wide);
     if (ups) x = x << constant_lanes(b, up, wide);
-    code = !code.exists() ? x : code | x;
+    join(code, x);
   }
   return code;
 }
 
-bool is_half(const FieldType& t) {
-  return t.is_float && t.has_sign && t.exponent_bits == 5 && t.mantissa_bits == 10 && t.bias == 15 &&
-         t.special == FieldType::Special::ieee;
-}
-bool is_bfloat(const FieldType& t) {
-  return t.is_float && t.has_sign && t.exponent_bits == 8 && t.mantissa_bits == 7 && t.bias == 127 &&
-         t.special == FieldType::Special::ieee;
-}
-bool is_single(const FieldType& t) {
-  return t.is_float && t.has_sign && t.exponent_bits == 8 && t.mantissa_bits == 23 && t.bias == 127 &&
-         t.special == FieldType::Special::ieee;
-}
-
 namespace {
 
-// How hardware would spell the type's codes.
-std::optional<machine::FloatCode> code_of(const FieldType& t) {
+bool is_ieee(const FieldType& t, int exponent, int mantissa) {
+  return t.is_float && t.has_sign && t.exponent_bits == exponent && t.mantissa_bits == mantissa &&
+         t.bias == (1 << (exponent - 1)) - 1 && t.special == FieldType::Special::ieee;
+}
+
+// How hardware would spell the type's codes, where a row's name says it all.
+std::optional<machine::FloatCode> spelling_of(const FieldType& t) {
   using Special = machine::FloatCode::Special;
-  if (!t.is_float || !t.has_sign || t.bits != 8) return std::nullopt;
-  machine::FloatCode c{t.exponent_bits, t.mantissa_bits, t.bias, Special::ieee};
-  if (t.special == FieldType::Special::fn)
-    c.special = Special::all_ones;
-  else if (t.special == FieldType::Special::fnuz)
-    c.special = Special::negative_zero;
-  else if (t.special != FieldType::Special::ieee)
-    return std::nullopt;
-  const bool known = c.bias == (1 << (c.exponent - 1)) - (c.special == Special::negative_zero ? 0 : 1);
-  return known ? std::optional(c) : std::nullopt;  // what a row's name does not say
+  const auto c = machine::code_of(t);
+  if (!c || c->special == Special::none) return std::nullopt;
+  const int bias = (1 << (c->exponent - 1)) - (c->special == Special::negative_zero ? 0 : 1);
+  return c->bias == bias ? c : std::nullopt;
 }
 
 }  // namespace
 
+bool is_half(const FieldType& t) {
+  return is_ieee(t, 5, 10);
+}
+
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m) {
-  const auto code = code_of(type);
+  const auto code = spelling_of(type);
   return code && m.find_row(machine::conversion_name(*code, lanes));
 }
 
 Expr convert_codes(loop::Builder& b, const FieldType& type, Expr codes, const machine::Machine& m) {
   const int lanes = b.type(codes).lanes;
   if (!converts_codes(type, lanes, m)) return {};
-  const Expr halves = b.inst(machine::conversion_name(*code_of(type), lanes), {Scalar::f16, lanes}, {codes});
+  const Expr halves = b.inst(machine::conversion_name(*spelling_of(type), lanes), {Scalar::f16, lanes}, {codes});
   return cast(halves, Scalar::f32);
 }
 
@@ -601,12 +560,9 @@ Expr decode_codes(loop::Builder& b, const FieldType& t, Expr codes) {
     }
     return cast(x, to);
   }
-  if (is_single(t)) return bitcast(codes, Scalar::f32);
-  if (is_half(t)) {
-    const Expr bits = cast(codes, Scalar::u16);
-    return cast(bitcast(bits, Scalar::f16), Scalar::f32);
-  }
-  if (is_bfloat(t)) return bitcast(codes << 16, Scalar::f32);
+  if (is_ieee(t, 8, 23)) return bitcast(codes, Scalar::f32);
+  if (is_half(t)) return cast(bitcast(cast(codes, Scalar::u16), Scalar::f16), Scalar::f32);
+  if (is_ieee(t, 8, 7)) return bitcast(codes << 16, Scalar::f32);
   return fits_half(t) ? decode_by_half(b, t, codes) : decode_small_float(b, t, codes);
 }
 

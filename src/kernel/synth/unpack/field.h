@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/ordinal.h"
 #include "kernel/loop/build.h"
 #include "kernel/machine/machine.h"
 #include "number/format/format.h"
@@ -26,7 +27,7 @@ class Window {
   Window(loop::Builder& b, loop::BufferId buffer, loop::Expr base, int64_t bytes);
 
   // One load, at a byte of the window; shared.
-  loop::Expr load(loop::VType type, int64_t byte);
+  loop::Expr load(loop::VType type, int64_t byte, int align = 1);
   // u8 lanes: lane l is byte index[l].
   loop::Expr bytes(const std::vector<int64_t>& index);
   // Four bytes as a word, the first lowest. `aligned`: the window begins at a multiple of four.
@@ -47,12 +48,51 @@ class Window {
   std::map<std::tuple<Scalar, int, int64_t>, loop::Expr> loads_;
 };
 
+inline bool holds(const LayoutPiece& piece, int64_t element) {
+  return element >= piece.first && element < piece.first + piece.count;
+}
+// Bytes of a record of the level.
+inline int64_t record_bytes(const Format& f, Level level) {
+  return std::array{f.block_bytes, f.row_bytes, f.tile_bytes, f.tensor_bytes}[ordinal(level)];
+}
+
 // Element `element` of a field in the record that starts `record` bytes into the window.
 struct FieldPlace {
   int64_t record = 0;
   int64_t element = 0;
   friend bool operator==(const FieldPlace&, const FieldPlace&) = default;
 };
+
+// Bits [bit, bit + bits) of the window hold bits [value_bit, ...) of a code.
+struct CodePart {
+  int64_t bit = 0;
+  int bits = 0, value_bit = 0;
+  auto operator<=>(const CodePart&) const = default;
+};
+// Those of an element, its lowest bits first.
+std::vector<CodePart> parts_of(const Field& field, const FieldPlace& place);
+// Element `element` of blocks that lie one after another.
+FieldPlace place_in_blocks(const Format& f, int64_t element);
+
+constexpr uint64_t low_mask(int bits) {
+  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}
+constexpr Scalar unsigned_of(int bits) {
+  return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
+}
+inline Scalar code_type(const FieldType& t) {  // of codes in registers
+  return t.bits > 32 ? Scalar::u64 : Scalar::u32;
+}
+// Shifted up, or down by a negative number of bits.
+inline loop::Expr shifted(loop::Expr x, int64_t up) {
+  return up > 0 ? x << up : up < 0 ? x >> -up : x;
+}
+// The bits of both; `all` may have no value yet.
+inline void join(loop::Expr& all, loop::Expr bits) {
+  all = all.exists() ? all | bits : bits;
+}
+// One of `level`: the one that the bits of the index from `bit` on count.
+loop::Expr choose(loop::Expr index, std::vector<loop::Expr> level, int64_t bit = 1);
 
 // Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
 // All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
@@ -72,9 +112,6 @@ loop::Expr encode_value(loop::Builder& b, const FieldType& type, loop::Expr valu
 loop::Expr convert_codes(loop::Builder& b, const FieldType& type, loop::Expr codes, const machine::Machine& m);
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
 
-// True for the float types the loop IR loads and converts by itself.
 bool is_half(const FieldType& type);  // IEEE binary16
-bool is_bfloat(const FieldType& type);
-bool is_single(const FieldType& type);
 
 }  // namespace lumen::synth

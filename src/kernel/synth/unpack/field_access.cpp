@@ -13,10 +13,6 @@ using loop::VType;
 
 namespace {
 
-uint64_t low_mask(int bits) {
-  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-}
-
 // Bit of the piece's lowest bit for a run-time element: the mixed-radix digits of (index - first) over the modes.
 Expr bit_of(loop::Builder& b, const LayoutPiece& piece, Expr index) {
   Expr rest = piece.first == 0 ? index : index - piece.first;
@@ -48,10 +44,6 @@ bool whole_bytes(const LayoutPiece& piece) {
   return granule(piece) >= 8 && (piece.bits == 8 || piece.bits == 16 || piece.bits == 32 || piece.bits == 64);
 }
 
-Scalar unsigned_of(int bits) {
-  return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
-}
-
 // Calls body for the pieces that hold entry `index`, under a branch where that depends on a run-time index.
 void for_pieces(loop::Builder& b, const Field& f, Expr index, const std::function<void(const LayoutPiece&)>& body) {
   for (const LayoutPiece& piece : f.layout.pieces) {
@@ -59,7 +51,7 @@ void for_pieces(loop::Builder& b, const Field& f, Expr index, const std::functio
     if (piece.first == 0 && piece.count == f.count) {
       body(piece);
     } else if (known) {
-      if (*known >= piece.first && *known < piece.first + piece.count) body(piece);
+      if (holds(piece, *known)) body(piece);
     } else {
       const Expr inside = (piece.first <= index) & (index < piece.first + piece.count);
       b.branch(inside, [&] { body(piece); });
@@ -70,7 +62,7 @@ void for_pieces(loop::Builder& b, const Field& f, Expr index, const std::functio
 }  // namespace
 
 Expr read_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, Expr index) {
-  const Scalar wide = f.type.bits > 32 ? Scalar::u64 : Scalar::u32;
+  const Scalar wide = code_type(f.type);
   const bool one = f.layout.pieces.size() == 1 && f.layout.pieces[0].count == f.count;
   const BufferId code = one ? -1 : b.alloc(scalar_bytes(wide), scalar_bytes(wide));
   Expr single;
@@ -91,9 +83,7 @@ Expr read_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, 
       };
       const int64_t touched = bytes_touched(piece);
       for (int64_t j = 0; j < std::min<int64_t>(touched, 8); ++j) {
-        Expr y = byte_at(j);
-        if (j > 0) y = y << (8 * j);
-        x = !x.exists() ? y : x | y;
+        join(x, shifted(byte_at(j), 8 * j));
       }
       const Expr shift = cast(bit & 7, Scalar::u64);
       x = x >> shift;
@@ -104,7 +94,7 @@ Expr read_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, 
       x = x & static_cast<int64_t>(low_mask(piece.bits));
       x = cast(x, wide);
     }
-    if (piece.value_bit != 0) x = x << piece.value_bit;
+    x = shifted(x, piece.value_bit);
     if (one) {
       single = x;
     } else {
@@ -124,8 +114,7 @@ void write_code(loop::Builder& b, const Field& f, BufferId buffer, Expr record, 
   for_pieces(b, f, index, [&](const LayoutPiece& piece) {
     const Expr bit = bit_of(b, piece, index);
     const Expr byte = record + (bit >> 3);
-    Expr x = code;
-    if (piece.value_bit != 0) x = x >> piece.value_bit;
+    Expr x = shifted(code, -piece.value_bit);
     if (whole_bytes(piece)) {
       b.store(buffer, cast(x, unsigned_of(piece.bits)), byte, 1);
       return;

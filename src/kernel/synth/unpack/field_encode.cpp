@@ -14,7 +14,7 @@ using loop::VType;
 namespace {
 
 int64_t ones(int bits) {
-  return bits >= 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
+  return low_mask(std::min(bits, 63));
 }
 
 int64_t max_code(const FieldType& t) {
@@ -33,15 +33,11 @@ int64_t max_code(const FieldType& t) {
 }
 
 Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {
-  VType type = b.type(value);
-  if (is_float(type.scalar)) {
-    const Scalar whole = t.bits == 64 && !t.is_signed ? Scalar::u64 : Scalar::i64;
-    value = cast(rint(value), whole);
-    type = b.type(value);
-  } else if (type.scalar == Scalar::boolean) {
+  if (is_float(b.type(value).scalar))
+    value = cast(rint(value), t.bits == 64 && !t.is_signed ? Scalar::u64 : Scalar::i64);
+  else if (b.type(value).scalar == Scalar::boolean)
     value = cast(value, Scalar::i32);
-    type = b.type(value);
-  }
+  const VType type = b.type(value);
   const int width = scalar_bits(type.scalar);
   const bool is_source_signed = is_signed(type.scalar);
   const int64_t low = t.is_signed ? -ones(t.bits - 1) - 1 : 0;
@@ -49,8 +45,7 @@ Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {
   if (is_source_signed && (!t.is_signed || t.bits < width)) value = max(value, b.integer(low, type));
   const int high_bits = t.is_signed ? t.bits - 1 : t.bits;
   if (high_bits < (is_source_signed ? width - 1 : width)) value = min(value, b.integer(high, type));
-  const Scalar wide = t.bits > 32 ? Scalar::u64 : Scalar::u32;
-  value = cast(value, wide);
+  value = cast(value, code_type(t));
   if (t.is_signed && t.bits != 32 && t.bits != 64) value = value & ones(t.bits);
   return value;
 }

@@ -21,10 +21,6 @@ bool is_static(const RoutineExpr& e) {
   return std::all_of(e.args.begin(), e.args.end(), is_static);
 }
 
-ScalarValue lane_of(const Lanes& x, size_t lane) {
-  return x.known[x.known.size() == 1 ? 0 : lane];
-}
-
 bool is_whole(Scalar s) {
   return !is_float(s) && s != Scalar::boolean;
 }
@@ -48,11 +44,9 @@ Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlac
   if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return {};
   std::vector<int64_t> low, high, down;
   for (const FieldPlace& place : places) {
-    int64_t bit = -1;
-    for (const LayoutPiece& piece : field.layout.pieces)
-      if (place.element >= piece.first && place.element < piece.first + piece.count && piece.bits == bits)
-        bit = place.record * 8 + piece.bit_of(place.element);
-    if (bit < 0 || bit % 8 + bits > 16) return {};
+    const std::vector<CodePart> parts = parts_of(field, place);
+    const int64_t bit = parts[0].bit;
+    if (parts.size() != 1 || bit % 8 + bits > 16) return {};
     low.push_back(bit / 8);
     high.push_back(bit / 8 + 1);
     down.push_back(bit % 8);
@@ -91,25 +85,14 @@ Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Expr ind
   }
   const std::string widest = fmt::format("lookup128.u8x{}", lanes);
   const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
-  const size_t size = has_widest ? 128 : has_wide ? 64 : 16;
+  const int64_t size = has_widest ? 128 : has_wide ? 64 : 16;
   // Wide rows take the bits of the index they need.
   const Expr low = size > 16 ? index : index & 15;
   std::vector<Expr> level;
-  for (size_t first = 0; first < table.size(); first += size) {
-    if (has_widest)
-      level.push_back(b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)}));
-    else
-      level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
-  }
-  for (size_t bit = size; level.size() > 1; bit *= 2) {
-    const Expr one = index & static_cast<int64_t>(bit);
-    const Expr set = one != 0;
-    std::vector<Expr> next;
-    for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() ? level[k] : select(set, level[k + 1], level[k]));
-    level = std::move(next);
-  }
-  return level[0];
+  for (int64_t first = 0; first < std::ssize(table); first += size)
+    level.push_back(has_widest ? b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)})
+                               : b.inst(has_wide ? wide : sixteen, bytes, {part(first, size), low}));
+  return choose(index, std::move(level), size);
 }
 
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
@@ -236,7 +219,7 @@ class Unpack::Narrow {
     const int lanes = frame_.lanes();
     std::vector<int64_t> divisor, factor, whole;
     for (int l = 0; l < lanes; ++l) {
-      divisor.push_back(lane_of(by, l).integer);
+      divisor.push_back(by.lane(l).integer);
       const auto m = reciprocal16(divisor.back(), static_cast<int64_t>(range.high));
       if (!m && divisor.back() != 1) return std::nullopt;
       factor.push_back(m.value_or(0));

@@ -10,11 +10,7 @@ using loop::BufferId;
 using loop::Expr;
 using loop::VType;
 
-namespace {
-
 constexpr int kBanks = 32, kWordBytes = 4;
-
-}  // namespace
 
 int PairTable::copies_for(const machine::Machine& m) {
   int copies = kBanks;
@@ -27,9 +23,6 @@ PairTable::PairTable(loop::Builder& b, const machine::Machine& m, const Shape& s
 
 // The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
 void PairTable::fill(Expr lane, int64_t lanes) {
-  const auto scaled = [&](Expr x, int64_t y) { return x * y; };
-  const auto div = [&](Expr x, int64_t y) { return x / y; };
-  const auto rem = [&](Expr x, int64_t y) { return x % y; };
   const int run = std::min(shape_.copies, kWordBytes), runs = shape_.copies / run;
   const VType word{Scalar::u32, 1};
   for (int64_t first = 0; first < kPairs; first += lanes) {
@@ -37,22 +30,17 @@ void PairTable::fill(Expr lane, int64_t lanes) {
     const auto value = [&](Expr code) {  // one of sixteen
       std::vector<Expr> level;
       for (const uint16_t v : shape_.values) level.push_back(b_.integer(v, word));
-      for (int64_t bit = 1; level.size() > 1; bit *= 2) {
-        const Expr set = (code & bit) != 0;
-        for (size_t k = 0; k < level.size() / 2; ++k) level[k] = select(set, level[2 * k + 1], level[2 * k]);
-        level.resize(level.size() / 2);
-      }
-      return level[0];
+      return choose(code, std::move(level));
     };
-    const Expr high = value(div(byte, 16)) << (shape_.bytes ? 8 : 16);
-    Expr entry = value(rem(byte, 16)) | high;
+    const Expr high = value(byte / 16) << (shape_.bytes ? 8 : 16);
+    Expr entry = value(byte % 16) | high;
     // Two bytes stand in both halves, so that two entries make a word by a mask.
     if (shape_.bytes) entry = entry | (entry << 16);
     const Expr pair = b_.splat(entry, run);
     const auto put = [&] {
       for (int i = 0; i < runs; ++i) {
-        const Expr place = scaled(byte, runs) + rem(lane + i, runs);
-        b_.store(buffer_, pair, scaled(place, run * kPairBytes), run * kPairBytes);
+        const Expr place = byte * runs + (lane + i) % runs;
+        b_.store(buffer_, pair, place * (run * kPairBytes), run * kPairBytes);
       }
     };
     if (first + lanes <= kPairs)
@@ -72,12 +60,9 @@ std::vector<Expr> PairTable::look_up(Unpack& cursor, const std::vector<int64_t>&
   b_.store(again, both, b_.i64(0), 4);
   std::vector<Expr> out;
   for (size_t k = 0; k < low.size(); ++k) {
-    Expr at = b_.load(again, word, b_.i64(k / 4 * 4), 4);
     const int64_t up = place_bits - k % 4 * 8;
-    at = up >= 0 ? at << up : at >> -up;
-    at = at & (int64_t{255} << place_bits);
-    at = cast(at | copy, Scalar::i64);
-    out.push_back(b_.load(buffer_, type, at, 4));
+    const Expr at = shifted(b_.load(again, word, b_.i64(k / 4 * 4), 4), up) & (int64_t{255} << place_bits);
+    out.push_back(b_.load(buffer_, type, cast(at | copy, Scalar::i64), 4));
   }
   return out;
 }

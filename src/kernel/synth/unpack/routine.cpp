@@ -41,12 +41,8 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
 
 Expr read_table(loop::Builder& b, const FormatTable& t, BufferId buffer, Expr index) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
-  const int lanes = b.type(index).lanes;
-  Expr offset = cast(index, Scalar::i64);
-  offset = offset * scalar_bytes(s);
-  const Expr v = lanes == 1 ? b.load(buffer, {s, 1}, offset, scalar_bytes(s)) : b.gather(buffer, s, offset);
-  if (is_float(s) || scalar_bits(s) >= 32) return v;
-  return cast(v, Scalar::i32);
+  const Expr v = b.read(buffer, {s, 1}, cast(index, Scalar::i64) * scalar_bytes(s), scalar_bytes(s));
+  return is_float(s) || scalar_bits(s) >= 32 ? v : cast(v, Scalar::i32);
 }
 
 Expr apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<Expr>& args) {
@@ -121,13 +117,12 @@ void RoutineRun::clear() {
     const int slot = k;
     const Scalar s = slot_type(slot);
     const VType type{s, slot_lanes(slot)};
-    const Expr zero = is_float(s) ? b_.real(0, type) : b_.integer(0, type);
+    const Expr zero = b_.constant({}, type);
     const int64_t extent = routine_.variables[k].extent, size = int64_t{scalar_bytes(s)} * type.lanes;
     if (extent == 0) {
       b_.store(buffers_[k], zero, b_.i64(0), scalar_bytes(s));
     } else {
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(extent), 1,
-              [&](Expr i) { b_.store(buffers_[k], zero, i * size, scalar_bytes(s)); });
+      b_.count(0, extent, 1, [&](Expr i) { b_.store(buffers_[k], zero, i * size, scalar_bytes(s)); });
     }
   }
 }
@@ -139,25 +134,21 @@ Expr RoutineRun::index_of(const RoutineExpr& e) {
 // Entry `index` of an array: all lanes of an entry lie together.
 Expr RoutineRun::element_offset(int slot, Expr index) {
   const int64_t size = scalar_bytes(slot_type(slot));
-  const VType type = b_.type(index);
-  if (type.lanes == 1) return index * (size * lanes_);
-  std::vector<int64_t> lane;
-  for (int l = 0; l < lanes_; ++l) lane.push_back(l * size);
-  return index * (size * lanes_) + b_.lanes_integer(std::move(lane), Scalar::i64);
+  const Expr first = index * (size * lanes_);
+  return b_.type(index).lanes == 1 ? first : first + b_.lane_steps(lanes_, size);
 }
 
 Expr RoutineRun::evaluate(const RoutineExpr& e) {
   using Kind = RoutineExpr::Kind;
   switch (e.kind) {
     case Kind::constant:
-      return is_float(e.type) ? b_.real(e.real, {e.type, 1}) : b_.integer(e.integer, {e.type, 1});
+      return b_.constant({e.real, e.integer}, {e.type, 1});
     case Kind::variable:
       return variable(e.slot);
     case Kind::element: {
       const Expr offset = element_offset(e.slot, index_of(e.args[0]));
       const Scalar s = slot_type(e.slot);
-      const Expr x = b_.type(offset).lanes == 1 ? b_.load(buffers_[e.slot], {s, lanes_}, offset, scalar_bytes(s))
-                                                : b_.gather(buffers_[e.slot], s, offset);
+      const Expr x = b_.read(buffers_[e.slot], {s, lanes_}, offset, scalar_bytes(s));
       return e.type == Scalar::boolean ? x != 0 : x;
     }
     case Kind::source: {
@@ -189,28 +180,17 @@ void RoutineRun::statement(const RoutineStmt& s) {
   using Kind = RoutineStmt::Kind;
   switch (s.kind) {
     case Kind::set:
-      set_variable(s.slot, evaluate(s.value));
-      return;
+      return set_variable(s.slot, evaluate(s.value));
     case Kind::set_element: {
       const Scalar type = slot_type(s.slot);
       Expr value = widen(cast(evaluate(s.value), type));
       const Expr offset = element_offset(s.slot, index_of(s.index));
-      const bool together = b_.type(offset).lanes == 1;
-      if (mask_.exists()) {
-        const Expr old = together ? b_.load(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type))
-                                  : b_.gather(buffers_[s.slot], type, offset);
-        value = select(mask_, value, old);
-      }
-      if (together) {
-        b_.store(buffers_[s.slot], value, offset, scalar_bytes(type));
-      } else {
-        b_.scatter(buffers_[s.slot], value, offset);
-      }
-      return;
+      if (mask_.exists())
+        value = select(mask_, value, b_.read(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type)));
+      return b_.write(buffers_[s.slot], value, offset, scalar_bytes(type));
     }
     case Kind::set_field:
-      hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
-      return;
+      return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
     case Kind::loop: {
       const Expr from = index_of(s.from), to = index_of(s.to);
       b_.loop(loop::LoopKind::serial, from, to, s.step, [&](Expr i) {
@@ -226,13 +206,12 @@ void RoutineRun::statement(const RoutineStmt& s) {
         return;
       }
       const Expr outer = mask_;
-      mask_ = !outer.exists() ? condition : outer & condition;
-      statements(s.body);
-      if (!s.otherwise.empty()) {
-        const Expr rest = !condition;
-        mask_ = !outer.exists() ? rest : outer & rest;
-        statements(s.otherwise);
-      }
+      const auto under = [&](Expr lanes, const std::vector<RoutineStmt>& body) {
+        mask_ = outer.exists() ? outer & lanes : lanes;
+        statements(body);
+      };
+      under(condition, s.body);
+      if (!s.otherwise.empty()) under(!condition, s.otherwise);
       mask_ = outer;
       return;
     }

@@ -26,14 +26,6 @@ bool is_straight(const Routine& r) {
   return true;
 }
 
-Lanes known(Scalar type, ScalarValue x) {
-  return {type, {}, {x}};
-}
-
-ScalarValue lane_of(const Lanes& x, size_t lane) {
-  return x.known[x.known.size() == 1 ? 0 : lane];
-}
-
 std::vector<int64_t> run_of(int64_t first, int count) {
   std::vector<int64_t> run(count);
   std::iota(run.begin(), run.end(), first);
@@ -42,7 +34,7 @@ std::vector<int64_t> run_of(int64_t first, int count) {
 
 Lanes shrink(Lanes x) {
   const auto same = [&](const ScalarValue& v) { return v.real == x.known[0].real && v.integer == x.known[0].integer; };
-  if (x.known.size() > 1 && std::all_of(x.known.begin(), x.known.end(), same)) x.known.resize(1);
+  if (x.known.size() > 1 && std::ranges::all_of(x.known, same)) x.known.resize(1);
   return x;
 }
 
@@ -62,33 +54,30 @@ Expr Unpack::at(int64_t bytes) {
 }
 
 Window Unpack::record_window(Level level, Expr number) {
-  const int64_t bytes = level == Level::row    ? format_.row_bytes
-                        : level == Level::tile ? format_.tile_bytes
-                                               : format_.tensor_bytes;
+  const int64_t bytes = record_bytes(format_, level);
   Expr base = at(layout_.section[ordinal(level)]);
   if (level != Level::tensor) base = base + number * bytes;
   return Window(b_, buffer_, base, bytes);
 }
 
+// Whose first entries are loaded here.
+Window Unpack::loaded_record(Level level, Expr number) {
+  Window window = record_window(level, number);
+  for (const Field& f : format_.fields)
+    for (int64_t i = 0; f.level == level && i < std::min<int64_t>(f.count, 8); ++i) load_field(window, f, {{0, i}});
+  return window;
+}
+
 void Unpack::enter_tensor() {
   tensor_entered_ = true;
-  if (format_.tensor_bytes > 0) {
-    tensor_window_.emplace(record_window(Level::tensor, {}));
-    for (const Field& f : format_.fields)
-      for (int64_t i = 0; f.level == Level::tensor && i < std::min<int64_t>(f.count, 8); ++i)
-        load_field(*tensor_window_, f, {{0, i}});
-  }
+  if (format_.tensor_bytes > 0) tensor_window_.emplace(loaded_record(Level::tensor, {}));
   for (size_t t = 0; t < format_.tables.size(); ++t)
     if (!straight_ || format_.tables[t].values.size() > kSelectTable) tables_[t] = lay_table(b_, format_.tables[t]);
 }
 
 void Unpack::enter_row(Expr row) {
   entered_row_ = row;
-  if (format_.row_bytes == 0) return;
-  row_window_.emplace(record_window(Level::row, row));
-  for (const Field& f : format_.fields)
-    for (int64_t i = 0; f.level == Level::row && i < std::min<int64_t>(f.count, 8); ++i)
-      load_field(*row_window_, f, {{0, i}});
+  if (format_.row_bytes > 0) row_window_.emplace(loaded_record(Level::row, row));
 }
 
 void Unpack::enter_block(Expr first, int64_t count) {
@@ -130,34 +119,21 @@ Unpack::Frame Unpack::frame_at(std::vector<int64_t> elements) const {
 
 Expr Unpack::materialize(const Lanes& x, int lanes, bool splat) {
   if (!x.is_known()) return splat && b_.type(x.value).lanes == 1 ? b_.splat(x.value, lanes) : x.value;
-  if (x.known.size() == 1) {
-    const VType type{x.type, splat ? lanes : 1};
-    return is_float(x.type) ? b_.real(x.known[0].real, type) : b_.integer(x.known[0].integer, type);
-  }
-  std::vector<double> reals;
-  std::vector<int64_t> integers;
-  for (const ScalarValue& v : x.known) {
-    reals.push_back(v.real);
-    integers.push_back(v.integer);
-  }
-  return is_float(x.type) ? b_.lanes_real(std::move(reals), x.type) : b_.lanes_integer(std::move(integers), x.type);
+  return x.known.size() == 1 ? b_.constant(x.known[0], {x.type, splat ? lanes : 1}) : b_.constants(x.known, x.type);
 }
 
 Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
   std::vector<Lanes> args;
   for (const RoutineExpr& a : e.args) args.push_back(evaluate(a, frame));
-  const bool all_known = std::all_of(args.begin(), args.end(), [](const Lanes& a) { return a.is_known(); });
   const size_t typed = e.op == ScalarOp::select_ ? 1 : 0;
-  if (all_known) {
-    ScalarNode node{};
-    node.op = e.op;
-    node.type = e.type;
+  if (std::ranges::all_of(args, &Lanes::is_known)) {
+    const ScalarNode node{e.op, e.type};
     size_t width = 1;
     for (const Lanes& a : args) width = std::max(width, a.known.size());
     Lanes out{e.type, {}, {}};
     for (size_t l = 0; l < width; ++l) {
       ScalarValue v[3];
-      for (size_t k = 0; k < args.size(); ++k) v[k] = lane_of(args[k], l);
+      for (size_t k = 0; k < args.size(); ++k) v[k] = args[k].lane(l);
       out.known.push_back(eval_scalar_op(node, args[typed].type, v[0], v[1], v[2]));
     }
     return shrink(out);
@@ -176,12 +152,16 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
 }
 
 Expr Unpack::outer_record(Level level, int64_t element) {
+  if (level == Level::tensor) return outer_record(level, {}, {});
+  const Expr row = row_of_block();
+  if (level == Level::row) return outer_record(level, row, {});
+  return outer_record(level, row, (block_ - row * (columns_ / format_.block)) * format_.block + element);
+}
+
+Expr Unpack::outer_record(Level level, Expr row, Expr column) {
   const Expr section = at(layout_.section[ordinal(level)]);
   if (level == Level::tensor) return section;
-  const Expr row = row_of_block();
   if (level == Level::row) return section + row * format_.row_bytes;
-  const Expr in_row = block_ - row * (columns_ / format_.block);
-  const Expr column = in_row * format_.block + element;
   const Expr tile = row / format_.tile_rows * layout_.tile_columns + column / format_.tile_columns;
   return section + tile * format_.tile_bytes;
 }
@@ -189,19 +169,16 @@ Expr Unpack::outer_record(Level level, int64_t element) {
 Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& frame) {
   // The lanes lie in one row, in the tile of the first or the one after it.
   const Expr row = row_of_block();
-  const Expr in_row = block_ - row * (columns_ / format_.block);
-  const Expr column = in_row * format_.block;
+  const Expr column = (block_ - row * (columns_ / format_.block)) * format_.block;
   const int lanes = frame.lanes();
   const int64_t position = frame.elements[0];
   bool beside = lanes <= format_.tile_columns;
   for (int l = 0; l < lanes; ++l) beside = beside && frame.elements[l] == position + l;
   if (!beside) {  // each lane by itself
-    Expr all;
-    for (int l = 0; l < lanes; ++l) {
-      const Expr one = read_field(b_, field, buffer_, outer_record(Level::tile, frame.elements[l]), b_.i64(entry));
-      all = l == 0 ? (lanes == 1 ? one : b_.splat(one, lanes)) : b_.insert(all, one, l);
-    }
-    return {field.type.register_type(), all, {}};
+    const auto one = [&](int l) {
+      return read_field(b_, field, buffer_, outer_record(Level::tile, frame.elements[l]), b_.i64(entry));
+    };
+    return {field.type.register_type(), b_.join(lanes, one), {}};
   }
   const Expr first = column + position;
   const Expr tile = first / format_.tile_columns;
@@ -215,10 +192,8 @@ Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& fr
   const Expr last = (first + (lanes - 1)) / format_.tile_columns;
   Window next_window = record_window(Level::tile, number + (last - tile));
   const Expr next = load_field(next_window, field, {{0, entry}});
-  std::vector<int64_t> iota;
-  for (int l = 0; l < lanes; ++l) iota.push_back(l);
   const Expr left = (tile + 1) * format_.tile_columns - first;
-  const Expr inside = b_.lanes_integer(iota, Scalar::i64) < b_.splat(left, lanes);
+  const Expr inside = b_.lane_steps(lanes, 1) < b_.splat(left, lanes);
   return {type, select(inside, b_.splat(here, lanes), b_.splat(next, lanes)), {}};
 }
 
@@ -226,7 +201,7 @@ std::vector<FieldPlace> Unpack::places_of(const Field& field, const Lanes& index
   std::vector<FieldPlace> places;
   for (size_t l = 0; l < frame.elements.size(); ++l) {
     const int64_t block = field.level == Level::block ? frame.elements[l] / format_.block : 0;
-    places.push_back({block * format_.block_bytes, lane_of(index, l).integer});
+    places.push_back({block * format_.block_bytes, index.lane(l).integer});
   }
   return places;
 }
@@ -236,16 +211,14 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   const Lanes index = evaluate(e.args[0], frame);
   const Scalar type = field.type.register_type();
   if (!index.is_known()) {  // an entry chosen by other bits: lane by lane
-    Expr all;
-    for (int l = 0; l < frame.lanes(); ++l) {
+    const auto entry = [&](int l) {
       const bool outer = field.level != Level::block;
       const Expr record = outer ? outer_record(field.level, frame.elements[l])
                                 : block_base_ + frame.elements[l] / format_.block * format_.block_bytes;
       const Expr i = cast(b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l), Scalar::i64);
-      const Expr one = read_field(b_, field, outer ? buffer_ : block_buffer_, record, i);
-      all = l == 0 ? b_.splat(one, frame.lanes()) : b_.insert(all, one, l);
-    }
-    return {type, all, {}};
+      return read_field(b_, field, outer ? buffer_ : block_buffer_, record, i);
+    };
+    return {type, b_.join(frame.lanes(), entry), {}};
   }
   if (field.level == Level::tile) return read_tile_lanes(field, index.known[0].integer, frame);
   Window& window = field.level == Level::block ? *block_window_
@@ -270,8 +243,7 @@ Expr Unpack::wide_codes(int slot, const Frame& frame) {
   if (!machine_ || !machine_->find_row(fmt::format("bits8.u8x{}", kWide)) || field.type.bits >= 8 || lanes < 2)
     return {};
   if (field.level != Level::block || kWide % lanes != 0 || first % lanes != 0) return {};
-  for (int64_t l = 0; l < lanes; ++l)
-    if (frame.elements[l] != first + l) return {};
+  if (frame.elements != run_of(first, lanes)) return {};
   const int64_t chunk = first / kWide * kWide;
   if (chunk + kWide > block_count_ * format_.block) return {};
   const auto [found, fresh] = wide_codes_.try_emplace({slot, chunk});
@@ -295,15 +267,7 @@ Expr Unpack::look_up_floats(const FormatTable& t, Expr index) {
       entries.push_back(std::bit_cast<uint32_t>(static_cast<float>(t.values[std::min(i, t.values.size() - 1)])));
     level.push_back(b_.inst(row, words, {b_.lanes_integer(std::move(entries), Scalar::u32), index}));
   }
-  for (int64_t bit = lanes; level.size() > 1; bit *= 2) {
-    const Expr one = index & bit;
-    const Expr set = one != 0;
-    std::vector<Expr> next;
-    for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() ? level[k] : select(set, level[k + 1], level[k]));
-    level = std::move(next);
-  }
-  return bitcast(level[0], Scalar::f32);
+  return bitcast(choose(index, std::move(level), lanes), Scalar::f32);
 }
 
 BufferId Unpack::table_buffer(int table) {
@@ -324,16 +288,7 @@ Expr Unpack::table_entry(const FormatTable& t, int slot, Expr index) {
   std::vector<Expr> level;
   for (const double x : t.values)
     level.push_back(is_float(s) ? b_.real(x, entry_type) : b_.integer(static_cast<int64_t>(x), entry_type));
-  for (int bit = 0; level.size() > 1; ++bit) {
-    const Expr one = index & (int64_t{1} << bit);
-    const Expr set = one != 0;
-    std::vector<Expr> next;
-    for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() || level[k].is(level[k + 1]) ? level[k]
-                                                                        : select(set, level[k + 1], level[k]));
-    level = std::move(next);
-  }
-  return level[0];
+  return choose(index, std::move(level));
 }
 
 Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
@@ -353,11 +308,10 @@ Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
   using Kind = RoutineExpr::Kind;
   switch (e.kind) {
     case Kind::constant:
-      return known(e.type, {e.real, e.integer});
-    case Kind::variable: {
+      return {e.type, {}, {{e.real, e.integer}}};
+    case Kind::variable:
       LUMEN_CHECK(frame.variables[e.slot].has_value(), "variable {} is read before it is set", e.slot);
       return *frame.variables[e.slot];
-    }
     case Kind::field:
       return read_field_lanes(e, frame);
     case Kind::table:
@@ -382,7 +336,7 @@ Expr Unpack::expression(const RoutineExpr& e, int64_t position, int lanes, bool 
 
 Expr Unpack::codes(int field, const std::vector<int64_t>& elements, bool as_bytes, const machine::Machine* rows) {
   std::vector<FieldPlace> places;
-  for (const int64_t e : elements) places.push_back({e / format_.block * format_.block_bytes, e % format_.block});
+  for (const int64_t e : elements) places.push_back(place_in_blocks(format_, e));
   return load_codes(*block_window_, format_.fields[field], places, as_bytes, rows);
 }
 
@@ -392,13 +346,8 @@ Expr Unpack::codes(int field, int64_t position, int lanes, bool as_bytes) {
 
 Expr Unpack::values(int64_t position, int lanes) {
   if (!straight_) {
-    Expr all;
     const Expr first = block_ * format_.block + position;
-    for (int l = 0; l < lanes; ++l) {
-      const Expr one = value_at(first + l);
-      all = l == 0 ? b_.splat(one, lanes) : b_.insert(all, one, l);
-    }
-    return all;
+    return b_.join(lanes, [&](int l) { return value_at(first + l); });
   }
   Frame frame = frame_at(run_of(position, lanes));
   for (const RoutineStmt& s : format_.decode.body) {
@@ -418,22 +367,8 @@ Expr Unpack::value_at(Expr element) {
   RoutineHooks hooks;
   hooks.field = [&](int slot, Expr index) {
     const Field& field = format_.fields[slot];
-    Expr record = at(layout_.section[ordinal(field.level)]);
-    switch (field.level) {
-      case Level::block:
-        record = record + block * format_.block_bytes;
-        break;
-      case Level::row:
-        record = record + row * format_.row_bytes;
-        break;
-      case Level::tile: {
-        const Expr tile = row / format_.tile_rows * layout_.tile_columns + column / format_.tile_columns;
-        record = record + tile * format_.tile_bytes;
-        break;
-      }
-      case Level::tensor:
-        break;
-    }
+    const Expr record =
+        field.level == Level::block ? at(0) + block * format_.block_bytes : outer_record(field.level, row, column);
     return read_field(b_, field, buffer_, record, index);
   };
   hooks.table = [&](int slot, Expr index) {

@@ -34,6 +34,7 @@ struct Lanes {
   loop::Expr value;                // -1: known
   std::vector<ScalarValue> known;  // one number (equal in all lanes) or one per lane
   bool is_known() const { return !value.exists(); }
+  const ScalarValue& lane(size_t l) const { return known[known.size() == 1 ? 0 : l]; }
 };
 
 class Unpack {
@@ -104,8 +105,11 @@ class Unpack {
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
   loop::Expr materialize(const Lanes& x, int lanes, bool splat);
   loop::Expr row_of_block();
-  loop::Expr outer_record(Level level, int64_t element);  // of a field above the block, for one of its elements
+  // The record of a level above the block, of an element there or for one of the entered blocks'.
+  loop::Expr outer_record(Level level, loop::Expr row, loop::Expr column);
+  loop::Expr outer_record(Level level, int64_t element);
   Window record_window(Level level, loop::Expr number);
+  Window loaded_record(Level level, loop::Expr number);
   loop::BufferId table_buffer(int table);
   loop::Expr table_entry(const FormatTable& t, int slot, loop::Expr index);
   loop::Expr at(int64_t bytes);

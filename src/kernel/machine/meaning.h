@@ -1,0 +1,76 @@
+// What instructions compute, as loop IR text that is written line by line.
+#pragma once
+
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "kernel/loop/rules.h"
+
+namespace lumen::machine {
+
+// first, first + step, ... : `count` lanes.
+inline std::vector<int> lanes_from(int first, int step, int count) {
+  std::vector<int> lanes;
+  for (int i = 0; i < count; ++i) lanes.push_back(first + step * i);
+  return lanes;
+}
+
+// "f32" or "f32x4"
+inline std::string lanes_of(Scalar s, int lanes) {
+  return loop::print(loop::VType{s, lanes});
+}
+
+// Lines of a function, numbering values as they come; the first are its operands.
+class Meaning {
+ public:
+  explicit Meaning(const std::vector<loop::VType>& operands) : next_(std::ssize(operands)) {
+    for (const loop::VType& t : operands)
+      params_ += fmt::format("{}%{}: {}", params_.empty() ? "" : ", ", count_++, loop::print(t));
+  }
+
+  template <typename... Args>
+  int line(fmt::format_string<Args...> text, Args&&... args) {
+    body_ += fmt::format("  %{} = {}\n", next_, fmt::format(text, std::forward<Args>(args)...));
+    return next_++;
+  }
+  int shuffled(const std::string& type, int value, const std::vector<int>& mask) {
+    return line("shuffle {} %{} [{}]", type, value, fmt::join(mask, ", "));
+  }
+  // Lanes first, first + step, ... of a value, widened.
+  int widened(int value, Scalar from, int first, int step, int count, Scalar to) {
+    const int lanes = shuffled(lanes_of(from, count), value, lanes_from(first, step, count));
+    return line("cast {} %{}", lanes_of(to, count), lanes);
+  }
+  // f32 lanes; those that are not normal become zero of their sign.
+  int normal(int value, int lanes) {
+    const int bits = line("bitcast u32x{} %{}", lanes, value);
+    const int exponent = line("and u32x{} %{}, %{}", lanes, bits, line("constant u32x{} 2139095040", lanes));
+    const int sign = line("and u32x{} %{}, %{}", lanes, bits, line("constant u32x{} 2147483648", lanes));
+    const int none = line("eq boolx{} %{}, %{}", lanes, exponent, line("constant u32x{} 0", lanes));
+    return line("bitcast f32x{} %{}", lanes, line("select u32x{} %{}, %{}, %{}", lanes, none, sign, bits));
+  }
+  // Lane by lane the entry that an index counts, of entries first .. first + count - 1; `found` for other indices.
+  // mask(entry): where each lane finds that entry in the table.
+  template <typename Mask>
+  int looked_up(loop::VType type, int table, int index, int first, int count, int found, const Mask& mask) {
+    const std::string t = loop::print(type);
+    for (int entry = first; entry < first + count; ++entry) {
+      const int value = shuffled(t, table, mask(entry));
+      const int number = line("constant {} {}", t, entry);
+      const int hit = line("eq boolx{} %{}, %{}", type.lanes, index, number);
+      found = line("select {} %{}, %{}, %{}", t, hit, value, found);
+    }
+    return found;
+  }
+  std::string function(const std::string& name, loop::VType result, int value) const {
+    return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", name, params_, loop::print(result), body_, value);
+  }
+
+ private:
+  int next_, count_ = 0;
+  std::string params_, body_;
+};
+
+}  // namespace lumen::machine
