@@ -19,7 +19,7 @@ DECLARED = [
     re.compile(r"#\s*define\s+(\w+)"),
     re.compile(r"[^=({;]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?:[={;]|$)"),
 ]
-SEVERAL = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)")
+SEVERAL = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)|\b(k[A-Z]\w*)\{")
 TYPES = set("void bool char int float double size_t int64_t int32_t uint64_t uint32_t uint8_t string decltype alignas noexcept sizeof static_assert".split())
 NAMESPACE = re.compile(r"namespace ([\w:]+)\s*\{")
 TEST = re.compile(r"(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\((\w+),\s*(\w+)\)")
@@ -144,7 +144,7 @@ def declared(line):
     functions = set(re.findall(r"(\w+)\s*\(", head)) - TYPES
     if functions and not re.match(r"(struct|class|union|enum|using|#)\b", line):
         return functions, nothing
-    if re.match(r"(static|inline|constexpr|const|using|thread_local|[\w:<>]+ )", line) and (several := set(SEVERAL.findall(line))):
+    if re.match(r"(static|inline|constexpr|const|using|thread_local|[\w:<>]+ )", line) and (several := {a or b for a, b in SEVERAL.findall(line)}):
         return nothing, several
     for pattern in DECLARED:
         found = pattern.match(line)
