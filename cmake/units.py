@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Which sources compile together as one unit: most of the time of a build goes into headers and templates that many
-sources share. Two sources share a unit only if no name that is private to the one occurs in the other or is declared in
-a header that the other alone includes, so what a unit means is what its sources mean alone.
+sources share. Two sources share a unit only if what is private to the one cannot change what the other means:
+  - a private function is no name that the other calls (unless as a member or with its namespace);
+  - any other private name does not occur so in the other, where both are in one namespace or in nested ones;
+  - no header that the other includes declares it, in such a namespace too.
    usage: units.py MOST_SOURCES MOST_LINES SOURCE...        prints unit;source;unit;source;... as a list of CMake"""
 import re
 import sys
@@ -9,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
-WORD = re.compile(r"[A-Za-z_]\w*")
+WORD = re.compile(r"(\.|->|::|)\b([A-Za-z_]\w*)\b(\s*\(|)")
 # What is declared at the start of a line: types, aliases, macros, variables.
 DECLARED = [
     re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|union|enum(?:\s+class)?)\s+(\w+)"),
@@ -17,9 +19,11 @@ DECLARED = [
     re.compile(r"#\s*define\s+(\w+)"),
     re.compile(r"[^=({;]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?:[={;]|$)"),
 ]
-SEVERAL = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)")
-TYPES = set("void bool char int float double size_t int64_t int32_t uint64_t uint32_t uint8_t string decltype alignas noexcept".split())
+SEVERAL = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)|\b(k[A-Z]\w*)\{")
+TYPES = set("void bool char int float double size_t int64_t int32_t uint64_t uint32_t uint8_t string decltype alignas noexcept sizeof static_assert".split())
+NAMESPACE = re.compile(r"namespace ([\w:]+)\s*\{")
 TEST = re.compile(r"(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\((\w+),\s*(\w+)\)")
+TEST_LIST = re.compile(r"(?:INSTANTIATE_TEST_SUITE_P|GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST)\(")
 
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -42,12 +46,16 @@ def included(path):
 
 @cache
 def names_of_header(path):
+    """(namespace, name) of what a header declares."""
     with open(path, encoding="utf-8") as file:
         code = TEXT.sub('""', file.read())
-    out = set()
+    out, namespace = set(), ""
     for line in code.splitlines():
-        if re.match(r"[A-Za-z]", line) and not re.match(r"(namespace|extern|using namespace)\b", line):
-            out |= declared(line)
+        if found := NAMESPACE.match(line):
+            namespace = found[1]
+        elif re.match(r"[A-Za-z]", line) and not re.match(r"(namespace|extern|using namespace)\b", line):
+            functions, others = declared(line)
+            out |= {(namespace, name) for name in functions | others}
     return frozenset(out)
 
 
@@ -59,9 +67,9 @@ class Source:
         self.lines = text.count("\n")
         # The one place where a comment says what the code does not: which of the braces ends a nameless namespace.
         code = TEXT.sub('""', re.sub(r"^\}\s*// namespace$", "END_OF_PRIVATE", text, flags=re.M))
-        self.words = set()
-        self.names = set()
-        self.aliases = {}
+        self.calls, self.plain, self.words = set(), set(), set()  # names called, names without a namespace or object, all
+        self.functions, self.others = set(), set()  # private: (namespace, name)
+        self.aliases = {}  # (namespace, name): the declaration
         self.alone = False
         reached, rest = set(), [path]
         while rest:
@@ -69,11 +77,14 @@ class Source:
                 reached.add(header)
                 rest.append(header)
         self.header_names = set().union(*map(names_of_header, reached))
-        private = False
+        private, self.namespace = False, ""
         for line in code.splitlines():
             if not line.startswith("#include"):
-                self.words.update(WORD.findall(line))
-            if re.match(r"namespace\s*\{", line):
+                self.read_words(line)
+            if found := NAMESPACE.match(line):
+                self.alone = self.alone or self.namespace not in ("", found[1])
+                self.namespace = found[1]
+            elif re.match(r"namespace\s*\{", line):
                 private = True
             elif line == "END_OF_PRIVATE":
                 private = False
@@ -82,56 +93,78 @@ class Source:
             elif re.match(r"using namespace\b", line):
                 self.alone = True
             elif alias := re.match(r"using ([\w:]+::)?(\w+);", line):
-                self.aliases[alias[2]] = line
+                self.aliases[self.namespace, alias[2]] = line
             elif re.match(r"[A-Za-z]", line) and not re.match(r"(namespace|extern|using (?!\w+ =))\b", line):
                 if private or re.match(r"(static|constexpr|const|inline|using|struct|class|enum|thread_local)\b", line):
-                    self.names.update(declared(line))
+                    functions, others = declared(line)
+                    self.functions |= {(self.namespace, name) for name in functions}
+                    self.others |= {(self.namespace, name) for name in others}
+
+    def read_words(self, line):
+        for before, name, call in WORD.findall(line):
+            self.words.add(name)
+            if not before:
+                self.plain.add(name)
+                if call:
+                    self.calls.add(name)
+
+    def disturbs(self, other):
+        """Whether what is private here could change what the other means."""
+        for names, used in ((self.functions, other.calls), (self.others, other.plain)):
+            for namespace, name in names:
+                near = nested(namespace, other.namespace)
+                if (namespace, name) in self.header_names:  # an overload of what headers declare
+                    if near and name in other.words:
+                        return True
+                elif name in used and (near or names is self.functions):  # functions are also found by their arguments
+                    return True
+                elif any(name == its and nested(namespace, of) for of, its in other.header_names):
+                    return True
+        for (namespace, name), line in self.aliases.items():
+            if other.aliases.get((namespace, name)) != line and name in other.plain and (
+                    nested(namespace, other.namespace) or name[0].islower()):
+                return True
+        return False
+
+
+def nested(one, other):
+    return (one + "::").startswith(other + "::") or (other + "::").startswith(one + "::")
 
 
 def declared(line):
+    """The functions that a line declares, and its other names."""
+    nothing = set()
+    if TEST_LIST.match(line):
+        return nothing, nothing
     test = TEST.match(line)
     if test:
-        return {f"{test[1]}_{test[2]}_Test"}
+        return nothing, {f"{test[1]}_{test[2]}_Test"}
     # A function is the word before a parenthesis; types of functions among its own have some too.
     head = re.split(r"=|\{", line)[0] if "operator" not in line else ""
     functions = set(re.findall(r"(\w+)\s*\(", head)) - TYPES
     if functions and not re.match(r"(struct|class|union|enum|using|#)\b", line):
-        return functions
-    if re.match(r"(static|inline|constexpr|const|using|thread_local|[\w:<>]+ )", line) and (several := set(SEVERAL.findall(line))):
-        return several
+        return functions, nothing
+    if re.match(r"(static|inline|constexpr|const|using|thread_local|[\w:<>]+ )", line) and (several := {a or b for a, b in SEVERAL.findall(line)}):
+        return nothing, several
     for pattern in DECLARED:
         found = pattern.match(line)
         if found:
-            return {found[1]}
-    return set()
-
-
-def fits(aliases, other):
-    return all(name not in other.words or other.aliases.get(name) == line for name, line in aliases.items())
+            return nothing, {found[1]}
+    return nothing, nothing
 
 
 class Unit:
     def __init__(self):
-        self.sources, self.lines, self.words, self.names, self.aliases = [], 0, set(), set(), {}
-        self.header_names, self.own = set(), set()  # own: private names that no header of their source declares
+        self.sources, self.lines = [], 0
 
     def takes(self, source, most_sources, most_lines):
         if len(self.sources) >= most_sources or self.lines + source.lines > most_lines:
             return False
-        if self.names & source.words or self.words & source.names:
-            return False
-        if self.own & source.header_names or (source.names - source.header_names) & self.header_names:
-            return False
-        return fits(self.aliases, source) and fits(source.aliases, self)
+        return not any(source.disturbs(one) or one.disturbs(source) for one in self.sources)
 
     def add(self, source):
         self.sources.append(source)
         self.lines += source.lines
-        self.words |= source.words
-        self.names |= source.names
-        self.aliases |= source.aliases
-        self.header_names |= source.header_names
-        self.own |= source.names - source.header_names
 
 
 def main():

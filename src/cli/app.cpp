@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/run_app.h"
 #include "cli/version.h"
 #include "number/read/names.h"
 #include "run/engine/stages.h"

@@ -10,4 +10,5 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/run_app.h"
 #include "cli/version.h"

@@ -68,7 +68,4 @@ void forget_interrupt();
 // The parser with all commands and their options.
 std::unique_ptr<CLI::App> make_app(Command& command);
 
-// The whole program: arguments in, exit code out. Output goes to stdout, notes and errors to stderr.
-int run_app(int argc, const char* const* argv);
-
 }  // namespace lumen::cli

@@ -1,6 +1,6 @@
 #include <malloc.h>
 
-#include "cli/command.h"
+#include "cli/run_app.h"
 
 int main(int argc, char** argv) {
   // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system.

@@ -2,6 +2,7 @@
 // its name and exit code 2, before anything is done.
 #include <gtest/gtest.h>
 
+#include "cli/command.h"
 #include "outcome.h"
 
 namespace lumen::cli {

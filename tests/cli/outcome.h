@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/run_app.h"
 
 namespace lumen::cli {
 

@@ -13,7 +13,7 @@
 #include <iterator>
 #include <thread>
 
-#include "cli/command.h"
+#include "cli/run_app.h"
 
 namespace lumen::hostile {
 namespace {

@@ -1,7 +1,5 @@
 #include "model/file/gguf_split.h"
 
-#include <regex>
-
 #include "base/error.h"
 
 namespace lumen::model {
@@ -13,6 +11,19 @@ std::string split_name(const std::string& prefix, int64_t number, int64_t count)
   return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, number, count);
 }
 
+// What names of `count` files begin with, if `name` is one of them.
+std::optional<std::string> prefix_of(const std::string& name, int64_t count) {
+  const std::string end = split_name("", 0, count);
+  if (name.size() < end.size()) return std::nullopt;
+  const size_t begin = name.size() - end.size();
+  for (size_t i = 0; i < end.size(); ++i) {
+    const char c = name[begin + i];
+    const bool is_number = i >= 1 && i <= 5;  // which of the files it is
+    if (is_number ? c < '0' || c > '9' : c != end[i]) return std::nullopt;
+  }
+  return name.substr(0, begin);
+}
+
 }  // namespace
 
 SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& formats) {
@@ -20,18 +31,16 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
   int64_t count = files_[0]->metadata().integer(kSplitCount, 1);
   if (count < 1 || count > kMostFiles) throw user_error("{}: {} = {}", path.string(), kSplitCount, count);
   if (count > 1) {
-    static const std::regex pattern("^(.*)-([0-9]{5})-of-([0-9]{5})\\.gguf$");
     const std::string name = path.filename().string();
-    std::smatch parts;
-    if (!std::regex_match(name, parts, pattern) || std::stoll(parts[3]) != count) {
+    const std::optional<std::string> prefix = prefix_of(name, count);
+    if (!prefix) {
       throw Error(Exit::user,
                   fmt::format("{}: this is one of {} files of a model, but it is not called so", path.string(), count),
                   fmt::format("their names are {} and so on", split_name("NAME", 1, count)));
     }
-    const std::string prefix = parts[1];
     files_.clear();
     for (int64_t i = 0; i < count; ++i) {
-      const auto one = path.parent_path() / split_name(prefix, i + 1, count);
+      const auto one = path.parent_path() / split_name(*prefix, i + 1, count);
       if (!std::filesystem::exists(one))
         throw user_error("{}: file {} of {} of this model is missing", one.string(), i + 1, count);
       files_.push_back(std::make_unique<GgufFile>(one, formats));

@@ -1,42 +1,49 @@
 #include "model/train/rewrite/decomposition.h"
 
-#define EIGEN_DONT_PARALLELIZE  // the same numbers at any number of threads
-#define EIGEN_MPL2_ONLY
-#include <Eigen/Householder>
-#include <Eigen/QR>
-#include <Eigen/SVD>
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
+#include "model/train/rewrite/matrix.h"
 #include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
 
-using Matrix = Eigen::MatrixXd;
-using Rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 constexpr int64_t kQuick = 512;  // rows or columns of what is decomposed exactly
 constexpr uint32_t kSalt = 0x51d0000;
 constexpr int64_t kBeside = 8;  // dimensions of the subspace beyond the rank
 
-Weight weight_of(const Matrix& m) {
-  const Rows rows = m.cast<float>();
-  return f32_weight({graph::Dim(rows.rows()), graph::Dim(rows.cols())},
-                    {rows.data(), static_cast<size_t>(rows.size())});
+// Row by row, as the engine has them.
+std::vector<float> rows_of(const Matrix& m) {
+  std::vector<float> out(m.rows() * m.columns());
+  for (int64_t r = 0; r < m.rows(); ++r)
+    for (int64_t c = 0; c < m.columns(); ++c) out[r * m.columns() + c] = static_cast<float>(m.at(r, c));
+  return out;
 }
 
-Matrix matrix_of(const Weight& w) {
-  return Eigen::Map<const Rows>(w.f32().data(), w.rows(), w.columns()).cast<double>();
+Matrix matrix_of(std::span<const float> rows, int64_t columns) {
+  Matrix out(std::ssize(rows) / columns, columns);
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t r = 0; r < out.rows(); ++r) out.at(r, c) = rows[r * columns + c];
+  return out;
+}
+
+Matrix transposed(std::span<const float> rows, int64_t columns) {
+  Matrix out(columns, std::ssize(rows) / columns);
+  for (int64_t c = 0; c < out.columns(); ++c) std::copy_n(rows.data() + c * columns, columns, out.column(c));
+  return out;
 }
 
 // W X, or the transpose of W times X, for matrices X of few columns.
 class Products {
  public:
-  Products(run::Engine& engine, const Weight& w, int64_t columns) : engine_(engine) {
+  Products(run::Engine& engine, const Weight& w, int64_t columns) {
     weight_ = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
     for (const bool turned : {false, true}) {
       graph::Graph g;
@@ -67,38 +74,41 @@ class Products {
   };
 
   static Matrix run(Side& side, const Matrix& x) {
-    const Rows in = x.cast<float>();
+    const std::vector<float> in = rows_of(x);
     side.x->upload(in.data(), side.x->bytes());
     side.program->run();
     const run::DeviceTensorRef result = side.program->result(kResult);
     const graph::Shape& shape = result->type().shape;
-    Rows out(shape[0].number(), shape[1].number());
+    std::vector<float> out(shape[0].number() * shape[1].number());
     result->download(out.data(), result->bytes());
-    return out.cast<double>();
+    return matrix_of(out, shape[1].number());
   }
 
-  run::Engine& engine_;
   run::DeviceTensorRef weight_;
   Side sides_[2];
 };
 
-// Columns that are orthogonal and span the same.
-Matrix basis_of(const Matrix& x) {
-  const Eigen::HouseholderQR<Matrix> qr(x);
-  return qr.householderQ() * Matrix::Identity(x.rows(), x.cols());
-}
-
 Matrix random_matrix(const Weight& w, int64_t columns, uint32_t seed) {
   Matrix out(w.columns(), columns);
   for (int64_t r = 0; r < out.rows(); ++r)
-    for (int64_t c = 0; c < out.cols(); ++c) out(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
+    for (int64_t c = 0; c < columns; ++c) out.at(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
   return out;
 }
 
-LowRankPair cut(const Matrix& left, const Eigen::VectorXd& values, const Matrix& right, int64_t rank, double scale) {
-  const Eigen::VectorXd roots = (values.head(rank) / scale).cwiseMax(0).cwiseSqrt();
-  return {weight_of(left.leftCols(rank) * roots.asDiagonal()),
-          weight_of(roots.asDiagonal() * right.leftCols(rank).transpose())};
+// left right^T
+LowRankPair pair_of(const Matrix& left, const Matrix& right) {
+  const auto n = graph::Dim(left.rows()), k = graph::Dim(right.rows()), rank = graph::Dim(left.columns());
+  const std::vector<float> turned(right.column(0), right.column(0) + right.rows() * right.columns());
+  return {f32_weight({n, rank}, rows_of(left)), f32_weight({rank, k}, turned)};
+}
+
+// Shares a singular value's root, over that of the scale, among the vectors to its right and their images.
+void share(Singular& found, double scale) {
+  for (int64_t i = 0; i < std::ssize(found.values); ++i) {
+    const double value = found.values[i], root = std::sqrt(value / scale);
+    for (int64_t r = 0; r < found.right.rows(); ++r) found.right.at(r, i) *= root;
+    for (int64_t r = 0; r < found.images.rows(); ++r) found.images.at(r, i) *= value > 0 ? root / value : 0;
+  }
 }
 
 bool is_exact(int64_t narrow, const DecompositionOptions& options) {
@@ -113,12 +123,11 @@ int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOp
   const auto numbers = [](int64_t times, int64_t a, int64_t b) {
     return saturating_product(times * sizeof(double), saturating_product(a, b));
   };
-  // The matrix, Eigen's two copies of it and the factor of its size; then a block of reflections, the small factor and
-  // work space.
-  constexpr int64_t kBlock = 48;
+  // The matrix, its squares and their eigenvectors; then the pair, in doubles and in floats.
   if (is_exact(narrow, options))
-    return saturating_sum(numbers(4, rows, columns),
-                          saturating_sum(numbers(1, std::max(rows, columns), kBlock), numbers(7, narrow, narrow)));
+    return saturating_sum(
+        numbers(1, rows, columns),
+        saturating_sum(numbers(2, narrow, narrow), numbers(2, saturating_sum(rows, columns), options.rank)));
   return numbers(5, saturating_sum(rows, columns), options.rank + kBeside);
 }
 
@@ -126,20 +135,25 @@ LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const 
   const int64_t narrow = std::min(w.rows(), w.columns());
   LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && options.rank >= 1 && options.rank <= narrow && scale > 0);
   const int64_t columns = options.rank + kBeside;
+  if (!std::all_of(w.f32().begin(), w.f32().end(), [](float x) { return std::isfinite(x); }))
+    throw user_error("a weight [{}, {}] to decompose has values that are not finite", w.rows(), w.columns());
   if (is_exact(narrow, options)) {
-    const Eigen::BDCSVD<Matrix> svd(matrix_of(w), Eigen::ComputeThinU | Eigen::ComputeThinV);
-    return cut(svd.matrixU(), svd.singularValues(), svd.matrixV(), options.rank, scale);
+    const bool is_wide = w.rows() < w.columns();
+    Singular found =
+        largest_singular(is_wide ? transposed(w.f32(), w.columns()) : matrix_of(w.f32(), w.columns()), options.rank);
+    share(found, scale);
+    return is_wide ? pair_of(found.right, found.images) : pair_of(found.images, found.right);
   }
   Products products(engine, w, columns);
-  Matrix basis = basis_of(products.times(random_matrix(w, columns, options.seed)));
+  Matrix basis = orthonormal_basis(products.times(random_matrix(w, columns, options.seed)));
   for (int64_t i = 0; i < std::abs(options.iterations); ++i) {
-    const Matrix other = basis_of(products.turned_times(basis));
-    basis = basis_of(products.times(other));
+    const Matrix other = orthonormal_basis(products.turned_times(basis));
+    basis = orthonormal_basis(products.times(other));
   }
   // W ~ basis (basis^T W), whose second factor is narrow.
-  const Matrix inner = products.turned_times(basis);
-  const Eigen::BDCSVD<Matrix> svd(inner.transpose(), Eigen::ComputeThinU | Eigen::ComputeThinV);
-  return cut(basis * svd.matrixU(), svd.singularValues(), svd.matrixV(), options.rank, scale);
+  Singular found = largest_singular(products.turned_times(basis), options.rank);
+  share(found, scale);
+  return pair_of(product(basis, found.right), found.images);
 }
 
 }  // namespace lumen::model
