@@ -185,7 +185,7 @@ void run_line(const Line& l, const machine::Machine& m, const FormatLibrary& for
       buffers.emplace_back();
       for (const synth::Argument& a : step.arguments)
         buffers.back().push_back(a.from == synth::Argument::From::value
-                                     ? values[static_cast<size_t>(synth::storage_of(plan.graph, a.index))].get()
+                                     ? values[static_cast<size_t>(graph::storage_of(plan.graph, a.index))].get()
                                      : scratch[first + static_cast<size_t>(a.index)].get());
       plans += fmt::format("  {} ({} tasks)\n", step.plan, step.kernel.tasks);
     }

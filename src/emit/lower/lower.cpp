@@ -24,10 +24,10 @@
 #include "emit/lower/transcendental.h"
 #include "emit/lower/types.h"
 #include "emit/lower/wgmma.h"
-#include "kernel/loop/early.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
+#include "kernel/loop/verify.h"
 
 namespace lumen::emit {
 namespace {

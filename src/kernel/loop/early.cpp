@@ -1,9 +1,8 @@
-// See early.h.
-#include "kernel/loop/early.h"
-
+// See verify.h.
 #include <fmt/format.h>
 
 #include "kernel/loop/text.h"
+#include "kernel/loop/verify.h"
 
 namespace lumen::loop {
 namespace {

@@ -11,7 +11,7 @@
 // instructions that a wave executes together.
 //
 // May include: base, number/format, number/formula.
-// Offers: build.h, early.h, expand.h, fragment.h, rules.h, text.h.
+// Offers: build.h, expand.h, fragment.h, names.h, rules.h, text.h, verify.h.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 //   4. a parallel or grid loop is the last instruction of the body, behind pure ones only; nothing of the kind is
 //   nested
 //   5. in a grid kernel: what docs/decisions/0007 says about blocks and lanes (check_level)
-//   6. what is done before the kernels before have ended (early.h)
+//   6. what is done before the kernels before have ended (verify.h)
 #include "kernel/loop/verify.h"
 
 #include <bit>
@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "kernel/loop/early.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "kernel/loop/early.h"
 #include "kernel/loop/eval/eval.h"
+#include "kernel/loop/verify.h"
 #include "tests/kernel/loop/loop_harness.h"
 
 namespace lumen {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
-#include "kernel/loop/early.h"
 #include "kernel/loop/eval/eval.h"
+#include "kernel/loop/verify.h"
 #include "kernel/synth/mma/block_product.h"
 #include "tests/kernel/loop/loop_harness.h"
 

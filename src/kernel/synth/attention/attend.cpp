@@ -20,11 +20,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 
 constexpr double kGrain = 131072;       // multiplications per task

@@ -21,9 +21,9 @@ Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& 
 
 // First key that a row sees and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them.
 // The row's axes are open in `map`, a body over the scores.
-std::pair<loop::Expr, loop::Expr> keys_of_row(loop::Builder& b, Body& map, const graph::KeyRange& range);
+std::pair<Expr, Expr> keys_of_row(Builder& b, Body& map, const graph::KeyRange& range);
 // The same where a row that sees none has none: the interval is empty or runs backwards.
-std::pair<loop::Expr, loop::Expr> keys_shown_to_row(loop::Builder& b, Body& map, const graph::KeyRange& range);
+std::pair<Expr, Expr> keys_shown_to_row(Builder& b, Body& map, const graph::KeyRange& range);
 
 // Adds up what tasks found for parts of the keys: partial results and, for each row and part, maximum and sum.
 Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts);
@@ -41,32 +41,31 @@ class AttendWriter {
 
   // The collapsed axis that is the space's axis d; -1 when it has extent 1.
   static int axis_of(const Body& body, size_t d);
-  static int open_axis(Body& body, size_t d, loop::Expr counter);
+  static int open_axis(Body& body, size_t d, Expr counter);
   static void close(Body& body, int opened);
-  loop::Expr bytes(loop::Expr i, int64_t stride) { return i * (stride * 4); }
-  loop::Expr down(loop::Expr x, int64_t unit) { return x - x % unit; }
-  loop::Expr as_f32(loop::Expr x) { return cast(x, Scalar::f32); }
-  void serial(loop::Expr from, loop::Expr to, int64_t step, const std::function<void(loop::Expr)>& body) {
-    b_.loop(loop::LoopKind::serial, from, to, step, body);
+  Expr bytes(Expr i, int64_t stride) { return i * (stride * 4); }
+  Expr down(Expr x, int64_t unit) { return x - x % unit; }
+  Expr as_f32(Expr x) { return cast(x, Scalar::f32); }
+  void serial(Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body) {
+    b_.loop(LoopKind::serial, from, to, step, body);
   }
-  loop::VType vector() const { return {Scalar::f32, lanes_}; }
+  VType vector() const { return {Scalar::f32, lanes_}; }
   // Declares what a kernel of `attention` writes, the group's results or, in parts of the keys, what attend_merge
   // joins; bytes of the scratch this takes.
   std::vector<int64_t> declare_results(const graph::Group& group, const Attention& attention, int64_t parts);
   // What the index holds for the key that is open in `body`; what is none of the table's numbers is reported.
-  loop::Expr key_in_table(Body& body, const Attention::Found& found);
-  void keep_extremes(loop::Expr row, loop::Expr top, loop::Expr total);
+  Expr key_in_table(Body& body, const Attention::Found& found);
+  void keep_extremes(Expr row, Expr top, Expr total);
   // Numbers at .. of a row, as many as are stored at once.
-  void each_number(int64_t width, bool dense,
-                   const std::function<void(loop::Expr at, int lanes, loop::Expr count)>& body);
+  void each_number(int64_t width, bool dense, const std::function<void(Expr at, int lanes, Expr count)>& body);
 
   const graph::Graph& g_;
   StepBuilder builder_;
-  loop::Builder& b_;
+  Builder& b_;
   int lanes_;
   int line_;  // bytes of a vector
   bool fused_;
-  loop::BufferId partial_ = -1, extremes_ = -1;  // what attend_merge joins
+  BufferId partial_ = -1, extremes_ = -1;  // what attend_merge joins
 };
 
 }  // namespace lumen::synth

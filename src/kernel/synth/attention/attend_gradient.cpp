@@ -20,9 +20,6 @@
 namespace lumen::synth {
 
 using graph::Op;
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
 
 namespace {
 

@@ -4,16 +4,13 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-
 namespace {
 constexpr int64_t kGrain = 8192;  // numbers per task
 }
 
 Step attend_merge(const graph::Plan& plan, const Attention& attention, const machine::Machine& target, int64_t parts) {
   StepBuilder builder(plan.graph);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   const std::vector<int64_t> rows = attention.row_extents();
   const int64_t all = product(rows), width = attention.width;
   const BufferId partial = builder.scratch(0, parts * all * width * 4, false);
@@ -30,7 +27,7 @@ Step attend_merge(const graph::Plan& plan, const Attention& attention, const mac
   const bool dense = body.store_stride(attention.written) == 1 || width == 1;
   const int lanes = dense ? target.f32_lanes() : 1;
   const Tasks tasks = cut(rows, width, std::max<int64_t>(target.grain(kGrain) / parts, 1), lanes);
-  const loop::VType one{Scalar::f32, 1};
+  const VType one{Scalar::f32, 1};
   for_tasks(
       b, tasks, rows, width, [&] { body.begin_task(); },
       [&](const std::vector<Expr>& counters, Expr from, Expr to) {

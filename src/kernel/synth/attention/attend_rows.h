@@ -13,7 +13,7 @@ struct RowNumber {
   Access access;         // over the scores' axes
   bool divides = false;  // and is read for nothing else: its reciprocal travels
   int scratch = -1;      // where that lies
-  loop::BufferId source = -1, panel = -1;
+  BufferId source = -1, panel = -1;
 
   int64_t count(const std::vector<int64_t>& extents) const;  // of different ones
 };

@@ -3,15 +3,13 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 // One side of a comparison with the key's number, at key 0.
-Expr at_first_key(loop::Builder& b, Body& map, const KeyRange::Side& side) {
+Expr at_first_key(Builder& b, Body& map, const KeyRange::Side& side) {
   std::vector<Expr> inputs;
   for (size_t i = 0; i < side.operands.size(); ++i) {
-    const loop::VType type{side.formula.inputs[i], 1};
+    const VType type{side.formula.inputs[i], 1};
     inputs.push_back(side.operands[i] >= 0   ? map.value(side.operands[i])
                      : is_float(type.scalar) ? b.real(0, type)
                                              : b.integer(0, type));
@@ -21,14 +19,14 @@ Expr at_first_key(loop::Builder& b, Body& map, const KeyRange::Side& side) {
 
 }  // namespace
 
-std::pair<Expr, Expr> keys_of_row(loop::Builder& b, Body& map, const KeyRange& range) {
+std::pair<Expr, Expr> keys_of_row(Builder& b, Body& map, const KeyRange& range) {
   const auto [first, end] = keys_shown_to_row(b, map, range);
   if (!range.is_bounded()) return {first, end};
   const Expr sees = first < end;
   return {select(sees, first, b.i64(0)), select(sees, end, b.i64(range.keys()))};
 }
 
-std::pair<Expr, Expr> keys_shown_to_row(loop::Builder& b, Body& map, const KeyRange& range) {
+std::pair<Expr, Expr> keys_shown_to_row(Builder& b, Body& map, const KeyRange& range) {
   const Expr none = b.i64(0), all = b.i64(range.keys());
   Expr first = none, end = all;
   map.open_lanes(none, 1, {});

@@ -11,9 +11,6 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
 
 namespace {
 

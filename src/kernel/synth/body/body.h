@@ -49,34 +49,34 @@ class Body {
   };
   Chunking chunking(int machine_lanes) const;
 
-  void begin_task();                        // once, in the task's region, before any axis
-  void open(int axis, loop::Expr counter);  // any axis but the vector axis
+  void begin_task();                  // once, in the task's region, before any axis
+  void open(int axis, Expr counter);  // any axis but the vector axis
   void close();
   // Lanes [at, at + lanes) of the vector axis, of which `count` exist (-1: all). `chunk_start` enters the blocks of
   // formats: the lanes begin `position` elements behind it.
-  void open_lanes(loop::Expr at, int lanes, loop::Expr count);
-  void enter_chunk(loop::Expr at, int64_t elements);
+  void open_lanes(Expr at, int lanes, Expr count);
+  void enter_chunk(Expr at, int64_t elements);
   void set_position(int64_t position) { position_ = position; }
   // Scalars of the space where the vector axis is not open (values that do not vary along it).
   void open_scalar();
 
-  loop::Expr value(graph::ValueId v);          // `lanes` lanes
-  void set(graph::ValueId v, loop::Expr x);    // result of a reduce, in the current scope
-  void store(graph::ValueId v, loop::Expr x);  // writes lanes of a result
-  void store_to(loop::BufferId buffer, Scalar type, loop::Expr offset, loop::Expr x);
+  Expr value(graph::ValueId v);          // `lanes` lanes
+  void set(graph::ValueId v, Expr x);    // result of a reduce, in the current scope
+  void store(graph::ValueId v, Expr x);  // writes lanes of a result
+  void store_to(BufferId buffer, Scalar type, Expr offset, Expr x);
   // Moves the place of a load or result by a run-time number of elements, until the innermost open scope is closed.
-  void shift_load(graph::ValueId v, loop::Expr elements);
-  void shift_store(graph::ValueId v, loop::Expr elements);
+  void shift_load(graph::ValueId v, Expr elements);
+  void shift_store(graph::ValueId v, Expr elements);
   int64_t store_stride(graph::ValueId v) const { return loads_[store_of_.at(v)].strides[vector_axis_]; }
   // Row-major number of the first lane's element of a result or a reduce.
-  loop::Expr store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
+  Expr store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
   // Computes what the lanes of the loop to come share: loads and maps constant along the vector axis.
   void hoist(int lanes);
 
   bool varies(graph::ValueId v, int axis) const;  // whether a load changes along an axis
   int lanes() const { return lanes_; }
-  loop::Expr at() const { return at_; }
-  loop::Expr count() const { return count_; }
+  Expr at() const { return at_; }
+  Expr count() const { return count_; }
   double operations() const { return operations_; }  // scalar operations per element, for the plan
   double traffic() const { return traffic_; }        // bytes of everything read and written
   bool is_heavy() const { return heavy_; }           // has exp, log, sin, ... somewhere
@@ -97,23 +97,23 @@ class Body {
     int64_t offset = 0;
     std::vector<int64_t> strides;  // per collapsed axis, in elements
     int64_t scale = 1;             // bytes per element for memory, else 1
-    loop::BufferId buffer = -1;
+    BufferId buffer = -1;
     std::shared_ptr<Unpack> unpack;
-    std::vector<loop::Expr> partial;  // per open scope: offset so far
+    std::vector<Expr> partial;  // per open scope: offset so far
   };
   bool fits(graph::ValueId v) const;
   int add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Kind kind, const Access* given = nullptr);
-  void shift(Load& load, loop::Expr elements);
-  loop::Expr read(Load& load);
-  loop::Expr offset_of(const Load& load) const;  // of the first lane, in units of scale
-  loop::Expr read_memory(const Load& load);
-  loop::Expr lane_numbers(loop::Expr first, int64_t stride, Scalar type);
-  loop::Expr widen(loop::Expr x) const;
-  loop::Expr compute(graph::ValueId v);
-  const loop::Expr* find(graph::ValueId v) const;
+  void shift(Load& load, Expr elements);
+  Expr read(Load& load);
+  Expr offset_of(const Load& load) const;  // of the first lane, in units of scale
+  Expr read_memory(const Load& load);
+  Expr lane_numbers(Expr first, int64_t stride, Scalar type);
+  Expr widen(Expr x) const;
+  Expr compute(graph::ValueId v);
+  const Expr* find(graph::ValueId v) const;
 
   StepBuilder& builder_;
-  loop::Builder& b_;
+  Builder& b_;
   const graph::Plan& plan_;
   const graph::Group& group_;
   std::vector<int64_t> shape_, extents_;
@@ -123,10 +123,10 @@ class Body {
   std::map<graph::ValueId, int> number_of_;  // random node -> the load of its element number
   std::map<graph::ValueId, int> store_of_;   // result -> dense access
   int vector_axis_ = -1;
-  loop::Expr at_, count_;
+  Expr at_, count_;
   int lanes_ = 1;
   int64_t position_ = 0;
-  std::vector<std::map<std::pair<graph::ValueId, int>, loop::Expr>> scopes_;
+  std::vector<std::map<std::pair<graph::ValueId, int>, Expr>> scopes_;
   double operations_ = 0, traffic_ = 0;
   bool heavy_ = false;
   std::string summary_;

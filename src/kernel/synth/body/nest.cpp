@@ -7,8 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64_t unit, bool may_split_inner) {
   Tasks t;
   t.rows = product(outer);
@@ -22,7 +20,7 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
   return t;
 }
 
-std::vector<Expr> digits(loop::Builder& b, Expr number, const std::vector<int64_t>& extents) {
+std::vector<Expr> digits(Builder& b, Expr number, const std::vector<int64_t>& extents) {
   std::vector<Expr> out(extents.size());
   Expr rest = number;
   for (size_t d = extents.size(); d-- > 0;) {
@@ -49,7 +47,7 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
   return beside;
 }
 
-void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
+void for_tasks(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside) {
   const auto one = [&](Expr task) {
     begin_task();
@@ -67,29 +65,29 @@ void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>&
     const Expr first = group * tasks.rows_per_task;
     Expr end = first + tasks.rows_per_task;
     if (tasks.rows % tasks.rows_per_task != 0) end = min(end, b.i64(tasks.rows));
-    b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr r) { row(digits(b, r, outer), from, to); });
+    b.loop(LoopKind::serial, first, end, 1, [&](Expr r) { row(digits(b, r, outer), from, to); });
   };
-  if (beside == 1) return b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
+  if (beside == 1) return b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
   const int64_t threads = kBlockThreads, all = threads * beside;
   LUMEN_CHECK(tasks.count() % all == 0, "{} tasks, {} of a block", tasks.count(), all);
-  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](Expr block) {
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](Expr lane) {
+  b.loop(LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](Expr block) {
+    b.loop(LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](Expr lane) {
       const Expr first = block * all + lane;
       for (int64_t i = 0; i < beside; ++i) one(first + i * threads);
     });
   });
 }
 
-void for_axes(loop::Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside) {
+void for_axes(Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside) {
   if (axes.empty()) return inside();
-  b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[0]]), 1, [&](Expr i) {
+  b.loop(LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[0]]), 1, [&](Expr i) {
     body.open(axes[0], i);
     for_axes(b, body, {axes.begin() + 1, axes.end()}, inside);
     body.close();
   });
 }
 
-void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, Expr from, Expr to, bool exact,
+void for_lanes(Builder& b, Body& body, int lanes, int unroll, Expr from, Expr to, bool exact,
                const std::function<void(int k)>& step) {
   const auto vector = [&](Expr at, int width, Expr count, int k) {
     body.open_lanes(at, width, count);
@@ -110,24 +108,23 @@ void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, Expr from, E
       }
     };
     const Expr whole = chunking.chunk == chunking.unit ? to : floor_to(chunking.chunk);
-    b.loop(loop::LoopKind::serial, from, whole, chunking.chunk,
-           [&](Expr at) { chunk(at, chunking.chunk, chunking.lanes); });
+    b.loop(LoopKind::serial, from, whole, chunking.chunk, [&](Expr at) { chunk(at, chunking.chunk, chunking.lanes); });
     if (chunking.chunk != chunking.unit)
-      b.loop(loop::LoopKind::serial, whole, to, chunking.unit,
+      b.loop(LoopKind::serial, whole, to, chunking.unit,
              [&](Expr at) { chunk(at, chunking.unit, chunking.unit_lanes); });
     return;
   }
   Expr at_end = from;
   if (unroll > 1) {
     at_end = floor_to(int64_t{lanes} * unroll);
-    b.loop(loop::LoopKind::serial, from, at_end, int64_t{lanes} * unroll, [&](Expr at) {
+    b.loop(LoopKind::serial, from, at_end, int64_t{lanes} * unroll, [&](Expr at) {
       for (int k = 0; k < unroll; ++k) vector(k == 0 ? at : at + int64_t{lanes} * k, lanes, {}, k);
     });
   }
   const Expr whole = exact ? to : floor_to(lanes);
   const auto known_from = b.known_integer(at_end), known_to = b.known_integer(whole);
   if (!(known_from && known_to && *known_from >= *known_to))
-    b.loop(loop::LoopKind::serial, at_end, whole, lanes, [&](Expr at) { vector(at, lanes, {}, 0); });
+    b.loop(LoopKind::serial, at_end, whole, lanes, [&](Expr at) { vector(at, lanes, {}, 0); });
   if (exact) return;
   b.branch(whole < to, [&] { vector(whole, lanes, to - whole, 0); });
 }

@@ -22,8 +22,8 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
 
 // for row in the task's rows: body(counters of the outer axes, first and end of the part). Emits the top parallel loop.
 // `beside`: a thread of a GPU has so many tasks, those of a block's threads beside each other.
-using RowBody = std::function<void(const std::vector<loop::Expr>& outer, loop::Expr from, loop::Expr to)>;
-void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
+using RowBody = std::function<void(const std::vector<Expr>& outer, Expr from, Expr to)>;
+void for_tasks(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside = 1);
 // How many tasks of a thread let it ask for enough at once, of tasks that read `bytes` all together.
 int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m);
@@ -31,13 +31,13 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
 // Lanes from .. to of the body's vector axis: full vectors, `unroll` at a time, then a masked rest; block by block when
 // formats are read. `exact`: to - from is a multiple of the vector. step(k) emits one vector's work, k = 0 .. unroll
 // - 1.
-void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, loop::Expr from, loop::Expr to, bool exact,
+void for_lanes(Builder& b, Body& body, int lanes, int unroll, Expr from, Expr to, bool exact,
                const std::function<void(int k)>& step);
 
 // Serial loops over axes of the body, outermost first, all open in `inside`.
-void for_axes(loop::Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside);
+void for_axes(Builder& b, Body& body, const std::vector<int>& axes, const std::function<void()>& inside);
 
 // Digits of `number` over the extents, outermost first.
-std::vector<loop::Expr> digits(loop::Builder& b, loop::Expr number, const std::vector<int64_t>& extents);
+std::vector<Expr> digits(Builder& b, Expr number, const std::vector<int64_t>& extents);
 
 }  // namespace lumen::synth

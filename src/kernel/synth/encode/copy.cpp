@@ -12,14 +12,12 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::BufferId;
-using loop::Expr;
 
 namespace {
 constexpr int64_t kGrain = 8192;
 
 // bytes [from, from + count) of one buffer to another; `count` known.
-void copy_bytes(loop::Builder& b, BufferId source, Expr from, BufferId target, Expr to, int64_t count, int lanes) {
+void copy_bytes(Builder& b, BufferId source, Expr from, BufferId target, Expr to, int64_t count, int lanes) {
   const int64_t wide = int64_t{lanes} * 4, whole = count / wide * wide;
   b.count(0, whole, wide,
           [&](Expr at) { b.store(target, b.load(source, {Scalar::i32, lanes}, from + at, 1), to + at, 1); });
@@ -28,8 +26,8 @@ void copy_bytes(loop::Builder& b, BufferId source, Expr from, BufferId target, E
             [&](Expr at) { b.store(target, b.load(source, {Scalar::u8, 1}, from + at, 1), to + at, 1); });
 }
 // A whole state, `part` bytes a task.
-void copy_whole(loop::Builder& b, BufferId source, BufferId target, int64_t bytes, int64_t part, int lanes) {
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
+void copy_whole(Builder& b, BufferId source, BufferId target, int64_t bytes, int64_t part, int lanes) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
     const Expr from = task * part;
     const auto copy = [&](int64_t count) { copy_bytes(b, source, from, target, from, count, lanes); };
     if (bytes % part == 0) return copy(part);
@@ -45,7 +43,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   const Access from = follow(plan, group, v);
   const Access to{v, 0, own_strides_of(shape)};
   StepBuilder builder(plan.graph);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   for (const graph::ValueId input : group.inputs) builder.value(input, false);
   const BufferId buffer = builder.scratch(scratch, product(shape) * 4, true);
   Body body(builder, plan, group, shape, {}, {{v, from}}, {{v, to}});
@@ -77,7 +75,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   const Format& f = *root.type.element.format;
   Synthesis out;
   StepBuilder builder(g);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   const BufferId source = builder.value(value, false);
   for (const graph::ValueId s : starts)
     if (const graph::ValueId from = follow(plan, group, s).source; graph::reads_memory(group, from))
@@ -131,7 +129,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
       copy_bytes(b, source, from.section[1] + row * f.row_bytes, target, to.section[1] + target_row * f.row_bytes,
                  f.row_bytes, lanes);
   };
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](Expr row) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](Expr row) {
     const std::vector<Expr> digit = digits(b, row, outer);
     body.begin_task();
     const int axes = body.extents().size();

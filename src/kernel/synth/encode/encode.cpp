@@ -12,10 +12,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task
@@ -31,7 +27,7 @@ bool is_large(const Format& f) {
 
 class BlockEncoder {
  public:
-  BlockEncoder(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
+  BlockEncoder(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
                const std::vector<SuppliedValues>& supplied, int lanes)
       : b_(b),
         format_(f),
@@ -298,7 +294,7 @@ class BlockEncoder {
     }
   }
 
-  loop::Builder& b_;
+  Builder& b_;
   const Format& format_;
   BlobLayout layout_;
   int64_t columns_;
@@ -314,7 +310,7 @@ class BlockEncoder {
 
 }  // namespace
 
-void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
+void encode_blocks(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
                    const std::vector<SuppliedValues>& supplied, const machine::Machine& target) {
   const int lanes = target.f32_lanes();
   LUMEN_CHECK(f.encodes(), "a format that only decodes");
@@ -329,7 +325,7 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
   const int64_t rows_per_task = std::max<int64_t>(1, target.grain(kGrain) / std::max<int64_t>(columns, 1));
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](Expr task) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](Expr task) {
     BlockEncoder wide(b, f, rows, columns, x, blob, supplied, width);
     wide.begin();
     std::optional<BlockEncoder> narrow;
@@ -343,13 +339,13 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
         const Expr length = to - from;
         whole = to - length % width;
       }
-      b.loop(loop::LoopKind::serial, from, whole, width, [&](Expr block) { wide.blocks(block); });
-      if (narrow) b.loop(loop::LoopKind::serial, whole, to, 1, [&](Expr block) { narrow->blocks(block); });
+      b.loop(LoopKind::serial, from, whole, width, [&](Expr block) { wide.blocks(block); });
+      if (narrow) b.loop(LoopKind::serial, whole, to, 1, [&](Expr block) { narrow->blocks(block); });
     };
     if (by_rows) {
       const Expr first = task * rows_per_task;
       const Expr end = min(first + rows_per_task, b.i64(rows));
-      b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr row) {
+      b.loop(LoopKind::serial, first, end, 1, [&](Expr row) {
         const Expr start = row * per_row;
         stretch(start, start + per_row);
       });

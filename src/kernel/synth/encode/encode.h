@@ -28,18 +28,18 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
 // A field whose values are handed in rather than fitted: f32, one per entry and record of its level, row-major.
 struct SuppliedValues {
   int field = 0;
-  loop::BufferId buffer = -1;
+  BufferId buffer = -1;
 };
 
 // Fields of one record level above the block (row, tile, tensor): fitted or supplied. One kernel.
-void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, loop::BufferId x,
-                  loop::BufferId blob, const std::vector<SuppliedValues>& supplied);
+void encode_level(Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x, BufferId blob,
+                  const std::vector<SuppliedValues>& supplied);
 // The data section, and zeros between sections. One kernel.
-void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x,
-                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
+void encode_blocks(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
+                   const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
 bool is_supplied(const std::vector<SuppliedValues>& supplied, int field);
 int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns);
 // Bytes `from` to `to` behind `base` become zero; none: of the buffer.
-void clear_bytes(loop::Builder& b, loop::BufferId buffer, int64_t from, int64_t to, loop::Expr base = {});
+void clear_bytes(Builder& b, BufferId buffer, int64_t from, int64_t to, Expr base = {});
 
 }  // namespace lumen::synth

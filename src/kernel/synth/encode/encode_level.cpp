@@ -14,9 +14,6 @@
 namespace lumen::synth {
 
 using graph::Node;
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
 
 bool is_supplied(const std::vector<SuppliedValues>& supplied, int field) {
   return std::ranges::find(supplied, field, &SuppliedValues::field) != supplied.end();
@@ -36,20 +33,20 @@ int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns
   LUMEN_UNREACHABLE("level {}", ordinal(level));
 }
 
-void clear_bytes(loop::Builder& b, BufferId buffer, int64_t from, int64_t to, Expr base) {
+void clear_bytes(Builder& b, BufferId buffer, int64_t from, int64_t to, Expr base) {
   b.count(from, to, 1,
           [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), base.exists() ? base + at : at, 1); });
 }
 
-void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x,
-                  BufferId blob, const std::vector<SuppliedValues>& supplied) {
+void encode_level(Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x, BufferId blob,
+                  const std::vector<SuppliedValues>& supplied) {
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t bytes = record_bytes(f, level), records = record_count(f, level, rows, columns);
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
     if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(supplied, k);
   const auto& fit = f.fit[ordinal(level)];
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
     const Expr base = layout.section[ordinal(level)] + record * bytes;
     clear_bytes(b, blob, 0, bytes, base);
     for (const SuppliedValues& s : supplied) {
@@ -112,7 +109,7 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
                       const std::vector<std::pair<int, Argument>>& supplied, const machine::Machine& target) {
   const int64_t bytes = blob_layout(f, rows, columns).total;
   const auto step = [&](const std::string& plan, const auto& body) {
-    loop::Builder b("kernel");
+    Builder b("kernel");
     Step s;
     const BufferId from = b.param("x", rows * columns * 4, false), to = b.param("blob", bytes, true);
     s.arguments = {x, blob};
@@ -134,11 +131,11 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
   for (const Level level : kOutermostFirst) {
     if (std::ranges::find(f.fields, level, &Field::level) == f.fields.end()) continue;
     step(fmt::format("encode level {} {}", ordinal(level), what),
-         [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
+         [&](Builder& b, BufferId from, BufferId to, const auto& values) {
            encode_level(b, f, level, rows, columns, from, to, values);
          });
   }
-  step(fmt::format("encode {}", what), [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
+  step(fmt::format("encode {}", what), [&](Builder& b, BufferId from, BufferId to, const auto& values) {
     encode_blocks(b, f, rows, columns, from, to, values, target);
   });
 }

@@ -13,9 +13,6 @@
 namespace lumen::synth {
 
 using graph::Op;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
 
 namespace {
 
@@ -169,7 +166,7 @@ class CodeKernel {
   const graph::Graph& g_;
   const machine::Machine& target_;
   StepBuilder builder_;
-  loop::Builder& b_;
+  Builder& b_;
   graph::Group inner_;  // without the casts
   graph::ValueId map_ = -1, straight_ = -1, transposed_ = -1;
   const FieldType* field_ = nullptr;

@@ -14,10 +14,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is not worth more tasks
 constexpr int64_t kElementsOfTask = 1 << 13;
 constexpr int64_t kMostRows = 128;  // of a block
@@ -123,7 +119,7 @@ class SortWriter {
 
   void count(Expr e) {
     const VType lanes{Scalar::i32, lanes_}, one{Scalar::i32, 1};
-    const loop::BufferId sums = b_.alloc(int64_t{lanes_} * 4), rest = b_.alloc(4);
+    const BufferId sums = b_.alloc(int64_t{lanes_} * 4), rest = b_.alloc(4);
     b_.store(sums, b_.integer(0, lanes), w_.i64(0), 4);
     b_.store(rest, b_.integer(0, one), w_.i64(0), 4);
     if (whole() > 0)
@@ -157,9 +153,9 @@ class SortWriter {
 
   void place(Expr e) {
     const VType one{Scalar::i64, 1};
-    const loop::BufferId next = b_.alloc(8), blocks = b_.alloc(8);
-    const auto get = [&](loop::BufferId x) { return b_.load(x, one, w_.i64(0), 8); };
-    const auto set = [&](loop::BufferId x, Expr to) { b_.store(x, to, w_.i64(0), 8); };
+    const BufferId next = b_.alloc(8), blocks = b_.alloc(8);
+    const auto get = [&](BufferId x) { return b_.load(x, one, w_.i64(0), 8); };
+    const auto set = [&](BufferId x, Expr to) { b_.store(x, to, w_.i64(0), 8); };
     set(next, w_.i64(0));
     set(blocks, w_.i64(0));
     b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Expr before) {
@@ -200,8 +196,8 @@ class SortWriter {
   const Places& at_;
   int lanes_;
   DotWriter w_;
-  loop::Builder& b_;
-  loop::BufferId counts_ = -1, order_ = -1, table_ = -1;
+  Builder& b_;
+  BufferId counts_ = -1, order_ = -1, table_ = -1;
 };
 
 void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const machine::Machine& m, Synthesis& out) {
@@ -231,9 +227,9 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
   const int scratch = add_scratch(out, rows * length * bytes);
   const int lanes = m.f32_lanes();
   DotWriter w(g, one, "rows");
-  loop::Builder& b = w.b;
-  const loop::BufferId order = w.scratch_param("order", at.order, rows * 4, false);
-  const loop::BufferId to = w.scratch_param("rows", scratch, rows * length * bytes, true);
+  Builder& b = w.b;
+  const BufferId order = w.scratch_param("order", at.order, rows * 4, false);
+  const BufferId to = w.scratch_param("rows", scratch, rows * length * bytes, true);
   const VType vector{l.scalar, lanes};
   const bool by_blocks = packed && inner.empty() && one.k.strides[0] == 1 && unpacks_along(one, 0, one.k);
   const auto copy = [&](Expr from, Expr at_byte) {

@@ -10,8 +10,6 @@
 namespace lumen::synth {
 
 using graph::ValueId;
-using loop::Expr;
-using loop::VType;
 
 Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load) {
   for (size_t d = indices.size(); d-- > 0; number = number / indices[d].extent)
@@ -21,7 +19,7 @@ Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t lo
 
 DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
     : b(std::move(name)), graph_(g), problem_(p) {
-  std::map<ValueId, loop::BufferId> known;
+  std::map<ValueId, BufferId> known;
   for (size_t i = 0; i < p.loads.size(); ++i) {
     const DotLoad& l = p.loads[i];
     if (l.kind != DotLoad::Kind::memory && l.kind != DotLoad::Kind::packed) {
@@ -56,7 +54,7 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
   for (ValueId v : p.epilogue) epilogue_nodes_ += g[v].attributes.formula.nodes.size();
 }
 
-loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
+BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
   arguments_.push_back({Argument::From::scratch, number});
   return b.param(std::move(name), bytes, written);
 }

@@ -6,61 +6,61 @@
 #include <map>
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
 
 // `at` moved along indices, slowest first, whose digits `number` counts: by a load's strides.
-loop::Expr moved(loop::Expr at, loop::Expr number, const std::vector<DotIndex>& indices, size_t load);
+Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load);
 
 class DotWriter {
  public:
   DotWriter(const graph::Graph& g, const DotProblem& p, std::string name);
 
-  loop::Builder b;
+  Builder b;
 
-  loop::Expr i64(int64_t x) { return b.i64(x); }
-  loop::Expr zero(int lanes) { return b.real(0, {Scalar::f32, lanes}); }
+  Expr i64(int64_t x) { return b.i64(x); }
+  Expr zero(int lanes) { return b.real(0, {Scalar::f32, lanes}); }
 
   // Further parameters, before the body begins.
-  loop::BufferId scratch_param(std::string name, int number, int64_t bytes, bool written);
+  BufferId scratch_param(std::string name, int number, int64_t bytes, bool written);
 
   // The outer indices of a task: element offsets of every load, and of the result. Kept for reads and the epilogue.
-  void enter_outer(loop::Expr flat);
+  void enter_outer(Expr flat);
   // The same in the code of a block, which may not fail: check_pick, in a lane loop, says what it would have said.
-  void enter_outer_of_block(loop::Expr flat);
+  void enter_outer_of_block(Expr flat);
   void check_pick();
   // Writes `body`; where rows come in blocks, only for a row m that exists.
-  void where_row(loop::Expr m, const std::function<void()>& body);
+  void where_row(Expr m, const std::function<void()>& body);
   // `body` where a condition holds; always, where there is none.
-  void where(loop::Expr condition, const std::function<void()>& body) {
+  void where(Expr condition, const std::function<void()>& body) {
     condition.exists() ? b.branch(condition, body) : body();
   }
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
-  loop::Expr used_tiles(loop::Expr tiles, int64_t height);
+  Expr used_tiles(Expr tiles, int64_t height);
   // The first row of an outer index in what a step before made of a, which has `rows` for each.
-  loop::Expr laid_row(loop::Expr outer, int64_t rows) { return first_.exists() ? first_ : outer * rows; }
+  Expr laid_row(Expr outer, int64_t rows) { return first_.exists() ? first_ : outer * rows; }
   // Whether copies of what a load reads may begin before the kernels before have ended: nothing of the program writes
   // it, and no integers in memory say where it lies. Then its param is constant from now on.
   bool hold_constant(size_t load);
-  loop::Expr run() const { return count_; }                    // of runs: elements of K
-  loop::Expr base(size_t load) const { return bases_[load]; }  // elements
-  loop::BufferId buffer(size_t load) const { return buffers_[load]; }
-  loop::BufferId result() const { return result_; }
+  Expr run() const { return count_; }                    // of runs: elements of K
+  Expr base(size_t load) const { return bases_[load]; }  // elements
+  BufferId buffer(size_t load) const { return buffers_[load]; }
+  BufferId result() const { return result_; }
 
   // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist.
   // Numbers of any kind of load, in its own scalar type; f32 when packed.
-  loop::Expr read(size_t load, loop::Expr at, int64_t stride, int lanes, loop::Expr count);
-  loop::Expr read_f32(size_t load, loop::Expr at, int64_t stride, int lanes, loop::Expr count);
+  Expr read(size_t load, Expr at, int64_t stride, int lanes, Expr count);
+  Expr read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr count);
 
   // Sums at (m, n .. n + lanes): what the maps make of them, and its way into the result (of rows that are not sorted).
   // `out` may be words that hold numbers beside each other.
-  loop::Expr finished(loop::Expr sums, loop::Expr m, loop::Expr n, loop::Expr count);
-  void put(loop::Expr out, loop::Expr m, loop::Expr n, loop::Expr count, int align);
+  Expr finished(Expr sums, Expr m, Expr n, Expr count);
+  void put(Expr out, Expr m, Expr n, Expr count, int align);
   // Both, for any problem.
-  void finish_vector(loop::Expr sums, loop::Expr m, loop::Expr n, loop::Expr count);
+  void finish_vector(Expr sums, Expr m, Expr n, Expr count);
   int epilogue_nodes() const { return epilogue_nodes_; }
 
   Step step(std::string plan);     // what prepares
@@ -69,18 +69,18 @@ class DotWriter {
  private:
   const graph::Graph& graph_;
   const DotProblem& problem_;
-  std::vector<loop::BufferId> buffers_;  // by load; -1: none
-  loop::BufferId result_ = -1;
+  std::vector<BufferId> buffers_;  // by load; -1: none
+  BufferId result_ = -1;
   std::vector<Argument> arguments_;
-  std::vector<loop::Expr> bases_;
-  loop::Expr result_base_;
+  std::vector<Expr> bases_;
+  Expr result_base_;
   int epilogue_nodes_ = 0;
   void enter_picked();
-  void finish_row(loop::Expr sums, loop::Expr m, loop::Expr n, loop::Expr count);
-  void add_digit(const DotIndex& index, loop::Expr digit);
-  loop::BufferId order_ = -1, table_ = -1;
-  loop::Expr block_, picked_;
-  loop::Expr first_, count_;  // rows of the block, or of the run
+  void finish_row(Expr sums, Expr m, Expr n, Expr count);
+  void add_digit(const DotIndex& index, Expr digit);
+  BufferId order_ = -1, table_ = -1;
+  Expr block_, picked_;
+  Expr first_, count_;  // rows of the block, or of the run
 };
 
 }  // namespace lumen::synth

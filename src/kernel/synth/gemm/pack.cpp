@@ -8,12 +8,10 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-
 constexpr int64_t kMostUnrolled = 1024;  // elements unpacked by straight code
 
 // The run of `blocks` blocks from block `first`, stored at byte `to` of the panel.
-void unpack_run(DotWriter& w, Unpack& unpack, Expr first, int64_t blocks, loop::BufferId buffer, Expr to, int lanes) {
+void unpack_run(DotWriter& w, Unpack& unpack, Expr first, int64_t blocks, BufferId buffer, Expr to, int lanes) {
   const int64_t block = unpack.format().block;
   unpack.enter_block(first, blocks);
   for (int64_t position = 0; position < blocks * block;) {
@@ -26,11 +24,11 @@ void unpack_run(DotWriter& w, Unpack& unpack, Expr first, int64_t blocks, loop::
 void unpack_rows(DotWriter& w, const DotLoad& load, const RowSource& from, Expr rows, Expr columns, const Panel& to,
                  int lanes) {
   const Format& f = *load.format;
-  loop::Builder& b = w.b;
+  Builder& b = w.b;
   Unpack unpack(b, f, w.buffer(from.load), load.rows, load.columns);
   unpack.enter_tensor();
   const int64_t unit = unpack_unit(f, lanes);
-  b.loop(loop::LoopKind::serial, w.i64(0), rows, 1, [&](Expr r) {
+  b.loop(LoopKind::serial, w.i64(0), rows, 1, [&](Expr r) {
     const Expr element = from.first + r * from.row_stride;
     unpack.enter_row(element / load.columns);
     const Expr first = element / f.block;
@@ -40,8 +38,8 @@ void unpack_rows(DotWriter& w, const DotLoad& load, const RowSource& from, Expr 
       const Expr block = first + c / f.block;
       unpack_run(w, unpack, block, count / f.block, to.buffer, out + c * 4, lanes);
     };
-    b.loop(loop::LoopKind::serial, w.i64(0), whole, unit, [&](Expr c) { run(c, unit); });
-    if (unit > f.block) b.loop(loop::LoopKind::serial, whole, columns, f.block, [&](Expr c) { run(c, f.block); });
+    b.loop(LoopKind::serial, w.i64(0), whole, unit, [&](Expr c) { run(c, unit); });
+    if (unit > f.block) b.loop(LoopKind::serial, whole, columns, f.block, [&](Expr c) { run(c, f.block); });
   });
 }
 
@@ -57,12 +55,12 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr ro
                int lanes) {
   const DotLoad& load = p.loads[from.load];
   if (load.kind == DotLoad::Kind::packed) return unpack_rows(w, load, from, rows, columns, to, lanes);
-  loop::Builder& b = w.b;
+  Builder& b = w.b;
   const Expr whole = columns / lanes * lanes;
-  b.loop(loop::LoopKind::serial, w.i64(0), rows, 1, [&](Expr r) {
+  b.loop(LoopKind::serial, w.i64(0), rows, 1, [&](Expr r) {
     const Expr in = from.first + r * from.row_stride;
     const Expr out = to.start + r * to.row_bytes;
-    b.loop(loop::LoopKind::serial, w.i64(0), whole, lanes,
+    b.loop(LoopKind::serial, w.i64(0), whole, lanes,
            [&](Expr c) { b.store(to.buffer, w.read_f32(from.load, in + c, 1, lanes, {}), out + c * 4, 4); });
     b.branch(whole < columns, [&] {
       const Expr count = columns - whole;

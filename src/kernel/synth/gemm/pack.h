@@ -9,19 +9,19 @@ namespace lumen::synth {
 // Rows of elements that lie side by side (unit stride along a row).
 struct RowSource {
   size_t load = 0;
-  loop::Expr first;        // element of row 0, column 0
+  Expr first;              // element of row 0, column 0
   int64_t row_stride = 0;  // elements
 };
 
 struct Panel {
-  loop::BufferId buffer = -1;
-  loop::Expr start;  // byte of row 0
+  BufferId buffer = -1;
+  Expr start;  // byte of row 0
   int64_t row_bytes = 0;
 };
 
 // Copies rows x columns; rows are counted by a value, columns by a number. Packed operands are unpacked block by block.
-void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, loop::Expr rows, loop::Expr columns,
-               const Panel& to, int lanes);
+void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr rows, Expr columns, const Panel& to,
+               int lanes);
 
 // Elements unpacked together by straight code: whole blocks, and whole vectors where that stays short.
 int64_t unpack_unit(const Format& f, int lanes);

@@ -3,9 +3,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-
 namespace {
 
 constexpr int64_t kBlockLanes = 128;  // of a block of waves
@@ -14,7 +11,7 @@ constexpr int64_t kBlockLanes = 128;  // of a block of waves
 
 void each_wave(DotWriter& w, int64_t outer, int64_t groups, int wave,
                const std::function<void(const WaveGroup&)>& body) {
-  loop::Builder& b = w.b;
+  Builder& b = w.b;
   const int64_t all = outer * groups, waves = kBlockLanes / wave;
   b.loop(LoopKind::grid, w.i64(0), w.i64((all + waves - 1) / waves), 1, [&](Expr block) {
     b.loop(LoopKind::lane, w.i64(0), w.i64(kBlockLanes), 1, [&](Expr lane) {
@@ -33,7 +30,7 @@ void each_wave(DotWriter& w, int64_t outer, int64_t groups, int wave,
 }
 
 void once_per_wave(DotWriter& w, const WaveGroup& g, const std::function<void()>& body) {
-  loop::Builder& b = w.b;
+  Builder& b = w.b;
   Expr first = g.lane == 0;
   if (g.exists.exists()) first = first & g.exists;
   b.branch(first, body);

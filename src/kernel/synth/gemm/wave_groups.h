@@ -11,7 +11,7 @@ namespace lumen::synth {
 // What a wave does: `lane` of it, its outer index and group. `exists` -1: always; waves without a group of their own
 // repeat the last one and must not write.
 struct WaveGroup {
-  loop::Expr lane, outer, group, exists;
+  Expr lane, outer, group, exists;
 };
 
 // The top loop of a kernel.

@@ -9,8 +9,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
@@ -66,7 +64,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
     }
   StepBuilder builder(plan.graph);
   builder.declare(group);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   const bool short_results =
       std::ranges::all_of(group.results, [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
   if (short_results) b.use_fast_math({target.power2, target.reciprocal, ""});

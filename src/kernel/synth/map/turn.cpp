@@ -10,10 +10,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 namespace {
 constexpr int64_t kGrain = 16384;  // elements per task
 }
@@ -35,7 +31,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   if (near < 0 || c.strides[0][last] == 1 || c.extents[near] < lanes || c.extents[last] < lanes) return std::nullopt;
 
   StepBuilder builder(g);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   const BufferId in = builder.value(from.source, false), out = builder.value(result, true);
   std::vector<int> others;
   std::vector<int64_t> outer;
@@ -62,7 +58,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
     const int64_t whole_far = far_extent / lanes * lanes;
     const Expr length = end - first;
     const Expr whole = end - length % lanes;
-    b.loop(loop::LoopKind::serial, first, whole, lanes, [&](Expr i) {
+    b.loop(LoopKind::serial, first, whole, lanes, [&](Expr i) {
       b.count(0, whole_far, lanes, [&](Expr j) {
         const Expr corner = read + (i * near_in + j * far_in);
         std::vector<Expr> tile;
@@ -72,11 +68,10 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
         for (int k = 0; k < lanes; ++k) b.store(out, tile[k], to + k * near_out, 4);
       });
       if (whole_far < far_extent)
-        b.loop(loop::LoopKind::serial, i, i + lanes, 1,
+        b.loop(LoopKind::serial, i, i + lanes, 1,
                [&](Expr row) { b.count(whole_far, far_extent, 1, [&](Expr j) { one(row, j); }); });
     });
-    b.loop(loop::LoopKind::serial, whole, end, 1,
-           [&](Expr i) { b.count(0, far_extent, 1, [&](Expr j) { one(i, j); }); });
+    b.loop(LoopKind::serial, whole, end, 1, [&](Expr i) { b.count(0, far_extent, 1, [&](Expr j) { one(i, j); }); });
   });
   Synthesis made;
   made.steps.push_back(builder.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));

@@ -8,25 +8,19 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::Fragment;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 
 constexpr int kRowsOfLanes = 8;  // of a wave that multiplies without matrix instructions
 constexpr int64_t kSwizzledRow = BlockProduct::kSwizzledRow;
 
 // A wave's lanes in a rectangle; each multiplies for itself.
-Fragment lane_sums(int wave) {
+loop::Fragment lane_sums(int wave) {
   return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{wave / kRowsOfLanes, 1, 0}});
 }
-Fragment lane_rows(int wave) {
+loop::Fragment lane_rows(int wave) {
   return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{1, 0, 1}});
 }
-Fragment lane_columns(int wave) {
+loop::Fragment lane_columns(int wave) {
   return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
 }
 
@@ -35,7 +29,7 @@ int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes) {
   return rows * row_bytes + (row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
 }
 
-Fragment sums_of(const BlockTile& tile) {
+loop::Fragment sums_of(const BlockTile& tile) {
   return tile.row ? tile.row->collective->operands[0].fragment : lane_sums(tile.wave);
 }
 
@@ -80,7 +74,7 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
 
-void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
+void BlockProduct::prepare(Factor& f, const loop::Fragment& fragment, int64_t rows) {
   f.holding = FragmentDigits::of(fragment);
   f.rows = rows;
   const int64_t bytes = scalar_bytes(tile_.factor);
@@ -88,10 +82,10 @@ void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
   f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
 }
 
-BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
+BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
   chunk_k_ = step_k(m, tile_);
   LUMEN_CHECK(tile_.stage_k % chunk_k_ == 0, "stages of {} in steps of {}", tile_.stage_k, chunk_k_);
-  const Fragment acc = sums_of(tile_);
+  const loop::Fragment acc = sums_of(tile_);
   if (!tile_.row) {
     together_ = chunk_k_;
     prepare(a_, lane_rows(tile_.wave), tile_.m());
@@ -314,8 +308,8 @@ void BlockProduct::ready(const RegisterOperand& a_operand) {
 
 // Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
 BlockProduct::RegisterOperand BlockProduct::hold(const BlockProduct& of) {
-  const Fragment &sums = of.tile_.row->collective->operands[0].fragment,
-                 &factor = tile_.row->collective->operands[1].fragment;
+  const loop::Fragment &sums = of.tile_.row->collective->operands[0].fragment,
+                       &factor = tile_.row->collective->operands[1].fragment;
   const int64_t elements = factor.lane_bits / factor.bits, steps = sums.columns / factor.columns;
   for (int64_t row = 0; row < sums.rows; ++row)
     for (int64_t column = 0; column < sums.columns; ++column) {

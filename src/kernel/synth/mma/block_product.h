@@ -19,7 +19,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/mma/fragment_digits.h"
 
@@ -63,7 +63,7 @@ class BlockProduct {
   static constexpr int64_t kSwizzledRow = 128, kSwizzle = kSwizzledRow / kUnit;  // rows after which units lie alike
 
   // Allocates the sums: in the code of a block.
-  BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile);
+  BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile);
 
   // K of a panel is a multiple of this.
   static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
@@ -75,75 +75,70 @@ class BlockProduct {
   int64_t row_bytes(Side side) const { return is_transposed(side) ? kSwizzledRow : factor(side).row_bytes; }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
-  loop::Expr place(Side side, loop::Expr row, loop::Expr unit);
+  Expr place(Side side, Expr row, Expr unit);
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
-  loop::Expr place(Side side, loop::Expr row, loop::Expr unit, int64_t further, int64_t run);
+  Expr place(Side side, Expr row, Expr unit, int64_t further, int64_t run);
   // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.
-  loop::Expr transposed_place(Side side, loop::Expr unit, loop::Expr k);
+  Expr transposed_place(Side side, Expr unit, Expr k);
   bool is_transposed(Side side) const { return tile_.transposed(side); }
 
   // In lane loops:
   void clear();
   // The first `k` (-1: all) of the panels that begin at these bytes.
-  void multiply(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
-                int64_t k = -1);
+  void multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k = -1);
   // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
   // begin at zero. Of instructions that keep few digits ready() adds what panels gave since the last fresh one.
   struct Panel {
-    loop::BufferId buffer = -1;
-    loop::Expr from;
+    BufferId buffer = -1;
+    Expr from;
   };
-  void begin(loop::Expr lane, Panel a, Panel b, bool fresh = false);
+  void begin(Expr lane, Panel a, Panel b, bool fresh = false);
   // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
   // this one's k. They must be kept until the products are ready: ready(a).
-  using RegisterOperand = std::vector<loop::Expr>;
+  using RegisterOperand = std::vector<Expr>;
   RegisterOperand hold(const BlockProduct& of);
-  void begin(loop::Expr lane, const RegisterOperand& a, Panel b);
+  void begin(Expr lane, const RegisterOperand& a, Panel b);
   void ready();
   void ready(const RegisterOperand& a_operand);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
-  using Visit = std::function<void(loop::Expr m, loop::Expr n, loop::Expr sums)>;
-  using Change = std::function<loop::Expr(loop::Expr m, loop::Expr n, loop::Expr sums)>;
-  void each_sum(loop::Expr lane, const Visit& visit);
-  void change_sums(loop::Expr lane, const Change& change);
+  using Visit = std::function<void(Expr m, Expr n, Expr sums)>;
+  using Change = std::function<Expr(Expr m, Expr n, Expr sums)>;
+  void each_sum(Expr lane, const Visit& visit);
+  void change_sums(Expr lane, const Change& change);
   int run() const { return run_; }  // length of those vectors
 
   // The same line by line: rows of the tile (Side::a) or columns (Side::b). Of a line a lane holds a part, other lanes
   // of its group and groups across the tile hold the others.
   int lines(Side side) const { return tile_.tiles(side) * parts(side).size(); }  // that a lane holds parts of
-  loop::Expr line(Side side, loop::Expr lane, int number);
+  Expr line(Side side, Expr lane, int number);
   int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
   // `change` gets how far along the line a vector begins.
-  using ChangeLine = std::function<loop::Expr(loop::Expr along, loop::Expr sums)>;
-  void change_line(Side side, loop::Expr lane, int number, const ChangeLine& change);
+  using ChangeLine = std::function<Expr(Expr along, Expr sums)>;
+  void change_line(Side side, Expr lane, int number, const ChangeLine& change);
   // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
-  loop::Expr fold_line(Side side, ScalarOp op, loop::Expr x);
+  Expr fold_line(Side side, ScalarOp op, Expr x);
   static int lanes_of_line(const BlockTile& tile, Side side);  // of a group
-  loop::Expr leads_line(Side side, loop::Expr lane);           // truth: one of these lanes
-  loop::Expr group_across(Side side, loop::Expr lane) const;   // the lane's group among those that share lines
+  Expr leads_line(Side side, Expr lane);                       // truth: one of these lanes
+  Expr group_across(Side side, Expr lane) const;               // the lane's group among those that share lines
 
   // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns
   // on: how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
   int lanes_beside() const;
   int64_t apart_beside() const { return int64_t{run_} * acc_.columns[acc_.columns.size() - 2].extent; }
-  loop::Expr number_beside(loop::Expr lane, int lanes);
+  Expr number_beside(Expr lane, int lanes);
   // Something of each of as many successive runs of a line, of any type: each lane gets what they all have for the run
   // of its number, in words.
-  loop::Expr pass_beside(loop::Expr lane, std::vector<loop::Expr> runs);
+  Expr pass_beside(Expr lane, std::vector<Expr> runs);
 
   const BlockTile& tile() const { return tile_; }
 
  private:
   using Digit = FragmentDigits::Digit;
   using Part = FragmentDigits::Part;
-  loop::Expr number_of(const FragmentDigits::Digits& digits, loop::Expr lane) {
-    return FragmentDigits::number(b_, digits, lane);
-  }
-  loop::Expr group_of(const FragmentDigits::Digits& digits, loop::Expr lane) {
-    return FragmentDigits::group(b_, digits, lane);
-  }
+  Expr number_of(const FragmentDigits::Digits& digits, Expr lane) { return FragmentDigits::number(b_, digits, lane); }
+  Expr group_of(const FragmentDigits::Digits& digits, Expr lane) { return FragmentDigits::group(b_, digits, lane); }
 
   struct Factor {
     FragmentDigits holding;
@@ -155,21 +150,19 @@ class BlockProduct {
   const std::vector<Part>& parts(Side side) const { return side == Side::a ? acc_.row_parts : acc_.column_parts; }
   const FragmentDigits::Digits& digits(Side side) const { return side == Side::a ? acc_.rows : acc_.columns; }
   static constexpr Side other(Side side) { return side == Side::a ? Side::b : Side::a; }
-  loop::Expr own_group(Side side, loop::Expr lane) const;
+  Expr own_group(Side side, Expr lane) const;
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
-  loop::Expr lane_place(Side side, loop::Expr lane);
-  loop::Expr first_line(Side side, loop::Expr lane);
-  void multiply_rows(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
-                     int64_t chunks);
-  void multiply_shared(loop::Expr lane, loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from,
-                       int64_t k);
-  void begin(loop::Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
-  void multiply_chunk(loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from);
-  std::vector<loop::Expr> fetch(const Factor& f, loop::BufferId buffer, loop::Expr from);
-  loop::Expr operand(const Factor& f, const std::vector<loop::Expr>& runs, size_t index, int64_t step);
-  loop::BufferId sum(int i, int j) const { return sums_[i * tile_.tiles_n + j]; }
+  Expr lane_place(Side side, Expr lane);
+  Expr first_line(Side side, Expr lane);
+  void multiply_rows(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks);
+  void multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k);
+  void begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
+  void multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from);
+  std::vector<Expr> fetch(const Factor& f, BufferId buffer, Expr from);
+  Expr operand(const Factor& f, const std::vector<Expr>& runs, size_t index, int64_t step);
+  BufferId sum(int i, int j) const { return sums_[i * tile_.tiles_n + j]; }
 
-  loop::Builder& b_;
+  Builder& b_;
   BlockTile tile_;
   Factor a_, c_;
   FragmentDigits acc_;
@@ -177,10 +170,10 @@ class BlockProduct {
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;
   // Where instructions add to: the sums, or those of a panel (short_sums).
-  loop::BufferId product(int i, int j) const { return partial_.empty() ? sum(i, j) : partial_[i * tile_.tiles_n + j]; }
+  BufferId product(int i, int j) const { return partial_.empty() ? sum(i, j) : partial_[i * tile_.tiles_n + j]; }
   void add_partial();
   int64_t step_apart(int runs) const;
-  std::vector<loop::BufferId> sums_, partial_;
+  std::vector<BufferId> sums_, partial_;
 };
 
 }  // namespace lumen::synth

@@ -3,8 +3,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 Expr value_of(const FragmentDigits::Digit& digit, Expr lane) {
@@ -43,7 +41,7 @@ FragmentDigits FragmentDigits::of(const loop::Fragment& f) {
   return out;
 }
 
-Expr FragmentDigits::operand(loop::Builder& b, loop::VType type, const std::vector<Expr>& runs, int64_t step) const {
+Expr FragmentDigits::operand(Builder& b, VType type, const std::vector<Expr>& runs, int64_t step) const {
   const int length = b.type(runs[0]).lanes, share = column_parts.size();
   std::vector<int> mask(type.lanes, -1);
   for (int r = 0; r < std::ssize(row_parts); ++r)
@@ -70,14 +68,14 @@ int64_t FragmentDigits::lanes_extent(const Digits& digits) {
   return out;
 }
 
-Expr FragmentDigits::number(loop::Builder& b, const Digits& digits, Expr lane) {
+Expr FragmentDigits::number(Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
   for (const Digit& d : digits)
     if (d.lanes > 0) out = out + value_of(d, lane) * d.weight;
   return out;
 }
 
-Expr FragmentDigits::group(loop::Builder& b, const Digits& digits, Expr lane) {
+Expr FragmentDigits::group(Builder& b, const Digits& digits, Expr lane) {
   Expr out = b.i64(0);
   for (const Digit& d : digits)
     if (d.lanes > 0) out = out * d.extent + value_of(d, lane);

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernel/loop/build.h"
 #include "kernel/loop/fragment.h"
+#include "kernel/loop/names.h"
 
 namespace lumen::synth {
 
@@ -27,10 +27,10 @@ struct FragmentDigits {
   static FragmentDigits of(const loop::Fragment& f);
   static std::vector<Part> parts(const Digits& digits);
   // The operand number `step` of those that a lane's runs of neighbouring columns feed, a run for each row part.
-  loop::Expr operand(loop::Builder& b, loop::VType type, const std::vector<loop::Expr>& runs, int64_t step) const;
-  static int64_t lanes_extent(const Digits& digits);                                  // how many values lanes say
-  static loop::Expr number(loop::Builder& b, const Digits& digits, loop::Expr lane);  // what lanes say of it
-  static loop::Expr group(loop::Builder& b, const Digits& digits, loop::Expr lane);   // counts their values
+  Expr operand(Builder& b, VType type, const std::vector<Expr>& runs, int64_t step) const;
+  static int64_t lanes_extent(const Digits& digits);                // how many values lanes say
+  static Expr number(Builder& b, const Digits& digits, Expr lane);  // what lanes say of it
+  static Expr group(Builder& b, const Digits& digits, Expr lane);   // counts their values
 };
 
 }  // namespace lumen::synth

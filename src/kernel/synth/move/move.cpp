@@ -15,7 +15,6 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::Expr;
 
 namespace {
 
@@ -86,18 +85,17 @@ class MoveKernel {
   // Zeros to the whole result.
   void fill_zero() {
     StepBuilder builder(g_);
-    loop::Builder& b = builder.b;
-    const loop::BufferId buffer = builder.value(root_, true);
+    Builder& b = builder.b;
+    const BufferId buffer = builder.value(root_, true);
     const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * target_.grain(kGrain);
     const int64_t tasks = (bytes + grain - 1) / grain;
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
       const Expr from = task * grain;
       const Expr to = min(from + grain, b.i64(bytes));
       const Expr whole = to - (to - from) % wide;
-      b.loop(loop::LoopKind::serial, from, whole, wide,
+      b.loop(LoopKind::serial, from, whole, wide,
              [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4); });
-      b.loop(loop::LoopKind::serial, whole, to, 1,
-             [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
+      b.loop(LoopKind::serial, whole, to, 1, [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
     });
     finish(builder, fmt::format("zero {} bytes", bytes), bytes);
   }
@@ -122,7 +120,7 @@ class MoveKernel {
     }
     const std::vector<bool> barrier = behind(lead, shape.size());
     StepBuilder builder(g_);
-    loop::Builder& b = builder.b;
+    Builder& b = builder.b;
     for (const auto& [v, access] : loads) declare_load(builder, access.source);
     builder.value(root_, true);
     Body body(builder, plan_, group_, shape, barrier, loads, {{root_, to}});
@@ -170,7 +168,7 @@ class MoveKernel {
                   [&](int) { body.store(root_, body.value(value)); });
       };
       if (apart) {
-        b.loop(loop::LoopKind::serial, from, upto, 1, [&](Expr at) {
+        b.loop(LoopKind::serial, from, upto, 1, [&](Expr at) {
           body.open_lanes(at, 1, {});
           seek([&] { body.store(root_, body.value(value)); });
           body.close();
@@ -194,7 +192,7 @@ class MoveKernel {
   }
 
   // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
-  Expr checked_index(loop::Builder& b, Expr index, int64_t rows) {
+  Expr checked_index(Builder& b, Expr index, int64_t rows) {
     index = cast(index, Scalar::i64);
     const Expr ok = (0 <= index) & (index < rows);
     b.guard(ok, index, loop::kGuardIndex);
@@ -221,7 +219,7 @@ class MoveKernel {
     for (size_t d = lead; d < shape.size(); ++d) rows.strides[d] = from.strides[1 + d - lead];
     const std::vector<bool> barrier = behind(lead, shape.size());
     StepBuilder builder(g_);
-    loop::Builder& b = builder.b;
+    Builder& b = builder.b;
     declare_load(builder, from.source);
     declare_load(builder, number.source);
     builder.value(root_, true);
@@ -243,7 +241,7 @@ class MoveKernel {
         [&](const std::vector<Expr>& counters, Expr first, Expr end) {
           for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
           if (lanes_index) {
-            b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr at) {
+            b.loop(LoopKind::serial, first, end, 1, [&](Expr at) {
               body.open_lanes(at, 1, {});
               seek();
               body.store(root_, body.value(table));
@@ -277,10 +275,10 @@ class MoveKernel {
     const std::vector<bool> barrier = behind(lead, shape.size());
     const Access from = follow_to(plan_, group_, value, shape);
     StepBuilder builder(g_);
-    loop::Builder& b = builder.b;
+    Builder& b = builder.b;
     declare_load(builder, from.source);
     declare_load(builder, which.source);
-    const loop::BufferId buffer = builder.value(root_, true);
+    const BufferId buffer = builder.value(root_, true);
     Body body(builder, plan_, group_, shape, barrier, {{value, from}, {index, which}}, {{root_, to}});
     const std::vector<int64_t>& extents = body.extents();
     std::vector<int> lead_axes, column_axes;
@@ -297,12 +295,12 @@ class MoveKernel {
     };
     const auto seek = [&] { body.shift_store(root_, checked_index(b, body.value(index), whole[0]) * dense[0]); };
     if (column_axes.empty()) {  // every value its own row: one task, one after another
-      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
+      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](Expr) {
         body.begin_task();
         const int last = lead_axes.back();
         lead_axes.pop_back();
         for_axes(b, body, lead_axes, [&] {
-          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(extents[last]), 1, [&](Expr at) {
+          b.loop(LoopKind::serial, b.i64(0), b.i64(extents[last]), 1, [&](Expr at) {
             body.open_lanes(at, 1, {});
             seek();
             add();

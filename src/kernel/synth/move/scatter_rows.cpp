@@ -14,11 +14,7 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
 using loop::Space;
-using loop::VType;
 
 namespace {
 
@@ -99,14 +95,13 @@ class Scatter {
     return out_.scratch.size() - 1;
   }
   BufferId numbers(StepBuilder& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
-  static Expr narrow(loop::Builder& b, Expr x) { return cast(x, Scalar::i32); }
-  static Expr wide(loop::Builder& b, Expr x) { return cast(x, Scalar::i64); }
-  static Expr bytes(loop::Builder& b, Expr number) { return number * 4; }
+  static Expr narrow(Builder& b, Expr x) { return cast(x, Scalar::i32); }
+  static Expr wide(Builder& b, Expr x) { return cast(x, Scalar::i64); }
+  static Expr bytes(Builder& b, Expr number) { return number * 4; }
   void finish(StepBuilder& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
 
   // Where lines lie of which a number names one.
-  Expr offset(loop::Builder& b, Expr number, const std::vector<int64_t>& extents,
-              const std::vector<int64_t>& strides) const {
+  Expr offset(Builder& b, Expr number, const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) const {
     const Collapsed c = collapse(extents, {{strides.begin(), strides.begin() + extents.size()}}, {});
     const std::vector<Expr> at = digits(b, number, c.extents);
     Expr sum = b.i64(0);
@@ -115,23 +110,23 @@ class Scatter {
   }
 
   // The row that a number's value goes to; outside ones are guarded and kept inside so that the kernel may go on.
-  Expr first_key(loop::Builder& b, BufferId from, Expr number, bool guards) const {
+  Expr first_key(Builder& b, BufferId from, Expr number, bool guards) const {
     const Expr at = which_.offset + offset(b, number, numbers_, which_.strides);
     const Expr x = wide(b, b.load(from, kI32, bytes(b, at), 4));
     if (guards) b.guard((0 <= x) & (x < rows_), x, loop::kGuardIndex);
     return narrow(b, max(b.i64(0), min(x, b.i64(rows_ - 1))));
   }
-  Expr digit_of(loop::Builder& b, Expr key, int pass) const {
+  Expr digit_of(Builder& b, Expr key, int pass) const {
     const Expr shifted = key >> (int64_t{pass} * digit_);
     return shifted & ((int64_t{1} << digit_) - 1);
   }
 
-  void each_lane(loop::Builder& b, const std::function<void(Expr)>& body) {
+  void each_lane(Builder& b, const std::function<void(Expr)>& body) {
     b.loop(LoopKind::lane, b.i64(0), b.i64(lanes_), 1, body);
   }
   // Chunks of a block's part: `fill` puts number `number` to place `place` of the chunk, or says that there is none;
   // then every lane walks it.
-  void each_chunk(loop::Builder& b, Expr block, const std::function<void(Expr number, Expr place)>& fill,
+  void each_chunk(Builder& b, Expr block, const std::function<void(Expr number, Expr place)>& fill,
                   const std::function<void(Expr place)>& none, const std::function<void(Expr lane)>& walk) {
     const Expr first = block * part_;
     b.loop(LoopKind::serial, b.i64(0), b.i64(part_), kChunk, [&](Expr chunk) {
@@ -150,7 +145,7 @@ class Scatter {
   // counts[part][digit]
   void count_digits(int pass) {
     StepBuilder d(g_);
-    loop::Builder& b = d.b;
+    Builder& b = d.b;
     const BufferId from = pass == 0 ? d.value(which_.source, false) : numbers(d, keys_[(pass - 1) % 2], false);
     const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, true);
     b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](Expr block) {
@@ -182,7 +177,7 @@ class Scatter {
   // Numbers and keys in the order of this digit, equal ones as they were.
   void place(int pass) {
     StepBuilder d(g_);
-    loop::Builder& b = d.b;
+    Builder& b = d.b;
     const bool first = pass == 0;
     const size_t to = pass % 2, before = 1 - to;
     const BufferId from = first ? d.value(which_.source, false) : numbers(d, keys_[before], false);
@@ -243,7 +238,7 @@ class Scatter {
   // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
   void find_begins(int sorted) {
     StepBuilder d(g_);
-    loop::Builder& b = d.b;
+    Builder& b = d.b;
     const BufferId keys = numbers(d, sorted, false), begins = d.scratch(begins_, (rows_ + 1) * 4, true);
     b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](Expr row) {
       Expr below = b.i64(0);
@@ -281,7 +276,7 @@ class Scatter {
   struct Spot {
     std::vector<Expr> from, to;  // elements, one per way
   };
-  Spot columns_of(loop::Builder& b, Expr task) const {
+  Spot columns_of(Builder& b, Expr task) const {
     Spot spot;
     Expr first = task % beside_ * vector_;
     if (tasks_of_row() != beside_) first = first + task / beside_ * (beside_ * vector_ * ways_);
@@ -299,8 +294,8 @@ class Scatter {
   }
 
   // sums += values of places first .. end among the sorted.
-  void add_values(loop::Builder& b, const std::vector<BufferId>& sums, BufferId values, BufferId order,
-                  const Spot& spot, Expr first, Expr end) {
+  void add_values(Builder& b, const std::vector<BufferId>& sums, BufferId values, BufferId order, const Spot& spot,
+                  Expr first, Expr end) {
     const auto some = [&](Expr at, int64_t together) {
       std::vector<Expr> lines, x;
       for (int64_t i = 0; i < together; ++i) {
@@ -316,13 +311,13 @@ class Scatter {
     walk(b, first, end, some);
   }
   // `some` at places first .. end, several at once.
-  void walk(loop::Builder& b, Expr first, Expr end, const std::function<void(Expr, int64_t)>& some) {
+  void walk(Builder& b, Expr first, Expr end, const std::function<void(Expr, int64_t)>& some) {
     const Expr length = end - first;
     const Expr whole = end - length % kAhead;
     b.loop(LoopKind::serial, first, whole, kAhead, [&](Expr at) { some(at, kAhead); });
     b.loop(LoopKind::serial, whole, end, 1, [&](Expr at) { some(at, 1); });
   }
-  std::vector<BufferId> zeros(loop::Builder& b) const {
+  std::vector<BufferId> zeros(Builder& b) const {
     std::vector<BufferId> sums;
     for (int way = 0; way < ways_; ++way) {
       sums.push_back(b.alloc(vector_ * scalar_bytes(sum_), 16));
@@ -332,13 +327,13 @@ class Scatter {
     return sums;
   }
   int align() const { return vector_ * scalar_bytes(sum_); }
-  Expr get(loop::Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
-  void add(loop::Builder& b, BufferId sum, Expr x) const { b.store(sum, get(b, sum) + x, b.i64(0), align()); }
+  Expr get(Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
+  void add(Builder& b, BufferId sum, Expr x) const { b.store(sum, get(b, sum) + x, b.i64(0), align()); }
 
   // Pieces that lie in one row's list whole.
   void add_pieces(int sorted, int ordered) {
     StepBuilder d(g_);
-    loop::Builder& b = d.b;
+    Builder& b = d.b;
     const int64_t pieces = count_ / piece_, size = scalar_bytes(sum_);
     const BufferId values = d.value(from_.source, false), keys = numbers(d, sorted, false),
                    order = numbers(d, ordered, false), out = d.scratch(pieces_, pieces * width_ * size, true);
@@ -360,7 +355,7 @@ class Scatter {
 
   void add_rows(int ordered) {
     StepBuilder d(g_);
-    loop::Builder& b = d.b;
+    Builder& b = d.b;
     const BufferId values = d.value(from_.source, false), order = numbers(d, ordered, false),
                    begins = d.scratch(begins_, (rows_ + 1) * 4, false);
     const int64_t size = scalar_bytes(sum_);

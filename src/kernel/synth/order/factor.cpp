@@ -147,7 +147,7 @@ std::optional<int> counting(const std::vector<double>& values) {
   return std::nullopt;
 }
 
-loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
+Expr lanes_by_group(Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < elements; at += group) starts.push_back(at);
   if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
@@ -200,15 +200,15 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
   return std::nullopt;
 }
 
-loop::Expr integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
-                         std::vector<int64_t> elements) {
+Expr integer_codes(Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
+                   std::vector<int64_t> elements) {
   const int lanes = elements.size();
   const int64_t some = *std::max_element(elements.begin(), elements.end());
   for (int64_t& e : elements) e = e < 0 ? some : e;
   const int64_t low = d.form.q_min - d.bias, high = d.form.q_max - d.bias;
-  loop::Expr q;
+  Expr q;
   if (!d.table.empty()) {
-    const loop::Expr index = cursor.codes(d.code_field, elements, true, &m);
+    const Expr index = cursor.codes(d.code_field, elements, true, &m);
     q = look_up_bytes(b, d.table, b.type(index).lanes == 1 ? b.splat(index, lanes) : index, m);
   } else if (const auto top = flipped_bit(cursor.format(), d)) {
     q = cursor.codes(d.form.q.slot, elements, true, &m);

@@ -42,7 +42,7 @@ std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e);
 std::optional<int> counting(const std::vector<double>& values);
 
 // An expression constant over groups of `group` elements of the entered blocks, one lane per group.
-loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements);
+Expr lanes_by_group(Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements);
 
 // Neither depends on the element nor on fields of its block or tile: constant over a row.
 bool is_constant_in_row(const Format& f, const RoutineExpr& e);
@@ -55,7 +55,7 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
 
 // q' of elements of the entered blocks as the row's type. -1: a lane without an element; it holds some code, for its
 // activation is zero.
-loop::Expr integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
-                         std::vector<int64_t> elements);
+Expr integer_codes(Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
+                   std::vector<int64_t> elements);
 
 }  // namespace lumen::synth

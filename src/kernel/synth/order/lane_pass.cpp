@@ -6,11 +6,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Builder;
-using loop::Expr;
-using loop::VType;
-
 Expr as_words(Builder& b, Expr x) {
   const VType type = b.type(x);
   const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;

@@ -5,16 +5,15 @@
 
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 
 namespace lumen::synth {
 
 // In a lane loop, by all lanes of a wave. `number`: this lane's among as many as there are items. The result's item i
 // is what lane i had for this one. Items are words of one type, as_words makes them.
-std::vector<loop::Expr> pass_among_lanes(loop::Builder& b, loop::Expr number, int stride,
-                                         std::vector<loop::Expr> items);
+std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vector<Expr> items);
 // The bits of numbers, 2 or a multiple of 4 bytes, in u16 or u32; and items beside each other in one value.
-loop::Expr as_words(loop::Builder& b, loop::Expr x);
-loop::Expr beside_each_other(loop::Builder& b, const std::vector<loop::Expr>& items);
+Expr as_words(Builder& b, Expr x);
+Expr beside_each_other(Builder& b, const std::vector<Expr>& items);
 
 }  // namespace lumen::synth

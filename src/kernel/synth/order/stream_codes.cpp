@@ -11,9 +11,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 using Four = std::array<int64_t, 4>;
@@ -193,7 +190,7 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
   return true;
 }
 
-StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
+StreamWords::StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
     : b_(b), m_(m), codes_(codes), aligned_(aligned) {
   for (const StreamCodes::Run& run : codes_.runs)
     for (const StreamCodes::Part& part : run.parts) flips_[part.bytes] |= part.flip;

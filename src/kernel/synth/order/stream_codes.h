@@ -53,27 +53,27 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
 class StreamWords {
  public:
   // In the code of a block, whose shared memory it takes for a table.
-  StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned);
+  StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned);
   // In a lane loop: the table, visible behind a barrier; before terms, the same out of shared memory.
-  void fill(loop::Expr lane);
+  void fill(Expr lane);
   void enter();
   struct Term {
-    loop::Expr bytes;  // u8x4
+    Expr bytes;  // u8x4
     int exponent = 0;
   };
   std::vector<Term> terms(Unpack& cursor, const StreamCodes::Run& run);
 
  private:
-  loop::Expr four(loop::Expr word);  // as u8x4
-  loop::Builder& b_;
+  Expr four(Expr word);  // as u8x4
+  Builder& b_;
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
   std::map<std::array<int64_t, 4>, int> flips_;  // of words that several parts share: reversed once
   // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
   static int64_t table_bytes(const StreamCodes& codes);
-  loop::BufferId table_ = -1;
-  std::vector<loop::Expr> entries_;  // words
+  BufferId table_ = -1;
+  std::vector<Expr> entries_;  // words
 };
 
 }  // namespace lumen::synth

@@ -11,9 +11,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
 using Kind = FactorForm::Kind;
 
 namespace {
@@ -146,7 +143,7 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code)
 
 // The mask of pairs of codes is read from memory, for an operation has room for one constant, and code generators take
 // two operations where they know two.
-StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
+StreamFactor::StreamFactor(Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
                            PairTable* table, bool aligned, int64_t lanes)
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
   if (!f || !form.in_pairs(*f)) return;

@@ -53,35 +53,35 @@ class StreamFactor {
  public:
   // In the code of a block of `lanes`, whose shared memory it may take. `aligned`: what cursors read begins at
   // multiples of four bytes.
-  StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form, PairTable* table,
+  StreamFactor(Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form, PairTable* table,
                bool aligned, int64_t lanes);
 
   // In a lane loop: what numbers want in shared memory, visible behind a barrier; before numbers, out of it.
-  void fill(loop::Expr lane);
-  void enter(loop::Expr lane);
+  void fill(Expr lane);
+  void enter(Expr lane);
 
   // A vector of these elements of the entered blocks.
-  loop::Expr numbers(Unpack& cursor, const std::vector<int64_t>& elements);
+  Expr numbers(Unpack& cursor, const std::vector<int64_t>& elements);
   // Plain: `count` numbers from a byte on.
-  loop::Expr numbers(loop::BufferId buffer, loop::Expr byte, int count);
+  Expr numbers(BufferId buffer, Expr byte, int count);
 
  private:
-  loop::Expr some(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::Expr of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::Expr of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::Expr of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::Expr words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
-  loop::Expr below(loop::Expr words, int64_t upper);
-  loop::Expr shortened(loop::Expr x) { return cast(x, form_.to); }
+  Expr some(Unpack& cursor, const std::vector<int64_t>& elements);
+  Expr of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  Expr of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  Expr of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
+  Expr words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at);
+  Expr below(Expr words, int64_t upper);
+  Expr shortened(Expr x) { return cast(x, form_.to); }
 
-  loop::Builder& b_;
+  Builder& b_;
   const machine::Machine& m_;
   const FactorForm& form_;
   PairTable* table_;
   bool aligned_;
-  loop::BufferId mask_at_ = -1;
+  BufferId mask_at_ = -1;
   int64_t mask_bits_ = 0;
-  std::vector<loop::Expr> masks_;  // by place
+  std::vector<Expr> masks_;  // by place
 };
 
 }  // namespace lumen::synth

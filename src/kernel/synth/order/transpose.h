@@ -3,13 +3,13 @@
 
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 
 namespace lumen::synth {
 
 // As many vectors as each has lanes, a power of two: lane l of vector k becomes lane k of vector l. In stage s, vectors
 // s apart swap halves of runs of s lanes.
-inline void transpose(loop::Builder& b, std::vector<loop::Expr>& tile) {
+inline void transpose(Builder& b, std::vector<Expr>& tile) {
   const int lanes = tile.size();
   for (int s = lanes / 2; s >= 1; s /= 2) {
     for (int i = 0; i < lanes; ++i) {
@@ -19,7 +19,7 @@ inline void transpose(loop::Builder& b, std::vector<loop::Expr>& tile) {
         low.push_back(l & s ? lanes + (l ^ s) : l);
         high.push_back(l & s ? lanes + l : l ^ s);
       }
-      const loop::Expr a = tile[i], c = tile[i + s];
+      const Expr a = tile[i], c = tile[i + s];
       tile[i] = b.shuffle({a, c}, low);
       tile[i + s] = b.shuffle({a, c}, high);
     }

@@ -14,8 +14,6 @@ namespace lumen::synth {
 
 using graph::Node;
 using graph::Op;
-using loop::Expr;
-using loop::VType;
 
 namespace {
 constexpr int64_t kPart = 32768;   // elements per part of a split reduction
@@ -28,8 +26,7 @@ Scalar accumulator_type(Scalar s) {
   return s == Scalar::f16 || s == Scalar::bf16 ? Scalar::f32 : s;
 }
 
-Accumulators::Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes,
-                           int ways)
+Accumulators::Accumulators(Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways)
     : b_(b), graph_(g), reduces_(std::move(reduces)), lanes_(lanes), ways_(ways) {
   for (int k = 0; k < size(); ++k)
     for (int w = 0; w < ways_; ++w) buffers_.push_back(b.alloc(int64_t{lanes} * scalar_bytes(type(k)), 64));
@@ -127,14 +124,14 @@ void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int 
                 int64_t parts, Expr x) {
   const int64_t elements = product(facts.kept);
   const Expr number = part * elements + body.store_place(facts.reduces[reduce]);
-  const loop::BufferId buffer = builder.scratch(reduce, parts * elements * scalar_bytes(type), true);
+  const BufferId buffer = builder.scratch(reduce, parts * elements * scalar_bytes(type), true);
   body.store_to(buffer, type, number * scalar_bytes(type), x);
 }
 
 Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                   const machine::Machine& target, Split split) {
   StepBuilder builder(plan.graph);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   declare_reduce(builder, group, facts, split, false);
   Body body(builder, plan, group, facts.kept, {});
   const int lanes = target.f32_lanes();
@@ -150,7 +147,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
       const int width = body.lanes();
       for (int k = 0; k < sums.size(); ++k) {
         const Scalar s = sums.type(k);
-        const loop::BufferId scratch = builder.scratch(k, 0, false);
+        const BufferId scratch = builder.scratch(k, 0, false);
         const Expr number = body.store_place(facts.reduces[k]);
         sums.reset(k);
         const auto load = [&](Expr part) {
@@ -159,7 +156,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
         };
         // Some are asked for at once: each takes as long as the memory's answer.
         const int64_t together = step > 1 && split.parts % (step * kTogether) == 0 ? kTogether : 1;
-        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step * together, [&](Expr part) {
+        b.loop(LoopKind::serial, first, b.i64(split.parts), step * together, [&](Expr part) {
           std::vector<Expr> some;
           for (int64_t i = 0; i < together; ++i) some.push_back(load(part + i * step));
           for (const Expr x : some) sums.add(k, 0, x, body.count());
@@ -177,8 +174,8 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   };
   if (target.wave > 1) {
     const int64_t across = (inner + lanes - 1) / lanes;
-    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](Expr block) {
-      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](Expr) {
+    b.loop(LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](Expr block) {
+      b.loop(LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](Expr) {
         const Expr lane = b.lane_id();
         body.begin_task();
         const Expr from = block % across * lanes;

@@ -18,26 +18,26 @@ using graph::ReduceFacts;
 // halves.
 class Accumulators {
  public:
-  Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways);
+  Accumulators(Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways);
   void reset(int reduce);
   // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
-  void add(int reduce, int way, loop::Expr x, loop::Expr count);
-  void put(int way, loop::Expr x);
+  void add(int reduce, int way, Expr x, Expr count);
+  void put(int way, Expr x);
   // way += x * y, rounded once where the machine has it.
-  void multiply_add(int way, loop::Expr x, loop::Expr y, bool fused);
-  loop::Expr get(int reduce, int way);
-  loop::Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
+  void multiply_add(int way, Expr x, Expr y, bool fused);
+  Expr get(int reduce, int way);
+  Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
   int size() const { return reduces_.size(); }
   Scalar type(int reduce) const;
   ScalarOp op(int reduce) const;
 
  private:
-  loop::Expr identity(int reduce, int lanes);
-  loop::Builder& b_;
+  Expr identity(int reduce, int lanes);
+  Builder& b_;
   const graph::Graph& graph_;
   std::vector<graph::ValueId> reduces_;
   int lanes_, ways_;
-  std::vector<loop::BufferId> buffers_;
+  std::vector<BufferId> buffers_;
 };
 
 Scalar accumulator_type(Scalar s);  // f32 for f16 and bf16
@@ -64,6 +64,6 @@ void declare_reduce(StepBuilder& builder, const graph::Group& group, const Reduc
                     bool writes_parts);
 
 // Stores an accumulator value into the part's scratch at the element number of the reduce.
-void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::Expr part,
-                int64_t parts, loop::Expr x);
+void store_part(StepBuilder& builder, Body& body, const ReduceFacts& facts, int reduce, Scalar type, Expr part,
+                int64_t parts, Expr x);
 }  // namespace lumen::synth

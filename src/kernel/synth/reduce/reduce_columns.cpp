@@ -7,8 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 constexpr int64_t kGrain = 16384;
@@ -67,18 +65,18 @@ class ColumnKernel {
     if (chunking.lanes > 0) {
       const Expr whole = floor_to(from, chunking.chunk);
       const auto blocks = [&](Expr first, Expr end, int64_t step, int lanes) {
-        b_.loop(loop::LoopKind::serial, first, end, step, [&](Expr at) { walk(at, lanes, step / lanes, {}, step); });
+        b_.loop(LoopKind::serial, first, end, step, [&](Expr at) { walk(at, lanes, step / lanes, {}, step); });
       };
       blocks(from, whole, chunking.chunk, chunking.lanes);
       if (chunking.chunk != chunking.unit) blocks(whole, to, chunking.unit, chunking.unit_lanes);
       return;
     }
     const Expr wide = floor_to(from, int64_t{lanes_} * vectors_);
-    b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * vectors_,
+    b_.loop(LoopKind::serial, from, wide, int64_t{lanes_} * vectors_,
             [&](Expr at) { walk(at, lanes_, vectors_, {}, 0); });
     if (columns % (int64_t{lanes_} * vectors_) == 0) return;
     const Expr whole = floor_to(wide, lanes_);
-    b_.loop(loop::LoopKind::serial, wide, whole, lanes_, [&](Expr at) { walk(at, lanes_, 1, {}, 0); });
+    b_.loop(LoopKind::serial, wide, whole, lanes_, [&](Expr at) { walk(at, lanes_, 1, {}, 0); });
     if (columns % lanes_ == 0) return;
     b_.branch(whole < to, [&] { walk(whole, lanes_, 1, to - whole, 0); });
   }
@@ -125,7 +123,7 @@ class ColumnKernel {
       from = part_ * split_.part;
       to = min(from + split_.part, to);
     }
-    b_.loop(loop::LoopKind::serial, from, to, 1, [&](Expr i) {
+    b_.loop(LoopKind::serial, from, to, 1, [&](Expr i) {
       body_->open(axis, i);
       for_axes(b_, *body_, {reduced_axes_.begin() + 1, reduced_axes_.end()}, inside);
       body_->close();
@@ -137,7 +135,7 @@ class ColumnKernel {
   const machine::Machine& target_;
   Split split_;
   StepBuilder builder_;
-  loop::Builder& b_;
+  Builder& b_;
   std::unique_ptr<Body> body_;
   int lanes_ = 8, vectors_ = kVectors;
   Expr part_;

@@ -13,7 +13,6 @@
 namespace lumen::synth {
 
 using graph::Op;
-using loop::Expr;
 
 namespace {
 
@@ -93,8 +92,8 @@ class RowKernel {
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
     const int64_t length = split_.parts > 1 ? split_.part : row_length_;
     const int64_t units = (length + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
-    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / share_.rows), 1, [&](Expr block) {
-      b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.lanes} * share_.rows), 1, [&](Expr lane) {
+    b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / share_.rows), 1, [&](Expr block) {
+      b_.loop(LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.lanes} * share_.rows), 1, [&](Expr lane) {
         lane_ = share_.lanes == target_.wave ? b_.lane_id() : b_.lane_id() % share_.lanes;
         begin_held();
         begin_task();
@@ -119,13 +118,13 @@ class RowKernel {
   // A block takes one row. What waves reduced meets in shared memory between passes, and is added in their order.
   void write_shared(const std::vector<int64_t>& outer) {
     constexpr int64_t kSlot = 8;  // bytes
-    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](Expr block) {
-      const loop::BufferId slots = b_.alloc(std::ssize(facts_.reduces) * share_.waves * kSlot, 16, loop::Space::shared);
+    b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](Expr block) {
+      const BufferId slots = b_.alloc(std::ssize(facts_.reduces) * share_.waves * kSlot, 16, loop::Space::shared);
       begin_held();
       const auto slot = [&](int k, Expr wave) { return (int64_t{k} * share_.waves + wave) * kSlot; };
       // In the row, whose reduces are known as far as `done` of them in a row.
       const auto lanes = [&](int done, const std::function<void(Expr)>& body) {
-        b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.waves} * target_.wave), 1, [&](Expr lane) {
+        b_.loop(LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.waves} * target_.wave), 1, [&](Expr lane) {
           lane_ = lane;
           begin_task();
           const std::vector<Expr> counters = digits(b_, block, outer);
@@ -259,11 +258,11 @@ class RowKernel {
     }
     const Expr length = to - from;
     const Expr whole = length - length % (stride * ways_);
-    b_.loop(loop::LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](Expr at) {
+    b_.loop(LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](Expr at) {
       for (int way = 0; way < ways_; ++way) vector(mine + (at + way * stride), {}, way);
     });
     const bool exact = body_->extents()[reduced_axes_[0]] % lanes_ == 0;
-    b_.loop(loop::LoopKind::serial, mine + whole, to, stride,
+    b_.loop(LoopKind::serial, mine + whole, to, stride,
             [&](Expr at) { vector(at, exact ? Expr{} : min(to - at, b_.i64(lanes_)), 0); });
   }
 
@@ -281,7 +280,7 @@ class RowKernel {
     }
     int64_t below = 1;
     for (size_t k = depth + 1; k < reduced_axes_.size(); ++k) below *= body_->extents()[reduced_axes_[k]];
-    b_.loop(loop::LoopKind::serial, first, end, 1, [&](Expr i) {
+    b_.loop(LoopKind::serial, first, end, 1, [&](Expr i) {
       body_->open(axis, i);
       nest(depth + 1, pass, from, to, start + i * below);
       body_->close();
@@ -323,14 +322,14 @@ class RowKernel {
 
   struct Resident {
     int first = 0;  // pass that finds it
-    loop::BufferId buffer = -1;
+    BufferId buffer = -1;
   };
   const graph::Graph& g_;
   const ReduceFacts& facts_;
   const machine::Machine& target_;
   Split split_;
   StepBuilder builder_;
-  loop::Builder& b_;
+  Builder& b_;
   std::unique_ptr<Body> body_;
   std::optional<RowPasses> passes_;
   std::unique_ptr<Accumulators> sums_;

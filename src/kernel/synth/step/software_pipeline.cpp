@@ -6,7 +6,7 @@ namespace lumen::synth {
 using loop::Flow;
 
 void SoftwarePipeline::lanes(const OfLane& body) {
-  b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(shape_.lanes), 1, body);
+  b_.loop(LoopKind::lane, b_.i64(0), b_.i64(shape_.lanes), 1, body);
 }
 
 void SoftwarePipeline::begin(const std::function<void()>& copies) {

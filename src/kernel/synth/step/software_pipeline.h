@@ -15,13 +15,12 @@
 
 #include <functional>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 
 namespace lumen::synth {
 
 class SoftwarePipeline {
  public:
-  using Expr = loop::Expr;
   using OfLane = std::function<void(Expr lane)>;
   struct Shape {
     int64_t lanes = 1;      // of the block
@@ -30,13 +29,13 @@ class SoftwarePipeline {
     bool by_wave = false;   // waves have stages of their own and meet alone; all is said inside a lane loop
     bool copies = true;     // asynchronously; else lanes bring stages themselves
   };
-  SoftwarePipeline(loop::Builder& b, Shape shape) : b_(b), shape_(shape) {}
+  SoftwarePipeline(Builder& b, Shape shape) : b_(b), shape_(shape) {}
 
   int64_t ahead() const { return shape_.buffers - 1; }
   void lanes(const OfLane& body);
 
   // The prologue, in a lane loop. `constant` copies what no kernel of the program writes: of the first `early` stages
-  // by begin_early(), even before the kernels before have ended (loop/early.h), where `waits`. `rest`: of every stage
+  // by begin_early(), even before the kernels before have ended (loop/verify.h), where `waits`. `rest`: of every stage
   // behind that; nothing where there is no such thing.
   struct Prologue {
     std::function<void(int64_t stage)> constant, rest = nullptr;
@@ -61,7 +60,7 @@ class SoftwarePipeline {
   void step(const Stage& s);
 
  private:
-  loop::Builder& b_;
+  Builder& b_;
   Shape shape_;
 };
 

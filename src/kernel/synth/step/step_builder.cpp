@@ -26,22 +26,22 @@ std::string symbol_text(const std::string& plan) {
 
 StepBuilder::StepBuilder(const graph::Graph& g) : b("kernel"), graph_(g) {}
 
-loop::BufferId StepBuilder::declare(int64_t key, Argument argument, int64_t bytes, bool written) {
+BufferId StepBuilder::declare(int64_t key, Argument argument, int64_t bytes, bool written) {
   if (const auto found = params_.find(key); found != params_.end()) {
     if (written) b.kernel.params[found->second].written = true;
     return found->second;
   }
-  const loop::BufferId buffer = b.param(fmt::format("p{}", arguments_.size()), bytes, written);
+  const BufferId buffer = b.param(fmt::format("p{}", arguments_.size()), bytes, written);
   arguments_.push_back(argument);
   params_.emplace(key, buffer);
   return buffer;
 }
 
-loop::BufferId StepBuilder::value(graph::ValueId v, bool written) {
+BufferId StepBuilder::value(graph::ValueId v, bool written) {
   return declare(storage_of(graph_, v), {Argument::From::value, v}, graph::byte_size(graph_[v].type), written);
 }
 
-loop::BufferId StepBuilder::scratch(int number, int64_t bytes, bool written) {
+BufferId StepBuilder::scratch(int number, int64_t bytes, bool written) {
   return declare(-1 - int64_t{number}, {Argument::From::scratch, number}, bytes, written);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/fuse/plan.h"
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
@@ -15,12 +15,12 @@ namespace lumen::synth {
 class StepBuilder {
  public:
   explicit StepBuilder(const graph::Graph& g);
-  loop::Builder b;
+  Builder b;
 
   // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,
   // hence its parameter. All parameters come before the first alloc.
-  loop::BufferId value(graph::ValueId v, bool written);
-  loop::BufferId scratch(int number, int64_t bytes, bool written);
+  BufferId value(graph::ValueId v, bool written);
+  BufferId scratch(int number, int64_t bytes, bool written);
   // Declares the inputs, then the results of a group, in their order.
   void declare(const graph::Group& group);
 
@@ -29,11 +29,11 @@ class StepBuilder {
   Step finish(const std::string& plan, double flops, double bytes);
 
  private:
-  loop::BufferId declare(int64_t key, Argument argument, int64_t bytes, bool written);
+  BufferId declare(int64_t key, Argument argument, int64_t bytes, bool written);
 
   const graph::Graph& graph_;
   std::vector<Argument> arguments_;
-  std::map<int64_t, loop::BufferId> params_;  // by value of the storage, or -1 - scratch number
+  std::map<int64_t, BufferId> params_;  // by value of the storage, or -1 - scratch number
 };
 
 std::string symbol_text(const std::string& plan);  // letters, digits and _ only

@@ -11,14 +11,11 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 constexpr int64_t kMaxWindow = 64;  // bytes one vector load may cover
 
-Expr constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s) {
+Expr constant_lanes(Builder& b, const std::vector<int64_t>& x, Scalar s) {
   return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
 }
 
@@ -65,7 +62,7 @@ int64_t places_in(std::vector<int64_t> index) {
 
 // Whole bytes scattered over the window: lane by lane, each place once.
 Expr scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
-  loop::Builder& b = window.builder();
+  Builder& b = window.builder();
   const VType one{unsigned_of(bits), 1};
   std::vector<int64_t> places;
   std::vector<int> mask;
@@ -105,7 +102,7 @@ Expr choose(Expr index, std::vector<Expr> level, int64_t bit) {
   return level[0];
 }
 
-Window::Window(loop::Builder& b, loop::BufferId buffer, Expr base, int64_t bytes)
+Window::Window(Builder& b, BufferId buffer, Expr base, int64_t bytes)
     : builder_(b), buffer_(buffer), base_(base), size_(bytes) {}
 
 Expr Window::load(VType type, int64_t byte, int align) {
@@ -254,9 +251,9 @@ Expr spread_word(Window& window, const CodePart* part) {
 // The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
 Expr masked_words(Window& window, const std::vector<CodePart>& part) {
   constexpr int kBytes = 4, kWord = 32;
-  loop::Builder& b = window.builder();
+  Builder& b = window.builder();
   const VType u32{Scalar::u32, 1};
-  const loop::BufferId words = b.alloc(std::ssize(part), 16);  // read again as bytes
+  const BufferId words = b.alloc(std::ssize(part), 16);  // read again as bytes
   for (size_t first = 0; first < part.size(); first += kBytes) {
     if (const Expr word = spread_word(window, &part[first]); word.exists()) {
       b.store(words, word, b.i64(first), 4);
@@ -284,7 +281,7 @@ Expr masked_words(Window& window, const std::vector<CodePart>& part) {
 
 // The bits of one part of every lane, in their places of a byte.
 Expr byte_parts(Window& window, const std::vector<CodePart>& part, const machine::Machine* m) {
-  loop::Builder& b = window.builder();
+  Builder& b = window.builder();
   const int lanes = part.size();
   const VType bytes{Scalar::u8, lanes};
   std::vector<int64_t> index, net, keep, low_bit, put;
@@ -351,7 +348,7 @@ Expr byte_parts(Window& window, const std::vector<CodePart>& part, const machine
 
 Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes,
                 const machine::Machine* m) {
-  loop::Builder& b = window.builder();
+  Builder& b = window.builder();
   const int bits = field.type.bits;
   LUMEN_CHECK(!as_bytes || bits <= 8, "{} bits as bytes", bits);
   const Scalar wide = as_bytes ? Scalar::u8 : code_type(field.type);
@@ -448,7 +445,7 @@ bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m)
   return code && m.find_row(machine::conversion_name(*code, lanes));
 }
 
-Expr convert_codes(loop::Builder& b, const FieldType& type, Expr codes, const machine::Machine& m) {
+Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine& m) {
   const int lanes = b.type(codes).lanes;
   if (!converts_codes(type, lanes, m)) return {};
   const Expr halves = b.inst(machine::conversion_name(*spelling_of(type), lanes), {Scalar::f16, lanes}, {codes});
@@ -468,7 +465,7 @@ bool fits_half(const FieldType& t) {
   return t.exponent_bits <= 4 && t.special != FieldType::Special::ieee && t.special != FieldType::Special::scale;
 }
 
-Expr decode_by_half(loop::Builder& b, const FieldType& t, Expr codes) {
+Expr decode_by_half(Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes, size = t.exponent_bits + t.mantissa_bits;
   const VType u16{Scalar::u16, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u16); };
@@ -484,7 +481,7 @@ Expr decode_by_half(loop::Builder& b, const FieldType& t, Expr codes) {
   return half * std::ldexp(1.0, 15 - t.bias);
 }
 
-Expr decode_small_float(loop::Builder& b, const FieldType& t, Expr codes) {
+Expr decode_small_float(Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes;
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
@@ -546,7 +543,7 @@ Expr decode_small_float(loop::Builder& b, const FieldType& t, Expr codes) {
 
 }  // namespace
 
-Expr decode_codes(loop::Builder& b, const FieldType& t, Expr codes) {
+Expr decode_codes(Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes;
   if (!t.is_float) {
     const Scalar to = t.register_type();

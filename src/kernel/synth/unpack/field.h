@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/ordinal.h"
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/machine/machine.h"
 #include "number/format/format.h"
 
@@ -24,28 +24,28 @@ constexpr const char* kPermute = "permute.u32";
 // its first load may stand and use it only inside that region and regions within.
 class Window {
  public:
-  Window(loop::Builder& b, loop::BufferId buffer, loop::Expr base, int64_t bytes);
+  Window(Builder& b, BufferId buffer, Expr base, int64_t bytes);
 
   // One load, at a byte of the window; shared.
-  loop::Expr load(loop::VType type, int64_t byte, int align = 1);
+  Expr load(VType type, int64_t byte, int align = 1);
   // u8 lanes: lane l is byte index[l].
-  loop::Expr bytes(const std::vector<int64_t>& index);
+  Expr bytes(const std::vector<int64_t>& index);
   // Four bytes as a word, the first lowest. `aligned`: the window begins at a multiple of four.
-  loop::Expr word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
+  Expr word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
   // `bits` bits (at most 64) from bit `bit` of the window as an unsigned scalar (u32, or u64 above 32 bits).
-  loop::Expr bits(int64_t bit, int bits);
+  Expr bits(int64_t bit, int bits);
 
-  loop::Builder& builder() { return builder_; }
+  Builder& builder() { return builder_; }
   int64_t size() const { return size_; }
 
  private:
-  loop::Builder& builder_;
-  loop::BufferId buffer_;
-  loop::Expr base_;
+  Builder& builder_;
+  BufferId buffer_;
+  Expr base_;
   int64_t size_;
-  loop::Expr runs(const std::vector<int64_t>& index, int run);
+  Expr runs(const std::vector<int64_t>& index, int run);
 
-  std::map<std::tuple<Scalar, int, int64_t>, loop::Expr> loads_;
+  std::map<std::tuple<Scalar, int, int64_t>, Expr> loads_;
 };
 
 inline bool holds(const LayoutPiece& piece, int64_t element) {
@@ -84,32 +84,32 @@ inline Scalar code_type(const FieldType& t) {  // of codes in registers
   return t.bits > 32 ? Scalar::u64 : Scalar::u32;
 }
 // Shifted up, or down by a negative number of bits.
-inline loop::Expr shifted(loop::Expr x, int64_t up) {
+inline Expr shifted(Expr x, int64_t up) {
   return up > 0 ? x << up : up < 0 ? x >> -up : x;
 }
 // The bits of both; `all` may have no value yet.
-inline void join(loop::Expr& all, loop::Expr bits) {
+inline void join(Expr& all, Expr bits) {
   all = all.exists() ? all | bits : bits;
 }
 // One of `level`: the one that the bits of the index from `bit` on count.
-loop::Expr choose(loop::Expr index, std::vector<loop::Expr> level, int64_t bit = 1);
+Expr choose(Expr index, std::vector<Expr> level, int64_t bit = 1);
 
 // Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
 // All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
-loop::Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes = false,
-                      const machine::Machine* m = nullptr);
+Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes = false,
+                const machine::Machine* m = nullptr);
 
 // Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
 // equal.
-loop::Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
+Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
 
 // Codes (u32, or u64 above 32 bits; any lane count) to numbers in the register type, and numbers to codes: equal to
 // field_decode and field_encode bit for bit. `value` is f32 for float fields, an integer of any width for the rest.
-loop::Expr decode_codes(loop::Builder& b, const FieldType& type, loop::Expr codes);
-loop::Expr encode_value(loop::Builder& b, const FieldType& type, loop::Expr value);
+Expr decode_codes(Builder& b, const FieldType& type, Expr codes);
+Expr encode_value(Builder& b, const FieldType& type, Expr value);
 
 // Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.
-loop::Expr convert_codes(loop::Builder& b, const FieldType& type, loop::Expr codes, const machine::Machine& m);
+Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine& m);
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
 
 bool is_half(const FieldType& type);  // IEEE binary16

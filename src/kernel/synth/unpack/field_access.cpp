@@ -7,14 +7,10 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 // Bit of the piece's lowest bit for a run-time element: the mixed-radix digits of (index - first) over the modes.
-Expr bit_of(loop::Builder& b, const LayoutPiece& piece, Expr index) {
+Expr bit_of(Builder& b, const LayoutPiece& piece, Expr index) {
   Expr rest = piece.first == 0 ? index : index - piece.first;
   Expr bit = b.i64(piece.base);
   for (size_t k = piece.modes.size(); k-- > 0;) {
@@ -45,7 +41,7 @@ bool whole_bytes(const LayoutPiece& piece) {
 }
 
 // Calls body for the pieces that hold entry `index`, under a branch where that depends on a run-time index.
-void for_pieces(loop::Builder& b, const Field& f, Expr index, const std::function<void(const LayoutPiece&)>& body) {
+void for_pieces(Builder& b, const Field& f, Expr index, const std::function<void(const LayoutPiece&)>& body) {
   for (const LayoutPiece& piece : f.layout.pieces) {
     const auto known = b.known_integer(index);
     if (piece.first == 0 && piece.count == f.count) {
@@ -61,7 +57,7 @@ void for_pieces(loop::Builder& b, const Field& f, Expr index, const std::functio
 
 }  // namespace
 
-Expr read_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, Expr index) {
+Expr read_field(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index) {
   const Scalar wide = code_type(f.type);
   const bool one = f.layout.pieces.size() == 1 && f.layout.pieces[0].count == f.count;
   const BufferId code = one ? -1 : b.alloc(scalar_bytes(wide), scalar_bytes(wide));
@@ -105,11 +101,11 @@ Expr read_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, 
   return decode_codes(b, f.type, single);
 }
 
-void write_field(loop::Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr value) {
+void write_field(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr value) {
   write_code(b, f, buffer, record, index, encode_value(b, f.type, value));
 }
 
-void write_code(loop::Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr code) {
+void write_code(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr code) {
   const VType u64{Scalar::u64, 1}, u8{Scalar::u8, 1};
   for_pieces(b, f, index, [&](const LayoutPiece& piece) {
     const Expr bit = bit_of(b, piece, index);

@@ -8,9 +8,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 int64_t ones(int bits) {
@@ -32,7 +29,7 @@ int64_t max_code(const FieldType& t) {
   LUMEN_UNREACHABLE("special {}", ordinal(t.special));
 }
 
-Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {
+Expr encode_integer(Builder& b, const FieldType& t, Expr value) {
   if (is_float(b.type(value).scalar))
     value = cast(rint(value), t.bits == 64 && !t.is_signed ? Scalar::u64 : Scalar::i64);
   else if (b.type(value).scalar == Scalar::boolean)
@@ -51,7 +48,7 @@ Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {
 }
 
 // Code of the magnitude |v| < max_finite, given as f32 bits `a` and as the number itself.
-Expr nearest_code(loop::Builder& b, const FieldType& t, Expr a, Expr magnitude) {
+Expr nearest_code(Builder& b, const FieldType& t, Expr a, Expr magnitude) {
   const int lanes = b.type(a).lanes;
   const VType u32{Scalar::u32, lanes}, i32{Scalar::i32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
@@ -79,7 +76,7 @@ Expr nearest_code(loop::Builder& b, const FieldType& t, Expr a, Expr magnitude) 
   return select(is_small, small, code);
 }
 
-Expr encode_float(loop::Builder& b, const FieldType& t, Expr value) {
+Expr encode_float(Builder& b, const FieldType& t, Expr value) {
   const int lanes = b.type(value).lanes;
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
@@ -134,7 +131,7 @@ Expr encode_float(loop::Builder& b, const FieldType& t, Expr value) {
 
 }  // namespace
 
-Expr encode_value(loop::Builder& b, const FieldType& t, Expr value) {
+Expr encode_value(Builder& b, const FieldType& t, Expr value) {
   return t.is_float ? encode_float(b, t, value) : encode_integer(b, t, value);
 }
 

@@ -9,8 +9,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::VType;
 using Kind = RoutineExpr::Kind;
 
 namespace {
@@ -39,7 +37,7 @@ bool fits(const Format& f, const RoutineExpr& e, int bits) {
 
 // Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
 Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
-  loop::Builder& b = window.builder();
+  Builder& b = window.builder();
   const int bits = field.type.bits;
   if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return {};
   std::vector<int64_t> low, high, down;
@@ -69,7 +67,7 @@ std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
 
 }  // namespace
 
-Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
+Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const int lanes = bytes.lanes;
   const auto part = [&](size_t first, int64_t count) {
@@ -246,7 +244,7 @@ class Unpack::Narrow {
   }
 
   Unpack& unpack_;
-  loop::Builder& b_;
+  Builder& b_;
   const Format& format_;
   const Frame& frame_;
   int bits_;

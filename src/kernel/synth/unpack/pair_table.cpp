@@ -6,10 +6,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 constexpr int kBanks = 32, kWordBytes = 4;
 
 int PairTable::copies_for(const machine::Machine& m) {
@@ -18,7 +14,7 @@ int PairTable::copies_for(const machine::Machine& m) {
   return copies;
 }
 
-PairTable::PairTable(loop::Builder& b, const machine::Machine& m, const Shape& shape)
+PairTable::PairTable(Builder& b, const machine::Machine& m, const Shape& shape)
     : b_(b), m_(m), shape_(shape), buffer_(b.alloc(shape.size(), 128, loop::Space::shared)) {}
 
 // The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/unpack/unpack.h"
 
@@ -24,20 +24,20 @@ class PairTable {
   static int copies_for(const machine::Machine& m);
 
   // In the code of a block, whose shared memory it takes.
-  PairTable(loop::Builder& b, const machine::Machine& m, const Shape& shape);
+  PairTable(Builder& b, const machine::Machine& m, const Shape& shape);
 
   // In a lane loop: this lane's part of `lanes`; visible behind a barrier.
-  void fill(loop::Expr lane, int64_t lanes);
+  void fill(Expr lane, int64_t lanes);
   // What the table has for bytes whose low and high codes these elements are, one by one. Of bytes, an entry has its
   // two in both halves.
-  std::vector<loop::Expr> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
-                                  loop::VType type);
+  std::vector<Expr> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                            VType type);
 
  private:
-  loop::Builder& b_;
+  Builder& b_;
   const machine::Machine& m_;
   Shape shape_;
-  loop::BufferId buffer_;
+  BufferId buffer_;
 };
 
 }  // namespace lumen::synth

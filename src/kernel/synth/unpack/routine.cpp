@@ -8,11 +8,7 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
-BufferId lay_table(loop::Builder& b, const FormatTable& t) {
+BufferId lay_table(Builder& b, const FormatTable& t) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
   const int size = scalar_bytes(s);
   const auto count = std::ssize(t.values);
@@ -39,18 +35,18 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
   return buffer;
 }
 
-Expr read_table(loop::Builder& b, const FormatTable& t, BufferId buffer, Expr index) {
+Expr read_table(Builder& b, const FormatTable& t, BufferId buffer, Expr index) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
   const Expr v = b.read(buffer, {s, 1}, cast(index, Scalar::i64) * scalar_bytes(s), scalar_bytes(s));
   return is_float(s) || scalar_bits(s) >= 32 ? v : cast(v, Scalar::i32);
 }
 
-Expr apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<Expr>& args) {
+Expr apply_op(Builder& b, const RoutineExpr& e, const std::vector<Expr>& args) {
   if (scalar_op_info(e.op).result == "cast") return b.convert(e.op, e.type, args[0]);
   return b.op(e.op, args[0], args.size() > 1 ? args[1] : Expr{}, args.size() > 2 ? args[2] : Expr{});
 }
 
-RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, int lanes, std::vector<int> uniform)
+RoutineRun::RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes, std::vector<int> uniform)
     : b_(b), routine_(r), hooks_(std::move(hooks)), lanes_(lanes) {
   std::vector<bool> counted(r.variables.size()), assigned(r.variables.size());
   mark_counters(r.body, &counted, &assigned);
@@ -193,7 +189,7 @@ void RoutineRun::statement(const RoutineStmt& s) {
       return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
     case Kind::loop: {
       const Expr from = index_of(s.from), to = index_of(s.to);
-      b_.loop(loop::LoopKind::serial, from, to, s.step, [&](Expr i) {
+      b_.loop(LoopKind::serial, from, to, s.step, [&](Expr i) {
         set_variable(s.slot, i);
         statements(s.body);
       });

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/synth/unpack/field.h"
 #include "number/format/format.h"
 
@@ -15,62 +15,60 @@ namespace lumen::synth {
 
 // What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
 struct RoutineHooks {
-  std::function<loop::Expr(loop::Expr index)> source;            // x[index], f32
-  std::function<loop::Expr()> extent;                            // len(x), i64 scalar
-  std::function<loop::Expr(int field, loop::Expr index)> field;  // in its register type
+  std::function<Expr(Expr index)> source;            // x[index], f32
+  std::function<Expr()> extent;                      // len(x), i64 scalar
+  std::function<Expr(int field, Expr index)> field;  // in its register type
   // mask: lanes to be set, -1 for all.
-  std::function<void(int field, loop::Expr index, loop::Expr value, loop::Expr mask)> set_field;
-  std::function<loop::Expr(int table, loop::Expr index)> table;
+  std::function<void(int field, Expr index, Expr value, Expr mask)> set_field;
+  std::function<Expr(int table, Expr index)> table;
 };
 
 class RoutineRun {
  public:
   // Allocates the variables in the current region. `uniform`: parameters that are equal in all lanes.
-  RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, std::vector<int> uniform = {});
-  void set_variable(int slot, loop::Expr value);
-  loop::Expr variable(int slot);
+  RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, std::vector<int> uniform = {});
+  void set_variable(int slot, Expr value);
+  Expr variable(int slot);
   // Copies a variable or array of another run with as many lanes.
   void copy(int slot, const RoutineRun& from, int from_slot);
-  void clear();         // all variables zero
-  void run();           // the body
-  loop::Expr result();  // after run()
-  loop::Expr evaluate(const RoutineExpr& e);
+  void clear();   // all variables zero
+  void run();     // the body
+  Expr result();  // after run()
+  Expr evaluate(const RoutineExpr& e);
 
  private:
   void statement(const RoutineStmt& s);
   void statements(const std::vector<RoutineStmt>& body);
-  loop::Expr index_of(const RoutineExpr& e);
-  loop::Expr element_offset(int slot, loop::Expr index);
-  loop::Expr widen(loop::Expr x);
+  Expr index_of(const RoutineExpr& e);
+  Expr element_offset(int slot, Expr index);
+  Expr widen(Expr x);
   int slot_lanes(int slot) const { return uniform_[slot] ? 1 : lanes_; }
   Scalar slot_type(int slot) const;
   void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
                      std::vector<bool>* assigned) const;
 
-  loop::Builder& b_;
+  Builder& b_;
   const Routine& routine_;
   RoutineHooks hooks_;
   int lanes_;
   std::vector<bool> uniform_;  // by slot: one lane in memory
-  std::vector<loop::BufferId> buffers_;
-  loop::Expr mask_;
+  std::vector<BufferId> buffers_;
+  Expr mask_;
 };
 
 // A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
 // and back. `write_field` clears the entry's bits first.
-loop::Expr read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index);
-void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index,
-                 loop::Expr value);
+Expr read_field(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index);
+void write_field(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr value);
 // The same of a raw code (u32, or u64 above 32 bits).
-void write_code(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::Expr record, loop::Expr index,
-                loop::Expr code);
+void write_code(Builder& b, const Field& f, BufferId buffer, Expr record, Expr index, Expr code);
 
 // A constant table in private memory, filled here.
-loop::BufferId lay_table(loop::Builder& b, const FormatTable& t);
+BufferId lay_table(Builder& b, const FormatTable& t);
 // Entry `index` (any integer lanes) in the table's register type (f32, or an integer of at least 32 bits).
-loop::Expr read_table(loop::Builder& b, const FormatTable& t, loop::BufferId buffer, loop::Expr index);
+Expr read_table(Builder& b, const FormatTable& t, BufferId buffer, Expr index);
 
 // The operation of an expression on values of equal lanes; converts where the op writes its type.
-loop::Expr apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<loop::Expr>& args);
+Expr apply_op(Builder& b, const RoutineExpr& e, const std::vector<Expr>& args);
 
 }  // namespace lumen::synth

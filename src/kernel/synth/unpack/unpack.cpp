@@ -10,10 +10,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 constexpr size_t kSelectTable = 16;    // tables up to this size are chosen by selects, larger ones from memory
@@ -40,7 +36,7 @@ Lanes shrink(Lanes x) {
 
 }  // namespace
 
-Unpack::Unpack(loop::Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, Expr start)
+Unpack::Unpack(Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, Expr start)
     : b_(b), format_(f), buffer_(buffer), columns_(columns), start_(start), layout_(blob_layout(f, rows, columns)) {
   straight_ = is_straight(f.decode);
 }

@@ -20,7 +20,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/unpack/field.h"
 #include "number/facts/facts.h"
@@ -31,7 +31,7 @@ namespace lumen::synth {
 // A number known for each lane when the kernel is made, or a loop value (a scalar when equal in all lanes).
 struct Lanes {
   Scalar type = Scalar::f32;
-  loop::Expr value;                // -1: known
+  Expr value;                      // -1: known
   std::vector<ScalarValue> known;  // one number (equal in all lanes) or one per lane
   bool is_known() const { return !value.exists(); }
   const ScalarValue& lane(size_t l) const { return known[known.size() == 1 ? 0 : l]; }
@@ -40,8 +40,7 @@ struct Lanes {
 class Unpack {
  public:
   // The blob starts `start` bytes into the buffer (-1: at its beginning).
-  Unpack(loop::Builder& b, const Format& f, loop::BufferId buffer, int64_t rows, int64_t columns,
-         loop::Expr start = {});
+  Unpack(Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, Expr start = {});
   Unpack(const Unpack&) = delete;
   Unpack& operator=(const Unpack&) = delete;
 
@@ -51,35 +50,34 @@ class Unpack {
   // both are done again for every block that needs them.
   void enter_tensor();
   // Row r (i64 scalar): its row-level fields are loaded here. Blocks entered afterwards must lie in this row.
-  void enter_row(loop::Expr row);
+  void enter_row(Expr row);
   // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor, all in one row) become readable.
-  void enter_block(loop::Expr first, int64_t count = 1);
+  void enter_block(Expr first, int64_t count = 1);
 
   // The same where these blocks have been copied to byte `byte` of another buffer; other fields stay where they are.
   // The last `hidden` bytes may not be read.
-  void enter_copied(loop::Expr first, int64_t count, loop::BufferId buffer, loop::Expr byte, int64_t hidden = 0);
+  void enter_copied(Expr first, int64_t count, BufferId buffer, Expr byte, int64_t hidden = 0);
 
   // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span
   // them.
-  loop::Expr values(int64_t position, int lanes);  // f32, decoded
-  loop::Expr codes(int field, int64_t position, int lanes,
-                   bool as_bytes);  // raw codes of an element field: u8, or u32
+  Expr values(int64_t position, int lanes);  // f32, decoded
+  Expr codes(int field, int64_t position, int lanes,
+             bool as_bytes);  // raw codes of an element field: u8, or u32
   // Any expression over i (variable 0), e.g. a piece of an AffineForm; one lane when it is equal in all lanes, unless
   // `splat`.
-  loop::Expr expression(const RoutineExpr& e, int64_t position, int lanes, bool splat);
+  Expr expression(const RoutineExpr& e, int64_t position, int lanes, bool splat);
   // The same for any elements of the entered blocks, in any order. `bytes` gives an integer expression modulo 256 as
   // u8, computed in as few bits as its ranges allow; tables of small codes by the machine's look-up where `rows` has
   // it.
-  loop::Expr expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat);
-  loop::Expr codes(int field, const std::vector<int64_t>& elements, bool as_bytes,
-                   const machine::Machine* rows = nullptr);
-  loop::Expr bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows);
+  Expr expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat);
+  Expr codes(int field, const std::vector<int64_t>& elements, bool as_bytes, const machine::Machine* rows = nullptr);
+  Expr bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows);
   // What lies in the entered blocks, as it lies there.
   Window& window() { return *block_window_; }
 
   // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no
   // enter_*.
-  loop::Expr value_at(loop::Expr element);
+  Expr value_at(Expr element);
 
   // Whether decode is straight line, so that values() works lane by lane; otherwise values() decodes one element at a
   // time.
@@ -103,43 +101,42 @@ class Unpack {
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
   Lanes read_tile_lanes(const Field& field, int64_t entry, const Frame& frame);
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
-  loop::Expr materialize(const Lanes& x, int lanes, bool splat);
-  loop::Expr row_of_block();
+  Expr materialize(const Lanes& x, int lanes, bool splat);
+  Expr row_of_block();
   // The record of a level above the block, of an element there or for one of the entered blocks'.
-  loop::Expr outer_record(Level level, loop::Expr row, loop::Expr column);
-  loop::Expr outer_record(Level level, int64_t element);
-  Window record_window(Level level, loop::Expr number);
-  Window loaded_record(Level level, loop::Expr number);
-  loop::BufferId table_buffer(int table);
-  loop::Expr table_entry(const FormatTable& t, int slot, loop::Expr index);
-  loop::Expr at(int64_t bytes);
+  Expr outer_record(Level level, Expr row, Expr column);
+  Expr outer_record(Level level, int64_t element);
+  Window record_window(Level level, Expr number);
+  Window loaded_record(Level level, Expr number);
+  BufferId table_buffer(int table);
+  Expr table_entry(const FormatTable& t, int slot, Expr index);
+  Expr at(int64_t bytes);
 
-  loop::Builder& b_;
-  loop::Expr wide_codes(int slot, const Frame& frame);
-  loop::Expr look_up_floats(const FormatTable& t, loop::Expr index);
+  Builder& b_;
+  Expr wide_codes(int slot, const Frame& frame);
+  Expr look_up_floats(const FormatTable& t, Expr index);
 
   const Format& format_;
   const machine::Machine* machine_ = nullptr;
-  loop::BufferId buffer_;
+  BufferId buffer_;
   int64_t columns_;
-  loop::Expr start_;
+  Expr start_;
   BlobLayout layout_;
   bool straight_ = true;
   bool tensor_entered_ = false;
-  loop::Expr entered_row_, block_;
-  loop::BufferId block_buffer_ = -1;  // that holds the entered blocks, from byte block_base_ on
-  loop::Expr block_base_;
+  Expr entered_row_, block_;
+  BufferId block_buffer_ = -1;  // that holds the entered blocks, from byte block_base_ on
+  Expr block_base_;
   int64_t block_count_ = 1;
   std::optional<Window> block_window_, row_window_, tensor_window_;
   std::map<int64_t, Window> tile_windows_;  // 0: the tile of the first block entered, 1: the next in its row
-  std::map<int, loop::BufferId> tables_;
-  std::map<std::pair<int, int64_t>, loop::Expr> wide_codes_;  // by field and first element
+  std::map<int, BufferId> tables_;
+  std::map<std::pair<int, int64_t>, Expr> wide_codes_;  // by field and first element
 };
 
 // Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an
 // index into more than 16 entries, a power of two, only the bits that count them matter.
-loop::Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, loop::Expr index,
-                         const machine::Machine& m);
+Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
 
 }  // namespace lumen::synth

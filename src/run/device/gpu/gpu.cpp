@@ -313,7 +313,7 @@ class GpuDevice : public Device {
 
  private:
   // Programs end with a copy or by being waited for. The first kernel behind either is launched in whole, so that
-  // kernels may read what their own program does not write before those before have ended (kernel/loop/early.h).
+  // kernels may read what their own program does not write before those before have ended (kernel/loop/verify.h).
   void between_programs() { within_program_ = false; }
 
   GpuFound found_;

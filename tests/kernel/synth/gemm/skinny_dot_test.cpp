@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernel/loop/early.h"
+#include "kernel/loop/verify.h"
 #include "kernel/synth/dot.h"
 #include "number/library/library.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"

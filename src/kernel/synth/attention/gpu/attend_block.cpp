@@ -8,11 +8,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 constexpr int64_t kReads = 8;  // of 16 bytes by a lane that are under way together
 }
@@ -112,7 +107,7 @@ void AttendBlock::each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
 }
 
 // Pieces beside each other in a vector of `lanes` factors; lanes behind them are zero.
-loop::Expr AttendBlock::join(const std::vector<Expr>& parts, int lanes, Scalar type) {
+Expr AttendBlock::join(const std::vector<Expr>& parts, int lanes, Scalar type) {
   if (parts.size() == 1 && b_.type(parts[0]).lanes == lanes) return parts[0];
   Expr out = b_.real(0, {type, lanes});
   int at = 0;
@@ -243,7 +238,7 @@ void AttendBlock::multiply(BlockProduct& p, Expr lane, BufferId stationary, Buff
   p.multiply(lane, rows ? stationary : streamed, b_.i64(0), rows ? streamed : stationary, b_.i64(0));
 }
 
-loop::Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
+Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
   if (count(by_key) % tiles_.streamed == 0) return Expr{};
   const Expr end = b_.i64(count(by_key));
   if (lanes == 1) return number < end;
@@ -252,8 +247,8 @@ loop::Expr AttendBlock::exists(bool by_key, Expr number, int lanes) {
   return b_.splat(number, lanes) + b_.lanes_integer(steps, Scalar::i64) < b_.splat(end, lanes);
 }
 
-std::vector<loop::Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, Expr number, const std::vector<Expr>& x,
-                                                 double hidden, const Maps& maps, bool whole) {
+std::vector<Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, Expr number, const std::vector<Expr>& x,
+                                           double hidden, const Maps& maps, bool whole) {
   const int lanes = b_.type(x[0]).lanes;
   const auto seen = [&](std::vector<Expr> y, Expr from) {
     const Expr there = whole ? Expr{} : exists(streams_keys, from, b_.type(y[0]).lanes);
@@ -305,8 +300,7 @@ std::vector<loop::Expr> AttendBlock::at_streamed(Body& map, bool streams_keys, E
   return out;
 }
 
-std::array<loop::Expr, 4> AttendBlock::block_range(const std::function<std::array<Expr, 4>(Expr)>& numbers,
-                                                   BufferId bounds) {
+std::array<Expr, 4> AttendBlock::block_range(const std::function<std::array<Expr, 4>(Expr)>& numbers, BufferId bounds) {
   constexpr std::array<ScalarOp, 4> kFolds{ScalarOp::min_, ScalarOp::max_, ScalarOp::max_, ScalarOp::min_};
   const int waves = tiles_.lanes() / target_.wave;
   LUMEN_CHECK(waves * 32 <= kBoundsBytes, "{} waves", waves);
@@ -349,8 +343,8 @@ AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, Expr 
 }
 
 AttendBlock::Laid AttendBlock::declare(const LaidOperand& o, bool by_key) {
-  const loop::BufferId buffer = o.scratch < 0 ? builder_.value(o.from.source, false)
-                                              : builder_.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), false);
+  const BufferId buffer = o.scratch < 0 ? builder_.value(o.from.source, false)
+                                        : builder_.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), false);
   return {o, buffer, by_key};
 }
 

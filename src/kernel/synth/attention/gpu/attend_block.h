@@ -23,7 +23,6 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
 class AttendBlock : protected AttendWriter {
  protected:
   using Side = BlockProduct::Side;
-  using Expr = loop::Expr;
 
   // `extents` of the scores; `row_axes` of them, outermost first, are a tile's rows, the others belong to heads.
   AttendBlock(const graph::Plan& plan, const machine::Machine& target, std::vector<int64_t> extents,
@@ -58,14 +57,14 @@ class AttendBlock : protected AttendWriter {
   int open_line(Body& body, bool by_key, Expr number);
   int open_line(const Operand& o, Expr number);  // where a table finds it
   // Lines first .. of a panel.
-  void fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, loop::BufferId to);
+  void fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, BufferId to);
   // The plan's streamed lines as the contracted axis: rows of the panel are the operand's numbers.
-  void fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, loop::BufferId to);
+  void fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, BufferId to);
   // Numbers of a stationary line into the panel that a result multiplies.
-  void put(BlockProduct& p, Expr line, Expr along, Expr x, loop::BufferId to);
-  void multiply(BlockProduct& p, Expr lane, loop::BufferId stationary, loop::BufferId streamed);
-  loop::BufferId panel(const BlockProduct& p, Side side);
-  loop::BufferId shared(int64_t bytes);
+  void put(BlockProduct& p, Expr line, Expr along, Expr x, BufferId to);
+  void multiply(BlockProduct& p, Expr lane, BufferId stationary, BufferId streamed);
+  BufferId panel(const BlockProduct& p, Side side);
+  BufferId shared(int64_t bytes);
 
   // Values of the scores' shape for `x.size()` products' sums: those of one stationary line (open in `map`), from
   // streamed line `number` on; numbers of lines that do not exist are replaced by `hidden`. `whole`: all exist.
@@ -80,10 +79,10 @@ class AttendBlock : protected AttendWriter {
   struct Seen {
     Expr first, end, all_first, all_end;
   };
-  Seen seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, loop::BufferId bounds);
+  Seen seen_keys(const KeyRange& range, Body& map, Expr first, int64_t lines, BufferId bounds);
   static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
   // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
-  std::array<Expr, 4> block_range(const std::function<std::array<Expr, 4>(Expr lane)>& numbers, loop::BufferId bounds);
+  std::array<Expr, 4> block_range(const std::function<std::array<Expr, 4>(Expr lane)>& numbers, BufferId bounds);
 
   // Between these, numbers are only as good as factors that are rounded need.
   void begin_fast_math() {
@@ -95,7 +94,7 @@ class AttendBlock : protected AttendWriter {
   // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
   struct Laid {
     LaidOperand operand;
-    loop::BufferId buffer = -1;
+    BufferId buffer = -1;
     bool by_key = false;
   };
   Laid declare(const LaidOperand& o, bool by_key);
@@ -119,7 +118,7 @@ class AttendBlock : protected AttendWriter {
  private:
   using Place = std::function<Expr(Expr line, Expr unit)>;
   void fill_units(Expr lane, const Operand& o, Expr first, int64_t lines, int64_t units, int unit, const Place& place,
-                  loop::BufferId to);
+                  BufferId to);
   void each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
             const std::function<void(Expr outer, Expr inner)>& body);
   Expr as_factor(Expr x) { return cast(x, tiles_.factor); }

@@ -16,10 +16,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 namespace {
 
 constexpr double kLowest = std::numeric_limits<float>::lowest();

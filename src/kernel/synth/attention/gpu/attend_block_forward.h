@@ -14,7 +14,7 @@ class ForwardBlock : AttendBlock {
   std::optional<Synthesis> run(Scalar products, const AttendEnough& enough);
 
  private:
-  static constexpr loop::VType kOne{Scalar::f32, 1};
+  static constexpr VType kOne{Scalar::f32, 1};
 
   // Queries, keys and values as blocks that are pipelined read them; nothing where they cannot.
   std::vector<LaidOperand> lay(Scalar products) const;
@@ -24,7 +24,7 @@ class ForwardBlock : AttendBlock {
   struct Tiles {
     BlockProduct s, o;                   // scores; sums of values
     std::optional<BlockProduct> v = {};  // of those that are pipelined: lays panels of values
-    loop::BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
+    BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
     Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
   };
   void block(Expr head, Expr tile, Expr part);
@@ -32,8 +32,8 @@ class ForwardBlock : AttendBlock {
   void begin_block(Tiles& t, Expr part);
   void stream_filled(Tiles& t);
   Expr statistic(Expr across, Expr line) { return bytes(across * tiles_.stationary + line, 1); }
-  Expr number(loop::BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
-  void set(loop::BufferId of_row, Expr x) { b_.store(of_row, x, b_.i64(0), 4); }
+  Expr number(BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
+  void set(BufferId of_row, Expr x) { b_.store(of_row, x, b_.i64(0), 4); }
   // A row's scores, in place, unless they are the sums times a number; their maximum.
   Expr score(BlockProduct& s, Expr lane, int r, Expr key, bool whole, bool in_place);
   // A row's sum so far, times `scale`, and the probabilities that `weigh` finds of scores; `keep` says what becomes of
@@ -48,7 +48,7 @@ class ForwardBlock : AttendBlock {
 
   // ---- pipelined
   using RegisterOperand = BlockProduct::RegisterOperand;
-  BlockProduct::Panel panel_at(const BlockProduct& p, loop::BufferId panels_of_lines, Expr key);
+  BlockProduct::Panel panel_at(const BlockProduct& p, BufferId panels_of_lines, Expr key);
   void copy_tile(Tiles& t, Expr lane, Expr key);
   RegisterOperand probabilities_operand();
   void hold(const RegisterOperand& x);
@@ -73,12 +73,12 @@ class ForwardBlock : AttendBlock {
   std::unique_ptr<Body> dot_, queries_, map_,
       pick_;  // over (rows, keys, depth) twice, (rows, keys), (rows, keys, width)
   int64_t parts_ = 1, part_ = 0;
-  loop::BufferId statistics_ = -1;
-  std::vector<loop::BufferId> row_max_, bases_, row_sum_, scales_;  // of a lane's rows
-  std::vector<loop::BufferId> probabilities_;                       // of the tile before, held
-  std::vector<Laid> laid_;                                          // queries, keys, values
-  std::optional<graph::Plan> shown_plan_;                           // without the mask
-  std::unique_ptr<Body> shown_;                                     // map_ of that
+  BufferId statistics_ = -1;
+  std::vector<BufferId> row_max_, bases_, row_sum_, scales_;  // of a lane's rows
+  std::vector<BufferId> probabilities_;                       // of the tile before, held
+  std::vector<Laid> laid_;                                    // queries, keys, values
+  std::optional<graph::Plan> shown_plan_;                     // without the mask
+  std::unique_ptr<Body> shown_;                               // map_ of that
   Expr first_;
 };
 

@@ -11,10 +11,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                              const AttentionGradient& a, bool over_keys, const std::vector<LaidOperand>& laid)
     : AttendBlock(plan, target, a.extents, a.row_axes),

@@ -44,8 +44,8 @@ class GradientBlock : AttendBlock {
   // The products and panels of a block.
   struct Memory {
     std::vector<std::unique_ptr<BlockProduct>> products, results;
-    std::vector<loop::BufferId> stationary, streamed, transposed, sources;
-    loop::BufferId bounds = -1;
+    std::vector<BufferId> stationary, streamed, transposed, sources;
+    BufferId bounds = -1;
   };
   Memory memory();
   BlockProduct* product_of(const Memory& m, int o, bool stationary) const;

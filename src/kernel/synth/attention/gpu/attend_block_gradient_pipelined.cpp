@@ -5,10 +5,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
-
 bool GradientBlock::reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const {
   if (v == of) return true;
   if (v == except || is_load(plan_, group_, v)) return false;

@@ -16,9 +16,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-
 namespace {
 constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last multiplied
 }  // namespace

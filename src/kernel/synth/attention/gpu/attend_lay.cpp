@@ -6,8 +6,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 constexpr int64_t kUnit = 8;  // numbers of 16 bytes
 }
@@ -62,15 +60,15 @@ std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Grou
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what) {
   StepBuilder builder(plan.graph);
-  loop::Builder& b = builder.b;
+  Builder& b = builder.b;
   const Scalar type = plan.graph[o.from.source].type.element.scalar;
-  const loop::BufferId source = builder.value(o.from.source, false),
-                       to = builder.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
+  const BufferId source = builder.value(o.from.source, false),
+                 to = builder.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
   int64_t together = std::gcd(o.from.offset, kUnit);
   for (const int d : o.axes) together = std::gcd(together, o.from.strides[d]);
   const int align = std::min<int64_t>(together * scalar_bytes(type), 16);
   const int64_t units = o.padded / kUnit;
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](Expr task) {
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](Expr task) {
     const Expr first = task % units * kUnit;
     Expr rest = task / units, at = o.from.offset + first;
     for (size_t k = o.axes.size(); k-- > 0;) {
@@ -79,7 +77,7 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
       at = at + digit * o.from.strides[d];
       rest = rest / extents[d];
     }
-    const loop::VType numbers{type, static_cast<int>(kUnit)};
+    const VType numbers{type, static_cast<int>(kUnit)};
     const Expr place = task * (kUnit * scalar_bytes(o.scalar));
     const auto lay = [&](Expr count) {
       const Expr x =
@@ -107,10 +105,10 @@ Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<i
     if (from.strides[d] != 0) count *= extents[d];
   }
   StepBuilder builder(plan.graph);
-  loop::Builder& b = builder.b;
-  const loop::BufferId source = builder.value(from.source, false), to = builder.scratch(scratch, count * 4, true);
-  const loop::VType one{Scalar::f32, 1};
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](Expr task) {
+  Builder& b = builder.b;
+  const BufferId source = builder.value(from.source, false), to = builder.scratch(scratch, count * 4, true);
+  const VType one{Scalar::f32, 1};
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](Expr task) {
     Expr rest = task, place = b.i64(from.offset);
     for (size_t d = from.strides.size(); d-- > 0;) {
       if (from.strides[d] == 0) continue;

@@ -13,10 +13,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 // Vectors one after another whose lanes lie in the same groups: their products meet before any scale.
 struct Chain {
   std::vector<size_t> vectors;
@@ -52,7 +48,7 @@ class IntegerKernel : RowsWriter {
   const OperandLayout& layout_;
   const OperandParams x_;
   const bool corrects_;
-  std::vector<loop::BufferId> sums_;
+  std::vector<BufferId> sums_;
   std::vector<std::unique_ptr<Unpack>> cursors_;
   std::vector<Expr> first_blocks_, x_rows_;
 };
@@ -172,7 +168,7 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
 void IntegerKernel::write_group(Expr n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
-  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
+  for (const BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
   cursors_.clear();
   first_blocks_.clear();
   for (int j = 0; j < t_.width; ++j) {

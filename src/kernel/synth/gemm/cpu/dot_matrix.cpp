@@ -12,10 +12,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int64_t kStraightQuads = 8;  // of a loop over a group, written out
 constexpr int64_t kCacheLine = 64;     // bytes
 
@@ -50,23 +46,23 @@ class MatrixKernel : TileWriter {
   void multiply_task();
   void write_tiles(Expr k0, Expr count);
   void write_tile(const Tile& tile);
-  void sum_groups(const Tile& tile, std::vector<loop::BufferId>& sums);
-  void sum_16bit_floats(const Tile& tile, std::vector<loop::BufferId>& sums);
+  void sum_groups(const Tile& tile, std::vector<BufferId>& sums);
+  void sum_16bit_floats(const Tile& tile, std::vector<BufferId>& sums);
   void write_units(const Tile& tile);
-  void multiply_units(const Tile& tile, Expr k, int units, const std::vector<loop::BufferId>& sums);
+  void multiply_units(const Tile& tile, Expr k, int units, const std::vector<BufferId>& sums);
   void scale_units(const Tile& tile, Expr k, int units);
   void multiply(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums);
   Expr dot_accumulate(Expr weight, Expr x, Expr sum);
   Expr x_word(const Tile& tile, int i, Expr k, int64_t quad);
-  Expr x_number(loop::BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s);
+  Expr x_number(BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s);
 
   const MatrixPlan& t_;
   const machine::Machine& m_;
   const OperandLayout& left_;
   const OperandParams x_;
   std::unique_ptr<MatrixPanel> panel_;
-  loop::BufferId sums_ = -1, integer_units_ = -1;
-  std::vector<loop::BufferId> accumulators_, parts_, integers_;
+  BufferId sums_ = -1, integer_units_ = -1;
+  std::vector<BufferId> accumulators_, parts_, integers_;
 };
 
 void MatrixKernel::multiply_task() {
@@ -129,7 +125,7 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
 
 void MatrixKernel::write_tile(const Tile& tile) {
   auto place = [&](int i, int j) { return tile.sums + (i * sums_row() + j * vector_bytes()); };
-  std::vector<loop::BufferId> sums;
+  std::vector<BufferId> sums;
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j) {
       sums.push_back(accumulators_[i * tile.vectors + j]);
@@ -169,7 +165,7 @@ Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
 }
 
 // Number `number` of what row i of the tile has `per_row` of, in every lane.
-Expr MatrixKernel::x_number(loop::BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s) {
+Expr MatrixKernel::x_number(BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s) {
   const Expr at = tile.row * (per_row * 4) + number * 4 + i * per_row * 4;
   return b_.splat(b_.load(buffer, {s, 1}, at, 4), t_.lanes());
 }
@@ -194,7 +190,7 @@ void MatrixKernel::multiply(const Tile& tile, Expr k, int64_t quads, std::vector
 }
 
 // One scale group of a after another; within it, groups of integer sums, scaled into its parts.
-void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sums) {
+void MatrixKernel::sum_groups(const Tile& tile, std::vector<BufferId>& sums) {
   const size_t count = sums.size();
   const VType integers{t_.row.acc, t_.lanes()};
   const int64_t groups = t_.scale_group / t_.group, quads = t_.group / t_.row.k;
@@ -250,11 +246,11 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
   });
 }
 
-void MatrixKernel::sum_16bit_floats(const Tile& tile, std::vector<loop::BufferId>& sums) {
+void MatrixKernel::sum_16bit_floats(const Tile& tile, std::vector<BufferId>& sums) {
   const int64_t step = t_.step();
   b_.loop(LoopKind::serial, w_.i64(0), tile.count, step, [&](Expr k) {
     std::vector<Expr> values;
-    for (const loop::BufferId s : sums) values.push_back(b_.load(s, sum_type(), w_.i64(0), 4));
+    for (const BufferId s : sums) values.push_back(b_.load(s, sum_type(), w_.i64(0), 4));
     multiply(tile, k, step / t_.row.k, values);
     for (size_t s = 0; s < sums.size(); ++s) b_.store(sums[s], values[s], w_.i64(0), 4);
   });
@@ -264,7 +260,7 @@ void MatrixKernel::sum_16bit_floats(const Tile& tile, std::vector<loop::BufferId
 void MatrixKernel::write_units(const Tile& tile) {
   const int units = tile.height / t_.tile->rows, count = units * tile.vectors;
   const VType type{t_.row.acc, static_cast<int>(unit_bytes() / 4)};
-  std::vector<loop::BufferId> sums;
+  std::vector<BufferId> sums;
   for (int i = 0; i < count; ++i) sums.push_back(b_.alloc(unit_bytes()));
   auto place = [&](int i) { return tile.sums + (i / tile.vectors * units_row() + i % tile.vectors * unit_bytes()); };
   auto at = [&](int i) { return sums[i]; };
@@ -284,7 +280,7 @@ void MatrixKernel::write_units(const Tile& tile) {
   });
 }
 
-void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std::vector<loop::BufferId>& sums) {
+void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std::vector<BufferId>& sums) {
   const machine::TileRow& row = *t_.tile;
   const int64_t bytes = unit_bytes(), piece = row.k * t_.element_bytes();
   const VType sum{row.acc, static_cast<int>(bytes / 4)};
@@ -297,7 +293,7 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
   for (int j = 0; j < tile.vectors; ++j) {
     const Expr right = b_.load(panel_->codes(), codes, panel + j * panel_->vector_bytes(), 64);
     for (int i = 0; i < units; ++i) {
-      const loop::BufferId s = sums[i * tile.vectors + j];
+      const BufferId s = sums[i * tile.vectors + j];
       const Expr before = b_.load(s, sum, w_.i64(0), 64);
       b_.store(s, b_.inst(row.row, sum, {before, left[i], right}), w_.i64(0), 64);
     }

@@ -10,10 +10,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 
 int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so that rows do not fall into one set

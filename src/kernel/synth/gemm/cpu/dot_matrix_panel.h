@@ -23,30 +23,30 @@ class MatrixPanel {
   MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
 
   // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K.
-  void fill(loop::Expr first, loop::Expr last, loop::Expr k0, loop::Expr count);
+  void fill(Expr first, Expr last, Expr k0, Expr count);
 
-  loop::BufferId codes() const { return codes_; }
-  loop::BufferId scales() const { return scales_; }
-  loop::BufferId offsets() const { return offsets_; }
+  BufferId codes() const { return codes_; }
+  BufferId scales() const { return scales_; }
+  BufferId offsets() const { return offsets_; }
   int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
   int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
   int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
   int64_t group_bytes() const { return t_.n_task * t_.tile_columns() * 4; }  // of scales
 
  private:
-  void unpack_row(loop::Expr i, loop::Expr row, loop::Expr column, loop::Expr k0, loop::Expr count);
-  void unpack_run(loop::Expr i, loop::Expr column, loop::Expr block, loop::Expr k, int64_t count, int64_t padded);
-  void transpose_rows(loop::Expr to, loop::Expr count);
-  void pair_rows(loop::Expr n, loop::Expr to, loop::Expr k0, loop::Expr count);
+  void unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count);
+  void unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
+  void transpose_rows(Expr to, Expr count);
+  void pair_rows(Expr n, Expr to, Expr k0, Expr count);
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const DotProblem& p_;
   const MatrixPlan& t_;
   const machine::Machine& m_;
   int value_lanes_;
   std::unique_ptr<Unpack> cursor_;
-  loop::BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;
+  BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;
 };
 
 }  // namespace lumen::synth

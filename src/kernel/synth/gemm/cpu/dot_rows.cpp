@@ -13,10 +13,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 class RowsKernel : RowsWriter {
  public:
   RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
@@ -36,16 +32,15 @@ class RowsKernel : RowsWriter {
   void sum_memory(const std::vector<Expr>& rows);
   void sum_packed(const std::vector<Expr>& rows);
   size_t slot(int i, int j, int chain) const { return (i * t_.width + j) * t_.chains + chain; }
-  Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
+  Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
   Expr sum(int i, int j);  // over the chains
   void find_scale(const Format& f);
   // `to`, or the sums of a chain, += products of `right` (one vector per row of b) with a at k.
-  void products(const std::vector<loop::BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right,
-                Expr count);
+  void products(const std::vector<BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right, Expr count);
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
-               const RoutineExpr* value, const std::vector<loop::BufferId>* to);
+               const RoutineExpr* value, const std::vector<BufferId>* to);
 
-  std::vector<loop::BufferId> sums_, partial_;
+  std::vector<BufferId> sums_, partial_;
   std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Expr> row_scales_;
@@ -83,14 +78,14 @@ Expr RowsKernel::sum(int i, int j) {
   return parts[0];
 }
 
-void RowsKernel::products(const std::vector<loop::BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right,
+void RowsKernel::products(const std::vector<BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right,
                           Expr count) {
   const int chain = vector % t_.chains;
   for (int i = 0; i < t_.height; ++i) {
     const Expr at = w_.base(0) + (k + i * p_.m.strides[0]);
     const Expr left = w_.read_f32(0, at, 1, b_.type(right[0]).lanes, count);
     for (int j = 0; j < t_.width; ++j) {
-      const loop::BufferId sum = to ? (*to)[i * t_.width + j] : sums_[slot(i, j, chain)];
+      const BufferId sum = to ? (*to)[i * t_.width + j] : sums_[slot(i, j, chain)];
       b_.store(sum, fma(left, right[j], read(sum)), w_.i64(0), 4);
     }
   }
@@ -118,7 +113,7 @@ void RowsKernel::sum_memory(const std::vector<Expr>& rows) {
 
 // Elements first .. first + count of the entered blocks, which begin at k.
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
-                         const RoutineExpr* value, const std::vector<loop::BufferId>* to) {
+                         const RoutineExpr* value, const std::vector<BufferId>* to) {
   for (int64_t position = first; position < first + count; position += t_.lanes) {
     const int lanes = std::min<int64_t>(t_.lanes, first + count - position);
     std::vector<Expr> right;
@@ -154,13 +149,13 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
     if (!form_ || whole_rows_) return sum_run(cursors, k, 0, count, form_ ? &form_->value : nullptr, nullptr);
     const int64_t group = std::gcd(form_->group, count);
     for (int64_t position = 0; position < count; position += group) {
-      for (const loop::BufferId s : partial_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+      for (const BufferId s : partial_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
       sum_run(cursors, k, position, group, &form_->value, &partial_);
       for (int i = 0; i < t_.height; ++i)
         for (int j = 0; j < t_.width; ++j) {
           const Expr scale = b_.splat(cursors[j]->expression(*form_->scale, position, 1, false), t_.lanes);
           const Expr part = read(partial_[i * t_.width + j]);
-          const loop::BufferId to = sums_[slot(i, j, 0)];
+          const BufferId to = sums_[slot(i, j, 0)];
           b_.store(to, fma(part, scale, read(to)), w_.i64(0), 4);
         }
     }
@@ -175,7 +170,7 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
 }
 
 void RowsKernel::write_group(Expr n) {
-  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+  for (const BufferId s : sums_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
   std::vector<Expr> rows;
   for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
   if (p_.loads[1].kind == DotLoad::Kind::packed)

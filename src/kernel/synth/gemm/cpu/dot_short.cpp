@@ -15,9 +15,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-
 constexpr int kPiece = 16;       // bytes that are interleaved with their like
 constexpr size_t kOddCodes = 2;  // that break the symmetry of signs and are still worth it
 constexpr int kMostGroups = 16;  // of a unit
@@ -81,20 +78,20 @@ class ShortKernel : RowsWriter {
   Expr as_words(Expr low, Expr high, int half);
   Expr words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
-  loop::BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
-  Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
+  BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
+  Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
   const ShortDot& d_;
   const RowOrder& order_;  // of codes
   const OperandLayout& layout_;
-  const loop::BufferId x_;
-  loop::BufferId words_ = -1;
-  std::vector<loop::BufferId> sums_;
+  const BufferId x_;
+  BufferId words_ = -1;
+  std::vector<BufferId> sums_;
 };
 
 // One byte of the numbers; `odd`, where it is not empty or the table has the bit, says which codes a sign cannot give.
 Expr ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Expr codes, const std::vector<size_t>& odd) {
-  const loop::VType bytes = b_.type(codes);
+  const VType bytes = b_.type(codes);
   const bool mirrored = table.size() == 256 && odd.size() <= kOddCodes;
   std::vector<int64_t> entries;
   for (size_t i = 0; i < (mirrored ? table.size() / 2 : table.size()); ++i) entries.push_back(table[i] >> shift & 255);
@@ -122,7 +119,7 @@ Expr ShortKernel::as_words(Expr low, Expr high, int half) {
 // The words of every other code; a word of two codes is a good index after a shift, for only its low bits count.
 Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep) {
   const int lanes = layout_.lanes / 2;
-  const loop::VType words{Scalar::u16, lanes};
+  const VType words{Scalar::u16, lanes};
   b_.store(words_, codes, w_.i64(0), 4);
   Expr index = b_.load(words_, words, w_.i64(0), 4);
   if (half == 1) index = index >> 8;
@@ -173,7 +170,7 @@ std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int 
 }
 
 void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
-  const loop::VType sums{Scalar::f32, d_.row.lanes};
+  const VType sums{Scalar::f32, d_.row.lanes};
   const int64_t half_lanes = layout_.lanes / 2;
   const auto activations = [&](int i, size_t v, int half) {
     const Expr at = x + (i * layout_.codes() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
@@ -201,7 +198,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
         }
       for (int i = 0; i < t_.height; ++i) {
         const Expr a = activations(i, v, half);
-        const loop::BufferId to = sum_at(i, static_cast<int>(v * 2 + half) % t_.chains);
+        const BufferId to = sum_at(i, static_cast<int>(v * 2 + half) % t_.chains);
         Expr total = d_.whole_rows ? read(to) : open[i];
         for (size_t part = 0; part < d_.parts.size(); ++part)
           total = b_.inst(d_.row.row, sums, {total, w[part * 2 + half], a});
@@ -218,7 +215,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
 void ShortKernel::write_row(Expr n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
-  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
+  for (const BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
   const Expr element = row_of_b(n);
   const std::unique_ptr<Unpack> entered = cursor_of_b();
   Unpack& cursor = *entered;

@@ -14,16 +14,12 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int64_t kTransposeColumns = 256;  // of K, unpacked beside each other before they are transposed
 constexpr int kStraightEpilogue = 96;  // operations of an epilogue written out tile-wide; longer ones loop over rows
 
 // One operand inside the register tile: bytes between neighbours.
 struct Walk {
-  loop::BufferId buffer = -1;
+  BufferId buffer = -1;
   Expr start;                    // byte of the tile's first element at k = 0
   int64_t step = 0;              // next row of a, next vector of b
   int64_t k = 0;                 // next inner k
@@ -72,8 +68,7 @@ class TileKernel : TileWriter {
     if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
     return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
   }
-  void transpose_rows(const loop::BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count,
-                      Expr to);
+  void transpose_rows(const BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count, Expr to);
   void write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Expr last_count);
   Expr stage_base(size_t load, const Stage& s);
@@ -83,8 +78,8 @@ class TileKernel : TileWriter {
 
   const TilePlan& t_;
   int64_t lane_bytes_;
-  loop::BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
-  std::vector<loop::BufferId> accumulators_;
+  BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
+  std::vector<BufferId> accumulators_;
   TilesOfA laid_;            // a, when a step before laid it out
   int64_t a_row_bytes_ = 0;  // of the copied panel of a
 };
@@ -191,7 +186,7 @@ void TileKernel::pack_a(const Stage& s) {
 }
 
 // Rows along k, `lanes` of them, become vectors along n: read(row, k, count or -1).
-void TileKernel::transpose_rows(loop::BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count,
+void TileKernel::transpose_rows(BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count,
                                 Expr to) {
   const int64_t row = t_.vectors * lane_bytes_;
   const Expr whole = count / t_.lanes * t_.lanes;
@@ -366,7 +361,7 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
       for (int j = 0; j < vectors; ++j) finish(m + i, j, sum(i, j));
     return;
   }
-  const loop::BufferId tile = b_.alloc(height * vectors * lane_bytes_);
+  const BufferId tile = b_.alloc(height * vectors * lane_bytes_);
   for (int i = 0; i < height; ++i)
     for (int j = 0; j < vectors; ++j) b_.store(tile, sum(i, j), w_.i64((i * vectors + j) * lane_bytes_), 4);
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(height), 1, [&](Expr i) {

@@ -5,9 +5,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-
 Step RowsWriter::write(std::string plan, const std::function<void()>& declare,
                        const std::function<void(Expr n)>& multiply) {
   if (m_.wave > 1) {

@@ -19,9 +19,9 @@ class RowsWriter {
       : p_(p), t_(t), m_(m), w_(g, p, "dot"), b_(w_.b) {}
 
   // The kernel: `declare` allocates what a task or wave needs, `multiply` takes t_.width rows of b from number n on.
-  Step write(std::string plan, const std::function<void()>& declare, const std::function<void(loop::Expr n)>& multiply);
+  Step write(std::string plan, const std::function<void()>& declare, const std::function<void(Expr n)>& multiply);
   // Where row n of b begins, in elements; a row that does not exist is the last one, and is not stored.
-  loop::Expr row_of_b(loop::Expr n) {
+  Expr row_of_b(Expr n) {
     return w_.base(1) + (p_.n.extent % t_.width ? min(n, w_.i64(p_.n.extent - 1)) : n) * p_.n.strides[1];
   }
   std::unique_ptr<Unpack> cursor_of_b() {
@@ -29,17 +29,17 @@ class RowsWriter {
     return std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   }
   // Sums of row i of a and row j of the group, lane by lane: added up, perhaps scaled, and stored.
-  void finish(loop::Expr n, const std::function<loop::Expr(int i, int j)>& sum,
-              const std::function<loop::Expr(loop::Expr total, int j)>& scaled = nullptr);
+  void finish(Expr n, const std::function<Expr(int i, int j)>& sum,
+              const std::function<Expr(Expr total, int j)>& scaled = nullptr);
   bool by_waves() const { return wave_.lane.exists(); }
 
   const DotProblem& p_;
   RowsPlan t_;
   const machine::Machine& m_;
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   WaveGroup wave_;  // whose lanes share K; no lane: this task has all of it
-  loop::Expr outer_;
+  Expr outer_;
 };
 
 }  // namespace lumen::synth

@@ -3,9 +3,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-
 Step TileWriter::write(std::string plan, const std::function<void()>& multiply) {
   b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(cut_.tasks(p_)), 1, [&](Expr task) {
     n_first_ = task % cut_.n_tasks * cut_.n_task;
@@ -39,7 +36,7 @@ void TileWriter::each_width(Expr n_tile, bool masks, const std::function<void(in
       [&] { code(cut_.last_vectors, masked); });
 }
 
-void TileWriter::finish_sums(loop::BufferId sums, const Place& place) {
+void TileWriter::finish_sums(BufferId sums, const Place& place) {
   const int64_t columns = int64_t{cut_.vectors} * lanes_;
   const Expr m0 = m_first_ * cut_.height, n0 = n_first_ * columns;
   const Expr m_end = min(m_last_ * cut_.height, w_.i64(p_.m.extent));

@@ -18,22 +18,22 @@ class TileWriter {
   // The kernel; `multiply` writes a task.
   Step write(std::string plan, const std::function<void()>& multiply);
   // Code for a tile of full height, and for the last where that is lower.
-  void each_height(loop::Expr m_tile, const std::function<void(int height)>& code);
+  void each_height(Expr m_tile, const std::function<void(int height)>& code);
   // Code for a tile of full width, and for the last of a row where that is narrower or, where it `masks`, not full.
-  void each_width(loop::Expr n_tile, bool masks, const std::function<void(int vectors, bool masked)>& code);
+  void each_width(Expr n_tile, bool masks, const std::function<void(int vectors, bool masked)>& code);
   // Sums in private memory go through the epilogue, vector by vector: `place` is the byte of the one at (m, n) where
   // the task begins at (m0, n0).
-  using Place = std::function<loop::Expr(loop::Expr m, loop::Expr m0, loop::Expr n, loop::Expr n0)>;
-  void finish_sums(loop::BufferId sums, const Place& place);
+  using Place = std::function<Expr(Expr m, Expr m0, Expr n, Expr n0)>;
+  void finish_sums(BufferId sums, const Place& place);
 
   const DotProblem& p_;
   DotWriter w_;
-  loop::Builder& b_;
-  loop::Expr m_first_, m_last_, n_first_, n_last_;  // tiles of this task
-  loop::Expr outer_;
+  Builder& b_;
+  Expr m_first_, m_last_, n_first_, n_last_;  // tiles of this task
+  Expr outer_;
 
  private:
-  void each_end(loop::Expr tile, int64_t tiles, bool differs, const std::function<void()>& whole,
+  void each_end(Expr tile, int64_t tiles, bool differs, const std::function<void()>& whole,
                 const std::function<void()>& last);
   const TileCut& cut_;
   const int lanes_;

@@ -8,9 +8,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::VType;
 using Side = BlockProduct::Side;
 
 BlockFill::BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, const machine::Machine& m, Side side,

@@ -19,7 +19,7 @@ class BlockFill {
 
   bool copies() const { return supply_ == Supply::copies || supply_ == Supply::beside; }
   // Rows from `first_row` on, behind element `base` of the operand.
-  void enter_tile(loop::Expr first_row, loop::Expr base) {
+  void enter_tile(Expr first_row, Expr base) {
     first_row_ = first_row;
     base_ = base;
   }
@@ -27,15 +27,15 @@ class BlockFill {
   // In lane loops. The stage begins at `k` of the inner k, `outer` elements behind by the outer ones; formats with
   // blocks longer than a stage: `position` elements behind a block's first.
   struct StagePosition {
-    loop::Expr outer, k;
+    Expr outer, k;
     int64_t position = 0;
   };
   // Begins copies into the panel at byte `to`.
-  void copy(loop::Expr lane, const StagePosition& at, loop::BufferId panel, loop::Expr to);
+  void copy(Expr lane, const StagePosition& at, BufferId panel, Expr to);
   // This lane's share of a panel, in registers; and its way into the panel. What is unpacked goes there at once: it
   // would take too many registers.
-  std::vector<loop::Expr> fetch(loop::Expr lane, const StagePosition& at, loop::BufferId panel, loop::Expr to);
-  void put(loop::Expr lane, const std::vector<loop::Expr>& fetched, loop::BufferId panel, loop::Expr to);
+  std::vector<Expr> fetch(Expr lane, const StagePosition& at, BufferId panel, Expr to);
+  void put(Expr lane, const std::vector<Expr>& fetched, BufferId panel, Expr to);
 
  private:
   size_t load() const { return side_ == BlockProduct::Side::a ? 0 : 1; }
@@ -43,21 +43,21 @@ class BlockFill {
   int64_t rows() const { return product_.tile().lines(side_); }
   // Pieces of the panel that a lane handles one after the other: `down` rows x `along` units each.
   struct ThreadTile {
-    loop::Expr row, unit;  // within the panel
+    Expr row, unit;  // within the panel
   };
   int64_t thread_tiles() const { return rows() / down_ * (product_.units() / along_); }
   int64_t rounds() const { return (thread_tiles() + product_.tile().lanes() - 1) / product_.tile().lanes(); }
-  ThreadTile thread_tile(loop::Expr lane, int64_t round);
+  ThreadTile thread_tile(Expr lane, int64_t round);
   // `body` by the lanes that have a thread tile of `all` in a round: in whole rounds all of them.
-  void where_thread_tile(loop::Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
-  loop::Expr row_in_memory(loop::Expr row);  // the last one for those behind it
-  loop::Expr zero_unit();
-  loop::Expr count_left(loop::Expr from, int64_t extent, int64_t most);
-  void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<loop::Expr>& out);
-  void unpack(const ThreadTile& thread_tile, const StagePosition& at, loop::BufferId panel, loop::Expr to);
+  void where_thread_tile(Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
+  Expr row_in_memory(Expr row);  // the last one for those behind it
+  Expr zero_unit();
+  Expr count_left(Expr from, int64_t extent, int64_t most);
+  void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out);
+  void unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to);
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const DotProblem& p_;
   BlockProduct& product_;
   const machine::Machine& m_;
@@ -66,7 +66,7 @@ class BlockFill {
   Scalar factor_;
   int64_t unit_ = 1;              // elements
   int64_t down_ = 1, along_ = 1;  // of a thread tile
-  loop::Expr first_row_, base_;
+  Expr first_row_, base_;
 };
 
 }  // namespace lumen::synth

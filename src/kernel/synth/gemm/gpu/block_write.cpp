@@ -7,8 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::BufferId;
-using loop::Expr;
 using Side = BlockProduct::Side;
 
 namespace {

@@ -17,14 +17,13 @@ class BlockWrite {
   BlockWrite(DotWriter& w, const DotProblem& p, BlockProduct& product) : w_(w), b_(w.b), p_(p), product_(product) {}
 
   // In lane loops. The tile whose first row and column these are, after enter_outer.
-  void result(loop::Expr lane, loop::Expr m0, loop::Expr n0);
+  void result(Expr lane, Expr m0, Expr n0);
   // The same of a part of K: rows of the result, as long, from row `row0` of `partial` on.
-  void part(loop::Expr lane, loop::Expr m0, loop::Expr n0, loop::BufferId partial, loop::Expr row0);
+  void part(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0);
   // A partial tile as a whole, the `number`th in `partial`.
-  void partial_tile(loop::Expr lane, loop::BufferId partial, loop::Expr number);
+  void partial_tile(Expr lane, BufferId partial, Expr number);
 
  private:
-  using Expr = loop::Expr;
   // What is written at a row and a column: computed where they exist (or instead where others do), then stored.
   struct Sink {
     std::function<Expr(Expr sums, Expr m, Expr n, Expr count)> finish;
@@ -35,13 +34,13 @@ class BlockWrite {
     int64_t rows = 0, columns = 0;  // that exist
   };
   // Sums as they are, of so many rows and columns, from row `row0` of `partial` on.
-  void sums(Expr lane, Expr m0, Expr n0, loop::BufferId partial, Expr row0, int64_t rows, int64_t columns);
+  void sums(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0, int64_t rows, int64_t columns);
   void write(Expr lane, Expr m0, Expr n0, const Sink& sink);
   void write_runs(Expr lane, Expr m0, Expr n0, const Sink& sink);
   void write_wide(Expr lane, Expr m0, Expr n0, const Sink& sink, int lanes);
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const DotProblem& p_;
   BlockProduct& product_;
 };

@@ -17,9 +17,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
 using Side = BlockProduct::Side;
 
 class BlockKernel {
@@ -95,7 +92,7 @@ class BlockKernel {
   const machine::Machine& m_;
   DotProblem written_;  // what this step does of it
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   SoftwarePipeline pipeline_;
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;

@@ -10,11 +10,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int kMergeLanes = 4;
 
 class Merge {
@@ -84,7 +79,7 @@ class Merge {
   const DotProblem& p_;
   const BlockPlan& t_;
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   BufferId partial_ = -1;
   int lanes_ = 1;
 };

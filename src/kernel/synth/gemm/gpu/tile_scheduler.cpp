@@ -7,9 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::Builder;
-using loop::Expr;
-
 namespace {
 
 constexpr int64_t kNeighbours = 16;  // tiles of m that follow each other, so that what they share stays in a cache

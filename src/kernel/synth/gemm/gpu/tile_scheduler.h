@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernel/loop/build.h"
+#include "kernel/loop/names.h"
 
 namespace lumen::synth {
 
@@ -28,33 +28,33 @@ struct TileScheduler {
 
   // What a persistent block does as its number `number`; nothing (from = to) behind its last.
   struct Job {
-    loop::Expr tile, from, to;  // stages
-    loop::Expr before;          // stages of the block's jobs before
-    loop::Expr partial_tile;    // place of the sums, of jobs behind the waves
+    Expr tile, from, to;  // stages
+    Expr before;          // stages of the block's jobs before
+    Expr partial_tile;    // place of the sums, of jobs behind the waves
   };
-  Job job(loop::Builder& b, loop::Expr block, loop::Expr number) const;
+  Job job(Builder& b, Expr block, Expr number) const;
 
   // Persistent blocks that may have a part of tile `tail_tile` of the tail: first .. last - 1; whether `block` has one,
   // and the place of its sums: blocks and tiles both ascend along K, one of them at least from part to part.
   struct PersistentBlocks {
-    loop::Expr first, last;
+    Expr first, last;
   };
-  PersistentBlocks persistent_blocks_of(loop::Builder& b, loop::Expr tail_tile) const;
-  loop::Expr has_partial_tile(loop::Expr block, loop::Expr tail_tile) const;
-  static loop::Expr partial_tile(loop::Expr block, loop::Expr tail_tile) { return block + tail_tile; }
+  PersistentBlocks persistent_blocks_of(Builder& b, Expr tail_tile) const;
+  Expr has_partial_tile(Expr block, Expr tail_tile) const;
+  static Expr partial_tile(Expr block, Expr tail_tile) { return block + tail_tile; }
 
  private:
-  loop::Expr bound(loop::Expr block) const;  // stage of the tail where its partial tiles begin
+  Expr bound(Expr block) const;  // stage of the tail where its partial tiles begin
 };
 
 // A tile's first row and column, and the flat outer index. Tiles that follow each other share rows and columns.
 struct TilePlace {
-  loop::Expr m0, n0, outer;
+  Expr m0, n0, outer;
 };
 struct TileOrder {
   int64_t m_tiles = 1, n_tiles = 1;  // of one outer index
   int64_t m = 1, n = 1;              // rows and columns of a tile
-  TilePlace place(loop::Expr tile) const;
+  TilePlace place(Expr tile) const;
 };
 
 }  // namespace lumen::synth

@@ -18,10 +18,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{512} << 20;
@@ -71,8 +67,8 @@ std::optional<Prepared> transpose_operand(const DotProblem& p, size_t load, int 
 }
 
 // Squares of bytes, transposed in registers; neighbouring tasks read neighbours.
-void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, loop::BufferId out) {
-  loop::Builder& b = w.b;
+void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, BufferId out) {
+  Builder& b = w.b;
   const DotLoad &l = p.loads[load], &made = to.problem.loads[load];
   const DotIndex &rows = rows_of(p, load), &rows_there = rows_of(to.problem, load);
   constexpr int64_t n = kUnitBytes;
@@ -219,8 +215,8 @@ class PrepareKernel {
   const Prepared& to_;
   const machine::Machine& m_;
   DotWriter w_;
-  loop::Builder& b_;
-  loop::BufferId out_ = -1;
+  Builder& b_;
+  BufferId out_ = -1;
   int64_t unit_ = 1, run_ = 1, tasks_ = 1;
 };
 

@@ -53,7 +53,7 @@ struct OperandScratch {
 };
 OperandScratch declare_scratch(const OperandLayout& layout, Synthesis& out);
 struct OperandParams {
-  loop::BufferId codes = -1, scales = -1, starts = -1, sums = -1;
+  BufferId codes = -1, scales = -1, starts = -1, sums = -1;
 };
 OperandParams declare_params(DotWriter& w, const OperandLayout& layout, const OperandScratch& s, bool written);
 

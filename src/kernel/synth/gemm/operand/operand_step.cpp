@@ -10,10 +10,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int64_t kTaskElements = 1024, kNaturalElements = 2048;  // of a row
 constexpr int64_t kMostUnrolled = 128;                            // elements, where tasks are threads
 constexpr int64_t kSquares = 16;                                  // of a task
@@ -52,9 +48,9 @@ class OperandWriter {
   const int64_t task_elements_;
   const bool threads_;
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   const OperandParams to_;
-  loop::BufferId natural_ = -1;              // codes as they lie
+  BufferId natural_ = -1;                    // codes as they lie
   Expr row_, x_, first_code_, first_group_;  // of scratch; where it begins in memory, and there
   Expr unit_, k_, group_;                    // the unit at hand, and where it begins
 };

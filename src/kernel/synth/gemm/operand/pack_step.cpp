@@ -8,9 +8,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-
 constexpr int64_t kRowsOfK = 16;  // of a task
 
 TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t) {
@@ -25,8 +22,8 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
   const DotProblem only_a = p.only_a();
   const TilesOfA tiles = tiles_of_a(p, t);
   DotWriter w(g, only_a, "pack");
-  loop::Builder& b = w.b;
-  const loop::BufferId out = w.scratch_param("tiles", scratch, tiles.bytes, true);
+  Builder& b = w.b;
+  const BufferId out = w.scratch_param("tiles", scratch, tiles.bytes, true);
   const int64_t k_total = p.k_total(), parts = ceil_div(k_total, kRowsOfK);
   b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * parts), 1, [&](Expr task) {
     const Expr outer = task / parts;

@@ -3,16 +3,13 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 constexpr int64_t kLine = SkinnyMmaPlan::kLine, kNumber = 4;
 
 }  // namespace
 
-ActivationPanel::ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, loop::BufferId lines, loop::BufferId sums,
-                                 Expr first)
+ActivationPanel::ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, BufferId lines, BufferId sums, Expr first)
     : w_(w), b_(w.b), t_(t), first_(first) {
   const int64_t runs = t_.vectors(), row = t_.lanes_k * kLine;
   lines_ = {-1, lines, t_.stage_units() * runs, t_.units * runs, t_.columns * t_.lanes_k, kLine, t_.panel_bytes(), row};

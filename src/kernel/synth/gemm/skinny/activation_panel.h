@@ -13,31 +13,31 @@ class ActivationPanel {
  public:
   // In the code of a block, whose shared memory it takes: a panel for each of the plan's buffers. `lines`, `sums`: what
   // is laid out; `first`: its first row.
-  ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, loop::BufferId lines, loop::BufferId sums, loop::Expr first);
+  ActivationPanel(DotWriter& w, const SkinnyMmaPlan& t, BufferId lines, BufferId sums, Expr first);
 
   // In a lane loop: this lane's copies of a stage, to panel `number`.
-  void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
+  void begin(Expr lane, Expr stage, Expr number);
 
   // In lane loops: eight elements of unit `unit` of a stage for column `column` of an instruction's columns and the
   // lane `lane_k` of those that share K.
-  loop::Expr vector(loop::Expr number, loop::Expr unit, int tile, int64_t vector, loop::Expr column, loop::Expr lane_k);
+  Expr vector(Expr number, Expr unit, int tile, int64_t vector, Expr column, Expr lane_k);
   // Sums of a group, of the columns that a lane holds beside each other; `column`: the first.
-  loop::Expr sums(loop::Expr number, loop::Expr unit, int64_t group, int tile, loop::Expr column);
+  Expr sums(Expr number, Expr unit, int64_t group, int tile, Expr column);
 
  private:
   // Lines of `vector` bytes, `across` of each run; runs of a stage lie behind each other.
   struct Lines {
-    loop::BufferId to = -1, from = -1;
+    BufferId to = -1, from = -1;
     int64_t runs = 0, all_runs = 0, across = 0, vector = 0;  // of a stage; of all
     int64_t bytes = 0, row_bytes = 0;                        // of a panel; of a row in a run
   };
-  void copy(const Lines& lines, loop::Expr lane, loop::Expr stage, loop::Expr number);
+  void copy(const Lines& lines, Expr lane, Expr stage, Expr number);
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const SkinnyMmaPlan& t_;
   Lines lines_, sums_;
-  loop::Expr first_;
+  Expr first_;
 };
 
 }  // namespace lumen::synth

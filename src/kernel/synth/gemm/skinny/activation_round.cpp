@@ -13,9 +13,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::Expr;
-using loop::LoopKind;
-
 constexpr int64_t kVector = SkinnyMmaPlan::kVector, kLine = SkinnyMmaPlan::kLine;
 constexpr int64_t kBlockLanes = 512, kUnrolled = 8;  // lanes; rounds
 constexpr int64_t kFour = 4;
@@ -68,8 +65,8 @@ class RoundKernel {
   const SkinnyMmaPlan& t_;
   const machine::Machine& m_;
   DotWriter w_;
-  loop::Builder& b_;
-  loop::BufferId lines_ = -1, sums_ = -1, scales_ = -1, most_ = -1;
+  Builder& b_;
+  BufferId lines_ = -1, sums_ = -1, scales_ = -1, most_ = -1;
   Expr row_, first_, scale_;  // of what is laid out; its first element; what its numbers are times
   int64_t run_ = 1;           // vectors of an item
   // Elements from an item's to the next one's of the unit: so many of them follow each other, then those behind them.
@@ -143,7 +140,7 @@ void RoundKernel::write_row(Expr row) {
   if (scales_ >= 0) {
     most_ = b_.alloc(kBlockLanes / m_.wave * kFour, 128, loop::Space::shared);
     lanes([&](Expr lane) {
-      const loop::BufferId most = b_.alloc(kFour);
+      const BufferId most = b_.alloc(kFour);
       b_.store(most, b_.real(0, {Scalar::f32, 1}), w_.i64(0), kFour);
       const int64_t all = p_.k.extent / kFour;
       each(all, [&](Expr round) {
@@ -173,7 +170,7 @@ void RoundKernel::each(int64_t all, const std::function<void(Expr)>& body) {
 
 // A power of two.
 void RoundKernel::find_scale(Expr lane) {
-  const loop::VType word{Scalar::u32, 1};
+  const VType word{Scalar::u32, 1};
   const int waves = kBlockLanes / m_.wave;
   const Expr most = b_.fold(ScalarOp::max_, b_.load(most_, {Scalar::f32, waves}, w_.i64(0), 16));
   const Expr bits = bitcast(most, Scalar::u32);

@@ -7,10 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 namespace {
 
 constexpr int64_t kLine = 16;  // bytes that lie together

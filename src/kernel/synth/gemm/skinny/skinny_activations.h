@@ -19,52 +19,52 @@ class SkinnyActivations {
 
   // In a lane loop: this lane's part of all rows; visible behind a barrier. `meanwhile`: once, while the first are on
   // their way: what else is asked of the memory is to be asked behind them.
-  void fill(loop::Expr lane, const std::function<void()>& meanwhile);
+  void fill(Expr lane, const std::function<void()>& meanwhile);
 
   // Where a column lane's part begins, for units first + column, in lane loops. `group` counts `columns`
   // units.
   struct Position {
-    loop::Expr codes, numbers;  // bytes
+    Expr codes, numbers;  // bytes
   };
-  Position place(int row, loop::Expr group, loop::Expr column);
-  loop::Expr quad(const Position& at, int64_t number);                        // f32x4: elements 4 number .. of the unit
-  loop::Expr word(const Position& at, const std::vector<int64_t>& elements);  // i8x4: codes of a run of the order
+  Position place(int row, Expr group, Expr column);
+  Expr quad(const Position& at, int64_t number);                        // f32x4: elements 4 number .. of the unit
+  Expr word(const Position& at, const std::vector<int64_t>& elements);  // i8x4: codes of a run of the order
   // f32, of `fine` elements: the scale of products; the scale times the sum of codes, where no offset wants it times
   // the plan's bias.
   struct Numbers {
-    loop::Expr scale, total;
+    Expr scale, total;
   };
   Numbers numbers(const Position& at, int64_t group);
 
  private:
   // `own_` elements of a row that a lane takes.
   struct Item {
-    loop::Expr number, exists, row, element;
-    std::vector<loop::Expr> x, codes;  // fours
-    loop::Expr most, scale, total;
+    Expr number, exists, row, element;
+    std::vector<Expr> x, codes;  // fours
+    Expr most, scale, total;
   };
   void quantize(std::vector<Item>& items);
   void copy(const std::vector<Item>& items);
   void put(const Item& item);
   void where_exists(const Item& item, const std::function<void()>& body);
-  std::vector<loop::Expr> load(loop::Expr row, loop::Expr element, int64_t count);
+  std::vector<Expr> load(Expr row, Expr element, int64_t count);
   int64_t groups() const { return t_.unit / t_.integers->fine; }
   int64_t code_bytes() const { return t_.laid_units() * t_.unit * (t_.integers ? 1 : 4); }  // of a row
   int64_t each_number() const { return sums_ ? 8 : 4; }
   int64_t number_bytes() const { return t_.laid_units() * groups() * each_number(); }
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const DotProblem& p_;
   const SkinnyDotPlan& t_;
   const machine::Machine& m_;
   bool sums_ = false;
   int64_t own_ = 4;  // four, so that lanes read beside each other, where places are found bit by bit; else a share
   bool find_bits();
-  void put_bytes(const Item& item, loop::Expr unit_line, loop::Expr within);
+  void put_bytes(const Item& item, Expr unit_line, Expr within);
   int64_t place_of(int64_t element) const;  // of a share
   std::vector<std::vector<int64_t>> runs_;  // of `share` elements: those of its words
-  loop::BufferId codes_ = -1, numbers_ = -1;
+  BufferId codes_ = -1, numbers_ = -1;
 };
 
 }  // namespace lumen::synth

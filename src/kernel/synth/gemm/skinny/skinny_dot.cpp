@@ -20,11 +20,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
-
 constexpr int kQuad = 4;
 constexpr int64_t kEarlyBytes = 48 << 10;  // about 1.5 us of a multiprocessor's share of the memory
 constexpr int kPartsOfSum = 8;             // dots that wait for each other
@@ -81,7 +76,7 @@ class SkinnyDotKernel {
   const machine::Machine& m_;
   const int height_;
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   SoftwarePipeline pipeline_;
   int64_t tiles_ = 1;
   std::unique_ptr<WeightCopies> copies_;

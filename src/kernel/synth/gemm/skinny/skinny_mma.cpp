@@ -19,10 +19,6 @@
 namespace lumen::synth {
 namespace {
 
-using loop::BufferId;
-using loop::Expr;
-using loop::LoopKind;
-using loop::VType;
 using Part = FragmentDigits::Part;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
@@ -121,7 +117,7 @@ class SkinnyMmaKernel {
   const SkinnyMmaPlan& t_;
   const machine::Machine& m_;
   DotWriter w_;
-  loop::Builder& b_;
+  Builder& b_;
   SoftwarePipeline pipeline_;
   const int n_tiles_;
   FragmentDigits acc_, left_, right_;

@@ -7,8 +7,6 @@
 
 namespace lumen::synth {
 
-using loop::Expr;
-
 namespace {
 
 constexpr int64_t kLongestVector = 16;

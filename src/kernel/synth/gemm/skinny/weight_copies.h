@@ -24,35 +24,35 @@ class WeightCopies {
     int64_t copied() const { return (chunk + vector - step() + vector - 1) / vector * vector; }  // of a row
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
-  WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::Expr n0);
+  WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Expr n0);
 
-  loop::BufferId buffer() const { return buffer_; }
+  BufferId buffer() const { return buffer_; }
   // Other rows, and where they lie in a stage.
-  void enter(loop::Expr n0, loop::Expr byte) {
+  void enter(Expr n0, Expr byte) {
     n0_ = n0;
     byte_ = byte;
   }
   // A row's number in b; the last one for those behind it.
-  loop::Expr clamped(loop::Expr row);
-  loop::Expr shift(loop::Expr stage);  // bytes that a stage lies behind its place
+  Expr clamped(Expr row);
+  Expr shift(Expr stage);  // bytes that a stage lies behind its place
   // In a lane loop: this lane's vectors of a stage, to stage `number` of the buffer.
-  void begin(loop::Expr lane, loop::Expr stage, loop::Expr number);
+  void begin(Expr lane, Expr stage, Expr number);
 
   // The longest vector, at most sixteen bytes, that everything in memory is aligned to; chunks are.
   static int64_t vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
   static int64_t bytes_of(const DotProblem& p, int64_t elements);  // of b, whole blocks
 
  private:
-  loop::Expr memory_byte(loop::Expr row);
-  void copy(loop::Expr row, loop::Expr byte, loop::Expr stage, loop::Expr number);
-  void begin_rows(loop::Expr lane, loop::Expr stage, loop::Expr number);
+  Expr memory_byte(Expr row);
+  void copy(Expr row, Expr byte, Expr stage, Expr number);
+  void begin_rows(Expr lane, Expr stage, Expr number);
 
   DotWriter& w_;
-  loop::Builder& b_;
+  Builder& b_;
   const DotProblem& p_;
   Shape shape_;
-  loop::Expr n0_, byte_;
-  loop::BufferId buffer_;
+  Expr n0_, byte_;
+  BufferId buffer_;
 };
 
 }  // namespace lumen::synth
