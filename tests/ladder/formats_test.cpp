@@ -1,6 +1,6 @@
 // Needs: cpu. The ladder of formats: for every format of the library, codec == graph eval == loop eval == machine code,
-// for encode, decode, gathered rows and fake quantization, on shapes of one row, prime rows and several blocks. Nobody
-// writes these cases: a new format gets them by existing.
+// for encode (with importance, too), decode, gathered rows and fake quantization, on shapes of one row, prime rows and
+// several blocks. Nobody writes these cases: a new format gets them by existing.
 #include "machine_code.h"
 
 namespace lumen::test {
@@ -21,14 +21,15 @@ bool same_float(float a, float b) {
 
 class Formats : public ::testing::TestWithParam<std::string> {
  protected:
-  // Both rungs: the loop evaluator and machine code. Returns what each writes.
-  static std::vector<Blob> rungs(const synth::Synthesis& s, const Blob& from, size_t bytes, const machine::Machine& m) {
+  // Both rungs: the loop evaluator and machine code. Returns what each writes. `beside`: value 2.
+  static std::vector<Blob> rungs(const synth::Synthesis& s, const Blob& from, size_t bytes, const machine::Machine& m,
+                                 const Blob& beside = {}) {
     std::vector<loop::Kernel> kernels;
     for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
     const emit::LoadedModule module = load(kernels, m);
     std::vector<Blob> out;
     for (const bool machine : {false, true}) {
-      Aligned in(from), to(Blob(bytes, 0xcd));
+      Aligned in(from), to(Blob(bytes, 0xcd)), also(beside);
       std::vector<std::unique_ptr<Aligned>> scratch;
       for (const int64_t size : s.scratch)
         scratch.push_back(std::make_unique<Aligned>(Blob(static_cast<size_t>(size), 0xcd)));
@@ -37,7 +38,8 @@ class Formats : public ::testing::TestWithParam<std::string> {
         for (const synth::Argument& a : step.arguments)
           buffers.push_back(a.from == synth::Argument::From::scratch ? scratch[static_cast<size_t>(a.index)]->span()
                             : a.index == 0                           ? in.span()
-                                                                     : to.span());
+                            : a.index == 1                           ? to.span()
+                                                                     : also.span());
         const loop::Status status =
             machine ? call(module, step.kernel, buffers) : loop_evaluator(m)(step.kernel, buffers);
         EXPECT_EQ(status.code, 0);
@@ -81,6 +83,36 @@ TEST_P(Formats, EncodeDecode) {
       }
     }
   }
+}
+
+// Importance of columns, zeros among them, and of elements. Formats without fit(x, w) do not look at it.
+TEST_P(Formats, EncodeByImportance) {
+  const FormatRef f = format_named(GetParam());
+  if (!f->encodes()) GTEST_SKIP() << "only decodes";
+  const machine::MachineRef m = machine::native_machine();
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 1);
+  const auto bytes_of = [](const std::vector<float>& x) {
+    Blob out(x.size() * 4);
+    std::memcpy(out.data(), x.data(), out.size());
+    return out;
+  };
+  for (const auto& [rows, columns] : shapes(*f))
+    for (const auto kind : {synth::Importance::columns, synth::Importance::elements}) {
+      std::vector<float> x, importance;
+      for (int64_t i = 0; i < rows * columns; ++i) x.push_back(random() % 32 == 0 ? 0.0f : normal(random));
+      const int64_t count = kind == synth::Importance::columns ? columns : rows * columns;
+      for (int64_t i = 0; i < count; ++i) importance.push_back(random() % 8 == 0 ? 0.0f : std::exp(2 * normal(random)));
+      const Blob want = encode_weighted(*f, x, rows, columns, importance);
+      if (!f->weighs()) {
+        EXPECT_EQ(want, encode(*f, x, rows, columns)) << f->name;
+        continue;
+      }
+      const std::vector<Blob> got = rungs(synth::synthesize_encode(*f, rows, columns, *m, kind), bytes_of(x),
+                                          want.size(), *m, bytes_of(importance));
+      EXPECT_EQ(got[0], want) << f->name << " loop eval " << rows << "x" << columns;
+      EXPECT_EQ(got[1], want) << f->name << " machine " << rows << "x" << columns;
+    }
 }
 
 TEST_P(Formats, GatherAndFakeQuantization) {

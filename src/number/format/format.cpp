@@ -2,6 +2,8 @@
 // Must not know any format's name. Proved by tests/number/codec_test.cpp.
 #include "number/format/format.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/error.h"
 
@@ -71,6 +73,10 @@ BlobLayout blob_layout(const Format& f, int64_t rows, int64_t columns) {
   }
   layout.total = offset;
   return layout;
+}
+
+bool Format::weighs() const {
+  return std::ranges::any_of(weighted_fit, [](const auto& fit) { return fit.has_value(); });
 }
 
 double Format::bits_per_weight(int64_t rows, int64_t columns) const {

@@ -108,6 +108,7 @@ struct Format {
   std::vector<KeptLocal>
       weighted_row_kept;  // locals of weighted_fit[row] (fit_variable) read by weighted_fit[block] (code_variable)
   bool encodes() const { return code || fit[0]; }  // decoder-only formats (codebooks) exist
+  bool weighs() const;                             // has a weighted fit at some level
   std::string source_text;                         // canonical text of the definition; the identity of the format
   Hash hash;                                       // of source_text
 

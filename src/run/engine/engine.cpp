@@ -4,6 +4,8 @@
 
 #include <omp.h>
 
+#include <cmath>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -27,21 +29,26 @@ struct Engine::State {
     totals.seconds += r.seconds;
   }
 
-  // Runs the steps of a conversion: value 0 is read, value 1 is written.
-  void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes) {
-    const int64_t to_at = aligned(from_bytes), scratch_at = to_at + aligned(to_bytes);
+  // Runs the steps of a conversion: value 0 is read, value 1 is written, value 2 (if any) is read, too.
+  void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
+               std::span<const float> beside = {}) {
+    const int64_t to_at = aligned(from_bytes), beside_at = to_at + aligned(to_bytes),
+                  scratch_at = beside_at + aligned(beside.size_bytes());
     int64_t end = scratch_at;
     for (const int64_t bytes : steps.scratch) end += aligned(bytes);
     const int64_t status_at = end;
     end += aligned(sizeof(LaunchStatus));
     CompileReport report;
     const std::vector<Launch> launches = compile_steps(
-        shop, steps, {{BufferAddress::In::arena, 0}, {BufferAddress::In::arena, to_at}}, scratch_at, &report);
+        shop, steps,
+        {{BufferAddress::In::arena, 0}, {BufferAddress::In::arena, to_at}, {BufferAddress::In::arena, beside_at}},
+        scratch_at, &report);
     add(report);
 
     const std::shared_ptr<void> memory = allocate_shared(shop.device, end);
     auto* base = static_cast<std::byte*>(memory.get());
     shop.device->copy_in(base, from, from_bytes);
+    if (!beside.empty()) shop.device->copy_in(base + beside_at, beside.data(), beside.size_bytes());
     LaunchStatus status;
     const bool waits = shop.device->is_asynchronous();
     LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + status_at) : &status;
@@ -107,11 +114,21 @@ int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options
   return run::arena_bytes(state_->shop, g, options);
 }
 
-std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns) {
+std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
+                                    std::span<const float> importance) {
   std::vector<uint8_t> blob(blob_layout(*f, rows, columns).total);
   if (rows == 0 || columns == 0) return blob;
-  state_->convert(synth::synthesize_encode(*f, rows, columns, device().machine()), x, rows * columns * 4, blob.data(),
-                  blob.size());
+  const auto given = std::ssize(importance);
+  if (given != 0 && given != columns && given != rows * columns)
+    throw user_error("{} importances for {} columns", given, columns);
+  for (const float w : importance)
+    if (!(w >= 0) || std::isinf(w)) throw user_error("an importance is {}: it has to be finite, and not negative", w);
+  const synth::Importance kind = given == 0         ? synth::Importance::none
+                                 : given == columns ? synth::Importance::columns
+                                                    : synth::Importance::elements;
+  if (!f->weighs()) importance = {};
+  state_->convert(synth::synthesize_encode(*f, rows, columns, device().machine(), kind), x, rows * columns * 4,
+                  blob.data(), blob.size(), importance);
   return blob;
 }
 

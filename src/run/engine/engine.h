@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,10 @@ class Engine {
   int64_t arena_bytes(const graph::Graph& g, const CompileOptions& options);
 
   // Quantize and dequantize with compiled kernels; equal to the codec bit for bit. rows x columns, host memory.
-  std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns);
+  // `importance`: how much the error of each column counts, or of each element, for formats with fit(x, w); others do
+  // not look at it. Error where it is neither as many numbers, or one is negative or not finite.
+  std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
+                              std::span<const float> importance = {});
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
 
   int threads() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "base/check.h"
 #include "base/ordinal.h"
@@ -25,38 +26,52 @@ bool is_large(const Format& f) {
   return entries > kMostEntries;
 }
 
+// Whether a routine assigns a field.
+bool assigns(const std::vector<RoutineStmt>& body, int field) {
+  return std::ranges::any_of(body, [&](const RoutineStmt& s) {
+    return (s.kind == RoutineStmt::Kind::set_field && s.slot == field) || assigns(s.body, field) ||
+           assigns(s.otherwise, field);
+  });
+}
+
 class BlockEncoder {
  public:
-  BlockEncoder(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-               const std::vector<SuppliedValues>& supplied, int lanes)
+  BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes)
       : b_(b),
         format_(f),
-        layout_(blob_layout(f, rows, columns)),
-        columns_(columns),
-        x_(x),
-        blob_(blob),
-        supplied_(supplied),
+        given_(given),
+        layout_(blob_layout(f, given.rows, given.columns)),
+        columns_(given.columns),
+        blob_(given.blob),
+        supplied_(given.supplied),
         lanes_(lanes) {}
 
   // In the task's region: private memory and tables.
   void begin() {
-    if (format_.block > 1) transposed_ = b_.alloc(format_.block * lanes_ * 4, 64);
+    if (format_.block > 1) values_.buffer = b_.alloc(format_.block * lanes_ * 4, 64);
+    if (format_.block > 1 && weighs()) weights_.buffer = b_.alloc(format_.block * lanes_ * 4, 64);
     for (const Field& f : format_.fields)
       codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f.type)), 64) : -1);
     for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
     RoutineHooks hooks;
-    hooks.source = [&](Expr index) { return source(index); };
+    hooks.source = [&](int slot, Expr index) { return source(slot == 0 ? values_ : weights_, index); };
     hooks.field = [&](int field, Expr index) { return field_value(field, index); };
     hooks.set_field = [&](int field, Expr index, Expr value, Expr mask) { set_field(field, index, value, mask); };
     hooks.table = [&](int table, Expr index) { return read_table(b_, format_.tables[table], tables_[table], index); };
     hooks.extent = [&] { return b_.i64(format_.block); };
-    if (fits()) fit_.emplace(b_, *format_.fit[0], hooks, lanes_);
+    if (fits()) {
+      std::vector<int> of_row;
+      for (const KeptLocal& k : format_.weighted_row_kept) of_row.push_back(k.code_variable);
+      fit_.emplace(b_, *given_.fit(format_, Level::block), hooks, lanes_, weighs() ? of_row : std::vector<int>{});
+      code_is_set_ = weighs() && assigns(format_.weighted_fit[0]->body, format_.code_field);
+    }
     if (format_.code) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1});
   }
 
   // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile
   // fields.
-  void blocks(Expr first) {
+  // `row`: the weighted fit of the row they are of, where the blocks' reads its locals.
+  void blocks(Expr first, const RoutineRun* row = nullptr) {
     first_ = first;
     load_values();
     load_outer_fields();
@@ -65,16 +80,18 @@ class BlockEncoder {
       if (format_.fields[s.field].level == Level::block) take_supplied(s);
     if (fit_) {
       fit_->clear();
+      if (row)
+        for (const KeptLocal& k : format_.weighted_row_kept) fit_->copy(k.code_variable, *row, k.fit_variable);
       fit_->run();
     }
-    if (code_) run_code();
+    if (code_ && !code_is_set_) run_code();
     write_records();
   }
 
  private:
   // The fit is skipped when everything it assigns is supplied.
   bool fits() const {
-    if (!format_.fit[0]) return false;
+    if (!given_.fit(format_, Level::block)) return false;
     bool any = false, all = true;
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       if (format_.fields[k].level != Level::block || static_cast<int>(k) == format_.code_field) continue;
@@ -86,17 +103,32 @@ class BlockEncoder {
 
   Expr lane_steps(int64_t step) { return b_.lane_steps(lanes_, step); }
 
+  bool weighs() const { return given_.weighs(format_, Level::block); }
+
+  // Numbers of the blocks, all lanes of one together.
+  struct Numbers {
+    BufferId buffer = -1;
+    Expr plain;  // of blocks of one
+  };
+
   void load_values() {
+    const int64_t bytes = format_.block * 4;
+    lay(given_.x, first_ * bytes, values_);
+    if (!weighs()) return;
+    const Expr block = given_.importance == Importance::columns ? first_ % (columns_ / format_.block) : first_;
+    lay(given_.weights, block * bytes, weights_);
+  }
+
+  void lay(BufferId x, Expr start, Numbers& to) {
     const int64_t block = format_.block;
-    const Expr start = first_ * (block * 4);
     if (block == 1) {
-      plain_ = b_.load(x_, {Scalar::f32, lanes_}, start, 4);
+      to.plain = b_.load(x, {Scalar::f32, lanes_}, start, 4);
       return;
     }
     if (lanes_ == 1) {
       b_.count(0, block, 1, [&](Expr j) {
         const Expr at = j * 4;
-        b_.store(transposed_, b_.load(x_, {Scalar::f32, 1}, start + at, 4), at, 4);
+        b_.store(to.buffer, b_.load(x, {Scalar::f32, 1}, start + at, 4), at, 4);
       });
       return;
     }
@@ -105,22 +137,22 @@ class BlockEncoder {
       b_.count(0, square, lanes_, [&](Expr j) {
         std::vector<Expr> tile;
         for (int l = 0; l < lanes_; ++l)
-          tile.push_back(b_.load(x_, {Scalar::f32, lanes_}, start + (j * 4 + l * block * 4), 4));
+          tile.push_back(b_.load(x, {Scalar::f32, lanes_}, start + (j * 4 + l * block * 4), 4));
         transpose(b_, tile);
-        for (int k = 0; k < lanes_; ++k) b_.store(transposed_, tile[k], (j + k) * (lanes_ * 4), 4);
+        for (int k = 0; k < lanes_; ++k) b_.store(to.buffer, tile[k], (j + k) * (lanes_ * 4), 4);
       });
     }
     if (square < block) {
       b_.count(square, block, 1, [&](Expr j) {
         const Expr at = b_.splat(start + j * 4, lanes_) + lane_steps(block * 4);
-        b_.store(transposed_, b_.gather(x_, Scalar::f32, at), j * (lanes_ * 4), 4);
+        b_.store(to.buffer, b_.gather(x, Scalar::f32, at), j * (lanes_ * 4), 4);
       });
     }
   }
 
-  Expr source(Expr index) {
-    if (format_.block == 1) return plain_;
-    return b_.read(transposed_, {Scalar::f32, lanes_}, entry_offset(index, 4), 4);
+  Expr source(const Numbers& x, Expr index) {
+    if (format_.block == 1) return x.plain;
+    return b_.read(x.buffer, {Scalar::f32, lanes_}, entry_offset(index, 4), 4);
   }
 
   // All lanes of an entry lie together.
@@ -204,7 +236,7 @@ class BlockEncoder {
 
   void run_code() {
     code_->clear();
-    for (const KeptLocal& k : format_.kept) {
+    for (const KeptLocal& k : weighs() ? format_.weighted_kept : format_.kept) {
       if (fit_) {
         code_->copy(k.code_variable, *fit_, k.fit_variable);
       } else {
@@ -214,7 +246,7 @@ class BlockEncoder {
     }
     const int code_field = format_.code_field;
     b_.count(0, format_.block, 1, [&](Expr i) {
-      code_->set_variable(0, source(i));
+      code_->set_variable(0, source(values_, i));
       if (format_.code->parameters > 1) code_->set_variable(1, i);
       code_->run();
       store_code(code_field, i, encode_value(b_, format_.fields[code_field].type, code_->result()), {});
@@ -296,28 +328,71 @@ class BlockEncoder {
 
   Builder& b_;
   const Format& format_;
+  const EncodeOperands& given_;
   BlobLayout layout_;
   int64_t columns_;
-  BufferId x_, blob_;
-  std::vector<SuppliedValues> supplied_;
+  BufferId blob_;
+  const std::vector<SuppliedValues>& supplied_;
   int lanes_;
-  BufferId transposed_ = -1;
+  Numbers values_, weights_;
+  bool code_is_set_ = false;  // by the weighted fit
   std::vector<BufferId> codes_, tables_;
   std::optional<RoutineRun> fit_, code_;
   std::map<int, Expr> outer_;
-  Expr first_, plain_;
+  Expr first_;
+};
+
+// The weighted fit of a row whose locals the blocks' fit reads: fields of rows are stored already.
+class RowFit {
+ public:
+  RowFit(Builder& b, const Format& f, const EncodeOperands& given) : b_(b), f_(f), given_(given) {
+    for (const FormatTable& t : f.tables) tables_.push_back(lay_table(b, t));
+    const BlobLayout layout = blob_layout(f, given.rows, given.columns);
+    RoutineHooks hooks;
+    hooks.source = [this](int slot, Expr index) {
+      if (slot == 1) return given_.weight(b_, row_, index);
+      return b_.load(given_.x, {Scalar::f32, 1}, (row_ * given_.columns + index) * 4, 4);
+    };
+    hooks.extent = [this] { return b_.i64(given_.columns); };
+    hooks.field = [this, layout](int slot, Expr index) {
+      const Field& field = f_.fields[slot];
+      LUMEN_CHECK(field.level == Level::row || field.level == Level::tensor, "a row's fit reads a field of its blocks");
+      Expr record = b_.i64(layout.section[ordinal(field.level)]);
+      if (field.level == Level::row) record = record + row_ * f_.row_bytes;
+      return read_field(b_, field, given_.blob, record, index);
+    };
+    hooks.set_field = [](int, Expr, Expr, Expr) {};
+    hooks.table = [this](int slot, Expr index) { return read_table(b_, f_.tables[slot], tables_[slot], index); };
+    run_.emplace(b, *f.weighted_fit[ordinal(Level::row)], std::move(hooks));
+  }
+  const RoutineRun* of(Expr row) {
+    row_ = row;
+    run_->clear();
+    run_->run();
+    return &*run_;
+  }
+
+ private:
+  Builder& b_;
+  const Format& f_;
+  const EncodeOperands& given_;
+  std::vector<BufferId> tables_;
+  std::optional<RoutineRun> run_;
+  Expr row_;
 };
 
 }  // namespace
 
-void encode_blocks(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                   const std::vector<SuppliedValues>& supplied, const machine::Machine& target) {
+void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target) {
   const int lanes = target.f32_lanes();
+  const int64_t rows = given.rows, columns = given.columns;
+  const BufferId blob = given.blob;
   LUMEN_CHECK(f.encodes(), "a format that only decodes");
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t per_row = columns / f.block, total = rows * per_row;
-  const bool by_rows = f.row_bytes > 0 || f.tile_bytes > 0;
-  const int64_t run = by_rows ? per_row : total;  // blocks that may share a group of lanes
+  const bool weighs = given.weighs(f, Level::block);
+  const bool by_rows = f.row_bytes > 0 || f.tile_bytes > 0 || weighs;  // importance is that of columns
+  const int64_t run = by_rows ? per_row : total;                       // blocks that may share a group of lanes
   const int width = run >= lanes && !is_large(f) ? lanes : 1;
   // Tasks: whole rows, or runs of blocks that are multiples of the lanes.
   const int64_t blocks_per_task =
@@ -326,28 +401,30 @@ void encode_blocks(Builder& b, const Format& f, int64_t rows, int64_t columns, B
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
   b.loop(LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](Expr task) {
-    BlockEncoder wide(b, f, rows, columns, x, blob, supplied, width);
+    BlockEncoder wide(b, f, given, width);
     wide.begin();
     std::optional<BlockEncoder> narrow;
     if (width > 1 && run % width != 0) {
-      narrow.emplace(b, f, rows, columns, x, blob, supplied, 1);
+      narrow.emplace(b, f, given, 1);
       narrow->begin();
     }
-    const auto stretch = [&](Expr from, Expr to) {
+    std::optional<RowFit> row_fit;
+    if (weighs && !f.weighted_row_kept.empty()) row_fit.emplace(b, f, given);
+    const auto stretch = [&](Expr from, Expr to, const RoutineRun* row = nullptr) {
       Expr whole = to;
       if (narrow) {
         const Expr length = to - from;
         whole = to - length % width;
       }
-      b.loop(LoopKind::serial, from, whole, width, [&](Expr block) { wide.blocks(block); });
-      if (narrow) b.loop(LoopKind::serial, whole, to, 1, [&](Expr block) { narrow->blocks(block); });
+      b.loop(LoopKind::serial, from, whole, width, [&](Expr block) { wide.blocks(block, row); });
+      if (narrow) b.loop(LoopKind::serial, whole, to, 1, [&](Expr block) { narrow->blocks(block, row); });
     };
     if (by_rows) {
       const Expr first = task * rows_per_task;
       const Expr end = min(first + rows_per_task, b.i64(rows));
       b.loop(LoopKind::serial, first, end, 1, [&](Expr row) {
         const Expr start = row * per_row;
-        stretch(start, start + per_row);
+        stretch(start, start + per_row, row_fit ? row_fit->of(row) : nullptr);
       });
     } else {
       const Expr first = task * blocks_per_task;

@@ -31,12 +31,27 @@ struct SuppliedValues {
   BufferId buffer = -1;
 };
 
+// How much errors of single values count, for formats with fit(x, w): f32, one for each column or for each element.
+enum class Importance : uint8_t { none, columns, elements };
+
+// What is encoded, and to where.
+struct EncodeOperands {
+  int64_t rows = 0, columns = 0;
+  BufferId x = -1, blob = -1;
+  std::vector<SuppliedValues> supplied;
+  Importance importance = Importance::none;
+  BufferId weights = -1;
+
+  // The fit of a level: the weighted one where importance is given and the format has one.
+  const std::optional<Routine>& fit(const Format& f, Level level) const;
+  bool weighs(const Format& f, Level level) const;
+  Expr weight(Builder& b, Expr row, Expr column) const;  // of one element
+};
+
 // Fields of one record level above the block (row, tile, tensor): fitted or supplied. One kernel.
-void encode_level(Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                  const std::vector<SuppliedValues>& supplied);
+void encode_level(Builder& b, const Format& f, Level level, const EncodeOperands& given);
 // The data section, and zeros between sections. One kernel.
-void encode_blocks(Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                   const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
+void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target);
 bool is_supplied(const std::vector<SuppliedValues>& supplied, int field);
 int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns);
 // Bytes `from` to `to` behind `base` become zero; none: of the buffer.

@@ -38,14 +38,27 @@ void clear_bytes(Builder& b, BufferId buffer, int64_t from, int64_t to, Expr bas
           [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), base.exists() ? base + at : at, 1); });
 }
 
-void encode_level(Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                  const std::vector<SuppliedValues>& supplied) {
+bool EncodeOperands::weighs(const Format& f, Level level) const {
+  return importance != Importance::none && f.weighted_fit[ordinal(level)];
+}
+
+const std::optional<Routine>& EncodeOperands::fit(const Format& f, Level level) const {
+  return (weighs(f, level) ? f.weighted_fit : f.fit)[ordinal(level)];
+}
+
+Expr EncodeOperands::weight(Builder& b, Expr row, Expr column) const {
+  const Expr at = importance == Importance::columns ? column : row * columns + column;
+  return b.load(weights, {Scalar::f32, 1}, at * 4, 4);
+}
+
+void encode_level(Builder& b, const Format& f, Level level, const EncodeOperands& given) {
+  const auto& [rows, columns, x, blob, supplied, importance, weights] = given;
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t bytes = record_bytes(f, level), records = record_count(f, level, rows, columns);
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
     if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(supplied, k);
-  const auto& fit = f.fit[ordinal(level)];
+  const auto& fit = given.fit(f, level);
   b.loop(LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
     const Expr base = layout.section[ordinal(level)] + record * bytes;
     clear_bytes(b, blob, 0, bytes, base);
@@ -72,7 +85,8 @@ void encode_level(Builder& b, const Format& f, Level level, int64_t rows, int64_
     std::vector<BufferId> tables;
     for (const FormatTable& t : f.tables) tables.push_back(lay_table(b, t));
     RoutineHooks hooks;
-    hooks.source = [&](Expr index) {
+    hooks.source = [&](int slot, Expr index) {
+      if (slot == 1) return given.weight(b, row0 + index / wide, column0 + index % wide);
       Expr at = row0 * columns + index;
       if (level == Level::tile) {
         const Expr r = row0 + index / wide;
@@ -106,45 +120,55 @@ constexpr Level kOutermostFirst[] = {Level::tensor, Level::tile, Level::row};
 
 // Adds the steps that encode x into a blob; both named by arguments.
 void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t columns, Argument x, Argument blob,
-                      const std::vector<std::pair<int, Argument>>& supplied, const machine::Machine& target) {
+                      const std::vector<std::pair<int, Argument>>& supplied, const machine::Machine& target,
+                      Importance importance = Importance::none) {
   const int64_t bytes = blob_layout(f, rows, columns).total;
   const auto step = [&](const std::string& plan, const auto& body) {
     Builder b("kernel");
     Step s;
-    const BufferId from = b.param("x", rows * columns * 4, false), to = b.param("blob", bytes, true);
+    EncodeOperands given{.rows = rows, .columns = columns};
+    given.x = b.param("x", rows * columns * 4, false);
+    given.blob = b.param("blob", bytes, true);
     s.arguments = {x, blob};
-    std::vector<SuppliedValues> values;
     for (const auto& [field, argument] : supplied) {
       const Field& info = f.fields[field];
       const int64_t numbers = record_count(f, info.level, rows, columns) * info.count;
-      values.push_back({field, b.param(fmt::format("field{}", values.size()), numbers * 4, false)});
+      given.supplied.push_back({field, b.param(fmt::format("field{}", given.supplied.size()), numbers * 4, false)});
       s.arguments.push_back(argument);
     }
-    body(b, from, to, values);
+    if (importance != Importance::none) {
+      given.importance = importance;
+      given.weights = b.param("importance", (importance == Importance::columns ? 1 : rows) * columns * 4, false);
+      s.arguments.push_back({Argument::From::value, 2});
+    }
+    body(b, given);
     b.kernel.name = symbol_text(plan);
     s.plan = plan;
     s.kernel = b.finish();
     s.bytes = rows * columns * 4 + bytes;
     out.steps.push_back(std::move(s));
   };
-  const std::string what = fmt::format("{}x{} {}", rows, columns, f.hash.hex().substr(0, 8));
+  const std::string what = fmt::format("{}x{} {}{}", rows, columns, f.hash.hex().substr(0, 8),
+                                       importance == Importance::none      ? ""
+                                       : importance == Importance::columns ? " weighted"
+                                                                           : " weighted one by one");
   for (const Level level : kOutermostFirst) {
     if (std::ranges::find(f.fields, level, &Field::level) == f.fields.end()) continue;
     step(fmt::format("encode level {} {}", ordinal(level), what),
-         [&](Builder& b, BufferId from, BufferId to, const auto& values) {
-           encode_level(b, f, level, rows, columns, from, to, values);
-         });
+         [&](Builder& b, const EncodeOperands& given) { encode_level(b, f, level, given); });
   }
-  step(fmt::format("encode {}", what), [&](Builder& b, BufferId from, BufferId to, const auto& values) {
-    encode_blocks(b, f, rows, columns, from, to, values, target);
-  });
+  step(fmt::format("encode {}", what),
+       [&](Builder& b, const EncodeOperands& given) { encode_blocks(b, f, given, target); });
 }
 
 }  // namespace
 
-Synthesis synthesize_encode(const Format& f, int64_t rows, int64_t columns, const machine::Machine& target) {
+Synthesis synthesize_encode(const Format& f, int64_t rows, int64_t columns, const machine::Machine& target,
+                            Importance importance) {
   Synthesis out;
-  add_encode_steps(out, f, rows, columns, {Argument::From::value, 0}, {Argument::From::value, 1}, {}, target);
+  if (!f.weighs()) importance = Importance::none;
+  add_encode_steps(out, f, rows, columns, {Argument::From::value, 0}, {Argument::From::value, 1}, {}, target,
+                   importance);
   return out;
 }
 

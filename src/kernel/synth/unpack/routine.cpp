@@ -147,10 +147,8 @@ Expr RoutineRun::evaluate(const RoutineExpr& e) {
       const Expr x = b_.read(buffers_[e.slot], {s, lanes_}, offset, scalar_bytes(s));
       return e.type == Scalar::boolean ? x != 0 : x;
     }
-    case Kind::source: {
-      LUMEN_CHECK(e.slot == 0, "importance is not known to kernels");
-      return hooks_.source(index_of(e.args[0]));
-    }
+    case Kind::source:
+      return hooks_.source(e.slot, index_of(e.args[0]));
     case Kind::extent:
       return cast(hooks_.extent(), e.type);
     case Kind::field:

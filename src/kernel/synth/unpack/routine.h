@@ -15,7 +15,7 @@ namespace lumen::synth {
 
 // What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
 struct RoutineHooks {
-  std::function<Expr(Expr index)> source;            // x[index], f32
+  std::function<Expr(int slot, Expr index)> source;  // f32: x[index]; slot 1: its importance
   std::function<Expr()> extent;                      // len(x), i64 scalar
   std::function<Expr(int field, Expr index)> field;  // in its register type
   // mask: lanes to be set, -1 for all.
