@@ -126,7 +126,9 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
   const auto step = [&](const std::string& plan, const auto& body) {
     Builder b("kernel");
     Step s;
-    EncodeOperands given{.rows = rows, .columns = columns};
+    EncodeOperands given;
+    given.rows = rows;
+    given.columns = columns;
     given.x = b.param("x", rows * columns * 4, false);
     given.blob = b.param("blob", bytes, true);
     s.arguments = {x, blob};
