@@ -16,7 +16,7 @@ namespace lumen::cli {
 namespace {
 
 struct QuantizeFlags {
-  std::string in, out, type;
+  std::string in, out, type, importance;
   int threads = -1;
   std::vector<std::string> tensor_types;
   model::QuantizeOptions options;
@@ -44,18 +44,28 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
                             "name another file, or add --overwrite: the weights as they are will be gone");
   }
   if (!flags.dry_run) require_writable(flags.out);
+  if (!flags.importance.empty())
+    flags.options.importance =
+        std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   const model::Model model = model::read_model(library, flags.in);
   run::Engine engine = shared.engine();
   model::QuantizeReport report;
   Progress progress;
   int64_t done = 0;
-  const model::Model out = model::quantize(engine, model, flags.options, &report, [&](const model::QuantizedTensor& t) {
+  model::Model out = model::quantize(engine, model, flags.options, &report, [&](const model::QuantizedTensor& t) {
     progress.update(fmt::format("quantize {}/{} {}", ++done, model.parameters.size(), t.name));
   });
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
   put(report.text());
   for (const std::string& warning : report.warnings()) warn(warning);
   if (flags.dry_run) return 0;
+  if (flags.options.importance) {  // where the scales come from, by the names other programs look for
+    const model::Importance& from = *flags.options.importance;
+    out.metadata.set("quantize.imatrix.file", flags.importance);
+    if (!from.datasets.empty()) out.metadata.set("quantize.imatrix.dataset", from.datasets.back());
+    out.metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(from.entries.size()));
+    out.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(from.windows));
+  }
   model::write_gguf(out, flags.out, report.file_type);
   note(fmt::format("wrote {}", flags.out));
   return 0;
@@ -80,6 +90,9 @@ void add_quantize(CLI::App& app, Command& command) {
   auto* embedding =
       sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
           ->type_name("FORMAT");
+  sub->add_option("--imatrix", flags->importance,
+                  "Importance matrix (`lumen imatrix`): formats with fit(x, w) choose scales by it")
+      ->type_name("FILE");
   sub->add_option("--fallback", flags->options.fallbacks,
                   "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without "
                   "it such a "

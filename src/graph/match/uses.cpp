@@ -4,6 +4,14 @@
 
 namespace lumen::graph {
 
+bool reads_columns_of(const Node& product, int side) {
+  const std::vector<std::string>& i = product.attributes.indices;
+  const std::string &of_weight = i[side], &of_x = i[1 - side], &of_result = i.back();
+  const auto has = [](const std::string& letters, char c) { return letters.find(c) != std::string::npos; };
+  const char n = of_weight[of_weight.size() - 2], k = of_weight.back();
+  return !has(of_result, k) && has(of_result, n) && !has(of_x, n) && has(of_x, k);
+}
+
 ValueId read_below(const Graph& g, ValueId v) {
   while (is_view(g[v].op)) v = g[v].operands[0];
   if (is_unpack(g, v)) v = g[v].operands[0];

@@ -13,6 +13,10 @@ inline bool is_product(Op op) {
   return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
 }
 
+// Whether a product with two operands (of contract_gather: with a weight that rows pick) multiplies along the last axis
+// of its operand `side`: its last axis but one comes out, as in every product W x.
+bool reads_columns_of(const Node& product, int side);
+
 // The memory or computed value a load reads: below views and casts out of formats. -1 for splat constants and iotas.
 ValueId read_below(const Graph& g, ValueId v);
 // Neither view, source of a load, nor input: what belongs to exactly one group.

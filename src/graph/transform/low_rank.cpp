@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 #include "graph/transform/low_rank_inputs.h"
 
@@ -14,17 +15,6 @@ namespace {
 
 std::string low_rank_norm(const std::string& weight) {
   return weight + ".low_rank_norm";
-}
-
-// Rows of the weight come out and its columns are summed, as in every product W x.
-bool is_product_with(const Node& node, int side) {
-  const std::vector<std::string>& i = node.attributes.indices;
-  const std::string& of_weight = i[side];
-  const std::string& of_x = i[1 - side];
-  const std::string& of_result = i.back();
-  const auto has = [](const std::string& letters, char c) { return letters.find(c) != std::string::npos; };
-  const char n = of_weight[of_weight.size() - 2], k = of_weight.back();
-  return !has(of_result, k) && has(of_result, n) && !has(of_x, n) && has(of_x, k);
 }
 
 class Adder {
@@ -49,12 +39,12 @@ class Adder {
       if (node.op == Op::contract_) {
         for (const int side : {1, 0}) {
           Part* part = part_of(side, false);
-          if (part && r_.from[node.operands[side]].type.shape.size() == 2 && is_product_with(node, side))
+          if (part && r_.from[node.operands[side]].type.shape.size() == 2 && reads_columns_of(node, side))
             beside_product(*part, v, side);
         }
       } else if (node.op == Op::contract_gather_) {
         Part* part = part_of(1, false);
-        if (part && is_product_with(node, 1)) beside_picked(*part, v);
+        if (part && reads_columns_of(node, 1)) beside_picked(*part, v);
       } else if (node.op == Op::gather_) {
         if (Part* part = part_of(0, true)) beside_rows(*part, v);
       }
@@ -296,10 +286,10 @@ std::map<std::string, LowRankPlaces> low_rank_places(Graph g) {
   for (const Node& node : g.nodes) {
     if (node.op == Op::contract_) {
       for (const int side : {1, 0})
-        if (const ValueId w = node.operands[side]; is_weight(w, 2) && is_product_with(node, side))
+        if (const ValueId w = node.operands[side]; is_weight(w, 2) && reads_columns_of(node, side))
           places[g[w].attributes.name].products = true;
     } else if (node.op == Op::contract_gather_) {
-      if (const ValueId w = node.operands[1]; is_weight(w, 3) && is_product_with(node, 1))
+      if (const ValueId w = node.operands[1]; is_weight(w, 3) && reads_columns_of(node, 1))
         places[g[w].attributes.name].products = true;
     } else if (node.op == Op::gather_ && is_weight(node.operands[0], 2)) {
       places[g[node.operands[0]].attributes.name].rows = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <regex>
 #include <set>
@@ -219,6 +220,54 @@ void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> be
   if (line.loss.any()) line.loss_text = line.loss.text(f);
 }
 
+// What the importance matrix says of a weight: of its columns, or (of stacked weights) of its elements; empty where it
+// says nothing, or the format does not look at it. What it cannot be used for is told to `report`.
+std::vector<float> importance_of(const Parameter& p, const Weight& w, const Format& f, const QuantizeOptions& options,
+                                 QuantizeReport& report) {
+  if (!options.importance) return {};
+  const auto found = options.importance->entries.find(p.gguf);
+  if (found == options.importance->entries.end()) {
+    report.without_importance.push_back(p.gguf);
+    return {};
+  }
+  const ImportanceEntry& e = found->second;
+  const int64_t matrices = e.matrices();
+  if (e.columns != w.columns() || (matrices != 1 && (p.shape.size() != 3 || matrices != p.shape[0].number())))
+    throw Error(Exit::user,
+                fmt::format("the importance matrix has {} matrices of {} columns for '{}', whose rows have {}",
+                            matrices, e.columns, p.gguf, w.columns()),
+                "it was made of another model");
+  if (!f.weighs()) {
+    if (std::ranges::find(report.not_weighing, f.name) == report.not_weighing.end())
+      report.not_weighing.push_back(f.name);
+    return {};
+  }
+  if (matrices == 1) return e.means(0);
+  const int64_t size = w.rows() / matrices * w.columns();
+  std::vector<float> out;
+  out.reserve(size * matrices);
+  int64_t unreached = 0;
+  for (int64_t m = 0; m < matrices; ++m) {
+    std::vector<float> means = e.means(m);
+    unreached += means.empty();
+    means.resize(e.columns, 1);  // no row reached it: all columns alike
+    for (int64_t r = 0; r < w.rows() / matrices; ++r) out.insert(out.end(), means.begin(), means.end());
+  }
+  if (unreached > 0) report.unreached.push_back(fmt::format("{}: {} of {} matrices", p.gguf, unreached, matrices));
+  return out;
+}
+
+// relative_error where squares of columns count as often as their importance says.
+double weighted_error(std::span<const float> x, std::span<const float> y, std::span<const float> importance) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - y[i], w = importance[i % importance.size()];
+    difference += w * d * d;
+    size += w * x[i] * x[i];
+  }
+  return size > 0 ? std::sqrt(difference / size) : 0;
+}
+
 // Rounded weights are kept until they are written; one weight at a time is held as numbers, before and after.
 void require_room(const Model& model, const std::map<std::string, FormatRef>& chosen) {
   int64_t rounded = 0, widest = 0;
@@ -274,9 +323,12 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
         w = f32_weight(p.shape, values);
       } else {
         w.type.element = {Scalar::f32, f};
-        w.bytes = engine.encode(f, values.data(), w.rows(), w.columns());
+        const std::vector<float> importance = importance_of(p, w, *f, options, local);
+        w.bytes = engine.encode(f, values.data(), w.rows(), w.columns(), importance);
         const std::vector<float> left = engine.decode(f, w.bytes.data(), w.rows(), w.columns());
         line.error = relative_error(values, left);
+        line.weighed = !importance.empty();
+        if (line.weighed) line.weighted = weighted_error(values, left, importance);
         note_loss(line, *f, values, left, w);
       }
     }
@@ -340,16 +392,28 @@ std::vector<std::string> QuantizeReport::warnings() const {
   if (out.size() > 1)
     out.push_back(fmt::format("in all {} numbers of {} tensors are smaller than they were, and {} became 0",
                               all.clamped, out.size(), all.lost));
+  if (!without_importance.empty())
+    out.push_back(fmt::format("the importance matrix does not have: {}", fmt::join(without_importance, ", ")));
+  if (!unreached.empty())
+    out.push_back(fmt::format("no row of the calibration text reached some matrices, whose columns count alike: {}",
+                              fmt::join(unreached, ", ")));
+  if (!not_weighing.empty())
+    out.push_back(
+        fmt::format("formats without fit(x, w) do not look at importance: {}", fmt::join(not_weighing, ", ")));
   return out;
 }
 
 std::string QuantizeReport::text() const {
-  std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7} {:>10}\n", "tensor", "from", "to", "bytes", "bpw",
-                                "rel. error");
+  const bool weighed = std::ranges::any_of(tensors, [](const QuantizedTensor& t) { return t.weighed; });
+  std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7} {:>10}{}\n", "tensor", "from", "to", "bytes",
+                                "bpw", "rel. error", weighed ? "   weighted" : "");
   std::string remarks;
   for (const QuantizedTensor& t : tensors) {
-    out += fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7.3f} {:>10}\n", t.name, t.from, t.to, t.bytes, t.bits,
-                       t.error > 0 ? fmt::format("{:.5f}", t.error) : "-");
+    out += fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7.3f} {:>10}{}\n", t.name, t.from, t.to, t.bytes, t.bits,
+                       t.error > 0 ? fmt::format("{:.5f}", t.error) : "-",
+                       !weighed    ? ""
+                       : t.weighed ? fmt::format("{:>11.5f}", t.weighted)
+                                   : "          -");
     if (!t.remark.empty()) remarks += fmt::format("  {}: {}\n", t.name, t.remark);
   }
   out += fmt::format("{:<32} {:>10}    {:<12} {:>12} {:>7.3f}\n", "all", "", "", bytes, bits);

@@ -1,6 +1,7 @@
 // Round-to-nearest quantization of a model: every matrix gets a format, by the target, by role, or by name; vectors
-// stay f32. Nothing is silent: a matrix whose rows do not divide into the format's blocks is refused, unless the user
-// named what to take instead, and then the report says so. Proved by tests/model/compress/compress_test.cpp.
+// stay f32. With an importance matrix, formats with fit(x, w) choose their scales by it. Nothing is silent: a matrix
+// whose rows do not divide into the format's blocks is refused, unless the user named what to take instead, and then
+// the report says so. Proved by tests/model/compress/compress_test.cpp.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "model/arch/model.h"
+#include "model/calibrate/importance.h"
 #include "model/compress/saturation.h"
 #include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
@@ -18,22 +20,25 @@ namespace lumen::model {
 struct QuantizeOptions {
   std::string target;  // a format, or a recipe with [[quantize]] rules (mixtures); case does not matter
   std::vector<std::pair<std::string, std::string>>
-      tensor_types;                         // regular expression over file or parameter names -> format
-  std::string output_type, embedding_type;  // by role "output" and "embedding"
-  bool pure = false;                        // the target for every matrix, mixtures and roles aside
-  std::vector<std::string> fallbacks;       // formats to try, in order, where the rows do not divide
-  bool allow_requantize = false;            // from another lossy format
-  bool leave_output = false;                // the output matrix stays as it is
+      tensor_types;                              // regular expression over file or parameter names -> format
+  std::string output_type, embedding_type;       // by role "output" and "embedding"
+  bool pure = false;                             // the target for every matrix, mixtures and roles aside
+  std::vector<std::string> fallbacks;            // formats to try, in order, where the rows do not divide
+  bool allow_requantize = false;                 // from another lossy format
+  bool leave_output = false;                     // the output matrix stays as it is
+  std::shared_ptr<const Importance> importance;  // null: all columns count alike
 };
 
 struct QuantizedTensor {
   std::string name;  // GGUF name
   std::string from, to;
   int64_t weights = 0, bytes = 0;
-  double bits = 0;     // per weight
-  double error = 0;    // |x - y| / |x|, Euclidean; 0 where nothing changed
-  std::string remark;  // "rows of 896 do not divide by 256"
-  Saturation loss;     // beyond rounding
+  double bits = 0;       // per weight
+  double error = 0;      // |x - y| / |x|, Euclidean; 0 where nothing changed
+  bool weighed = false;  // the format's scales were chosen by importance
+  double weighted = 0;   // the same error with every column's squares times its importance
+  std::string remark;    // "rows of 896 do not divide by 256"
+  Saturation loss;       // beyond rounding
   std::string loss_text;
 };
 
@@ -41,9 +46,13 @@ struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;
   int64_t weights = 0, bytes = 0;
   double bits = 0;
-  int file_type = -1;        // general.file_type, when the target has one
-  std::string text() const;  // a table
+  int file_type = -1;                           // general.file_type, when the target has one
+  std::string text() const;                     // a table
+  std::vector<std::string> without_importance;  // GGUF names that the importance matrix does not have
+  std::vector<std::string> unreached;           // "blk.3.ffn_up_exps.weight: 2 of 64 matrices", which no row reached
+  std::vector<std::string> not_weighing;        // formats without fit(x, w) that an importance was given for
   // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor that lost more than rounding takes; and one for all.
+  // And what importance was not used for.
   std::vector<std::string> warnings() const;
 };
 

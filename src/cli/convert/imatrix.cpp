@@ -1,0 +1,119 @@
+// lumen imatrix -m MODEL -f TEXT -o FILE
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/calibrate/calibrate.h"
+#include "model/data/examples/dataset.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/perplexity.h"
+
+namespace lumen::cli {
+namespace {
+
+struct ImatrixFlags {
+  std::string model, text, out = "imatrix.gguf", form = "gguf", bos = "front";
+  std::vector<std::string> earlier;
+  model::CalibrateOptions options;
+};
+
+int measure(const Shared& shared, ImatrixFlags& flags) {
+  const model::LibraryRef library = shared.library();
+  model::Paths inputs;
+  for (const std::string& path : flags.earlier) inputs.emplace_back(path);
+  if (!flags.text.empty()) inputs.emplace_back(flags.text);
+  if (!flags.model.empty())
+    for (const auto& path : model::model_files(flags.model)) inputs.push_back(path);
+  model::refuse_own_input(inputs, model::Paths{flags.out}, "name another file with -o");
+  if (flags.model.empty() && flags.earlier.empty())
+    throw usage_error("what is to be measured? Give -m MODEL and -f TEXT, or matrices to join with --in-file");
+  if (flags.model.empty() != flags.text.empty()) throw usage_error("-m MODEL and -f TEXT belong together");
+  require_writable(flags.out);
+  model::Importance all;
+  for (const std::string& path : flags.earlier) {
+    model::Importance one = model::read_importance(path, library->formats());
+    // What counts windows is brought to rows, as the others count.
+    if (one.length == 0)
+      for (auto& [name, e] : one.entries) {
+        for (double& x : e.sums) x *= static_cast<double>(flags.options.length);
+        for (double& n : e.counts) n *= static_cast<double>(flags.options.length);
+      }
+    all.add(one);
+  }
+  if (!flags.model.empty()) {
+    const model::Model model = model::read_model(library, flags.model);
+    if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
+    std::string text;
+    for (const std::string& document : model::read_documents(flags.text)) text += document;
+    const model::BosPlace place = model::bos_place(flags.bos);
+    flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
+    const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
+    run::Engine engine = shared.engine();
+    const model::LoadedModel loaded(engine, model);
+    Progress progress;
+    double perplexity = 0;
+    model::Importance one = model::calibrate(loaded, tokens, flags.options, [&](const model::CalibrationProgress& p) {
+      perplexity = p.perplexity;
+      progress.update(fmt::format("imatrix window {}/{} | perplexity {:.4f}", p.done, p.windows, p.perplexity));
+    });
+    one.datasets = {flags.text};
+    progress.finish(fmt::format("imatrix: {} windows of {}, perplexity {:.4f}", one.windows, one.length, perplexity));
+    all.add(one);
+  }
+  model::write_importance(all, flags.out,
+                          flags.form == "dat" ? model::ImportanceForm::windows : model::ImportanceForm::gguf);
+  note(fmt::format("wrote {}: {} weights, {} windows", flags.out, all.entries.size(), all.windows));
+  return 0;
+}
+
+}  // namespace
+
+void add_imatrix(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ImatrixFlags>();
+  CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
+  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder to run the model over")->type_name("FILE");
+  sub->add_option("-o,--output,--output-file", flags->out, "Importance matrix to write")
+      ->capture_default_str()
+      ->type_name("FILE");
+  sub->add_option("--output-format", flags->form, "gguf, or dat: the older form, for older programs")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gguf", "dat"}));
+  sub->add_option("--in-file", flags->earlier,
+                  "Importance matrices to add; repeatable. Without a model they are joined")
+      ->type_name("FILE");
+  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
+      ->capture_default_str()
+      ->check(CLI::Range(4, 1 << 20));
+  sub->add_option("-b,--batch-size", flags->options.batch, "Windows computed at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--bos", flags->bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"front", "windows", "none"}));
+  sub->add_flag("--process-output", flags->options.output, "Measure the output matrix, too");
+  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  sub->footer([] {
+    return fmt::format(
+        "The numbers are the mean squares of what each column of a weight is multiplied with; `lumen quantize "
+        "--imatrix` "
+        "chooses\nscales by them, so that errors go where they cost least. Of stacked weights each matrix has its "
+        "own.\n"
+        "Examples:\n"
+        "  lumen imatrix -m model.gguf -f text.txt -o model.imatrix.gguf\n"
+        "  lumen quantize model.gguf out.gguf {} --imatrix model.imatrix.gguf\n"
+        "  lumen imatrix --in-file a.gguf --in-file b.dat -o both.gguf",
+        example_format(4.5));
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

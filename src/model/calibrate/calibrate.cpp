@@ -1,0 +1,148 @@
+#include "model/calibrate/calibrate.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/transform/observe.h"
+#include "model/infer/session/finite.h"
+
+namespace lumen::model {
+namespace {
+
+// The graph that is run: losses, and what is observed on the way.
+class Windows {
+ public:
+  Windows(const LoadedModel& loaded, const CalibrateOptions& options) : loaded_(loaded), options_(options) {
+    graph_ = graph::observe(loaded.function("token_loss"), &observed_);
+    const Model& model = loaded.model();
+    std::erase_if(observed_, [&](const graph::Observed& o) {
+      const Parameter* p = model.find(o.weight);
+      const bool wanted = p && !p->gguf.empty() && (options.output || p->role != "output");
+      if (!wanted) drop(o.weight);
+      return !wanted;
+    });
+    for (const graph::Observed& o : observed_) {
+      ImportanceEntry& e = out_.entries[model.find(o.weight)->gguf];
+      e.columns = o.columns;
+      e.counts.assign(std::max<int64_t>(o.matrices, 1), 0);
+      e.sums.assign(e.counts.size() * o.columns, 0);
+    }
+  }
+
+  // Some windows at once, whose tokens lie behind each other. Their losses are summed.
+  void run(std::span<const TokenId> tokens, int64_t count) {
+    Width& w = width(count);
+    const int64_t length = options_.length;
+    std::vector<int32_t> in(tokens.begin(), tokens.end()), next(in.size(), 0);
+    const Model& model = loaded_.model();
+    for (int64_t r = 0; r < count; ++r) {
+      std::copy(tokens.begin() + r * length + 1, tokens.begin() + (r + 1) * length, next.begin() + r * length);
+      if (options_.bos && model.tokenizer && model.tokenizer->bos()) in[r * length] = *model.tokenizer->bos();
+    }
+    w.tokens->upload(in.data(), w.tokens->bytes());
+    w.targets->upload(next.data(), w.targets->bytes());
+    w.program->run();
+    std::vector<float> losses(in.size());
+    w.program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
+    for (int64_t r = 0; r < count; ++r) {
+      require_finite(loaded_, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
+      for (int64_t t = length / 2; t + 1 < length; ++t) nats_ += losses[r * length + t];
+      scored_ += length - 1 - length / 2;
+    }
+    for (const graph::Observed& o : observed_) add(w, o, count * length);
+  }
+
+  double perplexity() const { return std::exp(nats_ / std::max<int64_t>(scored_, 1)); }
+  Importance take() { return std::move(out_); }
+
+ private:
+  struct Width {
+    int64_t count = 0;
+    std::shared_ptr<run::Program> program;
+    run::DeviceTensorRef tokens, targets;
+  };
+
+  void drop(const std::string& weight) {
+    for (const std::string& name : {graph::observed_squares(weight), graph::observed_counts(weight)})
+      for (size_t i = graph_.results.size(); i-- > 0;)
+        if (graph_.result_names[i] == name) {
+          graph_.results.erase(graph_.results.begin() + i);
+          graph_.result_names.erase(graph_.result_names.begin() + i);
+        }
+  }
+
+  Width& width(int64_t count) {
+    for (Width& w : widths_)
+      if (w.count == count) return w;
+    run::Engine& engine = loaded_.engine();
+    run::CompileOptions compile;
+    compile.assignments = stored_formats(loaded_.model());
+    compile.symbols = {{"B", count}, {"T", options_.length}};
+    compile.exact = options_.exact;
+    const graph::Type ids{{count, options_.length}, {Scalar::i32, nullptr}};
+    Width w{count, engine.compile(graph_, compile), std::make_shared<run::DeviceTensor>(engine.device(), ids),
+            std::make_shared<run::DeviceTensor>(engine.device(), ids)};
+    for (const std::string& name : w.program->input_names())
+      w.program->bind(name, name == "tokens" ? w.tokens : name == "targets" ? w.targets : loaded_.weights().at(name));
+    widths_.push_back(std::move(w));
+    return widths_.back();
+  }
+
+  void add(Width& w, const graph::Observed& o, int64_t rows) {
+    ImportanceEntry& e = out_.entries.at(loaded_.model().find(o.weight)->gguf);
+    std::vector<float> numbers(e.sums.size());
+    w.program->result(graph::observed_squares(o.weight))->download(numbers.data(), numbers.size() * sizeof(float));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (!std::isfinite(numbers[i]))
+        throw Error(Exit::numeric,
+                    fmt::format("what '{}' reads in column {} is {} when squared and summed", o.weight, i % o.columns,
+                                numbers[i]),
+                    "the model's activations broke; find out where");
+      e.sums[i] += numbers[i];
+    }
+    if (o.matrices == 0) {
+      e.counts[0] += rows;
+      return;
+    }
+    std::vector<float> counts(e.counts.size());
+    w.program->result(graph::observed_counts(o.weight))->download(counts.data(), counts.size() * sizeof(float));
+    for (size_t i = 0; i < counts.size(); ++i) e.counts[i] += counts[i];
+  }
+
+  const LoadedModel& loaded_;
+  const CalibrateOptions& options_;
+  graph::Graph graph_;
+  std::vector<graph::Observed> observed_;
+  std::deque<Width> widths_;
+  Importance out_;
+  double nats_ = 0;
+  int64_t scored_ = 0;
+};
+
+}  // namespace
+
+Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,
+                     const std::function<void(const CalibrationProgress&)>& progress) {
+  if (options.length < 4 || options.batch < 1)
+    throw usage_error("windows need at least 4 tokens, and batches one window");
+  int64_t all = std::ssize(text) / options.length;
+  if (options.windows > 0) all = std::min(all, options.windows);
+  if (all < 1) {
+    throw Error(Exit::user,
+                fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), options.length),
+                "give a longer text or a smaller --ctx-size");
+  }
+  Windows windows(loaded, options);
+  for (int64_t done = 0; done < all;) {
+    const int64_t count = std::min(options.batch, all - done);
+    windows.run(text.subspan(done * options.length, count * options.length), count);
+    done += count;
+    if (progress) progress({done, all, windows.perplexity()});
+  }
+  Importance out = windows.take();
+  out.windows = all;
+  out.length = options.length;
+  return out;
+}
+
+}  // namespace lumen::model

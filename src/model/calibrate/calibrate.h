@@ -1,0 +1,34 @@
+// Calibration: a model runs over text, and what its products read is summed up: importance matrices. Nothing here
+// knows a family or a format.
+//
+// May include: base, base/file, graph/transform, model/file, model/infer/session, number/library.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "model/calibrate/importance.h"
+#include "model/infer/session/session.h"
+
+namespace lumen::model {
+
+struct CalibrateOptions {
+  int64_t length = 512;  // tokens of a window
+  int64_t windows = 0;   // 0: all whole ones of the text
+  int64_t batch = 1;     // windows computed at once
+  bool output = false;   // the output matrix, too
+  bool exact = false;    // f32 activations throughout
+  bool bos = false;      // the first token of every window is replaced by the tokenizer's BOS
+};
+
+struct CalibrationProgress {
+  int64_t done = 0, windows = 0;
+  double perplexity = 0;  // so far, of the second halves of the windows
+};
+
+// Squares of what every product with a weight reads, summed over all tokens of the windows. Sums of a window are f32 in
+// a fixed order, those over windows f64 in theirs: same text, same bits. Error when the text is shorter than a window.
+Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,
+                     const std::function<void(const CalibrationProgress&)>& progress = {});
+
+}  // namespace lumen::model
