@@ -130,10 +130,11 @@ TEST(Cache, AFolderThatCannotBeWrittenIsNoError) {
 
 TEST(Cache, TwoProcessesAtOnce) {
   const TemporaryFolder folder;
-  // Fresh processes: this one runs itself with the filter of the helper below.
-  const std::string command = "LUMEN_CACHE='" + folder.path().string() + "' '" +
-                              std::filesystem::read_symlink("/proc/self/exe").string() +
-                              "' --gtest_filter=CacheHelper.* --gtest_also_run_disabled_tests >/dev/null 2>&1";
+  // Fresh processes: this one runs itself with the filter of the helper below, whichever part of the tests it runs.
+  const std::string command =
+      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX -u GTEST_SHARD_STATUS_FILE LUMEN_CACHE='" +
+      folder.path().string() + "' '" + std::filesystem::read_symlink("/proc/self/exe").string() +
+      "' --gtest_filter=CacheHelper.* --gtest_also_run_disabled_tests >/dev/null 2>&1";
   const int status =
       std::system(("(" + command + ") & first=$!; " + command + "; second=$?; wait $first && exit $second").c_str());
   EXPECT_EQ(status, 0);
