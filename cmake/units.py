@@ -3,7 +3,8 @@
 sources share. Two sources share a unit only if what is private to the one cannot change what the other means:
   - a private function is no name that the other calls (unless as a member or with its namespace);
   - any other private name does not occur so in the other, where both are in one namespace or in nested ones;
-  - no header that the other includes declares it, in such a namespace too.
+  - no header that the other includes declares it, in such a namespace too; nor, where it has a name that headers declare
+    as well, does one use it.
    usage: units.py MOST_SOURCES MOST_LINES SOURCE...        prints unit;source;unit;source;... as a list of CMake"""
 import re
 import sys
@@ -59,6 +60,12 @@ def names_of_header(path):
     return frozenset(out)
 
 
+@cache
+def words_of_header(path):
+    with open(path, encoding="utf-8") as file:
+        return frozenset(name for _, name, _ in WORD.findall(TEXT.sub('""', file.read())))
+
+
 class Source:
     def __init__(self, path):
         self.path = path
@@ -76,6 +83,7 @@ class Source:
             for header in included(rest.pop()) - reached:
                 reached.add(header)
                 rest.append(header)
+        self.headers = reached
         self.header_names = set().union(*map(names_of_header, reached))
         private, self.namespace = False, ""
         for line in code.splitlines():
@@ -114,7 +122,7 @@ class Source:
             for namespace, name in names:
                 near = nested(namespace, other.namespace)
                 if (namespace, name) in self.header_names:  # an overload of what headers declare
-                    if near and name in other.words:
+                    if near and (name in other.words or any(name in words_of_header(h) for h in other.headers - self.headers)):
                         return True
                 elif name in used and (near or names is self.functions):  # functions are also found by their arguments
                     return True

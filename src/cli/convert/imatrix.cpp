@@ -29,8 +29,8 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     for (const auto& path : model::model_files(flags.model)) inputs.push_back(path);
   model::refuse_own_input(inputs, model::Paths{flags.out}, "name another file with -o");
   if (flags.model.empty() && flags.earlier.empty())
-    throw usage_error("what is to be measured? Give -m MODEL and -f TEXT, or matrices to join with --in-file");
-  if (flags.model.empty() != flags.text.empty()) throw usage_error("-m MODEL and -f TEXT belong together");
+    throw usage_error("what is to be measured? Give a model with -m, or matrices to join with --in-file");
+  if (flags.model.empty() && !flags.text.empty()) throw usage_error("-f TEXT needs a model: -m");
   require_writable(flags.out);
   model::Importance all;
   for (const std::string& path : flags.earlier) {
@@ -47,7 +47,13 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     const model::Model model = model::read_model(library, flags.model);
     if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
     std::string text;
-    for (const std::string& document : model::read_documents(flags.text)) text += document;
+    if (flags.text.empty()) {
+      const std::string_view built_in = model::embedded_text();
+      text = built_in.substr(0, built_in.size() - built_in.size() / 10);
+      note("no -f: measuring on the text that comes with the program, but for its last tenth");
+    } else {
+      for (const std::string& document : model::read_documents(flags.text)) text += document;
+    }
     const model::BosPlace place = model::bos_place(flags.bos);
     flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
     const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
@@ -59,7 +65,7 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
       perplexity = p.perplexity;
       progress.update(fmt::format("imatrix window {}/{} | perplexity {:.4f}", p.done, p.windows, p.perplexity));
     });
-    one.datasets = {flags.text};
+    one.datasets = {flags.text.empty() ? "the text that comes with lumen" : flags.text};
     progress.finish(fmt::format("imatrix: {} windows of {}, perplexity {:.4f}", one.windows, one.length, perplexity));
     all.add(one);
   }
@@ -75,7 +81,9 @@ void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
   CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
   sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
-  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder to run the model over")->type_name("FILE");
+  sub->add_option("-f,--file", flags->text,
+                  "Text, .jsonl or folder to run the model over; without it, the built-in one")
+      ->type_name("FILE");
   sub->add_option("-o,--output,--output-file", flags->out, "Importance matrix to write")
       ->capture_default_str()
       ->type_name("FILE");

@@ -76,7 +76,7 @@ BlobLayout blob_layout(const Format& f, int64_t rows, int64_t columns) {
 }
 
 bool Format::weighs() const {
-  return std::ranges::any_of(weighted_fit, [](const auto& fit) { return fit.has_value(); });
+  return std::ranges::any_of(weighted_fit, [](const auto& routine) { return routine.has_value(); });
 }
 
 double Format::bits_per_weight(int64_t rows, int64_t columns) const {

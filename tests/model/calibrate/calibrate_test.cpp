@@ -10,7 +10,7 @@
 namespace lumen::model {
 namespace {
 
-run::Engine& engine() {
+run::Engine& calibrate_engine() {
   static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
   return e;
 }
@@ -30,7 +30,7 @@ std::vector<TokenId> text(int64_t count) {
 }
 
 Importance measured(const Model& m, int64_t batch, int64_t windows = 0, bool output = false) {
-  const LoadedModel loaded(engine(), m);
+  const LoadedModel loaded(calibrate_engine(), m);
   CalibrateOptions o;
   o.length = 8;
   o.batch = batch;
@@ -79,20 +79,20 @@ TEST(Calibrate, RoundingByImportance) {
   o.target = "q4_0";
   o.pure = true;
   QuantizeReport plain, weighed;
-  (void)quantize(engine(), m, o, &plain);
+  (void)quantize(calibrate_engine(), m, o, &plain);
   o.importance = importance;
-  const Model out = quantize(engine(), m, o, &weighed);
+  const Model out = quantize(calibrate_engine(), m, o, &weighed);
   int64_t better = 0, all = 0;
   const auto by_importance = [&](const Model& rounded, const Parameter& p) {
-    const std::vector<float> x = values_of(engine(), m.weights.at(p.name)),
-                             y = values_of(engine(), rounded.weights.at(p.name));
+    const std::vector<float> x = values_of(calibrate_engine(), m.weights.at(p.name)),
+                             y = values_of(calibrate_engine(), rounded.weights.at(p.name));
     const std::vector<float> w = importance->entries.at(p.gguf).means(0);
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) sum += w[i % w.size()] * std::pow(double(x[i]) - y[i], 2);
     return sum;
   };
   o.importance = nullptr;
-  const Model flat = quantize(engine(), m, o, nullptr);
+  const Model flat = quantize(calibrate_engine(), m, o, nullptr);
   for (const QuantizedTensor& t : weighed.tensors) {
     if (!t.weighed) continue;
     ++all;
@@ -106,7 +106,7 @@ TEST(Calibrate, RoundingByImportance) {
   // Of another model.
   importance->entries.at("blk.0.attn_q.weight").columns = 32;
   o.importance = importance;
-  EXPECT_THROW((void)quantize(engine(), m, o, nullptr), Error);
+  EXPECT_THROW((void)quantize(calibrate_engine(), m, o, nullptr), Error);
 }
 
 }  // namespace
