@@ -70,7 +70,8 @@ class PlainFeedback {
     const auto* fit = (weighed_ ? engine_->weighted_fit : engine_->fit)[0].get();
     if (weighed_ && !f_.weighted_row_kept.empty()) fit_row(none);
     if (fit) {
-      const float* const sources[2] = {&x_[static_cast<size_t>(at)],
+      const std::vector<float> expected = expected_of(at);
+      const float* const sources[2] = {expected.data(),
                                        p_.importance.empty() ? nullptr : &p_.importance[static_cast<size_t>(column)]};
       fit->run(cells_.data(), sources, f_.block, none);
     }
@@ -81,6 +82,18 @@ class PlainFeedback {
       store(block_number(column));
       give(at + i, i, by_element ? at + i + 1 : at + f_.block);
     }
+  }
+
+  // The block's values if none of its columns lost anything.
+  std::vector<float> expected_of(int64_t at) const {
+    std::vector<float> out(x_.begin() + at, x_.begin() + at + f_.block);
+    for (int64_t j = 0; j < f_.block; ++j) {
+      const float moved = p_.w[static_cast<size_t>((at + j) * p_.rows + row_)] - out[static_cast<size_t>(j)];
+      for (int64_t k = j + 1; k < f_.block; ++k)
+        out[static_cast<size_t>(k)] =
+            std::fmaf(moved, p_.u[static_cast<size_t>((at + j) * p_.width + at + k)], out[static_cast<size_t>(k)]);
+    }
+    return out;
   }
 
   void element(int64_t at) {
@@ -169,6 +182,12 @@ Panel panel_of(const Format& f, int64_t rows, bool weighs, bool in_order) {
   p.count = std::max(p.width - f.block, f.block);  // the last panel of three is short
   p.columns = p.width * 2 + p.count;
   p.first = p.width * 2;
+  if (in_order) {  // panels need no whole blocks then
+    p.width = 48;
+    p.count = 40;
+    p.columns = (140 + f.block - 1) / f.block * f.block;
+    p.first = p.columns - p.count;
+  }
   const auto fill = [&](std::vector<float>& to, int64_t count, float scale) {
     for (int64_t i = 0; i < count; ++i) to.push_back(scale * normal(random));
   };
@@ -233,7 +252,7 @@ void expect_plain(const FormatRef& f, int64_t rows, bool weighs, bool in_order, 
 
 TEST(SynthFeedback, PanelsGiveTheBitsOfThePlainEvaluation) {
   for (const FormatRef& f : FormatLibrary::builtin().all())
-    if (f->encodes()) expect_plain(f, 11, false, false, "x86-64-v3");
+    if (f->encodes()) expect_plain(f, 9, false, false, "x86-64-v3");
 }
 
 TEST(SynthFeedback, PanelsOfWeightedFitsToo) {

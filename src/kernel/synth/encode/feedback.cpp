@@ -46,9 +46,10 @@ class FeedbackEncoder {
   // In the task's region: private memory and tables.
   void begin() {
     panel_ = b_.alloc(shape_.panel * lanes_ * 4, 64);
+    if (format_.block > 1 && !stored_fields()) expected_ = b_.alloc(format_.block * lanes_ * 4, 64);
     codes_.begin();
     RoutineHooks hooks;
-    hooks.source = [&](int slot, Expr index) { return slot == 0 ? value(index) : weight(beyond(column_, index)); };
+    hooks.source = [&](int slot, Expr index) { return slot == 0 ? expected(index) : weight(beyond(column_, index)); };
     hooks.field = [&](int field, Expr index) { return field_value(field, index); };
     hooks.set_field = [&](int field, Expr index, Expr x, Expr mask) { set_field(field, index, x, mask); };
     hooks.table = [&](int table, Expr index) { return codes_.table(table, index); };
@@ -100,6 +101,11 @@ class FeedbackEncoder {
   Expr beyond(Expr first, Expr index) { return b_.splat(first, b_.type(index).lanes) + index; }
 
   Expr value(Expr index) { return b_.read(panel_, lane_type(), codes_.entry_offset(beyond(start_, index), 4), 4); }
+  // What the fit of a block sees.
+  Expr expected(Expr index) {
+    if (format_.block == 1) return value(index);
+    return b_.read(expected_, lane_type(), codes_.entry_offset(index, 4), 4);
+  }
   Expr value_of_row(Expr index) {
     if (b_.type(index).lanes == 1) return b_.load(buffers_.whole, lane_type(), transposed(index), 4);
     const Expr first = beyond(row_ * 4, index * (shape_.rows * 4));
@@ -164,12 +170,24 @@ class FeedbackEncoder {
     }
   }
 
+  // Values of a block as its columns would be if each lost nothing but what it was moved by: the best ones under the
+  // errors so far. What the panel holds is less, as columns in the block are still to answer those before them in it.
+  void expect() {
+    if (format_.block == 1) return;
+    b_.count(0, format_.block, 1, [&](Expr j) { b_.store(expected_, value(j), j * (lanes_ * 4), 4); });
+    b_.count(0, format_.block, 1, [&](Expr j) {
+      const Expr moved = original(start_ + j) - b_.load(expected_, lane_type(), j * (lanes_ * 4), 4);
+      pass_on(moved, start_ + j, j + 1, b_.i64(format_.block), expected_, start_);
+    });
+  }
+
   void one_block(Expr at) {
     start_ = at;
     column_ = first_ + at;
     block_ = column_ / format_.block;
     codes_.clear();
     if (fit_) {
+      expect();
       fit_->clear();
       if (row_fit_)
         for (const KeptLocal& k : format_.weighted_row_kept) fit_->copy(k.code_variable, *row_fit_, k.fit_variable);
@@ -216,13 +234,20 @@ class FeedbackEncoder {
     decode_->run();
     Expr y = decode_->result();
     if (b_.type(y).lanes != lanes_) y = b_.splat(y, lanes_);
-    const Expr lost = b_.load(buffers_.w, lane_type(), transposed(at), 4) - y;
+    const Expr lost = original(at) - y;
     b_.store(buffers_.d, lost, transposed(at), 4);
-    const Expr line = at * (shape_.panel * 4);
-    b_.loop(LoopKind::serial, from, b_.i64(shape_.panel), 1, [&](Expr j) {
+    pass_on(lost, at, from, b_.i64(shape_.panel), panel_, b_.i64(0));
+  }
+
+  Expr original(Expr at) { return b_.load(buffers_.w, lane_type(), transposed(at), 4); }
+
+  // An error of column `at` of the panel, to entries from .. to of a buffer that begins at column `first` of it.
+  void pass_on(Expr lost, Expr at, Expr from, Expr to, BufferId buffer, Expr first) {
+    const Expr line = at * (shape_.panel * 4) + first * 4;
+    b_.loop(LoopKind::serial, from, to, 1, [&](Expr j) {
       const Expr part = b_.splat(b_.load(buffers_.u, {Scalar::f32, 1}, line + j * 4, 4), lanes_);
       const Expr place = j * (lanes_ * 4);
-      b_.store(panel_, fma(lost, part, b_.load(panel_, lane_type(), place, 4)), place, 4);
+      b_.store(buffer, fma(lost, part, b_.load(buffer, lane_type(), place, 4)), place, 4);
     });
   }
 
@@ -233,7 +258,7 @@ class FeedbackEncoder {
   BlobLayout layout_;
   int lanes_;
   BlockCodes codes_;
-  BufferId panel_ = -1;
+  BufferId panel_ = -1, expected_ = -1;
   std::optional<RoutineRun> row_fit_, fit_, code_, decode_;
   bool one_by_one_ = false;
   std::map<int, Expr> outer_;

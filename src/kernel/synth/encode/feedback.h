@@ -1,8 +1,10 @@
 // Rounding with error feedback as one kernel: columns of a matrix are rounded in order, and what each lost is given to
 // those behind it, as a strictly upper matrix U says (GPTQ, which is LDLQ: x_k = w_k + sum over j < k of d_j U_jk,
 // d_j = w_j - decoded_j). The kernel does one panel of columns; what columns before the panel lost is in x already, a
-// product of matrices the caller makes. Lanes are rows, so any number format with any routines goes the same way.
-// Proved by tests/kernel/synth/synth_feedback_test.cpp.
+// product of matrices the caller makes. A block is fitted to the values its columns would have if they lost nothing
+// more, which is what elimination by H^-1 leaves in them: w + s with s (U_block + I) = what blocks before have given
+// it. Lanes are rows, so any number format with any routines goes the same way. Proved by
+// tests/kernel/synth/synth_feedback_test.cpp.
 #pragma once
 
 #include "kernel/synth/encode/encode.h"
@@ -25,8 +27,7 @@ struct FeedbackShape {
 int64_t feedback_panel(const Format& f, int64_t columns, int64_t least = 128);
 
 // Whether codes can be chosen one by one after the fit: then every element sees what those before it in its block lost.
-// Otherwise a block is rounded at once, and only what is behind the block gets its errors: U has to be that of blocks
-// (block_feedback in run/engine/feedback).
+// Otherwise a block is rounded at once, and what is behind the block gets its errors.
 bool rounds_elements(const Format& f, bool weighs);
 // Whether codes can be chosen with the fields that are in a blob (FeedbackOrder::given).
 bool rounds_with_stored_fields(const Format& f);

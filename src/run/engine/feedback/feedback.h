@@ -22,7 +22,6 @@ struct FeedbackOptions {
 // last ones zeros. Products are between stretches, and from a stretch's own columns to a panel.
 struct FeedbackTiling {
   int64_t columns = 0, panel = 0, stretch = 0, padded = 0;
-  int64_t blocks = 1;  // columns that are rounded at once (formats whose fit chooses codes)
   friend bool operator==(const FeedbackTiling&, const FeedbackTiling&) = default;
 };
 FeedbackTiling feedback_tiling(const Format& f, int64_t columns, const FeedbackOptions& options);

@@ -24,26 +24,6 @@ DeviceTensorRef upload(Engine& engine, const std::vector<float>& x, int64_t rows
   return tensor;
 }
 
-// Feedback between whole blocks: B with B + I = (U + I) (D + I)^-1, where D is U within blocks. What a block lost then
-// goes to those behind it as if the columns within had been free to answer each other.
-std::vector<float> between_blocks(std::span<const float> u, int64_t n, int64_t block) {
-  std::vector<float> out(u.size());
-#pragma omp parallel for schedule(dynamic, 16)
-  for (int64_t row = 0; row < n; ++row) {
-    std::vector<double> line(block);
-    for (int64_t first = row / block * block + block; first < n; first += block) {
-      const int64_t wide = std::min(block, n - first);
-      for (int64_t c = 0; c < wide; ++c) {
-        double x = u[row * n + first + c];
-        for (int64_t k = 0; k < c; ++k) x -= line[k] * u[(first + k) * n + first + c];
-        line[c] = x;
-        out[row * n + first + c] = x;
-      }
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 FeedbackTiling feedback_tiling(const Format& f, int64_t columns, const FeedbackOptions& options) {
@@ -54,7 +34,6 @@ FeedbackTiling feedback_tiling(const Format& f, int64_t columns, const FeedbackO
   const int64_t stretches = std::max<int64_t>(1, (panels * t.panel + kStretch / 2) / kStretch);
   t.stretch = ceil_div(panels, stretches) * t.panel;
   t.padded = ceil_div(columns, t.stretch) * t.stretch;
-  if (!options.in_order && !synth::rounds_elements(f, options.weighs)) t.blocks = f.block;
   return t;
 }
 
@@ -72,11 +51,6 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
       if (!std::isfinite(u[i * n + j]))
         throw Error(Exit::numeric, fmt::format("feedback from column {} to column {} is {}", i, j, u[i * n + j]));
   engine.require_memory("error feedback", {{"feedback between columns", bytes(tiling)}});
-  std::vector<float> blocked;
-  if (tiling.blocks > 1) {
-    blocked = between_blocks(u, n, tiling.blocks);
-    u = blocked;
-  }
   std::vector<float> tile;
   // Rows `row` on, columns `column` on; rows from `end` on are zeros.
   const auto cut = [&](int64_t row, int64_t column, int64_t rows, int64_t columns, int64_t end) {
