@@ -1,0 +1,64 @@
+// needs: none. Rotations computed while a model runs: written, read again, and run by sessions.
+#include "base/error.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/infer/session/session.h"
+#include "tests/model/compress/rewrite/rewrite_case.h"
+
+namespace lumen::model {
+namespace {
+
+std::vector<float> session_logits(const Model& m) {
+  const LoadedModel loaded(engine(), m);
+  Session s(loaded, {.context = 16, .chunk = 8, .exact = true});
+  const std::vector<TokenId> text = {1, 5, 9, 2, 7};
+  const auto logits = s.feed(text);
+  return {logits.begin(), logits.end()};
+}
+
+void check(const std::string& fixture, const std::string& weight) {
+  const Model before = uneven_model(fixture);
+  Model turned = before;
+  std::vector<std::string> names;
+  for (int64_t l = 0; l < before.integer("layers"); ++l) {
+    const std::string name = fmt::format("layers.{}.{}", l, weight);
+    if (before.find(name)) names.push_back(name);
+  }
+  ASSERT_FALSE(names.empty());
+  rotate_online(turned, names);
+  EXPECT_EQ(changed_weights(turned, before), names);
+  EXPECT_EQ(online_rotations(turned), names);
+  EXPECT_LT(off(logits_of(turned), logits_of(before)), kSame);
+  const TestFolder folder;
+  write_gguf(turned, folder / "m.gguf");
+  const Model read = read_gguf(test_library(), folder / "m.gguf");
+  EXPECT_EQ(online_rotations(read), names);
+  const std::vector<float> want = session_logits(before), got = session_logits(read);
+  Model unaware = read;
+  unaware.metadata.erase(kOnlineRotations);
+  const std::vector<float> other = session_logits(unaware);
+  double most = 0, apart = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(got[i]) - want[i]));
+    apart = std::max(apart, std::abs(static_cast<double>(other[i]) - want[i]));
+    size = std::max(size, std::abs(static_cast<double>(want[i])));
+  }
+  EXPECT_LT(most, 1e-4 * size);
+  EXPECT_GT(apart, 1e-3 * size);
+  EXPECT_THROW(write_hf(turned, folder / "hf"), Error);
+  EXPECT_THROW(rotate_online(turned, names), Error);
+}
+
+TEST(OnlineRotations, OfAModelThatIsWrittenAndRun) {
+  check("llama", "down");
+}
+TEST(OnlineRotations, OfExperts) {
+  check("mixtral", "downs");
+}
+TEST(OnlineRotations, OfWhatNoProductReadsAreRefused) {
+  Model m = uneven_model("llama");
+  EXPECT_THROW(rotate_online(m, {"layers.0.attn_norm"}), Error);
+  EXPECT_FALSE(m.metadata.has(kOnlineRotations));
+}
+
+}  // namespace
+}  // namespace lumen::model
