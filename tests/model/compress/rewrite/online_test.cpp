@@ -2,7 +2,9 @@
 #include "base/error.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/infer/session/session.h"
+#include "model/train/trainer/trainer.h"
 #include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/model/train/training_case.h"
 
 namespace lumen::model {
 namespace {
@@ -53,6 +55,30 @@ TEST(OnlineRotations, OfAModelThatIsWrittenAndRun) {
 }
 TEST(OnlineRotations, OfExperts) {
   check("mixtral", "downs");
+}
+// Trainers see the rotation, too: the loss is that of the model before, and falls.
+TEST(OnlineRotations, InTraining) {
+  const Tokenizer tokenizer = Tokenizer::characters(training_text());
+  const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
+  const FamilyRef family = test_library()->family("llama");
+  Model m = initialise(family,
+                       family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
+                                           {"hidden", 32},
+                                           {"layers", 1},
+                                           {"heads", 4},
+                                           {"kv_heads", 2},
+                                           {"head_dim", 8},
+                                           {"ffn", 48},
+                                           {"context", 16}}),
+                       3);
+  m.tokenizer = tokenizer;
+  run::Engine two = make_engine(2);
+  const double before = Trainer(two, m, small_recipe(), data).evaluate();
+  rotate_online(m, {"layers.0.down"});
+  Trainer trainer(two, m, small_recipe(), data);
+  EXPECT_NEAR(trainer.evaluate(), before, 1e-4);
+  for (int i = 0; i < 20; ++i) (void)trainer.step();
+  EXPECT_LT(trainer.evaluate(), before - 0.01);
 }
 TEST(OnlineRotations, OfWhatNoProductReadsAreRefused) {
   Model m = uneven_model("llama");
