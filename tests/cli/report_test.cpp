@@ -72,6 +72,7 @@ TEST_F(ReportTest, OfACompression) {
   const Outcome text = lumen({"report", path("c.json"), "--text"});
   EXPECT_TRUE(contains(text.out, "KL divergence")) << text.out;
   EXPECT_EQ(lumen({"report", path("c.json"), path("c.json")}).code, 2);
+  EXPECT_EQ(lumen({"report", path("c.json"), "-o", path("c.json")}).code, 2);
   std::ofstream(path("bad.json")) << R"({"lumen_compression": 1, "base": {"bytes": "x", "bits": 16}})";
   const Outcome bad = lumen({"report", path("bad.json")});
   EXPECT_EQ(bad.code, 1);

@@ -188,7 +188,7 @@ class Compare {
         progress_.finish(fmt::format("compared {} tokens", d.tokens));
       });
     report_.notes.emplace_back(
-        "The base's log probabilities were held in 16 bits: divergences below 1e-5 are not to be told from 0, and "
+        "The base's log probabilities were held in 16 bits, so that a model is not quite 0 away from itself; and "
         "hidden vectors were not compared.");
   }
 

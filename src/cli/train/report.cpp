@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "model/file/own_input.h"
 #include "model/report/compression/compression.h"
 
 namespace lumen::cli {
@@ -39,6 +40,7 @@ int report_compression(const ReportFlags& flags) {
   }
   const std::filesystem::path output =
       flags.output.empty() ? std::filesystem::path(in).replace_extension(".html") : std::filesystem::path(flags.output);
+  model::refuse_own_input(model::Paths{in}, model::Paths{output}, "name another file for the page");
   write_file_atomic(output, model::html_report(document));
   put(fmt::format("wrote {}\n", output.string()));
   return 0;

@@ -21,17 +21,18 @@ enum Row : int { kDivergence, kBaseNats, kNats, kSameTop, kRows };
 
 std::string comparison_text(int64_t first, int64_t end) {
   return fmt::format(
-      "fn beside(base: f32[1, T, V], other: f32[1, T, V], next: i32[N]) -> f32[4, N] {{\n"
-      "  let x = reshape(base[:, {0}:{1}, :], [N, V])\n"
-      "  let y = reshape(other[:, {0}:{1}, :], [N, V])\n"
+      "fn beside(base: f32[1, T, V], other: f32[1, T, V], next: i32[{2}]) -> f32[4, {2}] {{\n"
+      "  let x = reshape(base[:, {0}:{1}, :], [{2}, V])\n"
+      "  let y = reshape(other[:, {0}:{1}, :], [{2}, V])\n"
       "  let p = log_softmax(x)\n"
       "  let q = log_softmax(y)\n"
-      "  let far = reshape(sum(exp(p) * (p - q), -1), [1, N])\n"
-      "  let same = reshape(select(argmax(x, -1) == argmax(y, -1), 1.0, 0.0), [1, N])\n"
-      "  return concat(far, reshape(cross_entropy(x, next), [1, N]), reshape(cross_entropy(y, next), [1, N]), same, "
+      "  let far = reshape(sum(exp(p) * (p - q), -1), [1, {2}])\n"
+      "  let same = reshape(select(argmax(x, -1) == argmax(y, -1), 1.0, 0.0), [1, {2}])\n"
+      "  return concat(far, reshape(cross_entropy(x, next), [1, {2}]), reshape(cross_entropy(y, next), [1, {2}]), "
+      "same, "
       "axis = 0)\n"
       "}}\n",
-      first, end);
+      first, end, end - first);
 }
 
 std::string cosine_text(int64_t first, int64_t end) {
@@ -50,7 +51,9 @@ std::shared_ptr<run::Program> compiled(run::Engine& engine, const Library& libra
   run::CompileOptions options;
   options.symbols = symbols;
   options.exact = true;
-  return engine.compile(graph::elaborate_function(library.scope(), fn), options);
+  graph::Graph g = graph::elaborate_function(library.scope(), fn);
+  g.result_names = {kResult};
+  return engine.compile(g, options);
 }
 
 // Logits of every position, and the vectors behind the last layer where the family says what they are. What both need
@@ -67,7 +70,7 @@ graph::Graph forward_graph(const LoadedModel& loaded, bool hidden) {
     inputs.push_back(own >= 0 ? own : build.input(node.attributes.name, node.attributes.role, node.type));
   }
   g.results.push_back(graph::expand_call(g, beside, inputs).at(0));
-  g.result_names.emplace_back(kHidden);
+  g.result_names = {kResult, kHidden};
   return g;
 }
 
@@ -150,7 +153,7 @@ class Comparing {
     }
     out_.others.resize(others.size());
     const int64_t vocabulary = base.model().integer("vocab"), end = options.length - 1;
-    const graph::Bindings symbols = {{"T", options.length}, {"N", count_}, {"V", vocabulary}};
+    const graph::Bindings symbols = {{"T", options.length}, {"V", vocabulary}};
     const Library& library = base.model().family->library();
     beside_ = compiled(engine, library, comparison_text(first_, end), symbols);
     beside_->bind("next", next_);
