@@ -24,7 +24,7 @@ std::vector<double> gram(std::span<const float> x, int64_t columns, int64_t grou
   for (int64_t c = 0; c < columns; ++c)
     for (int64_t s = 0; s < samples; ++s)
       for (int64_t d = 0; d < group; ++d)
-        g[c * group + d] += static_cast<double>(x[s * columns + c]) * x[s * columns + c / group * group + d];
+        g[c * group + d] += double{x[s * columns + c]} * x[s * columns + c / group * group + d];
   return g;
 }
 
@@ -56,9 +56,9 @@ ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, in
       const double* const g = &products[i * group % columns * group];
       double error = 0;
       for (int64_t a = 0; a < group; ++a) {
-        const double da = static_cast<double>(rounded[start + a]) - w[start + a];
+        const double da = double{rounded[start + a]} - w[start + a];
         for (int64_t b = 0; b < group; ++b)
-          error += da * g[a * group + b] * (static_cast<double>(rounded[start + b]) - w[start + b]);
+          error += da * g[a * group + b] * (double{rounded[start + b]} - w[start + b]);
       }
       if (step > 0 && !(error < least[i])) continue;
       least[i] = error;

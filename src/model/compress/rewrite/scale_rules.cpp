@@ -85,7 +85,7 @@ std::vector<double> weight_maxima(const Model& model, const graph::ScaleSite& si
       const graph::Power power = change.powers[i / matrix * columns + i % columns];
       if (power == 0) continue;
       double& most = out[std::abs(power) - 1];
-      most = std::max(most, std::abs(static_cast<double>(w.f32()[i])));
+      most = std::max(most, std::abs(double{w.f32()[i]}));
     }
   }
   return out;

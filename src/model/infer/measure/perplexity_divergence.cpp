@@ -224,7 +224,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
       std::memcpy(&out, at + v * sizeof out, sizeof out);
       return out;
     };
-    const auto recorded = [&](size_t v) { return least + static_cast<double>(step) * code(v); };
+    const auto recorded = [&](size_t v) { return least + double{step} * code(v); };
     double kl = 0;
     size_t top = 0, recorded_top = 0;
     for (size_t v = 0; v < r.logs.size(); ++v) {
