@@ -86,7 +86,8 @@ TEST_F(CompareTest, Mistakes) {
   EXPECT_EQ(own.code, 2) << own.error;
   EXPECT_EQ(compare({"--tasks", "none_such"}).code, 2);
   EXPECT_EQ(compare({"--html", path("no/out.html")}).code, 1);
-  EXPECT_EQ(compare({"-c", "100000", "--no-speed"}).code, 1) << "the text is shorter than a window";
+  EXPECT_EQ(lumen({"compare", path("m/model.gguf"), path("q8.gguf"), "-c", "1000000", "--no-speed"}).code, 1)
+      << "the text is shorter than a window";
 }
 
 }  // namespace

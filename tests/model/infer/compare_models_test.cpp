@@ -108,7 +108,7 @@ TEST(CompareModels, WhatCannotBeCompared) {
   require_same_tokens(a, a);
   // A weight that is no number is named.
   Model broken = tiny_model(2);
-  Weight& w = broken.weights.at("norm");
+  Weight& w = broken.weights.at("output");
   std::vector<float> values(w.f32().begin(), w.f32().end());
   values[3] = std::nanf("");
   w = f32_weight(w.type.shape, values);
