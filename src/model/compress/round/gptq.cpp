@@ -104,10 +104,12 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   if (!rounder) rounder = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns, how);
   const std::vector<float> importance = weighs ? moments.diagonal() : std::vector<float>{};
   std::vector<uint8_t> nearest;
+  std::vector<float> nearest_values;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   if (options.measures) {
     nearest = engine_.encode(format, target.data(), rows, columns, importance);
-    out.before_rows = errors(target, engine_.decode(format, nearest.data(), rows, columns), rows, moments);
+    nearest_values = engine_.decode(format, nearest.data(), rows, columns);
+    out.before_rows = errors(target, nearest_values, rows, moments);
     out.before = sum(out.before_rows);
   }
   run::RoundedMatrix rounded =
@@ -118,6 +120,12 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   if (options.measures) {
     out.after_rows = errors(target, out.values, rows, moments);
     out.after = sum(out.after_rows);
+    if (out.is_nearest = out.after >= out.before && out.before > 0; out.is_nearest) {
+      out.blob = std::move(nearest);
+      out.values = std::move(nearest_values);
+      out.after_rows = out.before_rows;
+      out.after = out.before;
+    }
   }
   if (!options.by_rows) {
     out.before_rows.clear();

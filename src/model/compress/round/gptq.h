@@ -63,7 +63,7 @@ class Moments {
 
 struct GptqOptions {
   bool weighs = false;   // fits of blocks see H's diagonal as importance (formats with fit(x, w))
-  bool measures = true;  // errors before and after; two products as large as the feedback's
+  bool measures = true;  // errors before and after, and the better one taken; two products as large as the feedback's
   bool by_rows = false;  // errors of each row, too
   // [columns, columns], (X_reference - X)^T X summed: X_reference is what the weight reads before anything is rounded,
   // X (whose moments these are) what it reads now. The weight then moves to W + W C H^-1, which answers the difference
@@ -75,7 +75,8 @@ struct GptqResult {
   std::vector<uint8_t> blob;
   std::vector<float> values;     // decoded, [rows, columns]
   std::vector<float> target;     // with a difference: what was rounded, [rows, columns]
-  double before = 0, after = 0;  // tr(E H E^T) rounding to nearest, and with feedback; E is the target less values
+  double before = 0, after = 0;  // tr(E H E^T) rounding to nearest, and as it is now; E is the target less values
+  bool is_nearest = false;       // feedback was measured to gain nothing (scales of the largest number at few bits)
   std::vector<double> before_rows, after_rows;
 };
 
