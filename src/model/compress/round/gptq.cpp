@@ -5,62 +5,15 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "graph/ir/build.h"
 
 namespace lumen::model {
-namespace {
-
-graph::Type matrix(int64_t rows, int64_t columns) {
-  return {{graph::Dim(rows), graph::Dim(columns)}, {}};
-}
-
-// From x [rows, columns] and h [columns, columns]: x h, or what x h x^T has on its diagonal.
-std::shared_ptr<run::Program> product_program(run::Engine& engine, int64_t rows, int64_t columns, bool measures) {
-  graph::Graph g;
-  graph::Builder b(g);
-  const auto x = b.input("x", graph::Role::data, matrix(rows, columns));
-  const auto h = b.input("h", graph::Role::data, matrix(columns, columns));
-  const auto product = b.contract(x, h, "rk", "kj", "rj");
-  g.results = {measures ? b.reduce(b.mul(product, x), graph::Reduction::sum, {1}) : product};
-  g.result_names = {"product"};
-  run::CompileOptions options;
-  options.exact = true;
-  return engine.compile(g, options);
-}
-
-run::DeviceTensorRef upload(run::Engine& engine, std::span<const float> x, int64_t rows, int64_t columns) {
-  auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), matrix(rows, columns));
-  tensor->upload(x.data(), tensor->bytes());
-  return tensor;
-}
-
-std::vector<float> download(const run::DeviceTensorRef& tensor) {
-  std::vector<float> out(tensor->bytes() / 4);
-  tensor->download(out.data(), tensor->bytes());
-  return out;
-}
-
-std::shared_ptr<run::Program>& known(std::shared_ptr<run::Program>& slot, run::Engine& engine, int64_t rows,
-                                     int64_t columns, bool measures) {
-  if (!slot) slot = product_program(engine, rows, columns, measures);
-  return slot;
-}
-
-}  // namespace
-
 Gptq::~Gptq() = default;
 
 std::vector<double> Gptq::errors(const std::vector<float>& target, std::span<const float> values, int64_t rows,
                                  Moments& moments) {
-  const int64_t columns = moments.columns();
   std::vector<float> lost(target.size());
   for (size_t k = 0; k < lost.size(); ++k) lost[k] = target[k] - values[k];
-  run::Program& program = *known(programs_[{rows, columns, true}], engine_, rows, columns, true);
-  program.bind("x", upload(engine_, lost, rows, columns));
-  program.bind("h", moments.on_device(engine_));
-  program.run();
-  const std::vector<float> by_row = download(program.result("product"));
-  return {by_row.begin(), by_row.end()};
+  return output_errors_.of(lost, rows, moments.columns(), moments.on_device(engine_));
 }
 
 std::vector<float> Gptq::moved(std::span<const float> w, int64_t rows, Moments& moments,
@@ -71,17 +24,10 @@ std::vector<float> Gptq::moved(std::span<const float> w, int64_t rows, Moments& 
     if (!std::isfinite(difference[k]))
       throw Error(Exit::numeric, fmt::format("the difference of activations at row {}, column {} is {}", k / columns,
                                              k % columns, difference[k]));
-  run::Program& program = *known(programs_[{rows, columns, false}], engine_, rows, columns, false);
   std::vector<float> x(w.begin(), w.end());
-  const auto multiply = [&](const run::DeviceTensorRef& h) {
-    program.bind("x", upload(engine_, x, rows, columns));
-    program.bind("h", h);
-    program.run();
-    x = download(program.result("product"));
-  };
-  multiply(upload(engine_, difference, columns, columns));
-  multiply(moments.inverse_over_d(engine_));
-  multiply(moments.inverse_factor(engine_));
+  for (const run::DeviceTensorRef& h :
+       {output_errors_.keep(difference, columns), moments.inverse_over_d(engine_), moments.inverse_factor(engine_)})
+    x = output_errors_.product(x, rows, columns, h);
   for (size_t k = 0; k < x.size(); ++k) x[k] += w[k];
   return x;
 }
@@ -106,8 +52,9 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   std::vector<uint8_t> nearest;
   std::vector<float> nearest_values;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
-  if (options.measures) {
-    nearest = engine_.encode(format, target.data(), rows, columns, importance);
+  if (options.measures || !options.under.empty()) {
+    nearest = options.under.empty() ? engine_.encode(format, target.data(), rows, columns, importance)
+                                    : std::vector<uint8_t>(options.under.begin(), options.under.end());
     nearest_values = engine_.decode(format, nearest.data(), rows, columns);
     out.before_rows = errors(target, nearest_values, rows, moments);
     out.before = sum(out.before_rows);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/compress/round/cholesky.h"
+#include "model/compress/round/output_error.h"
 #include "run/engine/feedback/feedback.h"
 
 namespace lumen::model {
@@ -69,6 +70,9 @@ struct GptqOptions {
   // X (whose moments these are) what it reads now. The weight then moves to W + W C H^-1, which answers the difference
   // (GPTAQ), before it is rounded. Empty: X is all there is.
   std::span<const float> difference = {};
+  // A blob of this shape whose fields above blocks are kept as they are (of the weight that this one is a part of).
+  // Empty: they are fitted to the weight.
+  std::span<const uint8_t> under = {};
 };
 
 struct GptqResult {
@@ -83,7 +87,7 @@ struct GptqResult {
 // Rounds weights; keeps what it compiled for shapes it has seen. Not thread-safe; the engine outlives it.
 class Gptq {
  public:
-  explicit Gptq(run::Engine& engine) : engine_(engine) {}
+  explicit Gptq(run::Engine& engine) : engine_(engine), output_errors_(engine) {}
   ~Gptq();
   // w [rows, moments.columns()], finite. Errors of FeedbackRounder, too: act_order and formats without it.
   GptqResult round(const FormatRef& format, std::span<const float> w, int64_t rows, Moments& moments,
@@ -97,7 +101,7 @@ class Gptq {
 
   run::Engine& engine_;
   std::map<std::tuple<std::string, int64_t, int64_t, bool, bool>, std::unique_ptr<run::FeedbackRounder>> rounders_;
-  std::map<std::tuple<int64_t, int64_t, bool>, std::shared_ptr<run::Program>> programs_;  // measures or moves
+  OutputErrors output_errors_;
 };
 
 }  // namespace lumen::model

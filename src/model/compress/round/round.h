@@ -6,3 +6,4 @@
 
 #include "model/compress/round/cholesky.h"
 #include "model/compress/round/gptq.h"
+#include "model/compress/round/output_error.h"

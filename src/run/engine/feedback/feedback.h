@@ -18,6 +18,9 @@ struct FeedbackOptions {
   bool in_order = false;  // columns in an order given with each matrix, under fields fitted before (act-order)
 };
 
+// Whether columns of the format can be rounded in any order (in_order).
+bool rounds_in_order(const Format& f);
+
 // How columns are cut: panels of `panel`, stretches of `stretch` (whole panels), all of which are `padded` columns, the
 // last ones zeros. Products are between stretches, and from a stretch's own columns to a panel.
 struct FeedbackTiling {

@@ -139,6 +139,10 @@ struct FeedbackRounder::State {
   }
 };
 
+bool rounds_in_order(const Format& f) {
+  return synth::rounds_with_stored_fields(f);
+}
+
 FeedbackRounder::FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int64_t columns, FeedbackOptions options) {
   if (!f->encodes()) throw user_error("format {} can only be decoded", f->name);
   if (options.in_order && !synth::rounds_with_stored_fields(*f))
