@@ -56,6 +56,7 @@ class BudgetRun {
     if (flags_.strategy.empty()) flags_.strategy = "gptq";
     find_weights(what);
     options_ = by_layers_options(model, in_, flags_);
+    drop_refused();
     folder_ = flags_.folder.empty() ? out_ + ".work" : flags_.folder;
     begin_report();
   }
@@ -124,6 +125,21 @@ class BudgetRun {
     if (names_.empty()) throw user_error("'{}' has no matrix whose format could be chosen", in_);
   }
 
+  // Candidates that the strategy cannot round to.
+  void drop_refused() {
+    std::erase_if(candidates_, [&](const FormatRef& f) {
+      const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
+      if (!why) return false;
+      if (flags_.candidates.empty()) {
+        note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
+        return true;
+      }
+      throw Error(Exit::user,
+                  fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
+                  "leave it out of --candidates, or take another --strategy");
+    });
+  }
+
   void begin_report() {
     report_.model = model_.name.empty() ? in_ : model_.name;
     std::time_t now = std::time(nullptr);
@@ -159,6 +175,8 @@ class BudgetRun {
     model::ScoreOptions o;
     o.run = options_.run;
     o.candidates = candidates_;
+    o.strategy = options_.method.strategy;
+    o.numbers = options_.numbers;
     o.folder = folder_ / "scores";
     std::vector<model::TokenId> some = text_;
     some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
@@ -364,7 +382,7 @@ class BudgetRun {
   const model::LibraryRef library_;
   const model::Budget budget_;
   run::Engine engine_;
-  const std::vector<FormatRef> candidates_;
+  std::vector<FormatRef> candidates_;
   std::vector<std::string> names_;
   std::map<std::string, FormatRef> fixed_;  // formats that are not chosen
   model::ByLayersOptions options_;

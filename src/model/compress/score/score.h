@@ -1,7 +1,7 @@
 // What formats would cost a model, before any of them is taken: predicted loss and time, for choosing under a budget.
 //
 // May include: base, base/file, graph/ir, model/arch, model/calibrate, model/compress, model/compress/round,
-// run/engine.
+// model/compress/strategy, run/engine.
 #pragma once
 
 #include "model/compress/score/product_time.h"

@@ -14,6 +14,8 @@ std::string score_key(const std::string& source, const Model& model, const std::
                       const ScoreOptions& options) {
   std::string all = fmt::format("{}\n{}\n{} {} {} {}\n", source, model.name, options.run.length, options.run.batch,
                                 options.run.bos, options.rows);
+  if (options.strategy)
+    all += fmt::format("{} {} {}\n", options.strategy->name(), options.numbers.damping, options.numbers.act_order);
   for (const std::string& name : names) all += fmt::format("{} {}\n", name, graph::print(model.weights.at(name).type));
   for (const FormatRef& f : candidates) all += f->hash.hex() + "\n";
   all += hash_bytes(text.data(), text.size_bytes()).hex();

@@ -41,7 +41,13 @@ Sample sample_of(std::span<const float> values, const Parameter& p, int64_t most
 class Scorer {
  public:
   Scorer(run::Engine& engine, const Model& model, LayerRun& run, const ScoreOptions& options)
-      : engine_(engine), model_(model), run_(run), options_(options), errors_(engine) {}
+      : model_(model),
+        run_(run),
+        options_(options),
+        errors_(engine),
+        rounder_((options.strategy ? options.strategy : &find_strategy("imatrix"))->rounder(engine, options.numbers)) {}
+
+  void begin_part() { rounder_->begin_part(); }
 
   // Adds what the weight loses in a part to the scores of its candidates.
   void add(WeightScore& to, std::span<const float> values, const PartRun& part) {
@@ -57,11 +63,15 @@ class Scorer {
     for (int64_t m = 0; reads && m < few.matrices; ++m) grams.push_back(gram_of(*reads, m));
     for (CandidateScore& c : to.candidates) {
       const Sample& s = c.format->tile_rows > 1 || c.format->tensor_bytes > 0 ? all : few;
-      const std::vector<float> importance =
-          reads && c.format->weighs() ? importance_of(*reads, s) : std::vector<float>{};
-      const std::vector<uint8_t> blob =
-          engine_.encode(c.format, s.values.data(), s.matrices * s.rows, s.columns, importance);
-      std::vector<float> e = engine_.decode(c.format, blob.data(), s.matrices * s.rows, s.columns);
+      RoundingTask task;
+      task.name = to.name;
+      task.format = c.format;
+      task.matrices = s.matrices;
+      task.rows = s.rows;
+      task.columns = s.columns;
+      task.values = s.values;
+      task.reads = reads;
+      std::vector<float> e = std::move(rounder_->round(task).values);
       double lost = 0, whole = 0;
       for (size_t i = 0; i < e.size(); ++i) {
         e[i] -= s.values[i];
@@ -82,23 +92,6 @@ class Scorer {
     if (reads.tap.matrices == 0) return errors_.keep(reads.gram, reads.tap.columns);
     if (reads.counts[m] == 0) return nullptr;
     return errors_.keep(std::span<const float>(reads.gram).subspan(m * square, square), reads.tap.columns);
-  }
-
-  static std::vector<float> importance_of(const TapSums& reads, const Sample& s) {
-    const int64_t k = s.columns;
-    const auto square = [&](int64_t m, int64_t c) { return reads.gram[(m * k + c) * k + c]; };
-    std::vector<float> out;
-    if (s.matrices == 1) {
-      for (int64_t c = 0; c < k; ++c) out.push_back(square(0, c) / reads.rows);
-      return out;
-    }
-    for (int64_t m = 0; m < s.matrices; ++m)
-      for (int64_t r = 0; r < s.rows; ++r)
-        for (int64_t c = 0; c < k; ++c)
-          out.push_back(reads.tap.matrices == 0 ? square(0, c) / reads.rows
-                        : reads.counts[m] > 0   ? square(m, c) / reads.counts[m]
-                                                : 1);
-    return out;
   }
 
   double of_product(const Sample& s, std::span<const float> e, const std::vector<run::DeviceTensorRef>& grams,
@@ -122,11 +115,11 @@ class Scorer {
     return 0.5 * score / s.rows / tokens();
   }
 
-  run::Engine& engine_;
   const Model& model_;
   LayerRun& run_;
   const ScoreOptions& options_;
   OutputErrors errors_;
+  const std::unique_ptr<Rounder> rounder_;
 };
 
 }  // namespace
@@ -181,6 +174,7 @@ std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, 
     tell("scores part", k, 0.2 + 0.8 * (parts - 1 - k) / parts);
     held.clear();
     const PartRun part = run.back(k, weight, &values, &slopes, kinds);
+    scorer.begin_part();
     for (WeightScore& w : out)
       if (part.slopes.contains(w.name)) scorer.add(w, weight(w.name), part);
     for (const int number : run.part(k).out) {

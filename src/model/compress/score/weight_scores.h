@@ -1,9 +1,9 @@
 // What a model loses when one of its weights is held in a format, predicted for many formats at once without running
 // the model with any of them: 1/2 sum over rows n of E[g_n^2] e_n E[x x^T] e_n^T, where x is what the weight reads, g
-// what the text's loss gains by what the weight's product gives, and e the errors of the format's own rounding. That is
+// what the text's loss gains by what the weight's product gives, and e the errors that the strategy leaves. That is
 // the Fisher matrix in its two factors (K-FAC), of which the one of outputs is taken as diagonal; the unit is nats per
-// token, of the loss and, near the minimum, of the KL divergence. Strategies lose less than rounding does; scores are
-// there to compare weights and formats. Proved by tests/model/compress/score/weight_scores_test.cpp.
+// token, of the loss and, near the minimum, of the KL divergence. Proved by
+// tests/model/compress/score/weight_scores_test.cpp.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/calibrate/layer_run.h"
+#include "model/compress/strategy/strategy.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -32,6 +33,8 @@ struct WeightScore {
 struct ScoreOptions {
   LayerRunOptions run;
   std::vector<FormatRef> candidates;
+  const Strategy* strategy = nullptr;  // that rounds, and takes all candidates; null: each format's own search
+  StrategyOptions numbers;
   int64_t rows = 512;            // of a weight that errors are measured on, evenly spread; formats with tiles: all
   std::filesystem::path folder;  // of values between layers; empty: memory
 };
