@@ -135,8 +135,10 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
     note(fmt::format("what is done is in '{}'; the same command goes on from there", o.folder.string()));
     return exit_code(Exit::interrupted);
   }
-  progress.finish(fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
-                              perplexity_of(run.losses(), o.run.length)));
+  progress.finish(run.losses().empty()
+                      ? "quantize: done"
+                      : fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
+                                    perplexity_of(run.losses(), o.run.length)));
   put(table(run.report()));
   model::write_gguf(run.outline(), out, chosen.file_type, 0, [&](const model::Parameter& p) { return run.weight(p); });
   run.remove_folder();

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/text.h"
+#include "model/calibrate/calibrate.h"
 
 namespace lumen::model {
 namespace {
@@ -48,7 +49,10 @@ struct LayerRun::Form {
 
 LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text,
                    const LayerRunOptions& options)
-    : engine_(engine), options_(options), text_(text.begin(), text.end()) {
+    : engine_(engine),
+      options_(options),
+      has_losses_(model.family->has_function(kTokenLoss)),
+      text_(text.begin(), text.end()) {
   if (options.length < 4 || options.batch < 1)
     throw usage_error("windows need at least 4 tokens, and batches one window");
   windows_ = std::ssize(text_) / options.length;
@@ -63,7 +67,7 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
       throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
   if (options.bos && model.tokenizer && model.tokenizer->bos())
     for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(model.family->function("token_loss", model.config));
+  cut_ = graph::cut_layers(model.family->function(watched_function(*model.family), model.config));
 }
 
 LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on) {
@@ -164,6 +168,11 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
         tensor->upload(ids.data(), bytes.size());
         continue;
       }
+      if (name == kLengths) {
+        const std::vector<int32_t> whole(w.count, static_cast<int32_t>(length));
+        tensor->upload(whole.data(), tensor->bytes());
+        continue;
+      }
       const bool is_true = name.ends_with(kTrue);
       for (size_t i = 0; i < p.in.size(); ++i) {
         if (graph::carried_in(i) + (is_true ? kTrue : "") != name) continue;
@@ -182,7 +191,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
     }
     for (size_t i = 0; i < p.graph.results.size(); ++i) {
       const std::string& name = p.graph.result_names[i];
-      if (name.starts_with("carried.out.")) continue;
+      if (name.starts_with("carried.out.") || !has_losses_) continue;
       const std::vector<float> numbers = numbers_of(w.program->result(name));
       std::vector<float>& all = out.results[name];
       all.insert(all.end(), numbers.begin(), numbers.end());

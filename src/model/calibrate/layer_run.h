@@ -38,8 +38,8 @@ struct TapSums {
 // What a part did to a text.
 struct PartRun {
   std::vector<TapSums> taps;
-  std::map<std::string, std::vector<float>> results;  // of the function, all windows one behind the other; of the
-                                                      // rounded form
+  std::map<std::string, std::vector<float>> results;  // losses, all windows one behind the other, of the rounded form;
+                                                      // of families that predict tokens
 };
 
 class LayerRun {
@@ -80,6 +80,7 @@ class LayerRun {
 
   run::Engine& engine_;
   const LayerRunOptions options_;
+  const bool has_losses_;
   std::vector<TokenId> text_;
   int64_t windows_ = 0;
   graph::LayerCut cut_;

@@ -5,8 +5,10 @@
 #pragma once
 
 #include "model/infer/measure/compare_models.h"
+#include "model/infer/measure/correlation.h"
 #include "model/infer/measure/embed.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/infer/measure/perplexity_divergence.h"
+#include "model/infer/measure/pooling.h"
 #include "model/infer/measure/speed.h"
 #include "model/infer/measure/synthetic.h"
