@@ -154,7 +154,7 @@ int embed(const Shared& shared, EmbedFlags& flags) {
   const EmbeddedTexts all = embed_texts(shared, flags, model, flags.model, texts);
   give(text_of(flags, all, one_each), flags.form == "plain" || flags.form == "array");
   note(fmt::format("{} texts, {} tokens, vectors of {} numbers, {:.1f} texts/s", texts.size(), all.tokens, all.size,
-                   static_cast<double>(texts.size()) / all.seconds));
+                   texts.size() / all.seconds));
   return 0;
 }
 
@@ -207,8 +207,8 @@ void add_embed(CLI::App& app, Command& command) {
       "Examples:\n"
       "  lumen embed -m model.gguf \"서울은 대한민국의 수도이다.\" \"Seoul is the capital of Korea.\" --cosine\n"
       "  lumen embed -m model.gguf -f texts.txt --pooling last --format json > vectors.json\n"
-      "  lumen embed -m model.gguf --against model-q4_k.gguf -f texts.txt\n"
-      "  lumen embed -m model.gguf --pairs sts.tsv --against model-q4_k.gguf");
+      "  lumen embed -m model.gguf --against rounded.gguf -f texts.txt\n"
+      "  lumen embed -m model.gguf --pairs sts.tsv --against rounded.gguf");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return embed(*shared, *flags); }; });

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/eval/rows.h"
+#include "model/data/rows/rows.h"
 #include "model/file/hub_cache.h"
 #include "model/infer/measure/correlation.h"
 
@@ -64,12 +64,14 @@ double number_of(const ordered_json& value, const std::string& where) {
 Pairs read_pairs(const EmbedFlags& flags) {
   const std::vector<std::string> names = field_names(flags.fields);
   Pairs out;
-  size_t n = 0;
-  for (const ordered_json& row : model::read_rows(flags.pairs)) {
-    ++n;
+  const auto reader = model::open_rows(flags.pairs);
+  for (model::DataRow row; reader->next(&row);) {
+    model::parse_row(&row);
+    if (!row.fault.empty())
+      throw user_error("{}:{}: {}", flags.pairs, row.line, row.detail.empty() ? row.fault : row.detail);
     for (size_t i = 0; i < names.size(); ++i) {
-      const ordered_json* value = field_of(row, names[i]);
-      const std::string where = fmt::format("{}: row {}: '{}'", flags.pairs, n, names[i]);
+      const ordered_json* value = field_of(row.value, names[i]);
+      const std::string where = fmt::format("{}:{}: '{}'", flags.pairs, row.line, names[i]);
       if (!value)
         throw Error(Exit::user, where + " is missing",
                     "--fields names the two texts and the score, e.g. a,b,labels.label");
@@ -104,7 +106,7 @@ void compare_vectors(const std::vector<model::Embedder::Vectors>& base,
     m->cosine_least = c;
     m->least_text = i;
   }
-  m->cosine_mean = sum / static_cast<double>(base.size());
+  m->cosine_mean = sum / base.size();
 }
 
 void compare_scores(const std::vector<model::Embedder::Vectors>& vectors, const Pairs& pairs, Measured* m) {
@@ -153,7 +155,7 @@ std::string as_table(const std::vector<Measured>& all, size_t texts, int64_t tok
     else if (has_others)
       out += fmt::format("  {:>11}  {:>11}", "", "");
     if (has_pairs) out += fmt::format("  {:>8.4f}  {:>8.4f}", m.linear, m.rank);
-    out += fmt::format("  {:>8.1f}\n", static_cast<double>(texts) / m.seconds);
+    out += fmt::format("  {:>8.1f}\n", texts / m.seconds);
   }
   return out;
 }
@@ -223,8 +225,8 @@ std::string measure_embeddings(const Shared& shared, const EmbedFlags& flags, st
     EmbeddedTexts own = embed_texts(shared, flags, model, files[i], texts);
     Measured m;
     m.name = files[i];
-    m.bits = 8.0 * static_cast<double>(model.weight_bytes()) / static_cast<double>(model.weight_count());
-    m.mib = static_cast<double>(model.weight_bytes()) / (1 << 20);
+    m.bits = 8.0 * model.weight_bytes() / model.weight_count();
+    m.mib = model.weight_bytes() / 1048576.0;
     m.seconds = own.seconds;
     if (has_pairs) compare_scores(own.vectors, pairs, &m);
     if (i == 0) {

@@ -41,14 +41,14 @@ class Windows {
     }
     w.tokens->upload(in.data(), w.tokens->bytes());
     w.targets->upload(next.data(), w.targets->bytes());
-    const std::vector<int32_t> whole(count, static_cast<int32_t>(length));
+    const std::vector<int32_t> whole(count, length);
     w.lengths->upload(whole.data(), w.lengths->bytes());
     w.program->run();
     if (loaded_.model().family->has_function(kTokenLoss)) add_losses(w, count);
     for (const graph::Observed& o : observed_) add(w, o, count * length);
   }
 
-  double perplexity() const { return scored_ > 0 ? std::exp(nats_ / static_cast<double>(scored_)) : 0; }
+  double perplexity() const { return scored_ > 0 ? std::exp(nats_ / scored_) : 0; }
   Importance take() { return std::move(out_); }
 
  private:

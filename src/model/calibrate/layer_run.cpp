@@ -169,7 +169,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
         continue;
       }
       if (name == kLengths) {
-        const std::vector<int32_t> whole(w.count, static_cast<int32_t>(length));
+        const std::vector<int32_t> whole(w.count, length);
         tensor->upload(whole.data(), tensor->bytes());
         continue;
       }

@@ -27,7 +27,7 @@ constexpr const char* kNames[] = {"config.json",
 constexpr size_t kLargest = size_t{64} << 20, kMostEnds = 1024;
 constexpr const char* kTemplate = "tokenizer.chat_template";
 
-constexpr std::pair<const char*, int64_t> kPoolings[] = {
+constexpr std::pair<const char*, uint32_t> kPoolings[] = {
     {"pooling_mode_mean_tokens", 1}, {"pooling_mode_cls_token", 2}, {"pooling_mode_lasttoken", 3}};
 
 struct Default {
@@ -108,10 +108,10 @@ std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary) {
   return out;
 }
 
-std::optional<int64_t> pooling_number(const std::string& text, const std::string& where) {
+std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where) {
   const json config = parse_json(text, where, 64);
   if (!config.is_object()) throw user_error("{}: not a JSON object", where);
-  std::optional<int64_t> chosen;
+  std::optional<uint32_t> chosen;
   for (const auto& [key, value] : config.items()) {
     if (!key.starts_with("pooling_mode_") || value != true) continue;
     const auto* kind = std::find_if(std::begin(kPoolings), std::end(kPoolings),
@@ -160,8 +160,7 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
     if (!metadata.has(key)) metadata.set(key, text);
   }
   if (const auto pooling = files.find(kPoolingFile); pooling != files.end() && !metadata.has(pooling_key(metadata)))
-    if (const auto number = pooling_number(pooling->second, kPoolingFile))
-      metadata.set(pooling_key(metadata), static_cast<uint32_t>(*number));
+    if (const auto number = pooling_number(pooling->second, kPoolingFile)) metadata.set(pooling_key(metadata), *number);
   const json generation = object_of(files, "generation_config.json"), config = object_of(files, "config.json");
   for (const Default& d : kDefaults) {
     const auto value = generation.find(d.hf);

@@ -36,7 +36,7 @@ std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
 // GGUF: 1 the mean, 2 the first token, 3 the last. Nothing where it chooses none; Error where it chooses what neither
 // form has a number for. `text`: the file's.
 inline constexpr const char* kPoolingFile = "1_Pooling/config.json";
-std::optional<int64_t> pooling_number(const std::string& text, const std::string& where);
+std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where);
 
 // Adds what the files say and the metadata does not; ids below `vocabulary` only. Without ends of texts, which
 // ends_to_gguf() writes.

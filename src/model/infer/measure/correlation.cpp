@@ -12,7 +12,7 @@ namespace {
 double mean_of(std::span<const double> x) {
   double sum = 0;
   for (const double v : x) sum += v;
-  return sum / static_cast<double>(x.size());
+  return sum / x.size();
 }
 
 std::vector<double> ranks(std::span<const double> x) {
@@ -22,7 +22,7 @@ std::vector<double> ranks(std::span<const double> x) {
   std::vector<double> out(x.size());
   for (size_t from = 0, to = 0; from < order.size(); from = to) {
     while (to < order.size() && x[order[to]] == x[order[from]]) ++to;
-    const double shared = (static_cast<double>(from) + static_cast<double>(to - 1)) / 2;
+    const double shared = (from + to - 1) / 2.0;
     for (size_t i = from; i < to; ++i) out[order[i]] = shared;
   }
   return out;

@@ -1,4 +1,4 @@
-// How well one list of numbers follows another. Proved by tests/model/infer/embed_test.cpp.
+// How well one list of numbers follows another. Proved by tests/model/infer/measure.
 #pragma once
 
 #include <span>

@@ -45,7 +45,7 @@ Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(lo
 // A few widths, so that few are compiled: 16, 24, 32, 48, 64, ..
 int64_t Embedder::tokens_for(int64_t count) const {
   int64_t tokens = kNarrowest;
-  while (tokens < count) tokens = std::has_single_bit(static_cast<uint64_t>(tokens)) ? tokens / 2 * 3 : tokens / 3 * 4;
+  while (tokens < count) tokens = (tokens & (tokens - 1)) == 0 ? tokens / 2 * 3 : tokens / 3 * 4;
   return std::min(tokens, options_.context);
 }
 
@@ -86,12 +86,12 @@ void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> tex
   std::vector<int32_t> ids(w.texts * tokens, 0), lengths(w.texts, 1);
   for (size_t i = 0; i < texts.size(); ++i) {
     std::copy(texts[i].begin(), texts[i].end(), ids.begin() + i * tokens);
-    lengths[i] = static_cast<int32_t>(texts[i].size());
+    lengths[i] = texts[i].size();
   }
   w.in->upload(ids.data(), w.in->bytes());
   w.lengths->upload(lengths.data(), w.lengths->bytes());
   w.program->run();
-  const size_t each = static_cast<size_t>(size_ * tokens);
+  const size_t each = size_ * tokens;
   std::vector<float> all(each * w.texts);
   w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   for (size_t i = 0; i < texts.size(); ++i) {

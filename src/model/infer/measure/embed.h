@@ -1,7 +1,7 @@
 // Texts as vectors: what a model's last layer says about each token, pooled. Nothing here knows the family: it needs a
 // function `hidden` of `tokens` [B, T], where no token sees what stands behind it, or of `tokens` and `lengths` [B],
 // how many tokens each text has, where none sees what stands behind its text. Proved by
-// tests/model/infer/embed_test.cpp.
+// tests/model/infer/measure.
 #pragma once
 
 #include <functional>

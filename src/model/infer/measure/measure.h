@@ -1,6 +1,6 @@
 // Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
 //
-// May include: base, base/file, base/structured, graph/elaborate, graph/ir, lang, model/arch, model/compress,
+// May include: base, base/file, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint, model/compress,
 // model/data/examples, model/infer/session, number/codec, run/device.
 #pragma once
 

@@ -1,5 +1,5 @@
 // How the vectors of a text's tokens become one, and how vectors are scaled and compared. Proved by
-// tests/model/infer/embed_test.cpp.
+// tests/model/infer/measure.
 #pragma once
 
 #include <filesystem>
