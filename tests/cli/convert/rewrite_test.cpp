@@ -59,7 +59,7 @@ TEST_F(RewriteTest, Mistakes) {
   EXPECT_EQ(rewrite({"--online", "nothing_like_it"}).code, 2);
   for (const char* wrong : {"4", "0:3", "2:", "2:nan", "2:30x", "x:3"})
     EXPECT_EQ(rewrite({"--outliers", wrong}).code, 2) << wrong;
-  EXPECT_EQ(lumen({"rewrite", path("m/model.gguf"), path("m/model.gguf"), "--fold-norms"}).code, 1);
+  EXPECT_EQ(lumen({"rewrite", path("m/model.gguf"), path("m/model.gguf"), "--fold-norms"}).code, 2);
   EXPECT_FALSE(fs::exists(path("out.gguf")));
 }
 
