@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/convert/calibrated.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -21,6 +22,7 @@ struct QuantizeFlags {
   std::vector<std::string> tensor_types;
   model::QuantizeOptions options;
   bool dry_run = false, overwrite = false;
+  CalibratedFlags calibrated;
 };
 
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
@@ -44,10 +46,13 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
                             "name another file, or add --overwrite: the weights as they are will be gone");
   }
   if (!flags.dry_run) require_writable(flags.out);
+  const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
+  if (by_layers) check_calibrated(shared, flags.calibrated);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   const model::Model model = model::read_model(library, flags.in);
+  if (by_layers) return quantize_by_layers(shared, model, flags.in, flags.out, flags.options, flags.calibrated);
   run::Engine engine = shared.engine();
   model::QuantizeReport report;
   Progress progress;
@@ -106,6 +111,7 @@ void add_quantize(CLI::App& app, Command& command) {
   sub->add_flag("--train-tables", flags->options.train_tables,
                 "Train the tables of the formats on this model's weights, one for each format; the file carries them");
   sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
+  add_calibrated_flags(*sub, flags->calibrated);
   sub->add_flag("--dry-run", flags->dry_run, "Report, but write nothing");
   sub->footer([] {
     const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);

@@ -14,6 +14,7 @@
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/function.h"
 #include "model/file/gguf_split.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
@@ -149,6 +150,11 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes,
                 const WeightSource& source) {
   GgufMetadata metadata = model.metadata;
+  if (metadata.has(kOnlineRotations))
+    warn(
+        fmt::format("'{}': what some weights are multiplied with is rotated while the model runs ({}): other programs "
+                    "will compute something else",
+                    model.name, kOnlineRotations));
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -299,6 +305,12 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
                 fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
                             model.family->name()),
                 "write a GGUF file, or give the family the attributes hf and hf_type");
+  if (model.metadata.has(kOnlineRotations))
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
+                    model.name),
+        "write a GGUF file");
   check_room_and_pairs(model, folder);
   AtomicFolder out(folder);
   nlohmann::json config = config_to_complete(model);
