@@ -297,6 +297,8 @@ Expr Unpack::table_entry(const FormatTable& t, int slot, Expr index) {
 bool Unpack::tells_lanes_apart(const RoutineExpr& e, const Frame& frame, std::vector<std::vector<int64_t>>* what) {
   using Kind = RoutineExpr::Kind;
   if (e.kind == Kind::variable && e.slot != 0) return false;
+  if (e.kind == Kind::element || e.kind == Kind::source) return false;
+  if (e.kind == Kind::field && format_.fields[e.slot].level == Level::tile) return false;  // may end inside a block
   if (!is_of_place(e))
     return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return tells_lanes_apart(a, frame, what); });
   const Lanes x = evaluate(e, frame);
@@ -323,6 +325,7 @@ std::optional<Lanes> Unpack::read_table_once(const RoutineExpr& e, const Frame& 
   while (!std::has_single_bit(elements.size())) elements.push_back(elements.back());
   const Frame fewer = frame_at(std::move(elements));
   const Lanes entries = read_table_lanes(e, fewer);
+  if (entries.is_known()) return std::nullopt;
   if (b_.type(entries.value).lanes == 1) return entries;
   return Lanes{e.type, b_.shuffle({entries.value}, mask), {}};
 }
