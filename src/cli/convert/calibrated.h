@@ -7,10 +7,20 @@
 
 namespace lumen::cli {
 
-struct CalibratedFlags {
-  std::string strategy, text, folder, precision = "f32", bos = "front";
-  model::ByLayersOptions options;
+// The text that layers read, and how.
+struct LayerTextFlags {
+  std::string text, precision = "f32", bos = "front";
   int64_t chunks = 128;
+  model::LayerRunOptions run;
+
+  void add_flags(CLI::App& sub, const char* group);
+  // Tokens of the text, and run.products and run.bos for this model. Error (usage) for an unknown precision.
+  std::vector<model::TokenId> read(const model::Model& model);
+};
+
+struct CalibratedFlags : LayerTextFlags {
+  std::string strategy, folder;
+  model::ByLayersOptions options;
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);

@@ -306,7 +306,13 @@ struct Sample {
   }
 };
 
-// Formats with tables give way to formats whose tables were trained on the weights that get them: one for all of these.
+}  // namespace
+
+std::vector<float> values_of(run::Engine& engine, const Weight& w) {
+  if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
+  return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
+}
+
 void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
                    std::map<std::string, FormatRef>& chosen, QuantizeReport& report) {
   constexpr int64_t kMostBlocks = 4096, kMostNumbers = int64_t{1} << 23;  // of a weight, of all
@@ -333,13 +339,6 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
     for (const std::string& parameter : parameters) chosen.at(parameter) = trained.format;
     report.file_type = -1;  // no number of a file's type says so
   }
-}
-
-}  // namespace
-
-std::vector<float> values_of(run::Engine& engine, const Weight& w) {
-  if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
-  return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
 }
 
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,

@@ -67,6 +67,11 @@ FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report);
 
+// Formats with tables give way to formats whose tables were trained on the weights that get them (codebook.h), one for
+// all of these. What came of it is told to `report`.
+void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report);
+
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
                const std::function<void(const QuantizedTensor&)>& progress = {});
 
