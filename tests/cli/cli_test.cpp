@@ -155,10 +155,15 @@ TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
 
   // The file carries the format that training made, and is read by it.
   const std::string trained = path("trained.gguf");
-  const Outcome tables = lumen({"quantize", out + "/model.gguf", trained, "nf4", "--train-tables", "-q"});
+  const Outcome tables = lumen({"quantize", out + "/model.gguf", trained, "iq4_nl", "--train-tables", "-q"});
   ASSERT_EQ(tables.code, 0) << tables.error;
-  EXPECT_TRUE(contains(tables.out, "tables: nf4 -> nf4_")) << tables.out;
-  EXPECT_TRUE(contains(lumen({"inspect", trained}).out, "nf4_"));
+  EXPECT_TRUE(contains(tables.out, "tables: iq4_nl -> iq4_nl_")) << tables.out;
+  EXPECT_TRUE(contains(lumen({"inspect", trained}).out, "iq4_nl_"));
+  EXPECT_EQ(lumen({"run", "-m", trained, "-p", "ROMEO:", "-n", "4", "-q"}).code, 0);
+  const Outcome layers = lumen({"quantize", out + "/model.gguf", trained, "iq4_nl", "--train-tables", "--strategy",
+                                "imatrix", "-c", "16", "--chunks", "8", "-q"});
+  ASSERT_EQ(layers.code, 0) << layers.error;
+  EXPECT_TRUE(contains(layers.out, "tables: iq4_nl -> iq4_nl_")) << layers.out;
   EXPECT_EQ(lumen({"run", "-m", trained, "-p", "ROMEO:", "-n", "4", "-q"}).code, 0);
   const Outcome none = lumen({"quantize", out + "/model.gguf", trained, "q4_0", "--pure", "--train-tables", "-q"});
   EXPECT_TRUE(contains(none.out, "none of the formats has tables")) << none.out;
