@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/text.h"
+#include "model/arch/function.h"
 
 namespace lumen::model {
 namespace {
@@ -63,7 +64,7 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
       throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
   if (options.bos && model.tokenizer && model.tokenizer->bos())
     for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(model.family->function("token_loss", model.config));
+  cut_ = graph::cut_layers(function_of(model, "token_loss"));
 }
 
 LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on) {
