@@ -84,10 +84,10 @@ std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
 }
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
-  std::string about;
-  for (const model::Strategy* s : model::strategies()) about += fmt::format("; {}: {}", s->name(), s->about());
-  sub.add_option("--strategy", flags.strategy, fmt::format("Round layer by layer by a strategy{}", about))
-      ->type_name("NAME")
+  sub.add_option(
+         "--strategy", flags.strategy,
+         fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()))
+      ->type_name("NAMES")
       ->group("Strategies");
   flags.add_flags(sub, "Strategies");
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
@@ -97,6 +97,9 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->check(CLI::Range(0.0, 1.0));
   sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
       ->group("Strategies");
+  option("--smoothing-strength", flags.options.numbers.smoothing_strength,
+         "How much of what stands out of activations goes into weights", "PART")
+      ->check(CLI::Range(0.0, 1.0));
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
          "FOLDER");
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
@@ -104,7 +107,7 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
 }
 
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
-  (void)model::find_strategy(flags.strategy);
+  (void)model::parse_method(flags.strategy);
   (void)model::product_type(flags.precision, shared.library()->formats());
 }
 
@@ -116,7 +119,7 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
   std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
   model::ByLayersOptions& o = flags.options;
-  o.strategy = &model::find_strategy(flags.strategy);
+  o.method = model::parse_method(flags.strategy);
   o.folder = flags.folder.empty() ? out + ".work" : flags.folder;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);

@@ -131,9 +131,12 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 }
 
 PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
-                      CarriedValues* to, const graph::TapKinds& kinds, const Progress& progress) {
+                      CarriedValues* to, const graph::TapKinds& wanted, const Progress& progress) {
   const graph::LayerPart& p = cut_.parts[part];
-  Form& f = form(part, kinds, true_from && !p.in.empty(), to != nullptr);
+  const bool twice = true_from && !p.in.empty();
+  graph::TapKinds kinds = wanted;
+  kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
+  Form& f = form(part, kinds, twice, to != nullptr);
   PartRun out;
   out.taps.resize(f.taps.size());
   const int64_t length = options_.length;

@@ -3,8 +3,8 @@
 // al. 2024), or by what the model reads of a text (EoRA, Liu et al. 2024). Proved by
 // tests/model/compress/correct/correct_test.cpp.
 //
-// May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
-// model/train/rewrite.
+// May include: base, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
+// model/compress/round, model/train/rewrite.
 #pragma once
 
 #include <filesystem>

@@ -4,32 +4,10 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "graph/ir/build.h"
+#include "model/compress/round/output_error.h"
 
 namespace lumen::model {
 namespace {
-
-// Sum over rows x of x H x^T.
-double energy(run::Engine& engine, const Weight& x, const Weight& h) {
-  graph::Graph g;
-  graph::Builder build(g);
-  const graph::ValueId in_x = build.input("x", graph::Role::parameter, x.type);
-  const graph::ValueId in_h = build.input("h", graph::Role::parameter, h.type);
-  const graph::ValueId seen = build.contract(in_x, in_h, "nk", "lk", "nl");
-  g.results = {build.reduce(build.mul(seen, in_x), graph::Reduction::sum, {-1})};
-  g.result_names = {kResult};
-  run::CompileOptions options;
-  options.exact = true;
-  const auto program = engine.compile(g, options);
-  program->bind("x", run::DeviceTensor::parameter(engine.device(), x.type, x.bytes.data(), x.bytes.keeper()));
-  program->bind("h", run::DeviceTensor::parameter(engine.device(), h.type, h.bytes.data(), h.bytes.keeper()));
-  program->run();
-  std::vector<float> of_row(x.rows());
-  program->result(kResult)->download(of_row.data(), of_row.size() * sizeof(float));
-  double sum = 0;
-  for (const float v : of_row) sum += v;
-  return std::max(sum, 0.0);
-}
 
 double squares(const Weight& w) {
   double sum = 0;
@@ -82,9 +60,16 @@ Factors factors_of(run::Engine& engine, const Weight& w, const Weight& rounded, 
   if (size > 0) out.before.weights = std::sqrt(squares(lost) / size);
   if (size > 0) out.after.weights = std::sqrt(squares(left) / size);
   if (!gram) return out;
-  const double seen = energy(engine, w, *gram);
-  if (seen > 0) out.before.outputs = std::sqrt(energy(engine, lost, *gram) / seen);
-  if (seen > 0) out.after.outputs = std::sqrt(energy(engine, left, *gram) / seen);
+  OutputErrors errors(engine);
+  const run::DeviceTensorRef kept = errors.keep(gram->f32(), gram->columns());
+  const auto energy = [&](const Weight& e) {
+    double sum = 0;
+    for (const double of_row : errors.of(e.f32(), e.rows(), e.columns(), kept)) sum += of_row;
+    return std::max(sum, 0.0);
+  };
+  const double seen = energy(w);
+  if (seen > 0) out.before.outputs = std::sqrt(energy(lost) / seen);
+  if (seen > 0) out.after.outputs = std::sqrt(energy(left) / seen);
   return out;
 }
 
