@@ -68,7 +68,7 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
   model::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;
-  options.length = flags.text.run.length;
+  options.length = std::min(flags.text.run.length, original.integer("context"));
   options.bos = flags.text.bos != "none" && original.tokenizer->adds_bos();
   Progress progress;
   const auto windows = [&](int64_t done, int64_t all) {

@@ -106,9 +106,9 @@ class Corrector {
         if (std::ranges::find(wanted_, name) != wanted_.end() && !out_.adapter.parts.contains(name))
           mine.push_back(name);
       const bool last = k + 1 == run.parts();
-      tell("reads");
+      const auto windows = [&](int64_t done) { tell(fmt::format("reads {}/{}", done, run.windows())); };
       PartRun seen;
-      if (!mine.empty()) seen = run.run(k, weight, &carried, nullptr, kinds);
+      if (!mine.empty()) seen = run.run(k, weight, &carried, nullptr, kinds, windows);
       for (const std::string& name : mine) {
         if (stop_ && stop_()) return false;
         tell(name_of(*rounded_.find(name)));
@@ -117,7 +117,7 @@ class Corrector {
           if (std::ranges::find(sums.tap.weights, name) != sums.tap.weights.end()) reads = &sums;
         held[name] = correct_one(name, reads, std::vector<float>(weight(name).begin(), weight(name).end()));
       }
-      if (!last) run.run(k, weight, &carried, &carried);
+      if (!last) run.run(k, weight, &carried, &carried, {}, windows);
       run.drop_read(k, &carried);
     }
     return true;

@@ -36,7 +36,7 @@ struct CorrectedTensor {
 
 struct CorrectProgress {
   size_t done = 0, all = 0;  // matrices
-  std::string doing;         // "reads", or a name
+  std::string doing;         // "reads 3/128", windows; or a matrix's name
 };
 
 struct Correction {
