@@ -153,6 +153,21 @@ TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
   EXPECT_TRUE(contains(quantize.out, "blk.1.ffn_down.weight"));
   EXPECT_LT(std::filesystem::file_size(small), std::filesystem::file_size(out + "/model.gguf"));
 
+  // The file carries the format that training made, and is read by it.
+  const std::string trained = path("trained.gguf");
+  const Outcome tables = lumen({"quantize", out + "/model.gguf", trained, "iq4_nl", "--train-tables", "-q"});
+  ASSERT_EQ(tables.code, 0) << tables.error;
+  EXPECT_TRUE(contains(tables.out, "tables: iq4_nl -> iq4_nl_")) << tables.out;
+  EXPECT_TRUE(contains(lumen({"inspect", trained}).out, "iq4_nl_"));
+  EXPECT_EQ(lumen({"run", "-m", trained, "-p", "ROMEO:", "-n", "4", "-q"}).code, 0);
+  const Outcome layers = lumen({"quantize", out + "/model.gguf", trained, "iq4_nl", "--train-tables", "--strategy",
+                                "imatrix", "-c", "16", "--chunks", "8", "-q"});
+  ASSERT_EQ(layers.code, 0) << layers.error;
+  EXPECT_TRUE(contains(layers.out, "tables: iq4_nl -> iq4_nl_")) << layers.out;
+  EXPECT_EQ(lumen({"run", "-m", trained, "-p", "ROMEO:", "-n", "4", "-q"}).code, 0);
+  const Outcome none = lumen({"quantize", out + "/model.gguf", trained, "q4_0", "--pure", "--train-tables", "-q"});
+  EXPECT_TRUE(contains(none.out, "none of the formats has tables")) << none.out;
+
   const Outcome inspect = lumen({"inspect", small});
   EXPECT_EQ(inspect.code, 0) << inspect.error;
   EXPECT_TRUE(contains(inspect.out, "llama.embedding_length"));

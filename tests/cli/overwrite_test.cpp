@@ -53,6 +53,7 @@ TEST_F(Overwrite, NeedsItsFlag) {
       {"export", path("hf"), weights, "--to", "gguf"},
       {"perplexity", "-m", m, "--record-logits", m},
       {"compare", m, m, "--html", m},
+      {"correct", m, m, "-o", m},
   };
   for (const auto& command : refused) {
     const Outcome o = lumen(command);

@@ -154,8 +154,9 @@ class BudgetRun {
 
   // The last tenth of the windows is kept for measuring.
   void split_text() {
+    text_ = flags_.read(model_);
+    options_.run = flags_.run;
     const int64_t length = options_.run.length;
-    text_ = calibration_text(model_, flags_);
     const int64_t windows = std::ssize(text_) / length;
     if (windows < 2)
       throw Error(Exit::user,

@@ -40,24 +40,47 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
 
 }  // namespace
 
+void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
+  const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
+    return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group(group);
+  };
+  option("-f,--file", text, "Text, .jsonl or folder to calibrate on; without it, the built-in one", "FILE");
+  option("-c,--ctx-size", run.length, "Tokens of a window of that text", "N")->check(CLI::Range(4, 1 << 20));
+  option("-b,--batch-size", run.batch, "Windows computed at once", "N")->check(CLI::Range(1, 4096));
+  option("--chunks", chunks, "Only so many windows; 0 takes all", "N")->check(CLI::NonNegativeNumber);
+  option("--bos", bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)", "PLACE")
+      ->check(CLI::IsMember({"front", "windows", "none"}));
+  option("--calibration-precision", precision, "Float type that operands of products are rounded to while calibrating",
+         "TYPE");
+}
+
+std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
+  run.products = model::product_type(precision, model.family->library().formats());
+  run.bos = model::bos_place(bos) != model::BosPlace::none && model.tokenizer->adds_bos();
+  std::string all;
+  if (text.empty()) {
+    const std::string_view built_in = model::embedded_text();
+    all = built_in.substr(0, built_in.size() - built_in.size() / 10);
+    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
+  } else {
+    for (const std::string& document : model::read_documents(text)) all += document;
+  }
+  std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, all, model::bos_place(bos));
+  if (chunks > 0) tokens.resize(std::min<size_t>(tokens.size(), chunks * run.length));
+  return tokens;
+}
+
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   sub.add_option(
          "--strategy", flags.strategy,
          fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()))
       ->type_name("NAMES")
       ->group("Strategies");
+  flags.add_flags(sub, "Strategies");
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
     return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group("Strategies");
   };
-  option("-f,--file", flags.text, "Text, .jsonl or folder to calibrate on; without it, the built-in one", "FILE");
-  option("-c,--ctx-size", flags.options.run.length, "Tokens of a window of that text", "N")
-      ->check(CLI::Range(4, 1 << 20));
-  option("-b,--batch-size", flags.options.run.batch, "Windows computed at once", "N")->check(CLI::Range(1, 4096));
-  option("--chunks", flags.chunks, "Only so many windows; 0 takes all", "N")->check(CLI::NonNegativeNumber);
-  option("--bos", flags.bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)", "PLACE")
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  option("--calibration-precision", flags.precision,
-         "Float type that operands of products are rounded to while calibrating", "TYPE");
   option("--damp-percent", flags.options.numbers.damping, "Damping of Hessians, of the mean of their diagonal", "PART")
       ->check(CLI::Range(0.0, 1.0));
   sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
@@ -90,21 +113,6 @@ void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
   (void)model::product_type(flags.precision, shared.library()->formats());
 }
 
-std::vector<model::TokenId> calibration_text(const model::Model& model, const CalibratedFlags& flags) {
-  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
-  std::string text;
-  if (flags.text.empty()) {
-    const std::string_view built_in = model::embedded_text();
-    text = built_in.substr(0, built_in.size() - built_in.size() / 10);
-    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
-  } else {
-    for (const std::string& document : model::read_documents(flags.text)) text += document;
-  }
-  std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, model::bos_place(flags.bos));
-  if (flags.chunks > 0) tokens.resize(std::min<size_t>(tokens.size(), flags.chunks * flags.options.run.length));
-  return tokens;
-}
-
 std::string table_of(const std::vector<model::RoundedTensor>& tensors) {
   std::string out =
       fmt::format("{:<32} {:<14} {:<12} {:>10} {:>12}\n", "tensor", "format", "strategy", "rel. error", "of outputs");
@@ -121,8 +129,7 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
                                          const CalibratedFlags& flags) {
   model::ByLayersOptions o = flags.options;
   o.method = model::parse_method(flags.strategy);
-  o.run.products = model::product_type(flags.precision, model.family->library().formats());
-  o.run.bos = model::bos_place(flags.bos) != model::BosPlace::none && model.tokenizer && model.tokenizer->adds_bos();
+  o.run = flags.run;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);
   o.source = identity(sources);
@@ -161,13 +168,16 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
 int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,
                        const model::QuantizeOptions& what, CalibratedFlags& flags) {
   model::QuantizeReport chosen;
-  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
+  run::Engine engine = shared.engine();
+  std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
+  if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
+  const std::vector<model::TokenId> text = flags.read(model);
   model::ByLayersOptions o = by_layers_options(model, in, flags);
   o.folder = flags.folder.empty() ? out + ".work" : flags.folder;
-  run::Engine engine = shared.engine();
-  model::ByLayers run(engine, model, formats, calibration_text(model, flags), o);
+  model::ByLayers run(engine, model, formats, text, o);
   if (!run_by_layers(run, o.folder)) return exit_code(Exit::interrupted);
   put(table_of(run.report()));
+  for (const std::string& line : chosen.trained) put("tables: " + line + "\n");
   model::write_gguf(run.outline(), out, chosen.file_type, 0, [&](const model::Parameter& p) { return run.weight(p); });
   run.remove_folder();
   note(fmt::format("wrote {}", out));

@@ -9,10 +9,20 @@
 
 namespace lumen::cli {
 
-struct CalibratedFlags {
-  std::string strategy, text, folder, precision = "f32", bos = "front";
-  model::ByLayersOptions options;
+// The text that layers read, and how.
+struct LayerTextFlags {
+  std::string text, precision = "f32", bos = "front";
   int64_t chunks = 128;
+  model::LayerRunOptions run;
+
+  void add_flags(CLI::App& sub, const char* group);
+  // Tokens of the text, and run.products and run.bos for this model. Error (usage) for an unknown precision.
+  std::vector<model::TokenId> read(const model::Model& model);
+};
+
+struct CalibratedFlags : LayerTextFlags {
+  std::string strategy, folder;
+  model::ByLayersOptions options;
   // With a budget: what formats are chosen among, windows that scores are computed on, and where the report goes.
   std::string budget, json, html;
   std::vector<std::string> candidates;
@@ -22,9 +32,7 @@ struct CalibratedFlags {
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
 // Error (usage) for an unknown strategy or precision; nothing is read.
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags);
-// The text as tokens, cut to whole windows of --chunks.
-std::vector<model::TokenId> calibration_text(const model::Model& model, const CalibratedFlags& flags);
-// What the flags say; `in` and the text identify the run.
+// What the flags say, once they have read the text; `in` and the text identify the run.
 model::ByLayersOptions by_layers_options(const model::Model& model, const std::string& in,
                                          const CalibratedFlags& flags);
 // With progress and a time that is left; false when it was interrupted, and then says how to go on.

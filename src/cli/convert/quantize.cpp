@@ -115,6 +115,8 @@ void add_quantize(CLI::App& app, Command& command) {
       ->excludes(embedding);
   sub->add_flag("--leave-output-tensor", flags->options.leave_output, "Do not touch the output matrix")
       ->excludes(output);
+  sub->add_flag("--train-tables", flags->options.train_tables,
+                "Train the tables of the formats on this model's weights, one for each format; the file carries them");
   sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
   add_calibrated_flags(*sub, flags->calibrated);
   sub->add_flag("--dry-run", flags->dry_run, "Report, but write nothing");

@@ -1,10 +1,11 @@
 // Post-training quantization: formats chosen for every weight, rounding, and adapters merged into what they were
 // trained beside.
 //
-// May include: base, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family, model/calibrate,
-// model/train/recipe, model/train/record, number/format, run/engine.
+// May include: base, lang, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family, model/calibrate,
+// model/train/recipe, model/train/record, number/format, number/library, run/engine.
 #pragma once
 
+#include "model/compress/codebook.h"
 #include "model/compress/merge.h"
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
+#include "model/compress/codebook.h"
 
 namespace lumen::model {
 namespace {
@@ -287,6 +288,24 @@ void require_room(const Model& model, const std::map<std::string, FormatRef>& ch
                            "choose formats of fewer bits, or a machine with more memory");
 }
 
+// Whole blocks of a weight with their importance, evenly spaced.
+struct Sample {
+  std::vector<float> x, importance;
+
+  void take(const Format& f, const Weight& w, const std::vector<float>& values, const std::vector<float>& counts,
+            int64_t most) {
+    const int64_t blocks = std::ssize(values) / f.block, taken = std::min(blocks, most);
+    for (int64_t k = 0; k < taken; ++k) {
+      const int64_t first = k * blocks / taken * f.block;
+      x.insert(x.end(), values.begin() + first, values.begin() + first + f.block);
+      for (int64_t j = first; j < first + f.block; ++j)
+        importance.push_back(counts.empty()                      ? 1
+                             : std::ssize(counts) == w.columns() ? counts[j % w.columns()]
+                                                                 : counts[j]);
+    }
+  }
+};
+
 }  // namespace
 
 std::vector<float> values_of(run::Engine& engine, const Weight& w) {
@@ -294,14 +313,43 @@ std::vector<float> values_of(run::Engine& engine, const Weight& w) {
   return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
 }
 
+void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report) {
+  constexpr int64_t kMostBlocks = 4096, kMostNumbers = int64_t{1} << 23;  // of a weight, of all
+  std::map<std::string, std::vector<std::string>> users;
+  for (const auto& [name, format] : chosen)
+    if (may_train_tables(*format)) users[format->name].push_back(name);
+  if (users.empty()) report.trained.emplace_back("none of the formats has tables to be trained");
+  for (const auto& [name, parameters] : users) {
+    const FormatRef format = chosen.at(parameters.front());
+    const int64_t each = std::max<int64_t>(1, kMostNumbers / format->block / std::ssize(parameters));
+    Sample sample;
+    QuantizeReport unsaid;
+    for (const std::string& parameter : parameters) {
+      Weight w = model.weights.at(parameter);
+      const std::vector<float> values = values_of(engine, w);
+      require_finite(values, w, parameter);
+      const std::vector<float> counts = importance_of(*model.find(parameter), w, *format, options, unsaid);
+      sample.take(*format, w, values, counts, std::min(kMostBlocks, each));
+    }
+    if (!options.importance) sample.importance.clear();
+    const TrainedTables trained = train_tables(engine, format, sample.x, sample.importance);
+    report.trained.push_back(trained.text(*format));
+    if (!trained.format) continue;
+    for (const std::string& parameter : parameters) chosen.at(parameter) = trained.format;
+    report.file_type = -1;  // no number of a file's type says so
+  }
+}
+
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
                const std::function<void(const QuantizedTensor&)>& progress) {
   QuantizeReport local;
-  const std::map<std::string, FormatRef> chosen = choose_formats(model, options, &local);
+  std::map<std::string, FormatRef> chosen = choose_formats(model, options, &local);
   std::map<std::string, std::string> remarks;
   for (const QuantizedTensor& t : local.tensors) remarks[t.name] = t.remark;
   local.tensors.clear();
   require_room(model, chosen);
+  if (options.train_tables) train_formats(engine, model, options, chosen, local);
 
   Model out = model;
   const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
@@ -429,6 +477,7 @@ std::string QuantizeReport::text() const {
   }
   out += fmt::format("{:<32} {:>10}    {:<12} {:>12} {:>7.3f}\n", "all", "", "", bytes, bits);
   if (!remarks.empty()) out += "fallbacks:\n" + remarks;
+  for (const std::string& line : trained) out += "tables: " + line + "\n";
   return out;
 }
 

@@ -26,6 +26,7 @@ struct QuantizeOptions {
   std::vector<std::string> fallbacks;            // formats to try, in order, where the rows do not divide
   bool allow_requantize = false;                 // from another lossy format
   bool leave_output = false;                     // the output matrix stays as it is
+  bool train_tables = false;                     // of the formats used, on this model's weights (codebook.h)
   std::shared_ptr<const Importance> importance;  // null: all columns count alike
 };
 
@@ -51,6 +52,7 @@ struct QuantizeReport {
   std::vector<std::string> without_importance;  // GGUF names that the importance matrix does not have
   std::vector<std::string> unreached;           // "blk.3.ffn_up_exps.weight: 2 of 64 matrices", which no row reached
   std::vector<std::string> not_weighing;        // formats without fit(x, w) that an importance was given for
+  std::vector<std::string> trained;             // lines about formats whose tables were trained, or could not be
   std::vector<std::string> blind;               // formats of very few bits with fit(x, w), and no importance was given
   // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor that lost more than rounding takes; and one for all.
   // And what importance was not used for.
@@ -64,6 +66,11 @@ FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 // Decides without computing: format by parameter name. Absent: stays as it is.
 std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report);
+
+// Formats with tables give way to formats whose tables were trained on the weights that get them (codebook.h), one for
+// all of these. What came of it is told to `report`.
+void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report);
 
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
                const std::function<void(const QuantizedTensor&)>& progress = {});

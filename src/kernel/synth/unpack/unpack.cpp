@@ -22,6 +22,13 @@ bool is_straight(const Routine& r) {
   return true;
 }
 
+// Made of i and numbers alone.
+bool is_of_place(const RoutineExpr& e) {
+  using Kind = RoutineExpr::Kind;
+  if (e.kind == Kind::variable) return e.slot == 0;
+  return (e.kind == Kind::constant || e.kind == Kind::op) && std::ranges::all_of(e.args, is_of_place);
+}
+
 std::vector<int64_t> run_of(int64_t first, int count) {
   std::vector<int64_t> run(count);
   std::iota(run.begin(), run.end(), first);
@@ -287,8 +294,45 @@ Expr Unpack::table_entry(const FormatTable& t, int slot, Expr index) {
   return choose(index, std::move(level));
 }
 
+bool Unpack::tells_lanes_apart(const RoutineExpr& e, const Frame& frame, std::vector<std::vector<int64_t>>* what) {
+  using Kind = RoutineExpr::Kind;
+  if (e.kind == Kind::variable && e.slot != 0) return false;
+  if (e.kind == Kind::element || e.kind == Kind::source) return false;
+  if (e.kind == Kind::field && format_.fields[e.slot].level == Level::tile) return false;  // may end inside a block
+  if (!is_of_place(e))
+    return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return tells_lanes_apart(a, frame, what); });
+  const Lanes x = evaluate(e, frame);
+  for (size_t l = 0; l < what->size(); ++l) (*what)[l].push_back(x.lane(l).integer);
+  return !is_float(e.type);
+}
+
+// Entries of a table in memory where lanes in runs have one index: each is read once and then shuffled.
+std::optional<Lanes> Unpack::read_table_once(const RoutineExpr& e, const Frame& frame) {
+  const size_t lanes = frame.elements.size();
+  if (lanes < 4 || format_.tables[e.slot].values.size() <= kSelectTable || is_of_place(e.args[0])) return std::nullopt;
+  std::vector<std::vector<int64_t>> what;
+  for (const int64_t element : frame.elements) what.push_back({element / format_.block});
+  if (!tells_lanes_apart(e.args[0], frame, &what)) return std::nullopt;
+  std::map<std::vector<int64_t>, int> seen;
+  std::vector<int64_t> elements;
+  std::vector<int> mask;
+  for (size_t l = 0; l < lanes; ++l) {
+    const auto [found, fresh] = seen.try_emplace(what[l], std::ssize(elements));
+    if (fresh) elements.push_back(frame.elements[l]);
+    mask.push_back(found->second);
+  }
+  if (elements.size() < 2 || elements.size() > lanes / 2) return std::nullopt;
+  while (!std::has_single_bit(elements.size())) elements.push_back(elements.back());
+  const Frame fewer = frame_at(std::move(elements));
+  const Lanes entries = read_table_lanes(e, fewer);
+  if (entries.is_known()) return std::nullopt;
+  if (b_.type(entries.value).lanes == 1) return entries;
+  return Lanes{e.type, b_.shuffle({entries.value}, mask), {}};
+}
+
 Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
   const FormatTable& t = format_.tables[e.slot];
+  if (const auto found = read_table_once(e, frame)) return *found;
   const Lanes index = evaluate(e.args[0], frame);
   if (!index.is_known()) return {e.type, cast(table_entry(t, e.slot, index.value), e.type), {}};
   Lanes out{e.type, {}, {}};

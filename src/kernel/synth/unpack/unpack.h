@@ -101,6 +101,9 @@ class Unpack {
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
   Lanes read_tile_lanes(const Field& field, int64_t entry, const Frame& frame);
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
+  std::optional<Lanes> read_table_once(const RoutineExpr& e, const Frame& frame);
+  // Adds what an expression knows of each lane's place; false where lanes may differ in more.
+  bool tells_lanes_apart(const RoutineExpr& e, const Frame& frame, std::vector<std::vector<int64_t>>* what);
   Expr materialize(const Lanes& x, int lanes, bool splat);
   Expr row_of_block();
   // The record of a level above the block, of an element there or for one of the entered blocks'.

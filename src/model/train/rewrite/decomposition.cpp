@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -111,6 +112,58 @@ void share(Singular& found, double scale) {
   }
 }
 
+// a^T b
+Matrix turned_product(const Matrix& a, const Matrix& b) {
+  Matrix out(a.columns(), b.columns());
+#pragma omp parallel for schedule(static)
+  for (int64_t c = 0; c < b.columns(); ++c)
+    for (int64_t r = 0; r < a.columns(); ++r) {
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < a.rows(); ++i) sum += a.column(r)[i] * b.column(c)[i];
+      out.at(r, c) = sum;
+    }
+  return out;
+}
+
+// Eigenvectors of the `rank` largest eigenvalues, descending.
+Matrix leading_eigenvectors(Matrix symmetric, int64_t rank) {
+  const Eigenvectors all = eigenvectors(std::move(symmetric));
+  std::vector<int64_t> order(all.values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int64_t i, int64_t j) { return all.values[i] > all.values[j]; });
+  Matrix out(all.vectors.rows(), rank);
+  for (int64_t c = 0; c < rank; ++c) std::copy_n(all.vectors.column(order[c]), out.rows(), out.column(c));
+  return out;
+}
+
+// R with R R^T = H; what floats have made negative counts as 0.
+Matrix root_of(const Matrix& h) {
+  Eigenvectors all = eigenvectors(h);
+  for (int64_t c = 0; c < h.columns(); ++c) {
+    const double root = std::sqrt(std::max(all.values[c], 0.0));
+    for (int64_t r = 0; r < h.rows(); ++r) all.vectors.at(r, c) *= root;
+  }
+  return std::move(all.vectors);
+}
+
+// basis (W^T basis)^T, with the norms of the second factor shared.
+LowRankPair pair_of_span(Matrix basis, Matrix inside) {
+  for (int64_t c = 0; c < inside.columns(); ++c) {
+    double squares = 0;
+    for (int64_t r = 0; r < inside.rows(); ++r) squares += inside.at(r, c) * inside.at(r, c);
+    const double root = std::sqrt(std::sqrt(squares));
+    for (int64_t r = 0; r < basis.rows(); ++r) basis.at(r, c) *= root;
+    for (int64_t r = 0; r < inside.rows(); ++r) inside.at(r, c) *= root > 0 ? 1 / root : 0;
+  }
+  return pair_of(basis, inside);
+}
+
+void require_finite(const Weight& w) {
+  if (!std::all_of(w.f32().begin(), w.f32().end(), [](float x) { return std::isfinite(x); }))
+    throw user_error("a weight [{}, {}] to decompose has values that are not finite", w.rows(), w.columns());
+}
+
 bool is_exact(int64_t narrow, const DecompositionOptions& options) {
   return options.iterations == 0 || (options.iterations < 0 && narrow <= kQuick) || options.rank + kBeside >= narrow;
 }
@@ -135,8 +188,7 @@ LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const 
   const int64_t narrow = std::min(w.rows(), w.columns());
   LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && options.rank >= 1 && options.rank <= narrow && scale > 0);
   const int64_t columns = options.rank + kBeside;
-  if (!std::all_of(w.f32().begin(), w.f32().end(), [](float x) { return std::isfinite(x); }))
-    throw user_error("a weight [{}, {}] to decompose has values that are not finite", w.rows(), w.columns());
+  require_finite(w);
   if (is_exact(narrow, options)) {
     const bool is_wide = w.rows() < w.columns();
     Singular found =
@@ -154,6 +206,35 @@ LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const 
   Singular found = largest_singular(products.turned_times(basis), options.rank);
   share(found, scale);
   return pair_of(product(basis, found.right), found.images);
+}
+
+LowRankPair decompose_weighted(run::Engine& engine, const Weight& w, const Weight& h,
+                               const DecompositionOptions& options) {
+  const int64_t rows = w.rows(), columns = w.columns(), narrow = std::min(rows, columns), rank = options.rank;
+  LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && rank >= 1 && rank <= narrow);
+  LUMEN_CHECK(h.is_f32() && h.rows() == columns && h.columns() == columns);
+  require_finite(w);
+  require_finite(h);
+  if (is_exact(narrow, options) && rows <= columns) {
+    const Matrix turned = transposed(w.f32(), columns);
+    Matrix basis = leading_eigenvectors(turned_product(turned, Products(engine, h, rows).times(turned)), rank);
+    Matrix inside = product(turned, basis);
+    return pair_of_span(std::move(basis), std::move(inside));
+  }
+  if (is_exact(narrow, options)) {
+    const Matrix root = root_of(matrix_of(h.f32(), columns));
+    Matrix basis = orthonormal_basis(largest_singular(Products(engine, w, columns).times(root), rank).images);
+    Matrix inside = Products(engine, w, rank).turned_times(basis);
+    return pair_of_span(std::move(basis), std::move(inside));
+  }
+  const int64_t wide = rank + kBeside;
+  Products products(engine, w, wide), weights(engine, h, wide);
+  Matrix basis = orthonormal_basis(products.times(weights.times(random_matrix(w, wide, options.seed))));
+  for (int64_t i = 0; i < std::abs(options.iterations); ++i)
+    basis = orthonormal_basis(products.times(weights.times(products.turned_times(basis))));
+  const Matrix inside = products.turned_times(basis);
+  const Matrix found = leading_eigenvectors(turned_product(inside, weights.times(inside)), rank);
+  return pair_of_span(product(basis, found), product(inside, found));
 }
 
 }  // namespace lumen::model
