@@ -143,8 +143,7 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
                        const graph::TapKinds& kinds, const Progress& progress) {
   if (!has_losses_)
-    throw Error(Exit::user, "the model predicts no tokens, so that there is no loss whose slopes weights have",
-                "choose a strategy that looks at what weights read alone");
+    throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
   if (part + 1 == parts()) sloped_.clear();
   PartRun out = run(part, weight, {.from = from, .slopes = slopes}, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
@@ -168,6 +167,7 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   }
   if (name == kLengths) {
     const std::vector<int32_t> whole(count, length);
+    LUMEN_CHECK(bytes->size() == whole.size() * sizeof(int32_t), "lengths of another size");
     std::memcpy(bytes->data(), whole.data(), bytes->size());
     return;
   }
