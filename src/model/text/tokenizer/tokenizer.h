@@ -54,7 +54,7 @@ class Tokenizer {
   // From the bytes of a SentencePiece model (byte pairs or unigram).
   static Tokenizer from_sentencepiece(std::string_view bytes, const std::string& name, std::string_view config = {});
   // From a .gguf, .json, .model or .tiktoken file, or a folder with tokenizer.json, tokenizer.model, a file of ranks,
-  // or vocab.json and merges.txt; chat_template.jinja in the folder is taken, too.
+  // vocab.json and merges.txt, or vocab.txt; chat_template.jinja in the folder is taken, too.
   static Tokenizer load(const std::filesystem::path& path);
   // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
   static Tokenizer train(std::string_view text, const BpeTraining& options);

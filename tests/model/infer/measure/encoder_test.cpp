@@ -100,6 +100,14 @@ TEST_P(Encoders, GoToGgufAndBack) {
   EXPECT_EQ(g.config, e.model.config);
   for (const std::string& text : e.texts)
     EXPECT_EQ(g.tokenizer->encode(text, {.add_special = true}), e.model.tokenizer->encode(text, {.add_special = true}));
+  if (GetParam() == "plain") {  // what other programs read of it says the same
+    GgufMetadata bare = g.metadata;
+    bare.erase("tokenizer.huggingface.json");
+    const Tokenizer t = Tokenizer::from_gguf(bare);
+    for (size_t i = 0; i < e.texts.size(); ++i)
+      EXPECT_EQ(t.encode(e.texts[i], {.add_special = true}), e.ids[i]) << e.texts[i];
+    EXPECT_EQ(bare.integer("tokenizer.ggml.seperator_token_id"), e.ids[0].back());
+  }
   const std::vector<float> want = vectors_of(e.model, e.folder, e.ids);
   EXPECT_EQ(vectors_of(g, folder / "a.gguf", e.ids), want);
   write_hf(g, folder / "b");
@@ -126,6 +134,30 @@ TEST_P(Encoders, StayCloseWhenRounded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Encoders, testing::Values("plain", "masked"), [](const auto& i) { return i.param; });
+
+TEST(Encoder, ListsOfWordsAreChecked) {
+  const TestFolder folder;
+  const auto refused = [&](const std::string& words, const std::string& config) {
+    write_file_atomic(folder / "vocab.txt", words);
+    write_file_atomic(folder / "tokenizer_config.json", config);
+    try {
+      (void)Tokenizer::load(folder.path());
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  };
+  EXPECT_FALSE(refused("[UNK]\na\n\n##b\r\n", "{}"));
+  EXPECT_EQ(Tokenizer::load(folder.path()).encode("AB ba"), (std::vector<TokenId>{1, 3, 0}));
+  EXPECT_FALSE(refused("?\nA\na", R"({"unk_token": {"content": "?"}, "do_lower_case": false})"));
+  EXPECT_EQ(Tokenizer::load(folder.path()).encode("A a é"), (std::vector<TokenId>{1, 2, 0}));
+  EXPECT_TRUE(refused("[UNK]\n\xff\n", "{}"));
+  EXPECT_TRUE(refused("a\nb\n", "{}")) << "no token for what is unknown";
+  EXPECT_TRUE(refused("", "{}"));
+  EXPECT_TRUE(refused("[UNK]\n", "[]"));
+  EXPECT_TRUE(refused("[UNK]\n", R"({"do_basic_tokenize": false})"));
+  EXPECT_TRUE(refused("[UNK]\n", R"({"never_split": ["a"]})"));
+}
 
 TEST(Encoder, RefusesWhatItIsNot) {
   const Encoder e("plain");

@@ -129,6 +129,14 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   };
   id("tokenizer.ggml.bos_token_id", p.bos);
   id("tokenizer.ggml.eos_token_id", p.eos);
+  if (marked) {  // other programs put these around a text, whatever the two above are
+    const auto one = [](const std::vector<TokenId>& ids) {
+      return ids.size() == 1 ? std::optional(ids[0]) : std::nullopt;
+    };
+    id("tokenizer.ggml.cls_token_id", one(p.prefix));
+    id("tokenizer.ggml.seperator_token_id", one(p.suffix));
+    if (!p.bos) id("tokenizer.ggml.bos_token_id", one(p.prefix));
+  }
   id("tokenizer.ggml.unknown_token_id", p.unknown);
   m.set("tokenizer.ggml.add_bos_token", adds_bos());
   m.set("tokenizer.ggml.add_eos_token", adds_eos());

@@ -4,6 +4,7 @@
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/file/ranks.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
 namespace {
@@ -60,6 +61,7 @@ std::string join_words(const std::filesystem::path& folder, const std::string& c
   const std::string where = (folder / "tokenizer_config.json").string(), text = read_file(folder / "vocab.txt", kLimit);
   const nlohmann::json config = config_text.empty() ? nlohmann::json::object() : parse_json(config_text, where);
   if (!config.is_object()) throw user_error("{}: expected a JSON object", where);
+  if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: no valid UTF-8", (folder / "vocab.txt").string());
   ordered_json vocabulary = ordered_json::object();
   int64_t id = 0;
   for (size_t at = 0; at < text.size(); ++id) {
