@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -11,10 +12,6 @@ namespace lumen::model {
 namespace {
 
 constexpr const char* kTrue = ".true";  // suffix of the other form
-
-graph::Bindings symbols(int64_t windows, int64_t length) {
-  return {{"B", windows}, {"T", length}};
-}
 
 std::vector<float> numbers_of(const run::DeviceTensorRef& t) {
   std::vector<float> out(graph::elements(t->type().shape).number());
@@ -97,7 +94,7 @@ LayerRun::Width& LayerRun::width(Form& f, int64_t count) {
   for (Width& w : f.widths)
     if (w.count == count) return w;
   run::CompileOptions compile;
-  compile.symbols = symbols(count, options_.length);
+  compile.symbols = symbols(count);
   compile.exact = true;
   compile.products = options_.products;
   Width w;
@@ -115,8 +112,48 @@ LayerRun::Width& LayerRun::width(Form& f, int64_t count) {
   return f.widths.emplace_back(std::move(w));
 }
 
+graph::Bindings LayerRun::symbols(int64_t windows) const {
+  return {{"B", windows}, {"T", options_.length}};
+}
+
 int64_t LayerRun::carried_bytes(int number) const {
-  return graph::byte_size(graph::bind(cut_.carried[number].type, symbols(1, options_.length)));
+  return graph::byte_size(graph::bind(cut_.carried[number].type, symbols(1)));
+}
+
+void LayerRun::read_windows(size_t part, std::span<const int64_t> windows, CarriedValues* from,
+                            const std::map<std::string, run::DeviceTensorRef>& to) const {
+  read_windows(part, windows, from, nullptr, to);
+}
+
+void LayerRun::read_windows(size_t part, std::span<const int64_t> windows, CarriedValues* from,
+                            CarriedValues* true_from, const std::map<std::string, run::DeviceTensorRef>& to) const {
+  const graph::LayerPart& p = cut_.parts[part];
+  const int64_t length = options_.length, count = std::ssize(windows);
+  for (const auto& [name, tensor] : to) {
+    std::vector<uint8_t> bytes(tensor->bytes());
+    if (name == "tokens" || name == "targets") {
+      std::vector<int32_t> ids(count * length, 0);
+      LUMEN_CHECK(bytes.size() == ids.size() * sizeof(int32_t), "tokens of another size");
+      for (int64_t r = 0; r < count; ++r) {
+        const TokenId* begin = text_.data() + windows[r] * length;
+        if (name == "tokens")
+          std::copy_n(begin, length, ids.begin() + r * length);
+        else
+          std::copy_n(begin + 1, length - 1, ids.begin() + r * length);
+      }
+      tensor->upload(ids.data(), bytes.size());
+      continue;
+    }
+    const bool is_true = name.ends_with(kTrue);
+    for (size_t i = 0; i < p.in.size(); ++i) {
+      if (graph::carried_in(i) + (is_true ? kTrue : "") != name) continue;
+      const int64_t size = carried_bytes(p.in[i]);
+      for (int64_t r = 0; r < count; ++r)
+        (is_true ? true_from : from)
+            ->read(p.in[i], windows[r] * size, std::span<uint8_t>(bytes).subspan(r * size, size));
+      tensor->upload(bytes.data(), bytes.size());
+    }
+  }
 }
 
 PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* to,
@@ -152,26 +189,9 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
       }
       first = false;
     }
-    for (const auto& [name, tensor] : w.data) {
-      std::vector<uint8_t> bytes(tensor->bytes());
-      if (name == "tokens" || name == "targets") {
-        std::vector<int32_t> ids(w.count * length, 0);
-        const TokenId* begin = text_.data() + done * length;
-        if (name == "tokens") std::copy_n(begin, ids.size(), ids.begin());
-        for (int64_t r = 0; name == "targets" && r < w.count; ++r)
-          std::copy_n(begin + r * length + 1, length - 1, ids.begin() + r * length);
-        LUMEN_CHECK(bytes.size() == ids.size() * sizeof(int32_t), "tokens of another size");
-        tensor->upload(ids.data(), bytes.size());
-        continue;
-      }
-      const bool is_true = name.ends_with(kTrue);
-      for (size_t i = 0; i < p.in.size(); ++i) {
-        if (graph::carried_in(i) + (is_true ? kTrue : "") != name) continue;
-        const int64_t size = carried_bytes(p.in[i]);
-        (is_true ? true_from : from)->read(p.in[i], done * size, bytes);
-        tensor->upload(bytes.data(), bytes.size());
-      }
-    }
+    std::vector<int64_t> windows(w.count);
+    std::iota(windows.begin(), windows.end(), done);
+    read_windows(part, windows, from, true_from, w.data);
     w.program->run();
     for (size_t i = 0; to && i < p.out.size(); ++i) {
       const int64_t size = carried_bytes(p.out[i]);

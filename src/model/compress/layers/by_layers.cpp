@@ -15,6 +15,7 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
                    const ByLayersOptions& o) {
   std::string all = fmt::format("{}\n{}\n{} {} {} {} {}\n", o.source, o.strategy->name(), o.numbers.damping,
                                 o.numbers.act_order, o.numbers.norm, o.numbers.iterations, model.name);
+  all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, static_cast<int>(o.run.products.scalar));
   for (const Parameter& p : model.parameters) {
     const auto f = formats.find(p.name);
@@ -25,8 +26,10 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
   return hash_text(all).hex();
 }
 
+}  // namespace
+
 // The numbers of a part's weights: decoded when they are asked for, and then held.
-class Numbers {
+class ByLayers::Numbers {
  public:
   Numbers(run::Engine& engine, const Model& model, Journal& journal)
       : engine_(engine), model_(model), journal_(journal) {}
@@ -45,8 +48,6 @@ class Numbers {
   Journal& journal_;
   std::map<std::string, std::vector<float>> held_;
 };
-
-}  // namespace
 
 ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
                    std::span<const TokenId> text, ByLayersOptions options)
@@ -84,15 +85,36 @@ bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress,
   return true;
 }
 
-void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  const graph::LayerPart& part = run_.part(k);
-  Numbers before(engine_, model_, journal_), after(engine_, model_, journal_);
-  const auto weight = [](Numbers& numbers) { return [&](const std::string& name) { return numbers.of(name); }; };
+// A part while it is rounded.
+struct ByLayers::Part {
+  size_t number;
+  const graph::LayerPart& part;
+  Numbers before, after;
+  PartRun seen;
   std::vector<std::string> mine;  // to be rounded here
+  std::map<std::string, Weight> weights;
+  nlohmann::json lines = nlohmann::json::array();  // of the report
+  const std::function<void(const ByLayersProgress&)>& progress;
+  size_t parts;
+
+  bool is_last() const { return number + 1 == parts; }
+  void tell(const std::string& doing, double share) const {
+    if (progress) progress({number, parts, doing, share});
+  }
+  LayerRun::Progress windows(const char* doing, double from, double to, int64_t all) const {
+    return [=, this](int64_t done) { tell(doing, from + (to - from) * done / all); };
+  }
+};
+
+bool ByLayers::carries_truth() const {
+  for (const auto& [name, f] : formats_)
+    if (strategy_for(name).observes().cross || strategy_for(name).by_blocks()) return true;
+  return false;
+}
+
+graph::TapKinds ByLayers::kinds_of(const std::vector<std::string>& names) const {
   graph::TapKinds kinds;
-  for (const std::string& name : part.parameters) {
-    if (part_of_.at(name) != k || !formats_.contains(name)) continue;
-    mine.push_back(name);
+  for (const std::string& name : names) {
     const graph::TapKinds wants = strategy_for(name).observes();
     kinds.squares |= wants.squares;
     kinds.magnitudes |= wants.magnitudes;
@@ -100,68 +122,110 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
     kinds.gram |= wants.gram;
     kinds.cross |= wants.cross;
   }
-  const auto tell = [&](const std::string& doing, double share) {
-    if (progress) progress({k, run_.parts(), doing, share});
-  };
-  const auto windows = [&](const char* doing, double from, double to) {
-    return [&, doing, from, to](int64_t done) { tell(doing, from + (to - from) * done / run_.windows()); };
-  };
-  const bool compares = kinds.cross, observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
-  PartRun seen;
-  if (!mine.empty() && compares)
-    seen = run_.compare(k, weight(before), &rounded_, &true_, kinds, windows("reads", 0, 0.4));
-  else if (!mine.empty() && observes)
-    seen = run_.run(k, weight(before), &rounded_, nullptr, kinds, windows("reads", 0, 0.4));
+  return kinds;
+}
 
-  std::vector<Weight> weights(mine.size());
-  std::vector<Journal::Kept> kept;
-  nlohmann::json lines = nlohmann::json::array();
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const Parameter& p = *model_.find(mine[i]);
-    tell(p.gguf.empty() ? p.name : p.gguf, 0.4 + 0.3 * i / mine.size());
-    RoundingTask task;
-    task.name = p.gguf.empty() ? p.name : p.gguf;
-    task.format = formats_.at(p.name);
-    task.values = before.of(p.name);
-    task.columns = p.shape.back().number();
-    task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
-    task.rows = std::ssize(task.values) / task.columns / task.matrices;
-    for (const float v : task.values)
-      if (!std::isfinite(v))
-        throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
-    for (const TapSums& sums : seen.taps)
-      if (std::ranges::find(sums.tap.weights, p.name) != sums.tap.weights.end()) task.reads = &sums;
-    const Strategy& strategy = strategy_for(p.name);
-    Rounding rounding = strategy.round(engine_, task, options_.numbers);
-    weights[i].type = {p.shape, {Scalar::f32, task.format}};
-    const double error = relative_error(rounding.values, task.values);
-    const std::optional<double> output = output_error(task, rounding.values);
-    lines.push_back({{"name", p.name},
-                     {"strategy", strategy.name()},
-                     {"error", error},
-                     {"output_error", output.value_or(-1)},
-                     {"remark", rounding.remark}});
-    weights[i].bytes = std::move(rounding.blob);
-    kept.push_back({p.name, &weights[i]});
-    after.set(p.name, std::move(rounding.values));
-  }
-  const bool last = k + 1 == run_.parts();
-  // What is not rounded is the same numbers.
-  for (const std::string& name : part.parameters)
-    if (std::ranges::find(mine, name) == mine.end()) {
-      const std::span<const float> values = before.of(name);
-      after.set(name, {values.begin(), values.end()});
+RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
+  const Parameter& p = *model_.find(name);
+  RoundingTask task;
+  task.name = p.gguf.empty() ? p.name : p.gguf;
+  task.format = formats_.at(p.name);
+  task.values = at.before.of(p.name);
+  task.columns = p.shape.back().number();
+  task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
+  task.rows = std::ssize(task.values) / task.columns / task.matrices;
+  for (const float v : task.values)
+    if (!std::isfinite(v))
+      throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
+  for (const TapSums& sums : at.seen.taps)
+    if (std::ranges::find(sums.tap.weights, p.name) != sums.tap.weights.end()) task.reads = &sums;
+  return task;
+}
+
+void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const {
+  const double error = relative_error(rounding.values, task.values);
+  const std::optional<double> output = output_error(task, rounding.values);
+  at.lines.push_back({{"name", name},
+                      {"strategy", strategy_for(name).name()},
+                      {"error", error},
+                      {"output_error", output.value_or(-1)},
+                      {"remark", rounding.remark}});
+  Weight& w = at.weights[name];
+  w.type = {model_.find(name)->shape, {Scalar::f32, task.format}};
+  w.bytes = std::move(rounding.blob);
+  at.after.set(name, std::move(rounding.values));
+}
+
+// Weights of the layer that products read, where the layer hands on what they do.
+bool ByLayers::goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const {
+  return strategy_for(name).by_blocks() && at.part.layer >= 0 && graph::layer_of(name) == at.part.layer && task.reads &&
+         hands_on(at.part);
+}
+
+void ByLayers::round_weights(Part& at) {
+  std::vector<std::string> together;
+  std::vector<RoundingTask> tasks;
+  for (size_t i = 0; i < at.mine.size(); ++i) {
+    const std::string& name = at.mine[i];
+    const RoundingTask task = task_of(at, name);
+    if (goes_with_block(at, name, task)) {
+      together.push_back(name);
+      tasks.push_back(task);
+      continue;
     }
-  bool any_compares = false;
-  for (const auto& [name, f] : formats_) any_compares |= strategy_for(name).observes().cross;
-  if (any_compares && !last) {
-    run_.run(k, weight(before), &true_, &true_, {}, windows("goes on", 0.7, 0.85));
+    at.tell(task.name, 0.4 + 0.3 * i / at.mine.size());
+    Rounding rounding = strategy_for(name).round(engine_, task, options_.numbers);
+    if (strategy_for(name).by_blocks()) rounding.remark = "lies in no layer: rounded to nearest by importance";
+    keep(at, name, task, std::move(rounding));
+  }
+  if (together.empty()) return;
+  const auto weight = [&](const std::string& name) {
+    return at.weights.contains(name) ? at.after.of(name) : at.before.of(name);
+  };
+  BlockObjective objective(engine_, run_, at.number, together, weight, &rounded_, &true_);
+  BlockRounding block = strategy_for(together.front())
+                            .round_block(engine_, objective, tasks, options_.numbers, [&](int64_t done, int64_t steps) {
+                              at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
+                            });
+  block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
+                                             std::sqrt(block.after), std::sqrt(block.before)) +
+                                 (block.weights.front().remark.empty() ? "" : "; " + block.weights.front().remark);
+  for (size_t i = 0; i < together.size(); ++i) keep(at, together[i], tasks[i], std::move(block.weights[i]));
+}
+
+void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
+  Part at{
+      k,        run_.part(k), Numbers(engine_, model_, journal_), Numbers(engine_, model_, journal_), {}, {}, {}, {},
+      progress, run_.parts()};
+  const auto weight = [](Numbers& numbers) { return [&](const std::string& name) { return numbers.of(name); }; };
+  for (const std::string& name : at.part.parameters)
+    if (part_of_.at(name) == k && formats_.contains(name)) at.mine.push_back(name);
+  const graph::TapKinds kinds = kinds_of(at.mine);
+  const auto windows = [&](const char* doing, double from, double to) {
+    return at.windows(doing, from, to, run_.windows());
+  };
+  if (carries_truth() && !at.is_last()) {
+    run_.run(k, weight(at.before), &true_, &true_, {}, windows("goes on unrounded", 0, 0.15));
     run_.keep_written(k, &true_);
   }
+  const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
+  if (!at.mine.empty() && kinds.cross)
+    at.seen = run_.compare(k, weight(at.before), &rounded_, &true_, kinds, windows("reads", 0.15, 0.3));
+  else if (!at.mine.empty() && observes)
+    at.seen = run_.run(k, weight(at.before), &rounded_, nullptr, kinds, windows("reads", 0.15, 0.3));
+  round_weights(at);
+  std::vector<Journal::Kept> kept;
+  for (const std::string& name : at.mine) kept.push_back({name, &at.weights.at(name)});
+  // What is not rounded is the same numbers.
+  for (const std::string& name : at.part.parameters)
+    if (!at.weights.contains(name)) {
+      const std::span<const float> values = at.before.of(name);
+      at.after.set(name, {values.begin(), values.end()});
+    }
   const PartRun gone =
-      run_.run(k, weight(after), &rounded_, last ? nullptr : &rounded_, {}, windows("goes on", 0.85, 1));
+      run_.run(k, weight(at.after), &rounded_, at.is_last() ? nullptr : &rounded_, {}, windows("goes on", 0.85, 1));
   run_.keep_written(k, &rounded_);
-  nlohmann::json report{{"tensors", std::move(lines)}};
+  nlohmann::json report{{"tensors", std::move(at.lines)}};
   if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report["losses"] = losses->second;
   journal_.add(kept, std::move(report));
   run_.drop_read(k, &rounded_);

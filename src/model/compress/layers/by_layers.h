@@ -52,7 +52,15 @@ class ByLayers {
   void remove_folder() { journal_.remove(); }
 
  private:
+  class Numbers;
+  struct Part;
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  void round_weights(Part& at);
+  RoundingTask task_of(Part& at, const std::string& name) const;
+  bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
+  void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const;
+  graph::TapKinds kinds_of(const std::vector<std::string>& names) const;
+  bool carries_truth() const;  // what goes through the layers unrounded is kept, too
   const Strategy& strategy_for(const std::string& parameter) const;
 
   run::Engine& engine_;

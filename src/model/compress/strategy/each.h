@@ -7,5 +7,9 @@ namespace lumen::model {
 
 const Strategy& nearest_strategy();     // nearest.cpp
 const Strategy& importance_strategy();  // nearest.cpp
+const Strategy& autoround_strategy();   // blocks.cpp, and those below
+const Strategy& adaround_strategy();
+const Strategy& omniquant_strategy();
+const Strategy& block_ap_strategy();
 
 }  // namespace lumen::model

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/compress/strategy/each.h"
 
@@ -63,8 +64,27 @@ std::vector<float> RoundingTask::squares(int64_t m) const {
   return out;
 }
 
+std::vector<float> RoundingTask::importance(int64_t* unreached) const {
+  if (matrices == 1) return squares(0);
+  std::vector<float> of_elements(values.size(), 1);
+  for (int64_t m = 0; m < matrices; ++m) {
+    const std::vector<float> of_columns = squares(m);
+    if (unreached) *unreached += of_columns.empty();
+    for (int64_t r = 0; r < rows && !of_columns.empty(); ++r)
+      std::ranges::copy(of_columns, of_elements.begin() + (m * rows + r) * columns);
+  }
+  return of_elements;
+}
+
+BlockRounding Strategy::round_block(run::Engine&, BlockObjective&, std::span<const RoundingTask>,
+                                    const StrategyOptions&, const LearnProgress&) const {
+  LUMEN_CHECK(false, "'{}' rounds no layers", name());
+  return {};
+}
+
 const std::vector<const Strategy*>& strategies() {
-  static const std::vector<const Strategy*> all = {&nearest_strategy(), &importance_strategy()};
+  static const std::vector<const Strategy*> all = {&nearest_strategy(),  &importance_strategy(), &autoround_strategy(),
+                                                   &adaround_strategy(), &omniquant_strategy(),  &block_ap_strategy()};
   return all;
 }
 

@@ -3,7 +3,7 @@
 // asks for (observe), what it may change of a layer without changing what the layer computes it changes before
 // (transform), and then it rounds (convert).
 //
-// May include: base, graph/transform, model/calibrate, run/engine.
+// May include: base, graph/transform, model/calibrate, model/compress/recover, run/engine.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,7 @@
 
 #include "graph/transform/taps.h"
 #include "model/calibrate/layer_run.h"
+#include "model/compress/recover/recover.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -24,6 +25,10 @@ struct StrategyOptions {
   bool act_order = false;  // columns in the order of their importance
   double norm = 0.7;       // p of the norm that sparse errors are measured by
   int iterations = 20;     // of half-quadratic splitting
+  // Of rounding learned layer by layer; 0: what the strategy usually takes.
+  int steps = 0;
+  double rate = 0;
+  int64_t step_windows = 8;  // windows of the text that a step looks at
 };
 
 // One weight to be rounded: one matrix, or a stack of them one behind the other.
@@ -41,12 +46,21 @@ struct RoundingTask {
   std::span<const float> cross(int64_t m) const;
   // Mean squares of the columns; empty likewise.
   std::vector<float> squares(int64_t m) const;
+  // The same for encoding: of columns, or of each element where matrices are stacked; empty where nothing is known.
+  // `unreached`: matrices that no row reached, whose elements count alike.
+  std::vector<float> importance(int64_t* unreached = nullptr) const;
 };
 
 struct Rounding {
   std::vector<uint8_t> blob;
   std::vector<float> values;  // what it decodes to
   std::string remark;         // what users should know of this weight
+};
+
+// All weights of a layer, in the order of the tasks.
+struct BlockRounding {
+  std::vector<Rounding> weights;
+  double before = 0, after = 0;  // what the layer hands on: relative squared error, rounded to nearest and like this
 };
 
 class Strategy {
@@ -58,6 +72,11 @@ class Strategy {
   // Why it cannot take a format; nothing where it can.
   virtual std::optional<std::string> refuses(const Format&) const { return std::nullopt; }
   virtual Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions& options) const = 0;
+  // Whether weights of a layer are rounded together, by what the layer hands on; round() is then for weights that lie
+  // in no layer.
+  virtual bool by_blocks() const { return false; }
+  virtual BlockRounding round_block(run::Engine& engine, BlockObjective& objective, std::span<const RoundingTask> tasks,
+                                    const StrategyOptions& options, const LearnProgress& progress) const;
 };
 
 // All, in the order in which help lists them.
