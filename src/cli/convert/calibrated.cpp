@@ -66,10 +66,10 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
 }  // namespace
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
-  std::string about;
-  for (const model::Strategy* s : model::strategies()) about += fmt::format("; {}: {}", s->name(), s->about());
-  sub.add_option("--strategy", flags.strategy, fmt::format("Round layer by layer by a strategy{}", about))
-      ->type_name("NAME")
+  sub.add_option(
+         "--strategy", flags.strategy,
+         fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()))
+      ->type_name("NAMES")
       ->group("Strategies");
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
     return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group("Strategies");
@@ -93,6 +93,9 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->check(CLI::Range(0.0, 100.0));
   option("--step-windows", flags.options.numbers.step_windows, "Windows of the text that a step of them looks at", "N")
       ->check(CLI::Range(1, 4096));
+  option("--smoothing-strength", flags.options.numbers.smoothing_strength,
+         "How much of what stands out of activations goes into weights", "PART")
+      ->check(CLI::Range(0.0, 1.0));
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
          "FOLDER");
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
@@ -100,7 +103,7 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
 }
 
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
-  (void)model::find_strategy(flags.strategy);
+  (void)model::parse_method(flags.strategy);
   (void)model::product_type(flags.precision, shared.library()->formats());
 }
 
@@ -110,7 +113,7 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
   model::QuantizeReport chosen;
   const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   model::ByLayersOptions& o = flags.options;
-  o.strategy = &model::find_strategy(flags.strategy);
+  o.method = model::parse_method(flags.strategy);
   o.run.products = model::product_type(flags.precision, model.family->library().formats());
   o.run.bos = model::bos_place(flags.bos) != model::BosPlace::none && model.tokenizer && model.tokenizer->adds_bos();
   o.folder = flags.folder.empty() ? out + ".work" : flags.folder;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/text.h"
+#include "model/arch/function.h"
 
 namespace lumen::model {
 namespace {
@@ -60,7 +61,7 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
       throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
   if (options.bos && model.tokenizer && model.tokenizer->bos())
     for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(model.family->function("token_loss", model.config));
+  cut_ = graph::cut_layers(function_of(model, "token_loss"));
 }
 
 LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on) {
@@ -167,9 +168,12 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 }
 
 PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
-                      CarriedValues* to, const graph::TapKinds& kinds, const Progress& progress) {
+                      CarriedValues* to, const graph::TapKinds& wanted, const Progress& progress) {
   const graph::LayerPart& p = cut_.parts[part];
-  Form& f = form(part, kinds, true_from && !p.in.empty(), to != nullptr);
+  const bool twice = true_from && !p.in.empty();
+  graph::TapKinds kinds = wanted;
+  kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
+  Form& f = form(part, kinds, twice, to != nullptr);
   PartRun out;
   out.taps.resize(f.taps.size());
   const int64_t length = options_.length;

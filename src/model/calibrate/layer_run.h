@@ -61,7 +61,7 @@ class LayerRun {
   PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* to,
               const graph::TapKinds& kinds = {}, const Progress& progress = {});
   // The same of a text in two forms at once, with the same weights: taps are those of `from`, cross sums those of
-  // `true_from` less `from`. Nothing is handed on.
+  // `true_from` less `from`; there are none of a part that reads tokens alone. Nothing is handed on.
   PartRun compare(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
                   const graph::TapKinds& kinds, const Progress& progress = {});
   // What no part behind `part` reads is removed.

@@ -1,11 +1,13 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
 // -> device.
 //
-// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, number/codec, run/device,
-// run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/program.
+// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
+// run/engine/program.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "run/device/device.h"
 #include "run/device/require.h"
 #include "run/engine/cache/kept_files.h"
+#include "run/engine/loaded_steps.h"
 #include "run/engine/program/program.h"
 
 namespace lumen::run {
@@ -49,6 +52,10 @@ class Engine {
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
                               std::span<const float> importance = {});
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
+
+  // Kernels that belong to no program, compiled or found (loaded_steps.h).
+  std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);
+  std::shared_ptr<std::byte> allocate(int64_t bytes);  // of the device's memory, zeroed
 
   int threads() const;
   Ceilings measure_ceilings();  // takes about a second

@@ -35,7 +35,7 @@ std::vector<TokenId> some_text(int64_t count) {
 
 ByLayersOptions options_in(const std::filesystem::path& folder, const std::string& strategy) {
   ByLayersOptions o;
-  o.strategy = &find_strategy(strategy);
+  o.method = parse_method(strategy);
   o.run = {.length = 8, .batch = 2};
   o.numbers.steps = 8;  // of strategies that learn
   o.folder = folder;

@@ -13,8 +13,9 @@ namespace {
 
 std::string key_of(const Model& model, const std::map<std::string, FormatRef>& formats, std::span<const TokenId> text,
                    const ByLayersOptions& o) {
-  std::string all = fmt::format("{}\n{}\n{} {} {} {} {}\n", o.source, o.strategy->name(), o.numbers.damping,
-                                o.numbers.act_order, o.numbers.norm, o.numbers.iterations, model.name);
+  std::string all =
+      fmt::format("{}\n{}\n{} {} {} {} {} {}\n", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
+                  o.numbers.norm, o.numbers.iterations, o.numbers.smoothing_strength, model.name);
   all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, static_cast<int>(o.run.products.scalar));
   for (const Parameter& p : model.parameters) {
@@ -58,21 +59,18 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
       run_(engine, model, text, options_.run),
       journal_(options_.folder, key_of(model, formats_, text, options_), options_.anew),
       rounded_(options_.folder, "rounded"),
-      true_(options_.folder, "true") {
+      true_(options_.folder, "true"),
+      rounder_(options_.method.strategy->rounder(engine, options_.numbers)) {
   for (const auto& [name, format] : formats_) {
-    const std::optional<std::string> why = strategy_for(name).refuses(*format);
-    if (why)
+    const Strategy& strategy = *options_.method.strategy;
+    if (const std::optional<std::string> why = strategy.refuses(*format, options_.numbers))
       throw Error(Exit::user,
-                  fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name,
-                              strategy_for(name).name(), *why),
+                  fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
                   "choose another strategy or another format");
   }
+  if (!options_.method.preparations.empty()) sites_ = graph::scale_sites(rewrite_graph(model));
   for (size_t k = 0; k < run_.parts(); ++k)
     for (const std::string& name : run_.part(k).parameters) part_of_.emplace(name, k);
-}
-
-const Strategy& ByLayers::strategy_for(const std::string&) const {
-  return *options_.strategy;
 }
 
 bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress, const std::function<bool()>& stop) {
@@ -87,42 +85,57 @@ bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress,
 
 // A part while it is rounded.
 struct ByLayers::Part {
-  size_t number;
+  size_t number, parts;
   const graph::LayerPart& part;
   Numbers before, after;
-  PartRun seen;
+  PartState state;                // as preparations leave it
   std::vector<std::string> mine;  // to be rounded here
   std::map<std::string, Weight> weights;
   nlohmann::json lines = nlohmann::json::array();  // of the report
   const std::function<void(const ByLayersProgress&)>& progress;
-  size_t parts;
+  int64_t all_windows;
 
   bool is_last() const { return number + 1 == parts; }
+  LayerRun::WeightOf weight_before() {
+    return [this](const std::string& name) { return before.of(name); };
+  }
+  LayerRun::WeightOf weight_after() {
+    return [this](const std::string& name) { return after.of(name); };
+  }
   void tell(const std::string& doing, double share) const {
     if (progress) progress({number, parts, doing, share});
   }
-  LayerRun::Progress windows(const char* doing, double from, double to, int64_t all) const {
-    return [=, this](int64_t done) { tell(doing, from + (to - from) * done / all); };
+  LayerRun::Progress windows(const char* doing, double from, double to) const {
+    return [=, this](int64_t done) { tell(doing, from + (to - from) * done / all_windows); };
   }
 };
 
 bool ByLayers::carries_truth() const {
-  for (const auto& [name, f] : formats_)
-    if (strategy_for(name).observes().cross || strategy_for(name).by_blocks()) return true;
-  return false;
+  return options_.method.observes().cross || options_.method.strategy->by_blocks();
 }
 
-graph::TapKinds ByLayers::kinds_of(const std::vector<std::string>& names) const {
-  graph::TapKinds kinds;
-  for (const std::string& name : names) {
-    const graph::TapKinds wants = strategy_for(name).observes();
-    kinds.squares |= wants.squares;
-    kinds.magnitudes |= wants.magnitudes;
-    kinds.largest |= wants.largest;
-    kinds.gram |= wants.gram;
-    kinds.cross |= wants.cross;
+// What weights read of the text, and what preparations make of that and of them.
+void ByLayers::observe(Part& at) {
+  const size_t k = at.number;
+  const graph::TapKinds kinds = options_.method.observes();
+  const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
+  PartRun seen;
+  if (!at.mine.empty() && kinds.cross)
+    seen = run_.compare(k, at.weight_before(), &rounded_, &true_, kinds, at.windows("reads", 0, 0.2));
+  else if (!at.mine.empty() && observes)
+    seen = run_.run(k, at.weight_before(), &rounded_, nullptr, kinds, at.windows("reads", 0, 0.2));
+  if (carries_truth() && !at.is_last()) {
+    run_.run(k, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
+    run_.keep_written(k, &true_);
   }
-  return kinds;
+  rounder_->begin_part();
+  at.state = prepared(k, std::move(seen.taps), at.mine, at.weight_before());
+  for (const std::string& name : at.part.parameters) {
+    // What is not rounded is the same numbers.
+    const bool changed = at.state.changed.contains(name);
+    const std::span<const float> values = changed ? at.state.model.weights.at(name).f32() : at.before.of(name);
+    at.after.set(name, {values.begin(), values.end()});
+  }
 }
 
 RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
@@ -130,23 +143,24 @@ RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
   RoundingTask task;
   task.name = p.gguf.empty() ? p.name : p.gguf;
   task.format = formats_.at(p.name);
-  task.values = at.before.of(p.name);
+  task.values = at.state.changed.contains(p.name) ? at.state.model.weights.at(p.name).f32() : at.before.of(p.name);
   task.columns = p.shape.back().number();
   task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
   task.rows = std::ssize(task.values) / task.columns / task.matrices;
   for (const float v : task.values)
     if (!std::isfinite(v))
       throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
-  for (const TapSums& sums : at.seen.taps)
-    if (std::ranges::find(sums.tap.weights, p.name) != sums.tap.weights.end()) task.reads = &sums;
+  task.reads = reads_of(at.state.reads, p.name);
   return task;
 }
 
 void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const {
   const double error = relative_error(rounding.values, task.values);
   const std::optional<double> output = output_error(task, rounding.values);
+  if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
+    rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
   at.lines.push_back({{"name", name},
-                      {"strategy", strategy_for(name).name()},
+                      {"strategy", options_.method.text()},
                       {"error", error},
                       {"output_error", output.value_or(-1)},
                       {"remark", rounding.remark}});
@@ -158,8 +172,8 @@ void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task,
 
 // Weights of the layer that products read, where the layer hands on what they do.
 bool ByLayers::goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const {
-  return strategy_for(name).by_blocks() && at.part.layer >= 0 && graph::layer_of(name) == at.part.layer && task.reads &&
-         hands_on(at.part);
+  return options_.method.strategy->by_blocks() && at.part.layer >= 0 && graph::layer_of(name) == at.part.layer &&
+         task.reads && hands_on(at.part);
 }
 
 void ByLayers::round_weights(Part& at) {
@@ -173,63 +187,72 @@ void ByLayers::round_weights(Part& at) {
       tasks.push_back(task);
       continue;
     }
-    at.tell(task.name, 0.4 + 0.3 * i / at.mine.size());
-    Rounding rounding = strategy_for(name).round(engine_, task, options_.numbers);
-    if (strategy_for(name).by_blocks()) rounding.remark = "lies in no layer: rounded to nearest by importance";
-    keep(at, name, task, std::move(rounding));
+    at.tell(task.name, 0.3 + 0.55 * i / at.mine.size());
+    keep(at, name, task, rounder_->round(task));
   }
   if (together.empty()) return;
-  const auto weight = [&](const std::string& name) {
-    return at.weights.contains(name) ? at.after.of(name) : at.before.of(name);
-  };
-  BlockObjective objective(engine_, run_, at.number, together, weight, &rounded_, &true_);
-  BlockRounding block = strategy_for(together.front())
-                            .round_block(engine_, objective, tasks, options_.numbers, [&](int64_t done, int64_t steps) {
-                              at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
-                            });
+  BlockObjective objective(engine_, run_, at.number, together, at.weight_after(), &rounded_, &true_);
+  BlockRounding block = rounder_->round_block(objective, tasks, [&](int64_t done, int64_t steps) {
+    at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
+  });
   block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
-                                             std::sqrt(block.after), std::sqrt(block.before)) +
-                                 (block.weights.front().remark.empty() ? "" : "; " + block.weights.front().remark);
+                                             std::sqrt(block.after), std::sqrt(block.before));
   for (size_t i = 0; i < together.size(); ++i) keep(at, together[i], tasks[i], std::move(block.weights[i]));
 }
 
 void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  Part at{
-      k,        run_.part(k), Numbers(engine_, model_, journal_), Numbers(engine_, model_, journal_), {}, {}, {}, {},
-      progress, run_.parts()};
-  const auto weight = [](Numbers& numbers) { return [&](const std::string& name) { return numbers.of(name); }; };
+  Part at{k,
+          run_.parts(),
+          run_.part(k),
+          Numbers(engine_, model_, journal_),
+          Numbers(engine_, model_, journal_),
+          {},
+          {},
+          {},
+          nlohmann::json::array(),
+          progress,
+          run_.windows()};
   for (const std::string& name : at.part.parameters)
     if (part_of_.at(name) == k && formats_.contains(name)) at.mine.push_back(name);
-  const graph::TapKinds kinds = kinds_of(at.mine);
-  const auto windows = [&](const char* doing, double from, double to) {
-    return at.windows(doing, from, to, run_.windows());
-  };
-  if (carries_truth() && !at.is_last()) {
-    run_.run(k, weight(at.before), &true_, &true_, {}, windows("goes on unrounded", 0, 0.15));
-    run_.keep_written(k, &true_);
-  }
-  const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
-  if (!at.mine.empty() && kinds.cross)
-    at.seen = run_.compare(k, weight(at.before), &rounded_, &true_, kinds, windows("reads", 0.15, 0.3));
-  else if (!at.mine.empty() && observes)
-    at.seen = run_.run(k, weight(at.before), &rounded_, nullptr, kinds, windows("reads", 0.15, 0.3));
+  observe(at);
   round_weights(at);
   std::vector<Journal::Kept> kept;
+  nlohmann::json changed = nlohmann::json::array();
   for (const std::string& name : at.mine) kept.push_back({name, &at.weights.at(name)});
-  // What is not rounded is the same numbers.
   for (const std::string& name : at.part.parameters)
-    if (!at.weights.contains(name)) {
-      const std::span<const float> values = at.before.of(name);
-      at.after.set(name, {values.begin(), values.end()});
+    if (at.state.changed.contains(name) && !at.weights.contains(name)) {
+      kept.push_back({name, &at.state.model.weights.at(name)});
+      changed.push_back(name);
     }
   const PartRun gone =
-      run_.run(k, weight(at.after), &rounded_, at.is_last() ? nullptr : &rounded_, {}, windows("goes on", 0.85, 1));
+      run_.run(k, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {}, at.windows("goes on", 0.85, 1));
   run_.keep_written(k, &rounded_);
-  nlohmann::json report{{"tensors", std::move(at.lines)}};
+  nlohmann::json report{{"tensors", std::move(at.lines)}, {"changed", std::move(changed)}};
   if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report["losses"] = losses->second;
   journal_.add(kept, std::move(report));
   run_.drop_read(k, &rounded_);
   run_.drop_read(k, &true_);
+}
+
+PartState ByLayers::prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
+                             const std::function<std::span<const float>(const std::string&)>& weight) {
+  PartState out;
+  out.reads = std::move(reads);
+  if (mine.empty() || options_.method.preparations.empty()) return out;
+  out.model = model_;
+  for (const std::string& name : mine) out.formats.emplace(name, formats_.at(name));
+  for (const graph::ScaleSite& site : sites_) {
+    const bool here = std::ranges::all_of(
+        site.changes, [&](const graph::ScaledParameter& c) { return part_of_.at(c.parameter) == k; });
+    if (!here || site.free == 0) continue;
+    out.sites.push_back(site);
+    for (const graph::ScaledParameter& c : site.changes) {
+      Weight& w = out.model.weights.at(c.parameter);
+      w = f32_weight(w.type.shape, weight(c.parameter));
+    }
+  }
+  for (const Preparation* p : options_.method.preparations) p->prepare(engine_, out, options_.numbers);
+  return out;
 }
 
 std::vector<RoundedTensor> ByLayers::report() const {
@@ -250,6 +273,12 @@ Model ByLayers::outline() const {
     w.type.element = {Scalar::f32, format};
     w.bytes = {};
   }
+  for (size_t k = 0; k < journal_.done(); ++k)
+    for (const nlohmann::json& name : journal_.report(k)["changed"]) {
+      Weight& w = out.weights.at(name.get<std::string>());
+      w.type.element = {Scalar::f32, nullptr};
+      w.bytes = {};
+    }
   return out;
 }
 

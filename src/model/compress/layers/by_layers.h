@@ -4,16 +4,17 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/compress/layers/journal.h"
-#include "model/compress/strategy/strategy.h"
+#include "model/compress/prepare/prepare.h"
 
 namespace lumen::model {
 
 struct ByLayersOptions {
-  const Strategy* strategy = nullptr;
+  RoundingMethod method;
   StrategyOptions numbers;
   LayerRunOptions run;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
@@ -55,13 +56,15 @@ class ByLayers {
   class Numbers;
   struct Part;
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  void observe(Part& at);
   void round_weights(Part& at);
   RoundingTask task_of(Part& at, const std::string& name) const;
   bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
   void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const;
-  graph::TapKinds kinds_of(const std::vector<std::string>& names) const;
   bool carries_truth() const;  // what goes through the layers unrounded is kept, too
-  const Strategy& strategy_for(const std::string& parameter) const;
+  // Weights and sums as preparations leave them; the numbers that they change are in `before`.
+  PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
+                     const std::function<std::span<const float>(const std::string&)>& weight);
 
   run::Engine& engine_;
   const Model& model_;
@@ -70,6 +73,8 @@ class ByLayers {
   LayerRun run_;
   Journal journal_;
   CarriedValues rounded_, true_;
+  std::unique_ptr<Rounder> rounder_;
+  std::vector<graph::ScaleSite> sites_;    // where preparations may change channels
   std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
   std::vector<float> losses_;
 };

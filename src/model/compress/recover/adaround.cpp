@@ -78,7 +78,7 @@ LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective,
     values += std::ssize(w.values);
   }
   BestBlock best(engine, objective, weights, options.windows, std::move(plain));
-  const double price = kPrice * best.before() / static_cast<double>(values);
+  const double price = kPrice * best.before() / values;
   WindowDraw draw(objective.windows(), options.windows, options.seed);
   std::vector<std::vector<float>> gradients;
   for (int64_t step = 0; step < steps; ++step) {
@@ -87,7 +87,7 @@ LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective,
       objective.set(i, soft[i]->rounded);
     }
     objective.gradients(draw.next(), &gradients);
-    const double gone = static_cast<double>(step) / steps, cold = std::max(0.0, (gone - kWarm) / (1 - kWarm));
+    const double gone = 1.0 * step / steps, cold = std::max(0.0, (gone - kWarm) / (1 - kWarm));
     const double beta = kLastBeta + (kFirstBeta - kLastBeta) * 0.5 * (1 + std::cos(std::numbers::pi * cold));
     for (size_t i = 0; i < soft.size(); ++i) soft[i]->move(gradients[i], gone < kWarm ? 0 : price, beta, rate);
     if (is_looked_at(step + 1, steps)) {

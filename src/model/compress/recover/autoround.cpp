@@ -54,7 +54,7 @@ struct Moving {
 LearnedBlock learn_by_signs(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,
                             const LearnOptions& options, const LearnProgress& progress) {
   const int64_t steps = options.steps > 0 ? options.steps : kSteps;
-  const float rate = options.rate > 0 ? options.rate : 1.0F / static_cast<float>(steps);
+  const float rate = options.rate > 0 ? options.rate : 1.0F / steps;
   std::vector<std::unique_ptr<Moving>> moving;
   std::vector<std::vector<uint8_t>> plain;
   for (const LearnedWeight& w : weights) {
@@ -74,7 +74,7 @@ LearnedBlock learn_by_signs(run::Engine& engine, BlockObjective& objective, std:
   for (int64_t step = 0; step < steps; ++step) {
     round();
     objective.gradients(draw.next(), &gradients);
-    const float now = rate * (1 - static_cast<float>(step) / static_cast<float>(steps));
+    const float now = rate * (1 - 1.0F * step / steps);
     for (size_t i = 0; i < moving.size(); ++i) moving[i]->move(gradients[i], now);
     if (is_looked_at(step + 1, steps)) {
       round();

@@ -48,7 +48,7 @@ void CodeGrid::read(std::span<const uint8_t> blob) {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows_; ++r) {
       uint8_t* row = blob_.data() + r * layout.row_stride;
-      for (int64_t b = 0; b < layout.row_stride; ++b) row[b] = static_cast<uint8_t>((row[b] & ~mask[b]) | bits[b]);
+      for (int64_t b = 0; b < layout.row_stride; ++b) row[b] = (row[b] & ~mask[b]) | bits[b];
     }
     const std::vector<float> decoded = engine_.decode(format_, blob_.data(), rows_, columns_);
 #pragma omp parallel for schedule(static)
@@ -68,7 +68,7 @@ void CodeGrid::sort() {
     uint16_t* codes = code_of_.data() + g * width_;
     std::vector<std::pair<float, uint16_t>> all;
     for (int64_t c = 0; c < width_; ++c)
-      if (std::isfinite(values[c])) all.emplace_back(values[c] == 0 ? 0.0F : values[c], static_cast<uint16_t>(c));
+      if (std::isfinite(values[c])) all.emplace_back(values[c] == 0 ? 0.0F : values[c], c);
     if (!std::ranges::is_sorted(all)) std::ranges::sort(all);
     int32_t count = 0;
     for (const auto& [value, code] : all) {

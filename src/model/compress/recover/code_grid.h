@@ -12,7 +12,7 @@
 
 namespace lumen::model {
 
-// Of each value: the nearest numbers not above and not below it, and where between them it lies (0: low, 1: up). What
+// For each value the nearest numbers not above and not below it, and where between them it lies (0: low, 1: up). What
 // lies beyond a group's numbers has its last one as both.
 struct Neighbours {
   std::vector<float> low, up, share;

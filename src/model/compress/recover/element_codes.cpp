@@ -32,7 +32,7 @@ class Probe {
   Probe(const Format& f, int field) : f_(f), layout_(f.fields[field].layout), blob_(blob_layout(f, 1, f.block).total) {}
 
   void draw(std::mt19937& random) {
-    for (uint8_t& b : blob_) b = static_cast<uint8_t>(random());
+    for (uint8_t& b : blob_) b = random() & 0xff;
   }
   void set(int64_t place, uint64_t code) { layout_.write(blob_.data(), place, code); }
   // As bits, so that what is no number equals itself.
@@ -85,12 +85,12 @@ void find_groups(const Format& f, ElementCodes* out) {
   std::map<std::vector<uint32_t>, int32_t> numbers;
   std::vector<int32_t> sizes;
   for (int64_t j = 0; j < f.block; ++j) {
-    const auto [at, fresh] = numbers.emplace(std::move(seen[j]), static_cast<int32_t>(numbers.size()));
+    const auto [at, fresh] = numbers.emplace(std::move(seen[j]), numbers.size());
     if (fresh) sizes.push_back(0);
     out->group.push_back(at->second);
     out->index.push_back(sizes[at->second]++);
   }
-  out->groups = static_cast<int>(sizes.size());
+  out->groups = sizes.size();
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ std::span<const int64_t> WindowDraw::next() {
 
 void Adam::step(std::span<const float> gradient, float rate, std::span<float> values) {
   ++steps_;
-  const float first = 1 - std::pow(beta1_, static_cast<float>(steps_));
-  const float second = 1 - std::pow(beta2_, static_cast<float>(steps_));
+  const float first = 1 - std::pow(double{beta1_}, steps_), second = 1 - std::pow(double{beta2_}, steps_);
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < std::ssize(values); ++i) {
     m_[i] += (1 - beta1_) * (gradient[i] - m_[i]);

@@ -117,7 +117,7 @@ void BlockObjective::find_scales() {
       truth_->read(p.out[i], w * std::ssize(bytes), bytes);
       for (const float x : values) squares += double{x} * x;
     }
-    const double mean = squares / (static_cast<double>(values.size()) * run_.windows());
+    const double count = values.size(), mean = squares / (count * run_.windows());
     scales_.push_back(mean > 0 ? 1 / mean : 1);
   }
 }

@@ -8,30 +8,24 @@ namespace {
 using Learn = LearnedBlock (*)(run::Engine&, BlockObjective&, std::span<const LearnedWeight>, const LearnOptions&,
                                const LearnProgress&);
 
-class Learned : public Strategy {
+class LearnedRounder : public Rounder {
  public:
-  Learned(std::string_view name, std::string_view about, Learn learn, bool any_format = false)
-      : name_(name), about_(about), learn_(learn), any_format_(any_format) {}
-
-  std::string_view name() const override { return name_; }
-  std::string_view about() const override { return about_; }
-  graph::TapKinds observes() const override { return importance_strategy().observes(); }
-  bool by_blocks() const override { return true; }
-
-  std::optional<std::string> refuses(const Format& f) const override {
-    ElementCodes codes;
-    std::string why;
-    if (find_element_codes(f, &codes, &why) || (any_format_ && f.encodes())) return std::nullopt;
-    return why;
+  LearnedRounder(run::Engine& engine, const StrategyOptions& options, Learn learn)
+      : engine_(engine), nearest_(importance_strategy().rounder(engine, options)), learn_(learn) {
+    options_.steps = options.steps;
+    options_.rate = options.rate;
+    options_.windows = options.step_windows;
   }
 
-  // Weights that nothing handed on depends on: as importance says.
-  Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions& options) const override {
-    return importance_strategy().round(engine, task, options);
+  // What nothing that is handed on depends on.
+  Rounding round(const RoundingTask& task) override {
+    Rounding out = nearest_->round(task);
+    out.remark = "lies in no layer: rounded to nearest by importance" + (out.remark.empty() ? "" : "; " + out.remark);
+    return out;
   }
 
-  BlockRounding round_block(run::Engine& engine, BlockObjective& objective, std::span<const RoundingTask> tasks,
-                            const StrategyOptions& options, const LearnProgress& progress) const override {
+  BlockRounding round_block(BlockObjective& objective, std::span<const RoundingTask> tasks,
+                            const LearnProgress& progress) override {
     std::vector<LearnedWeight> weights;
     for (const RoundingTask& t : tasks) {
       LearnedWeight& w = weights.emplace_back();
@@ -42,18 +36,40 @@ class Learned : public Strategy {
       w.values = t.values;
       if (t.format->weighs()) w.importance = t.importance();
     }
-    LearnOptions o;
-    o.steps = options.steps;
-    o.rate = options.rate;
-    o.windows = options.step_windows;
-    LearnedBlock learned = learn_(engine, objective, weights, o, progress);
+    LearnedBlock learned = learn_(engine_, objective, weights, options_, progress);
     BlockRounding out{{}, learned.before, learned.after};
     for (size_t i = 0; i < tasks.size(); ++i) {
       Rounding& r = out.weights.emplace_back();
       r.blob = std::move(learned.blobs[i]);
-      r.values = engine.decode(tasks[i].format, r.blob.data(), tasks[i].all_rows(), tasks[i].columns);
+      r.values = engine_.decode(tasks[i].format, r.blob.data(), tasks[i].all_rows(), tasks[i].columns);
     }
     return out;
+  }
+
+ private:
+  run::Engine& engine_;
+  const std::unique_ptr<Rounder> nearest_;
+  const Learn learn_;
+  LearnOptions options_;
+};
+
+class Learned : public Strategy {
+ public:
+  Learned(std::string_view name, std::string_view about, Learn learn, bool any_format = false)
+      : name_(name), about_(about), learn_(learn), any_format_(any_format) {}
+
+  std::string_view name() const override { return name_; }
+  std::string_view about() const override { return about_; }
+  graph::TapKinds observes() const override { return importance_strategy().observes(); }
+  bool by_blocks() const override { return true; }
+  std::optional<std::string> refuses(const Format& f, const StrategyOptions&) const override {
+    ElementCodes codes;
+    std::string why;
+    if (find_element_codes(f, &codes, &why) || (any_format_ && f.encodes())) return std::nullopt;
+    return why;
+  }
+  std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions& options) const override {
+    return std::make_unique<LearnedRounder>(engine, options, learn_);
   }
 
  private:

@@ -49,17 +49,21 @@ std::span<const float> RoundingTask::cross(int64_t m) const {
   return matrix_of(&TapSums::cross, reads, m, columns);
 }
 
+int64_t RoundingTask::rows_read(int64_t m) const {
+  if (!reads) return 0;
+  return reads->tap.matrices > 0 ? std::llround(reads->counts[m]) : reads->rows;
+}
+
 std::vector<float> RoundingTask::squares(int64_t m) const {
-  if (!reads || (reads->squares.empty() && reads->gram.empty())) return {};
+  if (!reads || (reads->squares.empty() && reads->gram.empty()) || rows_read(m) == 0) return {};
   const bool stacked = reads->tap.matrices > 0;
-  if (stacked && reads->counts[m] == 0) return {};
-  const double rows_read = stacked ? double{reads->counts[m]} : reads->rows;
+  const double read = rows_read(m);
   std::vector<float> out(columns);
   const int64_t first = stacked ? m : 0;
   for (int64_t c = 0; c < columns; ++c) {
     const double sum =
         reads->squares.empty() ? reads->gram[(first * columns + c) * columns + c] : reads->squares[first * columns + c];
-    out[c] = sum / rows_read;
+    out[c] = sum / read;
   }
   return out;
 }
@@ -76,15 +80,16 @@ std::vector<float> RoundingTask::importance(int64_t* unreached) const {
   return of_elements;
 }
 
-BlockRounding Strategy::round_block(run::Engine&, BlockObjective&, std::span<const RoundingTask>,
-                                    const StrategyOptions&, const LearnProgress&) const {
-  LUMEN_CHECK(false, "'{}' rounds no layers", name());
+BlockRounding Rounder::round_block(BlockObjective&, std::span<const RoundingTask>, const LearnProgress&) {
+  LUMEN_CHECK(false, "a strategy that rounds weights one by one got a layer");
   return {};
 }
 
 const std::vector<const Strategy*>& strategies() {
-  static const std::vector<const Strategy*> all = {&nearest_strategy(),  &importance_strategy(), &autoround_strategy(),
-                                                   &adaround_strategy(), &omniquant_strategy(),  &block_ap_strategy()};
+  static const std::vector<const Strategy*> all = {
+      &nearest_strategy(),   &importance_strategy(),     &feedback_strategy(),  &answering_strategy(),
+      &clipped_strategy(),   &half_quadratic_strategy(), &autoround_strategy(), &adaround_strategy(),
+      &omniquant_strategy(), &block_ap_strategy()};
   return all;
 }
 

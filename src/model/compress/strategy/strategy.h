@@ -3,9 +3,11 @@
 // asks for (observe), what it may change of a layer without changing what the layer computes it changes before
 // (transform), and then it rounds (convert).
 //
-// May include: base, graph/transform, model/calibrate, model/compress/recover, run/engine.
+// May include: base, graph/transform, model/calibrate, model/compress/recover, model/compress/rewrite,
+// model/compress/round, number/format, run/engine, run/engine/feedback.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,11 +23,12 @@ namespace lumen::model {
 
 // Numbers that users may set (`--strategy-option NAME=VALUE`); each strategy names those it knows.
 struct StrategyOptions {
-  double damping = 0.01;   // of Hessians: part of the mean of the diagonal that is added to it
-  bool act_order = false;  // columns in the order of their importance
-  double norm = 0.7;       // p of the norm that sparse errors are measured by
-  int iterations = 20;     // of half-quadratic splitting
-  // Of rounding learned layer by layer; 0: what the strategy usually takes.
+  double damping = 0.01;            // of Hessians: part of the mean of the diagonal that is added to it
+  bool act_order = false;           // columns in the order of their importance
+  double norm = 0.7;                // p of the norm that sparse errors are measured by
+  int iterations = 20;              // of half-quadratic splitting
+  double smoothing_strength = 0.5;  // how much of what stands out goes from activations into weights
+  // Rounding learned layer by layer; 0: what the strategy usually takes.
   int steps = 0;
   double rate = 0;
   int64_t step_windows = 8;  // windows of the text that a step looks at
@@ -44,6 +47,8 @@ struct RoundingTask {
   // Sums of products of columns of what matrix m reads, [columns, columns]; empty where unknown, or no row reached it.
   std::span<const float> gram(int64_t m) const;
   std::span<const float> cross(int64_t m) const;
+  // How many rows the sums of matrix m are of.
+  int64_t rows_read(int64_t m) const;
   // Mean squares of the columns; empty likewise.
   std::vector<float> squares(int64_t m) const;
   // The same for encoding: of columns, or of each element where matrices are stacked; empty where nothing is known.
@@ -63,6 +68,18 @@ struct BlockRounding {
   double before = 0, after = 0;  // what the layer hands on: relative squared error, rounded to nearest and like this
 };
 
+// Rounds the weights of a model; keeps what it compiled, and what weights of one part share.
+class Rounder {
+ public:
+  virtual ~Rounder() = default;
+  // Tasks of another part follow: what is known of what weights read is no longer there.
+  virtual void begin_part() {}
+  virtual Rounding round(const RoundingTask& task) = 0;
+  // Strategies that round by blocks get all weights of a layer, in the objective's order.
+  virtual BlockRounding round_block(BlockObjective& objective, std::span<const RoundingTask> tasks,
+                                    const LearnProgress& progress);
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -70,13 +87,11 @@ class Strategy {
   virtual std::string_view about() const = 0;  // one line
   virtual graph::TapKinds observes() const { return {}; }
   // Why it cannot take a format; nothing where it can.
-  virtual std::optional<std::string> refuses(const Format&) const { return std::nullopt; }
-  virtual Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions& options) const = 0;
+  virtual std::optional<std::string> refuses(const Format&, const StrategyOptions&) const { return std::nullopt; }
   // Whether weights of a layer are rounded together, by what the layer hands on; round() is then for weights that lie
   // in no layer.
   virtual bool by_blocks() const { return false; }
-  virtual BlockRounding round_block(run::Engine& engine, BlockObjective& objective, std::span<const RoundingTask> tasks,
-                                    const StrategyOptions& options, const LearnProgress& progress) const;
+  virtual std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions& options) const = 0;
 };
 
 // All, in the order in which help lists them.
