@@ -147,7 +147,9 @@ TEST(ByLayers, LearnsLayerByLayer) {
       ASSERT_EQ(
           std::sscanf(t.remark.c_str(), "what its layer hands on is %lf off, rounded to nearest %lf", &now, &before),
           2);
-      if (strategy != std::string("omniquant")) EXPECT_LT(now, before) << strategy;
+      if (strategy != std::string("omniquant")) {
+        EXPECT_LT(now, before) << strategy;
+      }
       EXPECT_LE(now, before) << strategy;
     }
     EXPECT_EQ(layers, 2u);

@@ -10,10 +10,9 @@ namespace {
 constexpr int kSteps = 400;
 constexpr float kRate = 0.03F;
 constexpr float kZeta = 1.1F, kGamma = -0.1F;  // the rectified sigmoid's stretch
-constexpr float kFirstBeta = 20, kLastBeta = 2;
+constexpr float kFirstBeta = 20, kLastBeta = 1.2F;
 constexpr double kWarm = 0.2;  // part of the steps without the price of being undecided
-// The price of all values halfway between their neighbours, in multiples of the objective where learning begins.
-constexpr double kPrice = 1;
+constexpr float kPrice = 4;    // of being undecided: at the end, in roots of the mean square of what gradients ask for
 
 struct Soft {
   const LearnedWeight& weight;
@@ -46,7 +45,14 @@ struct Soft {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < std::ssize(v); ++i) rounded[i] = height(v[i]) >= 0.5F ? near.up[i] : near.low[i];
   }
-  void move(std::span<const float> gradient, float price, float beta, float rate) {
+  // `part` of the price, 0..1.
+  void move(std::span<const float> gradient, float part, float beta, float rate) {
+    double squares = 0;
+    for (size_t i = 0; i < v.size(); ++i) {
+      const double toward = double{gradient[i]} * (near.up[i] - near.low[i]);
+      squares += toward * toward;
+    }
+    const float price = part * kPrice * std::sqrt(squares / std::max<size_t>(v.size(), 1));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < std::ssize(v); ++i) {
       const float s = sigmoid(v[i]), h = s * (kZeta - kGamma) + kGamma;
@@ -55,7 +61,7 @@ struct Soft {
       // What lies at an end goes on to be pulled back by the objective, but not further out.
       const float toward = gradient[i] * (near.up[i] - near.low[i]);
       const float clear = 2 * std::clamp(h, 0.0F, 1.0F) - 1;
-      const float pull = -price * beta * std::pow(std::abs(clear), beta - 1) * 2 * (clear < 0 ? -1.0F : 1.0F);
+      const float pull = -price * std::pow(std::abs(clear), beta - 1) * (clear < 0 ? -1.0F : 1.0F);
       if ((h <= 0 && toward + pull > 0) || (h >= 1 && toward + pull < 0)) continue;
       slope[i] = (toward + pull) * s * (1 - s) * (kZeta - kGamma);
     }
@@ -71,14 +77,11 @@ LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective,
   const float rate = options.rate > 0 ? options.rate : kRate;
   std::vector<std::unique_ptr<Soft>> soft;
   std::vector<std::vector<uint8_t>> plain;
-  int64_t values = 0;
   for (const LearnedWeight& w : weights) {
     plain.push_back(engine.encode(w.format, w.values.data(), w.rows, w.columns, w.importance));
     soft.push_back(std::make_unique<Soft>(engine, w, plain.back()));
-    values += std::ssize(w.values);
   }
   BestBlock best(engine, objective, weights, options.windows, std::move(plain));
-  const double price = kPrice * best.before() / values;
   WindowDraw draw(objective.windows(), options.windows, options.seed);
   std::vector<std::vector<float>> gradients;
   for (int64_t step = 0; step < steps; ++step) {
@@ -89,7 +92,7 @@ LearnedBlock learn_soft_rounding(run::Engine& engine, BlockObjective& objective,
     objective.gradients(draw.next(), &gradients);
     const double gone = 1.0 * step / steps, cold = std::max(0.0, (gone - kWarm) / (1 - kWarm));
     const double beta = kLastBeta + (kFirstBeta - kLastBeta) * 0.5 * (1 + std::cos(std::numbers::pi * cold));
-    for (size_t i = 0; i < soft.size(); ++i) soft[i]->move(gradients[i], gone < kWarm ? 0 : price, beta, rate);
+    for (size_t i = 0; i < soft.size(); ++i) soft[i]->move(gradients[i], cold, beta, rate);
     if (is_looked_at(step + 1, steps)) {
       for (size_t i = 0; i < soft.size(); ++i) {
         soft[i]->round();

@@ -106,11 +106,6 @@ bool find_element_codes(const Format& f, ElementCodes* out, std::string* why) {
     return false;
   };
   if (!f.encodes()) return refuse("it can only be read");
-  if (f.code_field < 0)
-    return refuse("its codes stand for several values at once, so that no value can be moved alone");
-  const Field& field = f.fields[f.code_field];
-  if (field.type.bits > kMostBits)
-    return refuse(fmt::format("its codes have {} bits, which leaves nothing to learn", field.type.bits));
   std::set<int> read;
   find_read(f.decode.body, &read);
   find_read(f.decode.result, &read);
@@ -121,8 +116,12 @@ bool find_element_codes(const Format& f, ElementCodes* out, std::string* why) {
                                 f.fields[i].name));
     fields_of_blocks |= i != f.code_field && f.fields[i].level == Level::block;
   }
-  if (field.count != f.block || !stand_alone(f, f.code_field, field.type.bits))
-    return refuse("its codes stand for several values at once, so that no value can be moved alone");
+  const std::string shared = "its codes stand for several values at once, so that no value can be moved alone";
+  if (f.code_field < 0) return refuse(shared);
+  const Field& field = f.fields[f.code_field];
+  if (field.type.bits > kMostBits)
+    return refuse(fmt::format("its codes have {} bits, which leaves nothing to learn", field.type.bits));
+  if (field.count != f.block || !stand_alone(f, f.code_field, field.type.bits)) return refuse(shared);
   *out = {};
   out->field = f.code_field;
   out->bits = field.type.bits;

@@ -27,9 +27,8 @@ void Adam::step(std::span<const float> gradient, float rate, std::span<float> va
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < std::ssize(values); ++i) {
     m_[i] += (1 - beta1_) * (gradient[i] - m_[i]);
-    // Moments hold roots, as squares of small gradients would vanish.
-    v_[i] = std::hypot(std::sqrt(beta2_) * v_[i], std::sqrt(1 - beta2_) * gradient[i]);
-    const float root = v_[i] / std::sqrt(second);
+    v_[i] += (1 - beta2_) * (gradient[i] * gradient[i] - v_[i]);
+    const float root = std::sqrt(v_[i] / second);
     if (root > 0) values[i] -= rate * (m_[i] / first) / root;
   }
 }

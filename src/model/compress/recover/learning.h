@@ -52,7 +52,6 @@ class BestBlock {
     best_.after = loss;
     best_.blobs = blobs();
   }
-  double before() const { return best_.before; }
   LearnedBlock take() { return std::move(best_); }
 
  private:

@@ -7,9 +7,12 @@
 
 namespace lumen::model {
 
+inline std::string recover_cache() {
+  return (std::filesystem::temp_directory_path() / "lumen-test-cache").string();
+}
 inline run::Engine& recover_engine(int threads = 1) {
-  static run::Engine one(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
-  static run::Engine two(run::Engine::Options{.cache_folder = "off", .threads = 2, .machine = nullptr});
+  static run::Engine one(run::Engine::Options{.cache_folder = recover_cache(), .threads = 1, .machine = nullptr});
+  static run::Engine two(run::Engine::Options{.cache_folder = recover_cache(), .threads = 2, .machine = nullptr});
   return threads == 1 ? one : two;
 }
 
@@ -20,9 +23,9 @@ inline Model recover_model() {
                        family->config("", {{"vocab", 40},
                                            {"hidden", 256},
                                            {"layers", 1},
-                                           {"heads", 2},
-                                           {"kv_heads", 1},
-                                           {"head_dim", 16},
+                                           {"heads", 8},
+                                           {"kv_heads", 2},
+                                           {"head_dim", 32},
                                            {"ffn", 256},
                                            {"context", 16}}),
                        1);
