@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,8 +39,11 @@ struct TapSums {
 // What a part did to a text.
 struct PartRun {
   std::vector<TapSums> taps;
-  std::map<std::string, std::vector<float>> results;  // of the function, all windows one behind the other; of the
-                                                      // rounded form
+  std::map<std::string, std::vector<float>> results;  // losses, all windows one behind the other, of the rounded form;
+                                                      // of families that predict tokens
+  // By weight, with the model's names: sums over all rows of squares of what the text's loss gains by what products
+  // with them give (graph/transform/slopes.h).
+  std::map<std::string, std::vector<float>> slopes;
 };
 
 class LayerRun {
@@ -64,13 +68,17 @@ class LayerRun {
   // `true_from` less `from`; there are none of a part that reads tokens alone. Nothing is handed on.
   PartRun compare(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
                   const graph::TapKinds& kinds, const Progress& progress = {});
+  // Back through a part, behind all parts after it: `from` has what the part reads, `slopes` what the loss gains by
+  // each number that is carried; the part adds its own. Taps are those of run().
+  PartRun back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
+               const graph::TapKinds& kinds, const Progress& progress = {});
   // What no part behind `part` reads is removed.
   void drop_read(size_t part, CarriedValues* values) const;
   // What is read is handed on as it is on the disk.
   void keep_written(size_t part, CarriedValues* values) const;
 
   const LayerRunOptions& options() const { return options_; }
-  graph::Bindings symbols(int64_t windows) const;
+  graph::Bindings bindings(int64_t windows) const;
   // A carried value, by its number in LayerPart::in and out, of all windows and of one.
   const graph::Type& carried_type(int number) const { return cut_.carried[number].type; }
   int64_t carried_bytes(int number) const;
@@ -81,19 +89,25 @@ class LayerRun {
  private:
   struct Form;
   struct Width;
-  PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from, CarriedValues* to,
-              const graph::TapKinds& kinds, const Progress& progress);
-  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on);
+  struct Streams {
+    CarriedValues *from = nullptr, *true_from = nullptr, *to = nullptr, *slopes = nullptr;
+  };
+  PartRun run(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
+              const Progress& progress);
+  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back);
+  void fill(const graph::LayerPart& part, const Streams& streams, const std::string& name, int64_t first, int64_t count,
+            std::vector<uint8_t>* bytes) const;
+  void hand_on(const graph::LayerPart& part, const Streams& streams, Width& width, int64_t first);
   Width& width(Form& form, int64_t count);
-  void read_windows(size_t part, std::span<const int64_t> windows, CarriedValues* from, CarriedValues* true_from,
-                    const std::map<std::string, run::DeviceTensorRef>& to) const;
 
   run::Engine& engine_;
   const LayerRunOptions options_;
+  const bool has_losses_;
   std::vector<TokenId> text_;
   int64_t windows_ = 0;
   graph::LayerCut cut_;
   std::map<std::string, std::shared_ptr<Form>> forms_;  // by the text of the graph
+  std::set<int> sloped_;                                // carried values whose slopes some part has added to
 };
 
 }  // namespace lumen::model

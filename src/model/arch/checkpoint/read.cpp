@@ -295,7 +295,7 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
   model.files = small_files(folder);
   if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
     if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
   if (model.tokenizer) {
     const auto vocabulary = model.config.find("vocab");

@@ -32,13 +32,15 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
 // The numbers of a part's weights: decoded when they are asked for, and then held.
 class ByLayers::Numbers {
  public:
-  Numbers(run::Engine& engine, const Model& model, Journal& journal)
-      : engine_(engine), model_(model), journal_(journal) {}
+  Numbers(run::Engine& engine, const Model& model, const std::map<std::string, FormatRef>& rounded, Journal& journal)
+      : engine_(engine), model_(model), rounded_(rounded), journal_(journal) {}
 
   std::span<const float> of(const std::string& name) {
     const auto found = held_.find(name);
     if (found != held_.end()) return found->second;
-    const std::optional<Weight> done = journal_.weight(name, model_.family->library().formats());
+    const auto format = rounded_.find(name);
+    const std::optional<Weight> done =
+        journal_.weight(name, model_.family->library().formats(), format == rounded_.end() ? nullptr : format->second);
     return held_[name] = values_of(engine_, done ? *done : model_.weights.at(name));
   }
   void set(const std::string& name, std::vector<float> values) { held_[name] = std::move(values); }
@@ -46,6 +48,7 @@ class ByLayers::Numbers {
  private:
   run::Engine& engine_;
   const Model& model_;
+  const std::map<std::string, FormatRef>& rounded_;
   Journal& journal_;
   std::map<std::string, std::vector<float>> held_;
 };
@@ -204,8 +207,8 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
   Part at{k,
           run_.parts(),
           run_.part(k),
-          Numbers(engine_, model_, journal_),
-          Numbers(engine_, model_, journal_),
+          Numbers(engine_, model_, formats_, journal_),
+          Numbers(engine_, model_, formats_, journal_),
           {},
           {},
           {},
@@ -283,7 +286,9 @@ Model ByLayers::outline() const {
 }
 
 Weight ByLayers::weight(const Parameter& p) {
-  std::optional<Weight> w = journal_.weight(p.name, model_.family->library().formats());
+  const auto format = formats_.find(p.name);
+  std::optional<Weight> w =
+      journal_.weight(p.name, model_.family->library().formats(), format == formats_.end() ? nullptr : format->second);
   LUMEN_CHECK(w, "'{}' was not rounded", p.name);
   // The shape may have axes that files do not keep.
   w->type.shape = p.shape;

@@ -46,6 +46,7 @@ class ByLayers {
 
   // Nats of each position of all windows, of the model as it is rounded.
   const std::vector<float>& losses() const { return losses_; }
+  int64_t window() const { return options_.run.length; }
   std::vector<RoundedTensor> report() const;
   // The result: types, and the bytes of what was not touched; the others come from weight().
   Model outline() const;

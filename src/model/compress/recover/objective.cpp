@@ -108,7 +108,7 @@ BlockObjective::~BlockObjective() = default;
 void BlockObjective::find_scales() {
   const graph::LayerPart& p = run_.part(part_);
   for (const size_t i : compared(p)) {
-    const graph::Type type = graph::bind(run_.carried_type(p.out[i]), run_.symbols(1));
+    const graph::Type type = graph::bind(run_.carried_type(p.out[i]), run_.bindings(1));
     double squares = 0;
     LUMEN_CHECK(type.element.scalar == Scalar::f32, "what is carried is not f32");
     std::vector<float> values(graph::elements(type.shape).number());
@@ -126,7 +126,7 @@ BlockObjective::Step& BlockObjective::step(int64_t windows, bool gradients) {
   for (Step& s : steps_)
     if (s.windows == windows && s.gradients == gradients) return s;
   const graph::LayerPart& p = run_.part(part_);
-  const graph::Graph g = objective_graph(p, run_.symbols(windows), names_, gradients);
+  const graph::Graph g = objective_graph(p, run_.bindings(windows), names_, gradients);
   run::CompileOptions compile;
   compile.exact = true;
   compile.products = run_.options().products;

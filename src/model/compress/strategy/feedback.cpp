@@ -35,7 +35,7 @@ class FeedbackStrategyRounder : public Rounder {
       std::vector<uint8_t> under;  // the blob whose outer fields are kept
       if (t.matrices > 1 && stack.shares_fields()) under = stack.matrix(out.blob, m);
       const GptqResult result = round_matrix(t, m, under, out.remark);
-      unreached += t.gram(m).empty();
+      unreached += t.reads && t.gram(m).empty();  // rows of an embedding are read by no product
       nearest += result.is_nearest;
       stack.put(out.blob, m, result.blob);
       if (t.matrices == 1) out.blob = result.blob;

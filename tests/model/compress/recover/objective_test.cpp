@@ -31,9 +31,9 @@ TEST(BlockObjective, GradientsAreFiniteDifferences) {
       if (graph::layer_of(name) >= 0 && m.weights.at(name).type.shape.size() == 2)
         learned.push_back(part.name_of(name));
     ASSERT_EQ(learned.size(), 7u);
-    const graph::Graph g = objective_graph(part, run.symbols(2), learned, true);
+    const graph::Graph g = objective_graph(part, run.bindings(2), learned, true);
     ASSERT_EQ(graph::verify(g), "");
-    const graph::Graph loss = objective_graph(part, run.symbols(2), learned, false);
+    const graph::Graph loss = objective_graph(part, run.bindings(2), learned, false);
     std::map<std::string, graph::Tensor> in;
     int salt = 0;
     for (const graph::ValueId v : g.inputs()) {
