@@ -17,11 +17,11 @@ struct Errors {
   double before = 0, after = 0;              // learned from
   double other_before = 0, other_after = 0;  // not seen
 };
-Errors learned(Learn learn, const std::string& format, const LearnOptions& options) {
+Errors learned(Learn learn, const std::string& format, const LearnOptions& options, int64_t windows = 32) {
   run::Engine& e = recover_engine();
   const Model m = recover_model();
   const FormatRef f = recover_format(format);
-  FirstLayer layer(e, m, recover_text(32 * 8, 1)), other(e, m, recover_text(8 * 8, 2));
+  FirstLayer layer(e, m, recover_text(windows * 8, 1)), other(e, m, recover_text(8 * 8, 2));
   BlockObjective o = layer.objective(e);
   const LearnedBlock block = learn(e, o, layer.weights(f), options, {});
   std::vector<std::vector<uint8_t>> plain;
@@ -31,38 +31,45 @@ Errors learned(Learn learn, const std::string& format, const LearnOptions& optio
   return {block.before, block.after, other.loss(e, f, plain), other.loss(e, f, block.blobs)};
 }
 
-Errors expect_better(Learn learn, const std::string& format, const LearnOptions& options, double part) {
-  const Errors got = learned(learn, format, options);
-  EXPECT_LT(got.after, part * got.before) << format;
-  return got;
-}
-void expect_better(Learn learn, const std::string& format, const LearnOptions& options, double part, double other) {
-  const Errors got = expect_better(learn, format, options, part);
-  EXPECT_LT(got.other_after, other * got.other_before) << format;
+// `part`, `other`: of what rounding to nearest loses, on the windows that were learned from and on others.
+void expect_better(const Errors& got, double part, double other) {
+  EXPECT_LT(got.after, part * got.before);
+  EXPECT_LT(got.other_after, other * got.other_before);
 }
 
 TEST(Learn, SignsBeatRoundingToNearest) {
-  for (const char* format : {"q4_0", "q2_k", "nvfp4", "int3_g64"})
-    expect_better(learn_by_signs, format, {.steps = 24}, 0.95, 0.98);
+  for (const char* format : {"q4_0", "q2_k", "nvfp4", "int3_g64"}) {
+    SCOPED_TRACE(format);
+    expect_better(learned(learn_by_signs, format, {.steps = 24}), 0.6, 0.85);
+  }
 }
 
 // On as few windows as these it need not hold for others.
 TEST(Learn, SoftRoundingBeatsRoundingToNearest) {
-  for (const char* format : {"q4_0", "q3_k", "nvfp4", "int3_g64"})
-    expect_better(learn_soft_rounding, format, {.steps = 40, .rate = 0.2}, 0.98);
+  for (const char* format : {"q4_0", "q3_k", "nvfp4", "int3_g64"}) {
+    const Errors got = learned(learn_soft_rounding, format, {.steps = 40, .rate = 0.2});
+    EXPECT_LT(got.after, 0.98 * got.before) << format;
+  }
 }
 
 TEST(Learn, ClippingBeatsRoundingToNearest) {
-  for (const char* format : {"int2_g64_asym", "int3_g64"})
-    expect_better(learn_clipping, format, {.steps = 20}, 0.98, 0.99);
+  for (const char* format : {"int2_g64_asym", "int3_g64"}) {
+    SCOPED_TRACE(format);
+    expect_better(learned(learn_clipping, format, {.steps = 20}, 64), 0.98, 0.98);
+  }
 }
 
 TEST(Learn, ValuesBeatRoundingToNearest) {
-  for (const char* format : {"q4_0", "q2_k", "int3_g64"}) expect_better(learn_values, format, {.steps = 40}, 0.95);
+  for (const char* format : {"q2_k", "int3_g64"}) {
+    SCOPED_TRACE(format);
+    expect_better(learned(learn_values, format, {.steps = 40}, 64), 0.6, 0.8);
+  }
+  const Errors got = learned(learn_values, "q4_0", {.steps = 40}, 64);
+  EXPECT_LT(got.after, 0.9 * got.before) << "few windows for as many bits: others do not gain";
 }
 
 TEST(Learn, FormatsWithoutCodesOfElementsHaveTheirValuesTrained) {
-  const Errors got = learned(learn_values, "iq2_xs", {.steps = 4});
+  const Errors got = learned(learn_values, "iq2_xs", {.steps = 4}, 64);
   EXPECT_LT(got.after, got.before);
 }
 
