@@ -85,6 +85,12 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->check(CLI::Range(0.0, 1.0));
   sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
       ->group("Strategies");
+  option("--iterations", flags.options.numbers.steps, "Steps of strategies that learn; 0: what each usually takes", "N")
+      ->check(CLI::Range(0, 1000000));
+  option("--rate", flags.options.numbers.rate, "Rate at which they begin; 0: what each usually takes", "RATE")
+      ->check(CLI::Range(0.0, 100.0));
+  option("--step-windows", flags.options.numbers.step_windows, "Windows of the text that a step of them looks at", "N")
+      ->check(CLI::Range(1, 4096));
   option("--smoothing-strength", flags.options.numbers.smoothing_strength,
          "How much of what stands out of activations goes into weights", "PART")
       ->check(CLI::Range(0.0, 1.0));

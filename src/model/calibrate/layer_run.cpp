@@ -189,6 +189,22 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   }
 }
 
+graph::Bindings LayerRun::bindings(int64_t windows) const {
+  return symbols(windows, options_.length);
+}
+
+void LayerRun::read_windows(size_t part, std::span<const int64_t> windows, CarriedValues* from,
+                            const std::map<std::string, run::DeviceTensorRef>& to) const {
+  for (const auto& [name, tensor] : to) {
+    std::vector<uint8_t> all, one(tensor->bytes() / windows.size());
+    for (const int64_t w : windows) {
+      fill(cut_.parts[part], {.from = from}, name, w, 1, &one);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    tensor->upload(all.data(), all.size());
+  }
+}
+
 // What a batch hands on: forward to later parts, backward to earlier ones, which several parts may add to.
 void LayerRun::hand_on(const graph::LayerPart& p, const Streams& streams, Width& w, int64_t first) {
   for (size_t i = 0; streams.to && i < p.out.size(); ++i) {

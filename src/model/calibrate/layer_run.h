@@ -77,6 +77,15 @@ class LayerRun {
   // What is read is handed on as it is on the disk.
   void keep_written(size_t part, CarriedValues* values) const;
 
+  const LayerRunOptions& options() const { return options_; }
+  graph::Bindings bindings(int64_t windows) const;
+  // A carried value, by its number in LayerPart::in and out, of all windows and of one.
+  const graph::Type& carried_type(int number) const { return cut_.carried[number].type; }
+  int64_t carried_bytes(int number) const;
+  // What a part reads of these windows goes into tensors for as many, by the names of the part's inputs.
+  void read_windows(size_t part, std::span<const int64_t> windows, CarriedValues* from,
+                    const std::map<std::string, run::DeviceTensorRef>& to) const;
+
  private:
   struct Form;
   struct Width;
@@ -90,7 +99,6 @@ class LayerRun {
             std::vector<uint8_t>* bytes) const;
   void hand_on(const graph::LayerPart& part, const Streams& streams, Width& width, int64_t first);
   Width& width(Form& form, int64_t count);
-  int64_t carried_bytes(int number) const;  // of one window
 
   run::Engine& engine_;
   const LayerRunOptions options_;

@@ -37,6 +37,7 @@ ByLayersOptions options_in(const std::filesystem::path& folder, const std::strin
   ByLayersOptions o;
   o.method = parse_method(strategy);
   o.run = {.length = 8, .batch = 2};
+  o.numbers.steps = 8;  // of strategies that learn
   o.folder = folder;
   o.source = "test";
   return o;
@@ -90,37 +91,88 @@ TEST(ByLayers, ErrorsOfOutputsFollowWhatIsRead) {
 }
 
 // A process that is killed after so many microseconds; then the run goes on here.
-TEST(ByLayers, EndedAtAnyMomentItGivesTheSameBytes) {
+void expect_same_bytes_when_ended(const std::string& strategy, int rounds, int microseconds) {
   const Model m = wide_model();
   const TestFolder folder;
   const auto formats = formats_of(m, "q4_0");
   std::map<std::string, std::vector<uint8_t>> want;
   {
-    ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "whole", "imatrix"));
+    ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "whole", strategy));
     ASSERT_TRUE(run.run());
     want = bytes_of(m, run);
   }
   int killed = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
       // Threads do not survive a fork: an engine of its own.
       run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
-      ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", "imatrix"));
+      ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", strategy));
       run.run();
       _exit(0);
     }
-    usleep(30'000 * (round + 1));
+    usleep(microseconds * (round + 1));
     kill(child, SIGKILL);
     int status = 0;
     waitpid(child, &status, 0);
     killed += WIFSIGNALED(status);
   }
   EXPECT_GT(killed, 0);
-  ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "killed", "imatrix"));
+  ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "killed", strategy));
   ASSERT_TRUE(run.run());
   EXPECT_EQ(bytes_of(m, run), want);
+}
+
+TEST(ByLayers, EndedAtAnyMomentItGivesTheSameBytes) {
+  expect_same_bytes_when_ended("imatrix", 12, 30'000);
+}
+TEST(ByLayers, EndedWhileItLearnsItGivesTheSameBytes) {
+  expect_same_bytes_when_ended("autoround", 5, 500'000);
+}
+
+// What layers hand on is nearer to what it was; weights that lie in none are rounded by importance.
+TEST(ByLayers, LearnsLayerByLayer) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  for (const char* strategy : {"autoround", "adaround", "omniquant", "block-ap"}) {
+    ByLayersOptions o = options_in(folder / strategy, strategy);
+    ByLayers run(by_layers_engine(), m, formats_of(m, "int3_g32"), some_text(12 * 8), o);
+    ASSERT_TRUE(run.run());
+    size_t layers = 0, outside = 0;
+    for (const RoundedTensor& t : run.report()) {
+      EXPECT_EQ(t.strategy, strategy);
+      outside += t.remark == "lies in no layer: rounded to nearest by importance";
+      if (!t.remark.starts_with("what its layer hands on is ")) continue;
+      ++layers;
+      double now = 0, before = 0;
+      ASSERT_EQ(
+          std::sscanf(t.remark.c_str(), "what its layer hands on is %lf off, rounded to nearest %lf", &now, &before),
+          2);
+      if (strategy != std::string("omniquant")) {
+        EXPECT_LT(now, before) << strategy;
+      }
+      EXPECT_LE(now, before) << strategy;
+    }
+    EXPECT_EQ(layers, 2u);
+    EXPECT_EQ(outside, formats_of(m, "int3_g32").size() - 14);
+  }
+}
+
+TEST(ByLayers, FormatsThatAStrategyCannotMove) {
+  const FamilyRef family = test_library()->family("llama");
+  const Model m = initialise(
+      family, family->config("", {{"vocab", 40}, {"hidden", 256}, {"layers", 1}, {"heads", 2}, {"ffn", 256}}), 1);
+  const TestFolder folder;
+  try {
+    ByLayers(by_layers_engine(), m, formats_of(m, "iq2_xs"), some_text(5 * 8), options_in(folder / "w", "autoround"));
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("cannot be rounded to 'iq2_xs' by 'autoround': its codes stand for several "
+                                         "values at once, so that no value can be moved alone"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(ByLayers, StopsBetweenPartsAndGoesOn) {

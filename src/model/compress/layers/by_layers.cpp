@@ -16,6 +16,7 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
   std::string all =
       fmt::format("{}\n{}\n{} {} {} {} {} {}\n", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
                   o.numbers.norm, o.numbers.iterations, o.numbers.smoothing_strength, model.name);
+  all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, static_cast<int>(o.run.products.scalar));
   for (const Parameter& p : model.parameters) {
     const auto f = formats.find(p.name);
@@ -26,8 +27,10 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
   return hash_text(all).hex();
 }
 
+}  // namespace
+
 // The numbers of a part's weights: decoded when they are asked for, and then held.
-class Numbers {
+class ByLayers::Numbers {
  public:
   Numbers(run::Engine& engine, const Model& model, const std::map<std::string, FormatRef>& rounded, Journal& journal)
       : engine_(engine), model_(model), rounded_(rounded), journal_(journal) {}
@@ -49,8 +52,6 @@ class Numbers {
   Journal& journal_;
   std::map<std::string, std::vector<float>> held_;
 };
-
-}  // namespace
 
 ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
                    std::span<const TokenId> text, ByLayersOptions options)
@@ -85,86 +86,151 @@ bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress,
   return true;
 }
 
-void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  const graph::LayerPart& part = run_.part(k);
-  Numbers before(engine_, model_, formats_, journal_), after(engine_, model_, formats_, journal_);
-  const auto weight = [](Numbers& numbers) { return [&](const std::string& name) { return numbers.of(name); }; };
+// A part while it is rounded.
+struct ByLayers::Part {
+  size_t number, parts;
+  const graph::LayerPart& part;
+  Numbers before, after;
+  PartState state;                // as preparations leave it
   std::vector<std::string> mine;  // to be rounded here
-  for (const std::string& name : part.parameters)
-    if (part_of_.at(name) == k && formats_.contains(name)) mine.push_back(name);
-  const graph::TapKinds kinds = options_.method.observes();
-  const auto tell = [&](const std::string& doing, double share) {
-    if (progress) progress({k, run_.parts(), doing, share});
-  };
-  const auto windows = [&](const char* doing, double from, double to) {
-    return [&, doing, from, to](int64_t done) { tell(doing, from + (to - from) * done / run_.windows()); };
-  };
-  const bool compares = kinds.cross, observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
-  PartRun seen;
-  if (!mine.empty() && compares)
-    seen = run_.compare(k, weight(before), &rounded_, &true_, kinds, windows("reads", 0, 0.4));
-  else if (!mine.empty() && observes)
-    seen = run_.run(k, weight(before), &rounded_, nullptr, kinds, windows("reads", 0, 0.4));
+  std::map<std::string, Weight> weights;
+  nlohmann::json lines = nlohmann::json::array();  // of the report
+  const std::function<void(const ByLayersProgress&)>& progress;
+  int64_t all_windows;
 
-  rounder_->begin_part();
-  const PartState state = prepared(k, std::move(seen.taps), mine, weight(before));
-  for (const std::string& name : state.changed) {
-    const std::span<const float> values = state.model.weights.at(name).f32();
-    after.set(name, {values.begin(), values.end()});
+  bool is_last() const { return number + 1 == parts; }
+  LayerRun::WeightOf weight_before() {
+    return [this](const std::string& name) { return before.of(name); };
   }
-  std::vector<Weight> weights(mine.size());
-  std::vector<Journal::Kept> kept;
-  nlohmann::json lines = nlohmann::json::array();
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const Parameter& p = *model_.find(mine[i]);
-    tell(p.gguf.empty() ? p.name : p.gguf, 0.4 + 0.3 * i / mine.size());
-    RoundingTask task;
-    task.name = p.gguf.empty() ? p.name : p.gguf;
-    task.format = formats_.at(p.name);
-    task.values = state.changed.contains(p.name) ? state.model.weights.at(p.name).f32() : before.of(p.name);
-    task.columns = p.shape.back().number();
-    task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
-    task.rows = std::ssize(task.values) / task.columns / task.matrices;
-    for (const float v : task.values)
-      if (!std::isfinite(v))
-        throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
-    task.reads = reads_of(state.reads, p.name);
-    Rounding rounding = rounder_->round(task);
-    weights[i].type = {p.shape, {Scalar::f32, task.format}};
-    const double error = relative_error(rounding.values, task.values);
-    const std::optional<double> output = output_error(task, rounding.values);
-    if (const auto more = state.remarks.find(p.name); more != state.remarks.end())
-      rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
-    lines.push_back({{"name", p.name},
-                     {"strategy", options_.method.text()},
-                     {"error", error},
-                     {"output_error", output.value_or(-1)},
-                     {"remark", rounding.remark}});
-    weights[i].bytes = std::move(rounding.blob);
-    kept.push_back({p.name, &weights[i]});
-    after.set(p.name, std::move(rounding.values));
+  LayerRun::WeightOf weight_after() {
+    return [this](const std::string& name) { return after.of(name); };
   }
-  const bool last = k + 1 == run_.parts();
-  // What is neither rounded nor changed is the same numbers.
-  nlohmann::json changed = nlohmann::json::array();
-  for (const std::string& name : part.parameters)
-    if (std::ranges::find(mine, name) == mine.end()) {
-      if (state.changed.contains(name)) {
-        kept.push_back({name, &state.model.weights.at(name)});
-        changed.push_back(name);
-        continue;
-      }
-      const std::span<const float> values = before.of(name);
-      after.set(name, {values.begin(), values.end()});
-    }
-  if (compares && !last) {
-    run_.run(k, weight(before), &true_, &true_, {}, windows("goes on", 0.7, 0.85));
+  void tell(const std::string& doing, double share) const {
+    if (progress) progress({number, parts, doing, share});
+  }
+  LayerRun::Progress windows(const char* doing, double from, double to) const {
+    return [=, this](int64_t done) { tell(doing, from + (to - from) * done / all_windows); };
+  }
+};
+
+bool ByLayers::carries_truth() const {
+  return options_.method.observes().cross || options_.method.strategy->by_blocks();
+}
+
+// What weights read of the text, and what preparations make of that and of them.
+void ByLayers::observe(Part& at) {
+  const size_t k = at.number;
+  const graph::TapKinds kinds = options_.method.observes();
+  const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
+  PartRun seen;
+  if (!at.mine.empty() && kinds.cross)
+    seen = run_.compare(k, at.weight_before(), &rounded_, &true_, kinds, at.windows("reads", 0, 0.2));
+  else if (!at.mine.empty() && observes)
+    seen = run_.run(k, at.weight_before(), &rounded_, nullptr, kinds, at.windows("reads", 0, 0.2));
+  if (carries_truth() && !at.is_last()) {
+    run_.run(k, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
     run_.keep_written(k, &true_);
   }
+  rounder_->begin_part();
+  at.state = prepared(k, std::move(seen.taps), at.mine, at.weight_before());
+  for (const std::string& name : at.part.parameters) {
+    // What is not rounded is the same numbers.
+    const bool changed = at.state.changed.contains(name);
+    const std::span<const float> values = changed ? at.state.model.weights.at(name).f32() : at.before.of(name);
+    at.after.set(name, {values.begin(), values.end()});
+  }
+}
+
+RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
+  const Parameter& p = *model_.find(name);
+  RoundingTask task;
+  task.name = p.gguf.empty() ? p.name : p.gguf;
+  task.format = formats_.at(p.name);
+  task.values = at.state.changed.contains(p.name) ? at.state.model.weights.at(p.name).f32() : at.before.of(p.name);
+  task.columns = p.shape.back().number();
+  task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
+  task.rows = std::ssize(task.values) / task.columns / task.matrices;
+  for (const float v : task.values)
+    if (!std::isfinite(v))
+      throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
+  task.reads = reads_of(at.state.reads, p.name);
+  return task;
+}
+
+void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const {
+  const double error = relative_error(rounding.values, task.values);
+  const std::optional<double> output = output_error(task, rounding.values);
+  if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
+    rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
+  at.lines.push_back({{"name", name},
+                      {"strategy", options_.method.text()},
+                      {"error", error},
+                      {"output_error", output.value_or(-1)},
+                      {"remark", rounding.remark}});
+  Weight& w = at.weights[name];
+  w.type = {model_.find(name)->shape, {Scalar::f32, task.format}};
+  w.bytes = std::move(rounding.blob);
+  at.after.set(name, std::move(rounding.values));
+}
+
+// Weights of the layer that products read, where the layer hands on what they do.
+bool ByLayers::goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const {
+  return options_.method.strategy->by_blocks() && at.part.layer >= 0 && graph::layer_of(name) == at.part.layer &&
+         task.reads && hands_on(at.part);
+}
+
+void ByLayers::round_weights(Part& at) {
+  std::vector<std::string> together;
+  std::vector<RoundingTask> tasks;
+  for (size_t i = 0; i < at.mine.size(); ++i) {
+    const std::string& name = at.mine[i];
+    const RoundingTask task = task_of(at, name);
+    if (goes_with_block(at, name, task)) {
+      together.push_back(name);
+      tasks.push_back(task);
+      continue;
+    }
+    at.tell(task.name, 0.3 + 0.55 * i / at.mine.size());
+    keep(at, name, task, rounder_->round(task));
+  }
+  if (together.empty()) return;
+  BlockObjective objective(engine_, run_, at.number, together, at.weight_after(), &rounded_, &true_);
+  BlockRounding block = rounder_->round_block(objective, tasks, [&](int64_t done, int64_t steps) {
+    at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
+  });
+  block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
+                                             std::sqrt(block.after), std::sqrt(block.before));
+  for (size_t i = 0; i < together.size(); ++i) keep(at, together[i], tasks[i], std::move(block.weights[i]));
+}
+
+void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
+  Part at{k,
+          run_.parts(),
+          run_.part(k),
+          Numbers(engine_, model_, formats_, journal_),
+          Numbers(engine_, model_, formats_, journal_),
+          {},
+          {},
+          {},
+          nlohmann::json::array(),
+          progress,
+          run_.windows()};
+  for (const std::string& name : at.part.parameters)
+    if (part_of_.at(name) == k && formats_.contains(name)) at.mine.push_back(name);
+  observe(at);
+  round_weights(at);
+  std::vector<Journal::Kept> kept;
+  nlohmann::json changed = nlohmann::json::array();
+  for (const std::string& name : at.mine) kept.push_back({name, &at.weights.at(name)});
+  for (const std::string& name : at.part.parameters)
+    if (at.state.changed.contains(name) && !at.weights.contains(name)) {
+      kept.push_back({name, &at.state.model.weights.at(name)});
+      changed.push_back(name);
+    }
   const PartRun gone =
-      run_.run(k, weight(after), &rounded_, last ? nullptr : &rounded_, {}, windows("goes on", 0.85, 1));
+      run_.run(k, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {}, at.windows("goes on", 0.85, 1));
   run_.keep_written(k, &rounded_);
-  nlohmann::json report{{"tensors", std::move(lines)}, {"changed", std::move(changed)}};
+  nlohmann::json report{{"tensors", std::move(at.lines)}, {"changed", std::move(changed)}};
   if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report["losses"] = losses->second;
   journal_.add(kept, std::move(report));
   run_.drop_read(k, &rounded_);

@@ -54,7 +54,15 @@ class ByLayers {
   void remove_folder() { journal_.remove(); }
 
  private:
+  class Numbers;
+  struct Part;
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  void observe(Part& at);
+  void round_weights(Part& at);
+  RoundingTask task_of(Part& at, const std::string& name) const;
+  bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
+  void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const;
+  bool carries_truth() const;  // what goes through the layers unrounded is kept, too
   // Weights and sums as preparations leave them; the numbers that they change are in `before`.
   PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
                      const std::function<std::span<const float>(const std::string&)>& weight);

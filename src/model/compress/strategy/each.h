@@ -11,5 +11,9 @@ const Strategy& feedback_strategy();        // feedback.cpp
 const Strategy& answering_strategy();       // feedback.cpp
 const Strategy& clipped_strategy();         // clipped.cpp
 const Strategy& half_quadratic_strategy();  // half_quadratic.cpp
+const Strategy& autoround_strategy();       // blocks.cpp, and those below
+const Strategy& adaround_strategy();
+const Strategy& omniquant_strategy();
+const Strategy& block_ap_strategy();
 
 }  // namespace lumen::model

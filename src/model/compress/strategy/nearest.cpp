@@ -18,16 +18,8 @@ Rounding rounded(run::Engine& engine, const RoundingTask& t, std::span<const flo
 // with 1 everywhere.
 Rounding weighed(run::Engine& engine, const RoundingTask& t) {
   if (!t.format->weighs()) return rounded(engine, t, {});
-  if (t.matrices == 1) return rounded(engine, t, t.squares(0));
-  std::vector<float> of_elements(t.values.size(), 1);
   int64_t unreached = 0;
-  for (int64_t m = 0; m < t.matrices; ++m) {
-    const std::vector<float> squares = t.squares(m);
-    unreached += squares.empty();
-    for (int64_t r = 0; r < t.rows && !squares.empty(); ++r)
-      std::ranges::copy(squares, of_elements.begin() + (m * t.rows + r) * t.columns);
-  }
-  Rounding out = rounded(engine, t, of_elements);
+  Rounding out = rounded(engine, t, t.importance(&unreached));
   if (unreached > 0) out.remark = fmt::format("no row reached {} of {} matrices", unreached, t.matrices);
   return out;
 }

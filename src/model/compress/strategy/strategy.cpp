@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/compress/strategy/each.h"
 
@@ -67,10 +68,28 @@ std::vector<float> RoundingTask::squares(int64_t m) const {
   return out;
 }
 
+std::vector<float> RoundingTask::importance(int64_t* unreached) const {
+  if (matrices == 1) return squares(0);
+  std::vector<float> of_elements(values.size(), 1);
+  for (int64_t m = 0; m < matrices; ++m) {
+    const std::vector<float> of_columns = squares(m);
+    if (unreached) *unreached += of_columns.empty();
+    for (int64_t r = 0; r < rows && !of_columns.empty(); ++r)
+      std::ranges::copy(of_columns, of_elements.begin() + (m * rows + r) * columns);
+  }
+  return of_elements;
+}
+
+BlockRounding Rounder::round_block(BlockObjective&, std::span<const RoundingTask>, const LearnProgress&) {
+  LUMEN_CHECK(false, "a strategy that rounds weights one by one got a layer");
+  return {};
+}
+
 const std::vector<const Strategy*>& strategies() {
-  static const std::vector<const Strategy*> all = {&nearest_strategy(),  &importance_strategy(),
-                                                   &feedback_strategy(), &answering_strategy(),
-                                                   &clipped_strategy(),  &half_quadratic_strategy()};
+  static const std::vector<const Strategy*> all = {
+      &nearest_strategy(),   &importance_strategy(),     &feedback_strategy(),  &answering_strategy(),
+      &clipped_strategy(),   &half_quadratic_strategy(), &autoround_strategy(), &adaround_strategy(),
+      &omniquant_strategy(), &block_ap_strategy()};
   return all;
 }
 

@@ -3,8 +3,8 @@
 // asks for (observe), what it may change of a layer without changing what the layer computes it changes before
 // (transform), and then it rounds (convert).
 //
-// May include: base, graph/transform, model/calibrate, model/compress/rewrite, model/compress/round, number/format,
-// run/engine, run/engine/feedback.
+// May include: base, graph/transform, model/calibrate, model/compress/recover, model/compress/rewrite,
+// model/compress/round, number/format, run/engine, run/engine/feedback.
 #pragma once
 
 #include <memory>
@@ -16,6 +16,7 @@
 
 #include "graph/transform/taps.h"
 #include "model/calibrate/layer_run.h"
+#include "model/compress/recover/recover.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -27,6 +28,10 @@ struct StrategyOptions {
   double norm = 0.7;                // p of the norm that sparse errors are measured by
   int iterations = 20;              // of half-quadratic splitting
   double smoothing_strength = 0.5;  // how much of what stands out goes from activations into weights
+  // Rounding learned layer by layer; 0: what the strategy usually takes.
+  int steps = 0;
+  double rate = 0;
+  int64_t step_windows = 8;  // windows of the text that a step looks at
 };
 
 // One weight to be rounded: one matrix, or a stack of them one behind the other.
@@ -46,12 +51,21 @@ struct RoundingTask {
   int64_t rows_read(int64_t m) const;
   // Mean squares of the columns; empty likewise.
   std::vector<float> squares(int64_t m) const;
+  // The same for encoding: of columns, or of each element where matrices are stacked; empty where nothing is known.
+  // `unreached`: matrices that no row reached, whose elements count alike.
+  std::vector<float> importance(int64_t* unreached = nullptr) const;
 };
 
 struct Rounding {
   std::vector<uint8_t> blob;
   std::vector<float> values;  // what it decodes to
   std::string remark;         // what users should know of this weight
+};
+
+// All weights of a layer, in the order of the tasks.
+struct BlockRounding {
+  std::vector<Rounding> weights;
+  double before = 0, after = 0;  // what the layer hands on: relative squared error, rounded to nearest and like this
 };
 
 // Rounds the weights of a model; keeps what it compiled, and what weights of one part share.
@@ -61,6 +75,9 @@ class Rounder {
   // Tasks of another part follow: what is known of what weights read is no longer there.
   virtual void begin_part() {}
   virtual Rounding round(const RoundingTask& task) = 0;
+  // Strategies that round by blocks get all weights of a layer, in the objective's order.
+  virtual BlockRounding round_block(BlockObjective& objective, std::span<const RoundingTask> tasks,
+                                    const LearnProgress& progress);
 };
 
 class Strategy {
@@ -71,6 +88,9 @@ class Strategy {
   virtual graph::TapKinds observes() const { return {}; }
   // Why it cannot take a format; nothing where it can.
   virtual std::optional<std::string> refuses(const Format&, const StrategyOptions&) const { return std::nullopt; }
+  // Whether weights of a layer are rounded together, by what the layer hands on; round() is then for weights that lie
+  // in no layer.
+  virtual bool by_blocks() const { return false; }
   virtual std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions& options) const = 0;
 };
 
