@@ -9,7 +9,7 @@
 #include "base/naming.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
-#include "model/arch/checkpoint/packed.h"
+#include "model/arch/checkpoint/packed/packed.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
