@@ -22,6 +22,7 @@ DECLARED = [
 ]
 SEVERAL = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)*=(?!=)|\b(k[A-Z]\w*)\{")
 TYPES = set("void bool char int float double size_t int64_t int32_t uint64_t uint32_t uint8_t string decltype alignas noexcept sizeof static_assert".split())
+ATTRIBUTE = re.compile(r"^(?:\[\[[^\]]*\]\]\s*)+", re.M)  # in front of a declaration: [[noreturn]]
 NAMESPACE = re.compile(r"namespace ([\w:]+)\s*\{")
 TEST = re.compile(r"(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\((\w+),\s*(\w+)\)")
 TEST_LIST = re.compile(r"(?:INSTANTIATE_TEST_SUITE_P|GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST)\(")
@@ -74,6 +75,7 @@ class Source:
         self.lines = text.count("\n")
         # The one place where a comment says what the code does not: which of the braces ends a nameless namespace.
         code = TEXT.sub('""', re.sub(r"^\}\s*// namespace$", "END_OF_PRIVATE", text, flags=re.M))
+        code = ATTRIBUTE.sub("", code)
         self.calls, self.plain, self.words = set(), set(), set()  # names called, names without a namespace or object, all
         self.functions, self.others = set(), set()  # private: (namespace, name)
         self.aliases = {}  # (namespace, name): the declaration

@@ -48,6 +48,7 @@ void add_merge(CLI::App& app, Command& command);
 void add_verify(CLI::App& app, Command& command);
 void add_embed(CLI::App& app, Command& command);
 void add_imatrix(CLI::App& app, Command& command);
+void add_compare(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);
 void add_eval(CLI::App& app, Command& command);
 void add_bench(CLI::App& app, Command& command);

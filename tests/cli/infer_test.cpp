@@ -60,7 +60,7 @@ TEST_F(Infer, ManyPromptsAreAnsweredInTheirOrder) {
   EXPECT_EQ(last["sequence"], 1);
   EXPECT_EQ(last["prompt"], "What");
   EXPECT_EQ(last["end"], "limit");
-  EXPECT_EQ(lines(lumen({"run", model(), "-p", "A", "-n", "2", "-np", "3"}).out).size(), 3U);
+  EXPECT_EQ(lines(lumen({"run", model(), "-p", "A", "-n", "2", "-np", "3", "--json"}).out).size(), 3U);
 }
 
 TEST_F(Infer, ManyPromptsMistakes) {

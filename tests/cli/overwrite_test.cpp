@@ -52,6 +52,7 @@ TEST_F(Overwrite, NeedsItsFlag) {
       {"export", path("hf"), path("hf"), "--type", "f16"},
       {"export", path("hf"), weights, "--to", "gguf"},
       {"perplexity", "-m", m, "--record-logits", m},
+      {"compare", m, m, "--html", m},
   };
   for (const auto& command : refused) {
     const Outcome o = lumen(command);

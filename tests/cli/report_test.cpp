@@ -60,6 +60,26 @@ TEST_F(ReportTest, OfOneRunAndOfSeveral) {
     EXPECT_TRUE(contains(text.out, part)) << part << text.out;
 }
 
+TEST_F(ReportTest, OfACompression) {
+  std::ofstream(path("c.json"))
+      << R"({"lumen_compression": 1, "model": "some <model>", "base": {"bytes": 4000, "bits": 16},
+    "result": {"name": "small", "bytes": 1000, "bits": 4, "kl": 0.5}})";
+  const Outcome page = lumen({"report", path("c.json")});
+  EXPECT_EQ(page.code, 0) << page.error;
+  EXPECT_TRUE(contains(read("c.html"), "<h1>some &lt;model&gt;</h1>"));
+  EXPECT_EQ(lumen({"report", path("c.json"), "-o", path("other.html")}).code, 0);
+  EXPECT_EQ(read("other.html"), read("c.html"));
+  const Outcome text = lumen({"report", path("c.json"), "--text"});
+  EXPECT_TRUE(contains(text.out, "KL divergence")) << text.out;
+  EXPECT_EQ(lumen({"report", path("c.json"), path("c.json")}).code, 2);
+  EXPECT_EQ(lumen({"report", path("c.json"), "-o", path("c.json")}).code, 2);
+  std::ofstream(path("bad.json")) << R"({"lumen_compression": 1, "base": {"bytes": "x", "bits": 16}})";
+  const Outcome bad = lumen({"report", path("bad.json")});
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_TRUE(contains(bad.error, "bad.json.base.bytes is no number")) << bad.error;
+  EXPECT_FALSE(fs::exists(path("bad.html")));
+}
+
 TEST_F(ReportTest, HostileLogs) {
   EXPECT_EQ(lumen({"report", path("nowhere")}).code, 1);
   EXPECT_EQ(lumen({"report"}).code, 2);

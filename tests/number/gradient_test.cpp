@@ -135,8 +135,10 @@ TEST(Mask, PassesWhatFitsAndStopsWhatWasClipped) {
     const auto mask = straight_through_mask(*f, x, blob, 2, columns);
     int passed = 0;
     for (float m : mask) passed += m == 1;
-    // Fitted scales hold nearly everything (one bit keeps only a sign).
-    EXPECT_GE(passed, f->name == "q1_0" ? 500 : f->name == "e8m0" ? 400 : 950) << f->name;
+    // Fitted scales hold nearly everything (one bit keeps only a sign; grids of few bits gain by leaving out the
+    // largest).
+    const int least = f->name == "q1_0" ? 500 : f->name == "e8m0" ? 400 : f->bits_per_weight() < 2 ? 850 : 930;
+    EXPECT_GE(passed, least) << f->name;
     for (float& v : x) v *= 1000;
     const auto clipped = straight_through_mask(*f, x, blob, 2, columns);
     int kept = 0;

@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/convert/calibrated.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -21,6 +22,7 @@ struct QuantizeFlags {
   std::vector<std::string> tensor_types;
   model::QuantizeOptions options;
   bool dry_run = false, overwrite = false;
+  CalibratedFlags calibrated;
 };
 
 void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& job, model::Destination to) {
@@ -74,10 +76,13 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   }
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
+  const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
+  if (by_layers) check_calibrated(shared, flags.calibrated);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   const model::Model model = model::read_model(library, flags.in);
+  if (by_layers) return quantize_by_layers(shared, model, flags.in, to, flags.options, flags.calibrated);
   model::Quantizer job(model, flags.options);
   model::require_writable_as(job.result(), to.form);
   if (!flags.dry_run) write(shared, flags, job, to);
@@ -128,6 +133,7 @@ void add_quantize(CLI::App& app, Command& command) {
   sub->add_flag("--leave-output-tensor", flags->options.leave_output, "Do not touch the output matrix")
       ->excludes(output);
   sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
+  add_calibrated_flags(*sub, flags->calibrated);
   sub->add_flag("--dry-run", flags->dry_run, "Say what sizes would be; compute and write nothing");
   sub->footer([] {
     const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);

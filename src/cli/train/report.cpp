@@ -1,12 +1,15 @@
-// lumen report RUN..
+// lumen report RUN.., or a document of a compression
 #include "model/report/report.h"
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "model/file/own_input.h"
+#include "model/report/compression/compression.h"
 
 namespace lumen::cli {
 namespace {
@@ -17,7 +20,35 @@ struct ReportFlags {
   bool text = false;
 };
 
+constexpr uint64_t kLargestDocument = uint64_t{256} << 20;
+
+bool is_document(const std::string& path) {
+  std::error_code failure;
+  return std::filesystem::path(path).extension() == ".json" && std::filesystem::is_regular_file(path, failure);
+}
+
+int report_compression(const ReportFlags& flags) {
+  const std::filesystem::path in = flags.runs[0];
+  if (flags.runs.size() > 1)
+    throw Error(Exit::usage, fmt::format("{} is a document of its own, and is shown alone", in.string()),
+                "`lumen compare` puts models side by side");
+  const model::CompressionReport document =
+      model::parse_compression_report(read_file(in, kLargestDocument), in.string());
+  if (flags.text) {
+    put(model::text_report(document));
+    return 0;
+  }
+  const std::filesystem::path output =
+      flags.output.empty() ? std::filesystem::path(in).replace_extension(".html") : std::filesystem::path(flags.output);
+  model::refuse_own_input(model::Paths{in}, model::Paths{output}, "name another file for the page");
+  write_file_atomic(output, model::html_report(document));
+  put(fmt::format("wrote {}\n", output.string()));
+  return 0;
+}
+
 int report(const ReportFlags& flags) {
+  for (const std::string& run : flags.runs)
+    if (is_document(run)) return report_compression(flags);
   std::vector<model::RunLog> runs;
   for (const std::string& run : flags.runs) {
     runs.push_back(model::read_run_log(run));
@@ -44,10 +75,14 @@ int report(const ReportFlags& flags) {
 
 void add_report(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* sub = app.add_subcommand("report", "Show a training run on a page, or compare several");
-  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote")->required()->type_name("RUN..");
+  CLI::App* sub =
+      app.add_subcommand("report", "Show a training run or a compressed model on a page, or compare several runs");
+  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote, or one document of a compression (.json)")
+      ->required()
+      ->type_name("RUN..");
   sub->add_option("-o,--output", flags->output,
-                  "The page; report.html in the run's folder, or here when there are several runs")
+                  "The page; report.html in the run's folder, or here when there are several runs; of a document the "
+                  "page beside it")
       ->type_name("FILE");
   sub->add_flag("--text", flags->text, "A table on the terminal instead");
   sub->footer(
@@ -55,7 +90,8 @@ void add_report(CLI::App& app, Command& command) {
       "Examples:\n"
       "  lumen report my-model\n"
       "  lumen report first second third -o compared.html\n"
-      "  lumen report my-model --text");
+      "  lumen report my-model --text\n"
+      "  lumen report compression.json -o page.html");
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] { command.action = [flags] { return report(*flags); }; });
 }

@@ -2,7 +2,7 @@
 // kept apart.
 //
 // May include: base, graph/ir, graph/match, graph/pass.
-// Offers: observe.h.
+// Offers: layers.h, observe.h, taps.h.
 #pragma once
 
 #include "graph/transform/low_rank.h"

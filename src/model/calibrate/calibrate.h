@@ -1,7 +1,9 @@
 // Calibration: a model runs over text, and what its products read is summed up: importance matrices. Nothing here
 // knows a family or a format.
 //
-// May include: base, base/file, graph/transform, model/file, model/infer/session, number/library.
+// May include: base, base/file, graph/ir, graph/transform, model/arch, model/file, model/infer/session, number/library,
+// run/engine.
+// Offers: layer_run.h.
 #pragma once
 
 #include <functional>

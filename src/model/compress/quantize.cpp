@@ -147,7 +147,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
 
   std::map<std::string, FormatRef> chosen;
   const FormatRef f32 = format_of_scalar(formats, Scalar::f32);
-  for (const auto& [name, choice] : formats_by_rule(rules, model)) {
+  for (const auto& [name, choice] : formats_by_rule(rules, model, options.importance != nullptr)) {
     const Parameter* p = model.find(name);
     if (p->is_vector() || p->frozen) continue;
     if (options.leave_output && p->role == "output") continue;
@@ -206,7 +206,12 @@ void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> be
 // nothing, or the format does not look at it. What it cannot be used for is told to `report`.
 std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& w, const Format& f,
                                               const QuantizeOptions& options, QuantizeReport& report) {
-  if (!options.importance) return {};
+  constexpr double kFewBits = 2.6;  // below it other programs write none without an importance matrix
+  if (!options.importance) {
+    if (f.weighs() && f.bits_per_weight() < kFewBits && std::ranges::find(report.blind, f.name) == report.blind.end())
+      report.blind.push_back(f.name);
+    return {};
+  }
   const auto found = options.importance->entries.find(p.gguf);
   if (found == options.importance->entries.end()) {
     report.without_importance.push_back(p.gguf);
@@ -381,6 +386,12 @@ std::vector<std::string> QuantizeReport::warnings() const {
   if (!unreached.empty())
     out.push_back(fmt::format("no row of the calibration text reached some matrices, whose columns count alike: {}",
                               fmt::join(unreached, ", ")));
+  if (!blind.empty())
+    out.push_back(
+        fmt::format("{}: with so few bits it matters much which columns of a matrix count; without an importance "
+                    "matrix all count alike, and other programs refuse to write this. Make one with `lumen imatrix` "
+                    "and name it with --imatrix",
+                    fmt::join(blind, ", ")));
   if (!not_weighing.empty())
     out.push_back(
         fmt::format("formats without fit(x, w) do not look at importance: {}", fmt::join(not_weighing, ", ")));

@@ -56,6 +56,7 @@ struct QuantizeReport {
   std::vector<std::string> without_importance;  // GGUF names that the importance matrix does not have
   std::vector<std::string> unreached;           // "blk.3.ffn_up_exps.weight: 2 of 64 matrices", which no row reached
   std::vector<std::string> not_weighing;        // formats without fit(x, w) that an importance was given for
+  std::vector<std::string> blind;               // formats of very few bits with fit(x, w), and no importance was given
   // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor that lost more than rounding takes; and one for all.
   // And what importance was not used for.
   std::vector<std::string> warnings() const;

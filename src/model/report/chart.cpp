@@ -76,22 +76,30 @@ std::string path_of(const std::vector<Point>& points, const Axes& axes) {
   return d;
 }
 
-std::string curve(const Series& s, const Axes& axes) {
+std::string tooltip(const Series& s, const Chart& chart, size_t i, const Point& p) {
+  const std::string& name = s.labels.empty() ? s.name : s.labels[i];
+  const std::string at = chart.across.empty() ? fmt::format("step {}", static_cast<int64_t>(p.x))
+                                              : fmt::format("{} {:.6g}", chart.across, p.x);
+  return fmt::format("{}{}{}: {:.6g}", escaped(name), name.empty() ? "" : ", ", escaped(at), p.y);
+}
+
+std::string curve(const Series& s, const Chart& chart, const Axes& axes) {
   const int color = ((s.color % kColors) + kColors) % kColors;
   std::string out;
   const std::vector<Point> points = s.dots ? s.points : thinned(s.points, kPlotted);
-  if (points.size() > 1)
+  if (points.size() > 1 && s.line)
     out += fmt::format("<path class=\"{} c{}\" d=\"{}\"/>\n", s.faint ? "faint" : "line", color, path_of(points, axes));
   if (s.faint) return out;
   const size_t stride = points.size() / kTooltips + 1;
   for (size_t i = 0; i < points.size(); i += stride) {
     const Point& p = points[i];
     const bool seen = s.dots || points.size() == 1;
-    out += fmt::format(
-        "<circle class=\"{} c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}{}step {}: {:.6g}</title>"
-        "</circle>\n",
-        seen ? "dot" : "hit", color, axes.x(p.x), axes.y(p.y), seen ? 3 : 5, escaped(s.name),
-        s.name.empty() ? "" : ", ", static_cast<int64_t>(p.x), p.y);
+    out += fmt::format("<circle class=\"{} c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>\n",
+                       seen ? "dot" : "hit", color, axes.x(p.x), axes.y(p.y),
+                       s.large ? 6
+                       : seen  ? 3
+                               : 5,
+                       tooltip(s, chart, i, p));
   }
   return out;
 }
@@ -177,15 +185,55 @@ std::string svg_chart(const Chart& chart) {
                        kLeft, axes.y(v), kWidth - kRight, kLeft - 7, axes.y(v) + 4, short_number(v));
   }
   for (const double v : axes.x_ticks()) {
-    if (v != std::floor(v)) continue;
+    if (chart.across.empty() && v != std::floor(v)) continue;
     out +=
         fmt::format("<path class=\"tick\" d=\"M{0:.1f} {1}v4\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{2}\">{3}</text>\n",
                     axes.x(v), kHeight - kBottom, kHeight - kBottom + 17, short_number(v));
   }
   out += fmt::format("<path class=\"axis\" d=\"M{} {}H{}\"/>\n", kLeft, kHeight - kBottom, kWidth - kRight);
+  if (!chart.across.empty())
+    out += fmt::format("<text class=\"across\" x=\"{}\" y=\"{}\">{}</text>\n", kWidth - kRight, kHeight - kBottom - 5,
+                       escaped(chart.across));
   for (const bool faint : {true, false})
     for (const Series& s : chart.series)
-      if (s.faint == faint) out += curve(s, axes);
+      if (s.faint == faint) out += curve(s, chart, axes);
+  return out + "</svg></figure>\n";
+}
+
+std::string svg_histogram(const Histogram& h) {
+  std::string out =
+      fmt::format("<figure class=\"card\"><figcaption><b>{}</b> <small>{}</small>", escaped(h.title), escaped(h.unit));
+  if (!h.after.empty())
+    out +=
+        "<span class=\"legend\"><span><i class=\"c7\"></i>before</span><span><i class=\"c0\"></i>after</span></span>";
+  out += "</figcaption>\n";
+  double most = 0;
+  for (const auto* counts : {&h.before, &h.after})
+    for (const double c : *counts) most = std::max(most, c);
+  const size_t bins = h.before.size();
+  if (bins == 0 || h.edges.size() != bins + 1 || !(most > 0) || !(h.edges.back() > h.edges.front()))
+    return out + "<p class=\"none\">nothing was recorded</p></figure>\n";
+  const double wide = kWidth - kLeft - kRight, high = kHeight - kTop - kBottom, floor = kHeight - kBottom;
+  const double least = h.edges.front(), span = h.edges.back() / 2 - least / 2;  // half: ends may be far apart
+  const auto x = [&](double v) { return kLeft + (v / 2 - least / 2) / span * wide; };
+  const auto y = [&](double c) { return floor - c / most * high; };
+  out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, kHeight, escaped(h.title));
+  for (size_t i = 0; i < h.after.size() && i < bins; ++i)
+    out += fmt::format(
+        "<path class=\"bin c0\" d=\"M{0:.1f} {1}V{2:.1f}H{3:.1f}V{1}z\"><title>{4} to {5}: {6:.6g}, before {7:.6g}"
+        "</title></path>\n",
+        x(h.edges[i]), floor, y(h.after[i]), x(h.edges[i + 1]), short_number(h.edges[i]), short_number(h.edges[i + 1]),
+        h.after[i], h.before[i]);
+  std::string outline = fmt::format("M{:.1f} {}", x(least), floor);
+  for (size_t i = 0; i < bins; ++i) outline += fmt::format("V{:.1f}H{:.1f}", y(h.before[i]), x(h.edges[i + 1]));
+  out += fmt::format("<path class=\"line c7\" d=\"{}V{}\"/>\n", outline, floor);
+  for (const double v : ticks(least, h.edges.back(), 6))
+    out +=
+        fmt::format("<path class=\"tick\" d=\"M{0:.1f} {1}v4\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{2}\">{3}</text>\n",
+                    x(v), floor, floor + 17, short_number(v));
+  for (const double v : ticks(0, most, 4))
+    out += fmt::format("<path class=\"grid\" d=\"M{} {:.1f}H{}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{}</text>\n",
+                       kLeft, y(v), kWidth - kRight, kLeft - 7, y(v) + 4, short_number(v));
   return out + "</svg></figure>\n";
 }
 

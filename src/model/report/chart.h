@@ -1,6 +1,6 @@
-// Curves over the steps of a run as inline SVG: axes with round ticks, a faint curve of single steps under a smoothed
-// one, dots with tooltips (<title>, no script). Colours come from the page's style. Proved by
-// tests/model/report/report_chart_test.cpp.
+// Curves over the steps of a run, or over another quantity, as inline SVG: axes with round ticks, a faint curve of
+// single steps under a smoothed one, dots with tooltips (<title>, no script); and histograms. Colours come from the
+// page's style. Proved by tests/model/report/report_chart_test.cpp.
 #pragma once
 
 #include <string>
@@ -15,10 +15,13 @@ struct Point {
 
 struct Series {
   std::string name;
-  std::vector<Point> points;  // by rising x
-  int color = 0;              // of the page's palette, 0 to 7
-  bool faint = false;         // behind the others, and not in the legend
-  bool dots = false;          // few points, each of which shall be seen
+  std::vector<Point> points;             // by rising x
+  int color = 0;                         // of the page's palette, 0 to 7
+  bool faint = false;                    // behind the others, and not in the legend
+  bool dots = false;                     // few points, each of which shall be seen
+  bool line = true;                      // between the points
+  std::vector<std::string> labels = {};  // of the dots, for tooltips: none, or one for each point
+  bool large = false;                    // dots that shall stand out
 };
 
 struct Chart {
@@ -27,6 +30,7 @@ struct Chart {
   std::vector<Series> series;
   bool logarithmic = false;  // y; only where all values are above 0
   bool from_zero = false;    // y begins at 0
+  std::string across = {};   // what x is; empty: steps, which are whole numbers
 };
 
 // Round numbers that span [least, most], about `count` of them.
@@ -42,6 +46,15 @@ bool is_worth_a_logarithm(const std::vector<Series>& series);
 
 // <figure> with title, legend (of two series or more) and <svg>; a sentence instead of the curve without any point.
 std::string svg_chart(const Chart& chart);
+
+// Two counts over the same bins side by side: what was before as an outline, what is after as bars.
+struct Histogram {
+  std::string title, unit;
+  std::vector<double> edges;          // rising, one more than bins
+  std::vector<double> before, after;  // 0 or more, of as many bins each; `after` may be empty
+};
+std::string svg_histogram(const Histogram& histogram);
+
 // ▁▂▅█ of so many characters; empty without points.
 std::string sparkline(const std::vector<Point>& points, size_t width);
 

@@ -27,13 +27,18 @@ figcaption{display:flex;flex-wrap:wrap;gap:4px 12px;align-items:baseline;margin-
 small,.none,.legend{color:var(--dim);font-size:12.5px}.legend{display:flex;flex-wrap:wrap;gap:2px 12px;margin-left:auto}
 .legend i{display:inline-block;width:14px;height:3px;margin-right:5px;vertical-align:middle;background:var(--c)}
 svg{display:block;width:100%;height:auto}svg text{fill:var(--dim);font-size:11.5px}
-.y{text-anchor:end}.x{text-anchor:middle}.grid{stroke:var(--line);stroke-width:1}
+.y,.across{text-anchor:end}.x{text-anchor:middle}.grid{stroke:var(--line);stroke-width:1}
 .axis,.tick{stroke:var(--dim);stroke-width:1}
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}
 .c4{--c:var(--c4)}.c5{--c:var(--c5)}.c6{--c:var(--c6)}.c7{--c:var(--c7)}
 .line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}
 .faint{fill:none;stroke:var(--c);stroke-width:1;opacity:.28;stroke-linejoin:round}
 .dot{fill:var(--c);stroke:var(--card);stroke-width:1}.hit{fill:transparent}.hit:hover{fill:var(--c)}
+.bin{fill:var(--c);opacity:.45}
+.map td{padding:3px 8px;border:1px solid var(--card);font-size:12px;white-space:nowrap;
+background:color-mix(in srgb,var(--c0) calc(var(--bits)*6%),var(--card))}
+.map th,.map td.none{background:none}.map caption,.scroll caption{text-align:left;color:var(--dim);font-size:12.5px}
+.gauge{display:block;height:9px;border-radius:3px;background:var(--c);min-width:1px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;min-width:40%;font-variant-numeric:tabular-nums}
 th,td{padding:5px 16px 5px 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;
@@ -47,17 +52,18 @@ border:1px solid var(--line);border-radius:10px;font:13px/1.45 ui-monospace,"Dej
 details{margin:8px 0}summary{cursor:pointer;color:var(--dim)}
 .said{margin:10px 0}.said b{font-weight:600}
 footer{margin-top:40px;color:var(--dim);font-size:12.5px}
-@media print{body{max-width:none;background:#fff}.card,.tile{break-inside:avoid}}
+@media print{body{max-width:none;background:#fff}.card,.tile{break-inside:avoid}.scroll{overflow:visible}
+.map td,.bar i,.gauge,.key{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )";
 
-std::string size_text(double bytes) {
+}  // namespace
+
+std::string bytes_text(double bytes) {
   for (const auto& [unit, name] :
        {std::pair{double{1 << 30}, "GiB"}, {double{1 << 20}, "MiB"}, {double{1 << 10}, "KiB"}})
     if (bytes >= unit) return fmt::format("{:.2f} {}", bytes / unit, name);
   return fmt::format("{:.0f} bytes", bytes);
 }
-
-}  // namespace
 
 std::string html_page(std::string_view title, std::string_view body) {
   return fmt::format(
@@ -107,7 +113,7 @@ std::string html_parts(const std::vector<Part>& parts) {
   std::string bar = "<div class=\"bar\">", rows;
   for (size_t i = 0; i < parts.size(); ++i) {
     const double share = 100 * parts[i].bytes / all;
-    const std::string size = size_text(parts[i].bytes);
+    const std::string size = bytes_text(parts[i].bytes);
     if (parts[i].bytes > 0)
       bar += fmt::format("<i class=\"c{}\" style=\"width:{:.2f}%\" title=\"{}: {}\"></i>", i % 8, share,
                          escaped(parts[i].name), size);
@@ -118,7 +124,7 @@ std::string html_parts(const std::vector<Part>& parts) {
   return fmt::format(
       "{}</div>\n<div class=\"scroll\"><table>{}<tr><td>together</td><td class=\"n\">{}</td><td></td></tr>"
       "</table></div>\n",
-      bar, rows, size_text(all));
+      bar, rows, bytes_text(all));
 }
 
 }  // namespace lumen::model

@@ -24,6 +24,9 @@ struct Tile {
 };
 std::string html_tiles(const std::vector<Tile>& tiles);
 
+// "1.25 GiB", "12 bytes".
+std::string bytes_text(double bytes);
+
 // Parts of a whole as one bar with a table of what they are, in bytes.
 struct Part {
   std::string name;

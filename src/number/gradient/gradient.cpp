@@ -59,8 +59,15 @@ struct Ends {
   double high = std::numeric_limits<double>::infinity();
 };
 
+// Whether an expression reads no field but the element's own code.
+bool is_of_code(const Format& f, const RoutineExpr& e) {
+  const bool other =
+      e.kind == RoutineExpr::Kind::field && (e.slot != f.code_field || e.args[0].kind != RoutineExpr::Kind::variable);
+  return !other && std::all_of(e.args.begin(), e.args.end(), [&](const RoutineExpr& a) { return is_of_code(f, a); });
+}
+
 Ends ends_of(const Format& f, const FormatFacts& facts) {
-  if (facts.affine && !facts.affine->q_is_table) {
+  if (facts.affine && (!facts.affine->q_is_table || !is_of_code(f, facts.affine->q))) {
     return {facts.affine->q_min - 0.5, facts.affine->q_max + 0.5};
   }
   std::vector<double> values;

@@ -142,5 +142,19 @@ TEST(Quantize, MixturesComeFromRecipes) {
   EXPECT_EQ(report.file_type, 16);
 }
 
+// A warning, and no refusal: without importance the weights are rounded as well as they can be.
+TEST(Quantize, FewBitsWantAnImportanceMatrix) {
+  const Model m = small_model(256, 256);
+  QuantizeReport few, more;
+  QuantizeOptions o = to("iq2_s");
+  o.tensor_types = {{"ffn", "iq2_xxs"}, {"attn", "q2_k"}};
+  (void)quantize(engine(), m, o, &few);
+  EXPECT_EQ(few.blind, std::vector<std::string>{"iq2_xxs"});
+  ASSERT_EQ(few.warnings().size(), 1u);
+  EXPECT_NE(few.warnings()[0].find("--imatrix"), std::string::npos);
+  (void)quantize(engine(), m, to("q2_k"), &more);
+  EXPECT_TRUE(more.warnings().empty());
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -30,12 +30,16 @@ TEST(Mixture, GivesEachTensorWhatOtherProgramsGiveIt) {
     graph::Config config;
     for (const auto& [key, value] : entry["config"].items()) config[key] = value.get<double>();
     const Model model = shape_of(entry["family"], config);
-    for (const auto& [mixture, wanted] : entry["mixtures"].items()) {
+    for (const auto& [title, wanted] : entry["mixtures"].items()) {
+      constexpr std::string_view kImportance = " by importance";
+      const bool weighed = title.ends_with(kImportance);
+      const std::string mixture = weighed ? title.substr(0, title.size() - kImportance.size()) : title;
       std::map<std::string, std::string> expected;
       for (const auto& [format, tensors] : wanted["others"].items())
         for (const auto& tensor : tensors) expected[tensor] = format;
       QuantizeOptions options;
       options.target = mixture;
+      if (weighed) options.importance = std::make_shared<Importance>();
       QuantizeReport report;
       const auto chosen = choose_formats(model, options, &report);
       EXPECT_EQ(report.file_type, wanted["file_type"].get<int>()) << mixture;
@@ -44,12 +48,12 @@ TEST(Mixture, GivesEachTensorWhatOtherProgramsGiveIt) {
         const auto other = expected.find(p.gguf);
         const std::string right = other == expected.end() ? wanted["most"].get<std::string>() : other->second;
         const auto ours = chosen.find(p.name);
-        EXPECT_EQ(ours == chosen.end() ? "f32" : ours->second->name, right) << name << " " << mixture << " " << p.gguf;
+        EXPECT_EQ(ours == chosen.end() ? "f32" : ours->second->name, right) << name << " " << title << " " << p.gguf;
         ++compared;
       }
     }
   }
-  EXPECT_GT(compared, 10'000);
+  EXPECT_GT(compared, 20'000);
 }
 
 // Whatever the target: with a plain format, with one of the user's kind, and with the same for all.
@@ -93,7 +97,8 @@ TEST(RuleScope, ReadsWhatItPrints) {
   const auto read = [](const std::string& text) {
     return RuleScope::read(*Toml::parse("model = " + text + "\n", "t").table("model"));
   };
-  const RuleScope all = read("{ architecture = [\"a\", \"b\"], tied = true, queries_per_key = 4, layers = 80 }");
+  const RuleScope all =
+      read("{ architecture = [\"a\", \"b\"], tied = true, queries_per_key = 4, layers = 80, experts_at_least = 4 }");
   EXPECT_EQ(read(all.text()).text(), all.text());
   EXPECT_FALSE(all.everywhere());
   EXPECT_TRUE(read("{}").everywhere());
@@ -103,6 +108,9 @@ TEST(RuleScope, ReadsWhatItPrints) {
   EXPECT_FALSE(read("{ queries_per_key = 5 }").holds(tied));
   EXPECT_FALSE(read("{ layers = 3 }").holds(tied));
   EXPECT_TRUE(read("{ no_such_number = 0 }").holds(tied));
+  EXPECT_TRUE(read("{ layers_at_least = 2 }").holds(tied));
+  EXPECT_FALSE(read("{ layers_at_least = 3 }").holds(tied));
+  EXPECT_FALSE(read("{ no_such_number_at_least = 1 }").holds(tied));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "model/arch/checkpoint/write_folder.h"
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/function.h"
 #include "model/file/gguf_split.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 
@@ -82,6 +83,11 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes,
                 const WeightSource& source) {
   GgufMetadata metadata = model.metadata;
+  if (metadata.has(kOnlineRotations))
+    warn(
+        fmt::format("'{}': what some weights are multiplied with is rotated while the model runs ({}): other programs "
+                    "will compute something else",
+                    model.name, kOnlineRotations));
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -133,6 +139,7 @@ bool takes_stacked_alone(const std::string& form) {
 
 void require_writable_as(const Model& model, const std::string& form) {
   if (form == Destination::kGguf) return;
+  require_folder(model);
   if (form != Destination::kFolder) {
     (void)folder_tensors(model, {}, model.config, form);
     return;

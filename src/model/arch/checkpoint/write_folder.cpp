@@ -14,6 +14,7 @@
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/function.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "run/device/require.h"
@@ -90,10 +91,6 @@ nlohmann::json config_to_complete(const Model& model) {
   return config;
 }
 
-}  // namespace
-
-namespace {
-
 // Weights of a model that was in the folder before would be taken for those of this one.
 void remove_old_weights(const std::filesystem::path& folder, const std::set<std::string>& written) {
   std::error_code failure;
@@ -116,13 +113,23 @@ std::set<std::string> names_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
-                  int64_t part_bytes, const WeightSource& source) {
+void require_folder(const Model& model) {
   if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
     throw Error(Exit::user,
                 fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
                             model.family->name()),
                 "write a GGUF file, or give the family the attributes hf and hf_type");
+  if (model.metadata.has(kOnlineRotations))
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
+                    model.name),
+        "write a GGUF file");
+}
+
+void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
+                  int64_t part_bytes, const WeightSource& source) {
+  require_folder(model);
   check_room_and_pairs(model, folder);
   nlohmann::json config = config_to_complete(model);
   config.erase("quantization_config");

@@ -9,6 +9,9 @@
 
 namespace lumen::model {
 
+// Error where a folder cannot say what the model is.
+void require_folder(const Model& model);
+
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
                   int64_t part_bytes, const WeightSource& source);
 

@@ -1,9 +1,10 @@
 // Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
 //
-// May include: base, base/file, base/structured, model/arch, model/compress, model/data/examples, model/infer/session,
-// number/codec, run/device.
+// May include: base, base/file, base/structured, graph/elaborate, graph/ir, lang, model/arch, model/compress,
+// model/data/examples, model/infer/session, number/codec, run/device.
 #pragma once
 
+#include "model/infer/measure/compare_models.h"
 #include "model/infer/measure/embed.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/infer/measure/perplexity_divergence.h"

@@ -12,6 +12,7 @@
 namespace lumen::model {
 namespace {
 
+constexpr double kMostCode = 65535;
 constexpr char kMagic[8] = {'l', 'u', 'm', 'e', 'n', 'k', 'l', '1'};
 
 struct Header {
@@ -19,11 +20,39 @@ struct Header {
   int64_t vocab, length, first, windows;
 };
 
-// The windows' log probabilities, one scored position after the other, in the order of a record.
+// The windows' log probabilities, a scored position a row; `row` is called by all threads at once. Its row's number
+// counts from the beginning of the record, `slot` from that of the window, in the order of a record.
+struct ScoredRow {
+  int64_t number = 0, slot = 0;
+  std::span<const double> logs;
+  TokenId next = 0;
+};
+struct RowVisit {
+  std::function<void()> begin;  // the header is known
+  std::function<void(const ScoredRow&)> row;
+  std::function<void()> end_of_window = [] {};
+  std::function<void(int64_t, int64_t)> progress = {};
+};
+
+// A record's row: the least of a row's log probabilities and the step between codes, then the codes.
+size_t row_bytes(const Header& header) {
+  return 2 * sizeof(float) + header.vocab * sizeof(uint16_t);
+}
+
+int64_t scored_rows(const Header& header) {
+  return header.length - 1 - header.first;
+}
+
+void log_probabilities(const float* x, std::span<double> logs) {
+  const double top = *std::max_element(x, x + logs.size());
+  double total = 0;
+  for (size_t v = 0; v < logs.size(); ++v) total += std::exp(x[v] - top);
+  const double shift = top + std::log(total);
+  for (size_t v = 0; v < logs.size(); ++v) logs[v] = x[v] - shift;
+}
+
 void each_row(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
-              Header* header, const std::function<void()>& begin,
-              const std::function<void(std::span<const double> logs, TokenId next)>& row,
-              const std::function<void(int64_t, int64_t)>& progress) {
+              Header* header, const RowVisit& visit) {
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
   int64_t windows = std::ssize(text) / length;
@@ -31,23 +60,26 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
   if (windows < 1) throw user_error("the text has {} tokens, fewer than one window of {}", text.size(), length);
   *header = {{}, source.vocabulary, length, options.full ? 0 : length / 2, windows};
   std::memcpy(header->magic, kMagic, sizeof kMagic);
-  begin();
+  visit.begin();
   const size_t vocab = header->vocab;
+  const int64_t rows = scored_rows(*header);
   std::vector<float> logits(length * vocab);
-  std::vector<double> logs(vocab);
   for (int64_t w = 0; w < windows; ++w) {
     std::vector<int32_t> ids(text.begin() + w * length, text.begin() + (w + 1) * length);
     if (options.bos && source.bos) ids[0] = *source.bos;
     source.logits(ids, logits);
-    for (int64_t t = header->first; t + 1 < length; ++t) {
-      const float* x = logits.data() + t * vocab;
-      const double top = *std::max_element(x, x + vocab);
-      double total = 0;
-      for (size_t v = 0; v < vocab; ++v) total += std::exp(x[v] - top);
-      for (size_t v = 0; v < vocab; ++v) logs[v] = x[v] - top - std::log(total);
-      row(logs, text[w * length + t + 1]);
+#pragma omp parallel
+    {
+      std::vector<double> logs(vocab);
+#pragma omp for
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t t = header->first + i;
+        log_probabilities(logits.data() + t * vocab, logs);
+        visit.row({w * rows + i, i, logs, text[w * length + t + 1]});
+      }
     }
-    if (progress) progress(w + 1, windows);
+    visit.end_of_window();
+    if (visit.progress) visit.progress(w + 1, windows);
   }
 }
 
@@ -97,107 +129,158 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
   AtomicFile out(file);
   Header header{};
-  std::vector<uint16_t> codes;
-  each_row(
-      source, text, options, &header,
-      [&] {
-        out.write(bytes_of(header));
-        for (int64_t i = 0; i < header.windows * header.length; ++i) out.write(bytes_of(static_cast<int32_t>(text[i])));
-        codes.resize(header.vocab);
-      },
-      [&](std::span<const double> logs, TokenId) {
-        const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
-        const auto least = static_cast<float>(*low), step = static_cast<float>((*high - *low) / 65535);
-        for (size_t v = 0; v < logs.size(); ++v) {
-          const double code = step > 0 ? std::rint((logs[v] - least) / step) : 0;
-          codes[v] = static_cast<uint16_t>(std::clamp(code, 0.0, 65535.0));
-        }
-        out.write(bytes_of(least));
-        out.write(bytes_of(step));
-        out.write({reinterpret_cast<const char*>(codes.data()), codes.size() * sizeof(uint16_t)});
-      },
-      progress);
+  std::string rows;  // of a window
+  RowVisit visit;
+  visit.begin = [&] {
+    out.write(bytes_of(header));
+    for (int64_t i = 0; i < header.windows * header.length; ++i) out.write(bytes_of(static_cast<int32_t>(text[i])));
+    rows.resize(scored_rows(header) * row_bytes(header));
+  };
+  visit.row = [&](const ScoredRow& r) {
+    const auto [low, high] = std::minmax_element(r.logs.begin(), r.logs.end());
+    const auto least = static_cast<float>(*low), step = static_cast<float>((*high - *low) / kMostCode);
+    char* at = rows.data() + r.slot * row_bytes(header);
+    std::memcpy(at, &least, sizeof least);
+    std::memcpy(at + sizeof least, &step, sizeof step);
+    at += sizeof least + sizeof step;
+    for (const double x : r.logs) {
+      const double code = step > 0 ? std::clamp((x - least) / step, 0.0, kMostCode) + 0.5 : 0;
+      const uint16_t whole = code;
+      std::memcpy(at, &whole, sizeof whole);
+      at += sizeof whole;
+    }
+  };
+  visit.end_of_window = [&] { out.write(rows); };
+  visit.progress = progress;
+  each_row(source, text, options, &header, visit);
   out.commit();
 }
 
+namespace {
+
+// A record in a file: its header and text are those of `header` and `text` (Error).
+class Record {
+ public:
+  explicit Record(const std::filesystem::path& file) : file_(file), map_(file) {}
+  void require(const Header& header, const std::vector<TokenId>& text) {
+    const auto bytes = map_.bytes();
+    Header recorded{};
+    if (bytes.size() < sizeof recorded) ends_early();
+    std::memcpy(&recorded, bytes.data(), sizeof recorded);
+    if (std::memcmp(recorded.magic, kMagic, sizeof kMagic) != 0)
+      throw user_error("{}: this is no record of logits", file_.string());
+    if (recorded.vocab != header.vocab || recorded.length != header.length || recorded.first != header.first ||
+        recorded.windows < header.windows) {
+      throw user_error("{}: recorded with a vocabulary of {}, {} windows of {} and {} scored", file_.string(),
+                       recorded.vocab, recorded.windows, recorded.length,
+                       recorded.first == 0 ? "all tokens" : "the second half");
+    }
+    const size_t left = bytes.size() - sizeof recorded, size = recorded.length * sizeof(int32_t);
+    if (recorded.windows > std::ssize(bytes) / recorded.length || left / size < size_t(recorded.windows)) ends_early();
+    rows_ = sizeof recorded + recorded.windows * size;
+    for (int64_t i = 0; i < header.windows * header.length; ++i) {
+      int32_t id = 0;
+      std::memcpy(&id, bytes.data() + sizeof recorded + i * sizeof id, sizeof id);
+      if (id != text[i]) throw user_error("{}: recorded over another text", file_.string());
+    }
+    row_bytes_ = row_bytes(header);
+    if ((bytes.size() - rows_) / row_bytes_ < size_t(header.windows * scored_rows(header))) ends_early();
+  }
+  const std::byte* row(int64_t number) const { return map_.bytes().data() + rows_ + number * row_bytes_; }
+
+ private:
+  [[noreturn]] void ends_early() const { throw user_error("{}: the record of logits ends too early", file_.string()); }
+
+  const std::filesystem::path file_;
+  const MappedFile map_;
+  size_t rows_ = 0, row_bytes_ = 0;
+};
+
+}  // namespace
+
 Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                       const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
-  const MappedFile map(file);
-  const auto bytes = map.bytes();
-  size_t at = 0;
-  const auto take = [&](void* to, size_t count) {
-    if (count > bytes.size() - at) throw user_error("{}: the record of logits ends too early", file.string());
-    std::memcpy(to, bytes.data() + at, count);
-    at += count;
-  };
+  Record record(file);
   Header header{};
+  struct Figures {
+    double divergence = 0, nats = 0, recorded_nats = 0;
+    bool same_top = false;
+  };
+  std::vector<Figures> window;
+  DivergenceSum sum;
+  RowVisit visit;
+  visit.begin = [&] {
+    record.require(header, text);
+    window.resize(scored_rows(header));
+  };
+  visit.row = [&](const ScoredRow& r) {
+    float least = 0, step = 0;
+    const std::byte* at = record.row(r.number);
+    std::memcpy(&least, at, sizeof least);
+    std::memcpy(&step, at + sizeof least, sizeof step);
+    at += sizeof least + sizeof step;
+    const auto code = [&](size_t v) {
+      uint16_t out = 0;
+      std::memcpy(&out, at + v * sizeof out, sizeof out);
+      return out;
+    };
+    const auto recorded = [&](size_t v) { return least + double{step} * code(v); };
+    double kl = 0;
+    size_t top = 0, recorded_top = 0;
+    for (size_t v = 0; v < r.logs.size(); ++v) {
+      const double x = recorded(v);
+      kl += std::exp(x) * (x - r.logs[v]);
+      if (r.logs[v] > r.logs[top]) top = v;
+      if (code(v) > code(recorded_top)) recorded_top = v;
+    }
+    window[r.slot] = {kl, -r.logs[r.next], -recorded(r.next), top == recorded_top};
+  };
+  visit.end_of_window = [&] {
+    for (const Figures& f : window) sum.add(f.divergence, f.same_top, f.nats, f.recorded_nats);
+  };
+  visit.progress = progress;
+  each_row(source_of(loaded, options), text, options, &header, visit);
+  return sum.finish();
+}
+
+void DivergenceSum::add(double divergence, bool same_top, double nats, double other_nats) {
+  all_.push_back(divergence);
+  same_ += same_top ? 1 : 0;
+  const double change = std::exp(-nats) - std::exp(-other_nats);
+  changes_ += change * change;
+  nats_ += nats;
+  other_nats_ += other_nats;
+  squares_ += nats * nats;
+  other_squares_ += other_nats * other_nats;
+}
+
+Divergence DivergenceSum::finish() const {
   Divergence out;
-  std::vector<double> all;
-  std::vector<uint16_t> codes;
-  double changes = 0, mine = 0, theirs = 0;
-  int64_t same = 0;
-  each_row(
-      source_of(loaded, options), text, options, &header,
-      [&] {
-        Header recorded{};
-        take(&recorded, sizeof recorded);
-        if (std::memcmp(recorded.magic, kMagic, sizeof kMagic) != 0)
-          throw user_error("{}: this is no record of logits", file.string());
-        if (recorded.vocab != header.vocab || recorded.length != header.length || recorded.first != header.first ||
-            recorded.windows < header.windows) {
-          throw user_error("{}: recorded with a vocabulary of {}, {} windows of {} and {} scored", file.string(),
-                           recorded.vocab, recorded.windows, recorded.length,
-                           recorded.first == 0 ? "all tokens" : "the second half");
-        }
-        if (recorded.windows > std::ssize(bytes) / recorded.length)
-          throw user_error("{}: the record of logits ends too early", file.string());
-        for (int64_t i = 0; i < recorded.windows * recorded.length; ++i) {
-          int32_t id = 0;
-          take(&id, sizeof id);
-          if (i < header.windows * header.length && id != text[i])
-            throw user_error("{}: recorded over another text", file.string());
-        }
-        codes.resize(header.vocab);
-      },
-      [&](std::span<const double> logs, TokenId next) {
-        float least = 0, step = 0;
-        take(&least, sizeof least);
-        take(&step, sizeof step);
-        take(codes.data(), codes.size() * sizeof(uint16_t));
-        const auto recorded = [&](size_t v) { return least + static_cast<double>(step) * codes[v]; };
-        double kl = 0;
-        size_t top = 0, recorded_top = 0;
-        for (size_t v = 0; v < logs.size(); ++v) {
-          const double r = recorded(v);
-          kl += std::exp(r) * (r - logs[v]);
-          if (logs[v] > logs[top]) top = v;
-          if (codes[v] > codes[recorded_top]) recorded_top = v;
-        }
-        all.push_back(kl);
-        same += top == recorded_top ? 1 : 0;
-        const size_t n = next;
-        const double change = std::exp(logs[n]) - std::exp(recorded(n));
-        changes += change * change;
-        mine -= logs[n];
-        theirs -= recorded(n);
-      },
-      progress);
-  const double count = all.size();
-  out.tokens = all.size();
+  if (all_.empty()) return out;
+  const double count = all_.size();
+  out.tokens = all_.size();
   double squares = 0;
-  for (const double x : all) {
+  for (const double x : all_) {
     out.mean += x / count;
     squares += x * x / count;
   }
-  out.error = count > 1 ? std::sqrt(std::max(0.0, squares - out.mean * out.mean) / (count - 1)) : 0;
-  std::sort(all.begin(), all.end());
-  out.median = quantile(all, 0.5);
-  out.p90 = quantile(all, 0.9);
-  out.p99 = quantile(all, 0.99);
-  out.most = all.back();
-  out.same_top = same / count;
-  out.rms_change = std::sqrt(changes / count);
-  out.ratio = std::exp((mine - theirs) / count);
+  const auto error = [&](double mean, double mean_of_squares) {
+    return count > 1 ? std::sqrt(std::max(0.0, mean_of_squares - mean * mean) / (count - 1)) : 0;
+  };
+  out.error = error(out.mean, squares);
+  out.nats = nats_ / count;
+  out.nats_error = error(out.nats, squares_ / count);
+  out.other_nats = other_nats_ / count;
+  out.other_nats_error = error(out.other_nats, other_squares_ / count);
+  std::vector<double> sorted = all_;
+  std::sort(sorted.begin(), sorted.end());
+  out.median = quantile(sorted, 0.5);
+  out.p90 = quantile(sorted, 0.9);
+  out.p99 = quantile(sorted, 0.99);
+  out.most = sorted.back();
+  out.same_top = same_ / count;
+  out.rms_change = std::sqrt(changes_ / count);
+  out.ratio = std::exp((nats_ - other_nats_) / count);
   return out;
 }
 

@@ -17,6 +17,22 @@ struct Divergence {
   double same_top = 0;                            // part of the tokens whose likeliest next one is the same
   double rms_change = 0;                          // of the probability of the token that really came
   double ratio = 0;                               // of the perplexities, this model's by the recorded one's
+  double nats = 0, nats_error = 0;                // mean loss of this model, and its standard error
+  double other_nats = 0, other_nats_error = 0;    // of the recorded one
+};
+
+// Figures of scored tokens, taken in one by one.
+class DivergenceSum {
+ public:
+  // A token: how far its distribution is from the other model's, whether both have the same likeliest token, and
+  // the nats that each gives to the token that came.
+  void add(double divergence, bool same_top, double nats, double other_nats);
+  Divergence finish() const;
+
+ private:
+  std::vector<double> all_;
+  int64_t same_ = 0;
+  double changes_ = 0, nats_ = 0, other_nats_ = 0, squares_ = 0, other_squares_ = 0;
 };
 
 // Whatever computes logits [tokens, vocabulary] of windows.

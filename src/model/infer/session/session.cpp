@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/adapter/adapter_sum.h"
+#include "model/arch/function.h"
 #include "model/infer/session/cache_format.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
@@ -142,7 +143,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
 }
 
 graph::Graph LoadedModel::function(const std::string& name) const {
-  graph::Graph g = model_.family->function(name, model_.config);
+  graph::Graph g = function_of(model_, name);
   std::vector<graph::LowRank> parts = adapted_;
   std::erase_if(parts,
                 [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits

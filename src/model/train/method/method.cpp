@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "graph/grad/work.h"
+#include "model/arch/function.h"
 #include "model/train/method/lora.h"
 #include "model/train/objective/teacher.h"
 
@@ -33,10 +34,9 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.products = product_type(recipe.precision, model.family->library().formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
-  const graph::Graph author = model.family->function(objective_     ? objective_->function()
-                                                     : form.weights ? "token_loss"
-                                                                    : "loss",
-                                                     model.config);
+  const graph::Graph author = function_of(model, objective_     ? objective_->function()
+                                                 : form.weights ? "token_loss"
+                                                                : "loss");
   const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
@@ -89,7 +89,7 @@ graph::Graph Method::apart(graph::Graph function) const {
 }
 
 graph::Graph Method::function(const char* name) const {
-  return model_.family->function(name, model_.config);
+  return function_of(model_, name);
 }
 
 graph::Changes Method::changes_of(const graph::Graph& function) const {

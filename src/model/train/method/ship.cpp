@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/adapter/adapter_sum.h"
+#include "model/arch/function.h"
 #include "model/compress/quantize.h"
 
 namespace lumen::model {
@@ -78,7 +79,7 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
   graph::Changes all;
   all.sums = sums_;
   all.roundings = roundings_;
-  learned_ = learned_fields(graph::changed(model.family->function("token_loss", model.config), all), roundings_);
+  learned_ = learned_fields(graph::changed(function_of(model, "token_loss"), all), roundings_);
   for (LearnedField& f : learned_) f.weight = weight_of(f.weight);
 }
 

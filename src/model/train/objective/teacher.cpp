@@ -5,6 +5,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/pipeline/pipeline.h"
 #include "lang/parser.h"
+#include "model/arch/function.h"
 
 namespace lumen::model {
 namespace {
@@ -48,7 +49,7 @@ void require_teacher(const Model& model, const Model& teacher) {
 }
 
 graph::Graph teacher_logits(const Model& teacher, bool starts) {
-  graph::Graph g = graph::changed(teacher.family->function("forward", teacher.config), {.texts_apart = starts});
+  graph::Graph g = graph::changed(function_of(teacher, "forward"), {.texts_apart = starts});
   for (const graph::ValueId v : g.inputs())
     if (teacher.weights.contains(g[v].attributes.name)) g[v].attributes.name = teacher_input(g[v].attributes.name);
   return g;

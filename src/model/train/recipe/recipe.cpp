@@ -42,6 +42,17 @@ int64_t first_layers(const std::string& choice, int64_t layers) {
   return -1;
 }
 
+// The first layer of "from 7/8"; -1 for another text.
+int64_t layers_from(const std::string& choice, int64_t layers) {
+  int part = 0, share = 0, end = 0;
+  const bool read = std::sscanf(choice.c_str(), "from %4d/%4d%n", &part, &share, &end) == 2;
+  return read && part >= 0 && share > 0 && choice.c_str()[end] == 0 ? part * layers / share : -1;
+}
+
+bool names_layers(const std::string& choice) {
+  return choice == "all" || choice == "more" || first_layers(choice, 8) >= 0 || layers_from(choice, 8) >= 0;
+}
+
 QuantizeRule read_rule(const Toml& table) {
   QuantizeRule rule;
   rule.values = one_or_many(table, "value");
@@ -52,9 +63,11 @@ QuantizeRule read_rule(const Toml& table) {
   rule.format = table.text("format");
   rule.source = field_source(table, "source");
   if (rule.values.empty() && rule.roles.empty() && rule.tensors.empty()) rule.values = {"*"};
-  if (rule.layers != "all" && rule.layers != "more" && first_layers(rule.layers, 8) < 0) {
+  if (table.has("importance")) rule.importance = table.boolean("importance");
+  if (!names_layers(rule.layers)) {
     throw error_at(table.place("layers"), fmt::format("unknown choice of layers '{}'", rule.layers),
-                   "choices: all, more (first and last eighth and every third between), \"first 4\", \"first 1/8\"");
+                   "choices: all, more (first and last eighth and every third between), \"first 4\", \"first 1/8\", "
+                   "\"from 7/8\"");
   }
   return rule;
 }
@@ -68,6 +81,7 @@ int64_t layer_of(const std::string& parameter) {
 bool layer_chosen(const std::string& choice, int64_t layer, int64_t layers) {
   if (choice == "all" || layer < 0) return choice == "all";
   if (choice == "more") return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+  if (const int64_t from = layers_from(choice, layers); from >= 0) return layer >= from;
   return layer < first_layers(choice, layers);
 }
 
@@ -260,6 +274,7 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
                          q.source == FieldSource::learned ? "learned" : "fitted");
     if (!q.tensors.empty()) rules += fmt::format("tensor = {}\n", quoted_list(q.tensors));
     if (!q.scope.everywhere()) rules += fmt::format("model = {}\n", q.scope.text());
+    if (q.importance) rules += fmt::format("importance = {}\n", *q.importance);
   }
   out.push_back({"", "[[quantize]]", rules});
   std::string phases;
@@ -330,14 +345,14 @@ graph::ProductType product_type(const std::string& precision, const FormatLibrar
 }
 
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
-                                                                         const Model& model) {
+                                                                         const Model& model, bool importance) {
   std::map<std::string, std::pair<FormatRef, FieldSource>> chosen;
   const auto layer_count = model.config.find("layers");
   const int64_t layers = layer_count == model.config.end() ? 0 : static_cast<int64_t>(layer_count->second);
   const std::vector<Parameter> all = model.family->all_parameters(model.config);
   for (const QuantizeRule& rule : rules) {
     const FormatRef format = model.family->library().formats().get(rule.format);
-    if (!rule.scope.holds(model)) continue;
+    if (!rule.scope.holds(model) || rule.importance.value_or(importance) != importance) continue;
     // A tied model has no output matrix; rules for one are then without effect. But a name nothing has is a mistake.
     QuantizeRule anywhere = rule;
     anywhere.layers = "all";

@@ -31,11 +31,13 @@ namespace lumen::model {
 struct QuantizeRule {
   std::vector<std::string> values;  // parameter names; * and ? match
   std::vector<std::string> roles;   // or parameter roles
-  std::string layers = "all";  // "all", "first 4", "first 1/8", "more" (both outer eighths and every third between)
+  // "all", "first 4", "first 1/8", "from 7/8", "more" (both outer eighths and every third between)
+  std::string layers = "all";
   std::string format;
   FieldSource source = FieldSource::fitted;
   std::vector<std::string> tensors = {};  // or names in GGUF files, * and ? match; models may lack them
   RuleScope scope = {};                   // models it is for
+  std::optional<bool> importance = {};    // only with an importance matrix, or only without
 };
 
 // One of [[phase]]: what it says in place of the recipe around it, as a text of the same form.
@@ -153,9 +155,9 @@ graph::ProductType product_type(const std::string& precision, const FormatLibrar
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's
-// family does not have.
+// family does not have. `importance`: an importance matrix is at hand.
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
-                                                                         const Model& model);
+                                                                         const Model& model, bool importance = false);
 
 // The same as fake quantization of a training graph.
 std::vector<graph::FormatAssignment> fake_assignments(const std::vector<QuantizeRule>& rules, const Model& model);

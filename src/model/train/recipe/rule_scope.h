@@ -19,6 +19,7 @@ struct RuleScope {
   std::optional<bool> tied;                // the embedding is the output matrix, too
   int64_t queries_per_key = 0;             // heads, at least
   std::map<std::string, int64_t> values;   // any other key: a number of the model's config; one that it lacks is 0
+  std::map<std::string, int64_t> least;    // written KEY_at_least: that number, or more
 
   bool holds(const Model& model) const;
   bool everywhere() const;

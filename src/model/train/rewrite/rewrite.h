@@ -8,6 +8,7 @@
 //
 // May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, model/arch/checkpoint, model/compress,
 // model/file, model/train/method, model/train/recipe, model/train/record, run/device, run/engine.
+// Offers: matrix.h.
 #pragma once
 
 #include <filesystem>

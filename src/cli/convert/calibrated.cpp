@@ -1,0 +1,149 @@
+#include "cli/convert/calibrated.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/data/examples/dataset.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/perplexity.h"
+
+namespace lumen::cli {
+namespace {
+
+// Files as they are now: a run goes on only with the very same.
+std::string identity(const model::Paths& files) {
+  std::string all;
+  for (const std::filesystem::path& file : files) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file, error);
+    const auto changed = std::filesystem::last_write_time(file, error).time_since_epoch().count();
+    all += fmt::format("{} {} {}\n", std::filesystem::weakly_canonical(file).string(), size, changed);
+  }
+  return all;
+}
+
+std::vector<model::TokenId> read_text(const model::Model& model, const CalibratedFlags& flags) {
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
+  std::string text;
+  if (flags.text.empty()) {
+    const std::string_view built_in = model::embedded_text();
+    text = built_in.substr(0, built_in.size() - built_in.size() / 10);
+    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
+  } else {
+    for (const std::string& document : model::read_documents(flags.text)) text += document;
+  }
+  return model::perplexity_tokens(*model.tokenizer, text, model::bos_place(flags.bos));
+}
+
+std::string table(const std::vector<model::RoundedTensor>& tensors) {
+  std::string out =
+      fmt::format("{:<32} {:<14} {:<12} {:>10} {:>12}\n", "tensor", "format", "strategy", "rel. error", "of outputs");
+  std::string remarks;
+  for (const model::RoundedTensor& t : tensors) {
+    out += fmt::format("{:<32} {:<14} {:<12} {:>10.5f} {:>12}\n", t.name, t.format, t.strategy, t.error,
+                       t.output_error < 0 ? "-" : fmt::format("{:.5f}", t.output_error));
+    if (!t.remark.empty()) remarks += fmt::format("  {}: {}\n", t.name, t.remark);
+  }
+  return out + (remarks.empty() ? "" : "remarks:\n" + remarks);
+}
+
+// Perplexity on the calibration text itself, second halves of windows.
+double perplexity_of(const std::vector<float>& losses, int64_t length) {
+  double nats = 0;
+  int64_t scored = 0;
+  for (size_t begin = 0; begin < losses.size(); begin += length)
+    for (int64_t t = length / 2; t + 1 < length; ++t, ++scored) nats += losses[begin + t];
+  return std::exp(nats / std::max<int64_t>(scored, 1));
+}
+
+}  // namespace
+
+void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
+  std::string about;
+  for (const model::Strategy* s : model::strategies()) about += fmt::format("; {}: {}", s->name(), s->about());
+  sub.add_option("--strategy", flags.strategy, fmt::format("Round layer by layer by a strategy{}", about))
+      ->type_name("NAME")
+      ->group("Strategies");
+  const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
+    return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group("Strategies");
+  };
+  option("-f,--file", flags.text, "Text, .jsonl or folder to calibrate on; without it, the built-in one", "FILE");
+  option("-c,--ctx-size", flags.options.run.length, "Tokens of a window of that text", "N")
+      ->check(CLI::Range(4, 1 << 20));
+  option("-b,--batch-size", flags.options.run.batch, "Windows computed at once", "N")->check(CLI::Range(1, 4096));
+  option("--chunks", flags.chunks, "Only so many windows; 0 takes all", "N")->check(CLI::NonNegativeNumber);
+  option("--bos", flags.bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)", "PLACE")
+      ->check(CLI::IsMember({"front", "windows", "none"}));
+  option("--calibration-precision", flags.precision,
+         "Float type that operands of products are rounded to while calibrating", "TYPE");
+  option("--damp-percent", flags.options.numbers.damping, "Damping of Hessians, of the mean of their diagonal", "PART")
+      ->check(CLI::Range(0.0, 1.0));
+  sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
+      ->group("Strategies");
+  option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
+         "FOLDER");
+  sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
+      ->group("Strategies");
+}
+
+void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
+  (void)model::find_strategy(flags.strategy);
+  (void)model::product_type(flags.precision, shared.library()->formats());
+}
+
+int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
+                       const model::QuantizeOptions& what, CalibratedFlags& flags) {
+  const auto begin = std::chrono::steady_clock::now();
+  model::QuantizeReport chosen;
+  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
+  model::ByLayersOptions& o = flags.options;
+  o.strategy = &model::find_strategy(flags.strategy);
+  o.run.products = model::product_type(flags.precision, model.family->library().formats());
+  o.run.bos = model::bos_place(flags.bos) != model::BosPlace::none && model.tokenizer && model.tokenizer->adds_bos();
+  o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
+  model::Paths sources = model::model_files(in);
+  if (!flags.text.empty()) sources.emplace_back(flags.text);
+  o.source = identity(sources);
+  std::vector<model::TokenId> text = read_text(model, flags);
+  if (flags.chunks > 0) text.resize(std::min<size_t>(text.size(), flags.chunks * o.run.length));
+  run::Engine engine = shared.engine();
+  model::ByLayers run(engine, model, formats, text, o);
+  model::require_writable_as(run.outline(), to.form);
+  Progress progress;
+  catch_interrupts();
+  size_t first = SIZE_MAX;
+  const bool whole = run.run(
+      [&](const model::ByLayersProgress& p) {
+        if (first == SIZE_MAX && p.part > 0)
+          note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, o.folder.string()));
+        first = std::min(first, p.part);
+        const double done = p.part - first + p.share;
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        const double left = done > 0.05 ? seconds / done * (p.parts - first - done) : 0;
+        progress.update(fmt::format("quantize part {}/{} {:.0f}% {} | {:.0f} s left", p.part + 1, p.parts,
+                                    100 * p.share, p.doing, left));
+      },
+      [] { return interrupted().load(); });
+  if (!whole) {
+    progress.finish("quantize: stopped");
+    note(fmt::format("what is done is in '{}'; the same command goes on from there", o.folder.string()));
+    return exit_code(Exit::interrupted);
+  }
+  progress.finish(fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
+                              perplexity_of(run.losses(), o.run.length)));
+  put(table(run.report()));
+  to.file_type = chosen.file_type;
+  model::write_model(run.outline(), to, [&](const model::Parameter& p) { return run.weight(p); });
+  run.remove_folder();
+  note(fmt::format("wrote {}", to.path.string()));
+  return 0;
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,327 @@
+// lumen compare BASE MODEL..
+#include <unistd.h>
+
+#include <chrono>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/data/examples/dataset.h"
+#include "model/eval/evaluate.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/compare_models.h"
+#include "model/infer/measure/speed.h"
+#include "model/report/compression/compression.h"
+#include "run/device/require.h"
+
+namespace lumen::cli {
+namespace {
+
+struct CompareFlags {
+  std::vector<std::string> models;
+  std::string text, bos = "front", json, html, scratch, data;
+  std::vector<std::string> tasks, task_files;
+  int64_t limit = 0;
+  bool one_by_one = false, no_speed = false;
+  model::PerplexityOptions options;
+};
+
+class Compare {
+ public:
+  Compare(const Shared& shared, CompareFlags& flags) : flags_(flags), engine_(shared.engine()) {
+    for (const std::string& file : flags.task_files) tasks_.add_file(file);
+    for (const std::string& name : flags.tasks) {
+      tasks_.get(name);
+      if (flags.data.empty() && tasks_.folder_of(name).empty())
+        throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
+                    "--data DIR says where they lie; docs/evaluating.md names the files");
+    }
+    refuse_own_outputs();
+    for (const std::string& file : {flags.json, flags.html})
+      if (!file.empty()) require_writable(file);
+    const model::LibraryRef library = shared.library();
+    for (const std::string& file : flags.models) models_.push_back(model::read_model(library, file));
+    if (!models_[0].tokenizer) throw user_error("{} has no tokenizer", flags.models[0]);
+    for (size_t i = 1; i < models_.size(); ++i) model::require_same_tokens(models_[0], models_[i]);
+    begin_report();
+  }
+
+  void run() {
+    const std::vector<model::TokenId> text = tokens();
+    catch_interrupts();
+    if (together())
+      compare_together(text);
+    else
+      compare_one_by_one(text);
+    for (size_t i = 0; i < models_.size(); ++i)
+      if (!flags_.no_speed || !flags_.tasks.empty()) measure_alone(i);
+    put_table();
+    if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report_));
+    if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report_));
+  }
+
+ private:
+  using Report = model::CompressionReport;
+
+  model::MeasuredQuality& quality(size_t i) { return i == 0 ? report_.base.quality : report_.points[i - 1].quality; }
+
+  void refuse_own_outputs() const {
+    model::Paths inputs;
+    for (const std::string& file : flags_.models)
+      for (const auto& part : model::model_files(file)) inputs.push_back(part);
+    if (!flags_.text.empty()) inputs.emplace_back(flags_.text);
+    for (const std::string& file : {flags_.json, flags_.html})
+      if (!file.empty()) model::refuse_own_input(inputs, model::Paths{file}, "name another file for --json and --html");
+  }
+
+  void begin_report() {
+    const auto bits = [](const model::Model& m) {
+      return 8.0 * m.weight_bytes() / std::max<int64_t>(1, m.weight_count());
+    };
+    report_.model = models_[0].name.empty() ? flags_.models[0] : models_[0].name;
+    std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    report_.created = fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+    report_.device = engine_.device().describe();
+    report_.base = {flags_.models[0], models_[0].weight_bytes(), bits(models_[0]), {}};
+    for (size_t i = 1; i < models_.size(); ++i)
+      report_.points.push_back({flags_.models[i], "compared", models_[i].weight_bytes(), bits(models_[i]), {}, false});
+  }
+
+  std::vector<model::TokenId> tokens() {
+    const model::Model& base = models_[0];
+    std::string text;
+    if (flags_.text.empty()) {
+      const std::string_view all = model::embedded_text();
+      text = all.substr(all.size() - all.size() / 10);
+      note("no -f: comparing on the last tenth of the text that comes with the program");
+    } else {
+      for (const std::string& document : model::read_documents(flags_.text)) text += document;
+    }
+    const model::BosPlace place = model::bos_place(flags_.bos);
+    flags_.options.bos = place != model::BosPlace::none && base.tokenizer->adds_bos();
+    report_.text =
+        fmt::format("{}, windows of {} tokens, {} scored", flags_.text.empty() ? "the built-in text" : flags_.text,
+                    flags_.options.length, flags_.options.full ? "all but the first" : "the second half");
+    return model::perplexity_tokens(*base.tokenizer, text, place);
+  }
+
+  bool together() {
+    if (flags_.one_by_one) return false;
+    run::MemoryNeeds needs;
+    for (size_t i = 0; i < models_.size(); ++i) needs.push_back({flags_.models[i], models_[i].weight_bytes()});
+    needs.push_back({"logits of a window", model::comparing_bytes(models_[0], models_.size(), flags_.options)});
+    try {
+      run::require_memory(engine_.device(), "comparing", needs);
+      return true;
+    } catch (const Error& e) {
+      if (e.code() != Exit::hardware) throw;
+      note(
+          "there is no room for all models at once: one is held at a time, and the base's log probabilities in a file");
+      return false;
+    }
+  }
+
+  void take(size_t i, const model::Divergence& d) {
+    model::MeasuredQuality& q = quality(i);
+    q.kl = d.mean;
+    q.kl_error = d.error;
+    q.kl_p99 = d.p99;
+    q.kl_most = d.most;
+    q.same_top = d.same_top;
+    q.ppl = std::exp(d.nats);
+    q.ppl_error = std::exp(d.nats) * d.nats_error;
+    quality(0).ppl = std::exp(d.other_nats);
+    quality(0).ppl_error = std::exp(d.other_nats) * d.other_nats_error;
+  }
+
+  void told(const std::string& what, int64_t done, int64_t all) {
+    if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+    progress_.update(fmt::format("{} window {}/{}", what, done, all));
+  }
+
+  void compare_together(const std::vector<model::TokenId>& text) {
+    std::deque<model::LoadedModel> loaded;
+    std::vector<const model::LoadedModel*> others;
+    for (const model::Model& m : models_) loaded.emplace_back(engine_, m);
+    for (size_t i = 1; i < loaded.size(); ++i) others.push_back(&loaded[i]);
+    const model::ComparedModels compared = model::compare_models(
+        loaded[0], others, text, flags_.options, [&](int64_t done, int64_t all) { told("compare", done, all); });
+    report_.stages.push_back({"forward passes of the base", compared.base_seconds});
+    for (size_t i = 0; i < compared.others.size(); ++i) {
+      const model::ModelComparison& c = compared.others[i];
+      take(i + 1, c.divergence);
+      quality(i + 1).cosine = c.cosine;
+      report_.stages.push_back({"forward passes of " + flags_.models[i + 1], c.seconds});
+      if (i == 0) progress_.finish(fmt::format("compared {} tokens", c.divergence.tokens));
+    }
+    report_.stages.push_back({"comparing logits", compared.comparing});
+  }
+
+  void compare_one_by_one(const std::vector<model::TokenId>& text) {
+    const std::filesystem::path folder =
+        flags_.scratch.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(flags_.scratch);
+    const model::Scratch guard(folder / fmt::format(".lumen-compare.{}.logits", ::getpid()));
+    const auto timed = [&](const std::string& name, const auto& work) {
+      const auto start = std::chrono::steady_clock::now();
+      work();
+      report_.stages.push_back({name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
+    };
+    timed("recording " + flags_.models[0], [&] {
+      const model::LoadedModel loaded(engine_, models_[0]);
+      model::record_logits(loaded, text, flags_.options, guard.path,
+                           [&](int64_t done, int64_t all) { told("record", done, all); });
+    });
+    for (size_t i = 1; i < models_.size(); ++i)
+      timed("comparing " + flags_.models[i], [&] {
+        const model::LoadedModel loaded(engine_, models_[i]);
+        const model::Divergence d =
+            model::divergence(loaded, text, flags_.options, guard.path,
+                              [&](int64_t done, int64_t all) { told(flags_.models[i], done, all); });
+        take(i, d);
+        progress_.finish(fmt::format("compared {} tokens", d.tokens));
+      });
+    report_.notes.emplace_back(
+        "The base's log probabilities were held in 16 bits, so that a model is not quite 0 away from itself; and "
+        "hidden vectors were not compared.");
+  }
+
+  // Speed and tasks, a model at a time.
+  void measure_alone(size_t i) {
+    const model::LoadedModel loaded(engine_, models_[i]);
+    if (!flags_.no_speed) {
+      model::SpeedOptions options;
+      options.repetitions = 2;
+      const auto rate = [&](model::SpeedTest test) {
+        const model::Speed speed = model::measure_speed(
+            loaded, test, options, [&](const std::string& text) { progress_.update(flags_.models[i] + " " + text); },
+            [] { return interrupted().load(); });
+        if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+        return speed.mean_rate();
+      };
+      const int64_t context = models_[i].integer("context");
+      quality(i).prompt_tokens_per_s = rate({.prompt = std::min<int64_t>(128, context / 2)});
+      quality(i).tokens_per_s = rate({.generate = std::min<int64_t>(32, context / 2)});
+    }
+    model::EvalOptions options;
+    options.data = flags_.data;
+    options.limit = flags_.limit;
+    for (const std::string& name : flags_.tasks) {
+      const auto results = model::evaluate(
+          loaded, tasks_, name, options,
+          [&](const model::EvalProgress& p) {
+            progress_.update(fmt::format("{} {} {}/{}", flags_.models[i], p.task, p.done, p.all));
+          },
+          [] { return !interrupted().load(); });
+      for (const model::TaskResult& r : results)
+        for (const model::Figure& f : r.figures)
+          report_.tasks.push_back({flags_.models[i], r.task, f.name, f.value, f.error});
+    }
+    progress_.finish(fmt::format("{} is measured", flags_.models[i]));
+  }
+
+  void put_table() {
+    const auto number = [](const std::optional<double>& x, int digits) {
+      return x ? fmt::format("{:.{}f}", *x, digits) : std::string("-");
+    };
+    const auto with_error = [&](const std::optional<double>& x, const std::optional<double>& error, int digits) {
+      return x && error ? fmt::format("{:.{}f} +/- {:.{}f}", *x, digits, *error, digits) : number(x, digits);
+    };
+    std::vector<std::vector<std::string>> rows = {{"model", "MiB", "bits", "KL divergence", "99 %", "most",
+                                                   "same top %", "perplexity", "cosine", "prompt t/s", "t/s"}};
+    for (size_t i = 0; i < models_.size(); ++i) {
+      const model::MeasuredQuality& q = quality(i);
+      const int64_t bytes = i == 0 ? report_.base.bytes : report_.points[i - 1].bytes;
+      const double bits = i == 0 ? report_.base.bits : report_.points[i - 1].bits;
+      rows.push_back({flags_.models[i], fmt::format("{:.1f}", bytes / 1048576.0), fmt::format("{:.3f}", bits),
+                      with_error(q.kl, q.kl_error, 6), number(q.kl_p99, 6), number(q.kl_most, 6),
+                      q.same_top ? fmt::format("{:.2f}", 100 * *q.same_top) : "-", with_error(q.ppl, q.ppl_error, 4),
+                      number(q.cosine, 6), number(q.prompt_tokens_per_s, 2), number(q.tokens_per_s, 2)});
+    }
+    std::vector<size_t> widths(rows[0].size(), 0);
+    for (const auto& row : rows)
+      for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (const auto& row : rows) {
+      std::string line = fmt::format("{:<{}}", row[0], widths[0]);
+      for (size_t c = 1; c < row.size(); ++c) line += fmt::format("  {:>{}}", row[c], widths[c]);
+      put(line + "\n");
+    }
+    for (const Report::TaskFigure& t : report_.tasks)
+      put(fmt::format("{:<20} {:<14} {:>8.4f}{}  {}\n", t.task, t.figure, t.value,
+                      t.error ? fmt::format(" +/- {:.4f}", *t.error) : "", t.model));
+    for (const std::string& n : report_.notes) note(n);
+  }
+
+  CompareFlags& flags_;
+  run::Engine engine_;
+  model::TaskLibrary tasks_;
+  std::vector<model::Model> models_;
+  Report report_;
+  Progress progress_;
+};
+
+}  // namespace
+
+void add_compare(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<CompareFlags>();
+  CLI::App* sub = app.add_subcommand("compare", "How far models are from a base: divergence, perplexity, size, speed");
+  sub->add_option("models", flags->models,
+                  "GGUF files or Hugging Face folders; the first is what the others are far from")
+      ->required()
+      ->expected(2, 64)
+      ->type_name("BASE MODEL..");
+  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
+      ->type_name("FILE");
+  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
+      ->capture_default_str()
+      ->check(whole(4, 1 << 20));
+  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
+      ->capture_default_str()
+      ->check(whole(0, INT32_MAX));
+  sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
+  sub->add_option("--bos", flags->bos, "Where BOS stands, as for `lumen perplexity`: front, windows, none")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"front", "windows", "none"}));
+  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  sub->add_flag("--one-by-one", flags->one_by_one,
+                "Hold one model at a time, and the base's log probabilities in a file; so it is, too, "
+                "where there is no room for all");
+  sub->add_option("--scratch", flags->scratch, "Folder of that file; without it, the system's for temporary files")
+      ->type_name("DIR")
+      ->check(CLI::ExistingDirectory);
+  sub->add_flag("--no-speed", flags->no_speed, "Do not measure how fast the models read and write");
+  sub->add_option("--tasks", flags->tasks, "Tasks of `lumen eval`, separated by commas")
+      ->delimiter(',')
+      ->type_name("NAME,..");
+  sub->add_option("--task-file", flags->task_files, "A task of your own (docs/evaluating.md); repeatable")
+      ->type_name("FILE");
+  sub->add_option("--data", flags->data, "Folder with the tasks' data")->type_name("DIR");
+  sub->add_option("--limit", flags->limit, "Only the first rows of a task; 0 takes all")
+      ->capture_default_str()
+      ->check(whole(0, INT32_MAX));
+  sub->add_option("--json", flags->json, "Write the figures as a document that `lumen report` reads")
+      ->type_name("FILE");
+  sub->add_option("--html", flags->html, "Write them as a page")->type_name("FILE");
+  sub->footer(
+      "Divergences are of each scored token's distribution from the base's, in nats. The protocol is that of `lumen "
+      "perplexity`.\n"
+      "Examples:\n"
+      "  lumen compare model-f16.gguf model-small.gguf -f wiki.test.raw\n"
+      "  lumen compare model-f16.gguf a.gguf b.gguf --chunks 64 --html compared.html\n"
+      "  lumen compare big.gguf small.gguf --one-by-one --scratch /data");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] {
+      Compare(*shared, *flags).run();
+      return 0;
+    };
+  });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,49 @@
+// Scale sites: where the channels of an activation x that products with weights read may be divided by numbers s > 0:
+// columns of those weights are multiplied by s, and what makes x absorbs 1 / s: a norm's weight and bias, rows of the
+// weights before, biases. Query and key sites: queries are multiplied, keys divided. Channels that must have the same
+// number (pairs that rotate together, heads that share values) share one.
+// Proved by tests/graph/equivalence/sites_test.cpp, and for all families by tests/model/compress/rewrite.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+// Which axes of a parameter [.., N, K] numbers belong to: all; all but the last; all but the one before the last.
+enum class Along : uint8_t { elements, rows, columns };
+
+// What becomes of a channel: 0: it stays; i + 1: it is multiplied by s[i]; -(i + 1): it is divided by s[i].
+using Power = int32_t;
+
+struct ScaledParameter {
+  std::string parameter;
+  Along along = Along::elements;
+  std::vector<Power> powers;  // row-major over those axes
+  double offset = 0;          // p becomes (p + offset) * s - offset: norms that hold their weight less 1
+};
+
+struct ScaleSite {
+  std::string value;                 // the label of x, for people
+  std::vector<std::string> readers;  // weights whose columns are multiplied; none for queries and keys
+  int64_t free = 0;                  // how many numbers s has
+  // By channel: of the first reader's columns, matrix by matrix of a stacked one; of queries and keys by key head and
+  // number of a head: what queries are multiplied by.
+  std::vector<Power> powers;
+  std::vector<ScaledParameter> changes;  // readers among them
+  std::string reason;                    // why not all channels have a number of their own; empty when they have
+
+  bool is_whole() const { return free > 0 && free == std::ssize(powers); }
+};
+
+// In the order of the graph; those that are not free, too.
+std::vector<ScaleSite> scale_sites(const Graph& g);
+std::vector<ScaleSite> query_key_sites(const Graph& g);
+
+// A family's function as sites are looked for in it: without calls, simplified, two for every symbol.
+Graph with_numbers(Graph function);
+
+}  // namespace lumen::graph

@@ -1,0 +1,46 @@
+// add_taps: states that sum up, over every run of a graph, what products with weights read. Weights that read the same
+// values share a tap. Of a weight [E, N, K] whose matrices rows pick each matrix has its own sums. Sums are f32, in the
+// fixed order of reductions, and runs are added in their order. Proved by tests/graph/transform/taps_test.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+// What is summed; each is a state that begins at zeros.
+struct TapKinds {
+  bool squares = false;     // [K] or [E, K]: sum of x^2
+  bool magnitudes = false;  // [K] or [E, K]: sum of |x|
+  bool largest = false;     // [K] or [E, K]: max of |x|
+  bool gram = false;        // [K, K] or [E, K, K]: sum of x x^T
+  bool rows = false;        // not a state but a result: max |x| of each row of a run, f32 [rows]
+  bool cross = false;       // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+};
+
+struct Tap {
+  std::vector<std::string> weights;  // names of parameters
+  int64_t columns = 1;               // K
+  int64_t matrices = 0;              // E; 0: rows do not pick
+};
+
+// Names of states and results. Counts [E] are there where rows pick: how many rows each matrix had.
+inline constexpr const char* kTapSquares = "squares";
+inline constexpr const char* kTapMagnitudes = "magnitudes";
+inline constexpr const char* kTapLargest = "largest";
+inline constexpr const char* kTapGram = "gram";
+inline constexpr const char* kTapCross = "cross";
+inline constexpr const char* kTapCounts = "counts";
+inline constexpr const char* kTapRows = "rows";
+std::string tap_name(size_t tap, const std::string& kind);
+
+// A graph and a copy of it in one, with the same parameters and other data: those data inputs that are floats, and the
+// results, have the suffix in the copy. `other`: by value of the first its counterpart.
+Graph beside(const Graph& g, const std::string& suffix, std::vector<ValueId>* other);
+
+// Numeric dims of weights; without calls, simplified. `other`: of beside(), whose first part is tapped; else empty.
+Graph add_taps(Graph g, const TapKinds& kinds, std::vector<Tap>* taps, const std::vector<ValueId>& other = {});
+
+}  // namespace lumen::graph

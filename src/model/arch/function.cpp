@@ -1,0 +1,27 @@
+#include "model/arch/function.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/equivalence/equivalence.h"
+
+namespace lumen::model {
+
+std::vector<std::string> online_rotations(const Model& model) {
+  std::vector<std::string> names;
+  if (!model.metadata.has(kOnlineRotations)) return names;
+  for (const std::string& gguf : model.metadata.texts(kOnlineRotations)) {
+    const auto p = std::find_if(model.parameters.begin(), model.parameters.end(),
+                                [&](const Parameter& q) { return q.gguf == gguf; });
+    if (p == model.parameters.end())
+      throw user_error("'{}': {} names '{}', which is no weight of it", model.name, kOnlineRotations, gguf);
+    names.push_back(p->name);
+  }
+  return names;
+}
+
+graph::Graph function_of(const Model& model, const std::string& name) {
+  return graph::rotate_inputs(model.family->function(name, model.config), online_rotations(model));
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,102 @@
+#include "model/calibrate/carried.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file/file.h"
+
+namespace lumen::model {
+
+class CarriedValues::File {
+ public:
+  explicit File(const std::filesystem::path& path) : path_(path) {
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd_ < 0) throw system_error("write", path);
+    size_ = std::max<int64_t>(0, lseek(fd_, 0, SEEK_END));
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { close(fd_); }
+
+  void write(int64_t at, std::span<const uint8_t> part) {
+    while (!part.empty()) {
+      const ssize_t n = pwrite(fd_, part.data(), part.size(), at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) throw system_error("write", path_);
+      part = part.subspan(n);
+      at += n;
+      size_ = std::max(size_, at);
+    }
+  }
+  void read(int64_t at, std::span<uint8_t> part) {
+    while (!part.empty()) {
+      const ssize_t n = pread(fd_, part.data(), part.size(), at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw system_error("read", path_);
+      if (n == 0)
+        throw Error(Exit::user, fmt::format("'{}' is shorter than it was when it was written", path_.string()),
+                    "remove its folder and begin anew");
+      part = part.subspan(n);
+      at += n;
+    }
+  }
+  void sync() {
+    if (fsync(fd_) != 0) throw system_error("write", path_);
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  const std::filesystem::path path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+std::filesystem::path CarriedValues::path(int number) const {
+  return folder_ / fmt::format("{}.{}.values", name_, number);
+}
+
+CarriedValues::File& CarriedValues::file(int number) {
+  std::shared_ptr<File>& f = files_[number];
+  if (!f) f = std::make_shared<File>(path(number));
+  return *f;
+}
+
+void CarriedValues::write(int number, int64_t at, std::span<const uint8_t> part) {
+  if (!folder_.empty()) return file(number).write(at, part);
+  std::vector<uint8_t>& memory = memory_[number];
+  memory.resize(std::max<size_t>(memory.size(), at + part.size()));
+  std::ranges::copy(part, memory.begin() + at);
+}
+
+void CarriedValues::read(int number, int64_t at, std::span<uint8_t> part) {
+  if (!folder_.empty()) return file(number).read(at, part);
+  const std::vector<uint8_t>& memory = memory_.at(number);
+  LUMEN_CHECK(at + part.size() <= memory.size(), "carried values that nobody wrote");
+  std::copy_n(memory.begin() + at, part.size(), part.begin());
+}
+
+void CarriedValues::keep(int number) {
+  if (!folder_.empty()) file(number).sync();
+}
+
+void CarriedValues::drop(int number) {
+  memory_.erase(number);
+  files_.erase(number);
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove(path(number), ignored);
+}
+
+int64_t CarriedValues::bytes() const {
+  int64_t all = 0;
+  for (const auto& [number, memory] : memory_) all += memory.size();
+  for (const auto& [number, f] : files_) all += f->size();
+  return all;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,89 @@
+// A model run layer by layer over the windows of a text: only one layer's weights are on the device at a time, what
+// goes from layer to layer is kept beside (carried.h), and what the layer's weights read is summed up on the way. The
+// text may go through twice at once, in a "true" and a "rounded" form, whose difference is then seen. Same text, same
+// bits, however often the run is taken up again. Proved by tests/model/calibrate/layer_run_test.cpp.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/transform/layers.h"
+#include "graph/transform/taps.h"
+#include "model/arch/model.h"
+#include "model/calibrate/carried.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+struct LayerRunOptions {
+  int64_t length = 512;              // tokens of a window
+  int64_t batch = 1;                 // windows computed at once
+  bool bos = false;                  // the first token of every window is replaced by the tokenizer's BOS
+  graph::ProductType products = {};  // what operands of products with parameters are rounded to
+};
+
+// What a tap summed up over all windows (graph/transform/taps.h); empty where it was not asked for.
+struct TapSums {
+  graph::Tap tap;    // weights by the model's names
+  int64_t rows = 0;  // of all windows; of stacked weights see counts
+  std::vector<float> squares, magnitudes, largest, gram, cross, counts;
+  std::vector<float> row_largest;  // [rows]
+};
+
+// What a part did to a text.
+struct PartRun {
+  std::vector<TapSums> taps;
+  std::map<std::string, std::vector<float>> results;  // of the function, all windows one behind the other; of the
+                                                      // rounded form
+};
+
+class LayerRun {
+ public:
+  // The text: whole windows of options.length tokens. Weights of `model` are asked for by run() alone.
+  LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options);
+
+  size_t parts() const { return cut_.parts.size(); }
+  const graph::LayerPart& part(size_t i) const { return cut_.parts[i]; }
+  int64_t windows() const { return windows_; }
+
+  // A parameter's numbers as f32, by the model's name.
+  using WeightOf = std::function<std::span<const float>(const std::string&)>;
+  // Called behind every batch with windows done.
+  using Progress = std::function<void(int64_t)>;
+
+  // Runs a part: what it reads comes from `from`, what later parts read goes to `to`; either may be null where a part
+  // has none, or its outputs are not wanted. Error (exit 4) when a sum is not finite.
+  PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* to,
+              const graph::TapKinds& kinds = {}, const Progress& progress = {});
+  // The same of a text in two forms at once, with the same weights: taps are those of `from`, cross sums those of
+  // `true_from` less `from`. Nothing is handed on.
+  PartRun compare(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
+                  const graph::TapKinds& kinds, const Progress& progress = {});
+  // What no part behind `part` reads is removed.
+  void drop_read(size_t part, CarriedValues* values) const;
+  // What is read is handed on as it is on the disk.
+  void keep_written(size_t part, CarriedValues* values) const;
+
+ private:
+  struct Form;
+  struct Width;
+  PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from, CarriedValues* to,
+              const graph::TapKinds& kinds, const Progress& progress);
+  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on);
+  Width& width(Form& form, int64_t count);
+  int64_t carried_bytes(int number) const;  // of one window
+
+  run::Engine& engine_;
+  const LayerRunOptions options_;
+  std::vector<TokenId> text_;
+  int64_t windows_ = 0;
+  graph::LayerCut cut_;
+  std::map<std::string, std::shared_ptr<Form>> forms_;  // by the text of the graph
+};
+
+}  // namespace lumen::model

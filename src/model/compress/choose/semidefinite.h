@@ -1,0 +1,20 @@
+// Pair terms made consistent: measured differences of losses are noisy, and a solver would exploit pairs that seem to
+// cancel more than any errors could. Proved by tests/model/compress/choose/semidefinite_test.cpp.
+#pragma once
+
+#include "model/compress/choose/problem.h"
+#include "model/train/rewrite/matrix.h"
+
+namespace lumen::model {
+
+// The nearest symmetric matrix (Frobenius) without eigenvalues below `floor`.
+Matrix eigenvalue_floor(const Matrix& symmetric, double floor = 0);
+
+// Scores and pair terms of a block are read as half the quadratic form of a matrix M: M_aa is twice the score of
+// candidate a, but at least 0, M_ab the term of a pair. M is made positive semidefinite; what stands between two
+// candidates of one item, which is never used, is chosen so that as little as possible changes elsewhere. Rows and
+// columns are then scaled so that the diagonal is as it was: scores keep their values (the linear part of a loss may
+// make them negative), and only pair terms shrink. Returns the largest change of a term.
+double make_semidefinite(ChoiceBlock& block);
+
+}  // namespace lumen::model

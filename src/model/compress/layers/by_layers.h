@@ -1,0 +1,69 @@
+// See layers.h. Proved by tests/model/compress/by_layers_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/compress/layers/journal.h"
+#include "model/compress/strategy/strategy.h"
+
+namespace lumen::model {
+
+struct ByLayersOptions {
+  const Strategy* strategy = nullptr;
+  StrategyOptions numbers;
+  LayerRunOptions run;
+  std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
+  bool anew = false;             // what lies in the folder is thrown away
+  std::string source;            // what identifies the model's files and the text, part of the journal's key
+};
+
+struct RoundedTensor {
+  std::string name, format;  // GGUF name; "f32" where it stays
+  std::string strategy, remark;
+  double error = 0;          // |x - y| / |x|
+  double output_error = -1;  // of what the weight computes on the text, likewise; below 0: not known
+};
+
+struct ByLayersProgress {
+  size_t part = 0, parts = 0;
+  std::string doing;  // "reads", "wo"
+  double share = 0;   // of the part, about
+};
+
+class ByLayers {
+ public:
+  // `formats`: by parameter name; parameters without one stay as they are. `model` must live as long.
+  ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
+           std::span<const TokenId> text, ByLayersOptions options);
+
+  // Does what is left to do. Stops behind a part when `stop` says so: false then.
+  bool run(const std::function<void(const ByLayersProgress&)>& progress = {}, const std::function<bool()>& stop = {});
+
+  // Nats of each position of all windows, of the model as it is rounded.
+  const std::vector<float>& losses() const { return losses_; }
+  std::vector<RoundedTensor> report() const;
+  // The result: types, and the bytes of what was not touched; the others come from weight().
+  Model outline() const;
+  Weight weight(const Parameter& p);
+  void remove_folder() { journal_.remove(); }
+
+ private:
+  void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  const Strategy& strategy_for(const std::string& parameter) const;
+
+  run::Engine& engine_;
+  const Model& model_;
+  const std::map<std::string, FormatRef> formats_;
+  const ByLayersOptions options_;
+  LayerRun run_;
+  Journal journal_;
+  CarriedValues rounded_, true_;
+  std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
+  std::vector<float> losses_;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,65 @@
+// Rounding to nearest with each format's own search for its scales: plain, and with the squares of what every column is
+// multiplied with as the price of its errors.
+#include <algorithm>
+
+#include "model/compress/strategy/each.h"
+
+namespace lumen::model {
+namespace {
+
+Rounding rounded(run::Engine& engine, const RoundingTask& t, std::span<const float> importance) {
+  Rounding out;
+  out.blob = engine.encode(t.format, t.values.data(), t.all_rows(), t.columns, importance);
+  out.values = engine.decode(t.format, out.blob.data(), t.all_rows(), t.columns);
+  return out;
+}
+
+class Nearest : public Strategy {
+ public:
+  std::string_view name() const override { return "rtn"; }
+  std::string_view about() const override { return "round to nearest, scales by each format's own search"; }
+  Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions&) const override {
+    return rounded(engine, task, {});
+  }
+};
+
+class Weighted : public Strategy {
+ public:
+  std::string_view name() const override { return "imatrix"; }
+  std::string_view about() const override {
+    return "round to nearest, scales by importance where the format has a search for that";
+  }
+  graph::TapKinds observes() const override {
+    graph::TapKinds kinds;
+    kinds.squares = true;
+    return kinds;
+  }
+  Rounding round(run::Engine& engine, const RoundingTask& t, const StrategyOptions&) const override {
+    if (!t.format->weighs()) return rounded(engine, t, {});
+    if (t.matrices == 1) return rounded(engine, t, t.squares(0));
+    std::vector<float> of_elements(t.values.size(), 1);
+    int64_t unreached = 0;
+    for (int64_t m = 0; m < t.matrices; ++m) {
+      const std::vector<float> squares = t.squares(m);
+      unreached += squares.empty();
+      for (int64_t r = 0; r < t.rows && !squares.empty(); ++r)
+        std::ranges::copy(squares, of_elements.begin() + (m * t.rows + r) * t.columns);
+    }
+    Rounding out = rounded(engine, t, of_elements);
+    if (unreached > 0) out.remark = fmt::format("no row reached {} of {} matrices", unreached, t.matrices);
+    return out;
+  }
+};
+
+}  // namespace
+
+const Strategy& nearest_strategy() {
+  static const Nearest s;
+  return s;
+}
+const Strategy& importance_strategy() {
+  static const Weighted s;
+  return s;
+}
+
+}  // namespace lumen::model

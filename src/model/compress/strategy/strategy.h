@@ -1,0 +1,72 @@
+// Strategies: ways from a weight's numbers to numbers that a format can hold. Each is one file; each works with every
+// format that can be written, and says which it cannot take. What a strategy needs to know of the inputs of a weight it
+// asks for (observe), what it may change of a layer without changing what the layer computes it changes before
+// (transform), and then it rounds (convert).
+//
+// May include: base, graph/transform, model/calibrate, run/engine.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/transform/taps.h"
+#include "model/calibrate/layer_run.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+// Numbers that users may set (`--strategy-option NAME=VALUE`); each strategy names those it knows.
+struct StrategyOptions {
+  double damping = 0.01;   // of Hessians: part of the mean of the diagonal that is added to it
+  bool act_order = false;  // columns in the order of their importance
+  double norm = 0.7;       // p of the norm that sparse errors are measured by
+  int iterations = 20;     // of half-quadratic splitting
+};
+
+// One weight to be rounded: one matrix, or a stack of them one behind the other.
+struct RoundingTask {
+  std::string name;                             // for messages
+  int64_t matrices = 1, rows = 0, columns = 0;  // rows of one matrix
+  FormatRef format;
+  std::span<const float> values;
+  const TapSums* reads = nullptr;  // what is known of what the weight is multiplied with; null: nothing
+
+  int64_t all_rows() const { return matrices * rows; }
+  std::span<const float> matrix(int64_t m) const { return values.subspan(m * rows * columns, rows * columns); }
+  // Sums of products of columns of what matrix m reads, [columns, columns]; empty where unknown, or no row reached it.
+  std::span<const float> gram(int64_t m) const;
+  std::span<const float> cross(int64_t m) const;
+  // Mean squares of the columns; empty likewise.
+  std::vector<float> squares(int64_t m) const;
+};
+
+struct Rounding {
+  std::vector<uint8_t> blob;
+  std::vector<float> values;  // what it decodes to
+  std::string remark;         // what users should know of this weight
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::string_view about() const = 0;  // one line
+  virtual graph::TapKinds observes() const { return {}; }
+  // Why it cannot take a format; nothing where it can.
+  virtual std::optional<std::string> refuses(const Format&) const { return std::nullopt; }
+  virtual Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions& options) const = 0;
+};
+
+// All, in the order in which help lists them.
+const std::vector<const Strategy*>& strategies();
+// Error (usage) with the known names.
+const Strategy& find_strategy(const std::string& name);
+
+// The error of outputs that rounding causes: sum over rows of e G e^T relative to that of w G w^T, under a root, where
+// G is the gram of what is read; nothing where that is unknown.
+std::optional<double> output_error(const RoundingTask& task, std::span<const float> rounded);
+
+}  // namespace lumen::model

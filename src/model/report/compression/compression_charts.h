@@ -1,0 +1,26 @@
+// Pictures of a compressed model, as HTML. Proved by tests/model/report/compression/compression_page_test.cpp.
+#pragma once
+
+#include <string>
+
+#include "model/report/compression/compression_report.h"
+
+namespace lumen::model {
+
+// Size against quality: what was tried, the best of it, what prediction says can be had, and what was chosen. Nothing
+// without points.
+std::string quality_chart(const CompressionReport& report);
+// Errors over layers, a curve for each role; nothing for a model without layers.
+std::string layer_chart(const CompressionReport& report);
+// Layers down, roles across; colour says bits, the text the format. And what is of no layer.
+std::string format_map(const CompressionReport& report);
+// Weights before and after, of the tensors with the largest errors.
+std::string histograms(const CompressionReport& report);
+// Names with bars of their sizes.
+std::string spike_table(const CompressionReport& report);
+std::string stage_table(const CompressionReport& report);
+
+// The error that counts: weighted where it is known.
+std::optional<double> error_of(const CompressionReport::Tensor& tensor);
+
+}  // namespace lumen::model

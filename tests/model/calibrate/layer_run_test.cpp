@@ -1,0 +1,149 @@
+// needs: cpu. A model run layer by layer: the losses of the whole, sums of what its weights read, and values on disk.
+#include "model/calibrate/layer_run.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/calibrate/calibrate.h"
+#include "model/compress/quantize.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+run::Engine& layer_engine() {
+  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  return e;
+}
+
+std::vector<TokenId> tokens_of(const Model& m, int64_t count) {
+  std::vector<TokenId> out;
+  const int64_t vocabulary = m.integer("vocab");
+  for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % vocabulary);
+  return out;
+}
+
+LayerRun::WeightOf weights_of(const Model& m) {
+  return [&m](const std::string& name) { return m.weights.at(name).f32(); };
+}
+
+struct Walk {
+  std::vector<PartRun> parts;
+  std::vector<float> losses;
+};
+Walk walk(LayerRun& run, const Model& m, const std::filesystem::path& folder, const graph::TapKinds& kinds = {}) {
+  CarriedValues values(folder, "rounded");
+  Walk out;
+  for (size_t k = 0; k < run.parts(); ++k) {
+    out.parts.push_back(run.run(k, weights_of(m), &values, &values, kinds));
+    run.keep_written(k, &values);
+    run.drop_read(k, &values);
+  }
+  out.losses = out.parts.back().results.at(kResult);
+  return out;
+}
+
+std::vector<float> whole_losses(const Model& m, const std::vector<TokenId>& text, int64_t length) {
+  const LoadedModel loaded(layer_engine(), m);
+  run::CompileOptions options;
+  options.assignments = stored_formats(m);
+  const int64_t windows = std::ssize(text) / length;
+  options.symbols = {{"B", windows}, {"T", length}};
+  options.exact = true;
+  const auto program = layer_engine().compile(loaded.function("token_loss"), options);
+  const graph::Type ids{{windows, length}, {Scalar::i32, nullptr}};
+  std::vector<int32_t> tokens(text.begin(), text.begin() + windows * length), targets(tokens.size());
+  for (int64_t i = 0; i < windows * length; ++i) targets[i] = (i + 1) % length == 0 ? 0 : tokens[i + 1];
+  for (const std::string& name : program->input_names()) {
+    if (name != "tokens" && name != "targets") {
+      program->bind(name, loaded.weights().at(name));
+      continue;
+    }
+    const auto t = std::make_shared<run::DeviceTensor>(layer_engine().device(), ids);
+    t->upload(name == "tokens" ? tokens.data() : targets.data(), t->bytes());
+    program->bind(name, t);
+  }
+  program->run();
+  std::vector<float> out(windows * length);
+  program->result(kResult)->download(out.data(), out.size() * sizeof(float));
+  return out;
+}
+
+TEST(LayerRun, LossesOfTheWholeModelOfEveryFamily) {
+  for (const std::string& family : test_library()->family_names()) {
+    const FamilyRef f = test_library()->family(family);
+    const std::vector<std::string> sizes = f->sizes();
+    if (!f->has_function("token_loss") || std::ranges::find(sizes, "tiny") == sizes.end()) continue;
+    SCOPED_TRACE(family);
+    const Model m = initialise(f, f->config("tiny", {}), 3);
+    const int64_t length = 8;
+    const std::vector<TokenId> text = tokens_of(m, 5 * length);
+    LayerRun run(layer_engine(), m, text, {.length = length, .batch = 2});
+    EXPECT_EQ(run.parts(), static_cast<size_t>(m.integer("layers")) + 1);
+    const std::vector<float> got = walk(run, m, {}).losses, want = whole_losses(m, text, length);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5) << i;
+  }
+}
+
+TEST(LayerRun, SumsAreThoseOfAnImportanceMatrix) {
+  const Model m = tiny_model();
+  const std::vector<TokenId> text = tokens_of(m, 6 * 8);
+  LayerRun run(layer_engine(), m, text, {.length = 8, .batch = 4});  // 4 and 2
+  graph::TapKinds kinds;
+  kinds.squares = kinds.gram = true;
+  const TestFolder folder;
+  const Walk in_files = walk(run, m, folder.path(), kinds), in_memory = walk(run, m, {}, kinds);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "what nobody reads any more goes";
+  const LoadedModel loaded(layer_engine(), m);
+  CalibrateOptions o;
+  o.length = 8;
+  o.exact = true;
+  const Importance want = calibrate(loaded, text, o);
+  size_t seen = 0;
+  for (size_t k = 0; k < in_files.parts.size(); ++k)
+    for (size_t t = 0; t < in_files.parts[k].taps.size(); ++t) {
+      const TapSums& sums = in_files.parts[k].taps[t];
+      EXPECT_EQ(sums.gram, in_memory.parts[k].taps[t].gram);
+      for (const std::string& name : sums.tap.weights) {
+        const auto entry = want.entries.find(m.find(name)->gguf);
+        if (entry == want.entries.end()) continue;
+        ++seen;
+        for (int64_t c = 0; c < sums.tap.columns; ++c) {
+          EXPECT_NEAR(sums.squares[c], entry->second.sums[c], 1e-4 * entry->second.sums[c]) << name;
+          EXPECT_NEAR(sums.gram[c * sums.tap.columns + c], entry->second.sums[c], 1e-4 * entry->second.sums[c]);
+        }
+      }
+    }
+  EXPECT_EQ(seen, want.entries.size());
+}
+
+TEST(LayerRun, TwoFormsOfAText) {
+  const Model m = tiny_model(), rough = tiny_model(2);
+  const std::vector<TokenId> text = tokens_of(m, 3 * 8);
+  LayerRun run(layer_engine(), m, text, {.length = 8, .batch = 2});
+  CarriedValues truth({}, "true"), rounded({}, "rounded");
+  run.run(0, weights_of(m), nullptr, &truth);
+  run.run(0, weights_of(rough), nullptr, &rounded);
+  graph::TapKinds kinds;
+  kinds.gram = kinds.cross = true;
+  const PartRun both = run.compare(1, weights_of(m), &rounded, &truth, kinds);
+  const PartRun same = run.compare(1, weights_of(m), &rounded, &rounded, kinds);
+  ASSERT_EQ(both.taps.size(), same.taps.size());
+  for (size_t t = 0; t < both.taps.size(); ++t) {
+    EXPECT_EQ(both.taps[t].gram, same.taps[t].gram);
+    EXPECT_EQ(same.taps[t].cross, std::vector<float>(same.taps[t].cross.size(), 0));
+    EXPECT_NE(both.taps[t].cross, same.taps[t].cross);
+  }
+}
+
+TEST(LayerRun, TextsThatAreNone) {
+  const Model m = tiny_model();
+  EXPECT_THROW(LayerRun(layer_engine(), m, tokens_of(m, 7), {.length = 8}), Error);
+  std::vector<TokenId> wrong = tokens_of(m, 8);
+  wrong[3] = 11;
+  EXPECT_THROW(LayerRun(layer_engine(), m, wrong, {.length = 8}), Error);
+}
+
+}  // namespace
+}  // namespace lumen::model

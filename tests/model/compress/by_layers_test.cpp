@@ -1,0 +1,160 @@
+// needs: cpu. Rounding layer by layer: the bytes of rounding at once where nothing is calibrated, the same bytes
+// however often a run is ended, and folders of other runs.
+#include "model/compress/layers/by_layers.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/compress/quantize.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+run::Engine& by_layers_engine() {
+  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  return e;
+}
+
+Model wide_model() {
+  const FamilyRef family = test_library()->family("llama");
+  return initialise(
+      family,
+      family->config("", {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 2}, {"ffn", 96}, {"context", 16}}),
+      1);
+}
+
+std::vector<TokenId> some_text(int64_t count) {
+  std::vector<TokenId> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back((i * i * 7 + i * 3 + 5) % 40);
+  return out;
+}
+
+ByLayersOptions options_in(const std::filesystem::path& folder, const std::string& strategy) {
+  ByLayersOptions o;
+  o.strategy = &find_strategy(strategy);
+  o.run = {.length = 8, .batch = 2};
+  o.folder = folder;
+  o.source = "test";
+  return o;
+}
+
+std::map<std::string, FormatRef> formats_of(const Model& m, const std::string& name) {
+  QuantizeOptions o;
+  o.target = name;
+  return choose_formats(m, o, nullptr);
+}
+
+std::map<std::string, std::vector<uint8_t>> bytes_of(const Model& m, ByLayers& run) {
+  std::map<std::string, std::vector<uint8_t>> out;
+  const Model outline = run.outline();
+  for (const Parameter& p : m.parameters) {
+    const Weight& w = outline.weights.at(p.name);
+    const Weight whole = w.bytes.size() > 0 ? w : run.weight(p);
+    out[p.name] = {whole.bytes.begin(), whole.bytes.end()};
+  }
+  return out;
+}
+
+TEST(ByLayers, NearestIsThatOfRoundingAtOnce) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  ByLayers run(by_layers_engine(), m, formats_of(m, "q8_0"), some_text(5 * 8), options_in(folder / "w", "rtn"));
+  ASSERT_TRUE(run.run());
+  QuantizeOptions q;
+  q.target = "q8_0";
+  const Model want = quantize(by_layers_engine(), m, q, nullptr);
+  const auto got = bytes_of(m, run);
+  for (const Parameter& p : m.parameters) {
+    const Weight& w = want.weights.at(p.name);
+    EXPECT_EQ(got.at(p.name), std::vector<uint8_t>(w.bytes.begin(), w.bytes.end())) << p.name;
+  }
+  EXPECT_EQ(run.losses().size(), 40u);
+  EXPECT_EQ(run.report().size(), formats_of(m, "q8_0").size());
+  run.remove_folder();
+  EXPECT_FALSE(std::filesystem::exists(folder / "w"));
+}
+
+TEST(ByLayers, ErrorsOfOutputsFollowWhatIsRead) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  ByLayersOptions o = options_in(folder / "w", "imatrix");
+  ByLayers run(by_layers_engine(), m, formats_of(m, "q4_0"), some_text(5 * 8), o);
+  ASSERT_TRUE(run.run());
+  for (const RoundedTensor& t : run.report()) EXPECT_GT(t.error, 0) << t.name;
+}
+
+// A process that is killed after so many microseconds; then the run goes on here.
+TEST(ByLayers, EndedAtAnyMomentItGivesTheSameBytes) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  const auto formats = formats_of(m, "q4_0");
+  std::map<std::string, std::vector<uint8_t>> want;
+  {
+    ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "whole", "imatrix"));
+    ASSERT_TRUE(run.run());
+    want = bytes_of(m, run);
+  }
+  int killed = 0;
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      // Threads do not survive a fork: an engine of its own.
+      run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+      ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", "imatrix"));
+      run.run();
+      _exit(0);
+    }
+    usleep(30'000 * (round + 1));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    killed += WIFSIGNALED(status);
+  }
+  EXPECT_GT(killed, 0);
+  ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "killed", "imatrix"));
+  ASSERT_TRUE(run.run());
+  EXPECT_EQ(bytes_of(m, run), want);
+}
+
+TEST(ByLayers, StopsBetweenPartsAndGoesOn) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  const auto formats = formats_of(m, "q4_0");
+  {
+    ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "imatrix"));
+    EXPECT_FALSE(run.run({}, [] { return true; }));
+  }
+  size_t first = 99;
+  ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "imatrix"));
+  EXPECT_TRUE(run.run([&](const ByLayersProgress& p) { first = std::min(first, p.part); }));
+  EXPECT_EQ(first, 1u);
+}
+
+TEST(ByLayers, FoldersOfOtherRuns) {
+  const Model m = wide_model();
+  const TestFolder folder;
+  const auto formats = formats_of(m, "q4_0");
+  {
+    ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "imatrix"));
+    ASSERT_TRUE(run.run());
+  }
+  EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(6 * 8), options_in(folder / "w", "imatrix")), Error);
+  EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "rtn")), Error);
+  for (const char* broken : {"", "{", "[]", "{\"key\": 3}", "{\"key\":\"x\",\"parts\":[3]}"}) {
+    write_file_atomic(folder / "w" / "journal.json", broken);
+    EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "imatrix")), Error)
+        << broken;
+  }
+  ByLayersOptions anew = options_in(folder / "w", "imatrix");
+  anew.anew = true;
+  ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), anew);
+  EXPECT_TRUE(run.run());
+}
+
+}  // namespace
+}  // namespace lumen::model
