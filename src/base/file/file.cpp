@@ -7,8 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "base/file/temporary.h"
 
 namespace lumen {
@@ -22,6 +25,16 @@ Error system_error(std::string_view deed, const std::filesystem::path& path) {
 }
 
 namespace {
+
+// What is mapped: where, and how many bytes. Never destroyed, as maps of static models may outlive other statics.
+std::map<const std::byte*, size_t>& maps() {
+  static auto& all = *new std::map<const std::byte*, size_t>;
+  return all;
+}
+std::mutex& maps_lock() {
+  static auto& lock = *new std::mutex;
+  return lock;
+}
 
 // Opens a regular file for reading and returns its size.
 int open_regular(const std::filesystem::path& path, uint64_t* size) {
@@ -73,6 +86,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
       throw system_error("map", path);
     }
     data_ = static_cast<const std::byte*>(p);
+    const std::lock_guard guard(maps_lock());
+    maps()[data_] = size_;
   }
   ::close(fd);
 }
@@ -89,7 +104,25 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  {
+    const std::lock_guard guard(maps_lock());
+    maps().erase(data_);
+  }
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void leave_to_file(std::span<const uint8_t> range) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
+  const std::lock_guard guard(maps_lock());
+  auto map = maps().upper_bound(begin);
+  if (range.empty() || map == maps().begin()) return;
+  --map;
+  if (begin + range.size() > map->first + map->second) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t first = (begin - map->first + page - 1) / page * page;
+  const size_t last = (begin + range.size() - map->first) / page * page;
+  if (first < last) ::madvise(const_cast<std::byte*>(map->first) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace lumen

@@ -1,7 +1,7 @@
 // Files: reading whole, mapping, and writing so that a crash never leaves half a file (write beside, fsync, rename).
 //
 // May include: base.
-// Offers: lock.h, temporary.h.
+// Offers: leave.h, lock.h, temporary.h.
 #pragma once
 
 #include <cstddef>
