@@ -36,20 +36,27 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
   }
   const model::LibraryRef library = shared.library();
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
+  if (type && !model::is_float_format(*type))
+    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", type->name);
   if (gguf) {
     require_writable(flags.out);
   } else {
     require_writable_folder(flags.out);
   }
-  model::Model model = model::read_model(library, flags.in);
+  const model::StreamedModel in = model::stream_model(library, flags.in);
   if (type) {
+    model::QuantizeOptions options;
+    options.target = type->name;
+    options.pure = options.small_too = options.allow_requantize = true;
+    model::Quantizer job(in.model, options, in.source);
+    model::require_writable_as(job.result(), to.form);
     run::Engine engine = shared.engine();
-    model::QuantizeReport report;
-    model = model::with_floats(engine, model, type, &report);
-    for (const std::string& warning : report.warnings()) warn(warning);
+    job.write(engine, to);
+    for (const std::string& warning : job.report().warnings()) warn(warning);
+  } else {
+    model::require_writable_as(in.model, to.form);
+    model::write_model(in.model, to, in.source);
   }
-  model::require_writable_as(model, to.form);
-  model::write_model(model, to);
   note(fmt::format("wrote {}", flags.out));
   return 0;
 }
@@ -61,7 +68,7 @@ void add_export(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
   sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")->required()->type_name("IN");
   sub->add_option("output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
-  sub->add_option("--to", flags->to, "What to write; by default what the name says")
+  sub->add_option("--to,--output-format", flags->to, "What to write; by default what the name says")
       ->check(CLI::IsMember(model::output_forms()));
   sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");
   sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");

@@ -81,9 +81,11 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
-  const model::Model model = model::read_model(library, flags.in);
-  if (by_layers) return quantize_by_layers(shared, model, flags.in, to, flags.options, flags.calibrated);
-  model::Quantizer job(model, flags.options);
+  if (by_layers)
+    return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
+                              flags.calibrated);
+  const model::StreamedModel in = model::stream_model(library, flags.in);
+  model::Quantizer job(in.model, flags.options, in.source);
   model::require_writable_as(job.result(), to.form);
   if (!flags.dry_run) write(shared, flags, job, to);
   const model::QuantizeReport& report = job.report();

@@ -1,8 +1,8 @@
 // Post-training quantization: formats chosen for every weight, rounding, and adapters merged into what they were
 // trained beside.
 //
-// May include: base, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family, model/calibrate,
-// model/train/recipe, model/train/record, number/format, run/engine.
+// May include: base, base/file, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family,
+// model/calibrate, model/train/recipe, model/train/record, number/format, run/engine.
 #pragma once
 
 #include "model/compress/merge.h"

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
 
@@ -154,7 +155,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     const bool is_end = p->role == "embedding" || (p->role == "output" && options.output_type.empty());
     if ((options.linear_layers && is_end) || (options.stacked && p->shape.size() < 3)) continue;
     chosen[name] = choice.first;
-    if (!stays_f32(*p)) continue;
+    if (options.small_too || !stays_f32(*p)) continue;
     // What is rounded already gains nothing.
     const auto weight = model.weights.find(name);
     if (weight == model.weights.end() || !is_lossy(weight->second))
@@ -243,7 +244,8 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
 
 }  // namespace
 
-Quantizer::Quantizer(const Model& model, QuantizeOptions options) : model_(model), options_(std::move(options)) {
+Quantizer::Quantizer(const Model& model, QuantizeOptions options, WeightSource source)
+    : model_(model), options_(std::move(options)), source_(std::move(source)) {
   QuantizeReport decided;
   const std::map<std::string, FormatRef> chosen = choose_formats(model, options_, &decided);
   std::map<std::string, std::string> remarks;
@@ -268,6 +270,7 @@ Quantizer::Quantizer(const Model& model, QuantizeOptions options) : model_(model
         throw Error(Exit::user, fmt::format("'{}' is already in the lossy format '{}'", p.gguf, line.from),
                     "start from an f32, f16 or bf16 file, or add --allow-requantize and accept the loss");
       }
+      anew_.insert(p.name);
       w.bytes = {};
       w.type.element = {Scalar::f32, plain ? nullptr : choice->second};
       if (!plain) (void)importance_of(p, w, *choice->second, options_, report_);
@@ -287,12 +290,15 @@ Quantizer::Quantizer(const Model& model, QuantizeOptions options) : model_(model
 }
 
 Weight Quantizer::make(Rounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
+  const Weight source = fetched(model_, p, source_);
+  if (!anew_.contains(p.name)) return source;
   const Weight& planned = result_.weights.at(p.name);
   const FormatRef& to = planned.type.element.format;
   std::vector<std::vector<float>> importance;
   QuantizeReport told;  // before
   if (to) importance = importance_of(p, planned, *to, options_, told);
-  Rounder::Result made = rounder.round(model_.weights.at(p.name), to, importance, p.gguf);
+  Rounder::Result made = rounder.round(source, to, importance, p.gguf);
+  leave_to_file({source.bytes.data(), source.bytes.size()});
   QuantizedTensor passing;
   const auto at = lines_.find(p.name);
   QuantizedTensor& line = at == lines_.end() ? passing : report_.tensors[at->second];
@@ -330,6 +336,10 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
   return out;
 }
 
+bool is_float_format(const Format& f) {
+  return is_plain(f, Scalar::f32) || is_plain(f, Scalar::f16) || is_plain(f, Scalar::bf16);
+}
+
 std::vector<float> values_of(run::Engine& engine, const Weight& w) {
   if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
   return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
@@ -350,9 +360,8 @@ Model dequantize(run::Engine& engine, const Model& model) {
 }
 
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report) {
-  const bool is_float =
-      is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
-  if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
+  if (!is_float_format(*format))
+    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
   Model out = dequantize(engine, model);
   if (is_plain(*format, Scalar::f32)) return out;
   for (auto& [name, w] : out.weights) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ struct QuantizeOptions {
   std::vector<std::string> fallbacks;       // formats to try, in order, where the rows do not divide
   bool allow_requantize = false;            // from another lossy format
   bool leave_output = false;                // the output matrix stays as it is
+  bool small_too = false;                   // also matrices that otherwise stay f32, as of routers
   // What the files have a place for: of weights beside linear layers none (the embedding stays as it is, the output
   // does without `output_type`), or weights of stacked matrices alone.
   bool linear_layers = false, stacked = false;
@@ -76,8 +78,8 @@ using QuantizeProgress = std::function<void(const QuantizedTensor&)>;
 class Quantizer {
  public:
   // Decides, and computes nothing. Error when a weight is lossy already, or importance is another model's. `model` must
-  // live as long.
-  Quantizer(const Model& model, QuantizeOptions options);
+  // live as long; `source` makes its weights that have their type alone.
+  Quantizer(const Model& model, QuantizeOptions options, WeightSource source = {});
 
   // What is written; weights that are made anew have their type alone. Metadata may be added.
   Model& result() { return result_; }
@@ -93,6 +95,8 @@ class Quantizer {
 
   const Model& model_;
   const QuantizeOptions options_;
+  const WeightSource source_;
+  std::set<std::string> anew_;  // parameters that are rounded
   Model result_;
   QuantizeReport report_;
   std::map<std::string, size_t> lines_;  // of the report, by parameter
@@ -105,6 +109,8 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
 // All weights as f32.
 std::vector<float> values_of(run::Engine& engine, const Weight& w);
 Model dequantize(run::Engine& engine, const Model& model);
+// Whether with_floats() takes it: f32, f16 or bf16.
+bool is_float_format(const Format& f);
 // All matrices decoded, and held in a float format; vectors in f32. What does not fit its range is told to `report`.
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report = nullptr);
 

@@ -58,7 +58,7 @@ int64_t first_broken(const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     uint32_t bits = 0;
     std::memcpy(&bits, x + i, sizeof bits);
-    any |= static_cast<uint32_t>((bits & kTop) == kTop);
+    any |= (bits & kTop) == kTop;
   }
   if (any == 0) return -1;
   return std::find_if(x, x + count, [](float v) { return !std::isfinite(v); }) - x;
@@ -118,7 +118,7 @@ class Rounder::Job {
         to_(to) {
     rows_ = from.rows();
     columns_ = from.columns();
-    const auto matrices = static_cast<int64_t>(std::max<size_t>(importance.size(), 1));
+    const int64_t matrices = std::max<size_t>(importance.size(), 1);
     matrix_ = rows_ / matrices;
     LUMEN_CHECK(matrices * matrix_ == rows_, "{} rows of {} matrices", rows_, matrices);
     const int64_t tile = std::lcm(tile_rows(from_), tile_rows(to));
@@ -136,7 +136,7 @@ class Rounder::Job {
   Result run() {
     Result out;
     out.weight.type = {source_.type.shape, {Scalar::f32, to_}};
-    Room room(static_cast<size_t>(graph::byte_size(out.weight.type)));
+    Room room(graph::byte_size(out.weight.type));
     prepare();
     const auto count = std::ssize(panels_);
     if (!to_) {
@@ -187,7 +187,7 @@ class Rounder::Job {
       for (const auto& panels : {k.read, k.write, k.check})
         if (panels) threads_ = std::min(threads_, panels->most());
     }
-    threads_ = static_cast<int>(std::clamp<int64_t>(threads_, 1, std::max<int64_t>(std::ssize(panels_), 1)));
+    threads_ = std::clamp<int64_t>(threads_, 1, std::max<int64_t>(std::ssize(panels_), 1));
     places_.resize(threads_);
   }
 
@@ -231,9 +231,9 @@ class Rounder::Job {
   void check(int64_t i, Places& places, const float* x) {
     places.check->convert();
     const int64_t rows = panels_[i].rows;
-    const auto size = static_cast<size_t>(rows * columns_);
+    const size_t size = rows * columns_;
     const float* y = places.check->values();
-    const auto bytes = static_cast<size_t>(blob_layout(*to_, rows, columns_).total);
+    const size_t bytes = blob_layout(*to_, rows, columns_).total;
     found_[i] = compare(*to_, {x, size}, {y, size}, {places.check->blob(), bytes}, rows, columns_);
     if (weighed_ && (!whole_ || importance_.size() == 1)) weighted_[i] = weighted_squares(x, y, rows, importance_of(i));
   }
@@ -250,7 +250,7 @@ class Rounder::Job {
   }
 
   void round_whole(Room& room) {
-    std::vector<float> numbers(static_cast<size_t>(rows_ * columns_));
+    std::vector<float> numbers(rows_ * columns_);
     const auto count = std::ssize(panels_);
     for_panels(count, threads_, [&](int64_t i, int thread) {
       read(i, places_of(i, thread), numbers.data() + panels_[i].first * columns_);

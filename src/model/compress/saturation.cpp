@@ -151,7 +151,7 @@ Closeness compare(const Format& f, std::span<const float> x, std::span<const flo
   const int64_t together = f.block > 1 ? f.block : columns;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; c += together) {
-      const auto at = static_cast<size_t>(r * columns + c);
+      const size_t at = r * columns + c;
       const Run run = run_of(x.data() + at, y.data() + at, together);
       out.difference += run.difference;
       out.size += run.size;

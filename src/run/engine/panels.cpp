@@ -8,9 +8,9 @@ Panels::Panels(const CompileContext& shop, const FormatRef& f, int64_t rows, int
   const synth::Synthesis steps = way == Way::encode
                                      ? synth::synthesize_encode(*f, rows, columns, device_->machine(), importance)
                                      : synth::synthesize_decode(*f, rows, columns, device_->machine());
-  values_bytes_ = rows * columns * static_cast<int64_t>(sizeof(float));
+  values_bytes_ = rows * columns * sizeof(float);
   blob_bytes_ = blob_layout(*f, rows, columns).total;
-  importance_bytes_ = importance == synth::Importance::columns ? columns * static_cast<int64_t>(sizeof(float)) : 0;
+  importance_bytes_ = importance == synth::Importance::columns ? columns * int64_t{sizeof(float)} : 0;
   blob_at_ = aligned(values_bytes_);
   importance_at_ = blob_at_ + aligned(blob_bytes_);
   const int64_t scratch_at = importance_at_ + aligned(importance_bytes_);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
@@ -78,8 +79,10 @@ class Entries {
                   "write a GGUF file");
     if (decodes) decoded_names.push_back(p.gguf);
     const auto make = [this_model = &model_, &p, source = &source_, turned, decodes] {
-      Weight own = fetched(*this_model, p, *source);
-      return in_folder(p, decodes ? decoded(own) : std::move(own), turned);
+      const Weight own = fetched(*this_model, p, *source);
+      Weight out = in_folder(p, decodes ? decoded(own) : own, turned);
+      if (out.bytes.data() != own.bytes.data()) leave_to_file({own.bytes.data(), own.bytes.size()});
+      return out;
     };
     graph::Type type = type_in_folder(w.type, turned);
     if (decodes) type.element = {Scalar::f32, nullptr};

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/check.h"
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "base/log.h"
 #include "model/arch/checkpoint/carry.h"
 #include "model/arch/checkpoint/folder_tensors.h"
@@ -16,6 +18,15 @@
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 
 namespace lumen::model {
+
+Weight fetched(const Model& model, const Parameter& p, const WeightSource& source) {
+  const Weight& own = model.weights.at(p.name);
+  if (own.bytes.size() > 0 || !source) return own;
+  Weight made = source(p);
+  LUMEN_CHECK(made.type == own.type, "parameter {} is {}, but {} was announced", p.name, print(made.type),
+              print(own.type));
+  return made;
+}
 
 FormatRef main_format(const Model& model, bool floats) {
   std::map<std::string, std::pair<int64_t, FormatRef>> counts;
@@ -111,6 +122,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   write_gguf_files(
       path, std::move(metadata), specs,
       [&](size_t i) -> std::span<const uint8_t> {
+        leave_to_file({current.bytes.data(), current.bytes.size()});
         current = {};
         current = fetched(model, *written[i], source);
         return {current.bytes.data(), current.bytes.size()};

@@ -17,6 +17,9 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
 // held together.
 using WeightSource = std::function<Weight(const Parameter&)>;
 
+// A weight of the model, made where the model has its type alone.
+Weight fetched(const Model& model, const Parameter& p, const WeightSource& source);
+
 // Where a model is written to, and as what.
 struct Destination {
   std::filesystem::path path;
@@ -34,7 +37,7 @@ struct Destination {
 // models/checkpoints.toml writes folders of packed weights.
 std::vector<std::string> output_forms();
 
-// Whether such files have rounded weights of stacked matrices (experts) alone, the others in floats.
+// Whether such files have rounded weights of stacked matrices alone, the others in floats.
 bool takes_stacked_alone(const std::string& form);
 
 // Error when a weight is held in what such files have no place for. Bytes of weights are not looked at.

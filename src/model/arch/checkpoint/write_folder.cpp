@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/leave.h"
 #include "base/log.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
@@ -150,6 +151,7 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   write_safetensors_files(
       out.path(), tensors.specs,
       [&](size_t i) -> std::span<const uint8_t> {
+        leave_to_file({current.data(), current.size()});
         current = {};
         current = tensors.make[i]();
         return {current.data(), current.size()};

@@ -9,16 +9,6 @@
 
 namespace lumen::model {
 
-// A weight of the model, made where the model has its type alone.
-inline Weight fetched(const Model& model, const Parameter& p, const WeightSource& source) {
-  const Weight& own = model.weights.at(p.name);
-  if (own.bytes.size() > 0 || !source) return own;
-  Weight made = source(p);
-  LUMEN_CHECK(made.type == own.type, "parameter {} is {}, but {} was announced", p.name, print(made.type),
-              print(own.type));
-  return made;
-}
-
 inline TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
   spec.name = name;

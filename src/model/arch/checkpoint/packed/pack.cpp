@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -36,12 +37,12 @@ graph::Element element_of(const FormatLibrary& formats, const std::string& type,
 }
 
 int bits_of(const graph::Element& e) {
-  return e.format ? 8 * static_cast<int>(e.format->block_bytes) : 8 * scalar_bytes(e.scalar);
+  return 8 * (e.format ? e.format->block_bytes : scalar_bytes(e.scalar));
 }
 
 // x with x / times == value in f32; nothing where no float divides to it.
 std::optional<float> multiplied(float value, double times) {
-  const auto t = static_cast<float>(times);
+  const float t = times;
   const float near = value * t;
   for (float x = near, y = near; std::isfinite(x) && std::abs(x / t - value) <= std::abs(value) * 1e-5F;
        x = std::nextafter(x, INFINITY), y = std::nextafter(y, -INFINITY)) {
@@ -54,16 +55,16 @@ std::optional<float> multiplied(float value, double times) {
 
 void put_bits(uint8_t* to, int64_t bit, int count, uint64_t value) {
   uint8_t* byte = to + (bit >> 3);
-  const int shift = static_cast<int>(bit & 7);
+  const int shift = bit & 7;
   if (shift == 0 && count % 8 == 0) {
-    std::memcpy(byte, &value, static_cast<size_t>(count / 8));
+    std::memcpy(byte, &value, count / 8);
     return;
   }
   const int bytes = (shift + count + 7) / 8;
   uint64_t old = 0;
-  std::memcpy(&old, byte, static_cast<size_t>(bytes));
+  std::memcpy(&old, byte, bytes);
   old |= (value & ((uint64_t{1} << count) - 1)) << shift;
-  std::memcpy(byte, &old, static_cast<size_t>(bytes));
+  std::memcpy(byte, &old, bytes);
 }
 
 // Entries of a format's fields in a blob.
@@ -231,7 +232,7 @@ void Packing::Plan::place(const FormatLibrary& formats, size_t i) {
 
 // Codes row by row; rows that share no byte may be filled at the same time.
 void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
-  const auto code = static_cast<size_t>(from_use.code);
+  const size_t code = from_use.code;
   const lumen::Field& f = from->fields[code];
   const std::vector<int64_t>& entries = from_use.entry[code];
   const std::vector<int64_t> straight = places_in_bytes(f, entries);
@@ -240,7 +241,7 @@ void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
   const int64_t most = (int64_t{1} << at.bits()) - 1, bands = (rows() + kBand - 1) / kBand;
 #pragma omp parallel for
   for (int64_t band = 0; band < bands; ++band) {
-    std::vector<uint8_t> codes(static_cast<size_t>(columns()));
+    std::vector<uint8_t> codes(columns());
     for (int64_t r = band * kBand; r < std::min(rows(), (band + 1) * kBand); ++r) {
       const uint8_t* record = w.bytes.data() + r * layout.row_stride;
       for (int64_t c = 0; c < columns(); record += from->block_bytes, c += from->block) {
@@ -248,11 +249,11 @@ void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
           const uint64_t raw = straight.empty()
                                    ? f.layout.read(record, entries[e])
                                    : record[straight[e] >> 3] >> (straight[e] & 7) & ((1 << f.type.bits) - 1);
-          codes[static_cast<size_t>(c + e)] = static_cast<uint8_t>((same.codes[raw] - scheme->fields[i].add) & most);
+          codes[c + e] = (same.codes[raw] - scheme->fields[i].add) & most;
         }
       }
       for (int64_t c = 0; c < columns(); ++c) {
-        const uint8_t value = codes[static_cast<size_t>(c)];
+        const uint8_t value = codes[c];
         at.parts(r, c, [&](int64_t bit, int count, int value_bit) { put_bits(out, bit, count, value >> value_bit); });
       }
     }
@@ -287,14 +288,15 @@ void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& we
         value = *same_value;
       }
       if (f.times != 0) {
-        const float divided = std::bit_cast<float>(static_cast<uint32_t>(value));
+        const uint32_t low = value;
+        const auto divided = std::bit_cast<float>(low);
         const auto x = multiplied(divided, f.times);
         if (!x)
           throw user_error("'{}': the scale {} of row {} is no float divided by {}, which '{}' holds", weight, divided,
                            r, f.times, f.tensor);
         value = std::bit_cast<uint32_t>(*x);
       }
-      value = (value - static_cast<uint64_t>(f.add)) & most;
+      value = (value - f.add) & most;
       at.parts(r, c, [&](int64_t bit, int count, int value_bit) { put_bits(out, bit, count, value >> value_bit); });
     }
   }
@@ -323,7 +325,7 @@ Bytes Packing::Plan::extra(const Scheme::Extra& e, const TensorSpec& spec) const
   }
   if (e.holds == "groups") {
     std::vector<int32_t> groups;
-    for (int64_t k = 0; k < columns(); ++k) groups.push_back(static_cast<int32_t>(k / group));
+    for (int64_t k = 0; k < columns(); ++k) groups.push_back(k / group);
     return bytes_of(groups);
   }
   LUMEN_CHECK(e.holds == "values", "'{}' holds '{}'", e.tensor, e.holds);
@@ -344,8 +346,7 @@ namespace {
 // Axes of the weights that a scheme packs; 0: any.
 size_t axes_of(const Scheme& s) {
   for (const Scheme::Field& f : s.fields)
-    if (const auto outer = std::count(f.axes.begin(), f.axes.end(), "out"); outer > 1)
-      return static_cast<size_t>(outer) + 1;
+    if (const auto outer = std::count(f.axes.begin(), f.axes.end(), "out"); outer > 1) return outer + 1;
   return 0;
 }
 
@@ -366,12 +367,12 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
   plan->group = plan->columns();
   FieldType scale;
   for (size_t i = 0; i < f->fields.size(); ++i) {
-    if (static_cast<int>(i) == use->code || use->run[i] == 0) continue;
+    if (std::cmp_equal(i, use->code) || use->run[i] == 0) continue;
     if (f->fields[i].level == Level::block) plan->group = std::min(plan->group, use->run[i]);
     if (f->fields[i].type.is_float) scale = f->fields[i].type;
   }
   const std::string& fixed = scheme.bits;
-  if (std::isdigit(static_cast<unsigned char>(fixed[0])) && std::stoi(fixed) >= plan->bits)
+  if (fixed.find_first_not_of("0123456789") == std::string::npos && std::stoi(fixed) >= plan->bits)
     plan->bits = std::stoi(fixed);
   std::string text = with_words(scheme.format, plan->bits, plan->group);
   const FormatRef scales = plain_format(formats, scale);
@@ -393,7 +394,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
     const auto at = std::find_if(plan->to->fields.begin(), plan->to->fields.end(),
                                  [&](const lumen::Field& x) { return x.name == field.field; });
     LUMEN_CHECK(at != plan->to->fields.end(), "format {} has no field {}", plan->to->name, field.field);
-    plan->field.push_back(static_cast<size_t>(at - plan->to->fields.begin()));
+    plan->field.push_back(at - plan->to->fields.begin());
   }
   for (size_t i = 0; i < scheme.fields.size(); ++i) plan->place(formats, i);
   for (const Scheme::Extra& e : scheme.extras) {
@@ -401,7 +402,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
     spec.name = e.tensor;
     spec.element = element_of(formats, e.type, {});
     const Bytes bytes = plan->extra(e, spec);
-    if (!e.scalar) spec.shape = {static_cast<int64_t>(bytes.size()) / (bits_of(spec.element) / 8)};
+    if (!e.scalar) spec.shape = {std::ssize(bytes) / (bits_of(spec.element) / 8)};
     plan->specs.push_back(spec);
   }
   plan->config = plan->filled_in(scheme.config);
@@ -508,7 +509,7 @@ std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) con
       out.push_back(plan.extra(scheme_->extras[i - plan.field.size()], specs[i]));
       continue;
     }
-    Room room(static_cast<size_t>(specs[i].blob_bytes()));
+    Room room(specs[i].blob_bytes());
     if (plan.is_code(i))
       plan.fill_codes(i, w, room.data());
     else
@@ -520,6 +521,7 @@ std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) con
 
 nlohmann::json Packing::config() const {
   nlohmann::json out = parse_json(config_, "models/checkpoints.toml");
+  for (const std::string& module : scheme_->modules) out[module] = specs_.contains(module + "." + scheme_->weight);
   if (scheme_->left.empty()) return out;
   nlohmann::json names = scheme_->pattern.empty() ? nlohmann::json::array() : nlohmann::json::object();
   for (const std::string& weight : left_) {

@@ -30,13 +30,17 @@ class PackedCheckpoint {
   bool holds(const TensorFile& file, const std::string& weight) const;
   // Bytes of the tensors it is made of, which are about those of the weight.
   int64_t stored_bytes(const TensorFile& file, const std::string& weight) const;
-  // The weight, and the names of the tensors it was made of.
+  // What read() gives, without reading codes. Both tell the names of the tensors the weight is made of.
+  graph::Type type(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+                   const FormatLibrary& formats, std::set<std::string>& used) const;
   Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
               const FormatLibrary& formats, std::set<std::string>& used) const;
 
  private:
   class Reader;
 
+  graph::Type open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+                   const FormatLibrary& formats, std::set<std::string>& used, std::vector<Reader>& readers) const;
   std::string module_of(const std::string& weight) const;  // "" when no module has such a weight
 
   const Scheme* scheme_ = nullptr;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "number/facts/straight.h"
 
@@ -85,7 +86,7 @@ class Search {
 
  private:
   bool is_read(const FieldUse& use, size_t field) const {
-    return static_cast<int>(field) != use.code && use.run[field] > 0;
+    return std::cmp_not_equal(field, use.code) && use.run[field] > 0;
   }
 
   // Fields of the second from `next` on.
@@ -96,7 +97,8 @@ class Search {
     for (size_t i = 0; i < first_.fields.size(); ++i) {
       if (!is_read(a_, i) || used_.contains(i) || !fits(i, next)) continue;
       used_.insert(i);
-      out_.fields[next] = {static_cast<int>(i), 0};
+      out_.fields[next].field = i;
+      out_.fields[next].constant = 0;
       if (assign(next + 1)) return true;
       used_.erase(i);
     }
@@ -147,31 +149,31 @@ class Search {
         const float v = from_.at(c);
         std::vector<uint16_t>& left = possible[c];
         if (k == 0)
-          for (uint64_t t = 0; t < theirs; ++t) left.push_back(static_cast<uint16_t>(t));
+          for (uint64_t t = 0; t < theirs; ++t) left.push_back(t);
         std::erase_if(left, [&](uint16_t t) { return !(values[t] == v || (std::isnan(v) && std::isnan(values[t]))); });
-        // Of two zeros the one of the same sign.
+        // Two zeros: the one of the same sign.
         if (std::any_of(left.begin(), left.end(), [&](uint16_t t) { return same_bits(values[t], v); }))
           std::erase_if(left, [&](uint16_t t) { return !same_bits(values[t], v); });
         if (left.empty()) return false;
       }
     }
     out_.codes.clear();
-    for (const auto& left : possible) out_.codes.push_back(static_cast<uint8_t>(left.front()));
+    for (const auto& left : possible) out_.codes.push_back(left.front());
     return true;
   }
 
   void set_fields(size_t sample) {
     for (size_t i = 0; i < first_.fields.size(); ++i)
-      if (is_read(a_, i)) from_.set(static_cast<int>(i), samples_[i][(sample * (2 * i + 1)) % kSamples]);
+      if (is_read(a_, i)) from_.set(i, samples_[i][(sample * (2 * i + 1)) % kSamples]);
     for (size_t t = 0; t < second_.fields.size(); ++t) {
       if (!is_read(b_, t)) continue;
       const SameNumbers::Source& s = out_.fields[t];
       if (s.field < 0) {
-        to_.set(static_cast<int>(t), s.constant);
+        to_.set(t, s.constant);
         continue;
       }
-      const auto i = static_cast<size_t>(s.field);
-      to_.set(static_cast<int>(t),
+      const size_t i = s.field;
+      to_.set(t,
               *in_type(first_.fields[i].type, second_.fields[t].type, samples_[i][(sample * (2 * i + 1)) % kSamples]));
     }
   }
@@ -230,7 +232,7 @@ std::optional<FieldUse> field_use(const Format& f) {
     const bool each = run == 1 && f.fields[field].level == Level::block;
     if (!each) continue;
     if (use.code >= 0) return std::nullopt;
-    use.code = static_cast<int>(field);
+    use.code = field;
   }
   if (use.code < 0 || f.fields[use.code].type.bits > kMostCodeBits) return std::nullopt;
   return use;

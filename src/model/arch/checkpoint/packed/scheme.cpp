@@ -50,6 +50,7 @@ Scheme scheme_of(const Toml& s) {
   out.config = s.text("config", "");
   out.left = s.text("left", "");
   out.pattern = s.text("pattern", "");
+  out.modules = s.texts("modules");
   for (const Toml& w : s.tables("word"))
     out.words.push_back({w.text("word"), w.text("block", ""), w.text("row", ""), w.text("tile", ""),
                          w.text("tensor", ""), w.text("fixed", "")});

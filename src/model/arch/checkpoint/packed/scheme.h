@@ -35,6 +35,7 @@ struct Scheme {
   std::vector<Field> fields;
   // For writing; `output` is empty where that is not described.
   std::string output, config, left, pattern;
+  std::vector<std::string> modules;
   std::vector<Word> words;
   std::vector<Extra> extras;
 };

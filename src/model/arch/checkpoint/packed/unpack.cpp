@@ -89,9 +89,8 @@ class PackedCheckpoint::Reader {
       : f_(p.scheme_->fields[field]), t_(file.get(module + f_.tensor)), where_(p.file_ + ": tensor '" + t_.name + "'") {
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
       throw wrong("has a type that is not expected here");
-    const int word_bits =
-        t_.element.format ? 8 * static_cast<int>(t_.element.format->block_bytes) : 8 * scalar_bytes(t_.element.scalar);
-    const int bits = f_.packed.empty() ? word_bits : static_cast<int>(p.bits_);
+    const int word_bits = 8 * (t_.element.format ? t_.element.format->block_bytes : scalar_bytes(t_.element.scalar));
+    const int bits = f_.packed.empty() ? word_bits : p.bits_;
     std::vector<int64_t> shape = t_.shape;
     if (shape.size() == 1 && f_.axes.size() == 2)
       shape = shape[0] == 1 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{shape[0], 1};
@@ -196,7 +195,7 @@ class PackedCheckpoint::Reader {
 
   uint64_t read_bits(int64_t bit, int count) const {
     uint64_t out = 0;
-    const auto byte = static_cast<size_t>(bit / 8);
+    const size_t byte = bit / 8;
     LUMEN_CHECK(byte + (bit % 8 + count + 7) / 8 <= t_.data.size());
     const size_t bytes = std::min<size_t>(8, t_.data.size() - byte);
     std::memcpy(&out, t_.data.data() + byte, bytes);
@@ -241,7 +240,7 @@ class PackedCheckpoint::Reader {
 
   // What is stored is a multiple.
   uint64_t divided(uint64_t code) const {
-    const auto stored = static_cast<uint32_t>(code);
+    const uint32_t stored = code;
     float value = 0;
     std::memcpy(&value, &stored, sizeof value);
     value = value / static_cast<float>(f_.times);
@@ -316,8 +315,8 @@ void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& 
           for (int64_t b = 0; b < blocks; ++b) {
             uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
             for (int64_t e = 0; e < field.count; ++e) {
-              const int64_t place = places[static_cast<size_t>(e)];
-              record[place >> 3] |= static_cast<uint8_t>(reader.straight_entry(r, b * f.block + e) << (place & 7));
+              const int64_t place = places[e];
+              record[place >> 3] |= reader.straight_entry(r, b * f.block + e) << (place & 7);
             }
           }
         }
@@ -349,14 +348,20 @@ void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& 
 
 }  // namespace
 
-Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
-                              const FormatLibrary& formats, std::set<std::string>& used) const {
+graph::Type PackedCheckpoint::type(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+                                   const FormatLibrary& formats, std::set<std::string>& used) const {
+  std::vector<Reader> readers;
+  return open(file, weight, shape, formats, used, readers);
+}
+
+graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+                                   const FormatLibrary& formats, std::set<std::string>& used,
+                                   std::vector<Reader>& readers) const {
   const std::string module = module_of(weight);
   Weight w;
   w.type.shape = shape;
   const int64_t rows = w.rows(), columns = w.columns();
   const std::vector<Scheme::Field>& fields = scheme_->fields;
-  std::vector<Reader> readers;
   for (size_t i = 0; i < fields.size(); ++i) {
     readers.emplace_back(*this, i, file, module, rows, columns);
     used.insert(module + fields[i].tensor);
@@ -391,6 +396,18 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
   const Format& f = *w.type.element.format;
   if (columns % f.block != 0)
     throw user_error("{}: '{}' has {} columns, no multiple of {}", file_, weight, columns, f.block);
+  return w.type;
+}
+
+Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+                              const FormatLibrary& formats, std::set<std::string>& used) const {
+  const std::string module = module_of(weight);
+  const std::vector<Scheme::Field>& fields = scheme_->fields;
+  std::vector<Reader> readers;
+  Weight w;
+  w.type = open(file, weight, shape, formats, used, readers);
+  const int64_t rows = w.rows(), columns = w.columns();
+  const Format& f = *w.type.element.format;
   const BlobLayout layout = blob_layout(f, rows, columns);
   Room blob(layout.total);
   for (size_t i = 0; i < fields.size(); ++i) {
