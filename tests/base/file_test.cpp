@@ -58,8 +58,8 @@ TEST_F(FileTest, WhatIsLeftToTheFileComesBackAndTakesNoMemory) {
   const std::span<const uint8_t> all(reinterpret_cast<const uint8_t*>(file.bytes().data()), bytes);
   EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), bytes);
   const int64_t before = file_pages(), page = ::sysconf(_SC_PAGESIZE);
-  leave_to_file(all.subspan(1000, bytes - 3000));
-  EXPECT_LT(file_pages(), before - (12 << 20) / page);
+  leave_to_file(all.subspan(1000, bytes / 2));
+  EXPECT_LT(file_pages(), before - (6 << 20) / page);
   EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), bytes);
   // What is no map of a file is not touched.
   std::vector<uint8_t> own(bytes, 7);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -119,10 +120,11 @@ void leave_to_file(std::span<const uint8_t> range) {
   if (range.empty() || map == maps().begin()) return;
   --map;
   if (begin + range.size() > map->first + map->second) return;
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t first = (begin - map->first + page - 1) / page * page;
-  const size_t last = (begin + range.size() - map->first) / page * page;
-  if (first < last) ::madvise(const_cast<std::byte*>(map->first) + first, last - first, MADV_DONTNEED);
+  // Who touches a page may get its neighbours with it: they go, too.
+  constexpr size_t kTogether = 2 << 20;
+  const size_t at = begin - map->first, first = at / kTogether * kTogether;
+  const size_t last = std::min(map->second, (at + range.size() + kTogether - 1) / kTogether * kTogether);
+  ::madvise(const_cast<std::byte*>(map->first) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace lumen

@@ -7,7 +7,8 @@
 
 namespace lumen {
 
-// Whole pages of mapped files within `range`; they are read again where they are touched. Other memory stays as it is.
+// Pages of mapped files in `range` and around it; they are read again where they are touched. Other memory stays as it
+// is.
 void leave_to_file(std::span<const uint8_t> range);
 
 }  // namespace lumen

@@ -128,7 +128,7 @@ struct Packing::Plan {
   std::vector<TensorSpec> specs;  // fields, then extras; named without the module
   int64_t group = 0;
   int bits = 0;
-  std::string config;
+  std::vector<std::string> configs;  // what describes it; a group of all columns is a row as well
 
   int64_t rows() const {
     int64_t out = 1;
@@ -142,7 +142,7 @@ struct Packing::Plan {
   void fill_codes(size_t i, const Weight& w, uint8_t* out) const;
   void fill_field(size_t i, const Blob& blob, const std::string& weight, uint8_t* out) const;
   Bytes extra(const Scheme::Extra& e, const TensorSpec& spec) const;
-  std::string filled_in(std::string text) const;
+  std::string filled_in(std::string text, bool as_rows = false) const;
 };
 
 namespace {
@@ -168,7 +168,7 @@ std::pair<int64_t, int64_t> extent_of(const Format& f, size_t field, int64_t run
 
 }  // namespace
 
-std::string Packing::Plan::filled_in(std::string text) const {
+std::string Packing::Plan::filled_in(std::string text, bool as_rows) const {
   for (const Scheme::Word& w : scheme->words) {
     // Fields but the codes say how much one scale is for.
     Level level = Level::block;
@@ -179,6 +179,7 @@ std::string Packing::Plan::filled_in(std::string text) const {
       if (is_code(i) || s.field < 0) continue;
       level = from->fields[s.field].level;
     }
+    if (as_rows && level == Level::block) level = Level::row;
     std::string said = w.block;
     if (level == Level::row) said = w.row;
     if (level == Level::tile) said = w.tile;
@@ -371,9 +372,10 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
     if (f->fields[i].level == Level::block) plan->group = std::min(plan->group, use->run[i]);
     if (f->fields[i].type.is_float) scale = f->fields[i].type;
   }
+  // Codes of fewer bits would be the same numbers, but in more bytes than before.
   const std::string& fixed = scheme.bits;
-  if (fixed.find_first_not_of("0123456789") == std::string::npos && std::stoi(fixed) >= plan->bits)
-    plan->bits = std::stoi(fixed);
+  if (fixed.find_first_not_of("0123456789") == std::string::npos && std::stoi(fixed) != plan->bits) return nullptr;
+  if (!scheme.sizes.empty() && std::ranges::find(scheme.sizes, plan->bits) == scheme.sizes.end()) return nullptr;
   std::string text = with_words(scheme.format, plan->bits, plan->group);
   const FormatRef scales = plain_format(formats, scale);
   for (const Scheme::Field& field : scheme.fields)
@@ -405,27 +407,35 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
     if (!e.scalar) spec.shape = {std::ssize(bytes) / (bits_of(spec.element) / 8)};
     plan->specs.push_back(spec);
   }
-  plan->config = plan->filled_in(scheme.config);
-  if (!describes(scheme, parse_json(plan->config, "models/checkpoints.toml"))) return nullptr;
+  plan->configs = {plan->filled_in(scheme.config)};
+  if (plan->group == plan->columns()) plan->configs.push_back(plan->filled_in(scheme.config, true));
+  for (const std::string& config : plan->configs)
+    if (!describes(scheme, parse_json(config, "models/checkpoints.toml"))) return nullptr;
   return plan;
 }
 
 std::map<std::string, Packing::PlanRef> Packing::plans_for(const Scheme& scheme, const FormatLibrary& formats,
-                                                           const std::vector<Announced>& packed, std::string* clash) {
+                                                           const std::vector<Announced>& packed, std::string* config,
+                                                           std::string* clash) {
   std::map<std::string, PlanRef> out;
   std::map<std::string, PlanRef> known;  // by type
+  std::vector<std::string> common;       // configs that describe all of them
   for (const Announced& a : packed) {
     PlanRef& plan = known[graph::print(a.type) + a.type.element.format->hash.hex()];
     if (!plan) plan = plan_for(scheme, formats, a.type);
     if (!plan) return {};
     const Announced& first = packed.front();
-    if (!out.empty() && plan->config != out.at(first.name)->config) {
+    if (out.empty()) common = plan->configs;
+    std::erase_if(common,
+                  [&](const std::string& c) { return std::ranges::find(plan->configs, c) == plan->configs.end(); });
+    if (common.empty()) {
       *clash = fmt::format("'{}' is held in '{}' and '{}' in '{}', which one folder of this kind cannot hold both",
                            first.name, first.type.element.format->name, a.name, a.type.element.format->name);
       return {};
     }
     out[a.name] = plan;
   }
+  *config = common.front();
   return out;
 }
 
@@ -438,10 +448,9 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
                 "round it with `lumen quantize IN OUT TYPE --output-format ...`");
   for (const Scheme& s : schemes()) {
     if (s.output != output) continue;
-    plans_ = plans_for(s, formats, packed, &clash);
+    plans_ = plans_for(s, formats, packed, &config_, &clash);
     if (plans_.empty()) continue;
     scheme_ = &s;
-    config_ = plans_.at(packed.front().name)->config;
     break;
   }
   if (!scheme_) {

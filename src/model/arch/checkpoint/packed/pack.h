@@ -50,7 +50,8 @@ class Packing {
   static PlanRef plan_for(const Scheme& scheme, const FormatLibrary& formats, const graph::Type& type);
   // All by one scheme; empty where one of them is none of its.
   static std::map<std::string, PlanRef> plans_for(const Scheme& scheme, const FormatLibrary& formats,
-                                                  const std::vector<Announced>& packed, std::string* clash);
+                                                  const std::vector<Announced>& packed, std::string* config,
+                                                  std::string* clash);
 
   std::string config_;
   const Scheme* scheme_ = nullptr;

@@ -51,6 +51,7 @@ Scheme scheme_of(const Toml& s) {
   out.left = s.text("left", "");
   out.pattern = s.text("pattern", "");
   out.modules = s.texts("modules");
+  out.sizes = s.integers("sizes");
   for (const Toml& w : s.tables("word"))
     out.words.push_back({w.text("word"), w.text("block", ""), w.text("row", ""), w.text("tile", ""),
                          w.text("tensor", ""), w.text("fixed", "")});

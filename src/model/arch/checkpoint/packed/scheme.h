@@ -36,6 +36,7 @@ struct Scheme {
   // For writing; `output` is empty where that is not described.
   std::string output, config, left, pattern;
   std::vector<std::string> modules;
+  std::vector<int64_t> sizes;
   std::vector<Word> words;
   std::vector<Extra> extras;
 };
