@@ -6,6 +6,7 @@
 #include "../ladder/graph_cases.h"
 #include "cases.h"
 #include "golden_text.h"
+#include "kernel/synth/encode/feedback.h"
 #include "tests/kernel/synth/attention/attend_cases.h"
 #include "tests/kernel/synth/codes_cases.h"
 #include "tests/kernel/synth/picked_cases.h"
@@ -51,6 +52,29 @@ TEST(Details, KernelsOfEveryFormat) {
     cases.push_back(gather(f->name + " gather", f->name, 9, columns, 3));
   }
   expect_text("formats.txt", digests("formats", cases));
+}
+
+// Panels rounded with error feedback, their blocks in order, weighted, and under stored fields.
+TEST(Details, FeedbackOfEveryFormat) {
+  std::string table;
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    if (!f->encodes()) continue;
+    const int64_t columns = std::lcm<int64_t>(f->block, 512);
+    for (const int way : {0, 1, 2}) {
+      if ((way == 1 && !f->weighs()) || (way == 2 && !synth::rounds_with_stored_fields(*f))) continue;
+      const synth::FeedbackShape shape{24, columns, synth::feedback_panel(*f, columns),
+                                       way == 2 ? synth::FeedbackOrder::given : synth::FeedbackOrder::columns,
+                                       way == 1};
+      const char* const ways[] = {"", " weighted", " in order"};
+      std::string line;
+      for (const std::string& name : kMachines) {
+        const synth::Synthesis made = synth::synthesize_feedback(*f, shape, *machine::find_machine(name));
+        line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, digest({made}));
+      }
+      table += fmt::format("{}{} | {}\n", f->name, ways[way], line);
+    }
+  }
+  expect_text("feedback.txt", table);
 }
 
 void add_products(std::vector<Case>& out) {

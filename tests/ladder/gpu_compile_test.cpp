@@ -5,6 +5,7 @@
 #include "dot_cases.h"
 #include "emit/report.h"
 #include "graph_cases.h"
+#include "kernel/synth/encode/feedback.h"
 #include "tests/kernel/synth/attention/attend_cases.h"
 #include "tests/kernel/synth/picked_cases.h"
 
@@ -98,6 +99,11 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
   int number = 0;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     if (f->encodes() && number % 16 == 3) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
+    if (f->encodes() && number % 16 == 7) {
+      const int64_t columns = f->block * 512, panel = synth::feedback_panel(*f, columns);
+      for (const auto order : {synth::FeedbackOrder::columns, synth::FeedbackOrder::given})
+        add(synth::synthesize_feedback(*f, {64, columns, panel, order, f->weighs()}, m));
+    }
     if (number % 10 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
     if (number++ % 12 != 1) continue;
     for (const int64_t rows : {1, 16, 40}) {  // one, few and many rows beside a weight in the format

@@ -29,31 +29,6 @@ std::string identity(const model::Paths& files) {
   return all;
 }
 
-std::vector<model::TokenId> read_text(const model::Model& model, const CalibratedFlags& flags) {
-  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
-  std::string text;
-  if (flags.text.empty()) {
-    const std::string_view built_in = model::embedded_text();
-    text = built_in.substr(0, built_in.size() - built_in.size() / 10);
-    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
-  } else {
-    for (const std::string& document : model::read_documents(flags.text)) text += document;
-  }
-  return model::perplexity_tokens(*model.tokenizer, text, model::bos_place(flags.bos));
-}
-
-std::string table(const std::vector<model::RoundedTensor>& tensors) {
-  std::string out =
-      fmt::format("{:<32} {:<14} {:<12} {:>10} {:>12}\n", "tensor", "format", "strategy", "rel. error", "of outputs");
-  std::string remarks;
-  for (const model::RoundedTensor& t : tensors) {
-    out += fmt::format("{:<32} {:<14} {:<12} {:>10.5f} {:>12}\n", t.name, t.format, t.strategy, t.error,
-                       t.output_error < 0 ? "-" : fmt::format("{:.5f}", t.output_error));
-    if (!t.remark.empty()) remarks += fmt::format("  {}: {}\n", t.name, t.remark);
-  }
-  return out + (remarks.empty() ? "" : "remarks:\n" + remarks);
-}
-
 // Perplexity on the calibration text itself, second halves of windows.
 double perplexity_of(const std::vector<float>& losses, int64_t length) {
   double nats = 0;
@@ -66,10 +41,10 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
 }  // namespace
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
-  std::string about;
-  for (const model::Strategy* s : model::strategies()) about += fmt::format("; {}: {}", s->name(), s->about());
-  sub.add_option("--strategy", flags.strategy, fmt::format("Round layer by layer by a strategy{}", about))
-      ->type_name("NAME")
+  sub.add_option(
+         "--strategy", flags.strategy,
+         fmt::format("Round layer by layer; names between commas, the last one rounds{}", model::list_methods()))
+      ->type_name("NAMES")
       ->group("Strategies");
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
     return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group("Strategies");
@@ -87,6 +62,23 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->check(CLI::Range(0.0, 1.0));
   sub.add_flag("--desc-act", flags.options.numbers.act_order, "Columns in the order of their importance")
       ->group("Strategies");
+  option("--smoothing-strength", flags.options.numbers.smoothing_strength,
+         "How much of what stands out of activations goes into weights", "PART")
+      ->check(CLI::Range(0.0, 1.0));
+  sub.add_option(
+         "--budget", flags.budget,
+         "Choose a format for every weight: 4.2bpw, 3.5GB, 900MiB, kl=0.02, ppl=+1%, 12ms (products of a token)")
+      ->type_name("BUDGET")
+      ->group("Strategies");
+  sub.add_option("--candidates", flags.candidates,
+                 "Formats to choose among; without it, all that GGUF has a type for, of at most 16 bits")
+      ->delimiter(',')
+      ->type_name("FORMATS")
+      ->group("Strategies");
+  option("--score-chunks", flags.score_chunks, "Windows that what formats cost is predicted on", "N")
+      ->check(CLI::Range(1, 1 << 20));
+  option("--json", flags.json, "Write what was chosen and measured (with --budget)", "FILE");
+  option("--html", flags.html, "The same as a page", "FILE");
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
          "FOLDER");
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
@@ -94,35 +86,58 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
 }
 
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
-  (void)model::find_strategy(flags.strategy);
+  (void)model::parse_method(flags.strategy);
   (void)model::product_type(flags.precision, shared.library()->formats());
 }
 
-int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
-                       const model::QuantizeOptions& what, CalibratedFlags& flags) {
-  const auto begin = std::chrono::steady_clock::now();
-  model::QuantizeReport chosen;
-  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
-  model::ByLayersOptions& o = flags.options;
-  o.strategy = &model::find_strategy(flags.strategy);
+std::vector<model::TokenId> calibration_text(const model::Model& model, const CalibratedFlags& flags) {
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
+  std::string text;
+  if (flags.text.empty()) {
+    const std::string_view built_in = model::embedded_text();
+    text = built_in.substr(0, built_in.size() - built_in.size() / 10);
+    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
+  } else {
+    for (const std::string& document : model::read_documents(flags.text)) text += document;
+  }
+  std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, model::bos_place(flags.bos));
+  if (flags.chunks > 0) tokens.resize(std::min<size_t>(tokens.size(), flags.chunks * flags.options.run.length));
+  return tokens;
+}
+
+std::string table_of(const std::vector<model::RoundedTensor>& tensors) {
+  std::string out =
+      fmt::format("{:<32} {:<14} {:<12} {:>10} {:>12}\n", "tensor", "format", "strategy", "rel. error", "of outputs");
+  std::string remarks;
+  for (const model::RoundedTensor& t : tensors) {
+    out += fmt::format("{:<32} {:<14} {:<12} {:>10.5f} {:>12}\n", t.name, t.format, t.strategy, t.error,
+                       t.output_error < 0 ? "-" : fmt::format("{:.5f}", t.output_error));
+    if (!t.remark.empty()) remarks += fmt::format("  {}: {}\n", t.name, t.remark);
+  }
+  return out + (remarks.empty() ? "" : "remarks:\n" + remarks);
+}
+
+model::ByLayersOptions by_layers_options(const model::Model& model, const std::string& in,
+                                         const CalibratedFlags& flags) {
+  model::ByLayersOptions o = flags.options;
+  o.method = model::parse_method(flags.strategy);
   o.run.products = model::product_type(flags.precision, model.family->library().formats());
   o.run.bos = model::bos_place(flags.bos) != model::BosPlace::none && model.tokenizer && model.tokenizer->adds_bos();
-  o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);
   o.source = identity(sources);
-  std::vector<model::TokenId> text = read_text(model, flags);
-  if (flags.chunks > 0) text.resize(std::min<size_t>(text.size(), flags.chunks * o.run.length));
-  run::Engine engine = shared.engine();
-  model::ByLayers run(engine, model, formats, text, o);
-  model::require_writable_as(run.outline(), to.form);
+  return o;
+}
+
+bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
+  const auto begin = std::chrono::steady_clock::now();
   Progress progress;
   catch_interrupts();
   size_t first = SIZE_MAX;
   const bool whole = run.run(
       [&](const model::ByLayersProgress& p) {
         if (first == SIZE_MAX && p.part > 0)
-          note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, o.folder.string()));
+          note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, folder.string()));
         first = std::min(first, p.part);
         const double done = p.part - first + p.share;
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -133,12 +148,25 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
       [] { return interrupted().load(); });
   if (!whole) {
     progress.finish("quantize: stopped");
-    note(fmt::format("what is done is in '{}'; the same command goes on from there", o.folder.string()));
-    return exit_code(Exit::interrupted);
+    note(fmt::format("what is done is in '{}'; the same command goes on from there", folder.string()));
+    return false;
   }
   progress.finish(fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
-                              perplexity_of(run.losses(), o.run.length)));
-  put(table(run.report()));
+                              perplexity_of(run.losses(), run.window())));
+  return true;
+}
+
+int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
+                       const model::QuantizeOptions& what, CalibratedFlags& flags) {
+  model::QuantizeReport chosen;
+  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
+  model::ByLayersOptions o = by_layers_options(model, in, flags);
+  o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
+  run::Engine engine = shared.engine();
+  model::ByLayers run(engine, model, formats, calibration_text(model, flags), o);
+  model::require_writable_as(run.outline(), to.form);
+  if (!run_by_layers(run, o.folder)) return exit_code(Exit::interrupted);
+  put(table_of(run.report()));
   to.file_type = chosen.file_type;
   model::write_model(run.outline(), to, [&](const model::Parameter& p) { return run.weight(p); });
   run.remove_folder();

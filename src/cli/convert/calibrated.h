@@ -1,6 +1,8 @@
 // `lumen quantize --strategy`: rounding layer by layer, by what layers read of a text.
 #pragma once
 
+#include <filesystem>
+
 #include "cli/command.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
@@ -11,11 +13,25 @@ struct CalibratedFlags {
   std::string strategy, text, folder, precision = "f32", bos = "front";
   model::ByLayersOptions options;
   int64_t chunks = 128;
+  // With a budget: what formats are chosen among, windows that scores are computed on, and where the report goes.
+  std::string budget, json, html;
+  std::vector<std::string> candidates;
+  int64_t score_chunks = 32;
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
 // Error (usage) for an unknown strategy or precision; nothing is read.
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags);
+// The text as tokens, cut to whole windows of --chunks.
+std::vector<model::TokenId> calibration_text(const model::Model& model, const CalibratedFlags& flags);
+// What the flags say; `in` and the text identify the run.
+model::ByLayersOptions by_layers_options(const model::Model& model, const std::string& in,
+                                         const CalibratedFlags& flags);
+// With progress and a time that is left; false when it was interrupted, and then says how to go on.
+bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
+// What was done to each weight, as a table.
+std::string table_of(const std::vector<model::RoundedTensor>& tensors);
+
 // Rounds and writes. Exit code.
 int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags);

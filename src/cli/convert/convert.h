@@ -1,6 +1,7 @@
 // Commands that make one model file of another: quantize (and imatrix, which measures for it), export, merge; and
 // verify, which checks where one comes from.
 //
-// May include: base, base/file, cli, model/arch/checkpoint, model/calibrate, model/compress, model/compress/layers,
-// model/data/examples, model/file, model/infer/measure, model/train/record, run/engine.
+// May include: base, base/file, cli, model/arch/checkpoint, model/calibrate, model/compress, model/compress/choose,
+// model/compress/layers, model/compress/score, model/data/examples, model/file, model/infer/measure,
+// model/report/compression, model/train/record, run/engine.
 #pragma once

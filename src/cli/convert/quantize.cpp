@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -63,7 +64,11 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   flags.options.linear_layers = !to.is_gguf() && flags.form != model::Destination::kFolder;
   // Mistakes show before the work.
   const model::LibraryRef library = shared.library();
-  if (!library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
+  const bool by_budget = !flags.calibrated.budget.empty();
+  if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
+  if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
+  if (!by_budget && flags.type.empty()) throw usage_error("TYPE is missing: a format, a mixture, or --budget");
+  if (!by_budget && !library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
   for (const std::string& name : {flags.options.output_type, flags.options.embedding_type})
     if (!name.empty()) (void)named_format(library->formats(), name);
   for (const std::string& name : flags.options.fallbacks) (void)named_format(library->formats(), name);
@@ -78,9 +83,13 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
   if (by_layers) check_calibrated(shared, flags.calibrated);
+  if (by_budget) check_budget(shared, flags.calibrated);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
+  if (by_budget)
+    return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
+                              flags.calibrated, flags.dry_run);
   if (by_layers)
     return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
                               flags.calibrated);
@@ -105,7 +114,7 @@ void add_quantize(CLI::App& app, Command& command) {
   sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
   sub->add_option("output", flags->out, "GGUF file, or folder, to write")->required()->type_name("OUT");
   sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
-  sub->add_option("type", flags->type, "Format or mixture; the names are below")->required()->type_name("TYPE");
+  sub->add_option("type", flags->type, "Format or mixture; the names are below. Not with --budget")->type_name("TYPE");
   auto* threads =
       sub->add_option("nthreads", flags->threads, "Threads, as --threads")->type_name("N")->check(whole(1, 4096));
   sub->add_option("--output-format", flags->form, "A GGUF file, a folder of plain weights, or one of packed weights")

@@ -30,8 +30,8 @@ struct ScaleSite {
   std::string value;                 // the label of x, for people
   std::vector<std::string> readers;  // weights whose columns are multiplied; none for queries and keys
   int64_t free = 0;                  // how many numbers s has
-  // By channel: of the first reader's columns, matrix by matrix of a stacked one; of queries and keys by key head and
-  // number of a head: what queries are multiplied by.
+  // What x is multiplied by, by channel: of the first reader's columns, matrix by matrix of a stacked one; of queries
+  // and keys by key head and number of a head: what queries are multiplied by.
   std::vector<Power> powers;
   std::vector<ScaledParameter> changes;  // readers among them
   std::string reason;                    // why not all channels have a number of their own; empty when they have

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/text.h"
+#include "graph/transform/slopes.h"
+#include "model/arch/function.h"
 
 namespace lumen::model {
 namespace {
@@ -42,6 +45,7 @@ struct LayerRun::Width {
 struct LayerRun::Form {
   graph::Graph graph;
   std::vector<graph::Tap> taps;  // weights as the graph calls them
+  std::vector<graph::Slope> slopes;
   std::deque<Width> widths;
   std::map<std::string, run::DeviceTensorRef> states, weights;
 };
@@ -63,12 +67,14 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
       throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
   if (options.bos && model.tokenizer && model.tokenizer->bos())
     for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(model.family->function("token_loss", model.config));
+  cut_ = graph::cut_layers(function_of(model, "token_loss"));
 }
 
-LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on) {
+LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back) {
   graph::Graph g = cut_.parts[part].graph;
-  if (!hands_on) {
+  std::vector<graph::Slope> slopes;
+  if (goes_back) g = graph::add_slopes(std::move(g), &slopes);
+  if (!hands_on && !goes_back) {
     graph::Graph less = g;
     less.results.clear();
     less.result_names.clear();
@@ -89,6 +95,7 @@ LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool t
     f = std::make_shared<Form>();
     f->graph = std::move(g);
     f->taps = std::move(taps);
+    f->slopes = std::move(slopes);
   }
   return *f;
 }
@@ -121,21 +128,89 @@ int64_t LayerRun::carried_bytes(int number) const {
 
 PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* to,
                       const graph::TapKinds& kinds, const Progress& progress) {
-  return run(part, weight, from, nullptr, to, kinds, progress);
+  return run(part, weight, {.from = from, .to = to}, kinds, progress);
 }
 
 PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
                           const graph::TapKinds& kinds, const Progress& progress) {
-  return run(part, weight, from, true_from, nullptr, kinds, progress);
+  return run(part, weight, {.from = from, .true_from = true_from}, kinds, progress);
 }
 
-PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
-                      CarriedValues* to, const graph::TapKinds& kinds, const Progress& progress) {
+PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
+                       const graph::TapKinds& kinds, const Progress& progress) {
+  if (part + 1 == parts()) sloped_.clear();
+  PartRun out = run(part, weight, {.from = from, .slopes = slopes}, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
-  Form& f = form(part, kinds, true_from && !p.in.empty(), to != nullptr);
+  sloped_.insert(p.in.begin(), p.in.end());
+  return out;
+}
+
+// The numbers of one data input for `count` windows.
+void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std::string& name, int64_t first,
+                    int64_t count, std::vector<uint8_t>* bytes) const {
+  const int64_t length = options_.length;
+  if (name == "tokens" || name == "targets") {
+    std::vector<int32_t> ids(count * length, 0);
+    const TokenId* begin = text_.data() + first * length;
+    if (name == "tokens") std::copy_n(begin, ids.size(), ids.begin());
+    for (int64_t r = 0; name == "targets" && r < count; ++r)
+      std::copy_n(begin + r * length + 1, length - 1, ids.begin() + r * length);
+    LUMEN_CHECK(bytes->size() == ids.size() * sizeof(int32_t), "tokens of another size");
+    std::memcpy(bytes->data(), ids.data(), bytes->size());
+    return;
+  }
+  const bool is_true = name.ends_with(kTrue);
+  for (size_t i = 0; i < p.in.size(); ++i)
+    if (graph::carried_in(i) + (is_true ? kTrue : "") == name)
+      (is_true ? streams.true_from : streams.from)->read(p.in[i], first * carried_bytes(p.in[i]), *bytes);
+  if (!streams.slopes) return;
+  for (size_t i = 0; i < p.out.size(); ++i)
+    if (graph::seed_name(graph::carried_out(i)) == name)
+      streams.slopes->read(p.out[i], first * carried_bytes(p.out[i]), *bytes);
+  // Losses: all positions but each window's last, which has no target.
+  for (const std::string& result : p.graph.result_names) {
+    if (result.starts_with("carried.out.") || graph::seed_name(result) != name) continue;
+    std::vector<float> ones(bytes->size() / sizeof(float), 1);
+    LUMEN_CHECK(std::ssize(ones) == count * length, "a result of a part that is no loss of tokens");
+    for (size_t t = length - 1; t < ones.size(); t += length) ones[t] = 0;
+    std::memcpy(bytes->data(), ones.data(), bytes->size());
+  }
+}
+
+// What a batch hands on: forward to later parts, backward to earlier ones, which several parts may add to.
+void LayerRun::hand_on(const graph::LayerPart& p, const Streams& streams, Width& w, int64_t first) {
+  for (size_t i = 0; streams.to && i < p.out.size(); ++i) {
+    const int64_t size = carried_bytes(p.out[i]);
+    const run::DeviceTensorRef result = w.program->result(graph::carried_out(i));
+    std::vector<uint8_t> bytes(w.count * size);
+    result->download(bytes.data(), bytes.size());
+    streams.to->write(p.out[i], first * size, bytes);
+  }
+  for (size_t i = 0; streams.slopes && i < p.in.size(); ++i) {
+    if (!is_float(cut_.carried[p.in[i]].type.element.scalar)) continue;
+    const int64_t size = carried_bytes(p.in[i]);
+    std::vector<float> gains = numbers_of(w.program->result(graph::gradient_name(graph::carried_in(i))));
+    LUMEN_CHECK(std::ssize(gains) * 4 == w.count * size, "slopes of another size");
+    const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(gains.data()), gains.size() * sizeof(float));
+    if (sloped_.contains(p.in[i])) {
+      std::vector<float> before(gains.size());
+      streams.slopes->read(p.in[i], first * size,
+                           {reinterpret_cast<uint8_t*>(before.data()), before.size() * sizeof(float)});
+      for (size_t k = 0; k < gains.size(); ++k) gains[k] += before[k];
+    }
+    streams.slopes->write(p.in[i], first * size, bytes);
+  }
+}
+
+PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& wanted,
+                      const Progress& progress) {
+  const graph::LayerPart& p = cut_.parts[part];
+  const bool twice = streams.true_from && !p.in.empty();
+  graph::TapKinds kinds = wanted;
+  kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
+  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.slopes != nullptr);
   PartRun out;
   out.taps.resize(f.taps.size());
-  const int64_t length = options_.length;
   bool first = true;
   for (int64_t done = 0; done < windows_;) {
     Width& w = width(f, std::min(options_.batch, windows_ - done));
@@ -154,33 +229,12 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
     }
     for (const auto& [name, tensor] : w.data) {
       std::vector<uint8_t> bytes(tensor->bytes());
-      if (name == "tokens" || name == "targets") {
-        std::vector<int32_t> ids(w.count * length, 0);
-        const TokenId* begin = text_.data() + done * length;
-        if (name == "tokens") std::copy_n(begin, ids.size(), ids.begin());
-        for (int64_t r = 0; name == "targets" && r < w.count; ++r)
-          std::copy_n(begin + r * length + 1, length - 1, ids.begin() + r * length);
-        LUMEN_CHECK(bytes.size() == ids.size() * sizeof(int32_t), "tokens of another size");
-        tensor->upload(ids.data(), bytes.size());
-        continue;
-      }
-      const bool is_true = name.ends_with(kTrue);
-      for (size_t i = 0; i < p.in.size(); ++i) {
-        if (graph::carried_in(i) + (is_true ? kTrue : "") != name) continue;
-        const int64_t size = carried_bytes(p.in[i]);
-        (is_true ? true_from : from)->read(p.in[i], done * size, bytes);
-        tensor->upload(bytes.data(), bytes.size());
-      }
+      fill(p, streams, name, done, w.count, &bytes);
+      tensor->upload(bytes.data(), bytes.size());
     }
     w.program->run();
-    for (size_t i = 0; to && i < p.out.size(); ++i) {
-      const int64_t size = carried_bytes(p.out[i]);
-      const run::DeviceTensorRef result = w.program->result(graph::carried_out(i));
-      std::vector<uint8_t> bytes(w.count * size);
-      result->download(bytes.data(), bytes.size());
-      to->write(p.out[i], done * size, bytes);
-    }
-    for (size_t i = 0; i < p.graph.results.size(); ++i) {
+    hand_on(p, streams, w, done);
+    for (size_t i = 0; !streams.slopes && i < p.graph.results.size(); ++i) {
       const std::string& name = p.graph.result_names[i];
       if (name.starts_with("carried.out.")) continue;
       const std::vector<float> numbers = numbers_of(w.program->result(name));
@@ -194,16 +248,18 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, CarriedValues* from, 
     done += w.count;
     if (progress) progress(done);
   }
+  const auto own_name = [&](const std::string& of_graph) {
+    for (const std::string& own : p.parameters)
+      if (p.name_of(own) == of_graph) return own;
+    return of_graph;
+  };
+  for (const graph::Slope& s : f.slopes)
+    out.slopes[own_name(s.weight)] = numbers_of(f.states.at(graph::slope_name(s.weight)));
   for (size_t t = 0; t < f.taps.size(); ++t) {
     TapSums& sums = out.taps[t];
     sums.tap = f.taps[t];
-    for (std::string& name : sums.tap.weights)
-      for (const std::string& own : p.parameters)
-        if (p.name_of(own) == name) {
-          name = own;
-          break;
-        }
-    sums.rows = windows_ * length;
+    for (std::string& name : sums.tap.weights) name = own_name(name);
+    sums.rows = windows_ * options_.length;
     const auto take = [&](const char* kind, std::vector<float>& to_numbers) {
       const auto found = f.states.find(graph::tap_name(t, kind));
       if (found == f.states.end()) return;

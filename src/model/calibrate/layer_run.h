@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ struct PartRun {
   std::vector<TapSums> taps;
   std::map<std::string, std::vector<float>> results;  // of the function, all windows one behind the other; of the
                                                       // rounded form
+  // By weight, with the model's names: sums over all rows of squares of what the text's loss gains by what products
+  // with them give (graph/transform/slopes.h).
+  std::map<std::string, std::vector<float>> slopes;
 };
 
 class LayerRun {
@@ -61,9 +65,13 @@ class LayerRun {
   PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* to,
               const graph::TapKinds& kinds = {}, const Progress& progress = {});
   // The same of a text in two forms at once, with the same weights: taps are those of `from`, cross sums those of
-  // `true_from` less `from`. Nothing is handed on.
+  // `true_from` less `from`; there are none of a part that reads tokens alone. Nothing is handed on.
   PartRun compare(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from,
                   const graph::TapKinds& kinds, const Progress& progress = {});
+  // Back through a part, behind all parts after it: `from` has what the part reads, `slopes` what the loss gains by
+  // each number that is carried; the part adds its own. Taps are those of run().
+  PartRun back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
+               const graph::TapKinds& kinds, const Progress& progress = {});
   // What no part behind `part` reads is removed.
   void drop_read(size_t part, CarriedValues* values) const;
   // What is read is handed on as it is on the disk.
@@ -72,9 +80,15 @@ class LayerRun {
  private:
   struct Form;
   struct Width;
-  PartRun run(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* true_from, CarriedValues* to,
-              const graph::TapKinds& kinds, const Progress& progress);
-  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on);
+  struct Streams {
+    CarriedValues *from = nullptr, *true_from = nullptr, *to = nullptr, *slopes = nullptr;
+  };
+  PartRun run(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
+              const Progress& progress);
+  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back);
+  void fill(const graph::LayerPart& part, const Streams& streams, const std::string& name, int64_t first, int64_t count,
+            std::vector<uint8_t>* bytes) const;
+  void hand_on(const graph::LayerPart& part, const Streams& streams, Width& width, int64_t first);
   Width& width(Form& form, int64_t count);
   int64_t carried_bytes(int number) const;  // of one window
 
@@ -84,6 +98,7 @@ class LayerRun {
   int64_t windows_ = 0;
   graph::LayerCut cut_;
   std::map<std::string, std::shared_ptr<Form>> forms_;  // by the text of the graph
+  std::set<int> sloped_;                                // carried values whose slopes some part has added to
 };
 
 }  // namespace lumen::model

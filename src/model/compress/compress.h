@@ -2,7 +2,7 @@
 // trained beside.
 //
 // May include: base, base/file, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family,
-// model/calibrate, model/train/recipe, model/train/record, number/format, run/engine.
+// model/calibrate, model/train/recipe, model/train/record, number/format, run/engine, run/engine/panels.
 #pragma once
 
 #include "model/compress/merge.h"

@@ -289,7 +289,7 @@ Quantizer::Quantizer(const Model& model, QuantizeOptions options, WeightSource s
   report_.bits = 8.0 * report_.bytes / report_.weights;
 }
 
-Weight Quantizer::make(Rounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
+Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
   const Weight source = fetched(model_, p, source_);
   if (!anew_.contains(p.name)) return source;
   const Weight& planned = result_.weights.at(p.name);
@@ -297,7 +297,7 @@ Weight Quantizer::make(Rounder& rounder, const Parameter& p, const QuantizeProgr
   std::vector<std::vector<float>> importance;
   QuantizeReport told;  // before
   if (to) importance = importance_of(p, planned, *to, options_, told);
-  Rounder::Result made = rounder.round(source, to, importance, p.gguf);
+  PanelRounder::Result made = rounder.round(source, to, importance, p.gguf);
   leave_to_file({source.bytes.data(), source.bytes.size()});
   QuantizedTensor passing;
   const auto at = lines_.find(p.name);
@@ -314,14 +314,14 @@ Weight Quantizer::make(Rounder& rounder, const Parameter& p, const QuantizeProgr
 void Quantizer::write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress) {
   run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"the largest rounded weight", largest_}},
                            "choose formats of fewer bits, or a machine with more memory");
-  Rounder rounder(engine);
+  PanelRounder rounder(engine);
   write_model(result_, to, [&](const Parameter& p) { return make(rounder, p, progress); });
 }
 
 Model Quantizer::in_memory(run::Engine& engine, const QuantizeProgress& progress) {
   run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"rounded weights", rounded_}},
                            "choose formats of fewer bits, or a machine with more memory");
-  Rounder rounder(engine);
+  PanelRounder rounder(engine);
   Model out = result_;
   for (const Parameter& p : model_.parameters)
     if (Weight& w = out.weights.at(p.name); w.bytes.size() == 0) w = make(rounder, p, progress);

@@ -91,7 +91,7 @@ class Quantizer {
   Model in_memory(run::Engine& engine, const QuantizeProgress& progress = {});
 
  private:
-  Weight make(Rounder& rounder, const Parameter& p, const QuantizeProgress& progress);
+  Weight make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress);
 
   const Model& model_;
   const QuantizeOptions options_;

@@ -106,9 +106,9 @@ void for_panels(int64_t count, int threads, Each each) {
 }  // namespace
 
 // One weight.
-class Rounder::Job {
+class PanelRounder::Job {
  public:
-  Job(Rounder& rounder, const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
+  Job(PanelRounder& rounder, const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
       const std::string& name)
       : rounder_(rounder),
         source_(from),
@@ -268,7 +268,7 @@ class Rounder::Job {
     });
   }
 
-  Rounder& rounder_;
+  PanelRounder& rounder_;
   const Weight& source_;
   const std::string& name_;
   const std::span<const std::vector<float>> importance_;
@@ -283,16 +283,16 @@ class Rounder::Job {
   std::vector<std::pair<double, double>> weighted_;
 };
 
-std::shared_ptr<const run::Panels> Rounder::panels(const FormatRef& f, int64_t rows, int64_t columns, bool encodes,
-                                                   bool weighed) {
+std::shared_ptr<const run::Panels> PanelRounder::panels(const FormatRef& f, int64_t rows, int64_t columns, bool encodes,
+                                                        bool weighed) {
   auto& kept = kept_[{f->hash.hex(), rows, columns, encodes, weighed}];
   if (!kept)
     kept = encodes ? engine_.encode_panels(f, rows, columns, weighed) : engine_.decode_panels(f, rows, columns);
   return kept;
 }
 
-Rounder::Result Rounder::round(const Weight& from, const FormatRef& to, std::span<const std::vector<float>> importance,
-                               const std::string& name) {
+PanelRounder::Result PanelRounder::round(const Weight& from, const FormatRef& to,
+                                         std::span<const std::vector<float>> importance, const std::string& name) {
   return Job(*this, from, to, importance, name).run();
 }
 

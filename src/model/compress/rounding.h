@@ -13,13 +13,13 @@
 #include "model/arch/model.h"
 #include "model/compress/saturation.h"
 #include "run/engine/engine.h"
-#include "run/engine/panels.h"
+#include "run/engine/panels/panels.h"
 
 namespace lumen::model {
 
-class Rounder {
+class PanelRounder {
  public:
-  explicit Rounder(run::Engine& engine) : engine_(engine) {}
+  explicit PanelRounder(run::Engine& engine) : engine_(engine) {}
 
   struct Result {
     Weight weight;

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -12,11 +13,61 @@
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
-#include "run/engine/panels.h"
+#include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
 
 namespace lumen::run {
+
+namespace {
+
+class ReadySteps : public LoadedSteps {
+ public:
+  ReadySteps(const CompileContext& shop, const synth::Synthesis& steps, CompileReport* report)
+      : device_(shop.device), cache_(shop.cache) {
+    std::vector<BufferAddress> values;  // numbers stand for addresses
+    for (const synth::Step& step : steps.steps)
+      for (const synth::Argument& a : step.arguments)
+        while (a.from == synth::Argument::From::value && std::ssize(values) <= a.index)
+          values.push_back({BufferAddress::In::input, std::ssize(values)});
+    launches_ = compile_steps(shop, steps, values, 0, report);
+    int64_t bytes = 0;
+    for (const int64_t scratch : steps.scratch) bytes += aligned(scratch);
+    if (bytes > 0) scratch_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, bytes));
+    if (device_->is_asynchronous())
+      shared_status_ = std::static_pointer_cast<LaunchStatus>(allocate_shared(device_, sizeof status_));
+  }
+
+  void launch(std::span<void* const> values) override {
+    LaunchStatus* const status = shared_status_ ? shared_status_.get() : &status_;
+    for (const Launch& launch : launches_) {
+      buffers_.clear();
+      for (const BufferAddress& at : launch.addresses)
+        buffers_.push_back(at.in == BufferAddress::In::input ? values[at.at] : scratch_.get() + at.at);
+      device_->launch(launch.kernel, buffers_, launch.launch_config, status);
+    }
+  }
+
+  void finish() override {
+    device_->synchronize();
+    if (shared_status_) device_->copy_out(&status_, shared_status_.get(), sizeof status_);
+    if (status_.code == 0) return;
+    const LaunchStatus failed = std::exchange(status_, {});
+    if (shared_status_) device_->copy_in(shared_status_.get(), &status_, sizeof status_);
+    throw guard_error({}, -1, failed);
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<KernelCache> cache_;  // keeps the machine code alive
+  std::vector<Launch> launches_;
+  std::shared_ptr<std::byte> scratch_;
+  std::shared_ptr<LaunchStatus> shared_status_;  // where launches are asynchronous
+  LaunchStatus status_;
+  std::vector<void*> buffers_;
+};
+
+}  // namespace
 
 struct Engine::State {
   CompileContext shop;
@@ -30,37 +81,25 @@ struct Engine::State {
     totals.seconds += r.seconds;
   }
 
+  std::unique_ptr<LoadedSteps> load(const synth::Synthesis& steps) {
+    CompileReport report;
+    auto ready = std::make_unique<ReadySteps>(shop, steps, &report);
+    add(report);
+    return ready;
+  }
+
   // Runs the steps of a conversion: value 0 is read, value 1 is written, value 2 (if any) is read, too.
   void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
                std::span<const float> beside = {}) {
-    const int64_t to_at = aligned(from_bytes), beside_at = to_at + aligned(to_bytes),
-                  scratch_at = beside_at + aligned(beside.size_bytes());
-    int64_t end = scratch_at;
-    for (const int64_t bytes : steps.scratch) end += aligned(bytes);
-    const int64_t status_at = end;
-    end += aligned(sizeof(LaunchStatus));
-    CompileReport report;
-    const std::vector<Launch> launches = compile_steps(
-        shop, steps,
-        {{BufferAddress::In::arena, 0}, {BufferAddress::In::arena, to_at}, {BufferAddress::In::arena, beside_at}},
-        scratch_at, &report);
-    add(report);
-
-    const std::shared_ptr<void> memory = allocate_shared(shop.device, end);
+    const std::unique_ptr<LoadedSteps> ready = load(steps);
+    const int64_t to_at = aligned(from_bytes), beside_at = to_at + aligned(to_bytes);
+    const std::shared_ptr<void> memory = allocate_shared(shop.device, beside_at + aligned(beside.size_bytes()));
     auto* base = static_cast<std::byte*>(memory.get());
     shop.device->copy_in(base, from, from_bytes);
     if (!beside.empty()) shop.device->copy_in(base + beside_at, beside.data(), beside.size_bytes());
-    LaunchStatus status;
-    const bool waits = shop.device->is_asynchronous();
-    LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + status_at) : &status;
-    for (const Launch& launch : launches) {
-      std::vector<void*> buffers;
-      for (const BufferAddress& at : launch.addresses) buffers.push_back(base + at.at);
-      shop.device->launch(launch.kernel, buffers, launch.launch_config, shared);
-    }
-    shop.device->synchronize();
-    if (waits) shop.device->copy_out(&status, shared, sizeof status);
-    if (status.code != 0) throw guard_error({}, -1, status);
+    void* const values[] = {base, base + to_at, base + beside_at};
+    ready->launch(values);
+    ready->finish();
     shop.device->copy_out(to, base + to_at, to_bytes);
   }
 };
@@ -155,6 +194,14 @@ std::shared_ptr<const Panels> Engine::decode_panels(const FormatRef& f, int64_t 
                                              synth::Importance::none, &report);
   state_->add(report);
   return made;
+}
+
+std::unique_ptr<LoadedSteps> Engine::load_steps(const synth::Synthesis& steps) {
+  return state_->load(steps);
+}
+
+std::shared_ptr<std::byte> Engine::allocate(int64_t bytes) {
+  return std::static_pointer_cast<std::byte>(allocate_shared(state_->shop.device, bytes));
 }
 
 int Engine::threads() const {

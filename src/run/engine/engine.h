@@ -1,12 +1,13 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
 // -> device.
 //
-// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/encode, kernel/synth/mma,
-// number/codec, number/format, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
+// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
 // run/engine/program.
-// Offers: format_check.h, panels.h, random_inputs.h, roofline.h, self_test.h, stages.h.
+// Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "run/device/device.h"
 #include "run/device/require.h"
 #include "run/engine/cache/kept_files.h"
+#include "run/engine/loaded_steps.h"
 #include "run/engine/program/program.h"
 
 namespace lumen::run {
@@ -55,6 +57,10 @@ class Engine {
   // The same for many panels of a large matrix (panels.h). `weighed`: with the importance of each column.
   std::shared_ptr<const Panels> encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed = false);
   std::shared_ptr<const Panels> decode_panels(const FormatRef& f, int64_t rows, int64_t columns);
+
+  // Kernels that belong to no program, compiled or found (loaded_steps.h).
+  std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);
+  std::shared_ptr<std::byte> allocate(int64_t bytes);  // of the device's memory, zeroed
 
   int threads() const;
   Ceilings measure_ceilings();  // takes about a second

@@ -137,6 +137,63 @@ TEST(LayerRun, TwoFormsOfAText) {
   }
 }
 
+// What the loss gains by numbers that go from part to part, against losses with those numbers changed.
+TEST(LayerRun, GainsBackThroughTheParts) {
+  for (const char* family : {"llama", "mixtral"}) {
+    const FamilyRef f = test_library()->family(family);
+    std::map<std::string, double> sizes{{"vocab", 11}, {"hidden", 32},  {"layers", 3},  {"heads", 2},
+                                        {"ffn", 48},   {"kv_heads", 2}, {"context", 16}};
+    if (std::string(family) == "mixtral") sizes["experts"] = 4;
+    const Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 3);
+    const int64_t length = 8, windows = 3;
+    LayerRun run(layer_engine(), m, tokens_of(m, windows * length), {.length = length, .batch = 2});
+    CarriedValues values({}, "values"), slopes({}, "slopes");
+    for (size_t k = 0; k < run.parts(); ++k)
+      run.run(k, weights_of(m), &values, k + 1 < run.parts() ? &values : nullptr);
+    std::vector<PartRun> back(run.parts());
+    graph::TapKinds kinds;
+    kinds.gram = true;
+    for (size_t k = run.parts(); k-- > 0;) back[k] = run.back(k, weights_of(m), &values, &slopes, kinds);
+    const auto loss_from = [&](size_t first, int number, int64_t at, float by) {
+      CarriedValues changed({}, "changed");
+      for (size_t k = 0; k < first; ++k) run.run(k, weights_of(m), &changed, &changed);
+      float x = 0;
+      const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(&x), sizeof x);
+      changed.read(number, at * 4, bytes);
+      x += by;
+      changed.write(number, at * 4, bytes);
+      double sum = 0;
+      for (size_t k = first; k < run.parts(); ++k) {
+        const bool last = k + 1 == run.parts();
+        const PartRun part = run.run(k, weights_of(m), &changed, last ? nullptr : &changed);
+        if (last)
+          for (int64_t i = 0; i < windows * length; ++i)
+            if (i % length != length - 1) sum += part.results.at(kResult)[i];
+      }
+      return sum;
+    };
+    for (const size_t part : {size_t{1}, size_t{3}}) {
+      const int number = run.part(part).in.at(0);
+      for (const int64_t at : {int64_t{5}, int64_t{32 * 9 + 3}, int64_t{32 * 20 + 30}}) {
+        float got = 0;
+        slopes.read(number, at * 4, {reinterpret_cast<uint8_t*>(&got), sizeof got});
+        const double want = (loss_from(part, number, at, 2e-3F) - loss_from(part, number, at, -2e-3F)) / 4e-3;
+        EXPECT_NEAR(got, want, 2e-2 * std::abs(want) + 5e-3) << family << " part " << part << " at " << at;
+      }
+    }
+    size_t weights = 0;
+    for (const PartRun& part : back) {
+      weights += part.slopes.size();
+      EXPECT_TRUE(part.results.empty());
+      for (const TapSums& sums : part.taps)
+        for (const std::string& name : sums.tap.weights) EXPECT_TRUE(part.slopes.contains(name)) << name;
+    }
+    size_t matrices = 0;
+    for (const Parameter& p : m.parameters) matrices += p.shape.size() >= 2;
+    EXPECT_EQ(weights, matrices) << family;
+  }
+}
+
 TEST(LayerRun, TextsThatAreNone) {
   const Model m = tiny_model();
   EXPECT_THROW(LayerRun(layer_engine(), m, tokens_of(m, 7), {.length = 8}), Error);

@@ -35,7 +35,7 @@ std::vector<TokenId> some_text(int64_t count) {
 
 ByLayersOptions options_in(const std::filesystem::path& folder, const std::string& strategy) {
   ByLayersOptions o;
-  o.strategy = &find_strategy(strategy);
+  o.method = parse_method(strategy);
   o.run = {.length = 8, .batch = 2};
   o.folder = folder;
   o.source = "test";
@@ -61,21 +61,23 @@ std::map<std::string, std::vector<uint8_t>> bytes_of(const Model& m, ByLayers& r
 
 TEST(ByLayers, NearestIsThatOfRoundingAtOnce) {
   const Model m = wide_model();
-  const TestFolder folder;
-  ByLayers run(by_layers_engine(), m, formats_of(m, "q8_0"), some_text(5 * 8), options_in(folder / "w", "rtn"));
-  ASSERT_TRUE(run.run());
-  QuantizeOptions q;
-  q.target = "q8_0";
-  const Model want = quantize(by_layers_engine(), m, q, nullptr);
-  const auto got = bytes_of(m, run);
-  for (const Parameter& p : m.parameters) {
-    const Weight& w = want.weights.at(p.name);
-    EXPECT_EQ(got.at(p.name), std::vector<uint8_t>(w.bytes.begin(), w.bytes.end())) << p.name;
+  for (const char* format : {"q8_0", "bf16", "f16", "fp8_tensor", "int8_row"}) {
+    const TestFolder folder;
+    ByLayers run(by_layers_engine(), m, formats_of(m, format), some_text(5 * 8), options_in(folder / "w", "rtn"));
+    ASSERT_TRUE(run.run());
+    QuantizeOptions q;
+    q.target = format;
+    const Model want = quantize(by_layers_engine(), m, q, nullptr);
+    const auto got = bytes_of(m, run);
+    for (const Parameter& p : m.parameters) {
+      const Weight& w = want.weights.at(p.name);
+      EXPECT_EQ(got.at(p.name), std::vector<uint8_t>(w.bytes.begin(), w.bytes.end())) << p.name;
+    }
+    EXPECT_EQ(run.losses().size(), 40u);
+    EXPECT_EQ(run.report().size(), formats_of(m, format).size());
+    run.remove_folder();
+    EXPECT_FALSE(std::filesystem::exists(folder / "w"));
   }
-  EXPECT_EQ(run.losses().size(), 40u);
-  EXPECT_EQ(run.report().size(), formats_of(m, "q8_0").size());
-  run.remove_folder();
-  EXPECT_FALSE(std::filesystem::exists(folder / "w"));
 }
 
 TEST(ByLayers, ErrorsOfOutputsFollowWhatIsRead) {

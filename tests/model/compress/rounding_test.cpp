@@ -63,8 +63,8 @@ TEST_P(Rounding, BitsAreThoseOfTheWhole) {
     const std::vector<float> x = values(w);
     const std::vector<uint8_t> want = encode(*to, x, kRows, kColumns);
     for (const int count : {1, 3}) {
-      Rounder rounder(threads(count));
-      const Rounder::Result got = rounder.round(w, to, {}, "w");
+      PanelRounder rounder(threads(count));
+      const PanelRounder::Result got = rounder.round(w, to, {}, "w");
       EXPECT_TRUE(got.weight.bytes == Bytes(want)) << from << " " << count;
       EXPECT_NEAR(got.error, relative_error(decode(*to, want, kRows, kColumns), x), 1e-6) << from;
     }
@@ -89,8 +89,8 @@ TEST_P(Weighed, ImportanceIsThatOfItsMatrix) {
       importance.emplace_back(kColumns);
       for (int64_t c = 0; c < kColumns; ++c) importance.back()[c] = 0.1F + static_cast<float>((c * (m + 3)) % 17);
     }
-    Rounder rounder(threads(3));
-    const Rounder::Result got = rounder.round(w, to, importance, "w");
+    PanelRounder rounder(threads(3));
+    const PanelRounder::Result got = rounder.round(w, to, importance, "w");
     const int64_t rows = kRows / matrices;
     for (int64_t m = 0; m < matrices; ++m) {
       const std::vector<float> part(w.f32().begin() + m * rows * kColumns, w.f32().begin() + (m + 1) * rows * kColumns);
@@ -109,7 +109,7 @@ TEST(Rounding, WhatIsNoNumberIsNamedWithItsPlace) {
   std::vector<float> x = sample_numbers();
   x[500 * kColumns + 3] = std::numeric_limits<float>::quiet_NaN();
   x[600 * kColumns + 9] = std::numeric_limits<float>::infinity();
-  Rounder rounder(threads(3));
+  PanelRounder rounder(threads(3));
   try {
     (void)rounder.round(f32_weight({graph::Dim(kRows), graph::Dim(kColumns)}, x), formats().get("q4_0"), {}, "blk.w");
     FAIL();

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
-#include "run/engine/panels.h"
+#include "run/engine/panels/panels.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {

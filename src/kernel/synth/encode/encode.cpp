@@ -3,36 +3,18 @@
 #include "kernel/synth/encode/encode.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "kernel/synth/encode/block_codes.h"
 #include "kernel/synth/order/transpose.h"
-#include "kernel/synth/unpack/routine.h"
 
 namespace lumen::synth {
 
 namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task
-
-// Records whose bits are put in place by loops, block by block.
-bool is_large(const Format& f) {
-  constexpr int64_t kMostEntries = 1024;
-  int64_t entries = 0;
-  for (const Field& field : f.fields)
-    if (field.level == Level::block) entries += field.count;
-  return entries > kMostEntries;
-}
-
-// Whether a routine assigns a field.
-bool assigns(const std::vector<RoutineStmt>& body, int field) {
-  return std::ranges::any_of(body, [&](const RoutineStmt& s) {
-    return (s.kind == RoutineStmt::Kind::set_field && s.slot == field) || assigns(s.body, field) ||
-           assigns(s.otherwise, field);
-  });
-}
 
 class BlockEncoder {
  public:
@@ -44,20 +26,19 @@ class BlockEncoder {
         columns_(given.columns),
         blob_(given.blob),
         supplied_(given.supplied),
-        lanes_(lanes) {}
+        lanes_(lanes),
+        codes_(b, f, given.blob, lanes) {}
 
   // In the task's region: private memory and tables.
   void begin() {
     if (format_.block > 1) values_.buffer = b_.alloc(format_.block * lanes_ * 4, 64);
     if (format_.block > 1 && weighs()) weights_.buffer = b_.alloc(format_.block * lanes_ * 4, 64);
-    for (const Field& f : format_.fields)
-      codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f.type)), 64) : -1);
-    for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
+    codes_.begin();
     RoutineHooks hooks;
     hooks.source = [&](int slot, Expr index) { return source(slot == 0 ? values_ : weights_, index); };
     hooks.field = [&](int field, Expr index) { return field_value(field, index); };
     hooks.set_field = [&](int field, Expr index, Expr value, Expr mask) { set_field(field, index, value, mask); };
-    hooks.table = [&](int table, Expr index) { return read_table(b_, format_.tables[table], tables_[table], index); };
+    hooks.table = [&](int table, Expr index) { return codes_.table(table, index); };
     hooks.extent = [&] { return b_.i64(format_.block); };
     if (fits()) {
       std::vector<int> of_row;
@@ -75,7 +56,7 @@ class BlockEncoder {
     first_ = first;
     load_values();
     load_outer_fields();
-    for (const Field& f : format_.fields) clear_codes(f);
+    codes_.clear();
     for (const SuppliedValues& s : supplied_)
       if (format_.fields[s.field].level == Level::block) take_supplied(s);
     if (fit_) {
@@ -85,7 +66,7 @@ class BlockEncoder {
       fit_->run();
     }
     if (code_ && !code_is_set_) run_code();
-    write_records();
+    codes_.write_records(first_ * format_.block_bytes, format_.block_bytes);
   }
 
  private:
@@ -152,39 +133,13 @@ class BlockEncoder {
 
   Expr source(const Numbers& x, Expr index) {
     if (format_.block == 1) return x.plain;
-    return b_.read(x.buffer, {Scalar::f32, lanes_}, entry_offset(index, 4), 4);
-  }
-
-  // All lanes of an entry lie together.
-  Expr entry_offset(Expr index, int64_t size) {
-    const Expr first = index * (size * lanes_);
-    return b_.type(index).lanes == 1 ? first : first + lane_steps(size);
-  }
-
-  Expr load_code(int field, Expr index) {
-    const Scalar s = code_type(format_.fields[field].type);
-    return b_.read(codes_[field], {s, lanes_}, entry_offset(index, scalar_bytes(s)), scalar_bytes(s));
-  }
-
-  void store_code(int field, Expr index, Expr code, Expr mask) {
-    const int64_t size = scalar_bytes(code_type(format_.fields[field].type));
-    if (b_.type(code).lanes != lanes_) code = b_.splat(code, lanes_);
-    if (mask.exists()) code = select(mask, code, load_code(field, index));
-    b_.write(codes_[field], code, entry_offset(index, size), size);
+    return b_.read(x.buffer, {Scalar::f32, lanes_}, codes_.entry_offset(index, 4), 4);
   }
 
   void set_field(int field, Expr index, Expr value, Expr mask) {
     if (is_supplied(supplied_, field)) return;  // a supplied value stands
     LUMEN_CHECK(format_.fields[field].level == Level::block, "a block's fit assigns a field of another level");
-    store_code(field, index, encode_value(b_, format_.fields[field].type, value), mask);
-  }
-
-  void clear_codes(const Field& f) {
-    if (f.level != Level::block) return;
-    const int field = &f - format_.fields.data();
-    if (field == format_.code_field) return;  // written whole
-    const Scalar s = code_type(f.type);
-    b_.count(0, f.count, 1, [&](Expr i) { store_code(field, i, b_.integer(0, {s, lanes_}), {}); });
+    codes_.store(field, index, encode_value(b_, format_.fields[field].type, value), mask);
   }
 
   // Fields above the block: known before the blocks are encoded; lanes may lie in different tiles.
@@ -215,7 +170,7 @@ class BlockEncoder {
 
   Expr field_value(int field, Expr index) {
     const Field& f = format_.fields[field];
-    if (f.level == Level::block) return decode_codes(b_, f.type, load_code(field, index));
+    if (f.level == Level::block) return decode_codes(b_, f.type, codes_.load(field, index));
     if (const auto found = outer_.find(field); found != outer_.end()) return found->second;
     const Expr row = first_ / (columns_ / format_.block);
     const bool differ = f.level == Level::tile || b_.type(index).lanes > 1;  // by lane
@@ -230,7 +185,7 @@ class BlockEncoder {
     b_.count(0, f.count, 1, [&](Expr i) {
       const Expr start = first_ * (f.count * 4) + i * 4;
       const Expr at = lanes_ == 1 ? start : b_.splat(start, lanes_) + lane_steps(f.count * 4);
-      store_code(s.field, i, encode_value(b_, f.type, b_.read(s.buffer, {Scalar::f32, 1}, at, 4)), {});
+      codes_.store(s.field, i, encode_value(b_, f.type, b_.read(s.buffer, {Scalar::f32, 1}, at, 4)), {});
     });
   }
 
@@ -249,81 +204,8 @@ class BlockEncoder {
       code_->set_variable(0, source(values_, i));
       if (format_.code->parameters > 1) code_->set_variable(1, i);
       code_->run();
-      store_code(code_field, i, encode_value(b_, format_.fields[code_field].type, code_->result()), {});
+      codes_.store(code_field, i, encode_value(b_, format_.fields[code_field].type, code_->result()), {});
     });
-  }
-
-  // The bits of a record's word (u32), from the codes of its fields.
-  struct Fragment {
-    int field = 0;
-    int64_t entry = 0;
-    int value_bit = 0, bits = 0, shift = 0;
-  };
-  std::map<int64_t, std::vector<Fragment>> fragments() const {
-    std::map<int64_t, std::vector<Fragment>> words;
-    for (size_t k = 0; k < format_.fields.size(); ++k) {
-      const Field& f = format_.fields[k];
-      if (f.level != Level::block) continue;
-      for (const LayoutPiece& piece : f.layout.pieces) {
-        for (int64_t e = piece.first; e < piece.first + piece.count; ++e) {
-          const int64_t bit = piece.bit_of(e);
-          for (int done = 0; done < piece.bits;) {
-            const int shift = (bit + done) % 32;
-            const int n = std::min(piece.bits - done, 32 - shift);
-            words[(bit + done) / 32].push_back({static_cast<int>(k), e, piece.value_bit + done, n, shift});
-            done += n;
-          }
-        }
-      }
-    }
-    return words;
-  }
-
-  void write_records() {
-    const int64_t bytes = format_.block_bytes;
-    const Expr start = first_ * bytes;
-    if (lanes_ == 1 && is_large(format_)) return write_record(start);
-    const auto words = fragments();
-    for (int64_t w = 0; w * 4 < bytes; ++w) {
-      const VType u32{Scalar::u32, lanes_};
-      Expr word = b_.integer(0, u32);
-      if (const auto found = words.find(w); found != words.end()) {
-        for (const Fragment& part : found->second) {
-          const Field& f = format_.fields[part.field];
-          Expr x = load_code(part.field, b_.i64(part.entry));
-          x = shifted(x, -part.value_bit);
-          if (part.value_bit + part.bits < f.type.bits) x = x & ((int64_t{1} << part.bits) - 1);
-          word = word | shifted(cast(x, Scalar::u32), part.shift);
-        }
-      }
-      write_word(word, start, w * 4, std::min<int64_t>(4, bytes - w * 4));
-    }
-  }
-
-  // Entry by entry in loops, where straight code would be long.
-  void write_record(Expr start) {
-    clear_bytes(b_, blob_, 0, format_.block_bytes, start);
-    for (size_t k = 0; k < format_.fields.size(); ++k) {
-      const Field& f = format_.fields[k];
-      if (f.level != Level::block) continue;
-      b_.count(0, f.count, 1, [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(k, i)); });
-    }
-  }
-
-  void write_word(Expr word, Expr start, int64_t at, int64_t bytes) {
-    const int64_t record = format_.block_bytes;
-    int64_t done = 0;
-    while (done < bytes) {
-      const int64_t n = std::bit_floor(static_cast<uint64_t>(bytes - done));
-      const Expr x = cast(shifted(word, -8 * done), unsigned_of(8 * n));
-      const Expr first = start + (at + done);
-      if (lanes_ == 1 || record == n) {
-        b_.store(blob_, x, first, 1);
-      } else {
-        b_.scatter(blob_, x, b_.splat(first, lanes_) + lane_steps(record));
-      }
-      done += n;
-    }
   }
 
   Builder& b_;
@@ -336,7 +218,7 @@ class BlockEncoder {
   int lanes_;
   Numbers values_, weights_;
   bool code_is_set_ = false;  // by the weighted fit
-  std::vector<BufferId> codes_, tables_;
+  BlockCodes codes_;
   std::optional<RoutineRun> fit_, code_;
   std::map<int, Expr> outer_;
   Expr first_;

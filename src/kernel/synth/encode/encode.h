@@ -3,8 +3,8 @@
 // tests/kernel/synth/synth_codec_test.cpp and tests/ladder.
 //
 // May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
-// number/facts.
-// Offers: convert.h.
+// number/codec, number/facts.
+// Offers: convert.h, feedback.h.
 #pragma once
 
 #include "kernel/synth/step/step.h"

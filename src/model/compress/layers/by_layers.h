@@ -4,16 +4,17 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/compress/layers/journal.h"
-#include "model/compress/strategy/strategy.h"
+#include "model/compress/prepare/prepare.h"
 
 namespace lumen::model {
 
 struct ByLayersOptions {
-  const Strategy* strategy = nullptr;
+  RoundingMethod method;
   StrategyOptions numbers;
   LayerRunOptions run;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
@@ -45,6 +46,7 @@ class ByLayers {
 
   // Nats of each position of all windows, of the model as it is rounded.
   const std::vector<float>& losses() const { return losses_; }
+  int64_t window() const { return options_.run.length; }
   std::vector<RoundedTensor> report() const;
   // The result: types, and the bytes of what was not touched; the others come from weight().
   Model outline() const;
@@ -53,7 +55,9 @@ class ByLayers {
 
  private:
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
-  const Strategy& strategy_for(const std::string& parameter) const;
+  // Weights and sums as preparations leave them; the numbers that they change are in `before`.
+  PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
+                     const std::function<std::span<const float>(const std::string&)>& weight);
 
   run::Engine& engine_;
   const Model& model_;
@@ -62,6 +66,8 @@ class ByLayers {
   LayerRun run_;
   Journal journal_;
   CarriedValues rounded_, true_;
+  std::unique_ptr<Rounder> rounder_;
+  std::vector<graph::ScaleSite> sites_;    // where preparations may change channels
   std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
   std::vector<float> losses_;
 };

@@ -77,12 +77,13 @@ void Journal::add(const std::vector<Kept>& weights, nlohmann::json report) {
   write();
 }
 
-std::optional<Weight> Journal::weight(const std::string& name, const FormatLibrary& formats) {
+std::optional<Weight> Journal::weight(const std::string& name, const FormatLibrary& formats, const FormatRef& format) {
   const auto part = part_of_.find(name);
   if (part == part_of_.end()) return std::nullopt;
   std::shared_ptr<const TensorFile>& file = open_[part->second];
   if (!file) file = open_tensors(part_file(part->second), formats);
-  const StoredTensor& stored = file->get(name);
+  StoredTensor stored = file->get(name);
+  if (format) stored.element = {Scalar::f32, format};  // files know floats of two bytes as numbers, not as formats
   Weight w;
   for (const int64_t d : stored.shape) w.type.shape.emplace_back(d);
   w.type.element = stored.element;

@@ -31,8 +31,8 @@ class Journal {
   // Part done(): its weights, and what is told of them. On the disk when this returns.
   void add(const std::vector<Kept>& weights, nlohmann::json report);
   const nlohmann::json& report(size_t part) const { return parts_[part]; }
-  // A weight of a part that is done, as it lies in the file.
-  std::optional<Weight> weight(const std::string& name, const FormatLibrary& formats);
+  // A weight of a part that is done, as it lies in the file; `format`: what it was rounded to, null where it was not.
+  std::optional<Weight> weight(const std::string& name, const FormatLibrary& formats, const FormatRef& format);
   // The folder goes.
   void remove();
 

@@ -28,11 +28,8 @@ std::vector<double> gram(std::span<const float> x, int64_t columns, int64_t grou
   return g;
 }
 
-}  // namespace
-
-ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, int64_t group, std::span<const float> x,
-                     const RoundMatrix& round) {
-  LUMEN_CHECK(group > 0 && columns % group == 0 && std::ssize(w) == rows * columns && std::ssize(x) % columns == 0);
+ClipLimits find(std::span<const float> w, int64_t rows, int64_t columns, int64_t group,
+                const std::vector<double>& products, const RoundMatrix& round) {
   ClipLimits found{rows, columns, group, {}, 0, 0};
   const int64_t groups = rows * columns / group;
   std::vector<float> most(groups, 0);
@@ -40,7 +37,6 @@ ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, in
     float& m = most[i / group];
     m = std::max(m, std::abs(w[i]));
   }
-  const std::vector<double> products = gram(x, columns, group);
   std::vector<double> least(groups, 0);
   found.limits = most;
   for (int step = 0; step < kClipSteps; ++step) {
@@ -69,6 +65,24 @@ ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, in
   }
   for (const double e : least) found.after += e;
   return found;
+}
+
+}  // namespace
+
+ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, int64_t group, std::span<const float> x,
+                     const RoundMatrix& round) {
+  LUMEN_CHECK(group > 0 && columns % group == 0 && std::ssize(w) == rows * columns && std::ssize(x) % columns == 0);
+  return find(w, rows, columns, group, gram(x, columns, group), round);
+}
+
+ClipLimits find_clip_by_gram(std::span<const float> w, int64_t rows, int64_t columns, int64_t group,
+                             std::span<const float> gram, const RoundMatrix& round) {
+  LUMEN_CHECK(group > 0 && columns % group == 0 && std::ssize(w) == rows * columns &&
+              std::ssize(gram) == columns * columns);
+  std::vector<double> products(columns * group);
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t d = 0; d < group; ++d) products[c * group + d] = gram[c * columns + c / group * group + d];
+  return find(w, rows, columns, group, products, round);
 }
 
 }  // namespace lumen::model

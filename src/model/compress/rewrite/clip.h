@@ -26,5 +26,8 @@ struct ClipLimits {
 // in the format (columns: one scale a row).
 ClipLimits find_clip(std::span<const float> w, int64_t rows, int64_t columns, int64_t group, std::span<const float> x,
                      const RoundMatrix& round);
+// The same by the gram of what w is multiplied with, [columns, columns], of which groups look at their own block.
+ClipLimits find_clip_by_gram(std::span<const float> w, int64_t rows, int64_t columns, int64_t group,
+                             std::span<const float> gram, const RoundMatrix& round);
 
 }  // namespace lumen::model

@@ -14,12 +14,42 @@ Rounding rounded(run::Engine& engine, const RoundingTask& t, std::span<const flo
   return out;
 }
 
+// Importance by columns, where what is read is known of every matrix; of a stack by elements, those that no row reached
+// with 1 everywhere.
+Rounding weighed(run::Engine& engine, const RoundingTask& t) {
+  if (!t.format->weighs()) return rounded(engine, t, {});
+  if (t.matrices == 1) return rounded(engine, t, t.squares(0));
+  std::vector<float> of_elements(t.values.size(), 1);
+  int64_t unreached = 0;
+  for (int64_t m = 0; m < t.matrices; ++m) {
+    const std::vector<float> squares = t.squares(m);
+    unreached += squares.empty();
+    for (int64_t r = 0; r < t.rows && !squares.empty(); ++r)
+      std::ranges::copy(squares, of_elements.begin() + (m * t.rows + r) * t.columns);
+  }
+  Rounding out = rounded(engine, t, of_elements);
+  if (unreached > 0) out.remark = fmt::format("no row reached {} of {} matrices", unreached, t.matrices);
+  return out;
+}
+
+class NearestRounder : public Rounder {
+ public:
+  NearestRounder(run::Engine& engine, bool weighs) : engine_(engine), weighs_(weighs) {}
+  Rounding round(const RoundingTask& task) override {
+    return weighs_ ? weighed(engine_, task) : rounded(engine_, task, {});
+  }
+
+ private:
+  run::Engine& engine_;
+  const bool weighs_;
+};
+
 class Nearest : public Strategy {
  public:
   std::string_view name() const override { return "rtn"; }
   std::string_view about() const override { return "round to nearest, scales by each format's own search"; }
-  Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions&) const override {
-    return rounded(engine, task, {});
+  std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions&) const override {
+    return std::make_unique<NearestRounder>(engine, false);
   }
 };
 
@@ -34,20 +64,8 @@ class Weighted : public Strategy {
     kinds.squares = true;
     return kinds;
   }
-  Rounding round(run::Engine& engine, const RoundingTask& t, const StrategyOptions&) const override {
-    if (!t.format->weighs()) return rounded(engine, t, {});
-    if (t.matrices == 1) return rounded(engine, t, t.squares(0));
-    std::vector<float> of_elements(t.values.size(), 1);
-    int64_t unreached = 0;
-    for (int64_t m = 0; m < t.matrices; ++m) {
-      const std::vector<float> squares = t.squares(m);
-      unreached += squares.empty();
-      for (int64_t r = 0; r < t.rows && !squares.empty(); ++r)
-        std::ranges::copy(squares, of_elements.begin() + (m * t.rows + r) * t.columns);
-    }
-    Rounding out = rounded(engine, t, of_elements);
-    if (unreached > 0) out.remark = fmt::format("no row reached {} of {} matrices", unreached, t.matrices);
-    return out;
+  std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions&) const override {
+    return std::make_unique<NearestRounder>(engine, true);
   }
 };
 

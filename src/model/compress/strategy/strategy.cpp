@@ -48,23 +48,29 @@ std::span<const float> RoundingTask::cross(int64_t m) const {
   return matrix_of(&TapSums::cross, reads, m, columns);
 }
 
+int64_t RoundingTask::rows_read(int64_t m) const {
+  if (!reads) return 0;
+  return reads->tap.matrices > 0 ? std::llround(reads->counts[m]) : reads->rows;
+}
+
 std::vector<float> RoundingTask::squares(int64_t m) const {
-  if (!reads || (reads->squares.empty() && reads->gram.empty())) return {};
+  if (!reads || (reads->squares.empty() && reads->gram.empty()) || rows_read(m) == 0) return {};
   const bool stacked = reads->tap.matrices > 0;
-  if (stacked && reads->counts[m] == 0) return {};
-  const double rows_read = stacked ? double{reads->counts[m]} : reads->rows;
+  const double read = rows_read(m);
   std::vector<float> out(columns);
   const int64_t first = stacked ? m : 0;
   for (int64_t c = 0; c < columns; ++c) {
     const double sum =
         reads->squares.empty() ? reads->gram[(first * columns + c) * columns + c] : reads->squares[first * columns + c];
-    out[c] = sum / rows_read;
+    out[c] = sum / read;
   }
   return out;
 }
 
 const std::vector<const Strategy*>& strategies() {
-  static const std::vector<const Strategy*> all = {&nearest_strategy(), &importance_strategy()};
+  static const std::vector<const Strategy*> all = {&nearest_strategy(),  &importance_strategy(),
+                                                   &feedback_strategy(), &answering_strategy(),
+                                                   &clipped_strategy(),  &half_quadratic_strategy()};
   return all;
 }
 

@@ -3,9 +3,11 @@
 // asks for (observe), what it may change of a layer without changing what the layer computes it changes before
 // (transform), and then it rounds (convert).
 //
-// May include: base, graph/transform, model/calibrate, run/engine.
+// May include: base, graph/transform, model/calibrate, model/compress/rewrite, model/compress/round, number/format,
+// run/engine, run/engine/feedback.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,10 +22,11 @@ namespace lumen::model {
 
 // Numbers that users may set (`--strategy-option NAME=VALUE`); each strategy names those it knows.
 struct StrategyOptions {
-  double damping = 0.01;   // of Hessians: part of the mean of the diagonal that is added to it
-  bool act_order = false;  // columns in the order of their importance
-  double norm = 0.7;       // p of the norm that sparse errors are measured by
-  int iterations = 20;     // of half-quadratic splitting
+  double damping = 0.01;            // of Hessians: part of the mean of the diagonal that is added to it
+  bool act_order = false;           // columns in the order of their importance
+  double norm = 0.7;                // p of the norm that sparse errors are measured by
+  int iterations = 20;              // of half-quadratic splitting
+  double smoothing_strength = 0.5;  // how much of what stands out goes from activations into weights
 };
 
 // One weight to be rounded: one matrix, or a stack of them one behind the other.
@@ -39,6 +42,8 @@ struct RoundingTask {
   // Sums of products of columns of what matrix m reads, [columns, columns]; empty where unknown, or no row reached it.
   std::span<const float> gram(int64_t m) const;
   std::span<const float> cross(int64_t m) const;
+  // How many rows the sums of matrix m are of.
+  int64_t rows_read(int64_t m) const;
   // Mean squares of the columns; empty likewise.
   std::vector<float> squares(int64_t m) const;
 };
@@ -49,6 +54,15 @@ struct Rounding {
   std::string remark;         // what users should know of this weight
 };
 
+// Rounds the weights of a model; keeps what it compiled, and what weights of one part share.
+class Rounder {
+ public:
+  virtual ~Rounder() = default;
+  // Tasks of another part follow: what is known of what weights read is no longer there.
+  virtual void begin_part() {}
+  virtual Rounding round(const RoundingTask& task) = 0;
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -56,8 +70,8 @@ class Strategy {
   virtual std::string_view about() const = 0;  // one line
   virtual graph::TapKinds observes() const { return {}; }
   // Why it cannot take a format; nothing where it can.
-  virtual std::optional<std::string> refuses(const Format&) const { return std::nullopt; }
-  virtual Rounding round(run::Engine& engine, const RoundingTask& task, const StrategyOptions& options) const = 0;
+  virtual std::optional<std::string> refuses(const Format&, const StrategyOptions&) const { return std::nullopt; }
+  virtual std::unique_ptr<Rounder> rounder(run::Engine& engine, const StrategyOptions& options) const = 0;
 };
 
 // All, in the order in which help lists them.

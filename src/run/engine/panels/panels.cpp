@@ -1,4 +1,4 @@
-#include "run/engine/panels.h"
+#include "run/engine/panels/panels.h"
 
 namespace lumen::run {
 

@@ -2,12 +2,14 @@
 // for everyone who converts at the same time. Same bits as Engine::encode and decode of those rows where a format has
 // no field for the whole tensor, and none for a tile that reaches beyond the panel. Proved by
 // tests/run/engine/convert_test.cpp.
+//
+// May include: kernel/synth/encode, number/format, run/engine/compile.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "kernel/synth/encode/encode.h"
+#include "kernel/synth/encode/convert.h"
 #include "number/format/format.h"
 #include "run/engine/compile/compile.h"
 

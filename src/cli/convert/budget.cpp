@@ -1,0 +1,412 @@
+#include "cli/convert/budget.h"
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/compress/choose/choose.h"
+#include "model/compress/score/score.h"
+#include "model/infer/measure/compare_models.h"
+#include "model/report/compression/compression.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr double kMostBits = 16;  // of formats that are candidates without being named
+constexpr int kTries = 3;         // of a budget of quality: predictions are scaled by what was measured
+constexpr size_t kFrontLines = 12;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::vector<std::string>& names) {
+  std::vector<FormatRef> out;
+  for (const std::string& name : names) {
+    const FormatRef f = named_format(formats, name);
+    if (!f->encodes()) throw usage_error("--candidates: '{}' can only be read", f->name);
+    out.push_back(f);
+  }
+  if (!names.empty()) return out;
+  for (const FormatRef& f : formats.all())
+    if (f->encodes() && f->gguf_type && f->bits_per_weight() <= kMostBits) out.push_back(f);
+  return out;
+}
+
+class BudgetRun {
+ public:
+  BudgetRun(const Shared& shared, const model::Model& model, std::string in, std::string out,
+            const model::QuantizeOptions& what, CalibratedFlags& flags)
+      : model_(model),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        flags_(flags),
+        library_(shared.library()),
+        budget_(model::parse_budget(flags.budget)),
+        engine_(shared.engine()),
+        candidates_(candidates_of(model.family->library().formats(), flags.candidates)) {
+    if (flags_.strategy.empty()) flags_.strategy = "gptq";
+    find_weights(what);
+    options_ = by_layers_options(model, in_, flags_);
+    drop_refused();
+    folder_ = flags_.folder.empty() ? out_ + ".work" : flags_.folder;
+    begin_report();
+  }
+
+  // Nothing is computed but sizes.
+  int say() {
+    const model::ChoiceProblem p = problem(model::unscored_weights(model_, names_, candidates_), 1);
+    const model::ChoiceFront front = model::choice_front(p);
+    put(fmt::format("{} weights of {} numbers to choose formats for, among {} candidates: {}\n", names_.size(),
+                    p.weights() - p.fixed_weights, candidates_.size(), names_of(candidates_)));
+    int64_t least = p.fixed_bytes, most = p.fixed_bytes;
+    for (const model::ChoiceBlock& block : p.blocks) {
+      const auto bytes = [](const model::ChoiceCandidate& c) { return c.bytes; };
+      least += std::ranges::min(block.items[0].candidates, {}, bytes).bytes;
+      most += std::ranges::max(block.items[0].candidates, {}, bytes).bytes;
+    }
+    put(fmt::format("from {} to {} bytes, {:.3f} to {:.3f} bits per weight; {} bytes of them are not chosen\n", least,
+                    most, 8.0 * least / p.weights(), 8.0 * most / p.weights(), p.fixed_bytes));
+    if (budget_.kind == model::Budget::Kind::bytes || budget_.kind == model::Budget::Kind::bits) {
+      put(fmt::format("the budget is {} bytes\n", budget_.most_bytes(p.weights())));
+      if (budget_.most_bytes(p.weights()) < least)
+        throw Error(Exit::user, fmt::format("no choice fits: the least is {} bytes", least),
+                    "allow more, or name candidates of fewer bits");
+    }
+    return 0;
+  }
+
+  int run() {
+    split_text();
+    catch_interrupts();
+    score();
+    double scale = 1;  // of scores: what was measured over what was predicted
+    for (int k = 0;; ++k) {
+      const model::ChoiceProblem p = problem(scores_, scale);
+      const model::Choice choice = model::choose(p, budget_);
+      tell_choice(p, choice);
+      if (!round(p, choice, k)) return exit_code(Exit::interrupted);
+      measure(choice);
+      if (!again(choice, k, &scale)) break;
+    }
+    finish();
+    return 0;
+  }
+
+ private:
+  using Report = model::CompressionReport;
+
+  static std::string names_of(const std::vector<FormatRef>& formats) {
+    std::string out;
+    for (const FormatRef& f : formats) out += fmt::format("{}{}", out.empty() ? "" : ", ", f->name);
+    return out;
+  }
+
+  // Matrices that rounding takes, as `lumen quantize` without a budget: small ones that much depends on stay f32.
+  void find_weights(model::QuantizeOptions what) {
+    const FormatRef probe = model::format_of_scalar(model_.family->library().formats(), Scalar::bf16);
+    what.target = probe->name;
+    what.pure = true;
+    fixed_ = model::choose_formats(model_, what, nullptr);
+    for (const model::Parameter& p : model_.parameters) {
+      const auto found = fixed_.find(p.name);
+      if (found == fixed_.end() || found->second != probe) continue;
+      names_.push_back(p.name);
+      fixed_.erase(found);
+    }
+    if (names_.empty()) throw user_error("'{}' has no matrix whose format could be chosen", in_);
+  }
+
+  // Candidates that the strategy cannot round to.
+  void drop_refused() {
+    std::erase_if(candidates_, [&](const FormatRef& f) {
+      const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
+      if (!why) return false;
+      if (flags_.candidates.empty()) {
+        note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
+        return true;
+      }
+      throw Error(Exit::user,
+                  fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
+                  "leave it out of --candidates, or take another --strategy");
+    });
+  }
+
+  void begin_report() {
+    report_.model = model_.name.empty() ? in_ : model_.name;
+    std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    report_.created = fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+    report_.device = engine_.device().describe();
+    report_.budget = budget_.text();
+    report_.base = {
+        in_, model_.weight_bytes(), 8.0 * model_.weight_bytes() / std::max<int64_t>(1, model_.weight_count()), {}};
+  }
+
+  // The last tenth of the windows is kept for measuring.
+  void split_text() {
+    const int64_t length = options_.run.length;
+    text_ = calibration_text(model_, flags_);
+    const int64_t windows = std::ssize(text_) / length;
+    if (windows < 2)
+      throw Error(Exit::user,
+                  fmt::format("the text has {} tokens: choosing needs two windows of {}, one to measure on",
+                              text_.size(), length),
+                  "give a longer text or a smaller --ctx-size");
+    const int64_t kept = std::max<int64_t>(1, windows / 10);
+    held_.assign(text_.begin() + (windows - kept) * length, text_.begin() + windows * length);
+    text_.resize((windows - kept) * length);
+    report_.text = fmt::format("{}: {} windows of {} tokens to calibrate on, the last {} to measure on",
+                               flags_.text.empty() ? "the built-in text" : flags_.text, windows - kept, length, kept);
+    note(report_.text);
+  }
+
+  void score() {
+    const auto begin = std::chrono::steady_clock::now();
+    model::ScoreOptions o;
+    o.run = options_.run;
+    o.candidates = candidates_;
+    o.strategy = options_.method.strategy;
+    o.numbers = options_.numbers;
+    o.folder = folder_ / "scores";
+    std::vector<model::TokenId> some = text_;
+    some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
+    if (options_.anew) std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(o.folder);
+    const std::filesystem::path file = folder_ / "scores.json";
+    const std::string key = model::score_key(options_.source, model_, names_, candidates_, some, o);
+    if (const auto known = model::read_scores(file, key, model_.family->library().formats())) {
+      note(fmt::format("scores are those of '{}'", file.string()));
+      scores_ = *known;
+    } else {
+      Progress progress;
+      scores_ = model::score_weights(engine_, model_, names_, some, o, [&](const std::string& doing, double share) {
+        if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+        const double seconds = seconds_since(begin);
+        progress.update(fmt::format("choose {} {:.0f}% | {:.0f} s left", doing, 100 * share,
+                                    share > 0.02 ? seconds / share * (1 - share) : 0));
+      });
+      progress.finish(fmt::format("choose: {} weights in {} formats scored", names_.size(), candidates_.size()));
+      model::write_scores(file, key, scores_);
+    }
+    if (budget_.kind == model::Budget::Kind::time) time_products();
+    report_.stages.push_back({"scores", seconds_since(begin)});
+  }
+
+  void time_products() {
+    model::ProductTimes times(engine_);
+    for (const model::WeightScore& w : scores_) {
+      const model::Parameter& p = *model_.find(w.name);
+      const int64_t rows = p.shape[p.shape.size() - 2].number(), columns = p.shape.back().number();
+      for (const model::CandidateScore& c : w.candidates)
+        ms_[{w.name, c.format->name}] = w.products > 0 ? w.products * times.ms(c.format, rows, columns) : 0;
+    }
+  }
+
+  // A block for each weight: nothing couples them.
+  model::ChoiceProblem problem(const std::vector<model::WeightScore>& scores, double scale) const {
+    model::ChoiceProblem p;
+    for (const model::WeightScore& w : scores) {
+      model::ChoiceItem item;
+      item.name = w.name;
+      item.weights = w.weights;
+      for (const model::CandidateScore& c : w.candidates) {
+        const auto ms = ms_.find({w.name, c.format->name});
+        item.candidates.push_back({c.format->name, c.bytes, c.score * scale, ms == ms_.end() ? 0 : ms->second});
+      }
+      p.blocks.push_back({{std::move(item)}, {}});
+    }
+    for (const model::Parameter& q : model_.parameters) {
+      if (std::ranges::find(names_, q.name) != names_.end()) continue;
+      const auto found = fixed_.find(q.name);
+      graph::Type type = model_.weights.at(q.name).type;
+      if (found != fixed_.end()) type.element = {Scalar::f32, found->second};
+      p.fixed_bytes += graph::byte_size(type);
+      p.fixed_weights += graph::elements(type.shape).number();
+    }
+    return p;
+  }
+
+  void tell_choice(const model::ChoiceProblem& p, const model::Choice& choice) {
+    const model::ChoiceFront front = model::choice_front(p);
+    put("what can be had, by prediction:\n        bytes   bits       loss\n");
+    const size_t step = std::max<size_t>(1, front.points.size() / kFrontLines);
+    for (size_t k = 0; k < front.points.size(); k += step)
+      put(fmt::format("{:>13}  {:>5.3f}  {:>9.6f}\n", front.points[k].bytes, front.points[k].bits,
+                      front.points[k].score));
+    report_.front.clear();
+    for (const model::FrontPoint& f : front.points) report_.front.push_back({f.bytes, f.bits, f.score});
+    report_.front_exact = front.exact;
+    report_.predicted = choice.score;
+    report_.bound = choice.bound;
+    report_.proved = choice.proved;
+    report_.tensors.clear();
+    for (size_t b = 0; b < p.blocks.size(); ++b) add_tensor(p.blocks[b].items[0], choice.picks[b][0]);
+    put(fmt::format("chosen: {} bytes, {:.3f} bits per weight, predicted loss {:.6f} nats a token{}\n", choice.bytes,
+                    choice.bits, choice.score,
+                    choice.proved ? "" : fmt::format(" (at most {:.2g} from the best)", choice.gap)));
+  }
+
+  void add_tensor(const model::ChoiceItem& item, size_t pick) {
+    const model::Parameter& q = *model_.find(item.name);
+    const model::ChoiceCandidate& c = item.candidates[pick];
+    Report::Tensor& t = report_.tensors.emplace_back();
+    t.name = q.gguf.empty() ? q.name : q.gguf;
+    t.role = q.role;
+    t.layer = graph::layer_of(q.name);
+    t.format = c.name;
+    t.strategy = options_.method.text();
+    t.bytes = c.bytes;
+    t.bits = 8.0 * c.bytes / std::max<int64_t>(item.weights, 1);
+    // The next smaller and the next larger one: why it is neither.
+    const model::ChoiceCandidate *less = nullptr, *more = nullptr;
+    for (const model::ChoiceCandidate& other : item.candidates) {
+      t.candidates.push_back({other.name, other.bytes, other.score});
+      if (other.bytes < c.bytes && (!less || other.score < less->score)) less = &other;
+      if (other.bytes > c.bytes && other.score < c.score && (!more || other.bytes < more->bytes)) more = &other;
+    }
+    t.reason = fmt::format("loses {:.2g}", c.score);
+    if (less)
+      t.reason +=
+          fmt::format("; {} would lose {:.2g} and save {} bytes", less->name, less->score, c.bytes - less->bytes);
+    if (more)
+      t.reason +=
+          fmt::format("; {} would lose {:.2g} for {} bytes more", more->name, more->score, more->bytes - c.bytes);
+  }
+
+  bool round(const model::ChoiceProblem& p, const model::Choice& choice, int k) {
+    const auto begin = std::chrono::steady_clock::now();
+    const FormatLibrary& formats = model_.family->library().formats();
+    std::map<std::string, FormatRef> chosen = fixed_;
+    for (size_t b = 0; b < p.blocks.size(); ++b)
+      chosen[p.blocks[b].items[0].name] = formats.get(p.blocks[b].items[0].candidates[choice.picks[b][0]].name);
+    model::ByLayersOptions o = options_;
+    o.folder = folder_ / fmt::format("try-{}", k + 1);
+    o.anew = false;
+    model::ByLayers run(engine_, model_, chosen, text_, o);
+    if (!run_by_layers(run, o.folder)) return false;
+    for (const model::RoundedTensor& r : run.report())
+      for (Report::Tensor& t : report_.tensors)
+        if (t.name == r.name) {
+          t.error = r.error;
+          if (r.output_error >= 0) t.weighted_error = r.output_error;
+        }
+    model::write_gguf(run.outline(), out_, -1, 0, [&](const model::Parameter& q) { return run.weight(q); });
+    note(fmt::format("wrote {}", out_));
+    report_.stages.push_back({fmt::format("rounding, try {}", k + 1), seconds_since(begin)});
+    return true;
+  }
+
+  void measure(const model::Choice& choice) {
+    const auto begin = std::chrono::steady_clock::now();
+    const model::Model result = model::read_model(library_, out_);
+    const model::LoadedModel base(engine_, model_), rounded(engine_, result);
+    model::PerplexityOptions o;
+    o.length = options_.run.length;
+    o.bos = options_.run.bos;
+    const model::LoadedModel* const others[] = {&rounded};
+    Progress progress;
+    const model::ComparedModels compared =
+        model::compare_models(base, others, held_, o, [&](int64_t done, int64_t all) {
+          if (interrupted().load())
+            throw Error(Exit::interrupted, "stopped", "the file is written; it was not measured");
+          progress.update(fmt::format("measure window {}/{}", done, all));
+        });
+    const model::Divergence& d = compared.others[0].divergence;
+    divergence_ = d.mean;
+    model::MeasuredQuality q;
+    q.kl = d.mean;
+    q.kl_error = d.error;
+    q.kl_p99 = d.p99;
+    q.kl_most = d.most;
+    q.same_top = d.same_top;
+    q.ppl = std::exp(d.nats);
+    q.ppl_error = std::exp(d.nats) * d.nats_error;
+    q.cosine = compared.others[0].cosine;
+    report_.base.quality.ppl = std::exp(d.other_nats);
+    report_.base.quality.ppl_error = std::exp(d.other_nats) * d.other_nats_error;
+    report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};
+    for (Report::Point& p : report_.points) p.chosen = false;
+    report_.points.push_back(
+        {fmt::format("{:.3f} bits", choice.bits), options_.method.text(), result.weight_bytes(), choice.bits, q, true});
+    report_.stages.push_back({"measuring", seconds_since(begin)});
+    progress.finish(
+        fmt::format("measured on {} tokens: KL {:.6f} +/- {:.6f} (predicted {:.6f}), same token {:.2f} %, "
+                    "perplexity {:.4f} (before: {:.4f})",
+                    d.tokens, d.mean, d.error, choice.score, 100 * d.same_top, *q.ppl, *report_.base.quality.ppl));
+  }
+
+  // Whether a budget of quality was missed, or bytes can be saved; then with scores as they were measured.
+  bool again(const model::Choice& choice, int k, double* scale) {
+    if (!budget_.limits_score()) return false;
+    const double lost = budget_.kind == model::Budget::Kind::divergence
+                            ? divergence_
+                            : std::log(*report_.result->quality.ppl / *report_.base.quality.ppl);
+    const bool fits = lost <= budget_.most_score();
+    if (k + 1 == kTries || choice.score <= 0 || lost <= 0) {
+      if (!fits)
+        warn(fmt::format("{:.6f} nats were measured, more than the budget of {:.6f}", lost, budget_.most_score()));
+      return false;
+    }
+    // Close enough from below: another try would save little.
+    if (fits && lost > 0.7 * budget_.most_score()) return false;
+    const double before = *scale;
+    *scale *= lost / choice.score;
+    // A try that fitted must not be given up for one that does not: aim lower.
+    if (fits) *scale = std::max(*scale, before / 8) * 1.1;
+    note(fmt::format("{} nats of loss were measured where {:.6f} were predicted: choosing again", lost, choice.score));
+    return true;
+  }
+
+  void finish() {
+    for (const Report::Tensor& t : report_.tensors)
+      put(fmt::format("{:<32} {:<16} {:>6.3f} bits  {}\n", t.name, t.format, t.bits, t.reason));
+    if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report_));
+    if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report_));
+    std::error_code gone;
+    std::filesystem::remove_all(folder_, gone);
+  }
+
+  const model::Model& model_;
+  const std::string in_, out_;
+  CalibratedFlags& flags_;
+  const model::LibraryRef library_;
+  const model::Budget budget_;
+  run::Engine engine_;
+  std::vector<FormatRef> candidates_;
+  std::vector<std::string> names_;
+  std::map<std::string, FormatRef> fixed_;  // formats that are not chosen
+  model::ByLayersOptions options_;
+  std::filesystem::path folder_;
+  std::vector<model::TokenId> text_, held_;
+  std::vector<model::WeightScore> scores_;
+  std::map<std::pair<std::string, std::string>, double> ms_;
+  double divergence_ = 0;
+  Report report_;
+};
+
+}  // namespace
+
+void check_budget(const Shared& shared, const CalibratedFlags& flags) {
+  (void)model::parse_budget(flags.budget);
+  (void)candidates_of(shared.library()->formats(), flags.candidates);
+  for (const std::string& file : {flags.json, flags.html})
+    if (!file.empty()) require_writable(file);
+}
+
+int quantize_by_budget(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,
+                       const model::QuantizeOptions& what, CalibratedFlags& flags, bool dry_run) {
+  BudgetRun run(shared, model, in, out, what, flags);
+  return dry_run ? run.say() : run.run();
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,156 @@
+#include "graph/transform/slopes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "graph/grad/reverse.h"
+#include "graph/ir/build.h"
+#include "graph/match/uses.h"
+
+namespace lumen::graph {
+namespace {
+
+// A value whose gradient is looked at, and how it comes from a weight.
+struct Product {
+  ValueId y = -1, index = -1;
+  std::string of_y, of_index;
+  char row = 0;  // the letter of y that rows of the weight are; 0: y is rows that were looked up
+};
+
+bool is_weight(const Graph& g, ValueId v, size_t axes) {
+  return g[v].op == Op::input_ && g[v].attributes.role == Role::parameter && g[v].type.shape.size() == axes;
+}
+
+std::vector<std::pair<std::string, Product>> products_of(const Graph& g) {
+  std::vector<std::pair<std::string, Product>> out;
+  const auto name = [&](ValueId v) { return g[v].attributes.name; };
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
+    const Node& node = g[v];
+    const std::vector<std::string>& i = node.attributes.indices;
+    if (node.op == Op::contract_) {
+      for (const int side : {1, 0})
+        if (is_weight(g, node.operands[side], 2) && reads_columns_of(node, side)) {
+          out.push_back({name(node.operands[side]), {v, -1, i.back(), "", i[side][0]}});
+          break;
+        }
+    } else if (node.op == Op::contract_gather_ && is_weight(g, node.operands[1], 3) && reads_columns_of(node, 1)) {
+      out.push_back({name(node.operands[1]), {v, node.operands[2], i.back(), i[2], i[1][1]}});
+    } else if (node.op == Op::gather_ && is_weight(g, node.operands[0], 2)) {
+      out.push_back({name(node.operands[0]), {v, -1, "", "", 0}});
+    }
+  }
+  return out;
+}
+
+class Sloper {
+ public:
+  explicit Sloper(Graph& g) : g_(g), build_(g) {}
+
+  std::vector<Slope> run() {
+    const std::vector<std::pair<std::string, Product>> products = products_of(g_);
+    std::vector<ValueId> inputs, with_respect_to;
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v)
+      if (g_[v].op == Op::input_ && g_[v].attributes.role == Role::data && is_float(g_[v].type.element.scalar))
+        inputs.push_back(v);
+    const ValueId loss = seeded();
+    with_respect_to = inputs;
+    for (const auto& [weight, p] : products) with_respect_to.push_back(p.y);
+    const std::vector<ValueId> gradients = differentiate(g_, loss, with_respect_to);
+    g_.results.clear();
+    g_.result_names.clear();
+    for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
+    std::vector<Slope> out;
+    std::map<std::string, ValueId> sums;
+    for (size_t k = 0; k < products.size(); ++k) {
+      const auto& [weight, p] = products[k];
+      const ValueId sum = squares(p, gradients[inputs.size() + k], weight);
+      const auto found = sums.find(weight);
+      if (found == sums.end()) {
+        out.push_back({weight, p.row != 0, p.index < 0 ? 0 : matrices(weight)});
+        sums[weight] = sum;
+      } else {
+        const Slope& first = *std::ranges::find(out, weight, &Slope::weight);
+        LUMEN_CHECK(first.by_rows == (p.row != 0), "'{}' is looked up and multiplied in one part", weight);
+        found->second = build_.add(found->second, sum);
+      }
+    }
+    for (const auto& [weight, sum] : sums) {
+      const ValueId state = build_.input(slope_name(weight), Role::state, build_.type(sum));
+      hand_back(slope_name(weight), build_.update(state, build_.add(state, sum)));
+    }
+    return out;
+  }
+
+ private:
+  // Sum of all float results times their seeds.
+  ValueId seeded() {
+    ValueId loss = -1;
+    const std::vector<ValueId> results = g_.results;
+    const std::vector<std::string> names = g_.result_names;
+    for (size_t k = 0; k < results.size(); ++k) {
+      const Type type = build_.type(results[k]);
+      if (!is_float(type.element.scalar)) continue;
+      const ValueId seed = build_.input(seed_name(names[k]), Role::data, {type.shape, {Scalar::f32, nullptr}});
+      const ValueId product = build_.mul(build_.convert(results[k], Scalar::f32), seed);
+      std::vector<int> axes(type.shape.size());
+      for (size_t d = 0; d < axes.size(); ++d) axes[d] = d;
+      const ValueId sum = build_.reshape(axes.empty() ? product : build_.reduce(product, Reduction::sum, axes), {});
+      loss = loss < 0 ? sum : build_.add(loss, sum);
+    }
+    LUMEN_CHECK(loss >= 0, "a part without results has no slopes");
+    return loss;
+  }
+
+  int64_t matrices(const std::string& weight) const { return g_[g_.find_input(weight)].type.shape[0].number(); }
+
+  ValueId squares(const Product& p, ValueId gradient, const std::string& weight) {
+    const Shape shape = build_.type(gradient).shape;
+    std::vector<int> order;
+    Dim rows(1);
+    const size_t last = p.row != 0 ? p.of_y.find(p.row) : shape.size() - 1;
+    if (p.index >= 0) {
+      LUMEN_CHECK(p.of_y.size() == p.of_index.size() + 1, "a product whose rows pick, of other letters than they have");
+      for (const char c : p.of_index) order.push_back(p.of_y.find(c));
+    } else {
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (d != last) order.push_back(d);
+    }
+    for (const int d : order) rows = rows * shape[d];
+    order.push_back(last);
+    const Dim wide = shape[last];
+    ValueId flat = build_.reshape(build_.permute(gradient, order), {rows, wide});
+    flat = build_.mul(flat, flat);
+    if (p.index < 0) return build_.reshape(build_.reduce(flat, Reduction::sum, {0}), {wide});
+    return build_.scatter_add(flat, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
+  }
+
+  void hand_back(std::string name, ValueId v) {
+    g_.results.push_back(v);
+    g_.result_names.push_back(std::move(name));
+  }
+
+  Graph& g_;
+  Builder build_;
+};
+
+}  // namespace
+
+std::string seed_name(const std::string& result) {
+  return "seed." + result;
+}
+std::string slope_name(const std::string& weight) {
+  return "slope." + weight;
+}
+std::string gradient_name(const std::string& input) {
+  return "gradient." + input;
+}
+
+Graph add_slopes(Graph g, std::vector<Slope>* slopes) {
+  *slopes = Sloper(g).run();
+  return g;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,31 @@
+// add_slopes: a part of a model (layers.h) with its way back. Given what the loss gains by each number that the part
+// hands on (seeds), it computes what the loss gains by each number that it reads, and sums up over every run, as
+// states, the squares of what the loss gains by what products with weights give: with the gram of what these weights
+// read, that is how much the loss rises when they are rounded (the Fisher matrix in its factors). Proved by
+// tests/graph/transform/slopes_test.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+struct Slope {
+  std::string weight;    // as the graph calls it
+  bool by_rows = true;   // [N] or [E, N]: of products, by rows of the weight; else [K], of rows that are looked up
+  int64_t matrices = 0;  // E; 0: rows do not pick
+};
+
+// Names. Seeds are data inputs, one for each float result, of its type; a part's losses get ones, or zeros where they
+// do not count.
+std::string seed_name(const std::string& result);
+std::string slope_name(const std::string& weight);    // states
+std::string gradient_name(const std::string& input);  // results: of float data inputs, but seeds
+
+// Numeric dims of weights; without calls. Other results than gradients and states are gone, but what computed them is
+// still there, for taps (taps.h) to look at.
+Graph add_slopes(Graph g, std::vector<Slope>* slopes);
+
+}  // namespace lumen::graph

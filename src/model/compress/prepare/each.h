@@ -1,0 +1,11 @@
+// The preparations there are, each in a file of its own.
+#pragma once
+
+#include "model/compress/prepare/preparation.h"
+
+namespace lumen::model {
+
+const Preparation& activation_aware();  // activation_aware.cpp
+const Preparation& smoothing();         // smoothing.cpp
+
+}  // namespace lumen::model

@@ -1,0 +1,63 @@
+#include "model/compress/prepare/rounding_method.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace lumen::model {
+
+std::string RoundingMethod::text() const {
+  std::string out;
+  for (const Preparation* p : preparations) out += fmt::format("{},", p->name());
+  return out + std::string(strategy->name());
+}
+
+graph::TapKinds RoundingMethod::observes() const {
+  graph::TapKinds all = strategy->observes();
+  for (const Preparation* p : preparations) {
+    const graph::TapKinds wants = p->observes();
+    all.squares |= wants.squares;
+    all.magnitudes |= wants.magnitudes;
+    all.largest |= wants.largest;
+    all.gram |= wants.gram;
+    all.cross |= wants.cross;
+  }
+  return all;
+}
+
+RoundingMethod parse_method(const std::string& text) {
+  RoundingMethod out;
+  std::istringstream names_of(text + (text.empty() ? "," : ""));
+  for (std::string name; std::getline(names_of, name, ',');) {
+    const auto found = std::ranges::find_if(preparations(), [&](const Preparation* p) { return p->name() == name; });
+    if (out.strategy)
+      throw usage_error("'{}': '{}' comes last; what prepares weights stands before it", text, out.strategy->name());
+    if (found == preparations().end()) {
+      const bool known = std::ranges::any_of(strategies(), [&](const Strategy* s) { return s->name() == name; });
+      if (!known) {
+        std::string names;
+        for (const Preparation* p : preparations()) names += fmt::format("{}, ", p->name());
+        for (const Strategy* s : strategies())
+          names += fmt::format("{}{}", s->name(), s == strategies().back() ? "" : ", ");
+        throw usage_error("no strategy is called '{}'; there are {}", name, names);
+      }
+      out.strategy = &find_strategy(name);
+    } else {
+      if (std::ranges::find(out.preparations, *found) != out.preparations.end())
+        throw usage_error("'{}': '{}' stands there twice", text, name);
+      out.preparations.push_back(*found);
+    }
+  }
+  if (!out.strategy) out.strategy = &find_strategy(std::string(out.preparations.back()->followed_by()));
+  return out;
+}
+
+std::string list_methods() {
+  std::string out;
+  for (const Preparation* p : preparations()) out += fmt::format("; {}: {}", p->name(), p->about());
+  for (const Strategy* s : strategies()) out += fmt::format("; {}: {}", s->name(), s->about());
+  return out;
+}
+
+}  // namespace lumen::model

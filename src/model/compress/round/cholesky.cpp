@@ -1,0 +1,174 @@
+// Orders up to kMostExact whole in f64; larger ones by tiles on the engine's device, whose blocks on the diagonal the
+// processor factors and inverts.
+#include "model/compress/round/cholesky.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "graph/ir/build.h"
+#include "model/compress/round/triangle.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kTile = 1024;
+// Pivots below these times the mean of the diagonal are rounding.
+constexpr double kLeastExact = 1e-13, kLeastTiles = 1e-6;
+
+double mean_diagonal(std::span<const float> h, int64_t n, double damping) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += h[i * n + i] + damping;
+  return sum / n;
+}
+
+// Columns of r [n, n] over their diagonals, into u at (row, column) of a factor.
+void normalise(const double* r, int64_t n, Factor& out, int64_t at) {
+  for (int64_t k = 0; k < n; ++k) out.d[at + k] = r[k * n + k] * r[k * n + k];
+#pragma omp parallel for schedule(static) if (n > 256)
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = i + 1; k < n; ++k) out.u[(at + i) * out.order + at + k] = r[i * n + k] / r[k * n + k];
+}
+
+Factor empty_factor(int64_t n) {
+  return {n, std::vector<float>(n * n), std::vector<double>(n)};
+}
+
+std::optional<Factor> by_processor(std::span<const float> h, int64_t n, double damping) {
+  run::require_host_memory("factoring second moments", {{"in f64", n * n * 8}, {"the factor", n * n * 4}});
+  std::vector<double> a(h.begin(), h.end());
+  for (int64_t i = 0; i < n; ++i) a[i * n + i] += damping;
+  if (!reverse_cholesky(a.data(), n, kLeastExact * mean_diagonal(h, n, damping))) return std::nullopt;
+  Factor out = empty_factor(n);
+  normalise(a.data(), n, out, 0);
+  return out;
+}
+
+graph::Type square() {
+  return {{graph::Dim(kTile), graph::Dim(kTile)}, {}};
+}
+
+// x - a b^T, or with b turned a b, into the state x.
+std::shared_ptr<run::Program> tile_program(run::Engine& engine, bool subtracts) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto x = b.input("x", graph::Role::state, square());
+  const auto left = b.input("a", graph::Role::data, square()), right = b.input("b", graph::Role::data, square());
+  const auto product = b.contract(left, right, "ik", subtracts ? "jk" : "kj", "ij");
+  g.results = {b.update(x, subtracts ? b.sub(x, product) : product)};
+  g.result_names = {"x"};
+  run::CompileOptions options;
+  options.exact = true;
+  return engine.compile(g, options);
+}
+
+class Tiles {
+ public:
+  Tiles(run::Engine& engine, std::span<const float> h, int64_t n, double damping)
+      : engine_(engine), h_(h), n_(n), count_((n + kTile - 1) / kTile), damping_(damping), tiles_(count_ * count_) {
+    const int64_t bytes = (count_ * (count_ + 1) / 2 + count_ + 1) * kTile * kTile * 4;
+    engine.require_memory("factoring second moments", {{"tiles of them", bytes}});
+    run::require_host_memory("factoring second moments", {{"the factor", n * n * 4}, {"tiles", kTile * kTile * 24}});
+    for (int64_t s = 0; s < count_; ++s)
+      for (int64_t t = s; t < count_; ++t) tiles_[s * count_ + t] = upload(s, t);
+    subtract_ = tile_program(engine, true);
+    multiply_ = tile_program(engine, false);
+  }
+
+  std::optional<Factor> run() {
+    Factor out = empty_factor(n_);
+    std::vector<double> block(kTile * kTile), inverted(kTile * kTile);
+    std::vector<float> tile(kTile * kTile);
+    std::vector<run::DeviceTensorRef> column(count_);
+    for (run::DeviceTensorRef& t : column) t = fresh();
+    const run::DeviceTensorRef turned = fresh();
+    const double least = kLeastTiles * mean_diagonal(h_, n_, damping_);
+    for (int64_t k = count_ - 1; k >= 0; --k) {
+      tiles_[k * count_ + k]->download(tile.data(), kTile * kTile * 4);
+      std::copy(tile.begin(), tile.end(), block.begin());
+      if (!reverse_cholesky(block.data(), kTile, least)) return std::nullopt;
+      const int64_t wide = std::min(kTile, n_ - k * kTile);
+      for (int64_t c = 0; c < wide; ++c) out.d[k * kTile + c] = block[c * kTile + c] * block[c * kTile + c];
+      for (int64_t i = 0; i < wide; ++i)
+        for (int64_t c = i + 1; c < wide; ++c)
+          out.u[(k * kTile + i) * n_ + k * kTile + c] = block[i * kTile + c] / block[c * kTile + c];
+      if (k == 0) break;
+      invert_upper(block.data(), inverted.data(), kTile);
+      for (int64_t i = 0; i < kTile; ++i)
+        for (int64_t c = 0; c < kTile; ++c) tile[c * kTile + i] = inverted[i * kTile + c];
+      turned->upload(tile.data(), kTile * kTile * 4);
+      for (int64_t s = 0; s < k; ++s) {
+        apply(*multiply_, column[s], tiles_[s * count_ + k], turned);
+        keep(column[s], s, k, block, tile, out);
+        tiles_[s * count_ + k] = nullptr;
+      }
+      for (int64_t s = 0; s < k; ++s)
+        for (int64_t t = s; t < k; ++t) apply(*subtract_, tiles_[s * count_ + t], column[s], column[t]);
+    }
+    return out;
+  }
+
+ private:
+  run::DeviceTensorRef fresh() { return std::make_shared<run::DeviceTensor>(engine_.device(), square()); }
+
+  // Behind the last column the matrix goes on as the identity.
+  run::DeviceTensorRef upload(int64_t s, int64_t t) {
+    std::vector<float> tile(kTile * kTile);
+    for (int64_t i = 0; i < kTile; ++i)
+      for (int64_t j = 0; j < kTile; ++j) {
+        const int64_t row = s * kTile + i, column = t * kTile + j;
+        double x = row == column;
+        if (row < n_ && column < n_) x = h_[std::min(row, column) * n_ + std::max(row, column)] + x * damping_;
+        tile[i * kTile + j] = x;
+      }
+    run::DeviceTensorRef out = fresh();
+    out->upload(tile.data(), kTile * kTile * 4);
+    return out;
+  }
+
+  static void apply(run::Program& p, const run::DeviceTensorRef& x, const run::DeviceTensorRef& a,
+                    const run::DeviceTensorRef& b) {
+    p.bind("x", x);
+    p.bind("a", a);
+    p.bind("b", b);
+    p.run();
+  }
+
+  // Rows of tile s of R in the columns of tile k, normalised.
+  void keep(const run::DeviceTensorRef& from, int64_t s, int64_t k, const std::vector<double>& block,
+            std::vector<float>& tile, Factor& out) const {
+    from->download(tile.data(), kTile * kTile * 4);
+    const int64_t wide = std::min(kTile, n_ - k * kTile);
+#pragma omp parallel for
+    for (int64_t i = 0; i < kTile; ++i)
+      for (int64_t c = 0; c < wide; ++c)
+        out.u[(s * kTile + i) * n_ + k * kTile + c] = tile[i * kTile + c] / block[c * kTile + c];
+  }
+
+  run::Engine& engine_;
+  std::span<const float> h_;
+  int64_t n_, count_;
+  double damping_;
+  std::vector<run::DeviceTensorRef> tiles_;
+  std::shared_ptr<run::Program> subtract_, multiply_;
+};
+
+}  // namespace
+
+std::optional<Factor> factorize(run::Engine& engine, std::span<const float> h, int64_t order, double damping,
+                                FactorMethod method) {
+  LUMEN_CHECK(std::ssize(h) == order * order, "{} numbers for a matrix of order {}", h.size(), order);
+  const bool exact = method == FactorMethod::exact || (method == FactorMethod::automatic && order <= kMostExact);
+  return exact ? by_processor(h, order, damping) : Tiles(engine, h, order, damping).run();
+}
+
+std::vector<float> inverse(const Factor& factor) {
+  const int64_t n = factor.order;
+  run::require_host_memory("inverting a factor", {{"in f64", n * n * 16}});
+  std::vector<double> r(factor.u.begin(), factor.u.end()), x(n * n);
+  for (int64_t i = 0; i < n; ++i) r[i * n + i] = 1;
+  invert_upper(r.data(), x.data(), n);
+  return {x.begin(), x.end()};
+}
+
+}  // namespace lumen::model

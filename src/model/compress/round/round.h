@@ -1,0 +1,9 @@
+// Rounding of weights that knows what they are multiplied with: factors of the second moments of activations, and
+// rounding with error feedback by them (GPTQ), for any number format.
+//
+// May include: base, graph/ir, run/engine, run/engine/feedback.
+#pragma once
+
+#include "model/compress/round/cholesky.h"
+#include "model/compress/round/gptq.h"
+#include "model/compress/round/output_error.h"

@@ -1,0 +1,9 @@
+// What formats would cost a model, before any of them is taken: predicted loss and time, for choosing under a budget.
+//
+// May include: base, base/file, graph/ir, model/arch, model/calibrate, model/compress, model/compress/round,
+// model/compress/strategy, run/engine.
+#pragma once
+
+#include "model/compress/score/product_time.h"
+#include "model/compress/score/score_file.h"
+#include "model/compress/score/weight_scores.h"

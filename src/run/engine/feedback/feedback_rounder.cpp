@@ -1,0 +1,208 @@
+// The order of work: for every panel the product with what its stretch has lost so far, then the kernel; behind every
+// stretch the products with all stretches after it. Matrices are transposed, so that every part of them is one piece of
+// memory.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/ir/build.h"
+#include "run/engine/feedback/feedback.h"
+
+namespace lumen::run {
+
+namespace {
+
+graph::Type matrix_type(int64_t rows, int64_t columns) {
+  return {{graph::Dim(rows), graph::Dim(columns)}, {}};
+}
+
+// x + u^T d: with `in_place` x is a state that takes the sum.
+std::shared_ptr<Program> feedback_product(Engine& engine, int64_t lost, int64_t gets, int64_t rows, bool in_place) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto x = b.input("x", in_place ? graph::Role::state : graph::Role::data, matrix_type(gets, rows));
+  const auto u = b.input("u", graph::Role::data, matrix_type(lost, gets));
+  const auto d = b.input("d", graph::Role::data, matrix_type(lost, rows));
+  const auto sum = b.add(x, b.contract(u, d, "kj", "kr", "jr"));
+  g.results = {in_place ? b.update(x, sum) : sum};
+  g.result_names = {"sum"};
+  CompileOptions options;
+  options.exact = true;
+  return engine.compile(g, options);
+}
+
+}  // namespace
+
+struct FeedbackRounder::State {
+  Engine& engine;
+  FormatRef format;
+  int64_t rows, columns;
+  FeedbackOptions options;
+  FeedbackTiling tiling;
+  std::unique_ptr<LoadedSteps> kernel;
+  std::shared_ptr<Program> to_stretch, to_panel;
+
+  int64_t panels() const { return (columns + tiling.panel - 1) / tiling.panel; }
+  bool has_outer_fields() const { return format->row_bytes > 0 || format->tile_bytes > 0 || format->tensor_bytes > 0; }
+
+  // Lines of a transposed matrix.
+  DeviceTensorRef piece(const std::shared_ptr<std::byte>& whole, int64_t line, int64_t lines) const {
+    return std::make_shared<DeviceTensor>(engine.device(), matrix_type(lines, rows), whole,
+                                          whole.get() + line * rows * 4);
+  }
+
+  // Columns become lines, in the order given; those behind the last are zeros.
+  std::vector<float> transposed(std::span<const float> w, std::span<const int32_t> order) const {
+    constexpr int64_t kSquare = 32;
+    std::vector<float> out(tiling.padded * rows);
+#pragma omp parallel for
+    for (int64_t first = 0; first < columns; first += kSquare)
+      for (int64_t row = 0; row < rows; row += kSquare)
+        for (int64_t at = first; at < std::min(first + kSquare, columns); ++at) {
+          const int64_t column = order.empty() ? at : order[at];
+          for (int64_t r = row; r < std::min(row + kSquare, rows); ++r) out[at * rows + r] = w[r * columns + column];
+        }
+    return out;
+  }
+
+  void check(const Input& in, const FeedbackMatrix& u) const {
+    LUMEN_CHECK(std::ssize(in.w) == rows * columns, "{} values for {} x {}", in.w.size(), rows, columns);
+    LUMEN_CHECK(u.tiling() == tiling, "feedback cut for other panels");
+    for (int64_t k = 0; k < std::ssize(in.w); ++k)
+      if (!std::isfinite(in.w[k]))
+        throw Error(Exit::numeric, fmt::format("{} at row {}, column {} cannot be rounded with error feedback", in.w[k],
+                                               k / columns, k % columns));
+    LUMEN_CHECK(in.importance.empty() != options.weighs || (options.weighs && !format->weighs()), "importance");
+    LUMEN_CHECK(in.order.empty() != options.in_order, "an order of columns");
+    if (!options.in_order) return;
+    LUMEN_CHECK(std::ssize(in.order) == columns, "{} places in an order of {} columns", in.order.size(), columns);
+    std::vector<bool> seen(columns);
+    for (const int32_t column : in.order) {
+      LUMEN_CHECK(column >= 0 && column < columns && !seen[column], "no order of columns: {} twice", column);
+      seen[column] = true;
+    }
+  }
+
+  template <typename T>
+  std::shared_ptr<std::byte> upload(std::span<const T> x) const {
+    std::shared_ptr<std::byte> memory = engine.allocate(std::max<int64_t>(x.size_bytes(), 1));
+    engine.device().copy_in(memory.get(), x.data(), x.size_bytes());
+    return memory;
+  }
+
+  void round(const Input& in, const FeedbackMatrix& u, void* blob) const {
+    const int64_t panel = tiling.panel, stretch = tiling.stretch;
+    const std::vector<float> lines = transposed(in.w, in.order);
+    const auto w = upload(std::span<const float>(lines)), x = upload(std::span<const float>(lines));
+    const auto d = engine.allocate(stretch * rows * 4);
+    constexpr int64_t kApart = 8;  // numbers between places, which are aligned as buffers are
+    std::vector<int64_t> places(panels() * kApart);
+    for (int64_t p = 0; p < panels(); ++p) {
+      places[p * kApart] = p * panel;
+      places[p * kApart + 1] = std::min(panel, columns - p * panel);
+    }
+    std::vector<int32_t> padded(in.order.begin(), in.order.end());
+    padded.resize(tiling.padded);
+    const auto place = upload(std::span<const int64_t>(places)), order = upload(std::span<const int32_t>(padded)),
+               importance = upload(in.importance);
+    for (int64_t p = 0; p < panels(); ++p) {
+      const int64_t first = p * panel, inside = first % stretch;
+      DeviceTensorRef values = piece(x, first, panel);
+      if (inside > 0) {
+        to_panel->bind("x", values);
+        to_panel->bind("u", u.before(p));
+        to_panel->bind("d", piece(d, 0, stretch));
+        to_panel->run();
+        values = to_panel->result("sum");
+      }
+      void* const buffers[] = {place.get() + p * kApart * 8,
+                               values->data(),
+                               w.get() + first * rows * 4,
+                               u.within(p)->data(),
+                               blob,
+                               d.get() + inside * rows * 4,
+                               importance.get(),
+                               w.get(),
+                               order.get() + first * 4};
+      kernel->launch(buffers);
+      kernel->finish();
+      const bool is_last = inside + panel == stretch;
+      for (int64_t t = first / stretch + 1; is_last && t < tiling.padded / stretch; ++t) {
+        to_stretch->bind("x", piece(x, t * stretch, stretch));
+        to_stretch->bind("u", u.between(first / stretch, t));
+        to_stretch->bind("d", piece(d, 0, stretch));
+        to_stretch->run();
+      }
+    }
+  }
+};
+
+bool rounds_in_order(const Format& f) {
+  return synth::rounds_with_stored_fields(f);
+}
+
+FeedbackRounder::FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int64_t columns, FeedbackOptions options) {
+  if (!f->encodes()) throw user_error("format {} can only be decoded", f->name);
+  if (options.in_order && !synth::rounds_with_stored_fields(*f))
+    throw Error(Exit::user, fmt::format("columns in another order cannot be rounded into format {}", f->name),
+                "its codes are chosen by its fit; round columns in order");
+  blob_layout(*f, rows, columns);  // whole blocks
+  state_.reset(new State{engine, f, rows, columns, options, feedback_tiling(*f, columns, options), {}, {}, {}});
+  if (rows == 0 || columns == 0) return;
+  const FeedbackTiling& t = state_->tiling;
+  const synth::FeedbackShape shape{rows, columns, t.panel,
+                                   options.in_order ? synth::FeedbackOrder::given : synth::FeedbackOrder::columns,
+                                   options.weighs};
+  state_->kernel = engine.load_steps(synth::synthesize_feedback(*f, shape, engine.device().machine()));
+  if (t.stretch > t.panel) state_->to_panel = feedback_product(engine, t.stretch, t.panel, rows, false);
+  if (t.padded > t.stretch) state_->to_stretch = feedback_product(engine, t.stretch, t.stretch, rows, true);
+}
+
+FeedbackRounder::~FeedbackRounder() = default;
+
+const FeedbackTiling& FeedbackRounder::tiling() const {
+  return state_->tiling;
+}
+
+MemoryNeeds FeedbackRounder::needs() const {
+  const State& s = *state_;
+  MemoryNeeds needs = {{"the matrix, and what feedback makes of it", s.tiling.padded * s.rows * 8},
+                       {"what columns lost", s.tiling.stretch * s.rows * 4},
+                       {"the rounded matrix", blob_layout(*s.format, s.rows, s.columns).total}};
+  int64_t values = 0;
+  for (const auto& program : {s.to_stretch, s.to_panel})
+    if (program) values += program->own_bytes();
+  needs.push_back({"values of products", values, true});
+  return needs;
+}
+
+RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix& u) {
+  State& s = *state_;
+  RoundedMatrix out;
+  out.blob.resize(blob_layout(*s.format, s.rows, s.columns).total);
+  if (s.rows == 0 || s.columns == 0) return out;
+  s.check(input, u);
+  s.engine.require_memory("error feedback", needs());
+  if (!input.rounded.empty()) {
+    LUMEN_CHECK(input.rounded.size() == out.blob.size(), "{} bytes of a rounded matrix", input.rounded.size());
+    out.blob.assign(input.rounded.begin(), input.rounded.end());
+  } else if (s.has_outer_fields() || s.options.in_order) {
+    out.blob = s.engine.encode(s.format, input.w.data(), s.rows, s.columns, input.importance);
+  }
+  const auto blob = s.upload(std::span<const uint8_t>(out.blob));
+  s.round(input, u, blob.get());
+  s.engine.device().copy_out(out.blob.data(), blob.get(), out.blob.size());
+  out.values = s.engine.decode(s.format, out.blob.data(), s.rows, s.columns);
+  for (size_t k = 0; k < out.values.size(); ++k) {
+    const double lost = double{input.w[k]} - out.values[k];
+    out.squared_error += lost * lost;
+  }
+  if (!std::isfinite(out.squared_error))
+    throw Error(Exit::numeric, fmt::format("error feedback left the range of format {}", s.format->name),
+                "more damping keeps what columns pass on small");
+  return out;
+}
+
+}  // namespace lumen::run

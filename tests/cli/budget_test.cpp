@@ -1,0 +1,121 @@
+// needs: none. `lumen quantize --budget`: sizes are kept to, documents say what was chosen, a run that was ended goes
+// on, and what is no budget is refused before anything is read.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "outcome.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BudgetTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+    std::string name = (fs::temp_directory_path() / "lumen-budget-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  static std::string path(const std::string& name) { return (folder_ / name).string(); }
+  static std::string read(const std::string& name) {
+    std::ifstream in(path(name), std::ios::binary);
+    std::stringstream all;
+    all << in.rdbuf();
+    return all.str();
+  }
+  static Outcome quantize(const std::string& out, const std::string& budget, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"quantize",
+                                      path("m/model.gguf"),
+                                      path(out),
+                                      "--budget",
+                                      budget,
+                                      "-c",
+                                      "16",
+                                      "--chunks",
+                                      "20",
+                                      "-b",
+                                      "4",
+                                      "--candidates",
+                                      "int3_g32,int4_g32,q4_0,q8_0,bf16"};
+    words.insert(words.end(), more.begin(), more.end());
+    return lumen(words);
+  }
+  static inline fs::path folder_;
+};
+
+TEST_F(BudgetTest, BytesAreKeptAndQualityFollows) {
+  double before = 1e9;
+  for (const char* bits : {"5.0bpw", "6.5bpw", "9bpw"}) {
+    const Outcome o = quantize("a.gguf", bits, {"--json", path("a.json"), "--html", path("a.html")});
+    ASSERT_EQ(o.code, 0) << o.error;
+    const auto all = nlohmann::json::parse(read("a.json"));
+    EXPECT_LE(all["result"]["bits"].get<double>(), std::atof(bits));
+    EXPECT_LT(all["predicted"].get<double>(), before);
+    before = all["predicted"];
+    EXPECT_TRUE(all["proved"].get<bool>());
+    EXPECT_EQ(all["tensors"].size(), 16U);
+    EXPECT_GT(all["result"]["kl"].get<double>(), 0);
+    EXPECT_TRUE(contains(read("a.html"), "blk.1.ffn_down.weight"));
+    EXPECT_TRUE(contains(o.out, "what can be had")) << o.out;
+    EXPECT_FALSE(fs::exists(path("a.gguf.work")));
+  }
+  EXPECT_EQ(lumen({"run", "-m", path("a.gguf"), "-p", "A", "-n", "3", "-q"}).code, 0);
+}
+
+TEST_F(BudgetTest, QualityIsMeasured) {
+  const Outcome o = quantize("b.gguf", "kl=0.0005", {"--json", path("b.json")});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_LE(nlohmann::json::parse(read("b.json"))["result"]["kl"].get<double>(), 0.0005);
+}
+
+TEST_F(BudgetTest, TimeIsMeasuredToo) {
+  const Outcome o = quantize("t.gguf", "1000ms", {"--strategy", "rtn"});
+  EXPECT_EQ(o.code, 0) << o.error;
+}
+
+TEST_F(BudgetTest, ScoresAreKept) {
+  fs::remove_all(path("w"));
+  const Outcome first = quantize("c.gguf", "3.2bpw", {"--work-folder", path("w")});
+  EXPECT_EQ(first.code, 1);  // less than the least
+  EXPECT_TRUE(contains(first.error, "least")) << first.error;
+  ASSERT_TRUE(fs::exists(path("w/scores.json")));
+  const Outcome second = quantize("c.gguf", "6bpw", {"--work-folder", path("w")});
+  EXPECT_EQ(second.code, 0) << second.error;
+  EXPECT_TRUE(contains(second.error, "scores are those of")) << second.error;
+  EXPECT_FALSE(fs::exists(path("w")));
+  // A broken file is not believed.
+  fs::create_directories(path("w"));
+  std::ofstream(path("w/scores.json")) << "{\"key\": 3, \"weights\": [";
+  EXPECT_EQ(quantize("c.gguf", "6bpw", {"--work-folder", path("w")}).code, 0);
+}
+
+TEST_F(BudgetTest, DryRunsComputeNothing) {
+  const Outcome o = quantize("none.gguf", "6bpw", {"--dry-run"});
+  EXPECT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.out, "the budget is")) << o.out;
+  EXPECT_FALSE(fs::exists(path("none.gguf")));
+  EXPECT_FALSE(fs::exists(path("none.gguf.work")));
+  EXPECT_EQ(quantize("none.gguf", "2bpw", {"--dry-run"}).code, 1);
+}
+
+TEST_F(BudgetTest, Mistakes) {
+  for (const char* wrong : {"", "3", "kl=-1", "4 eggs", "nanbpw", "0bpw"})
+    EXPECT_EQ(quantize("x.gguf", wrong).code, 2) << wrong;
+  EXPECT_EQ(lumen({"quantize", path("m/model.gguf"), path("x.gguf"), "q4_0", "--budget", "4bpw"}).code, 2);
+  EXPECT_EQ(lumen({"quantize", path("m/model.gguf"), path("x.gguf")}).code, 2);
+  EXPECT_EQ(lumen({"quantize", path("m/model.gguf"), path("x.gguf"), "--budget", "4bpw", "--candidates", "none"}).code,
+            2);
+  EXPECT_EQ(quantize("x.gguf", "6bpw", {"--strategy", "best"}).code, 2);
+  EXPECT_FALSE(fs::exists(path("x.gguf")));
+}
+
+}  // namespace
+}  // namespace lumen::cli

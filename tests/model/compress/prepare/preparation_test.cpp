@@ -1,0 +1,152 @@
+// needs: cpu. Preparations on the parts of models: what weights read follows what is done to them, the model computes
+// the same, and outputs lose less where channels stand out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "model/compress/layers/by_layers.h"
+#include "model/compress/quantize.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+run::Engine& preparing_engine() {
+  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  return e;
+}
+
+Model model_of(const std::string& family, std::map<std::string, double> more = {}) {
+  const FamilyRef f = test_library()->family(family);
+  std::map<std::string, double> sizes{{"vocab", 40},   {"hidden", 64}, {"layers", 2},  {"heads", 4},
+                                      {"kv_heads", 2}, {"ffn", 128},   {"context", 32}};
+  sizes.merge(more);
+  Model m = initialise(f, f->config("", {sizes.begin(), sizes.end()}), 1);
+  // Activations as large models have them: two channels of what each site's weights read stand out.
+  for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m)))
+    if (site.free > 8) inject_outliers(m, site, std::vector<int64_t>{1, 6}, 24);
+  return m;
+}
+
+std::vector<TokenId> steps(int64_t count) {
+  std::vector<TokenId> out;
+  uint32_t state = 9;
+  for (int64_t i = 0; i < count; ++i) out.push_back(((state = state * 1664525 + 1013904223) >> 18) % 40);
+  return out;
+}
+
+struct Outcome {
+  std::map<std::string, double> errors;
+  std::vector<float> losses;
+};
+Outcome rounded(const Model& m, const std::string& method, const std::string& format) {
+  const TestFolder folder;
+  ByLayersOptions o;
+  o.method = parse_method(method);
+  o.run = {.length = 16, .batch = 4};
+  o.folder = folder / "w";
+  o.source = "test";
+  QuantizeOptions q;
+  q.target = format;
+  ByLayers run(preparing_engine(), m, choose_formats(m, q, nullptr), steps(30 * 16), o);
+  EXPECT_TRUE(run.run());
+  Outcome out;
+  out.losses = run.losses();
+  for (const RoundedTensor& t : run.report()) out.errors[t.name] = t.output_error;
+  // The whole model in the result computes what the layers computed.
+  Model whole = run.outline();
+  for (const Parameter& p : m.parameters)
+    if (whole.weights.at(p.name).bytes.size() == 0) whole.weights.at(p.name) = run.weight(p);
+  LayerRun again(preparing_engine(), whole, steps(30 * 16), o.run);
+  CarriedValues carried({}, "test");
+  std::vector<float> losses;
+  std::map<std::string, std::vector<float>> held;
+  for (size_t k = 0; k < again.parts(); ++k) {
+    const auto weight = [&](const std::string& name) -> std::span<const float> {
+      return held[name] = values_of(preparing_engine(), whole.weights.at(name));
+    };
+    const PartRun part = again.run(k, weight, &carried, k + 1 == again.parts() ? nullptr : &carried);
+    if (const auto found = part.results.find("loss"); found != part.results.end()) losses = found->second;
+    if (k + 1 == again.parts() && losses.empty() && !part.results.empty()) losses = part.results.begin()->second;
+  }
+  EXPECT_EQ(losses, out.losses) << method;
+  return out;
+}
+
+double total(const std::map<std::string, double>& errors) {
+  double sum = 0;
+  for (const auto& [name, e] : errors) sum += std::max(e, 0.0);
+  return sum;
+}
+
+TEST(Preparation, SumsFollowScales) {
+  for (const Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})}) {
+    const LayerRunOptions options{.length = 16, .batch = 2};
+    LayerRun run(preparing_engine(), m, steps(10 * 16), options);
+    graph::TapKinds kinds;
+    kinds.squares = kinds.magnitudes = kinds.largest = kinds.gram = true;
+    const auto weights_of = [](const Model& of) {
+      return [&of](const std::string& name) { return of.weights.at(name).f32(); };
+    };
+    CarriedValues carried({}, "test");
+    PartState state;
+    state.model = m;
+    state.reads = run.run(0, weights_of(m), nullptr, &carried, kinds).taps;
+    uint32_t draw = 3;
+    int scaled = 0;
+    for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m))) {
+      const bool here = std::ranges::all_of(site.changes, [&](const graph::ScaledParameter& c) {
+        return std::ranges::find(run.part(0).parameters, c.parameter) != run.part(0).parameters.end();
+      });
+      if (!here || site.free == 0) continue;
+      std::vector<double> s(site.free);
+      for (double& x : s) x = 0.5 + ((draw = draw * 1664525 + 1013904223) >> 16) / 40000.0;
+      apply_scales(state, site, s);
+      ++scaled;
+    }
+    EXPECT_GE(scaled, 3);
+    const std::vector<TapSums> want = run.run(0, weights_of(state.model), nullptr, nullptr, kinds).taps;
+    ASSERT_EQ(want.size(), state.reads.size());
+    const auto near = [](const std::vector<float>& a, const std::vector<float>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      double most = 0, largest = 0;
+      for (size_t k = 0; k < a.size(); ++k) {
+        most = std::max<double>(most, std::abs(a[k] - b[k]));
+        largest = std::max<double>(largest, std::abs(a[k]));
+      }
+      EXPECT_LE(most, 1e-4 * largest);
+    };
+    for (size_t t = 0; t < want.size(); ++t) {
+      near(want[t].squares, state.reads[t].squares);
+      near(want[t].magnitudes, state.reads[t].magnitudes);
+      near(want[t].largest, state.reads[t].largest);
+      near(want[t].gram, state.reads[t].gram);
+    }
+  }
+}
+
+TEST(Preparation, OutputsLoseLess) {
+  for (const Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})})
+    for (const char* format : {"int4_g32", "mxfp4"}) {
+      const Outcome plain = rounded(m, "gptq", format), scaled = rounded(m, "awq,gptq", format),
+                    clipped = rounded(m, "clip", format), aware = rounded(m, "awq", format),
+                    smooth = rounded(m, "smoothquant,clip", format);
+      EXPECT_LT(total(aware.errors), total(clipped.errors)) << format;
+      EXPECT_LT(total(scaled.errors), 1.02 * total(plain.errors)) << format;
+      EXPECT_GT(total(smooth.errors), 0) << format;
+    }
+}
+
+TEST(Preparation, NamesOfMethods) {
+  EXPECT_EQ(parse_method("awq").text(), "awq,clip");
+  EXPECT_EQ(parse_method("smoothquant").text(), "smoothquant,rtn");
+  EXPECT_EQ(parse_method("smoothquant,awq,gptaq").text(), "smoothquant,awq,gptaq");
+  EXPECT_EQ(parse_method("hqq").text(), "hqq");
+  for (const char* wrong : {"", ",", "gptq,awq", "awq,awq", "awq,,gptq", "best", "gptq,gptq"})
+    EXPECT_THROW((void)parse_method(wrong), Error) << wrong;
+}
+
+}  // namespace
+}  // namespace lumen::model
