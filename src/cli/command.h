@@ -45,6 +45,7 @@ void add_tokenize(CLI::App& app, Command& command);
 void add_quantize(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_merge(CLI::App& app, Command& command);
+void add_rewrite(CLI::App& app, Command& command);
 void add_verify(CLI::App& app, Command& command);
 void add_embed(CLI::App& app, Command& command);
 void add_imatrix(CLI::App& app, Command& command);

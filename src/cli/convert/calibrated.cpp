@@ -151,8 +151,10 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
     note(fmt::format("what is done is in '{}'; the same command goes on from there", folder.string()));
     return false;
   }
-  progress.finish(fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
-                              perplexity_of(run.losses(), run.window())));
+  progress.finish(run.losses().empty()
+                      ? "quantize: done"
+                      : fmt::format("quantize: perplexity {:.4f} on the calibration text as it is rounded",
+                                    perplexity_of(run.losses(), run.window())));
   return true;
 }
 

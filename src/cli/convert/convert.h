@@ -1,7 +1,7 @@
-// Commands that make one model file of another: quantize (and imatrix, which measures for it), export, merge; and
-// verify, which checks where one comes from.
+// Commands that make one model file of another: quantize (and imatrix, which measures for it), rewrite, export, merge;
+// and verify, which checks where one comes from.
 //
 // May include: base, base/file, cli, model/arch/checkpoint, model/calibrate, model/compress, model/compress/choose,
-// model/compress/layers, model/compress/score, model/data/examples, model/file, model/infer/measure,
-// model/report/compression, model/train/record, run/engine.
+// model/compress/layers, model/compress/rewrite, model/compress/score, model/data/examples, model/file,
+// model/infer/measure, model/report/compression, model/train/record, run/device, run/engine.
 #pragma once

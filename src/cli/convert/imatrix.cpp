@@ -60,13 +60,13 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
     run::Engine engine = shared.engine();
     const model::LoadedModel loaded(engine, model);
     Progress progress;
-    double perplexity = 0;
+    std::string perplexity;  // of families that predict tokens
     model::Importance one = model::calibrate(loaded, tokens, flags.options, [&](const model::CalibrationProgress& p) {
-      perplexity = p.perplexity;
-      progress.update(fmt::format("imatrix window {}/{} | perplexity {:.4f}", p.done, p.windows, p.perplexity));
+      if (p.perplexity > 0) perplexity = fmt::format(", perplexity {:.4f}", p.perplexity);
+      progress.update(fmt::format("imatrix window {}/{}{}", p.done, p.windows, perplexity));
     });
     one.datasets = {flags.text.empty() ? "the text that comes with lumen" : flags.text};
-    progress.finish(fmt::format("imatrix: {} windows of {}, perplexity {:.4f}", one.windows, one.length, perplexity));
+    progress.finish(fmt::format("imatrix: {} windows of {}{}", one.windows, one.length, perplexity));
     all.add(one);
   }
   model::write_importance(all, flags.out,

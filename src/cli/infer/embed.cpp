@@ -1,46 +1,20 @@
 // lumen embed -m MODEL [TEXT...]
-#include "model/infer/measure/embed.h"
-
-#include <cmath>
-
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/structured/json.h"
-#include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
+#include "cli/infer/embed_measure.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/hub_cache.h"
+#include "model/file/own_input.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-struct EmbedFlags {
-  std::string model, file, pooling, form = "plain";
-  std::vector<std::string> texts;
-  int norm = 2;
-  bool cosine = false;
-  model::EmbedOptions options;
-  AdapterFlags adapters;
-};
-
-const std::vector<std::pair<std::string, model::Pooling>> kPoolings = {{"mean", model::Pooling::mean},
-                                                                       {"cls", model::Pooling::first},
-                                                                       {"last", model::Pooling::last},
-                                                                       {"none", model::Pooling::none}};
-
-model::Pooling pooling_for(const EmbedFlags& flags, const model::Model& model) {
-  for (const auto& [name, pooling] : kPoolings)
-    if (name == flags.pooling) return pooling;
-  if (const auto own = model::pooling_of(model, model::resolve_path(flags.model))) return *own;
-  note("the model does not say how its vectors are pooled; taking the mean (see --pooling)");
-  return model::Pooling::mean;
-}
 
 // A text of its own on each line, empty lines aside.
 std::vector<std::string> lines_of(const std::string& text) {
@@ -70,97 +44,117 @@ std::vector<std::string> texts_of(const EmbedFlags& flags) {
   return texts;
 }
 
-struct Row {
-  size_t text;
-  std::vector<float> vector;
-};
-
 std::string numbers(const std::vector<float>& vector, const char* between) {
   std::string out;
   for (const float v : vector) out += (out.empty() ? "" : between) + fmt::format("{:.9g}", v);
   return out;
 }
 
-std::vector<std::vector<double>> cosines(const std::vector<Row>& rows) {
+std::vector<std::vector<double>> cosines(const EmbeddedTexts& all) {
   std::vector<std::vector<double>> out;
-  for (const Row& a : rows) {
+  for (const auto& a : all.vectors) {
     out.emplace_back();
-    for (const Row& b : rows) out.back().push_back(model::cosine(a.vector, b.vector));
+    for (const auto& b : all.vectors) out.back().push_back(model::cosine(a.at(0), b.at(0)));
   }
   return out;
 }
 
 // In the form in which servers answer, with the cosines of all pairs where they are asked for.
-void print_json(const EmbedFlags& flags, const std::vector<Row>& rows, int64_t tokens) {
+std::string json_of(const EmbedFlags& flags, const EmbeddedTexts& all, bool with_cosines) {
   ordered_json data = ordered_json::array();
-  for (const Row& row : rows) {
-    ordered_json entry;
-    entry["object"] = "embedding";
-    entry["index"] = row.text;
-    entry["embedding"] = row.vector;
-    data.push_back(std::move(entry));
-  }
+  for (size_t i = 0; i < all.vectors.size(); ++i)
+    for (const auto& vector : all.vectors[i]) {
+      ordered_json entry;
+      entry["object"] = "embedding";
+      entry["index"] = i;
+      entry["embedding"] = vector;
+      data.push_back(std::move(entry));
+    }
   ordered_json root;
   root["object"] = "list";
   root["model"] = std::filesystem::path(flags.model).filename().string();
   root["data"] = std::move(data);
-  root["usage"] = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
-  if (flags.cosine || flags.form == "json+") root["cosineSimilarity"] = cosines(rows);
-  put_text(root.dump() + "\n");
+  root["usage"] = {{"prompt_tokens", all.tokens}, {"total_tokens", all.tokens}};
+  if (with_cosines) root["cosineSimilarity"] = cosines(all);
+  return root.dump() + "\n";
 }
 
-void print_plain(const EmbedFlags& flags, const std::vector<Row>& rows) {
-  if (!flags.cosine) {
-    for (const Row& row : rows) put(numbers(row.vector, " ") + "\n");
-    return;
-  }
-  const auto all = cosines(rows);
-  for (const auto& line : all) {
+std::string cosine_table(const EmbeddedTexts& all) {
+  std::string out;
+  for (const auto& line : cosines(all)) {
     std::string text;
     for (const double c : line) text += fmt::format("{}{:7.4f}", text.empty() ? "" : " ", c);
-    put(text + "\n");
+    out += text + "\n";
   }
+  return out;
+}
+
+std::string text_of(const EmbedFlags& flags, const EmbeddedTexts& all, bool one_each) {
+  if (flags.form == "json" || flags.form == "json+")
+    return json_of(flags, all, one_each && (flags.cosine || flags.form == "json+"));
+  if (flags.cosine) return cosine_table(all);
+  std::string out;
+  for (const auto& vectors : all.vectors)
+    for (const auto& vector : vectors) {
+      if (flags.form == "array")
+        out += fmt::format("{}[{}]", out.empty() ? "[" : ",", numbers(vector, ","));
+      else
+        out += numbers(vector, " ") + "\n";
+    }
+  return flags.form == "array" ? out + "]\n" : out;
+}
+
+void check_flags(const EmbedFlags& flags) {
+  if (flags.cosine && flags.form == "array") throw usage_error("--cosine has no place in --format array: take json");
+  const bool measures = !flags.pairs.empty() || !flags.against.empty();
+  if (measures && (flags.cosine || flags.form == "array" || flags.form == "json+"))
+    throw usage_error("--pairs and --against print a table, or with --format json an object");
+  if (measures && flags.pooling == "none") throw usage_error("--pairs and --against compare texts, not tokens");
+  if (!flags.pairs.empty() && (!flags.file.empty() || !flags.texts.empty()))
+    throw usage_error("--pairs brings its own texts");
+}
+
+void refuse_own_input(const EmbedFlags& flags) {
+  if (flags.out.empty()) return;
+  model::Paths inputs = model::model_files(flags.model);
+  for (const std::string& other : flags.against)
+    for (const auto& file : model::model_files(other)) inputs.push_back(file);
+  for (const std::string& file : {flags.file, flags.pairs})
+    if (!file.empty()) inputs.emplace_back(file);
+  model::refuse_own_input(inputs, model::Paths{flags.out}, "name another file for --output");
+  require_writable(flags.out);
 }
 
 int embed(const Shared& shared, EmbedFlags& flags) {
-  if (flags.cosine && flags.form == "array") throw usage_error("--cosine has no place in --format array: take json");
-  const std::vector<std::string> texts = texts_of(flags);
-  const model::Model model = model::read_model(shared.library(), flags.model);
-  if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-  const model::Pooling pooling = pooling_for(flags, model);
-  if (pooling == model::Pooling::none && flags.cosine)
-    throw usage_error("--cosine compares texts; --pooling none gives a vector for each token");
-  const auto adapters = flags.adapters.read(model);
-  run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model, adapters);
-  model::Embedder embedder(loaded, flags.options);
-  std::vector<Row> rows;
-  int64_t tokens = 0;
+  if (flags.model.empty() && !flags.texts.empty()) {
+    flags.model = flags.texts.front();
+    flags.texts.erase(flags.texts.begin());
+  }
+  if (flags.model.empty()) throw usage_error("no model: name it first, or with -m");
+  check_flags(flags);
+  refuse_own_input(flags);
+  const auto give = [&](const std::string& text, bool is_report) {
+    if (!flags.out.empty())
+      write_file_atomic(flags.out, text);
+    else if (is_report)
+      put(text);
+    else
+      put_text(text);
+  };
+  const std::vector<std::string> texts = flags.pairs.empty() ? texts_of(flags) : std::vector<std::string>();
   catch_interrupts();
-  for (size_t i = 0; i < texts.size(); ++i) {
-    if (interrupted().load()) return exit_code(Exit::interrupted);
-    model::EncodeOptions encode;
-    encode.add_special = true;
-    const auto ids = model.tokenizer->encode(texts[i], encode);
-    tokens += ids.size();
-    for (auto& vector : embedder.embed(ids, pooling)) {
-      if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
-        throw Error(Exit::numeric, fmt::format("the vector of text {} holds values that are not finite", i + 1),
-                    "the model's weights may be damaged; see `lumen inspect`");
-      model::normalise(vector, flags.norm);
-      rows.push_back({i, std::move(vector)});
-    }
+  if (!flags.pairs.empty() || !flags.against.empty()) {
+    give(measure_embeddings(shared, flags, texts), flags.form == "plain");
+    return 0;
   }
-  if (flags.form == "plain") {
-    print_plain(flags, rows);
-  } else if (flags.form == "array") {
-    std::string text = "[";
-    for (size_t i = 0; i < rows.size(); ++i) text += fmt::format("{}[{}]", i ? "," : "", numbers(rows[i].vector, ","));
-    put(text + "]\n");
-  } else {
-    print_json(flags, rows, tokens);
-  }
-  note(fmt::format("{} texts, {} tokens, vectors of {} numbers", texts.size(), tokens, embedder.size()));
+  const model::Model model = model::read_model(shared.library(), flags.model);
+  const bool one_each = embed_pooling(flags, model, flags.model) != model::Pooling::none;
+  if (!one_each && flags.cosine)
+    throw usage_error("--cosine compares texts; --pooling none gives a vector for each token");
+  const EmbeddedTexts all = embed_texts(shared, flags, model, flags.model, texts);
+  give(text_of(flags, all, one_each), flags.form == "plain" || flags.form == "array");
+  note(fmt::format("{} texts, {} tokens, vectors of {} numbers, {:.1f} texts/s", texts.size(), all.tokens, all.size,
+                   texts.size() / all.seconds));
   return 0;
 }
 
@@ -169,8 +163,8 @@ int embed(const Shared& shared, EmbedFlags& flags) {
 void add_embed(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EmbedFlags>();
   CLI::App* sub = app.add_subcommand("embed", "Turn texts into vectors")->alias("embedding");
-  sub->add_option("-m,--model,--model_name_or_path", flags->model, "GGUF file or Hugging Face folder")
-      ->required()
+  sub->add_option("-m,--model,--model_name_or_path", flags->model,
+                  "GGUF file or Hugging Face folder; without -m the first word behind the command")
       ->type_name("FILE");
   sub->add_option("text,-p,--prompt", flags->texts, "The texts; without them and --file, lines of standard input");
   sub->add_option("-f,--file", flags->file, "File with a text on each line")->type_name("FILE");
@@ -192,12 +186,29 @@ void add_embed(CLI::App& app, Command& command) {
   sub->add_option("-c,--ctx-size", flags->options.context, "Tokens of a text at most; 0: the model's context")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--truncate", flags->truncate, "Leave out the end of texts that are longer, with a warning");
+  sub->add_option("-b,--batch-size", flags->options.batch,
+                  "Tokens computed at once, of as many texts as that is; 1: each text alone")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  sub->add_option("-o,--output", flags->out, "File to write instead of standard output")->type_name("FILE");
+  sub->add_option("--pairs", flags->pairs,
+                  "Rows with two texts and how alike they are (.tsv, .csv, .json, .jsonl, .parquet): print how well "
+                  "cosines follow the scores")
+      ->type_name("FILE");
+  sub->add_option("--fields", flags->fields, "Names of the texts and the score in --pairs; a dot leads into an object")
+      ->capture_default_str();
+  sub->add_option("--against", flags->against,
+                  "Another model, a rounded one for instance: print how close its vectors are; repeatable")
+      ->type_name("FILE");
   flags->adapters.add_flags(*sub);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
   sub->footer(
       "Examples:\n"
       "  lumen embed -m model.gguf \"서울은 대한민국의 수도이다.\" \"Seoul is the capital of Korea.\" --cosine\n"
-      "  lumen embed -m model.gguf -f texts.txt --pooling last --format json > vectors.json");
+      "  lumen embed -m model.gguf -f texts.txt --pooling last --format json > vectors.json\n"
+      "  lumen embed -m model.gguf --against rounded.gguf -f texts.txt\n"
+      "  lumen embed -m model.gguf --pairs sts.tsv --against rounded.gguf");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return embed(*shared, *flags); }; });

@@ -38,6 +38,8 @@ class Cutter {
       cut_.parts.push_back(part(rank));
       cut_.parts.back().layer = rank < layers_ ? rank : -1;
     }
+    // A function may end with its last layer.
+    if (cut_.parts.back().graph.results.empty()) cut_.parts.pop_back();
     return std::move(cut_);
   }
 

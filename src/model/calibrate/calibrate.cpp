@@ -13,7 +13,7 @@ namespace {
 class Windows {
  public:
   Windows(const LoadedModel& loaded, const CalibrateOptions& options) : loaded_(loaded), options_(options) {
-    graph_ = graph::observe(loaded.function("token_loss"), &observed_);
+    graph_ = graph::observe(loaded.function(watched_function(*loaded.model().family)), &observed_);
     const Model& model = loaded.model();
     std::erase_if(observed_, [&](const graph::Observed& o) {
       const Parameter* p = model.find(o.weight);
@@ -41,26 +41,33 @@ class Windows {
     }
     w.tokens->upload(in.data(), w.tokens->bytes());
     w.targets->upload(next.data(), w.targets->bytes());
+    const std::vector<int32_t> whole(count, length);
+    w.lengths->upload(whole.data(), w.lengths->bytes());
     w.program->run();
-    std::vector<float> losses(in.size());
-    w.program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
-    for (int64_t r = 0; r < count; ++r) {
-      require_finite(loaded_, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
-      for (int64_t t = length / 2; t + 1 < length; ++t) nats_ += losses[r * length + t];
-      scored_ += length - 1 - length / 2;
-    }
+    if (loaded_.model().family->has_function(kTokenLoss)) add_losses(w, count);
     for (const graph::Observed& o : observed_) add(w, o, count * length);
   }
 
-  double perplexity() const { return std::exp(nats_ / std::max<int64_t>(scored_, 1)); }
+  double perplexity() const { return scored_ > 0 ? std::exp(nats_ / scored_) : 0; }
   Importance take() { return std::move(out_); }
 
  private:
   struct Width {
     int64_t count = 0;
     std::shared_ptr<run::Program> program;
-    run::DeviceTensorRef tokens, targets;
+    run::DeviceTensorRef tokens, targets, lengths;
   };
+
+  void add_losses(const Width& w, int64_t count) {
+    const int64_t length = options_.length;
+    std::vector<float> losses(count * length);
+    w.program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
+    for (int64_t r = 0; r < count; ++r) {
+      require_finite(loaded_, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
+      for (int64_t t = length / 2; t + 1 < length; ++t) nats_ += losses[r * length + t];
+      scored_ += length - 1 - length / 2;
+    }
+  }
 
   void drop(const std::string& weight) {
     for (const std::string& name : {graph::observed_squares(weight), graph::observed_counts(weight)})
@@ -79,11 +86,16 @@ class Windows {
     compile.assignments = stored_formats(loaded_.model());
     compile.symbols = {{"B", count}, {"T", options_.length}};
     compile.exact = options_.exact;
-    const graph::Type ids{{count, options_.length}, {Scalar::i32, nullptr}};
-    Width w{count, engine.compile(graph_, compile), std::make_shared<run::DeviceTensor>(engine.device(), ids),
-            std::make_shared<run::DeviceTensor>(engine.device(), ids)};
+    const auto data = [&](const graph::Shape& shape) {
+      return std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{shape, {Scalar::i32, nullptr}});
+    };
+    const graph::Shape ids = {count, options_.length}, texts = {count};
+    Width w{count, engine.compile(graph_, compile), data(ids), data(ids), data(texts)};
     for (const std::string& name : w.program->input_names())
-      w.program->bind(name, name == "tokens" ? w.tokens : name == "targets" ? w.targets : loaded_.weights().at(name));
+      w.program->bind(name, name == "tokens"    ? w.tokens
+                            : name == "targets" ? w.targets
+                            : name == kLengths  ? w.lengths
+                                                : loaded_.weights().at(name));
     widths_.push_back(std::move(w));
     return widths_.back();
   }
@@ -120,6 +132,13 @@ class Windows {
 };
 
 }  // namespace
+
+const char* watched_function(const Family& family) {
+  for (const char* name : {kTokenLoss, "hidden"})
+    if (family.has_function(name)) return name;
+  throw user_error("the family '{}' has neither 'token_loss' nor 'hidden': there is nothing to run over a text",
+                   family.name());
+}
 
 Importance calibrate(const LoadedModel& loaded, std::span<const TokenId> text, const CalibrateOptions& options,
                      const std::function<void(const CalibrationProgress&)>& progress) {

@@ -14,6 +14,13 @@
 
 namespace lumen::model {
 
+// The function of a family that is run over texts to see what its products read: `token_loss`, or of families that
+// predict no tokens `hidden`. Error when it has neither.
+const char* watched_function(const Family& family);
+inline constexpr const char* kTokenLoss = "token_loss";
+// Values of an input that is data: lengths of texts, all of which are whole windows.
+inline constexpr const char* kLengths = "lengths";
+
 struct CalibrateOptions {
   int64_t length = 512;  // tokens of a window
   int64_t windows = 0;   // 0: all whole ones of the text
@@ -25,7 +32,7 @@ struct CalibrateOptions {
 
 struct CalibrationProgress {
   int64_t done = 0, windows = 0;
-  double perplexity = 0;  // so far, of the second halves of the windows
+  double perplexity = 0;  // so far, of the second halves of the windows; 0 where the family predicts no tokens
 };
 
 // Squares of what every product with a weight reads, summed over all tokens of the windows. Sums of a window are f32 in

@@ -9,6 +9,7 @@
 #include "graph/ir/text.h"
 #include "graph/transform/slopes.h"
 #include "model/arch/function.h"
+#include "model/calibrate/calibrate.h"
 
 namespace lumen::model {
 namespace {
@@ -52,7 +53,10 @@ struct LayerRun::Form {
 
 LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text,
                    const LayerRunOptions& options)
-    : engine_(engine), options_(options), text_(text.begin(), text.end()) {
+    : engine_(engine),
+      options_(options),
+      has_losses_(model.family->has_function(kTokenLoss)),
+      text_(text.begin(), text.end()) {
   if (options.length < 4 || options.batch < 1)
     throw usage_error("windows need at least 4 tokens, and batches one window");
   windows_ = std::ssize(text_) / options.length;
@@ -67,7 +71,7 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
       throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
   if (options.bos && model.tokenizer && model.tokenizer->bos())
     for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(function_of(model, "token_loss"));
+  cut_ = graph::cut_layers(function_of(model, watched_function(*model.family)));
 }
 
 LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back) {
@@ -138,6 +142,8 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 
 PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
                        const graph::TapKinds& kinds, const Progress& progress) {
+  if (!has_losses_)
+    throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
   if (part + 1 == parts()) sloped_.clear();
   PartRun out = run(part, weight, {.from = from, .slopes = slopes}, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
@@ -157,6 +163,12 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
       std::copy_n(begin + r * length + 1, length - 1, ids.begin() + r * length);
     LUMEN_CHECK(bytes->size() == ids.size() * sizeof(int32_t), "tokens of another size");
     std::memcpy(bytes->data(), ids.data(), bytes->size());
+    return;
+  }
+  if (name == kLengths) {
+    const std::vector<int32_t> whole(count, length);
+    LUMEN_CHECK(bytes->size() == whole.size() * sizeof(int32_t), "lengths of another size");
+    std::memcpy(bytes->data(), whole.data(), bytes->size());
     return;
   }
   const bool is_true = name.ends_with(kTrue);
@@ -236,7 +248,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
     hand_on(p, streams, w, done);
     for (size_t i = 0; !streams.slopes && i < p.graph.results.size(); ++i) {
       const std::string& name = p.graph.result_names[i];
-      if (name.starts_with("carried.out.")) continue;
+      if (name.starts_with("carried.out.") || !has_losses_) continue;
       const std::vector<float> numbers = numbers_of(w.program->result(name));
       std::vector<float>& all = out.results[name];
       all.insert(all.end(), numbers.begin(), numbers.end());

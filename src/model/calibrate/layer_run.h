@@ -39,8 +39,8 @@ struct TapSums {
 // What a part did to a text.
 struct PartRun {
   std::vector<TapSums> taps;
-  std::map<std::string, std::vector<float>> results;  // of the function, all windows one behind the other; of the
-                                                      // rounded form
+  std::map<std::string, std::vector<float>> results;  // losses, all windows one behind the other, of the rounded form;
+                                                      // of families that predict tokens
   // By weight, with the model's names: sums over all rows of squares of what the text's loss gains by what products
   // with them give (graph/transform/slopes.h).
   std::map<std::string, std::vector<float>> slopes;
@@ -94,6 +94,7 @@ class LayerRun {
 
   run::Engine& engine_;
   const LayerRunOptions options_;
+  const bool has_losses_;
   std::vector<TokenId> text_;
   int64_t windows_ = 0;
   graph::LayerCut cut_;

@@ -11,12 +11,24 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kNames[] = {
-    "config.json",        "generation_config.json",  "tokenizer_config.json", "chat_template.jinja",
-    "chat_template.json", "special_tokens_map.json", "added_tokens.json",     "vocab.json",
-    "merges.txt",         "tokenizer.model"};
+constexpr const char* kNames[] = {"config.json",
+                                  "generation_config.json",
+                                  "tokenizer_config.json",
+                                  "chat_template.jinja",
+                                  "chat_template.json",
+                                  "special_tokens_map.json",
+                                  "added_tokens.json",
+                                  "vocab.json",
+                                  "merges.txt",
+                                  "tokenizer.model",
+                                  "vocab.txt",
+                                  "modules.json",
+                                  kPoolingFile};
 constexpr size_t kLargest = size_t{64} << 20, kMostEnds = 1024;
 constexpr const char* kTemplate = "tokenizer.chat_template";
+
+constexpr std::pair<const char*, uint32_t> kPoolings[] = {
+    {"pooling_mode_mean_tokens", 1}, {"pooling_mode_cls_token", 2}, {"pooling_mode_lasttoken", 3}};
 
 struct Default {
   const char *hf, *gguf;
@@ -96,11 +108,59 @@ std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary) {
   return out;
 }
 
+std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where) {
+  const json config = parse_json(text, where, 64);
+  if (!config.is_object()) throw user_error("{}: not a JSON object", where);
+  std::optional<uint32_t> chosen;
+  for (const auto& [key, value] : config.items()) {
+    if (!key.starts_with("pooling_mode_") || value != true) continue;
+    const auto* kind = std::find_if(std::begin(kPoolings), std::end(kPoolings),
+                                    [name = key](const auto& p) { return name == p.first; });
+    if (kind == std::end(kPoolings) || chosen)
+      throw Error(Exit::user, fmt::format("{}: pooling by {} is not known here", where, chosen ? "several ways" : key),
+                  "choose with --pooling mean, cls or last");
+    chosen = kind->second;
+  }
+  return chosen;
+}
+
+namespace {
+
+std::string pooling_key(const GgufMetadata& metadata) {
+  return metadata.text("general.architecture", "") + ".pooling_type";
+}
+
+// The files by which other programs find the pooling of a folder.
+void pooling_to_hf(const GgufMetadata& metadata, SmallFiles& files) {
+  const std::string key = pooling_key(metadata);
+  if (!metadata.has(key) || files.contains(kPoolingFile)) return;
+  const int64_t number = metadata.integer(key);
+  json config = {
+      {"word_embedding_dimension", metadata.integer(metadata.text("general.architecture") + ".embedding_length")}};
+  bool known = false;
+  for (const auto& [name, own] : kPoolings) {
+    config[name] = own == number;
+    known = known || own == number;
+  }
+  if (!known) return;
+  files[kPoolingFile] = json_print(config, kPoolingFile, 2) + "\n";
+  const auto module = [](int index, const char* path, const char* type) {
+    return json{{"idx", index}, {"name", std::to_string(index)}, {"path", path}, {"type", type}};
+  };
+  const json modules = {module(0, "", "sentence_transformers.models.Transformer"),
+                        module(1, "1_Pooling", "sentence_transformers.models.Pooling")};
+  files.try_emplace("modules.json", json_print(modules, "modules.json", 2) + "\n");
+}
+
+}  // namespace
+
 void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata) {
   for (const auto& [name, text] : templates_of(files)) {
     const std::string key = name.empty() ? kTemplate : fmt::format("{}.{}", kTemplate, name);
     if (!metadata.has(key)) metadata.set(key, text);
   }
+  if (const auto pooling = files.find(kPoolingFile); pooling != files.end() && !metadata.has(pooling_key(metadata)))
+    if (const auto number = pooling_number(pooling->second, kPoolingFile)) metadata.set(pooling_key(metadata), *number);
   const json generation = object_of(files, "generation_config.json"), config = object_of(files, "config.json");
   for (const Default& d : kDefaults) {
     const auto value = generation.find(d.hf);
@@ -125,6 +185,7 @@ SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, st
   SmallFiles out = files;
   out.erase("config.json");
   if (templates_of(files).empty() && metadata.has(kTemplate)) out["chat_template.jinja"] = metadata.text(kTemplate);
+  pooling_to_hf(metadata, out);
   // A folder's own config.json says what it says without that file.
   if (!files.contains("generation_config.json") && !files.contains("config.json")) {
     json generation = json::object();

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ SmallFiles small_files(const std::filesystem::path& folder);
 // The tokens at which texts end, as generation_config.json and config.json name them, in that order. Ids that are not
 // below `vocabulary` are never drawn and left out.
 std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
+
+// How the file that says it in a folder calls the pooling of a model's vectors, as the number of {a}.pooling_type of
+// GGUF: 1 the mean, 2 the first token, 3 the last. Nothing where it chooses none; Error where it chooses what neither
+// form has a number for. `text`: the file's.
+inline constexpr const char* kPoolingFile = "1_Pooling/config.json";
+std::optional<uint32_t> pooling_number(const std::string& text, const std::string& where);
 
 // Adds what the files say and the metadata does not; ids below `vocabulary` only. Without ends of texts, which
 // ends_to_gguf() writes.

@@ -382,7 +382,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
   model.files = small_files(folder);
   if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
     if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
   if (model.tokenizer) {
     const auto vocabulary = model.config.find("vocab");

@@ -159,7 +159,13 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
       part_bytes);
   SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
-  for (const auto& [name, text] : carried) write_file_atomic(out.path() / name, text);
+  for (const auto& [name, text] : carried) {
+    // A folder in a folder that is there already is not moved into it.
+    const bool is_nested = name.find('/') != std::string::npos;
+    const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
+    if (is_nested) std::filesystem::create_directories(file.parent_path());
+    write_file_atomic(file, text);
+  }
   if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
   // Last: whoever finds it in a folder that was there before finds all the rest.
   write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");

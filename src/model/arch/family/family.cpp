@@ -456,7 +456,10 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
 
 graph::Graph Family::function(const std::string& function, const graph::Config& config) const {
   if (!has_function(function)) {
-    throw user_error("the family '{}' has no function '{}'", decl_.name, function);
+    throw Error(Exit::user, fmt::format("the family '{}' has no function '{}'", decl_.name, function),
+                has_function("hidden") && !has_function("step")
+                    ? "it makes vectors of texts (`lumen embed`), and predicts no tokens"
+                    : "a family's functions stand in its text (docs/language.md)");
   }
   graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
   if (g.results.size() == 1) g.result_names = {kResult};

@@ -1,51 +1,54 @@
 // Texts as vectors: what a model's last layer says about each token, pooled. Nothing here knows the family: it needs a
-// function `hidden`. Proved by tests/model/infer/embed_test.cpp.
+// function `hidden` of `tokens` [B, T], where no token sees what stands behind it, or of `tokens` and `lengths` [B],
+// how many tokens each text has, where none sees what stands behind its text. Proved by
+// tests/model/infer/measure.
 #pragma once
 
-#include <filesystem>
-#include <optional>
+#include <functional>
 
+#include "model/infer/measure/pooling.h"
 #include "model/infer/session/session.h"
 
 namespace lumen::model {
 
-enum class Pooling { none, mean, first, last };
-
-// What a model says about itself: the key {a}.pooling_type of a GGUF file, or 1_Pooling/config.json of a folder.
-// Nothing where it says nothing; Error where it says what is not known here.
-std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::path& path);
-
 struct EmbedOptions {
-  int64_t context = 0;  // tokens of a text at most; 0: the model's context
-  bool exact = false;   // f32 activations throughout
+  int64_t context = 0;   // tokens of a text at most; 0: the model's context
+  int64_t batch = 1024;  // tokens computed at once, of as many texts as that is; a longer text is alone
+  bool exact = false;    // f32 activations throughout
 };
 
 class Embedder {
  public:
   explicit Embedder(const LoadedModel& loaded, EmbedOptions options = {});
   int64_t size() const { return size_; }  // numbers of a vector
+  int64_t context() const { return options_.context; }
+  double seconds() const { return seconds_; }  // spent on texts so far, without compiling
 
+  using Vectors = std::vector<std::vector<float>>;
   // One vector, or one for each token (none). Error when the text is empty or too long.
-  std::vector<std::vector<float>> embed(std::span<const TokenId> tokens, Pooling pooling);
+  Vectors embed(std::span<const TokenId> tokens, Pooling pooling);
+  // The same of many texts, those of about one length together. `go_on` is told how many are done and says whether to
+  // go on; otherwise nothing comes back.
+  std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> texts, Pooling pooling,
+                                 const std::function<bool(size_t)>& go_on = {});
 
  private:
-  struct Width {
-    int64_t tokens;
+  struct Width {  // the function compiled for `texts` texts of at most `tokens` tokens
+    int64_t texts, tokens;
     std::shared_ptr<run::Program> program;
-    run::DeviceTensorRef in;
+    run::DeviceTensorRef in, lengths;
   };
-  const Width& width_for(int64_t count);
+  const Width& width(int64_t texts, int64_t tokens);
+  void check(std::span<const TokenId> tokens) const;
+  int64_t tokens_for(int64_t count) const;
+  void run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling, std::span<Vectors*> out);
 
   const LoadedModel& loaded_;
   EmbedOptions options_;
   graph::Graph graph_;
   int64_t size_ = 0;
+  double seconds_ = 0;
   std::deque<Width> widths_;
 };
-
-// Divided by its norm: p = 2 the length, 1 the sum of magnitudes, any other above 0 likewise; 0: the largest magnitude
-// becomes 32760; negative: as it is. A vector of zeros stays.
-void normalise(std::vector<float>& vector, int p);
-double cosine(std::span<const float> a, std::span<const float> b);  // 0 when one is zero
 
 }  // namespace lumen::model

@@ -1,12 +1,14 @@
 // Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
 //
-// May include: base, base/file, base/structured, graph/elaborate, graph/ir, lang, model/arch, model/compress,
+// May include: base, base/file, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint, model/compress,
 // model/data/examples, model/infer/session, number/codec, run/device.
 #pragma once
 
 #include "model/infer/measure/compare_models.h"
+#include "model/infer/measure/correlation.h"
 #include "model/infer/measure/embed.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/infer/measure/perplexity_divergence.h"
+#include "model/infer/measure/pooling.h"
 #include "model/infer/measure/speed.h"
 #include "model/infer/measure/synthetic.h"

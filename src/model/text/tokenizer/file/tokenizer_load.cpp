@@ -53,6 +53,61 @@ std::string join_pair(const std::filesystem::path& folder) {
   return root.dump();
 }
 
+// vocab.txt, the older file of vocabularies that are looked up in pieces: a token on each line, whose number is the id.
+// How texts are prepared and which tokens have a meaning stand in tokenizer_config.json, or are as usual.
+std::string join_words(const std::filesystem::path& folder, const std::string& config_text) {
+  using nlohmann::ordered_json;
+  const std::string where = (folder / "tokenizer_config.json").string(), text = read_file(folder / "vocab.txt", kLimit);
+  const nlohmann::json config = config_text.empty() ? nlohmann::json::object() : parse_json(config_text, where);
+  if (!config.is_object()) throw user_error("{}: expected a JSON object", where);
+  ordered_json vocabulary = ordered_json::object();
+  int64_t id = 0;
+  for (size_t at = 0; at < text.size(); ++id) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) vocabulary[line] = id;
+    at = end + 1;
+  }
+  if (!json_boolean(config, "do_basic_tokenize", true, where))
+    throw user_error("{}: \"do_basic_tokenize\" is false, which is not supported", where);
+  if (const auto never = config.find("never_split"); never != config.end() && !never->is_null() && !never->empty())
+    throw user_error("{}: \"never_split\" is not supported", where);
+  ordered_json added = ordered_json::array();
+  const auto special = [&](const char* key, const char* usual) {
+    std::string name = usual;
+    if (const auto own = config.find(key); own != config.end() && !own->is_null())
+      name = own->is_object() ? json_text(*own, "content", where) : json_text(config, key, where);
+    const auto found = vocabulary.find(name);
+    if (found != vocabulary.end()) added.push_back({{"id", *found}, {"content", name}, {"special", true}});
+    return std::pair(name, found == vocabulary.end() ? ordered_json() : *found);
+  };
+  const auto unknown = special("unk_token", "[UNK]"), front = special("cls_token", "[CLS]"),
+             end = special("sep_token", "[SEP]");
+  special("pad_token", "[PAD]");
+  special("mask_token", "[MASK]");
+  const auto accents = config.find("strip_accents");
+  ordered_json root = {{"added_tokens", added},
+                       {"normalizer",
+                        {{"type", "BertNormalizer"},
+                         {"clean_text", true},
+                         {"handle_chinese_chars", json_boolean(config, "tokenize_chinese_chars", true, where)},
+                         {"strip_accents", accents == config.end() ? ordered_json() : ordered_json(*accents)},
+                         {"lowercase", json_boolean(config, "do_lower_case", true, where)}}},
+                       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                       {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+                       {"model",
+                        {{"type", "WordPiece"},
+                         {"unk_token", unknown.first},
+                         {"continuing_subword_prefix", "##"},
+                         {"max_input_chars_per_word", 100},
+                         {"vocab", vocabulary}}}};
+  if (!front.second.is_null() && !end.second.is_null())
+    root["post_processor"] = {
+        {"type", "BertProcessing"}, {"sep", {end.first, end.second}}, {"cls", {front.first, front.second}}};
+  return root.dump();
+}
+
 // A file of pieces or of ranks: both are called tokenizer.model.
 Tokenizer load_model_file(const std::filesystem::path& path, std::string_view text, std::string_view config) {
   if (is_ranks(text)) return Tokenizer::from_json(ranks_as_json(text, path, config), path.string(), config);
@@ -80,8 +135,10 @@ Tokenizer load_folder(const std::filesystem::path& path) {
     return load_model_file(ranks, read_file(ranks, kLimit), config);
   if (std::filesystem::exists(path / "vocab.json") && std::filesystem::exists(path / "merges.txt"))
     return Tokenizer::from_json(join_pair(path), (path / "vocab.json").string(), config);
+  if (std::filesystem::exists(path / "vocab.txt"))
+    return Tokenizer::from_json(join_words(path, config), (path / "vocab.txt").string(), config);
   throw Error(Exit::user, fmt::format("'{}' holds no tokenizer", path.string()),
-              "tokenizer.json, tokenizer.model, *.tiktoken, or vocab.json with merges.txt is looked for");
+              "tokenizer.json, tokenizer.model, *.tiktoken, vocab.json with merges.txt, or vocab.txt is looked for");
 }
 
 }  // namespace

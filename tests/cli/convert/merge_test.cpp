@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "outcome.h"
+#include "tests/cli/outcome.h"
 
 namespace lumen::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "outcome.h"
+#include "tests/cli/outcome.h"
 
 namespace lumen::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/infer/measure/correlation.h"
 #include "tests/model/families/family_case.h"
 
 namespace lumen::model {
@@ -83,6 +84,36 @@ TEST(Embeddings, NormsAndCosines) {
   const std::vector<float> a = {1, 0}, b = {1, 1}, zero = {0, 0};
   EXPECT_NEAR(cosine(a, b), std::sqrt(0.5), 1e-12);
   EXPECT_EQ(cosine(a, zero), 0);
+}
+
+TEST(Embeddings, ManyTextsAreThoseOfEach) {
+  const Model m = tiny_model();
+  const LoadedModel loaded(engine(), m);
+  Embedder together(loaded, {.batch = 64, .exact = true}), alone(loaded, {.exact = true});
+  std::vector<std::vector<TokenId>> texts;
+  for (size_t n = 1; n <= 16; ++n) {
+    texts.emplace_back();
+    for (size_t i = 0; i < 1 + n * 5 % 16; ++i) texts.back().push_back(static_cast<TokenId>((i * n + 3) % 11));
+  }
+  std::vector<size_t> told;
+  const auto all = together.embed_all(texts, Pooling::mean, [&](size_t done) {
+    told.push_back(done);
+    return true;
+  });
+  ASSERT_EQ(all.size(), texts.size());
+  EXPECT_EQ(told, (std::vector<size_t>{4, 8, 12, 16}));
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_LT(off(all[i].at(0), alone.embed(texts[i], Pooling::mean).at(0)), 1e-5) << i;
+  EXPECT_TRUE(together.embed_all(texts, Pooling::mean, [](size_t) { return false; }).empty());
+}
+
+TEST(Embeddings, CorrelationsOfNumbersAndRanks) {
+  const std::vector<double> a = {1, 2, 3, 4}, line = {3, 5, 7, 9}, curve = {1, 8, 27, 64}, down = {9, 7, 7, 1};
+  EXPECT_NEAR(linear_correlation(a, line), 1, 1e-12);
+  EXPECT_NEAR(linear_correlation(a, curve), 0.9513699, 1e-6);  // of numpy
+  EXPECT_NEAR(rank_correlation(a, curve), 1, 1e-12);
+  EXPECT_NEAR(rank_correlation(a, down), -0.9486833, 1e-6);  // of scipy: equal numbers share their rank
+  EXPECT_TRUE(std::isnan(linear_correlation(a, std::vector<double>(4, 2))));
 }
 
 TEST(Embeddings, TextsMustFit) {

@@ -1,0 +1,228 @@
+// lumen rewrite IN OUT
+#include "model/compress/rewrite/rewrite.h"
+
+#include <cmath>
+#include <regex>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/compress/quantize.h"
+#include "model/data/examples/dataset.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/compare_models.h"
+#include "run/device/require.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr double kMostDivergence = 1e-4;  // nats a token; what rounding to f32 gives is far below
+
+struct RewriteFlags {
+  std::string in, out, type, text, kind = "hadamard", online, outliers;
+  std::vector<std::string> rotate;
+  bool fold = false, untie = false, no_check = false, overwrite = false;
+  uint32_t seed = 1;
+  int64_t length = 256, windows = 4;
+};
+
+bool asks(const RewriteFlags& flags, const std::string& what) {
+  return std::ranges::find(flags.rotate, what) != flags.rotate.end();
+}
+
+std::vector<model::Rotation> rotations(const RewriteFlags& flags, const graph::RotationSite& site) {
+  std::vector<model::Rotation> out;
+  for (int64_t b = 0; b < site.blocks; ++b)
+    out.push_back(flags.kind == "random" ? model::Rotation::random(site.width, flags.seed + b)
+                                         : model::Rotation::hadamard(site.width, flags.seed + b));
+  return out;
+}
+
+class Rewriting {
+ public:
+  Rewriting(const RewriteFlags& flags, model::Model& m) : flags_(flags), model_(m) {}
+
+  void run() {
+    const bool stream = asks(flags_, "stream");
+    if (flags_.untie || stream) say(model::untie(model_) ? "the output has numbers of its own now" : "");
+    const graph::Graph g = model::rewrite_graph(model_);
+    const std::vector<graph::ScaleSite> sites = graph::scale_sites(g);
+    if (!flags_.outliers.empty()) inject(sites);
+    if (flags_.fold || stream)
+      say(fmt::format("{} norms folded into the weights behind them", model::fold_norms(model_, sites).size()));
+    if (stream) {
+      const graph::RotationSite site = graph::stream_rotation(g);
+      if (!site.reason.empty()) throw user_error("the residual stream cannot be rotated: {}", site.reason);
+      model::rotate(model_, site, rotations(flags_, site));
+      say(fmt::format("the residual stream is rotated: {} parameters", site.changes.size()));
+    }
+    if (asks(flags_, "values")) rotate_values(g);
+    if (!flags_.online.empty()) rotate_online();
+    if (!changed_) throw usage_error("nothing is asked for: --rotate, --online, --fold-norms, --untie or --outliers");
+  }
+
+ private:
+  void say(const std::string& what) {
+    changed_ = true;
+    if (!what.empty()) note(what);
+  }
+
+  void rotate_values(const graph::Graph& g) {
+    int done = 0;
+    std::string reason;
+    for (const graph::RotationSite& site : graph::value_rotations(g)) {
+      if (!site.reason.empty()) {
+        reason = site.reason;
+        continue;
+      }
+      model::rotate(model_, site, rotations(flags_, site));
+      ++done;
+    }
+    if (done == 0) throw user_error("values cannot be rotated: {}", reason.empty() ? "there is no attention" : reason);
+    say(fmt::format("values are rotated in {} attentions", done));
+  }
+
+  void rotate_online() {
+    std::vector<std::string> names;
+    try {
+      const std::regex pattern(flags_.online);
+      for (const model::Parameter& p : model_.parameters)
+        if (p.shape.size() >= 2 && (std::regex_search(p.gguf, pattern) || std::regex_search(p.name, pattern)))
+          names.push_back(p.name);
+    } catch (const std::regex_error&) {
+      throw usage_error("--online '{}' is no regular expression", flags_.online);
+    }
+    if (names.empty()) throw usage_error("--online: no matrix matches '{}'", flags_.online);
+    model::rotate_online(model_, names);
+    say(fmt::format("what {} weights read is rotated while the model runs; other programs do not know that",
+                    names.size()));
+  }
+
+  // "4:30": four channels of every site, made 30 times larger.
+  void inject(const std::vector<graph::ScaleSite>& sites) {
+    int channels = 0;
+    double factor = 0;
+    char end = 0;
+    if (std::sscanf(flags_.outliers.c_str(), "%d:%lf%c", &channels, &factor, &end) != 2 || channels < 1 ||
+        !(factor >= 1e-3 && factor <= 1e6))
+      throw usage_error("--outliers takes CHANNELS:FACTOR, as 4:30, not '{}'", flags_.outliers);
+    int done = 0;
+    for (const graph::ScaleSite& site : sites) {
+      if (site.free < channels) continue;
+      std::vector<int64_t> which;
+      for (int64_t k = 0; k < channels; ++k) which.push_back((k * 7919 + flags_.seed * 104729) % site.free);
+      std::ranges::sort(which);
+      which.erase(std::ranges::unique(which).begin(), which.end());
+      model::inject_outliers(model_, site, which, factor);
+      ++done;
+    }
+    if (done == 0) throw user_error("no activation of the model takes outliers");
+    say(fmt::format("{} channels of {} activations are made {:g} times larger", channels, done, factor));
+  }
+
+  const RewriteFlags& flags_;
+  model::Model& model_;
+  bool changed_ = false;
+};
+
+// The model as it was and as it is now over a text: the same but for rounding, or Error (exit 5).
+void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
+  if (!before.tokenizer) return note("not checked: the model has no tokenizer");
+  std::string text;
+  if (flags.text.empty()) {
+    const std::string_view all = model::embedded_text();
+    text = all.substr(all.size() - all.size() / 10);
+  } else {
+    for (const std::string& document : model::read_documents(flags.text)) text += document;
+  }
+  model::PerplexityOptions options;
+  options.exact = true;
+  options.windows = flags.windows;
+  options.length = std::min<int64_t>(flags.length, before.integer("context"));
+  options.bos = before.tokenizer->adds_bos();
+  const std::vector<model::TokenId> tokens = model::perplexity_tokens(*before.tokenizer, text, model::BosPlace::front);
+  const model::LoadedModel base(engine, before), other(engine, after);
+  const model::LoadedModel* const others[] = {&other};
+  Progress progress;
+  const model::ComparedModels compared = model::compare_models(
+      base, others, tokens, options,
+      [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
+  const model::Divergence& d = compared.others[0].divergence;
+  progress.finish(fmt::format("check: {} tokens", d.tokens));
+  put(
+      fmt::format("KL divergence from the model before {:.3g} nats per token over {} tokens (most {:.3g}); same "
+                  "likeliest token {:.3f} %\n",
+                  d.mean, d.tokens, d.most, 100 * d.same_top));
+  if (!(d.mean <= kMostDivergence))
+    throw Error(
+        Exit::verify,
+        fmt::format("the model computes something else now: {:.3g} nats per token away. Nothing was written", d.mean),
+        "this is a bug in Lumen or a model whose numbers are at the end of f32's range; please report it");
+}
+
+int rewrite(const Shared& shared, const RewriteFlags& flags) {
+  for (const std::string& what : flags.rotate)
+    if (what != "stream" && what != "values") throw usage_error("--rotate takes stream and values, not '{}'", what);
+  const model::LibraryRef library = shared.library();
+  const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
+  if (!flags.overwrite)
+    model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),
+                            "name another file, or add --overwrite: the weights as they are will be gone");
+  require_writable(flags.out);
+  const model::Model given = model::read_model(library, flags.in);
+  run::require_host_memory("rewriting", {{"weights in f32, before and after", given.weight_count() * 8}});
+  run::Engine engine = shared.engine();
+  const model::Model before = model::dequantize(engine, given);
+  model::Model after = before;
+  Rewriting(flags, after).run();
+  if (!flags.no_check) check(engine, flags, before, after);
+  if (type) after = model::with_floats(engine, after, type);
+  model::write_gguf(after, flags.out);
+  note(fmt::format("wrote {}", flags.out));
+  return 0;
+}
+
+}  // namespace
+
+void add_rewrite(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<RewriteFlags>();
+  CLI::App* sub = app.add_subcommand(
+      "rewrite", "Change a model's weights without changing what it computes, so that it rounds better");
+  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
+  sub->add_option("output", flags->out, "GGUF file to write, in f32")->required()->type_name("OUT");
+  sub->add_option("--rotate", flags->rotate, "Spaces that are rotated: stream (the residual stream), values (of heads)")
+      ->delimiter(',')
+      ->type_name("SPACES");
+  sub->add_option("--rotation", flags->kind, "hadamard, with signs drawn by the seed, or random")
+      ->check(CLI::IsMember({"hadamard", "random"}))
+      ->capture_default_str();
+  sub->add_option("--online", flags->online,
+                  "Weights (a regular expression) whose inputs are rotated while the model runs; only Lumen knows that")
+      ->type_name("REGEX");
+  sub->add_flag("--fold-norms", flags->fold, "Gains of norms go into the weights behind them");
+  sub->add_flag("--untie", flags->untie, "The output matrix gets numbers of its own");
+  sub->add_option("--outliers", flags->outliers,
+                  "Make so many channels of activations so many times larger, as large models have them: 4:30")
+      ->type_name("CHANNELS:FACTOR");
+  sub->add_option("-s,--seed", flags->seed, "Of rotations and channels")->capture_default_str();
+  sub->add_option("--outtype", flags->type, "Float format to write instead of f32")->type_name("FORMAT");
+  sub->add_option("-f,--file", flags->text, "Text to check on; without it, the built-in one")->type_name("FILE");
+  sub->add_option("-c,--ctx-size", flags->length, "Tokens of a window of that text")->check(CLI::Range(4, 1 << 20));
+  sub->add_option("--chunks", flags->windows, "Windows of that text")->check(CLI::Range(1, 1 << 20));
+  sub->add_flag("--no-check", flags->no_check, "Do not compute what the model says before and after");
+  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it");
+  sub->footer(
+      "Examples:\n"
+      "  lumen rewrite model.gguf rotated.gguf --rotate stream,values\n"
+      "  lumen rewrite model.gguf rotated.gguf --rotate stream --online ffn_down --outtype bf16");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return rewrite(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

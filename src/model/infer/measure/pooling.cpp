@@ -1,0 +1,97 @@
+#include "model/infer/measure/pooling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/arch/checkpoint/carry.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr double kLargestMagnitude = 32760;
+
+// Numbers of GGUF files.
+constexpr std::pair<int64_t, Pooling> kNumbers[] = {
+    {0, Pooling::none}, {1, Pooling::mean}, {2, Pooling::first}, {3, Pooling::last}};
+
+std::optional<Pooling> pooling_of_number(int64_t number) {
+  for (const auto& [own, pooling] : kNumbers)
+    if (own == number) return pooling;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Pooling> pooling_of(const Model& model, const std::filesystem::path& path) {
+  const std::string key = model.family->gguf_architecture() + ".pooling_type";
+  if (model.metadata.has(key)) {
+    const int64_t number = model.metadata.integer(key);
+    if (const auto pooling = pooling_of_number(number)) return pooling;
+    throw Error(Exit::user, fmt::format("{}: {} = {} is not known here", path.string(), key, number),
+                "choose with --pooling mean, cls or last");
+  }
+  std::error_code failure;
+  const std::filesystem::path file = path / kPoolingFile;
+  if (!std::filesystem::exists(file, failure)) return std::nullopt;
+  const auto number = pooling_number(read_file(file, 1 << 20), file.string());
+  return number ? pooling_of_number(*number) : std::nullopt;
+}
+
+std::vector<std::vector<float>> pooled(std::span<const float> rows, size_t width, Pooling pooling) {
+  LUMEN_CHECK(width > 0 && !rows.empty() && rows.size() % width == 0);
+  const size_t count = rows.size() / width;
+  const auto row = [&](size_t i) {
+    return std::vector<float>(rows.begin() + i * width, rows.begin() + (i + 1) * width);
+  };
+  switch (pooling) {
+    case Pooling::none: {
+      std::vector<std::vector<float>> all;
+      for (size_t i = 0; i < count; ++i) all.push_back(row(i));
+      return all;
+    }
+    case Pooling::first:
+      return {row(0)};
+    case Pooling::last:
+      return {row(count - 1)};
+    case Pooling::mean:
+      break;
+  }
+  std::vector<float> mean(width);
+  for (size_t d = 0; d < width; ++d) {
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += rows[i * width + d];
+    mean[d] = static_cast<float>(sum / count);
+  }
+  return {std::move(mean)};
+}
+
+void normalise(std::vector<float>& vector, int p) {
+  if (p < 0) return;
+  double norm = 0;
+  for (const float v : vector) {
+    const double size = std::abs(static_cast<double>(v));
+    if (p == 0)
+      norm = std::max(norm, size);
+    else
+      norm += std::pow(size, p);
+  }
+  norm = p == 0 ? norm / kLargestMagnitude : std::pow(norm, 1.0 / p);
+  if (norm == 0) return;
+  for (float& v : vector) v = static_cast<float>(v / norm);
+}
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+  LUMEN_CHECK(a.size() == b.size());
+  double product = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    product += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return aa == 0 || bb == 0 ? 0 : product / std::sqrt(aa * bb);
+}
+
+}  // namespace lumen::model

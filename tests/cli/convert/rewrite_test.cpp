@@ -1,0 +1,67 @@
+// needs: none. `lumen rewrite`: what comes out computes the same, says so, and rounds on; what cannot be done is
+// refused.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/cli/outcome.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RewriteTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+    std::string name = (fs::temp_directory_path() / "lumen-rewrite-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  static std::string path(const std::string& name) { return (folder_ / name).string(); }
+  static Outcome rewrite(std::vector<std::string> more) {
+    std::vector<std::string> words = {"rewrite", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return lumen(words);
+  }
+  static inline fs::path folder_;
+};
+
+TEST_F(RewriteTest, ComputesTheSame) {
+  for (const std::vector<std::string>& how : std::vector<std::vector<std::string>>{
+           {"--rotate", "stream,values"},
+           {"--rotate", "stream", "--rotation", "random", "--seed", "7"},
+           {"--fold-norms"},
+           {"--outliers", "2:30"},
+           {"--rotate", "stream,values", "--online", "ffn_down", "--outliers", "1:12"}}) {
+    const Outcome o = rewrite(how);
+    ASSERT_EQ(o.code, 0) << o.error;
+    EXPECT_TRUE(contains(o.out, "KL divergence")) << o.out;
+    const Outcome same =
+        lumen({"compare", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "4", "--no-speed"});
+    ASSERT_EQ(same.code, 0) << same.error;
+    EXPECT_TRUE(contains(same.out, "0.00000")) << same.out;
+    const Outcome rounded = lumen({"quantize", path("out.gguf"), path("q.gguf"), "int4_g32", "--strategy", "gptq", "-c",
+                                   "16", "--chunks", "6", "-q"});
+    EXPECT_EQ(rounded.code, 0) << rounded.error;
+    EXPECT_EQ(lumen({"run", "-m", path("q.gguf"), "-p", "A", "-n", "2", "-q"}).code, 0);
+  }
+}
+
+TEST_F(RewriteTest, Mistakes) {
+  fs::remove(path("out.gguf"));
+  EXPECT_EQ(rewrite({}).code, 2);
+  EXPECT_EQ(rewrite({"--rotate", "keys"}).code, 2);
+  EXPECT_EQ(rewrite({"--online", "("}).code, 2);
+  EXPECT_EQ(rewrite({"--online", "nothing_like_it"}).code, 2);
+  for (const char* wrong : {"4", "0:3", "2:", "2:nan", "2:30x", "x:3"})
+    EXPECT_EQ(rewrite({"--outliers", wrong}).code, 2) << wrong;
+  EXPECT_EQ(lumen({"rewrite", path("m/model.gguf"), path("m/model.gguf"), "--fold-norms"}).code, 2);
+  EXPECT_FALSE(fs::exists(path("out.gguf")));
+}
+
+}  // namespace
+}  // namespace lumen::cli
