@@ -125,4 +125,26 @@ void guard_numbers(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) guard_numbers(*sub);
 }
 
+int64_t size_of(const std::string& text) {
+  if (text.empty()) return 0;
+  size_t used = 0;
+  int64_t n = 0;
+  try {
+    n = std::stoll(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  std::string name = text.substr(used);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  if (name.size() == 2 && name[1] == 'B') name.pop_back();
+  const int64_t unit = name.empty() || name == "B" ? 1
+                       : name == "K"               ? 1'000
+                       : name == "M"               ? 1'000'000
+                       : name == "G"               ? 1'000'000'000
+                                                   : 0;
+  if (used == 0 || unit == 0 || n < 1 || n > INT64_MAX / unit)
+    throw usage_error("'{}' is no size; e.g. 4G or 500M", text);
+  return n * unit;
+}
+
 }  // namespace lumen::cli

@@ -22,4 +22,7 @@ std::optional<std::pair<int64_t, int64_t>> two_counts(std::string_view text, cha
 // is of a size that counts can have.
 void guard_numbers(CLI::App& app);
 
+// "4G", "5GB", "500M", "1000000"; 0 for no text. Error (usage).
+int64_t size_of(const std::string& text);
+
 }  // namespace lumen::cli

@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <vector>
 
 #include "base/error.h"
+#include "base/file/leave.h"
 
 namespace lumen {
 namespace {
@@ -38,6 +42,30 @@ TEST_F(FileTest, WritesAndReadsBack) {
 TEST_F(FileTest, EmptyFileMapsToNothing) {
   write_file_atomic(folder_ / "empty", "");
   EXPECT_TRUE(MappedFile(folder_ / "empty").bytes().empty());
+}
+
+// Pages of files that this process has in its memory.
+int64_t file_pages() {
+  int64_t all = 0, resident = 0, shared = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident >> shared;
+  return shared;
+}
+
+TEST_F(FileTest, WhatIsLeftToTheFileComesBackAndTakesNoMemory) {
+  const size_t bytes = 16 << 20;
+  write_file_atomic(folder_ / "a", std::string(bytes, 'x'));
+  const MappedFile file(folder_ / "a");
+  const std::span<const uint8_t> all(reinterpret_cast<const uint8_t*>(file.bytes().data()), bytes);
+  EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), bytes);
+  const int64_t before = file_pages(), page = ::sysconf(_SC_PAGESIZE);
+  leave_to_file(all.subspan(1000, bytes / 2));
+  EXPECT_LT(file_pages(), before - (6 << 20) / page);
+  EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), bytes);
+  // What is no map of a file is not touched.
+  std::vector<uint8_t> own(bytes, 7);
+  leave_to_file(own);
+  leave_to_file({});
+  EXPECT_EQ(std::count(own.begin(), own.end(), 7), bytes);
 }
 
 TEST_F(FileTest, WithoutCommitTheOldFileStays) {

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/structured/json.h"
-#include "model/arch/checkpoint/packed.h"
+#include "model/arch/checkpoint/packed/packed.h"
 #include "model/file/safetensors.h"
 #include "number/codec/codec.h"
 

@@ -114,19 +114,32 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(const void* data, size_t size) {
   constexpr size_t kBuffer = 1 << 20;
   position_ += size;
+  if (size >= kBuffer) {
+    flush();
+    write_out(static_cast<const char*>(data), size);
+    return;
+  }
   buffer_.append(static_cast<const char*>(data), size);
   if (buffer_.size() >= kBuffer) flush();
 }
 
 void AtomicFile::flush() {
-  size_t done = 0;
-  while (done < buffer_.size()) {
-    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+  write_out(buffer_.data(), buffer_.size());
+  buffer_.clear();
+}
+
+void AtomicFile::write_out(const char* data, size_t size) {
+  constexpr size_t kPart = 8 << 20;
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = ::write(fd_, data + done, std::min(size - done, kPart));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw system_error("write", path_);
     done += n;
+    // The disk begins while more is computed, so that commit() finds little left to wait for. Where that cannot be
+    // asked for, it has all to do at the end.
+    (void)::sync_file_range(fd_, static_cast<off_t>(written_), n, SYNC_FILE_RANGE_WRITE);
+    written_ += n;
   }
-  buffer_.clear();
 }
 
 void AtomicFile::pad_to(uint64_t alignment) {

@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "base/file/temporary.h"
 
 namespace lumen {
@@ -22,6 +26,16 @@ Error system_error(std::string_view deed, const std::filesystem::path& path) {
 }
 
 namespace {
+
+// What is mapped: where, and how many bytes. Never destroyed, as maps of static models may outlive other statics.
+std::map<const std::byte*, size_t>& maps() {
+  static auto& all = *new std::map<const std::byte*, size_t>;
+  return all;
+}
+std::mutex& maps_lock() {
+  static auto& lock = *new std::mutex;
+  return lock;
+}
 
 // Opens a regular file for reading and returns its size.
 int open_regular(const std::filesystem::path& path, uint64_t* size) {
@@ -73,6 +87,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
       throw system_error("map", path);
     }
     data_ = static_cast<const std::byte*>(p);
+    const std::lock_guard guard(maps_lock());
+    maps()[data_] = size_;
   }
   ::close(fd);
 }
@@ -89,7 +105,26 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  {
+    const std::lock_guard guard(maps_lock());
+    maps().erase(data_);
+  }
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void leave_to_file(std::span<const uint8_t> range) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
+  const std::lock_guard guard(maps_lock());
+  auto map = maps().upper_bound(begin);
+  if (range.empty() || map == maps().begin()) return;
+  --map;
+  if (begin + range.size() > map->first + map->second) return;
+  // Who touches a page may get its neighbours with it: they go, too.
+  constexpr size_t kTogether = 2 << 20;
+  const size_t at = begin - map->first, first = at / kTogether * kTogether;
+  const size_t last = std::min(map->second, (at + range.size() + kTogether - 1) / kTogether * kTogether);
+  ::madvise(const_cast<std::byte*>(map->first) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace lumen

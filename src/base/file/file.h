@@ -1,7 +1,7 @@
 // Files: reading whole, mapping, and writing so that a crash never leaves half a file (write beside, fsync, rename).
 //
 // May include: base.
-// Offers: lock.h, temporary.h.
+// Offers: leave.h, lock.h, temporary.h.
 #pragma once
 
 #include <cstddef>
@@ -66,11 +66,12 @@ class AtomicFile {
 
  private:
   void flush();
+  void write_out(const char* data, size_t size);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int fd_ = -1;
-  uint64_t position_ = 0;
+  uint64_t position_ = 0, written_ = 0;  // bytes given, and given to the system
   std::string buffer_;
 };
 

@@ -171,7 +171,7 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
   return true;
 }
 
-int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,
+int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags) {
   model::QuantizeReport chosen;
   run::Engine engine = shared.engine();
@@ -179,14 +179,16 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
   const std::vector<model::TokenId> text = flags.read(model);
   model::ByLayersOptions o = by_layers_options(model, in, flags);
-  o.folder = flags.folder.empty() ? out + ".work" : flags.folder;
+  o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
   model::ByLayers run(engine, model, formats, text, o);
+  model::require_writable_as(run.outline(), to.form);
   if (!run_by_layers(run, o.folder)) return exit_code(Exit::interrupted);
   put(table_of(run.report()));
   for (const std::string& line : chosen.trained) put("tables: " + line + "\n");
-  model::write_gguf(run.outline(), out, chosen.file_type, 0, [&](const model::Parameter& p) { return run.weight(p); });
+  to.file_type = chosen.file_type;
+  model::write_model(run.outline(), to, [&](const model::Parameter& p) { return run.weight(p); });
   run.remove_folder();
-  note(fmt::format("wrote {}", out));
+  note(fmt::format("wrote {}", to.path.string()));
   return 0;
 }
 

@@ -40,8 +40,8 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
 // What was done to each weight, as a table.
 std::string table_of(const std::vector<model::RoundedTensor>& tensors);
 
-// Rounds and writes `out`. Exit code.
-int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,
+// Rounds and writes. Exit code.
+int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags);
 
 }  // namespace lumen::cli

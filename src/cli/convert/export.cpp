@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/names.h"
+#include "cli/numbers.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
@@ -14,33 +15,20 @@ namespace {
 
 struct ExportFlags {
   std::string in, out, to, type;
-  std::string split;
+  std::string split, shard;
   bool overwrite = false;
 };
 
-// "4G", "500M", "1000000"
-int64_t size_of(const std::string& text) {
-  if (text.empty()) return 0;
-  size_t used = 0;
-  int64_t n = 0;
-  try {
-    n = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  int64_t unit = 0;
-  if (used == text.size()) unit = 1;
-  if (used + 1 == text.size() && (text.back() == 'G' || text.back() == 'g')) unit = 1'000'000'000;
-  if (used + 1 == text.size() && (text.back() == 'M' || text.back() == 'm')) unit = 1'000'000;
-  if (used == 0 || unit == 0 || n < 1 || n > INT64_MAX / unit)
-    throw usage_error("'{}' is no size; e.g. 4G or 500M", text);
-  return n * unit;
-}
-
 int export_model(const Shared& shared, const ExportFlags& flags) {
-  const bool gguf = flags.to.empty() ? std::filesystem::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
+  model::Destination to{flags.out, flags.to, 0, -1};
+  const bool named_file = std::filesystem::path(flags.out).extension() == ".gguf";
+  if (flags.to.empty()) to.form = named_file ? model::Destination::kGguf : model::Destination::kFolder;
+  const bool gguf = to.is_gguf(), packs = !gguf && to.form != model::Destination::kFolder;
   const int64_t split = size_of(flags.split);
   if (split > 0 && !gguf) throw usage_error("--split-max-size is for GGUF files");
+  if (!flags.shard.empty() && gguf) throw usage_error("--max-shard-size is for folders");
+  if (packs && !flags.type.empty()) throw usage_error("--type is for floats, but '{}' packs weights", to.form);
+  to.part_bytes = gguf ? split : size_of(flags.shard);
   if (!flags.overwrite) {
     model::refuse_own_input(model::model_files(flags.in),
                             gguf ? model::replaced_by_gguf(flags.out, split > 0) : model::replaced_by_folder(flags.out),
@@ -48,29 +36,27 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
   }
   const model::LibraryRef library = shared.library();
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
+  if (type && !model::is_float_format(*type))
+    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", type->name);
   if (gguf) {
     require_writable(flags.out);
   } else {
     require_writable_folder(flags.out);
   }
-  model::Model model = model::read_model(library, flags.in);
-  std::vector<std::string> unknown;
-  for (const auto& [name, w] : model.weights)
-    if (!w.is_f32() && w.type.element.format->safetensors_type.empty()) unknown.push_back(w.type.element.format->name);
+  const model::StreamedModel in = model::stream_model(library, flags.in);
   if (type) {
+    model::QuantizeOptions options;
+    options.target = type->name;
+    options.pure = options.small_too = options.allow_requantize = true;
+    model::Quantizer job(in.model, options, in.source);
+    model::require_writable_as(job.result(), to.form);
     run::Engine engine = shared.engine();
-    model::QuantizeReport report;
-    model = model::with_floats(engine, model, type, &report);
-    for (const std::string& warning : report.warnings()) warn(warning);
-  } else if (!gguf && !unknown.empty()) {
-    throw Error(Exit::user,
-                fmt::format("weights in the format '{}' have no place in a Hugging Face folder", unknown.front()),
-                "add --type with a float format to decode them, or write a GGUF file");
+    job.write(engine, to);
+    for (const std::string& warning : job.report().warnings()) warn(warning);
+  } else {
+    model::require_writable_as(in.model, to.form);
+    model::write_model(in.model, to, in.source);
   }
-  if (gguf)
-    model::write_gguf(model, flags.out, -1, split);
-  else
-    model::write_hf(model, flags.out);
   note(fmt::format("wrote {}", flags.out));
   return 0;
 }
@@ -82,13 +68,17 @@ void add_export(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
   sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")->required()->type_name("IN");
   sub->add_option("output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
-  sub->add_option("--to", flags->to, "What to write; by default what the name says")
-      ->check(CLI::IsMember({"gguf", "hf"}));
+  sub->add_option("--to,--output-format", flags->to, "What to write; by default what the name says")
+      ->check(CLI::IsMember(model::output_forms()));
   sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");
   sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
+  sub->add_option("--max-shard-size", flags->shard, "Several safetensors files of at most about this size")
+      ->type_name("SIZE");
   sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
   sub->footer(
-      "Config, tokenizer, chat template and defaults of generation go along. Rounded weights stay as they are.\n"
+      "Config, tokenizer, chat template and defaults of generation go along. Rounded weights stay as they are; in "
+      "folders\n"
+      "of packed weights as far as those have a place for their format.\n"
       "Examples:\n"
       "  lumen export my-model model.gguf\n"
       "  lumen export model.gguf my-model --type f32\n"

@@ -18,13 +18,35 @@ namespace lumen::cli {
 namespace {
 
 struct QuantizeFlags {
-  std::string in, out, type, importance;
+  std::string in, out, type, importance, form = model::Destination::kGguf, split, shard;
   int threads = -1;
   std::vector<std::string> tensor_types;
   model::QuantizeOptions options;
   bool dry_run = false, overwrite = false;
   CalibratedFlags calibrated;
 };
+
+void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& job, model::Destination to) {
+  run::Engine engine = shared.engine();
+  if (flags.options.train_tables) job.train_tables(engine);
+  if (flags.options.importance) {  // where the scales come from, by the names other programs look for
+    const model::Importance& from = *flags.options.importance;
+    model::GgufMetadata& metadata = job.result().metadata;
+    metadata.set("quantize.imatrix.file", flags.importance);
+    if (!from.datasets.empty()) metadata.set("quantize.imatrix.dataset", from.datasets.back());
+    metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(from.entries.size()));
+    metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(from.windows));
+  }
+  to.file_type = job.report().file_type;
+  Progress progress;
+  int64_t done = 0;
+  const size_t all = job.result().parameters.size();
+  job.write(engine, to, [&](const model::QuantizedTensor& t) {
+    progress.update(fmt::format("quantize {}/{} {}", ++done, all, t.name));
+  });
+  const model::QuantizeReport& report = job.report();
+  progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
+}
 
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   for (const std::string& pair : flags.tensor_types) {
@@ -35,10 +57,17 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     flags.options.tensor_types.emplace_back(pair.substr(0, at), pair.substr(at + 1));
   }
   flags.options.target = flags.type;
+  model::Destination to{flags.out, flags.form, 0, -1};
+  if (!flags.split.empty() && !to.is_gguf()) throw usage_error("--split-max-size is for GGUF files");
+  if (!flags.shard.empty() && to.is_gguf()) throw usage_error("--max-shard-size is for folders");
+  to.part_bytes = size_of(to.is_gguf() ? flags.split : flags.shard);
+  flags.options.stacked = model::takes_stacked_alone(flags.form);
+  flags.options.linear_layers = !to.is_gguf() && flags.form != model::Destination::kFolder;
   // Mistakes show before the work.
   const model::LibraryRef library = shared.library();
   const bool by_budget = !flags.calibrated.budget.empty();
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
+  if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
   if (!by_budget && flags.type.empty()) throw usage_error("TYPE is missing: a format, a mixture, or --budget");
   if (!by_budget && !library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
   for (const std::string& name : {flags.options.output_type, flags.options.embedding_type})
@@ -46,39 +75,33 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   for (const std::string& name : flags.options.fallbacks) (void)named_format(library->formats(), name);
   for (const auto& [pattern, name] : flags.options.tensor_types) (void)named_format(library->formats(), name);
   if (!flags.dry_run && !flags.overwrite) {
-    model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),
+    const auto replaced =
+        to.is_gguf() ? model::replaced_by_gguf(flags.out, to.part_bytes > 0) : model::replaced_by_folder(flags.out);
+    model::refuse_own_input(model::model_files(flags.in), replaced,
                             "name another file, or add --overwrite: the weights as they are will be gone");
   }
-  if (!flags.dry_run) require_writable(flags.out);
+  if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
+  if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
   if (by_layers) check_calibrated(shared, flags.calibrated);
   if (by_budget) check_budget(shared, flags.calibrated);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
-  const model::Model model = model::read_model(library, flags.in);
   if (by_budget)
-    return quantize_by_budget(shared, model, flags.in, flags.out, flags.options, flags.calibrated, flags.dry_run);
-  if (by_layers) return quantize_by_layers(shared, model, flags.in, flags.out, flags.options, flags.calibrated);
-  run::Engine engine = shared.engine();
-  model::QuantizeReport report;
-  Progress progress;
-  int64_t done = 0;
-  model::Model out = model::quantize(engine, model, flags.options, &report, [&](const model::QuantizedTensor& t) {
-    progress.update(fmt::format("quantize {}/{} {}", ++done, model.parameters.size(), t.name));
-  });
-  progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
+    return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
+                              flags.calibrated, flags.dry_run);
+  if (by_layers)
+    return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
+                              flags.calibrated);
+  const model::StreamedModel in = model::stream_model(library, flags.in);
+  model::Quantizer job(in.model, flags.options, in.source);
+  model::require_writable_as(job.result(), to.form);
+  if (!flags.dry_run) write(shared, flags, job, to);
+  const model::QuantizeReport& report = job.report();
   put(report.text());
   for (const std::string& warning : report.warnings()) warn(warning);
   if (flags.dry_run) return 0;
-  if (flags.options.importance) {  // where the scales come from, by the names other programs look for
-    const model::Importance& from = *flags.options.importance;
-    out.metadata.set("quantize.imatrix.file", flags.importance);
-    if (!from.datasets.empty()) out.metadata.set("quantize.imatrix.dataset", from.datasets.back());
-    out.metadata.set("quantize.imatrix.entries_count", static_cast<uint32_t>(from.entries.size()));
-    out.metadata.set("quantize.imatrix.chunks_count", static_cast<uint32_t>(from.windows));
-  }
-  model::write_gguf(out, flags.out, report.file_type);
   note(fmt::format("wrote {}", flags.out));
   return 0;
 }
@@ -90,11 +113,17 @@ void add_quantize(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
   sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
-  sub->add_option("output", flags->out, "GGUF file to write")->required()->type_name("OUT");
+  sub->add_option("output", flags->out, "GGUF file, or folder, to write")->required()->type_name("OUT");
   sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
   sub->add_option("type", flags->type, "Format or mixture; the names are below. Not with --budget")->type_name("TYPE");
   auto* threads =
       sub->add_option("nthreads", flags->threads, "Threads, as --threads")->type_name("N")->check(whole(1, 4096));
+  sub->add_option("--output-format", flags->form, "A GGUF file, a folder of plain weights, or one of packed weights")
+      ->check(CLI::IsMember(model::output_forms()))
+      ->capture_default_str();
+  sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
+  sub->add_option("--max-shard-size", flags->shard, "Several safetensors files of at most about this size")
+      ->type_name("SIZE");
   sub->add_option("--tensor-type", flags->tensor_types, "Format of the tensors a regular expression finds; repeatable")
       ->type_name("REGEX=FORMAT");
   auto* output = sub->add_option("--output-tensor-type", flags->options.output_type, "Format of the output matrix")
@@ -119,7 +148,7 @@ void add_quantize(CLI::App& app, Command& command) {
                 "Train the tables of the formats on this model's weights, one for each format; the file carries them");
   sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
   add_calibrated_flags(*sub, flags->calibrated);
-  sub->add_flag("--dry-run", flags->dry_run, "Report, but write nothing");
+  sub->add_flag("--dry-run", flags->dry_run, "Say what sizes would be; compute and write nothing");
   sub->footer([] {
     const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);
     return fmt::format(

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/leave.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
 #include "model/compress/codebook.h"
@@ -29,16 +30,6 @@ std::string element_name(const Weight& w) {
 bool is_lossy(const Weight& w) {
   return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
          !is_plain(*w.type.element.format, Scalar::bf16);
-}
-
-double relative_error(std::span<const float> x, std::span<const float> y) {
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - y[i];
-    difference += d * d;
-    size += static_cast<double>(x[i]) * x[i];
-  }
-  return size > 0 ? std::sqrt(difference / size) : 0;
 }
 
 std::regex compile_pattern(const std::string& text) {
@@ -162,8 +153,10 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     const Parameter* p = model.find(name);
     if (p->is_vector() || p->frozen) continue;
     if (options.leave_output && p->role == "output") continue;
+    const bool is_end = p->role == "embedding" || (p->role == "output" && options.output_type.empty());
+    if ((options.linear_layers && is_end) || (options.stacked && p->shape.size() < 3)) continue;
     chosen[name] = choice.first;
-    if (!stays_f32(*p)) continue;
+    if (options.small_too || !stays_f32(*p)) continue;
     // What is rounded already gains nothing.
     const auto weight = model.weights.find(name);
     if (weight == model.weights.end() || !is_lossy(weight->second))
@@ -205,26 +198,16 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
 
 namespace {
 
-// Encoders would make some code of these too, and the loss would pass unseen.
-void require_finite(std::span<const float> values, const Weight& w, const std::string& name) {
-  const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-  if (bad == values.end()) return;
-  const int64_t at = bad - values.begin();
-  throw Error(Exit::numeric,
-              fmt::format("'{}' holds {} in row {}, column {}", name, *bad, at / w.columns(), at % w.columns()),
-              "no number format keeps that; find out where the model's weights broke");
-}
-
 void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> before, std::span<const float> after,
                const Weight& w) {
   line.loss = saturation(f, before, after, {w.bytes.data(), w.bytes.size()}, w.rows(), w.columns());
   if (line.loss.any()) line.loss_text = line.loss.text(f);
 }
 
-// What the importance matrix says of a weight: of its columns, or (of stacked weights) of its elements; empty where it
-// says nothing, or the format does not look at it. What it cannot be used for is told to `report`.
-std::vector<float> importance_of(const Parameter& p, const Weight& w, const Format& f, const QuantizeOptions& options,
-                                 QuantizeReport& report) {
+// What the importance matrix says of the columns of a weight, or of each of stacked matrices; empty where it says
+// nothing, or the format does not look at it. What it cannot be used for is told to `report`.
+std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& w, const Format& f,
+                                              const QuantizeOptions& options, QuantizeReport& report) {
   constexpr double kFewBits = 2.6;  // below it other programs write none without an importance matrix
   if (!options.importance) {
     if (f.weighs() && f.bits_per_weight() < kFewBits && std::ranges::find(report.blind, f.name) == report.blind.end())
@@ -248,73 +231,40 @@ std::vector<float> importance_of(const Parameter& p, const Weight& w, const Form
       report.not_weighing.push_back(f.name);
     return {};
   }
-  if (matrices == 1) return e.means(0);
-  const int64_t size = w.rows() / matrices * w.columns();
-  std::vector<float> out;
-  out.reserve(size * matrices);
+  std::vector<std::vector<float>> out;
   int64_t unreached = 0;
   for (int64_t m = 0; m < matrices; ++m) {
-    std::vector<float> means = e.means(m);
-    unreached += means.empty();
-    means.resize(e.columns, 1);  // no row reached it: all columns alike
-    for (int64_t r = 0; r < w.rows() / matrices; ++r) out.insert(out.end(), means.begin(), means.end());
+    out.push_back(e.means(m));
+    unreached += matrices > 1 && out.back().empty();
+    if (matrices > 1) out.back().resize(e.columns, 1);  // no row reached it: all columns alike
   }
   if (unreached > 0) report.unreached.push_back(fmt::format("{}: {} of {} matrices", p.gguf, unreached, matrices));
+  if (out.front().empty()) out.clear();
   return out;
-}
-
-// relative_error where squares of columns count as often as their importance says.
-double weighted_error(std::span<const float> x, std::span<const float> y, std::span<const float> importance) {
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - y[i], w = importance[i % importance.size()];
-    difference += w * d * d;
-    size += w * x[i] * x[i];
-  }
-  return size > 0 ? std::sqrt(difference / size) : 0;
-}
-
-// Rounded weights are kept until they are written; one weight at a time is held as numbers, before and after.
-void require_room(const Model& model, const std::map<std::string, FormatRef>& chosen) {
-  int64_t rounded = 0, widest = 0;
-  for (const Parameter& p : model.parameters) {
-    const auto choice = chosen.find(p.name);
-    if (choice == chosen.end()) continue;
-    rounded = run::saturating_sum(rounded, graph::byte_size({p.shape, {Scalar::f32, choice->second}}));
-    widest = std::max(widest, run::saturating_product(p.count(), 2 * sizeof(float)));
-  }
-  run::require_host_memory(fmt::format("quantizing '{}'", model.name),
-                           {{"rounded weights", rounded}, {"numbers of the largest weight", widest}},
-                           "choose formats of fewer bits, or a machine with more memory");
 }
 
 // Whole blocks of a weight with their importance, evenly spaced.
 struct Sample {
   std::vector<float> x, importance;
 
-  void take(const Format& f, const Weight& w, const std::vector<float>& values, const std::vector<float>& counts,
-            int64_t most) {
+  // `counts`: of the columns, or of those of each stacked matrix; none: all alike.
+  void take(const Format& f, const Weight& w, const std::vector<float>& values,
+            const std::vector<std::vector<float>>& counts, int64_t most) {
+    const int64_t of_matrix = std::ssize(values) / std::max<int64_t>(1, std::ssize(counts));
     const int64_t blocks = std::ssize(values) / f.block, taken = std::min(blocks, most);
     for (int64_t k = 0; k < taken; ++k) {
       const int64_t first = k * blocks / taken * f.block;
       x.insert(x.end(), values.begin() + first, values.begin() + first + f.block);
       for (int64_t j = first; j < first + f.block; ++j)
-        importance.push_back(counts.empty()                      ? 1
-                             : std::ssize(counts) == w.columns() ? counts[j % w.columns()]
-                                                                 : counts[j]);
+        importance.push_back(counts.empty() ? 1 : counts[j / of_matrix][j % w.columns()]);
     }
   }
 };
 
 }  // namespace
 
-std::vector<float> values_of(run::Engine& engine, const Weight& w) {
-  if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
-  return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
-}
-
 void train_formats(run::Engine& engine, const Model& model, const QuantizeOptions& options,
-                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report) {
+                   std::map<std::string, FormatRef>& chosen, QuantizeReport& report, const WeightSource& source) {
   constexpr int64_t kMostBlocks = 4096, kMostNumbers = int64_t{1} << 23;  // of a weight, of all
   std::map<std::string, std::vector<std::string>> users;
   for (const auto& [name, format] : chosen)
@@ -326,10 +276,12 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
     Sample sample;
     QuantizeReport unsaid;
     for (const std::string& parameter : parameters) {
-      Weight w = model.weights.at(parameter);
+      const Weight w = fetched(model, *model.find(parameter), source);
       const std::vector<float> values = values_of(engine, w);
-      require_finite(values, w, parameter);
-      const std::vector<float> counts = importance_of(*model.find(parameter), w, *format, options, unsaid);
+      if (const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); }); bad != values.end())
+        throw Error(Exit::numeric, fmt::format("'{}' holds {}", model.find(parameter)->gguf, *bad),
+                    "no number format keeps that; find out where the model's weights broke");
+      const std::vector<std::vector<float>> counts = importance_of(*model.find(parameter), w, *format, options, unsaid);
       sample.take(*format, w, values, counts, std::min(kMostBlocks, each));
     }
     if (!options.importance) sample.importance.clear();
@@ -341,62 +293,124 @@ void train_formats(run::Engine& engine, const Model& model, const QuantizeOption
   }
 }
 
-Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
-               const std::function<void(const QuantizedTensor&)>& progress) {
-  QuantizeReport local;
-  std::map<std::string, FormatRef> chosen = choose_formats(model, options, &local);
-  std::map<std::string, std::string> remarks;
-  for (const QuantizedTensor& t : local.tensors) remarks[t.name] = t.remark;
-  local.tensors.clear();
-  require_room(model, chosen);
-  if (options.train_tables) train_formats(engine, model, options, chosen, local);
+Quantizer::Quantizer(const Model& model, QuantizeOptions options, WeightSource source)
+    : model_(model), options_(std::move(options)), source_(std::move(source)) {
+  QuantizeReport decided;
+  chosen_ = choose_formats(model, options_, &decided);
+  for (const QuantizedTensor& t : decided.tensors) remarks_[t.name] = t.remark;
+  report_.file_type = decided.file_type;
+  lay_out();
+}
 
-  Model out = model;
+void Quantizer::train_tables(run::Engine& engine) {
+  QuantizeReport trained;
+  trained.file_type = report_.file_type;
+  train_formats(engine, model_, options_, chosen_, trained, source_);
+  report_ = {};
+  report_.file_type = trained.file_type;
+  report_.trained = std::move(trained.trained);
+  lay_out();
+}
+
+// What is written, and the report's lines, by the formats that are chosen.
+void Quantizer::lay_out() {
+  anew_.clear();
+  lines_.clear();
+  rounded_ = largest_ = 0;
+  const Model& model = model_;
+  result_ = model;
   const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
   for (const Parameter& p : model.parameters) {
     const Weight& old = model.weights.at(p.name);
-    Weight& w = out.weights.at(p.name);
+    Weight& w = result_.weights.at(p.name);
     QuantizedTensor line;
     line.name = p.gguf;
     line.from = element_name(old);
     line.weights = p.count();
-    line.remark = remarks.contains(p.name) ? remarks.at(p.name) : "";
-    const auto choice = chosen.find(p.name);
-    const bool same =
-        choice == chosen.end() || (old.type.element.format && old.type.element.format->hash == choice->second->hash);
+    line.remark = remarks_.contains(p.name) ? remarks_.at(p.name) : "";
+    const auto choice = chosen_.find(p.name);
+    const bool plain = choice != chosen_.end() && is_plain(*choice->second, Scalar::f32);
+    const bool same = choice == chosen_.end() || (plain && old.is_f32()) ||
+                      (old.type.element.format && old.type.element.format->hash == choice->second->hash);
     if (!same) {
-      if (is_lossy(old) && !options.allow_requantize) {
+      if (is_lossy(old) && !options_.allow_requantize) {
         throw Error(Exit::user, fmt::format("'{}' is already in the lossy format '{}'", p.gguf, line.from),
                     "start from an f32, f16 or bf16 file, or add --allow-requantize and accept the loss");
       }
-      const std::vector<float> values = values_of(engine, old);
-      require_finite(values, old, p.gguf);
-      const FormatRef& f = choice->second;
-      if (is_plain(*f, Scalar::f32)) {
-        w = f32_weight(p.shape, values);
-      } else {
-        w.type.element = {Scalar::f32, f};
-        const std::vector<float> importance = importance_of(p, w, *f, options, local);
-        w.bytes = engine.encode(f, values.data(), w.rows(), w.columns(), importance);
-        const std::vector<float> left = engine.decode(f, w.bytes.data(), w.rows(), w.columns());
-        line.error = relative_error(values, left);
-        line.weighed = !importance.empty();
-        if (line.weighed) line.weighted = weighted_error(values, left, importance);
-        note_loss(line, *f, values, left, w);
-      }
+      anew_.insert(p.name);
+      w.bytes = {};
+      w.type.element = {Scalar::f32, plain ? nullptr : choice->second};
+      if (!plain) (void)importance_of(p, w, *choice->second, options_, report_);
+      rounded_ = run::saturating_sum(rounded_, graph::byte_size(w.type));
+      largest_ = std::max(largest_, graph::byte_size(w.type));
     }
     line.to = element_name(w);
     line.bits = w.bits_per_weight();
     line.bytes = std::llround(line.bits * line.weights / 8);
     if (is_omitted(model, p, back)) continue;
-    if (progress) progress(line);
-    local.weights += line.weights;
-    local.bytes += line.bytes;
-    local.tensors.push_back(std::move(line));
+    report_.weights += line.weights;
+    report_.bytes += line.bytes;
+    lines_[p.name] = report_.tensors.size();
+    report_.tensors.push_back(std::move(line));
   }
-  local.bits = 8.0 * local.bytes / local.weights;
-  if (report) *report = std::move(local);
+  report_.bits = 8.0 * report_.bytes / report_.weights;
+}
+
+Weight Quantizer::make(PanelRounder& rounder, const Parameter& p, const QuantizeProgress& progress) {
+  const Weight source = fetched(model_, p, source_);
+  if (!anew_.contains(p.name)) return source;
+  const Weight& planned = result_.weights.at(p.name);
+  const FormatRef& to = planned.type.element.format;
+  std::vector<std::vector<float>> importance;
+  QuantizeReport told;  // before
+  if (to) importance = importance_of(p, planned, *to, options_, told);
+  PanelRounder::Result made = rounder.round(source, to, importance, p.gguf);
+  leave_to_file({source.bytes.data(), source.bytes.size()});
+  QuantizedTensor passing;
+  const auto at = lines_.find(p.name);
+  QuantizedTensor& line = at == lines_.end() ? passing : report_.tensors[at->second];
+  line.error = made.error;
+  line.weighed = !importance.empty();
+  line.weighted = made.weighted;
+  line.loss = made.loss;
+  if (line.loss.any()) line.loss_text = line.loss.text(*to);
+  if (progress) progress(line);
+  return std::move(made.weight);
+}
+
+void Quantizer::write(run::Engine& engine, const Destination& to, const QuantizeProgress& progress) {
+  run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"the largest rounded weight", largest_}},
+                           "choose formats of fewer bits, or a machine with more memory");
+  PanelRounder rounder(engine);
+  write_model(result_, to, [&](const Parameter& p) { return make(rounder, p, progress); });
+}
+
+Model Quantizer::in_memory(run::Engine& engine, const QuantizeProgress& progress) {
+  run::require_host_memory(fmt::format("quantizing '{}'", model_.name), {{"rounded weights", rounded_}},
+                           "choose formats of fewer bits, or a machine with more memory");
+  PanelRounder rounder(engine);
+  Model out = result_;
+  for (const Parameter& p : model_.parameters)
+    if (Weight& w = out.weights.at(p.name); w.bytes.size() == 0) w = make(rounder, p, progress);
   return out;
+}
+
+Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
+               const QuantizeProgress& progress) {
+  Quantizer job(model, options);
+  if (options.train_tables) job.train_tables(engine);
+  Model out = job.in_memory(engine, progress);
+  if (report) *report = job.report();
+  return out;
+}
+
+bool is_float_format(const Format& f) {
+  return is_plain(f, Scalar::f32) || is_plain(f, Scalar::f16) || is_plain(f, Scalar::bf16);
+}
+
+std::vector<float> values_of(run::Engine& engine, const Weight& w) {
+  if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
+  return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
 }
 
 Model dequantize(run::Engine& engine, const Model& model) {
@@ -414,9 +428,8 @@ Model dequantize(run::Engine& engine, const Model& model) {
 }
 
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report) {
-  const bool is_float =
-      is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
-  if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
+  if (!is_float_format(*format))
+    throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
   Model out = dequantize(engine, model);
   if (is_plain(*format, Scalar::f32)) return out;
   for (auto& [name, w] : out.weights) {

@@ -12,10 +12,49 @@ namespace {
 // Less than this part of the largest number is left, and the scale can grow no more: that is no rounding.
 constexpr double kKept = 0.99;
 
-double largest_of(std::span<const float> values) {
-  double out = 0;
-  for (const float v : values) out = std::max<double>(out, std::fabs(v));
+// Squares of numbers between these are numbers of f32, and so many of them are added up in f32.
+constexpr float kTiny = 1e-15F, kHuge = 1e15F;
+constexpr int64_t kAdded = 256;
+
+// What a run of numbers comes to.
+struct Run {
+  float most = 0, left = 0;  // largest magnitudes, before and after
+  double difference = 0, size = 0;
+
+  void add(const float* x, const float* y, int64_t count) {
+    float a = 0, b = 0, d = 0, s = 0;
+#pragma omp simd reduction(max : a, b) reduction(+ : d, s)
+    for (int64_t i = 0; i < count; ++i) {
+      const float before = std::fabs(x[i]), after = std::fabs(y[i]), off = x[i] - y[i];
+      a = before > a ? before : a;
+      b = after > b ? after : b;
+      d += off * off;
+      s += before * before;
+    }
+    most = std::max(most, a);
+    left = std::max(left, b);
+    if (a > kTiny && a < kHuge && b < kHuge) {
+      difference += d;
+      size += s;
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const double v = x[i], off = v - y[i];
+      difference += off * off;
+      size += v * v;
+    }
+  }
+};
+
+Run run_of(const float* x, const float* y, int64_t count) {
+  Run out;
+  for (int64_t i = 0; i < count; i += kAdded) out.add(x + i, y + i, std::min(kAdded, count - i));
   return out;
+}
+
+// Whether numbers share no scale.
+bool is_alone(const Format& f) {
+  return f.block == 1 && f.row_bytes + f.tile_bytes + f.tensor_bytes == 0;
 }
 
 class Records {
@@ -27,6 +66,8 @@ class Records {
   bool at_end(int64_t row, int64_t column) const {
     return std::any_of(format_.fields.begin(), format_.fields.end(), [&](const Field& field) {
       if (!field.type.is_float || field.type.bits > 16) return false;
+      // The code of the largest number of a scale stands there always.
+      if (field.level == Level::block && field.count == format_.block && !is_alone(format_)) return false;
       const uint8_t* record = this->record(field.level, row, column);
       for (int64_t j = 0; j < field.count; ++j) {
         const double value = field_decode(field.type, field.layout.read(record, j));
@@ -71,27 +112,66 @@ Saturation& Saturation::operator+=(const Saturation& other) {
   return *this;
 }
 
-Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,
-                      std::span<const uint8_t> blob, int64_t rows, int64_t columns) {
-  Saturation out;
+double Closeness::relative() const {
+  return size > 0 ? std::sqrt(difference / size) : 0;
+}
+
+Closeness& Closeness::operator+=(const Closeness& other) {
+  difference += other.difference;
+  size += other.size;
+  loss += other.loss;
+  return *this;
+}
+
+namespace {
+
+// Numbers of one scale, the largest of which was `most` and is `left`.
+void note_loss(const Records& records, std::span<const float> before, double most, double left, int64_t row,
+               int64_t column, Saturation& loss) {
+  if (most == 0 || (left >= kKept * most && std::isfinite(left))) return;
+  if (left == 0) {
+    loss.lost += std::count_if(before.begin(), before.end(), [](float v) { return v != 0; });
+    ++loss.blocks;
+    return;
+  }
+  if (!records.at_end(row, column)) return;
+  for (const float v : before)
+    if (std::fabs(v) > left) ++loss.clamped;
+  loss.largest = std::max(loss.largest, most);
+}
+
+}  // namespace
+
+Closeness compare(const Format& f, std::span<const float> x, std::span<const float> y, std::span<const uint8_t> blob,
+                  int64_t rows, int64_t columns) {
+  Closeness out;
   if (columns == 0) return out;
   const Records records(f, blob, rows, columns);
-  const size_t block = f.block;
-  for (size_t at = 0; at < x.size(); at += block) {
-    const auto before = x.subspan(at, block), after = y.subspan(at, block);
-    const double most = largest_of(before), left = largest_of(after);
-    if (most == 0 || (left >= kKept * most && std::isfinite(left))) continue;
-    if (left == 0) {
-      out.lost += std::count_if(before.begin(), before.end(), [](float v) { return v != 0; });
-      ++out.blocks;
-      continue;
+  const bool alone = is_alone(f);
+  const int64_t together = f.block > 1 ? f.block : columns;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; c += together) {
+      const size_t at = r * columns + c;
+      const Run run = run_of(x.data() + at, y.data() + at, together);
+      out.difference += run.difference;
+      out.size += run.size;
+      if (!alone) {
+        note_loss(records, x.subspan(at, together), run.most, run.left, r, c, out.loss);
+        continue;
+      }
+      for (int64_t i = 0; i < together; ++i) {
+        const float most = std::fabs(x[at + i]), left = std::fabs(y[at + i]);
+        if (left >= 0.991F * most && left < kHuge) continue;  // the usual
+        note_loss(records, x.subspan(at + i, 1), most, left, r, c + i, out.loss);
+      }
     }
-    if (!records.at_end(static_cast<int64_t>(at) / columns, static_cast<int64_t>(at) % columns)) continue;
-    for (size_t i = 0; i < block; ++i)
-      if (std::fabs(before[i]) > left) ++out.clamped;
-    out.largest = std::max(out.largest, most);
   }
   return out;
+}
+
+Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,
+                      std::span<const uint8_t> blob, int64_t rows, int64_t columns) {
+  return compare(f, x, y, blob, rows, columns).loss;
 }
 
 std::string Saturation::text(const Format& f) const {

@@ -23,7 +23,19 @@ struct Saturation {
   std::string text(const Format& f) const;
 };
 
-// `x` was encoded to `blob`, which decodes to `y`.
+// The same and how far apart numbers are, in one pass.
+struct Closeness {
+  double difference = 0, size = 0;  // squares of x - y, and of x
+  Saturation loss;
+
+  double relative() const;  // |x - y| / |x|, Euclidean; 0 where x is all zeros
+  Closeness& operator+=(const Closeness& other);
+};
+
+// `x` was encoded to `blob`, which decodes to `y`. A format of single numbers under a scale of their row, tile or
+// tensor is looked at row by row: that small ones become 0 there is rounding.
+Closeness compare(const Format& f, std::span<const float> x, std::span<const float> y, std::span<const uint8_t> blob,
+                  int64_t rows, int64_t columns);
 Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,
                       std::span<const uint8_t> blob, int64_t rows, int64_t columns);
 

@@ -64,20 +64,10 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
                                                     const std::vector<TensorSpec>& tensors,
                                                     const std::function<std::span<const uint8_t>(size_t)>& blob,
                                                     int64_t split_bytes) {
-  std::vector<size_t> begins = {0};
-  int64_t bytes = 0;
-  for (size_t i = 0; i < tensors.size() && split_bytes > 0; ++i) {
-    const int64_t next = tensors[i].blob_bytes();
-    if (bytes > 0 && bytes + next > split_bytes) {
-      begins.push_back(i);
-      bytes = 0;
-    }
-    bytes += next;
-  }
-  const auto count = std::ssize(begins);
-  if (count > kMostFiles) throw user_error("{} files would be needed; at most {} can be", count, kMostFiles);
-  begins.push_back(tensors.size());
+  const std::vector<size_t> begins = parts_of(tensors, split_bytes);
+  const auto count = std::ssize(begins) - 1;
   std::vector<std::filesystem::path> paths;
+  std::vector<std::unique_ptr<GgufWriter>> writers;
   const std::string prefix = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
   for (int64_t i = 0; i < count; ++i) {
     const size_t at = i;
@@ -90,16 +80,20 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
       own.set(kSplitTensors, static_cast<int32_t>(tensors.size()));
     }
     const auto one = count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count);
+    writers.push_back(std::make_unique<GgufWriter>(
+        one, std::move(own), std::vector<TensorSpec>(tensors.begin() + begins[at], tensors.begin() + begins[at + 1])));
+    for (size_t t = begins[at]; t < begins[at + 1]; ++t) writers.back()->write(blob(t));
+    paths.push_back(one);
+  }
+  // Some of a model's files are no model: none appears before all are written.
+  for (size_t i = 0; i < writers.size(); ++i) {
     try {
-      GgufWriter writer(one, std::move(own), {tensors.begin() + begins[at], tensors.begin() + begins[at + 1]});
-      for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
-      writer.commit();
+      writers[i]->commit();
     } catch (const Error&) {
-      std::error_code ignored;  // some of a model's files are no model
-      for (const auto& written : paths) std::filesystem::remove(written, ignored);
+      std::error_code ignored;
+      for (size_t done = 0; done < i; ++done) std::filesystem::remove(paths[done], ignored);
       throw;
     }
-    paths.push_back(one);
   }
   return paths;
 }

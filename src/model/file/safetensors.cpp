@@ -232,4 +232,26 @@ void SafetensorsWriter::commit() {
   file_.commit();
 }
 
+void write_safetensors_files(const std::filesystem::path& folder, const std::vector<TensorSpec>& tensors,
+                             const std::function<std::span<const uint8_t>(size_t)>& blob, int64_t part_bytes) {
+  const std::vector<size_t> begins = parts_of(tensors, part_bytes);
+  const size_t count = begins.size() - 1;
+  json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", json::object()}};
+  int64_t total = 0;
+  for (size_t part = 0; part < count; ++part) {
+    const std::string name =
+        count == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", part + 1, count);
+    const std::vector<TensorSpec> own(tensors.begin() + begins[part], tensors.begin() + begins[part + 1]);
+    SafetensorsWriter writer(folder / name, {{"format", "pt"}}, own);
+    for (size_t t = begins[part]; t < begins[part + 1]; ++t) {
+      writer.write(blob(t));
+      total += tensors[t].blob_bytes();
+      index["weight_map"][tensors[t].name] = name;
+    }
+    writer.commit();
+  }
+  index["metadata"]["total_size"] = total;
+  if (count > 1) write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+}
+
 }  // namespace lumen::model

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,5 +58,10 @@ class SafetensorsWriter {
   AtomicFile file_;
   std::optional<BlobStream> stream_;
 };
+
+// Writes tensors in their order to model.safetensors in `folder`; part_bytes > 0 and more than that: to
+// model-00001-of-00003.safetensors and so on, with model.safetensors.index.json. blob(i) is asked for in order.
+void write_safetensors_files(const std::filesystem::path& folder, const std::vector<TensorSpec>& tensors,
+                             const std::function<std::span<const uint8_t>(size_t)>& blob, int64_t part_bytes = 0);
 
 }  // namespace lumen::model

@@ -184,6 +184,24 @@ FormatRef FormatsOfFile::read(const std::string& name, const std::string& text) 
   return own;
 }
 
+std::vector<size_t> parts_of(const std::vector<TensorSpec>& tensors, int64_t part_bytes) {
+  constexpr size_t kMostFiles = 99'999;
+  std::vector<size_t> begins = {0};
+  int64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size() && part_bytes > 0; ++i) {
+    const int64_t next = tensors[i].blob_bytes();
+    if (bytes > 0 && bytes + next > part_bytes) {
+      begins.push_back(i);
+      bytes = 0;
+    }
+    bytes += next;
+  }
+  if (begins.size() > kMostFiles)
+    throw user_error("{} files would be needed; at most {} can be", begins.size(), kMostFiles);
+  begins.push_back(tensors.size());
+  return begins;
+}
+
 void join_sections(std::vector<StoredTensor>& tensors, const std::string& file) {
   std::map<std::string, size_t, std::less<>> at;
   for (size_t i = 0; i < tensors.size(); ++i) at.emplace(tensors[i].name, i);

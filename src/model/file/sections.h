@@ -63,6 +63,10 @@ int64_t data_bytes(const graph::Element& element, const std::vector<int64_t>& sh
 // and removes them from the list.
 void join_sections(std::vector<StoredTensor>& tensors, const std::string& file);
 
+// Where the files of a model of several begin: a new one where one would grow beyond `part_bytes`; 0: one file. And
+// behind the last tensor.
+std::vector<size_t> parts_of(const std::vector<TensorSpec>& tensors, int64_t part_bytes);
+
 // Takes the blobs of the announced tensors in order, in parts of any size, and writes their raw tensors to `file`, each
 // followed by zeros up to a multiple of `alignment`.
 class BlobStream {

@@ -13,6 +13,7 @@
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
 
@@ -177,6 +178,22 @@ std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64
   state_->convert(synth::synthesize_decode(*f, rows, columns, device().machine()), blob,
                   blob_layout(*f, rows, columns).total, x.data(), rows * columns * 4);
   return x;
+}
+
+std::shared_ptr<const Panels> Engine::encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed) {
+  CompileReport report;
+  const auto importance = weighed ? synth::Importance::columns : synth::Importance::none;
+  auto made = std::make_shared<const Panels>(state_->shop, f, rows, columns, Panels::Way::encode, importance, &report);
+  state_->add(report);
+  return made;
+}
+
+std::shared_ptr<const Panels> Engine::decode_panels(const FormatRef& f, int64_t rows, int64_t columns) {
+  CompileReport report;
+  auto made = std::make_shared<const Panels>(state_->shop, f, rows, columns, Panels::Way::decode,
+                                             synth::Importance::none, &report);
+  state_->add(report);
+  return made;
 }
 
 std::unique_ptr<LoadedSteps> Engine::load_steps(const synth::Synthesis& steps) {

@@ -2,7 +2,7 @@
 // -> device.
 //
 // May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
-// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
 // run/engine/program.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
@@ -20,6 +20,8 @@
 #include "run/engine/program/program.h"
 
 namespace lumen::run {
+
+class Panels;
 
 // The machine, the device and the cache of compiled kernels. Outlives its tensors and programs.
 class Engine {
@@ -52,6 +54,9 @@ class Engine {
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
                               std::span<const float> importance = {});
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
+  // The same for many panels of a large matrix (panels.h). `weighed`: with the importance of each column.
+  std::shared_ptr<const Panels> encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed = false);
+  std::shared_ptr<const Panels> decode_panels(const FormatRef& f, int64_t rows, int64_t columns);
 
   // Kernels that belong to no program, compiled or found (loaded_steps.h).
   std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);

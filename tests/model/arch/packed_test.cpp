@@ -1,6 +1,6 @@
 // needs: none. Checkpoints of rounded weights: each layout packed here by plain loops over known codes, read as a
 // format, and decoded to the values that the layout's definition gives.
-#include "model/arch/checkpoint/packed.h"
+#include "model/arch/checkpoint/packed/packed.h"
 
 #include <bit>
 #include <cmath>

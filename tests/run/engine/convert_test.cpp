@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "run/engine/panels/panels.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -44,6 +45,31 @@ TEST_P(EveryFormat, ConvertsAsTheCodecDoes) {
   for (size_t i = 0; i < got.size(); ++i) {
     if (std::isnan(got[i]) && std::isnan(want[i])) continue;
     ASSERT_EQ(std::memcmp(&got[i], &want[i], 4), 0) << "element " << i << ": " << got[i] << " and " << want[i];
+  }
+}
+
+// A place that is used again gives what a fresh conversion gives.
+TEST_P(EveryFormat, PanelsConvertAsTheWholeDoes) {
+  const FormatRef f = FormatLibrary::builtin().get(GetParam());
+  Engine engine(options());
+  const int64_t rows = 3, columns = std::lcm<int64_t>(f->block, 32) * 2;
+  const auto decoder = engine.decode_panels(f, rows, columns);
+  Panels::Place from = decoder->place();
+  if (!f->encodes()) return;
+  const auto encoder = engine.encode_panels(f, rows, columns, f->weighs());
+  Panels::Place to = encoder->place();
+  const std::vector<float> importance(static_cast<size_t>(columns), 2);
+  for (const uint64_t seed : {4, 5, 6}) {
+    const std::vector<float> x = sample(rows * columns, seed);
+    std::copy(x.begin(), x.end(), to.values());
+    if (f->weighs()) std::copy(importance.begin(), importance.end(), to.importance());
+    to.convert();
+    const std::vector<uint8_t> blob = engine.encode(f, x.data(), rows, columns, importance);
+    ASSERT_EQ(std::memcmp(blob.data(), to.blob(), blob.size()), 0);
+    std::copy(blob.begin(), blob.end(), from.blob());
+    from.convert();
+    const std::vector<float> want = engine.decode(f, blob.data(), rows, columns);
+    ASSERT_EQ(std::memcmp(want.data(), from.values(), want.size() * 4), 0);
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace lumen::model {
 
-// Reorders whole rows; Error when rows of this format cannot be moved one by one (fields shared by tiles of rows).
+// Reorders whole rows; Error when rows of this format cannot be moved one by one (a row would leave its tile).
 // `turned`: rows of each head that are rotated, its first ones; 0: all. The rows of a vector are its elements.
 void halves_to_pairs(Weight& w, int64_t heads, int64_t turned = 0);
 void pairs_to_halves(Weight& w, int64_t heads, int64_t turned = 0);

@@ -56,7 +56,7 @@ Weight part_of(const Weight& whole, const Parameter& p, bool as_rows) {
   return with_shape(take_rows(with_columns(whole, 1), {graph::Dim(count), graph::Dim(1)}, rows_of(p, count)), p.shape);
 }
 
-graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts) {
+graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows) {
   const Parameter& first = *parts.front();
   int64_t counted = 0;
   for (const Parameter* p : parts) counted += p->hf_count;
@@ -66,14 +66,15 @@ graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*
   const graph::Element element = model.weights.at(first.name).type.element;
   const bool alike = std::all_of(parts.begin(), parts.end(), [&](const Parameter* p) {
     const Weight& w = model.weights.at(p->name);
-    return w.type.element == element && !((p->hf_transposed || p->hf_columns) && is_rounded(w));
+    const bool stays = as_rows ? p->hf_transposed && p->hf_columns : !p->hf_transposed && !p->hf_columns;
+    return w.type.element == element && (stays || !is_rounded(w));
   });
-  return {shape_of_whole(first, false), alike ? element : graph::Element{Scalar::f32, nullptr}};
+  return {shape_of_whole(first, as_rows && alike), alike ? element : graph::Element{Scalar::f32, nullptr}};
 }
 
-Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts) {
+Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows) {
   const Parameter& first = *parts.front();
-  const graph::Element element = type_of_whole(model, parts).element;
+  const graph::Element element = type_of_whole(model, parts, as_rows).element;
   // Each part's rows one behind the other, then where they belong. Of columns that are not turned every number is a
   // row.
   std::vector<Weight> rows;
@@ -94,7 +95,7 @@ Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts) 
   }
   const graph::Shape flat = {graph::Dim(all), graph::Dim(rows.front().columns())};
   Weight whole = with_shape(take_rows(stack_rows(rows, flat), flat, source), shape_of_whole(first, true));
-  return first.hf_columns && first.hf_transposed ? transposed(whole) : whole;
+  return first.hf_columns && first.hf_transposed && !as_rows ? transposed(whole) : whole;
 }
 
 }  // namespace lumen::model

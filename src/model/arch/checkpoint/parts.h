@@ -18,7 +18,8 @@ graph::Shape shape_of_whole(const Parameter& p, bool as_rows);
 Weight part_of(const Weight& whole, const Parameter& p, bool as_rows);
 // All parameters of one tensor put together as files hold it, and the type it then has, for which no bytes are needed.
 // Parts of different formats, and such whose rows would have to be turned or cut, become f32.
-graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts);
-Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts);
+// `as_rows` is possible where all parts have one element, which they then keep.
+graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows = false);
+Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts, bool as_rows = false);
 
 }  // namespace lumen::model

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
 #include "base/file/file.h"
+#include "base/file/leave.h"
 #include "base/naming.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
-#include "model/arch/checkpoint/packed.h"
+#include "model/arch/checkpoint/packed/packed.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
@@ -35,9 +37,9 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// A tensor of a file as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
-Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
-                 const std::shared_ptr<const TensorFile>& opened, const std::string& file) {
+// What a tensor of a file is as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
+graph::Type type_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
+                    const std::string& file) {
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
     throw Error(Exit::user,
@@ -45,18 +47,23 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
                             shape_text(tensor.shape), shape_text(expected)),
                 "the file's metadata and tensors disagree");
   }
-  Weight w;
-  w.type.shape = p.shape;
-  w.type.element = tensor.element;
-  if (tensor.element.format && is_plain(*tensor.element.format, Scalar::f32)) w.type.element = {Scalar::f32, nullptr};
+  graph::Type type{p.shape, tensor.element};
+  if (tensor.element.format && is_plain(*tensor.element.format, Scalar::f32)) type.element = {Scalar::f32, nullptr};
   if (!tensor.element.format && tensor.element.scalar != Scalar::f32) {
     const FormatRef format = format_of_scalar(formats, tensor.element.scalar);
     if (!format) {
       throw user_error("{}: tensor '{}' has element type {}, which weights cannot have", file, tensor.name,
                        scalar_name(tensor.element.scalar));
     }
-    w.type.element = {Scalar::f32, format};
+    type.element = {Scalar::f32, format};
   }
+  return type;
+}
+
+Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
+                 const std::shared_ptr<const TensorFile>& opened, const std::string& file) {
+  Weight w;
+  w.type = type_of(formats, tensor, p, file);
   const size_t size = graph::byte_size(w.type);
   if (tensor.is_blob() && tensor.data.size() == size) {
     w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
@@ -80,9 +87,13 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
 // Takes the weights of one file, tensor by tensor.
 class Taker {
  public:
-  Taker(const FamilyRef& family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
-        const PackedCheckpoint* packed = nullptr)
-      : family_(family), file_(std::move(file)), name_(std::move(name)), hf_(hf), packed_(packed) {}
+  Taker(FamilyRef family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
+        std::optional<PackedCheckpoint> packed = std::nullopt)
+      : family_(std::move(family)),
+        file_(std::move(file)),
+        name_(std::move(name)),
+        hf_(hf),
+        packed_(std::move(packed)) {}
 
   bool has(const Parameter& p) const {
     const auto names = names_of(p);
@@ -94,17 +105,22 @@ class Taker {
            (hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows));
   }
 
-  // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
-  void take_all(Model& model) {
+  // All parameters of the model, deciding which there are; `later`: those that are not held as the file has them have
+  // their type alone. Whatever else the file holds must be ignored by the family.
+  void take_all(Model& model, bool later) {
     for (const Parameter& p : family_->all_parameters(model.config)) {
       if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
     model.parameters = family_->parameters(model.config);
     config_ = model.config;
-    require_room(model.parameters);
+    require_room(model.parameters, later);
     uint32_t salt = 0;
     for (const Parameter& p : model.parameters) {
       ++salt;
+      if (const std::optional<graph::Type> type = later ? announced(p) : std::nullopt) {
+        model.weights[p.name].type = *type;
+        continue;
+      }
       auto w = take(p);
       if (!w && !p.optional) {
         const auto names = names_of(p);
@@ -122,6 +138,16 @@ class Taker {
                   fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
                   "the model is of a kind this family does not describe");
     }
+  }
+
+  // A weight that has its type alone.
+  Weight make(const Parameter& p) {
+    used_.clear();
+    std::optional<Weight> w = take(p);
+    LUMEN_CHECK(w, "parameter {} was announced", p.name);
+    for (const std::string& name : used_)
+      for (const std::span<const uint8_t> section : file_->get(name).sections) leave_to_file(section);
+    return std::move(*w);
   }
 
  private:
@@ -169,9 +195,10 @@ class Taker {
     return static_cast<int64_t>(std::min(9e18, each * p.count()));
   }
 
-  void require_room(const std::vector<Parameter>& parameters) const {
+  void require_room(const std::vector<Parameter>& parameters, bool one_by_one) const {
     int64_t bytes = 0;
-    for (const Parameter& p : parameters) bytes = run::saturating_sum(bytes, taken(p));
+    for (const Parameter& p : parameters)
+      bytes = one_by_one ? std::max(bytes, taken(p)) : run::saturating_sum(bytes, taken(p));
     run::require_host_memory(fmt::format("reading '{}'", name_), {{"weights that are joined or rearranged", bytes}},
                              "a GGUF file of the same model is read where it lies (`lumen export`, on a machine with "
                              "more memory)");
@@ -180,12 +207,70 @@ class Taker {
   Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
     if (packed_ && packed_->holds(*file_, name))
       return packed_->read(*file_, name, shape, family_->library().formats(), used_);
-    const StoredTensor* tensor = file_->find(name);
-    if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
+    const StoredTensor& tensor = stored(name, p);
     used_.insert(name);
     Parameter as = p;
     as.shape = shape;
-    return weight_of(family_->library().formats(), *tensor, as, file_, name_);
+    return weight_of(family_->library().formats(), tensor, as, file_, name_);
+  }
+
+  // What take() will give, of weights that it would make anew; nothing where they lie in the file as they are, or are
+  // too small to care, or where taking them is what finds a mistake.
+  std::optional<graph::Type> announced(const Parameter& p) {
+    const bool may_be_absent = p.optional && p.init != "normal" && p.init != "residual";
+    if (p.is_vector() || may_be_absent || p.hf_plus != 0 || taken(p) == 0) return std::nullopt;
+    bool is_turned = hf_ && p.hf_transposed;
+    std::optional<graph::Type> type;
+    for (const std::string& name : names_of(p)) {
+      if (!has_tensor(name)) continue;
+      is_turned = is_turned && !(packed_ && packed_->is_unturned() && packed_->holds(*file_, name));
+      if (name.find(kExpert) == std::string::npos) {
+        type = tensor_type(name, p, stored_shape(p, is_turned));
+      } else {
+        const graph::Shape shape(p.shape.begin() + 1, p.shape.end());
+        for (int64_t e = 0; e < p.shape[0].number(); ++e) {
+          const graph::Type one = tensor_type(of_expert(name, e), p, shape);
+          if (type && !(type->element == one.element)) return std::nullopt;
+          type = one;
+        }
+      }
+      break;
+    }
+    if (!type && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused))
+      type = tensor_type(p.hf_fused, p, shape_of_fused(p));
+    if (!type && hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows)) {
+      const bool as_rows = packed_ && packed_->is_unturned() && packed_->holds(*file_, p.hf_rows);
+      type = tensor_type(p.hf_rows, p, shape_of_whole(p, as_rows));
+      is_turned = p.hf_columns ? !(as_rows && p.hf_transposed) : p.hf_transposed;
+    }
+    Weight w;
+    if (!type) return std::nullopt;
+    w.type = {p.shape, type->element};
+    if (is_turned && is_rounded(w)) return std::nullopt;
+    if (hf_) check_pairs(*family_, config_, p, name_);
+    return w.type;
+  }
+
+  graph::Type tensor_type(const std::string& name, const Parameter& p, const graph::Shape& shape) {
+    if (packed_ && packed_->holds(*file_, name))
+      return packed_->type(*file_, name, shape, family_->library().formats(), used_);
+    Parameter as = p;
+    as.shape = shape;
+    used_.insert(name);
+    return type_of(family_->library().formats(), stored(name, p), as, name_);
+  }
+
+  const StoredTensor& stored(const std::string& name, const Parameter& p) const {
+    const StoredTensor* tensor = file_->find(name);
+    if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
+    return *tensor;
+  }
+
+  static graph::Shape shape_of_fused(const Parameter& p) {
+    graph::Shape whole = p.shape;
+    graph::Dim& rows = whole[whole.size() - 2];
+    rows = graph::Dim(rows.number() * p.hf_parts);
+    return whole;
   }
 
   std::optional<Weight> take(const Parameter& p) {
@@ -226,11 +311,8 @@ class Taker {
   }
 
   Weight part(const Parameter& p) {
-    graph::Shape whole = p.shape;
-    const size_t axis = whole.size() - 2;
-    const int64_t rows = whole[axis].number();
-    whole[axis] = graph::Dim(rows * p.hf_parts);
-    const Weight all = weight(p.hf_fused, p, whole);
+    const int64_t rows = p.shape[p.shape.size() - 2].number();
+    const Weight all = weight(p.hf_fused, p, shape_of_fused(p));
     std::vector<int64_t> source;
     for (int64_t outer = 0; outer < all.rows() / (rows * p.hf_parts); ++outer) {
       for (int64_t r = 0; r < rows; ++r) source.push_back((outer * p.hf_parts + p.hf_part) * rows + r);
@@ -245,35 +327,37 @@ class Taker {
     return part_of(whole_.second, p, as_rows);
   }
 
-  const FamilyRef& family_;
+  FamilyRef family_;
   std::shared_ptr<const TensorFile> file_;
   std::string name_;
   bool hf_;
-  const PackedCheckpoint* packed_;
+  std::optional<PackedCheckpoint> packed_;
   graph::Config config_;  // with what the file's tensors say
   std::set<std::string> used_;
   std::pair<std::string, Weight> whole_;  // the tensor parts were taken of last
 };
 
-}  // namespace
-
-Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
+// `later`: weights that would be made anew have their type alone.
+StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& path, bool later) {
   const auto file = std::make_shared<const SplitGguf>(path, library->formats());
   const GgufMetadata& metadata = file->metadata();
-  Model model;
+  StreamedModel out;
+  Model& model = out.model;
   model.family = family_of_file(*library, metadata);
   model.name = metadata.text("general.name", path.stem().string());
   model.config = model.family->config("", read_gguf_config(*model.family, metadata, [&](const std::string& name) {
                                         return file->find(name) != nullptr;
                                       }));
-  Taker(model.family, file, path.string(), false).take_all(model);
+  const auto taker = std::make_shared<Taker>(model.family, file, path.string(), false);
+  taker->take_all(model, later);
+  if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
   if (!has_no_tokenizer(metadata)) model.tokenizer = Tokenizer::from_gguf(metadata);
   model.metadata = metadata;
   for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
-  return model;
+  return out;
 }
 
-Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
+StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
   const std::string config_path = (folder / "config.json").string();
   nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
   if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
@@ -282,7 +366,8 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
       !architectures->front().is_string()) {
     throw user_error("{}: \"architectures\" does not name the model's kind", config_path);
   }
-  Model model;
+  StreamedModel out;
+  Model& model = out.model;
   model.family = library->family_of_hf(architectures->front().get<std::string>());
   model.name = folder.filename().string();
   const bool inside =
@@ -292,7 +377,9 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
   std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
   if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
-  Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
+  const auto taker = std::make_shared<Taker>(model.family, file, folder.string(), true, packed);
+  taker->take_all(model, later);
+  if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
   model.files = small_files(folder);
   if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"})
@@ -302,21 +389,40 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
     const auto most = vocabulary == model.config.end() ? int64_t{0} : static_cast<int64_t>(vocabulary->second);
     model.tokenizer = model.tokenizer->with_ends(named_ends(model.files, most));
   }
-  return model;
+  return out;
 }
 
-Model read_model(const LibraryRef& library, const std::filesystem::path& given) {
+StreamedModel take_model(const LibraryRef& library, const std::filesystem::path& given, bool later) {
   const std::filesystem::path path = resolve_path(given);
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
     if (const auto file = path / "model.gguf"; std::filesystem::exists(file))
-      return naming(file, [&] { return read_gguf(library, file); });
-    if (std::filesystem::exists(path / "config.json")) return naming(path, [&] { return read_hf(library, path); });
+      return naming(file, [&] { return take_gguf(library, file, later); });
+    if (std::filesystem::exists(path / "config.json"))
+      return naming(path, [&] { return take_hf(library, path, later); });
     throw Error(Exit::user, fmt::format("{}: neither model.gguf nor config.json in this folder", path.string()),
                 "give a GGUF file, a folder written by `lumen train`, or a Hugging Face folder");
   }
   if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
-  return naming(path, [&] { return read_gguf(library, path); });
+  return naming(path, [&] { return take_gguf(library, path, later); });
+}
+
+}  // namespace
+
+Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
+  return take_gguf(library, path, false).model;
+}
+
+Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
+  return take_hf(library, folder, false).model;
+}
+
+Model read_model(const LibraryRef& library, const std::filesystem::path& path) {
+  return take_model(library, path, false).model;
+}
+
+StreamedModel stream_model(const LibraryRef& library, const std::filesystem::path& path) {
+  return take_model(library, path, true);
 }
 
 }  // namespace lumen::model

@@ -19,13 +19,33 @@ struct RowSection {
 std::vector<RowSection> row_sections(const graph::Element& element, int64_t rows, int64_t columns) {
   if (!element.format) return {{0, columns * scalar_bytes(element.scalar)}};
   const Format& f = *element.format;
-  if (f.tile_bytes > 0 || f.tensor_bytes > 0) {
-    throw user_error("rows of a weight in format '{}' cannot be moved: its fields are shared between rows", f.name);
-  }
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<RowSection> out = {{layout.section[0], layout.row_stride}};
   if (f.row_bytes > 0) out.push_back({layout.section[ordinal(Level::row)], f.row_bytes});
   return out;
+}
+
+Error shared_fields(const Format& f) {
+  return user_error("rows of a weight in format '{}' cannot be moved: its fields are shared between rows", f.name);
+}
+
+// What rows share, for row r of the result from row source(r): tiles that come whole from one tile, and what belongs to
+// the tensor.
+template <typename Source>
+void take_shared(const Weight& w, Weight& out, uint8_t* bytes, Source source) {
+  if (!w.type.element.format) return;
+  const Format& f = *w.type.element.format;
+  const BlobLayout from = blob_layout(f, w.rows(), w.columns()), to = blob_layout(f, out.rows(), out.columns());
+  if (f.tensor_bytes > 0)
+    std::memcpy(bytes + to.section[ordinal(Level::tensor)], w.bytes.data() + from.section[ordinal(Level::tensor)],
+                f.tensor_bytes);
+  const int64_t band = from.tile_columns * f.tile_bytes;
+  for (int64_t r = 0; r < out.rows() && f.tile_bytes > 0; ++r) {
+    if (source(r) / f.tile_rows != source(r / f.tile_rows * f.tile_rows) / f.tile_rows) throw shared_fields(f);
+    if (r % f.tile_rows == 0)
+      std::memcpy(bytes + to.section[ordinal(Level::tile)] + r / f.tile_rows * band,
+                  w.bytes.data() + from.section[ordinal(Level::tile)] + source(r) / f.tile_rows * band, band);
+  }
 }
 
 Weight empty_like(const Weight& w, const graph::Shape& shape) {
@@ -49,6 +69,7 @@ Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int
                   w.bytes.data() + from[s].offset + source[r] * from[s].stride, to[s].stride);
     }
   }
+  take_shared(w, out, bytes.data(), [&](int64_t r) { return source[r]; });
   out.bytes = std::move(bytes).bytes();
   return out;
 }
@@ -66,7 +87,27 @@ void RowStack::add(const Weight& part) {
     std::memcpy(room_->data() + to[s].offset + rows_ * to[s].stride, part.bytes.data() + from[s].offset,
                 part.rows() * to[s].stride);
   }
+  add_shared(part);
   rows_ += part.rows();
+}
+
+void RowStack::add_shared(const Weight& part) {
+  if (!part.type.element.format) return;
+  const Format& f = *part.type.element.format;
+  const BlobLayout from = blob_layout(f, part.rows(), part.columns()), to = blob_layout(f, out_.rows(), out_.columns());
+  if (f.tensor_bytes > 0) {
+    uint8_t* own = room_->data() + to.section[ordinal(Level::tensor)];
+    const uint8_t* its = part.bytes.data() + from.section[ordinal(Level::tensor)];
+    if (rows_ > 0 && std::memcmp(own, its, f.tensor_bytes) != 0) throw shared_fields(f);
+    std::memcpy(own, its, f.tensor_bytes);
+  }
+  if (f.tile_bytes == 0) return;
+  const bool is_last = rows_ + part.rows() == out_.rows();
+  if (rows_ % f.tile_rows != 0 || (part.rows() % f.tile_rows != 0 && !is_last)) throw shared_fields(f);
+  const int64_t band = from.tile_columns * f.tile_bytes;
+  std::memcpy(room_->data() + to.section[ordinal(Level::tile)] + rows_ / f.tile_rows * band,
+              part.bytes.data() + from.section[ordinal(Level::tile)],
+              (part.rows() + f.tile_rows - 1) / f.tile_rows * band);
 }
 
 Weight RowStack::finish() {

@@ -1,6 +1,6 @@
-// Weights made of rows of others: what one file keeps apart another holds together. Bytes move, values do not change; a
-// format whose fields belong to tiles or to the whole tensor cannot be cut by rows (Error). Proved by
-// tests/model/arch/arch_test.cpp.
+// Weights made of rows of others: what one file keeps apart another holds together. Bytes move, values do not change;
+// where rows share fields, tiles move whole, and parts of one weight agree on what belongs to the tensor (Error
+// otherwise). Proved by tests/model/arch/arch_test.cpp and pack_test.cpp.
 #pragma once
 
 #include <optional>
@@ -23,6 +23,8 @@ class RowStack {
   Weight finish();  // LUMEN_CHECKs that all rows are there
 
  private:
+  void add_shared(const Weight& part);
+
   graph::Shape shape_;
   Weight out_;  // without its bytes until finish()
   std::optional<Room> room_;

@@ -2,36 +2,23 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/file/file.h"
+#include "base/file/leave.h"
 #include "base/log.h"
-#include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
-#include "model/arch/checkpoint/pairs.h"
-#include "model/arch/checkpoint/parts.h"
+#include "model/arch/checkpoint/folder_tensors.h"
 #include "model/arch/checkpoint/rows.h"
+#include "model/arch/checkpoint/write_folder.h"
+#include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
 #include "model/file/gguf_split.h"
-#include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
-#include "run/device/require.h"
 
 namespace lumen::model {
-namespace {
 
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec;
-  spec.name = name;
-  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
-  spec.element = type.element;
-  return spec;
-}
-
-// A weight of the model, made where the model has its type alone.
 Weight fetched(const Model& model, const Parameter& p, const WeightSource& source) {
   const Weight& own = model.weights.at(p.name);
   if (own.bytes.size() > 0 || !source) return own;
@@ -41,30 +28,12 @@ Weight fetched(const Model& model, const Parameter& p, const WeightSource& sourc
   return made;
 }
 
-// A weight in the order and the element of Hugging Face folders, and the type that this has.
-Weight in_folder(const Parameter& p, Weight w) {
-  if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
-  if (p.hf_plus != 0) {
-    std::vector<float> values(w.f32().begin(), w.f32().end());
-    for (float& v : values) v = static_cast<float>(v - p.hf_plus);
-    w = f32_weight(w.type.shape, values);
-  }
-  if (p.hf_transposed) w = transposed(is_rounded(w) ? decoded(w) : w);
-  return w;
-}
-graph::Type type_in_folder(const Parameter& p, const Weight& w) {
-  graph::Type type = w.type;
-  if (!p.hf_transposed || type.shape.size() < 2) return type;
-  if (is_rounded(w)) type.element = {Scalar::f32, nullptr};
-  std::swap(type.shape[type.shape.size() - 2], type.shape.back());
-  return type;
-}
-
-// The format that holds most weights; null when that is f32.
-FormatRef main_format(const Model& model) {
+FormatRef main_format(const Model& model, bool floats) {
   std::map<std::string, std::pair<int64_t, FormatRef>> counts;
   for (const Parameter& p : model.parameters) {
-    const FormatRef& f = model.weights.at(p.name).type.element.format;
+    const Weight& w = model.weights.at(p.name);
+    if (floats && (is_rounded(w) || p.is_vector())) continue;
+    const FormatRef& f = w.type.element.format;
     auto& entry = counts[f ? f->name : ""];
     entry.first += p.count();
     entry.second = f;
@@ -74,37 +43,12 @@ FormatRef main_format(const Model& model) {
   return most == counts.end() ? nullptr : most->second.second;
 }
 
-// What config.json calls the type most weights are in.
-std::string dtype_of_model(const Model& model) {
-  const FormatRef main = main_format(model);
-  return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
-         : main && is_plain(*main, Scalar::f16) ? "float16"
-                                                : "float32";
-}
+namespace {
 
 std::string size_label(int64_t weights) {
   if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", weights / 1e9);
   if (weights >= 1'000'000) return fmt::format("{:.3g}M", weights / 1e6);
   return fmt::format("{:.3g}K", weights / 1e3);
-}
-
-// Numbers below this are ids; a family may have none.
-int64_t vocabulary_of(const Model& model) {
-  const auto found = model.config.find("vocab");
-  return found == model.config.end() ? 0 : static_cast<int64_t>(found->second);
-}
-
-// At which tokens texts end: those its file names, in their order, then all the tokenizer knows.
-std::vector<TokenId> ends_of(const Model& model) {
-  std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
-  if (model.tokenizer) {
-    std::vector<TokenId> known = model.tokenizer->end_of_generation();
-    if (const auto eos = model.tokenizer->eos()) known.insert(known.begin(), *eos);
-    for (const TokenId id : known)
-      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
-  }
-  std::erase_if(ends, [&](TokenId id) { return id >= vocabulary_of(model); });
-  return ends;
 }
 
 void write_tokenizer(const Model& model, GgufMetadata& metadata) {
@@ -178,6 +122,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   write_gguf_files(
       path, std::move(metadata), specs,
       [&](size_t i) -> std::span<const uint8_t> {
+        leave_to_file({current.bytes.data(), current.bytes.size()});
         current = {};
         current = fetched(model, *written[i], source);
         return {current.bytes.data(), current.bytes.size()};
@@ -187,158 +132,50 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
 
 namespace {
 
-// What a text or a file can have wrong is found before anything is written.
-void check_room_and_pairs(const Model& model, const std::filesystem::path& folder) {
-  const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
-  for (const Parameter& p : model.parameters) {
-    check_pairs(*model.family, model.config, p, from);
-    if (p.hf_plus != 0 && !model.weights.at(p.name).is_f32())
-      throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
-  }
-  int64_t largest = 0;
-  std::map<std::string, int64_t> whole;  // tensors that are put together, which takes them twice
-  for (const Parameter& p : model.parameters) {
-    const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
-                       p.hf.find("{e}") == std::string::npos;
-    const int64_t bytes = graph::byte_size(model.weights.at(p.name).type);
-    if (!p.hf_rows.empty())
-      largest = std::max(largest, whole[p.hf_rows] = run::saturating_sum(whole[p.hf_rows], 2 * bytes));
-    else if (!stays)
-      largest = std::max(largest, bytes);
-  }
-  run::require_host_memory(fmt::format("writing {}", folder.string()),
-                           {{"a weight in the order of Hugging Face folders", largest}},
-                           "a GGUF file is written without such copies");
+bool is_plain_float(const graph::Element& e) {
+  return !e.format || is_plain(*e.format, Scalar::f32) || is_plain(*e.format, Scalar::f16) ||
+         is_plain(*e.format, Scalar::bf16);
 }
-
-// The model's own config.json, or the beginning of one.
-nlohmann::json config_to_complete(const Model& model) {
-  nlohmann::json config;
-  if (const auto own = model.files.find("config.json"); own != model.files.end())
-    config = parse_json(own->second, "config.json");
-  if (!config.is_object()) {
-    config = nlohmann::json::object();
-    if (model.family->hf_architectures().empty())
-      throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
-    config["architectures"] = {model.family->hf_architectures().front()};
-    config["model_type"] = model.family->hf_type();
-    // Readers have ids of their own for what is not said, which may lie outside of this vocabulary.
-    const std::vector<TokenId> ends = ends_of(model);
-    config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
-    if (ends.size() == 1) config["eos_token_id"] = ends.front();
-    const auto bos = model.tokenizer ? model.tokenizer->bos() : std::nullopt;
-    config["bos_token_id"] = bos ? nlohmann::json(*bos) : nullptr;
-    const char* padding = "tokenizer.ggml.padding_token_id";
-    config["pad_token_id"] = nullptr;
-    if (model.metadata.has(padding)) config["pad_token_id"] = model.metadata.integer(padding);
-  }
-  return config;
-}
-
-// The tensors of a folder in their order, and what makes each when it is written.
-struct FolderTensors {
-  FolderTensors(const Model& model, const WeightSource& source, const graph::Config& back)
-      : model_(model), source_(source) {
-    std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
-    for (const Parameter& p : model.parameters) {
-      if (is_omitted(model, p, back)) continue;
-      if (!p.hf_rows.empty()) {
-        between[p.hf_rows].push_back(&p);
-      } else {
-        if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
-        add(p);
-      }
-    }
-    for (const auto& [name, parts] : between) add_whole(name, parts);
-  }
-
-  std::vector<TensorSpec> specs;
-  std::vector<std::function<Weight()>> weights;
-
- private:
-  void add(const Parameter& p) {
-    const auto make = [&model = model_, &p, &source = source_] { return in_folder(p, fetched(model, p, source)); };
-    const graph::Type type = type_in_folder(p, model_.weights.at(p.name));
-    const size_t expert = p.hf.find("{e}");
-    if (expert == std::string::npos) {
-      specs.push_back(spec_of(p.hf, type));
-      weights.emplace_back(make);
-      return;
-    }
-    const graph::Shape one(type.shape.begin() + 1, type.shape.end());
-    const int64_t count = type.shape[0].number();
-    const auto all = std::make_shared<Weight>();  // while its parts are written
-    for (int64_t e = 0; e < count; ++e) {
-      std::string name = p.hf;
-      specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), {one, type.element}));
-      weights.emplace_back([make, all, one, e, count] {
-        if (e == 0) *all = make();
-        const int64_t rows = all->rows() / count;
-        std::vector<int64_t> source_rows(rows);
-        for (int64_t r = 0; r < rows; ++r) source_rows[r] = e * rows + r;
-        Weight part = take_rows(*all, one, source_rows);
-        if (e + 1 == count) *all = {};
-        return part;
-      });
-    }
-  }
-
-  void add_whole(const std::string& name, const std::vector<const Parameter*>& parts) {
-    specs.push_back(spec_of(name, type_of_whole(model_, parts)));
-    weights.emplace_back([&model = model_, &source = source_, parts] {
-      Model some;
-      some.family = model.family;
-      for (const Parameter* p : parts) some.weights[p->name] = fetched(model, *p, source);
-      return whole_of(some, parts);
-    });
-  }
-
-  const Model& model_;
-  const WeightSource& source_;
-};
 
 }  // namespace
 
-void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source) {
-  if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
-    throw Error(Exit::user,
-                fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
-                            model.family->name()),
-                "write a GGUF file, or give the family the attributes hf and hf_type");
-  if (model.metadata.has(kOnlineRotations))
+std::vector<std::string> output_forms() {
+  std::vector<std::string> out = {Destination::kGguf, Destination::kFolder};
+  for (const std::string& name : Packing::outputs()) out.push_back(name);
+  return out;
+}
+
+bool takes_stacked_alone(const std::string& form) {
+  return Packing::is_stacked(form);
+}
+
+void require_writable_as(const Model& model, const std::string& form) {
+  if (form == Destination::kGguf) return;
+  require_folder(model);
+  if (form != Destination::kFolder) {
+    (void)folder_tensors(model, {}, model.config, form);
+    return;
+  }
+  for (const Parameter& p : model.parameters) {
+    const graph::Element& e = model.weights.at(p.name).type.element;
+    if (is_plain_float(e) || !e.format->safetensors_type.empty()) continue;
     throw Error(
         Exit::user,
-        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
-                    model.name),
-        "write a GGUF file");
-  check_room_and_pairs(model, folder);
-  AtomicFolder out(folder);
-  nlohmann::json config = config_to_complete(model);
-  config.erase("quantization_config");
-  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
-  const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
-  if (!own.empty())
-    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
-                     fmt::join(own, ", ")));
-  const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
-  FolderTensors tensors(model, source, back);
-  SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, tensors.specs);
-  for (const auto& make : tensors.weights) writer.write(make().bytes);
-  writer.commit();
-  SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
-  if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
-  for (const auto& [name, text] : carried) {
-    // A folder in a folder that is there already is not moved into it.
-    const bool is_nested = name.find('/') != std::string::npos;
-    const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
-    if (is_nested) std::filesystem::create_directories(file.parent_path());
-    write_file_atomic(file, text);
+        fmt::format("weights in the format '{}' ('{}') have no place in a Hugging Face folder", e.format->name, p.gguf),
+        "add --type with a float format to decode them, write a GGUF file, or a folder of packed weights");
   }
-  if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
-  // Last: whoever finds it in a folder that was there before finds all the rest.
-  write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");
-  out.commit();
+}
+
+void write_model(const Model& model, const Destination& to, const WeightSource& source) {
+  const auto known = output_forms();
+  if (std::find(known.begin(), known.end(), to.form) == known.end())
+    throw usage_error("'{}' is no form of output; there are {}", to.form, fmt::join(known, ", "));
+  if (to.is_gguf()) return write_gguf(model, to.path, to.file_type, to.part_bytes, source);
+  write_folder(model, to.path, to.form == Destination::kFolder ? "" : to.form, to.part_bytes, source);
+}
+
+void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source) {
+  write_folder(model, folder, "", 0, source);
 }
 
 }  // namespace lumen::model

@@ -1,0 +1,14 @@
+// Memory of mapped files that is no longer needed: it stays in the file, and in the system's cache, but does not count
+// as this process's. Proved by tests/base/file_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lumen {
+
+// Pages of mapped files in `range` and around it; they are read again where they are touched. Other memory stays as it
+// is.
+void leave_to_file(std::span<const uint8_t> range);
+
+}  // namespace lumen

@@ -1,0 +1,171 @@
+#include "model/arch/checkpoint/folder_tensors.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file/leave.h"
+#include "model/arch/checkpoint/pairs.h"
+#include "model/arch/checkpoint/parts.h"
+#include "model/arch/checkpoint/rows.h"
+#include "model/arch/checkpoint/written.h"
+
+namespace lumen::model {
+namespace {
+
+bool is_rounded_type(const graph::Type& type) {
+  Weight w;
+  w.type = type;
+  return is_rounded(w);
+}
+
+// A weight as it is in the folder before it is packed: `turned`, matrices are [in, out] where such folders have that.
+Weight in_folder(const Parameter& p, Weight w, bool turned) {
+  if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+  if (p.hf_plus != 0) {
+    std::vector<float> values(w.f32().begin(), w.f32().end());
+    for (float& v : values) v = static_cast<float>(v - p.hf_plus);
+    w = f32_weight(w.type.shape, values);
+  }
+  if (turned) w = transposed(is_rounded(w) ? decoded(w) : w);
+  return w;
+}
+graph::Type type_in_folder(graph::Type type, bool turned) {
+  if (!turned || type.shape.size() < 2) return type;
+  if (is_rounded_type(type)) type.element = {Scalar::f32, nullptr};
+  std::swap(type.shape[type.shape.size() - 2], type.shape.back());
+  return type;
+}
+
+// One weight of the folder, under a name of its own.
+struct Entry {
+  std::string name;
+  graph::Type type;
+  std::function<Weight()> make;
+  bool is_matrix = false;  // of a linear layer
+};
+
+class Entries {
+ public:
+  Entries(const Model& model, const WeightSource& source, const graph::Config& back, const std::string& output)
+      : model_(model), source_(source), packs_(!output.empty()), unturned_(packs_ && Packing::is_unturned(output)) {
+    std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
+    for (const Parameter& p : model.parameters) {
+      if (is_omitted(model, p, back)) continue;
+      if (!p.hf_rows.empty()) {
+        between[p.hf_rows].push_back(&p);
+      } else {
+        if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
+        add(p);
+      }
+    }
+    for (const auto& [name, parts] : between) add_whole(name, parts);
+  }
+
+  std::vector<Entry> all;
+  std::vector<std::string> decoded_names;
+
+ private:
+  void add(const Parameter& p) {
+    const Weight& w = model_.weights.at(p.name);
+    const bool turned = p.hf_transposed && !(unturned_ && is_rounded(w));
+    // Those who read packed folders pack linear layers alone.
+    const bool decodes = packs_ && is_rounded(w) && p.role == "embedding";
+    if (packs_ && !decodes && turned && is_rounded(w))
+      throw Error(Exit::user,
+                  fmt::format("'{}' is kept turned in folders of this family, and cannot be packed in rows of '{}'",
+                              p.name, w.type.element.format->name),
+                  "write a GGUF file");
+    if (decodes) decoded_names.push_back(p.gguf);
+    const auto make = [this_model = &model_, &p, source = &source_, turned, decodes] {
+      const Weight own = fetched(*this_model, p, *source);
+      Weight out = in_folder(p, decodes ? decoded(own) : own, turned);
+      if (out.bytes.data() != own.bytes.data()) leave_to_file({own.bytes.data(), own.bytes.size()});
+      return out;
+    };
+    graph::Type type = type_in_folder(w.type, turned);
+    if (decodes) type.element = {Scalar::f32, nullptr};
+    const bool is_matrix = !p.is_vector() && p.role != "embedding";
+    const size_t expert = p.hf.find("{e}");
+    if (expert == std::string::npos) {
+      all.push_back({p.hf, type, make, is_matrix});
+      return;
+    }
+    const graph::Shape one(type.shape.begin() + 1, type.shape.end());
+    const int64_t count = type.shape[0].number();
+    const auto stacked = std::make_shared<Weight>();  // while its parts are written
+    for (int64_t e = 0; e < count; ++e) {
+      std::string name = p.hf;
+      const auto part = [make, stacked, one, e, count] {
+        if (e == 0) *stacked = make();
+        const int64_t rows = stacked->rows() / count;
+        std::vector<int64_t> source_rows(rows);
+        for (int64_t r = 0; r < rows; ++r) source_rows[r] = e * rows + r;
+        Weight out = take_rows(*stacked, one, source_rows);
+        if (e + 1 == count) *stacked = {};
+        return out;
+      };
+      all.push_back({name.replace(expert, 3, std::to_string(e)), {one, type.element}, part, is_matrix});
+    }
+  }
+
+  void add_whole(const std::string& name, const std::vector<const Parameter*>& parts) {
+    const bool as_rows = unturned_ && is_rounded(model_.weights.at(parts.front()->name));
+    const bool is_matrix = !parts.front()->is_vector() && parts.front()->role != "bias";
+    all.push_back({name, type_of_whole(model_, parts, as_rows),
+                   [model = &model_, source = &source_, parts, as_rows] {
+                     Model some;
+                     some.family = model->family;
+                     for (const Parameter* p : parts) some.weights[p->name] = fetched(*model, *p, *source);
+                     return whole_of(some, parts, as_rows);
+                   },
+                   is_matrix});
+  }
+
+  const Model& model_;
+  const WeightSource& source_;
+  bool packs_, unturned_;
+};
+
+}  // namespace
+
+FolderTensors folder_tensors(const Model& model, const WeightSource& source, const graph::Config& back,
+                             const std::string& output) {
+  Entries entries(model, source, back, output);
+  FolderTensors out;
+  out.decoded = entries.decoded_names;
+  if (!output.empty()) {
+    std::vector<Packing::Announced> packed;
+    std::vector<std::string> left;
+    for (const Entry& e : entries.all) {
+      if (is_rounded_type(e.type))
+        packed.push_back({e.name, e.type});
+      else if (e.is_matrix)
+        left.push_back(e.name);
+    }
+    out.packing = std::make_shared<const Packing>(output, model.family->library().formats(), packed, std::move(left));
+  }
+  for (Entry& e : entries.all) {
+    if (!out.packing || !is_rounded_type(e.type)) {
+      out.specs.push_back(spec_of(e.name, e.type));
+      out.make.emplace_back([make = std::move(e.make)] { return make().bytes; });
+      continue;
+    }
+    const std::vector<TensorSpec>& specs = out.packing->specs(e.name);
+    const auto tensors = std::make_shared<std::vector<Bytes>>();  // while they are written
+    for (size_t i = 0; i < specs.size(); ++i) {
+      out.specs.push_back(specs[i]);
+      out.make.emplace_back([make = e.make, name = e.name, packing = out.packing, tensors, i, last = specs.size() - 1] {
+        if (i == 0) *tensors = packing->pack(name, make());
+        Bytes own = (*tensors)[i];
+        (*tensors)[i] = {};
+        if (i == last) tensors->clear();
+        return own;
+      });
+    }
+  }
+  return out;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,37 @@
+// Whether one format's numbers are another's in other bits: each field of the second is a field of the first or a
+// constant, and each code of the first has one of the second that decodes to the same float. Decided by what the two
+// decode, for every code and for values of the other fields drawn over their whole range; names do not matter. Proved
+// by tests/model/arch/pack_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "number/format/format.h"
+
+namespace lumen::model {
+
+// Which entries of a format's fields an element of its block is decoded with.
+struct FieldUse {
+  int code = -1;                            // the field with an entry of its own for each element
+  std::vector<std::vector<int64_t>> entry;  // by field, then element; empty where a field is not read
+  std::vector<int64_t> run;                 // by field: neighbouring elements of one entry; 0 where it is not read
+};
+// Nothing where an element has several codes, or entries that are no function of its place.
+std::optional<FieldUse> field_use(const Format& f);
+
+struct SameNumbers {
+  struct Source {
+    int field = -1;         // of the first; -1: a constant
+    uint64_t constant = 0;  // its bits
+  };
+  std::vector<Source> fields;  // by field of the second; its code field's is the first's
+  std::vector<uint8_t> codes;  // by code of the first
+};
+std::optional<SameNumbers> same_numbers(const Format& first, const Format& second);
+
+// The bits of a field's value in another type; nothing where it does not hold the value exactly.
+std::optional<uint64_t> in_type(const FieldType& from, const FieldType& to, uint64_t bits);
+
+}  // namespace lumen::model

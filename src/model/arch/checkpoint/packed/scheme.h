@@ -1,0 +1,59 @@
+// The table of models/checkpoints.toml: how checkpoints hold rounded weights, for those who read and those who write.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "number/library/library.h"
+
+namespace lumen::model {
+
+struct Scheme {
+  struct Field {
+    std::string field, tensor, packed, map, scale, offset, steps, type;
+    std::vector<std::string> axes;
+    std::vector<int64_t> order;
+    int64_t add = 0, per = 0, last = 0;
+    double times = 0;  // 0: none
+    bool whole = false, scalar = false;
+  };
+  // A tensor that carries nothing a weight needs, but that readers ask for.
+  struct Extra {
+    std::string tensor, type, holds, text;
+    std::vector<double> values;
+    bool scalar = false;
+  };
+  // A word of the config that depends on the weights.
+  struct Word {
+    std::string word, block, row, tile, tensor, fixed;
+  };
+
+  std::string name, format, weight, bits;
+  std::vector<std::string> when, ignore, trivial;
+  bool unturned = false;
+  std::vector<Field> fields;
+  // For writing; `output` is empty where that is not described.
+  std::string output, config, left, pattern;
+  std::vector<std::string> modules;
+  std::vector<int64_t> sizes;
+  std::vector<Word> words;
+  std::vector<Extra> extras;
+};
+
+const std::vector<Scheme>& schemes();
+
+// "a.*.b" through objects; * is the one member. Null when there is none, or it is null.
+const nlohmann::json* find_in(const nlohmann::json& object, const std::string& path);
+// A value as conditions write it; the empty word for none.
+std::string word_of(const nlohmann::json* value);
+bool describes(const Scheme& scheme, const nlohmann::json& quantization_config);
+
+// `text` with `value` wherever it has `name`.
+std::string filled(std::string text, const std::string& name, const std::string& value);
+// A table of the language: "[0.5, 1.0]".
+std::string table_text(std::span<const float> values);
+// The format that the text of a scheme, with all its words filled in, names or defines.
+FormatRef format_of_scheme(const FormatLibrary& formats, const std::string& file, const std::string& text);
+
+}  // namespace lumen::model

@@ -1,0 +1,177 @@
+#include "model/arch/checkpoint/write_folder.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/leave.h"
+#include "base/log.h"
+#include "base/structured/json.h"
+#include "model/arch/checkpoint/carry.h"
+#include "model/arch/checkpoint/folder_tensors.h"
+#include "model/arch/checkpoint/pairs.h"
+#include "model/arch/checkpoint/written.h"
+#include "model/arch/family/config_file.h"
+#include "model/arch/function.h"
+#include "model/file/safetensors.h"
+#include "model/text/tokenizer/file/gguf_vocabulary.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+// At which tokens texts end: those its file names, in their order, then all the tokenizer knows.
+std::vector<TokenId> ends_of(const Model& model) {
+  std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
+  if (model.tokenizer) {
+    std::vector<TokenId> known = model.tokenizer->end_of_generation();
+    if (const auto eos = model.tokenizer->eos()) known.insert(known.begin(), *eos);
+    for (const TokenId id : known)
+      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  }
+  std::erase_if(ends, [&](TokenId id) { return id >= vocabulary_of(model); });
+  return ends;
+}
+
+// What config.json calls the type most weights are in; of packed ones those that are left in floats.
+std::string dtype_of_model(const Model& model, bool packed) {
+  const FormatRef main = main_format(model, packed);
+  return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
+         : main && is_plain(*main, Scalar::f16) ? "float16"
+                                                : "float32";
+}
+
+// What a text or a file can have wrong is found before anything is written.
+void check_room_and_pairs(const Model& model, const std::filesystem::path& folder) {
+  const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
+  for (const Parameter& p : model.parameters) {
+    check_pairs(*model.family, model.config, p, from);
+    if (p.hf_plus != 0 && !model.weights.at(p.name).is_f32())
+      throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
+  }
+  int64_t largest = 0;
+  std::map<std::string, int64_t> whole;  // tensors that are put together, which takes them twice
+  for (const Parameter& p : model.parameters) {
+    const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
+                       p.hf.find("{e}") == std::string::npos;
+    const int64_t bytes = graph::byte_size(model.weights.at(p.name).type);
+    if (!p.hf_rows.empty())
+      largest = std::max(largest, whole[p.hf_rows] = run::saturating_sum(whole[p.hf_rows], 2 * bytes));
+    else if (!stays)
+      largest = std::max(largest, bytes);
+  }
+  run::require_host_memory(fmt::format("writing {}", folder.string()),
+                           {{"a weight in the order of Hugging Face folders", largest}},
+                           "a GGUF file is written without such copies");
+}
+
+// The model's own config.json, or the beginning of one.
+nlohmann::json config_to_complete(const Model& model) {
+  nlohmann::json config;
+  if (const auto own = model.files.find("config.json"); own != model.files.end())
+    config = parse_json(own->second, "config.json");
+  if (!config.is_object()) {
+    config = nlohmann::json::object();
+    if (model.family->hf_architectures().empty())
+      throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
+    config["architectures"] = {model.family->hf_architectures().front()};
+    config["model_type"] = model.family->hf_type();
+    // Readers have ids of their own for what is not said, which may lie outside of this vocabulary.
+    const std::vector<TokenId> ends = ends_of(model);
+    config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
+    if (ends.size() == 1) config["eos_token_id"] = ends.front();
+    const auto bos = model.tokenizer ? model.tokenizer->bos() : std::nullopt;
+    config["bos_token_id"] = bos ? nlohmann::json(*bos) : nullptr;
+    const char* padding = "tokenizer.ggml.padding_token_id";
+    config["pad_token_id"] = nullptr;
+    if (model.metadata.has(padding)) config["pad_token_id"] = model.metadata.integer(padding);
+  }
+  return config;
+}
+
+// Weights of a model that was in the folder before would be taken for those of this one.
+void remove_old_weights(const std::filesystem::path& folder, const std::set<std::string>& written) {
+  std::error_code failure;
+  std::vector<std::filesystem::path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_weights =
+        name == "model.safetensors" || name == "model.safetensors.index.json" ||
+        (name.starts_with("model-") && name.find("-of-") != std::string::npos && name.ends_with(".safetensors"));
+    if (is_weights && !written.contains(name)) old.push_back(entry.path());
+  }
+  for (const auto& path : old) std::filesystem::remove(path, failure);
+}
+
+std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) out.insert(entry.path().filename().string());
+  return out;
+}
+
+}  // namespace
+
+void require_folder(const Model& model) {
+  if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
+    throw Error(Exit::user,
+                fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
+                            model.family->name()),
+                "write a GGUF file, or give the family the attributes hf and hf_type");
+  if (model.metadata.has(kOnlineRotations))
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
+                    model.name),
+        "write a GGUF file");
+}
+
+void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
+                  int64_t part_bytes, const WeightSource& source) {
+  require_folder(model);
+  check_room_and_pairs(model, folder);
+  nlohmann::json config = config_to_complete(model);
+  config.erase("quantization_config");
+  config.erase("compression_config");
+  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model, !output.empty());
+  const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
+  if (!own.empty())
+    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
+                     fmt::join(own, ", ")));
+  const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
+  const FolderTensors tensors = folder_tensors(model, source, back, output);
+  if (tensors.packing) config["quantization_config"] = tensors.packing->config();
+  if (!tensors.decoded.empty())
+    note(fmt::format("written in f32, as readers of such folders want: {}", fmt::join(tensors.decoded, ", ")));
+  AtomicFolder out(folder);
+  Bytes current;
+  write_safetensors_files(
+      out.path(), tensors.specs,
+      [&](size_t i) -> std::span<const uint8_t> {
+        leave_to_file({current.data(), current.size()});
+        current = {};
+        current = tensors.make[i]();
+        return {current.data(), current.size()};
+      },
+      part_bytes);
+  SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
+  if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
+  for (const auto& [name, text] : carried) {
+    // A folder in a folder that is there already is not moved into it.
+    const bool is_nested = name.find('/') != std::string::npos;
+    const std::filesystem::path file = (is_nested && out.path().parent_path() == folder ? folder : out.path()) / name;
+    if (is_nested) std::filesystem::create_directories(file.parent_path());
+    write_file_atomic(file, text);
+  }
+  if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
+  // Last: whoever finds it in a folder that was there before finds all the rest.
+  write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");
+  const std::set<std::string> written = names_in(out.path());
+  out.commit();
+  remove_old_weights(folder, written);
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,18 @@
+// Models as Hugging Face folders: config.json, weights in one file or several, the tokenizer, and the small files that
+// came with the model. `output`: the scheme's name that weights are packed by, or empty (write.h).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "model/arch/checkpoint/write.h"
+
+namespace lumen::model {
+
+// Error where a folder cannot say what the model is.
+void require_folder(const Model& model);
+
+void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
+                  int64_t part_bytes, const WeightSource& source);
+
+}  // namespace lumen::model

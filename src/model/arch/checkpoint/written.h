@@ -1,0 +1,29 @@
+// What the writers of files and of folders ask of a model.
+#pragma once
+
+#include <string>
+
+#include "base/check.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/file/tensors.h"
+
+namespace lumen::model {
+
+inline TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  TensorSpec spec;
+  spec.name = name;
+  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
+  spec.element = type.element;
+  return spec;
+}
+
+// Numbers below this are ids; a family may have none.
+inline int64_t vocabulary_of(const Model& model) {
+  const auto found = model.config.find("vocab");
+  return found == model.config.end() ? 0 : static_cast<int64_t>(found->second);
+}
+
+// The format that holds most weights of those a folder may have in `floats`, or of all; null when that is f32.
+FormatRef main_format(const Model& model, bool floats = false);
+
+}  // namespace lumen::model

@@ -1,0 +1,69 @@
+#include "run/engine/panels/panels.h"
+
+namespace lumen::run {
+
+Panels::Panels(const CompileContext& shop, const FormatRef& f, int64_t rows, int64_t columns, Way way,
+               synth::Importance importance, CompileReport* report)
+    : device_(shop.device), format_(f), threads_(shop.threads), way_(way) {
+  const synth::Synthesis steps = way == Way::encode
+                                     ? synth::synthesize_encode(*f, rows, columns, device_->machine(), importance)
+                                     : synth::synthesize_decode(*f, rows, columns, device_->machine());
+  values_bytes_ = rows * columns * sizeof(float);
+  blob_bytes_ = blob_layout(*f, rows, columns).total;
+  importance_bytes_ = importance == synth::Importance::columns ? columns * int64_t{sizeof(float)} : 0;
+  blob_at_ = aligned(values_bytes_);
+  importance_at_ = blob_at_ + aligned(blob_bytes_);
+  const int64_t scratch_at = importance_at_ + aligned(importance_bytes_);
+  status_at_ = scratch_at;
+  for (const int64_t bytes : steps.scratch) status_at_ += aligned(bytes);
+  bytes_ = status_at_ + aligned(sizeof(LaunchStatus));
+  const BufferAddress values{BufferAddress::In::arena, 0}, blob{BufferAddress::In::arena, blob_at_};
+  launches_ = compile_steps(shop, steps,
+                            {way == Way::encode ? values : blob,
+                             way == Way::encode ? blob : values,
+                             {BufferAddress::In::arena, importance_at_}},
+                            scratch_at, report);
+  for (Launch& launch : launches_)
+    if (!device_->is_asynchronous()) launch.launch_config.small = true;  // the panels go to threads, not their parts
+}
+
+Panels::Place Panels::place() const {
+  Place out;
+  out.of_ = this;
+  out.memory_ = allocate_shared(device_, bytes_);
+  auto* base = static_cast<std::byte*>(out.memory_.get());
+  if (!device_->reads_host_memory()) {
+    out.host_.resize(status_at_);
+    base = out.host_.data();
+  }
+  out.values_ = reinterpret_cast<float*>(base);
+  out.blob_ = reinterpret_cast<uint8_t*>(base + blob_at_);
+  out.importance_ = reinterpret_cast<float*>(base + importance_at_);
+  return out;
+}
+
+void Panels::Place::convert() {
+  Device& device = *of_->device_;
+  auto* base = static_cast<std::byte*>(memory_.get());
+  const bool is_apart = !host_.empty(), encodes = of_->way_ == Way::encode;
+  if (is_apart && encodes) device.copy_in(base, host_.data(), of_->values_bytes_);
+  if (is_apart && encodes && of_->importance_bytes_ > 0)
+    device.copy_in(base + of_->importance_at_, importance_, of_->importance_bytes_);
+  if (is_apart && !encodes) device.copy_in(base + of_->blob_at_, blob_, of_->blob_bytes_);
+  LaunchStatus status;
+  const bool waits = device.is_asynchronous();
+  LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + of_->status_at_) : &status;
+  std::vector<void*> buffers;
+  for (const Launch& launch : of_->launches_) {
+    buffers.clear();
+    for (const BufferAddress& at : launch.addresses) buffers.push_back(base + at.at);
+    device.launch(launch.kernel, buffers, launch.launch_config, shared);
+  }
+  device.synchronize();
+  if (waits) device.copy_out(&status, shared, sizeof status);
+  if (status.code != 0) throw guard_error({}, -1, status);
+  if (is_apart && encodes) device.copy_out(blob_, base + of_->blob_at_, of_->blob_bytes_);
+  if (is_apart && !encodes) device.copy_out(host_.data(), base, of_->values_bytes_);
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,60 @@
+// Conversions of a large matrix a panel of rows at a time: kernels for one shape, compiled once, with memory of its own
+// for everyone who converts at the same time. Same bits as Engine::encode and decode of those rows where a format has
+// no field for the whole tensor, and none for a tile that reaches beyond the panel. Proved by
+// tests/run/engine/convert_test.cpp.
+//
+// May include: kernel/synth/encode, number/format, run/engine/compile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernel/synth/encode/convert.h"
+#include "number/format/format.h"
+#include "run/engine/compile/compile.h"
+
+namespace lumen::run {
+
+class Panels {
+ public:
+  enum class Way : uint8_t { encode, decode };
+
+  // The memory of one converter: numbers f32[rows, columns], the panel's blob, and the importance of each column.
+  // Bytes a kernel does not write keep what they were.
+  class Place {
+   public:
+    float* values() { return values_; }
+    uint8_t* blob() { return blob_; }
+    float* importance() { return importance_; }
+    void convert();  // values to blob, or blob to values
+
+   private:
+    friend class Panels;
+    const Panels* of_ = nullptr;
+    std::shared_ptr<void> memory_;  // of the device
+    std::vector<std::byte> host_;   // what is handed over, where the device does not read memory of this process
+    float* values_ = nullptr;
+    uint8_t* blob_ = nullptr;
+    float* importance_ = nullptr;
+  };
+
+  Panels(const CompileContext& shop, const FormatRef& f, int64_t rows, int64_t columns, Way way,
+         synth::Importance importance, CompileReport* report);
+  Panels(const Panels&) = delete;
+  Panels& operator=(const Panels&) = delete;
+
+  // How many may convert at the same time, each in a place and a thread of its own.
+  int most() const { return device_->is_asynchronous() ? 1 : threads_; }
+  Place place() const;
+
+ private:
+  std::shared_ptr<Device> device_;
+  FormatRef format_;
+  int threads_ = 1;
+  Way way_;
+  std::vector<Launch> launches_;
+  int64_t values_bytes_ = 0, blob_bytes_ = 0, importance_bytes_ = 0;
+  int64_t blob_at_ = 0, importance_at_ = 0, status_at_ = 0, bytes_ = 0;
+};
+
+}  // namespace lumen::run
