@@ -49,14 +49,21 @@ TEST(TrainTables, FindsWhatDecodeIsLinearIn) {
   EXPECT_FALSE(may_train_tables(*format("int8")));
 }
 
-// The error that was measured elsewhere for a table trained on normal values: 4.75e-3.
-TEST(TrainTables, FourTablesOfNormalValues) {
-  const TrainedTables t = train_tables(engine(), format("lx4"), normal_values(1024 * 256, 2), {});
+// Its tables were made for normal values, where little is gained; of others much, on values it has not seen as well.
+TEST(TrainTables, FourTables) {
+  const auto cubes = [](uint32_t seed) {
+    std::vector<float> x = normal_values(256 * 256, seed);
+    for (float& v : x) v = v * v * v;
+    return x;
+  };
+  const TrainedTables normal = train_tables(engine(), format("lx4"), normal_values(256 * 256, 2), {});
+  EXPECT_LE(normal.after, normal.before);
+  EXPECT_GT(normal.after, 0.95 * normal.before);
+  const TrainedTables t = train_tables(engine(), format("lx4"), cubes(2), {});
   ASSERT_TRUE(t.format);
-  EXPECT_LT(t.after, t.before);
-  const std::vector<float> others = normal_values(512 * 256, 3);
-  EXPECT_LT(squared_error(t.format, others), 0.99 * squared_error(format("lx4"), others));
-  EXPECT_NEAR(squared_error(t.format, others), 4.75e-3, 0.03 * 4.75e-3);
+  EXPECT_LT(t.after, 0.8 * t.before);
+  const std::vector<float> others = cubes(3);
+  EXPECT_LT(squared_error(t.format, others), 0.85 * squared_error(format("lx4"), others));
 }
 
 TEST(TrainTables, TablesOfNumbersAndTablesUnderOneScale) {
