@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "outcome.h"
+#include "tests/cli/outcome.h"
 
 namespace lumen::cli {
 namespace {
