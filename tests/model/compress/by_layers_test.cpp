@@ -3,6 +3,7 @@
 #include "model/compress/layers/by_layers.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +107,8 @@ void expect_same_bytes_when_ended(const std::string& strategy, int rounds, int m
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      // Threads do not survive a fork: an engine of its own.
+      // Threads do not survive a fork: an engine of its own, and none of those that loops have had.
+      omp_set_num_threads(1);
       run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
       ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", strategy));
       run.run();
