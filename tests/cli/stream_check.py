@@ -79,7 +79,8 @@ def check(lumen):
         def memory(model, deed):
             out = f"{folder}/out"
             words = [lumen, deed[0], model, out + deed[1], *deed[2:], "--threads", "2", "-q", "--overwrite"]
-            return run(words)[1]
+            # The first run compiles kernels, which takes memory of its own.
+            return min(run(words)[1] for _ in range(2))
         for layers in (few, many):
             write_model(f"{folder}/hf{layers}", layers, width, ffn, vocab)
             run([lumen, "export", f"{folder}/hf{layers}", f"{folder}/{layers}.gguf", "-q"])

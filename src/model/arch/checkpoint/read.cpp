@@ -79,7 +79,10 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
   }
   // Vectors (norms, biases) are always computed in f32.
   if (w.type.element.format && p.is_vector()) {
-    return f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
+    Weight decoded = f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
+    // They lie between matrices: who reads one gets pages around it, which nobody has asked for.
+    leave_to_file(tensor.data);
+    return decoded;
   }
   return w;
 }
