@@ -206,6 +206,13 @@ class Tapper {
 
 }  // namespace
 
+TapKinds& TapKinds::operator|=(const TapKinds& other) {
+  for (bool TapKinds::* kind : {&TapKinds::squares, &TapKinds::magnitudes, &TapKinds::largest, &TapKinds::gram,
+                                &TapKinds::rows, &TapKinds::cross})
+    this->*kind |= other.*kind;
+  return *this;
+}
+
 std::string tap_name(size_t tap, const std::string& kind) {
   return fmt::format("tap.{}.{}", tap, kind);
 }

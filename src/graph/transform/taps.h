@@ -18,6 +18,7 @@ struct TapKinds {
   bool gram = false;        // [K, K] or [E, K, K]: sum of x x^T
   bool rows = false;        // not a state but a result: max |x| of each row of a run, f32 [rows]
   bool cross = false;       // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  TapKinds& operator|=(const TapKinds& other);
 };
 
 struct Tap {

@@ -37,6 +37,22 @@ void require_finite(const std::vector<float>& sums, const graph::Tap& tap) {
 
 }  // namespace
 
+int64_t TapSums::rows_of(int64_t m) const {
+  return tap.matrices > 0 ? std::llround(counts[m]) : rows;
+}
+
+std::span<const float> TapSums::matrix_of(const std::vector<float>& sums, int64_t m) const {
+  if (sums.empty() || tap.matrices == 0) return sums;
+  if (counts[m] == 0) return {};
+  return std::span<const float>(sums).subspan(m * tap.columns * tap.columns, tap.columns * tap.columns);
+}
+
+const TapSums* reads_of(std::span<const TapSums> taps, const std::string& parameter) {
+  for (const TapSums& sums : taps)
+    if (std::ranges::find(sums.tap.weights, parameter) != sums.tap.weights.end()) return &sums;
+  return nullptr;
+}
+
 struct LayerRun::Width {
   int64_t count = 0;
   std::shared_ptr<run::Program> program;

@@ -34,7 +34,19 @@ struct TapSums {
   int64_t rows = 0;  // of all windows; of stacked weights see counts
   std::vector<float> squares, magnitudes, largest, gram, cross, counts;
   std::vector<float> row_largest;  // [rows]
+
+  // The sums of one matrix, [columns, columns]; empty where they were not asked for, or no row reached the matrix.
+  std::span<const float> gram_of(int64_t m) const { return matrix_of(gram, m); }
+  std::span<const float> cross_of(int64_t m) const { return matrix_of(cross, m); }
+  // How many rows the sums of matrix m are of.
+  int64_t rows_of(int64_t m) const;
+
+ private:
+  std::span<const float> matrix_of(const std::vector<float>& sums, int64_t m) const;
 };
+
+// The tap of what products with a parameter read; null: there is none.
+const TapSums* reads_of(std::span<const TapSums> taps, const std::string& parameter);
 
 // What a part did to a text.
 struct PartRun {

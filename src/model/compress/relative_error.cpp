@@ -1,16 +1,32 @@
 #include "model/compress/relative_error.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace lumen::model {
 
 double relative_error(std::span<const float> x, std::span<const float> y) {
-  double distance = 0, size = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - y[i];
-    distance += d * d;
+  // Sums of blocks are added in order: same bits at any thread count.
+  constexpr int64_t kBlock = 1 << 16;
+  const int64_t count = std::ssize(x), blocks = (count + kBlock - 1) / kBlock;
+  std::vector<double> distances(blocks), sizes(blocks);
+#pragma omp parallel for schedule(static) if (blocks > 4)
+  for (int64_t b = 0; b < blocks; ++b) {
+    double distance = 0, size = 0;
+    for (int64_t i = b * kBlock; i < std::min(count, (b + 1) * kBlock); ++i) {
+      const double d = static_cast<double>(x[i]) - y[i];
+      distance += d * d;
+      size += static_cast<double>(y[i]) * y[i];
+    }
+    distances[b] = distance;
+    sizes[b] = size;
   }
-  for (const float v : y) size += static_cast<double>(v) * v;
+  double distance = 0, size = 0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    distance += distances[b];
+    size += sizes[b];
+  }
   return size > 0 ? std::sqrt(distance) / std::sqrt(size) : 0;
 }
 

@@ -88,19 +88,38 @@ struct Engine::State {
     return ready;
   }
 
-  // Runs the steps of a conversion: value 0 is read, value 1 is written, value 2 (if any) is read, too.
+  // Runs the steps of a conversion: value 0 is read, value 1 is written, value 2 (if any) is read, too. `on_device`:
+  // what is read, if it is there already.
   void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
-               std::span<const float> beside = {}) {
+               std::span<const float> beside = {}, void* on_device = nullptr) {
     const std::unique_ptr<LoadedSteps> ready = load(steps);
-    const int64_t to_at = aligned(from_bytes), beside_at = to_at + aligned(to_bytes);
+    const int64_t to_at = on_device ? 0 : aligned(from_bytes), beside_at = to_at + aligned(to_bytes);
     const std::shared_ptr<void> memory = allocate_shared(shop.device, beside_at + aligned(beside.size_bytes()));
     auto* base = static_cast<std::byte*>(memory.get());
-    shop.device->copy_in(base, from, from_bytes);
+    if (!on_device) shop.device->copy_in(base, from, from_bytes);
     if (!beside.empty()) shop.device->copy_in(base + beside_at, beside.data(), beside.size_bytes());
-    void* const values[] = {base, base + to_at, base + beside_at};
+    void* const values[] = {on_device ? on_device : base, base + to_at, base + beside_at};
     ready->launch(values);
     ready->finish();
     shop.device->copy_out(to, base + to_at, to_bytes);
+  }
+
+  std::vector<uint8_t> encode(const FormatRef& f, const float* x, void* on_device, int64_t rows, int64_t columns,
+                              std::span<const float> importance) {
+    std::vector<uint8_t> blob(blob_layout(*f, rows, columns).total);
+    if (rows == 0 || columns == 0) return blob;
+    const auto given = std::ssize(importance);
+    if (given != 0 && given != columns && given != rows * columns)
+      throw user_error("{} importances for {} columns", given, columns);
+    for (const float w : importance)
+      if (!(w >= 0) || std::isinf(w)) throw user_error("an importance is {}: it has to be finite, and not negative", w);
+    const synth::Importance kind = given == 0         ? synth::Importance::none
+                                   : given == columns ? synth::Importance::columns
+                                                      : synth::Importance::elements;
+    if (!f->weighs()) importance = {};
+    convert(synth::synthesize_encode(*f, rows, columns, shop.device->machine(), kind), x, rows * columns * 4,
+            blob.data(), blob.size(), importance, on_device);
+    return blob;
   }
 };
 
@@ -156,20 +175,13 @@ int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options
 
 std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
                                     std::span<const float> importance) {
-  std::vector<uint8_t> blob(blob_layout(*f, rows, columns).total);
-  if (rows == 0 || columns == 0) return blob;
-  const auto given = std::ssize(importance);
-  if (given != 0 && given != columns && given != rows * columns)
-    throw user_error("{} importances for {} columns", given, columns);
-  for (const float w : importance)
-    if (!(w >= 0) || std::isinf(w)) throw user_error("an importance is {}: it has to be finite, and not negative", w);
-  const synth::Importance kind = given == 0         ? synth::Importance::none
-                                 : given == columns ? synth::Importance::columns
-                                                    : synth::Importance::elements;
-  if (!f->weighs()) importance = {};
-  state_->convert(synth::synthesize_encode(*f, rows, columns, device().machine(), kind), x, rows * columns * 4,
-                  blob.data(), blob.size(), importance);
-  return blob;
+  return state_->encode(f, x, nullptr, rows, columns, importance);
+}
+
+std::vector<uint8_t> Engine::encode(const FormatRef& f, const DeviceTensorRef& x, std::span<const float> importance) {
+  const graph::Type& type = x->type();
+  LUMEN_CHECK(type.shape.size() == 2 && type.element == graph::Element{}, "{} to be encoded", graph::print(type));
+  return state_->encode(f, nullptr, x->data(), type.shape[0].number(), type.shape[1].number(), importance);
 }
 
 std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns) {

@@ -54,6 +54,8 @@ class Engine {
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns,
                               std::span<const float> importance = {});
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
+  // Encode, of numbers [rows, columns] that are on the device.
+  std::vector<uint8_t> encode(const FormatRef& f, const DeviceTensorRef& x, std::span<const float> importance = {});
   // The same for many panels of a large matrix (panels.h). `weighed`: with the importance of each column.
   std::shared_ptr<const Panels> encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed = false);
   std::shared_ptr<const Panels> decode_panels(const FormatRef& f, int64_t rows, int64_t columns);

@@ -112,9 +112,7 @@ class Corrector {
       for (const std::string& name : mine) {
         if (stop_ && stop_()) return false;
         tell(name_of(*rounded_.find(name)));
-        const TapSums* reads = nullptr;
-        for (const TapSums& sums : seen.taps)
-          if (std::ranges::find(sums.tap.weights, name) != sums.tap.weights.end()) reads = &sums;
+        const TapSums* reads = reads_of(seen.taps, name);
         held[name] = correct_one(name, reads, std::vector<float>(weight(name).begin(), weight(name).end()));
       }
       if (!last) run.run(k, weight, &carried, &carried, {}, windows);
@@ -153,11 +151,9 @@ class Corrector {
 
   // The gram of matrix m; nothing where it is not known, or no row reached it.
   static std::optional<Weight> gram_of(const TapSums* reads, int64_t m, int64_t columns) {
-    if (!reads || reads->gram.empty()) return std::nullopt;
-    if (reads->tap.matrices > 0 && reads->counts[m] == 0) return std::nullopt;
-    const int64_t first = reads->tap.matrices > 0 ? m * columns * columns : 0;
-    return f32_weight({graph::Dim(columns), graph::Dim(columns)},
-                      std::span<const float>(reads->gram).subspan(first, columns * columns));
+    const std::span<const float> gram = reads ? reads->gram_of(m) : std::span<const float>{};
+    if (gram.empty()) return std::nullopt;
+    return f32_weight({graph::Dim(columns), graph::Dim(columns)}, gram);
   }
 
   // The numbers with the correction.

@@ -7,6 +7,7 @@
 #include "graph/ir/text.h"
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
 namespace {
@@ -63,7 +64,8 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
       journal_(options_.folder, key_of(model, formats_, text, options_), options_.anew),
       rounded_(options_.folder, "rounded"),
       true_(options_.folder, "true"),
-      rounder_(options_.method.strategy->rounder(engine, options_.numbers)) {
+      rounder_(options_.method.strategy->rounder(engine, options_.numbers)),
+      errors_(engine) {
   for (const auto& [name, format] : formats_) {
     const Strategy& strategy = *options_.method.strategy;
     if (const std::optional<std::string> why = strategy.refuses(*format, options_.numbers))
@@ -132,10 +134,12 @@ void ByLayers::observe(Part& at) {
     run_.keep_written(k, &true_);
   }
   rounder_->begin_part();
+  errors_.forget();
   at.state = prepared(k, std::move(seen.taps), at.mine, at.weight_before());
   for (const std::string& name : at.part.parameters) {
-    // What is not rounded is the same numbers.
+    // What will be rounded comes later; until then it is what it was.
     const bool changed = at.state.changed.contains(name);
+    if (!changed && std::ranges::find(at.mine, name) != at.mine.end()) continue;
     const std::span<const float> values = changed ? at.state.model.weights.at(name).f32() : at.before.of(name);
     at.after.set(name, {values.begin(), values.end()});
   }
@@ -150,16 +154,15 @@ RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
   task.columns = p.shape.back().number();
   task.matrices = p.shape.size() == 3 ? p.shape[0].number() : 1;
   task.rows = std::ssize(task.values) / task.columns / task.matrices;
-  for (const float v : task.values)
-    if (!std::isfinite(v))
-      throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, v), "the model is broken");
+  if (const auto k = run::first_not_finite(task.values))
+    throw Error(Exit::numeric, fmt::format("'{}' holds {}", task.name, task.values[*k]), "the model is broken");
   task.reads = reads_of(at.state.reads, p.name);
   return task;
 }
 
-void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const {
+void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) {
   const double error = relative_error(rounding.values, task.values);
-  const std::optional<double> output = output_error(task, rounding.values);
+  const std::optional<double> output = errors_.relative(task, rounding.values);
   if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
     rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
   at.lines.push_back({{"name", name},

@@ -61,7 +61,7 @@ class ByLayers {
   void round_weights(Part& at);
   RoundingTask task_of(Part& at, const std::string& name) const;
   bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
-  void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) const;
+  void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding);
   bool carries_truth() const;  // what goes through the layers unrounded is kept, too
   // Weights and sums as preparations leave them; the numbers that they change are in `before`.
   PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
@@ -75,6 +75,7 @@ class ByLayers {
   Journal journal_;
   CarriedValues rounded_, true_;
   std::unique_ptr<Rounder> rounder_;
+  TaskErrors errors_;
   std::vector<graph::ScaleSite> sites_;    // where preparations may change channels
   std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
   std::vector<float> losses_;

@@ -3,7 +3,7 @@
 // beside the result, so that a run that was ended at any moment goes on where it was, and gives the same bytes.
 //
 // May include: base, base/file, base/structured, graph/ir, model/arch, model/compress, model/compress/prepare,
-// model/file.
+// model/file, run/engine/feedback.
 #pragma once
 
 #include "model/compress/layers/by_layers.h"

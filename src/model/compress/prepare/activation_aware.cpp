@@ -79,13 +79,8 @@ class SiteLoss {
         }
     }
     for (int64_t m = 0; m < x.matrices; ++m) {
-      const bool reached = reads.tap.matrices == 0 || reads.counts[m] > 0;
-      const int64_t square = x.columns * x.columns;
-      x.gram.push_back(
-          reached ? errors_.keep(
-                        std::span<const float>(reads.gram).subspan(reads.tap.matrices == 0 ? 0 : m * square, square),
-                        x.columns)
-                  : nullptr);
+      const std::span<const float> gram = reads.gram_of(m);
+      x.gram.push_back(gram.empty() ? nullptr : errors_.keep(gram, x.columns));
     }
     samples_.push_back(std::move(x));
   }

@@ -40,12 +40,6 @@ void divide(TapSums& sums, std::span<const double> by) {
 
 }  // namespace
 
-const TapSums* reads_of(const std::vector<TapSums>& reads, const std::string& parameter) {
-  for (const TapSums& sums : reads)
-    if (std::ranges::find(sums.tap.weights, parameter) != sums.tap.weights.end()) return &sums;
-  return nullptr;
-}
-
 void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const double> s) {
   apply_scales(part.model, site, s);
   for (const graph::ScaledParameter& change : site.changes) part.changed.insert(change.parameter);

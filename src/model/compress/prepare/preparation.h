@@ -39,7 +39,5 @@ const std::vector<const Preparation*>& preparations();
 
 // Divides x of a site by s: changes weights and what is known of their inputs.
 void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const double> s);
-// What a weight reads; null where it is unknown.
-const TapSums* reads_of(const std::vector<TapSums>& reads, const std::string& parameter);
 
 }  // namespace lumen::model

@@ -15,14 +15,7 @@ std::string RoundingMethod::text() const {
 
 graph::TapKinds RoundingMethod::observes() const {
   graph::TapKinds all = strategy->observes();
-  for (const Preparation* p : preparations) {
-    const graph::TapKinds wants = p->observes();
-    all.squares |= wants.squares;
-    all.magnitudes |= wants.magnitudes;
-    all.largest |= wants.largest;
-    all.gram |= wants.gram;
-    all.cross |= wants.cross;
-  }
+  for (const Preparation* p : preparations) all |= p->observes();
   return all;
 }
 
@@ -34,15 +27,15 @@ RoundingMethod parse_method(const std::string& text) {
     if (out.strategy)
       throw usage_error("'{}': '{}' comes last; what prepares weights stands before it", text, out.strategy->name());
     if (found == preparations().end()) {
-      const bool known = std::ranges::any_of(strategies(), [&](const Strategy* s) { return s->name() == name; });
-      if (!known) {
+      const auto strategy = std::ranges::find_if(strategies(), [&](const Strategy* s) { return s->name() == name; });
+      if (strategy == strategies().end()) {
         std::string names;
         for (const Preparation* p : preparations()) names += fmt::format("{}, ", p->name());
         for (const Strategy* s : strategies())
           names += fmt::format("{}{}", s->name(), s == strategies().back() ? "" : ", ");
         throw usage_error("no strategy is called '{}'; there are {}", name, names);
       }
-      out.strategy = &find_strategy(name);
+      out.strategy = *strategy;
     } else {
       if (std::ranges::find(out.preparations, *found) != out.preparations.end())
         throw usage_error("'{}': '{}' stands there twice", text, name);

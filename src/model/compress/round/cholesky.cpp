@@ -30,8 +30,13 @@ void normalise(const double* r, int64_t n, Factor& out, int64_t at) {
     for (int64_t k = i + 1; k < n; ++k) out.u[(at + i) * out.order + at + k] = r[i * n + k] / r[k * n + k];
 }
 
+// Pages are touched by all threads.
 Factor empty_factor(int64_t n) {
-  return {n, std::vector<float>(n * n), std::vector<double>(n)};
+  Factor out{n, {}, std::vector<double>(n), std::shared_ptr<float[]>(new float[n * n])};
+  out.u = {out.memory.get(), static_cast<size_t>(n * n)};
+#pragma omp parallel for schedule(static) if (n > 256)
+  for (int64_t i = 0; i < n; ++i) std::fill_n(out.u.data() + i * n, n, 0.0F);
+  return out;
 }
 
 std::optional<Factor> by_processor(std::span<const float> h, int64_t n, double damping) {
@@ -85,21 +90,26 @@ class Tiles {
     const double least = kLeastTiles * mean_diagonal(h_, n_, damping_);
     for (int64_t k = count_ - 1; k >= 0; --k) {
       tiles_[k * count_ + k]->download(tile.data(), kTile * kTile * 4);
-      std::copy(tile.begin(), tile.end(), block.begin());
+#pragma omp parallel for schedule(static)
+      for (int64_t i = 0; i < kTile * kTile; ++i) block[i] = tile[i];
       if (!reverse_cholesky(block.data(), kTile, least)) return std::nullopt;
       const int64_t wide = std::min(kTile, n_ - k * kTile);
       for (int64_t c = 0; c < wide; ++c) out.d[k * kTile + c] = block[c * kTile + c] * block[c * kTile + c];
+      std::vector<double> diagonal(kTile);
+      for (int64_t c = 0; c < kTile; ++c) diagonal[c] = block[c * kTile + c];
+#pragma omp parallel for schedule(static)
       for (int64_t i = 0; i < wide; ++i)
         for (int64_t c = i + 1; c < wide; ++c)
-          out.u[(k * kTile + i) * n_ + k * kTile + c] = block[i * kTile + c] / block[c * kTile + c];
+          out.u[(k * kTile + i) * n_ + k * kTile + c] = block[i * kTile + c] / diagonal[c];
       if (k == 0) break;
       invert_upper(block.data(), inverted.data(), kTile);
-      for (int64_t i = 0; i < kTile; ++i)
-        for (int64_t c = 0; c < kTile; ++c) tile[c * kTile + i] = inverted[i * kTile + c];
+#pragma omp parallel for schedule(static)
+      for (int64_t c = 0; c < kTile; ++c)
+        for (int64_t i = 0; i < kTile; ++i) tile[c * kTile + i] = inverted[i * kTile + c];
       turned->upload(tile.data(), kTile * kTile * 4);
       for (int64_t s = 0; s < k; ++s) {
         apply(*multiply_, column[s], tiles_[s * count_ + k], turned);
-        keep(column[s], s, k, block, tile, out);
+        keep(column[s], s, k, diagonal, tile, out);
         tiles_[s * count_ + k] = nullptr;
       }
       for (int64_t s = 0; s < k; ++s)
@@ -113,7 +123,9 @@ class Tiles {
 
   // Behind the last column the matrix goes on as the identity.
   run::DeviceTensorRef upload(int64_t s, int64_t t) {
-    std::vector<float> tile(kTile * kTile);
+    std::vector<float>& tile = uploaded_;
+    tile.resize(kTile * kTile);
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < kTile; ++i)
       for (int64_t j = 0; j < kTile; ++j) {
         const int64_t row = s * kTile + i, column = t * kTile + j;
@@ -135,14 +147,14 @@ class Tiles {
   }
 
   // Rows of tile s of R in the columns of tile k, normalised.
-  void keep(const run::DeviceTensorRef& from, int64_t s, int64_t k, const std::vector<double>& block,
+  void keep(const run::DeviceTensorRef& from, int64_t s, int64_t k, const std::vector<double>& diagonal,
             std::vector<float>& tile, Factor& out) const {
     from->download(tile.data(), kTile * kTile * 4);
     const int64_t wide = std::min(kTile, n_ - k * kTile);
 #pragma omp parallel for
     for (int64_t i = 0; i < kTile; ++i)
       for (int64_t c = 0; c < wide; ++c)
-        out.u[(s * kTile + i) * n_ + k * kTile + c] = tile[i * kTile + c] / block[c * kTile + c];
+        out.u[(s * kTile + i) * n_ + k * kTile + c] = tile[i * kTile + c] / diagonal[c];
   }
 
   run::Engine& engine_;
@@ -150,6 +162,7 @@ class Tiles {
   int64_t n_, count_;
   double damping_;
   std::vector<run::DeviceTensorRef> tiles_;
+  std::vector<float> uploaded_;  // the tile that goes to the device
   std::shared_ptr<run::Program> subtract_, multiply_;
 };
 
@@ -158,7 +171,8 @@ class Tiles {
 std::optional<Factor> factorize(run::Engine& engine, std::span<const float> h, int64_t order, double damping,
                                 FactorMethod method) {
   LUMEN_CHECK(std::ssize(h) == order * order, "{} numbers for a matrix of order {}", h.size(), order);
-  const bool exact = method == FactorMethod::exact || (method == FactorMethod::automatic && order <= kMostExact);
+  const int64_t most = engine.device().reads_host_memory() ? kMostExact : kTile;
+  const bool exact = method == FactorMethod::exact || (method == FactorMethod::automatic && order <= most);
   return exact ? by_processor(h, order, damping) : Tiles(engine, h, order, damping).run();
 }
 

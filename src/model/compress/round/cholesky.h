@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,12 +15,13 @@ namespace lumen::model {
 
 struct Factor {
   int64_t order = 0;
-  std::vector<float> u;   // [order, order], zeros on and below the diagonal
+  std::span<float> u;     // [order, order], zeros on and below the diagonal
   std::vector<double> d;  // what is left of an error of each column when those behind it answer: all positive
+  std::shared_ptr<float[]> memory;
 };
 
 enum class FactorMethod : uint8_t {
-  automatic,  // f64 up to kMostExact
+  automatic,  // f64 up to kMostExact, or as far as blocks on the diagonal go where a GPU multiplies
   exact,      // f64 throughout, on the processor: order^3 / 3 multiplications and additions
   tiles,      // blocks on the diagonal in f64, the rest f32 by the engine's products
 };

@@ -5,25 +5,18 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
 Gptq::~Gptq() = default;
-
-std::vector<double> Gptq::errors(const std::vector<float>& target, std::span<const float> values, int64_t rows,
-                                 Moments& moments) {
-  std::vector<float> lost(target.size());
-  for (size_t k = 0; k < lost.size(); ++k) lost[k] = target[k] - values[k];
-  return output_errors_.of(lost, rows, moments.columns(), moments.on_device(engine_));
-}
 
 std::vector<float> Gptq::moved(std::span<const float> w, int64_t rows, Moments& moments,
                                std::span<const float> difference) {
   const int64_t columns = moments.columns();
   LUMEN_CHECK(std::ssize(difference) == columns * columns, "{} differences for {} columns", difference.size(), columns);
-  for (int64_t k = 0; k < std::ssize(difference); ++k)
-    if (!std::isfinite(difference[k]))
-      throw Error(Exit::numeric, fmt::format("the difference of activations at row {}, column {} is {}", k / columns,
-                                             k % columns, difference[k]));
+  if (const auto k = run::first_not_finite(difference))
+    throw Error(Exit::numeric, fmt::format("the difference of activations at row {}, column {} is {}", *k / columns,
+                                           *k % columns, difference[*k]));
   std::vector<float> x(w.begin(), w.end());
   for (const run::DeviceTensorRef& h :
        {output_errors_.keep(difference, columns), moments.inverse_over_d(engine_), moments.inverse_factor(engine_)})
@@ -37,12 +30,26 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   const int64_t columns = moments.columns();
   LUMEN_CHECK(std::ssize(w) == rows * columns, "{} weights for {} x {}", w.size(), rows, columns);
   GptqResult out;
-  std::vector<float> target(w.begin(), w.end());
-  for (const int64_t c : moments.dead())
-    for (int64_t r = 0; r < rows; ++r) target[r * columns + c] = 0;
-  if (!options.difference.empty()) target = moved(target, rows, moments, options.difference);
-  for (const int64_t c : moments.dead())
-    for (int64_t r = 0; r < rows; ++r) target[r * columns + c] = 0;
+  // What is rounded: the weight itself, or what has moved.
+  std::vector<float> moved_to;
+  std::span<const float> target = w;
+  const auto clear_dead = [&] {
+    for (const int64_t c : moments.dead())
+      for (int64_t r = 0; r < rows; ++r) moved_to[r * columns + c] = 0;
+  };
+  if (!moments.dead().empty() || !options.difference.empty()) {
+    moved_to.assign(w.begin(), w.end());
+    clear_dead();
+    if (!options.difference.empty()) {
+      moved_to = moved(moved_to, rows, moments, options.difference);
+      clear_dead();
+    }
+    target = moved_to;
+  }
+  // Where the device reads this memory it is not copied: it outlives all that is done with it here.
+  const run::DeviceTensorRef on_device =
+      run::DeviceTensor::parameter(engine_.device(), {{graph::Dim(rows), graph::Dim(columns)}, {}}, target.data(),
+                                   std::shared_ptr<const void>(std::make_shared<int>(), target.data()));
 
   const bool weighs = options.weighs && format->weighs();
   const run::FeedbackOptions how{weighs, !moments.order().empty()};
@@ -50,26 +57,27 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   if (!rounder) rounder = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns, how);
   const std::vector<float> importance = weighs ? moments.diagonal() : std::vector<float>{};
   std::vector<uint8_t> nearest;
-  std::vector<float> nearest_values;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
+  const auto errors = [&](std::span<const uint8_t> blob) {
+    return output_errors_.of_rounded(on_device, format, blob, moments.on_device(engine_));
+  };
   if (options.measures || !options.under.empty()) {
-    nearest = options.under.empty() ? engine_.encode(format, target.data(), rows, columns, importance)
+    nearest = options.under.empty() ? engine_.encode(format, on_device, importance)
                                     : std::vector<uint8_t>(options.under.begin(), options.under.end());
-    nearest_values = engine_.decode(format, nearest.data(), rows, columns);
-    out.before_rows = errors(target, nearest_values, rows, moments);
+    out.before_rows = errors(nearest);
     out.before = sum(out.before_rows);
   }
-  run::RoundedMatrix rounded =
-      rounder->run({.w = target, .importance = importance, .order = moments.order(), .rounded = nearest},
-                   moments.feedback(engine_, rounder->tiling()));
+  run::RoundedMatrix rounded = rounder->run(
+      {.w = target, .on_device = on_device, .importance = importance, .order = moments.order(), .rounded = nearest},
+      moments.feedback(engine_, rounder->tiling()));
   out.blob = std::move(rounded.blob);
   out.values = std::move(rounded.values);
   if (options.measures) {
-    out.after_rows = errors(target, out.values, rows, moments);
+    out.after_rows = errors(out.blob);
     out.after = sum(out.after_rows);
     if (out.is_nearest = out.after >= out.before && out.before > 0; out.is_nearest) {
+      out.values = engine_.decode(format, nearest.data(), rows, columns);
       out.blob = std::move(nearest);
-      out.values = std::move(nearest_values);
       out.after_rows = out.before_rows;
       out.after = out.before;
     }
@@ -78,7 +86,7 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
     out.before_rows.clear();
     out.after_rows.clear();
   }
-  if (!options.difference.empty()) out.target = std::move(target);
+  if (!options.difference.empty()) out.target = std::move(moved_to);
   return out;
 }
 

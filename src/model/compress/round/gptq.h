@@ -28,8 +28,8 @@ struct MomentsOptions {
 // H made ready: dead columns, order, factor. Shared by all weights that read the same activations.
 class Moments {
  public:
-  // h [columns, columns], symmetric. Error where it is not finite or has a negative diagonal, where it is zero (no row
-  // reached these weights), and where no damping up to the limit makes it positive definite.
+  // h [columns, columns], symmetric; it must live as long. Error where it is not finite or has a negative diagonal,
+  // where it is zero (no row reached these weights), and where no damping up to the limit makes it positive definite.
   Moments(run::Engine& engine, std::span<const float> h, int64_t columns, const MomentsOptions& options);
   ~Moments();
 
@@ -52,7 +52,7 @@ class Moments {
   void make_inverse(run::Engine& engine);
 
   int64_t columns_;
-  std::vector<float> h_;
+  std::span<const float> h_;
   std::vector<int32_t> order_;
   std::vector<int64_t> dead_;
   double damping_ = 0;
@@ -94,9 +94,6 @@ class Gptq {
                    const GptqOptions& options = {});
 
  private:
-  // tr(E H E^T) by rows.
-  std::vector<double> errors(const std::vector<float>& target, std::span<const float> values, int64_t rows,
-                             Moments& moments);
   std::vector<float> moved(std::span<const float> w, int64_t rows, Moments& moments, std::span<const float> difference);
 
   run::Engine& engine_;

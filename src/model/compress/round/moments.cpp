@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/compress/round/gptq.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
 namespace {
@@ -14,17 +15,16 @@ graph::Type square(int64_t n) {
   return {{graph::Dim(n), graph::Dim(n)}, {}};
 }
 
-run::DeviceTensorRef upload(run::Engine& engine, const std::vector<float>& x, int64_t n) {
+run::DeviceTensorRef upload(run::Engine& engine, std::span<const float> x, int64_t n) {
   auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), square(n));
   tensor->upload(x.data(), tensor->bytes());
   return tensor;
 }
 
 void refuse_broken(std::span<const float> h, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i; j < n; ++j)
-      if (!std::isfinite(h[i * n + j]))
-        throw Error(Exit::numeric, fmt::format("the second moment of columns {} and {} is {}", i, j, h[i * n + j]));
+  if (const auto broken = run::first_not_finite(h))
+    throw Error(Exit::numeric,
+                fmt::format("the second moment of columns {} and {} is {}", *broken / n, *broken % n, h[*broken]));
   double largest = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (h[i * n + i] < 0)
@@ -39,21 +39,23 @@ void refuse_broken(std::span<const float> h, int64_t n) {
 }  // namespace
 
 Moments::Moments(run::Engine& engine, std::span<const float> h, int64_t columns, const MomentsOptions& options)
-    : columns_(columns) {
+    : columns_(columns), h_(h) {
   LUMEN_CHECK(std::ssize(h) == columns * columns && columns > 0, "{} moments of {} columns", h.size(), columns);
   LUMEN_CHECK(options.damping >= 0 && options.most_damping >= options.damping, "damping {}", options.damping);
   refuse_broken(h, columns);
-  run::require_host_memory("second moments", {{"in the order of columns", columns * columns * 4 * 2}});
-  h_.assign(h.begin(), h.end());
-  std::vector<float> ordered = h_;
   double mean = 0;
   for (int64_t c = 0; c < columns; ++c) {
-    float& own = ordered[c * columns + c];
-    if (own == 0) {
-      dead_.push_back(c);
-      own = 1;
-    }
-    mean += own / (1.0 * columns);
+    const float own = h[c * columns + c];
+    if (own == 0) dead_.push_back(c);
+    mean += (own == 0 ? 1 : own) / (1.0 * columns);
+  }
+  std::span<const float> ready = h;
+  std::vector<float> ordered;
+  if (!dead_.empty() || options.act_order) {
+    run::require_host_memory("second moments", {{"in the order of columns", columns * columns * 4 * 2}});
+    ordered.assign(h.begin(), h.end());
+    for (const int64_t c : dead_) ordered[c * columns + c] = 1;
+    ready = ordered;
   }
   if (options.act_order) {
     order_.resize(columns);
@@ -70,7 +72,7 @@ Moments::Moments(run::Engine& engine, std::span<const float> h, int64_t columns,
   const double asked = damping_;
   std::optional<Factor> factor;
   for (;;) {
-    factor = factorize(engine, ordered, columns, damping_ * mean, options.method);
+    factor = factorize(engine, ready, columns, damping_ * mean, options.method);
     if (factor) break;
     const double more = std::max(damping_, 1e-4) * 10;
     if (more > options.most_damping * (1 + 1e-9))

@@ -5,7 +5,8 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <utility>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "run/engine/engine.h"
@@ -19,16 +20,20 @@ class OutputErrors {
   run::DeviceTensorRef keep(std::span<const float> gram, int64_t columns);
   // e [rows, columns]; f32 sums in a fixed order. Same bits at any thread count.
   std::vector<double> of(std::span<const float> e, int64_t rows, int64_t columns, const run::DeviceTensorRef& gram);
+  // The same of e = w less a blob of the format, as w is [rows, columns] on the device.
+  std::vector<double> of_rounded(const run::DeviceTensorRef& w, const FormatRef& format, std::span<const uint8_t> blob,
+                                 const run::DeviceTensorRef& gram);
   // e G.
   std::vector<float> product(std::span<const float> e, int64_t rows, int64_t columns, const run::DeviceTensorRef& gram);
 
  private:
-  run::Program& program(int64_t rows, int64_t columns, bool sums);
+  enum class Kind : uint8_t { product, sums, sums_of_rounded };
+  run::Program& program(int64_t rows, int64_t columns, Kind kind, const FormatRef& format = nullptr);
   std::vector<float> run(run::Program& program, std::span<const float> e, int64_t rows, int64_t columns,
                          const run::DeviceTensorRef& gram);
 
   run::Engine& engine_;
-  std::map<std::tuple<int64_t, int64_t, bool>, std::shared_ptr<run::Program>> programs_;
+  std::map<std::tuple<int64_t, int64_t, Kind, std::string>, std::shared_ptr<run::Program>> programs_;
 };
 
 }  // namespace lumen::model

@@ -104,10 +104,10 @@ void invert_upper(const double* r, double* x, int64_t n) {
   std::fill(x, x + n * n, 0);
   for (int64_t end = n; end > 0;) {
     const int64_t first = std::max<int64_t>(0, end - kBlock), tall = end - first;
-    const int64_t across = (n - first + kWide - 1) / kWide;
+    const int64_t across = (n - first + kBlock - 1) / kBlock;
 #pragma omp parallel for schedule(dynamic, 1) if (n > 256)
     for (int64_t s = 0; s < across; ++s) {
-      const int64_t column = first + s * kWide, columns = std::min(kWide, n - column);
+      const int64_t column = first + s * kBlock, columns = std::min(kBlock, n - column);
       // Rows behind this block are done; nothing of them lies left of their diagonal.
       const int64_t depth = std::min(n, column + columns) - end;
       if (depth > 0)

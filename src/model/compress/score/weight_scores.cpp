@@ -54,9 +54,7 @@ class Scorer {
     const auto slopes = part.slopes.find(to.name);
     if (slopes == part.slopes.end()) return;
     const Parameter& p = *model_.find(to.name);
-    const TapSums* reads = nullptr;
-    for (const TapSums& sums : part.taps)
-      if (std::ranges::find(sums.tap.weights, to.name) != sums.tap.weights.end()) reads = &sums;
+    const TapSums* reads = reads_of(part.taps, to.name);
     if (reads) to.products += reads->tap.matrices == 0 ? 1 : total(reads->counts) / tokens();
     std::vector<run::DeviceTensorRef> grams;
     const Sample few = sample_of(values, p, options_.rows), all = sample_of(values, p, INT64_MAX);
@@ -88,10 +86,8 @@ class Scorer {
   int64_t tokens() const { return run_.windows() * options_.run.length; }
 
   run::DeviceTensorRef gram_of(const TapSums& reads, int64_t m) {
-    const int64_t square = reads.tap.columns * reads.tap.columns;
-    if (reads.tap.matrices == 0) return errors_.keep(reads.gram, reads.tap.columns);
-    if (reads.counts[m] == 0) return nullptr;
-    return errors_.keep(std::span<const float>(reads.gram).subspan(m * square, square), reads.tap.columns);
+    const std::span<const float> gram = reads.gram_of(m);
+    return gram.empty() ? nullptr : errors_.keep(gram, reads.tap.columns);
   }
 
   double of_product(const Sample& s, std::span<const float> e, const std::vector<run::DeviceTensorRef>& grams,

@@ -24,22 +24,26 @@ class FeedbackStrategyRounder : public Rounder {
   Rounding round(const RoundingTask& t) override {
     const BlobStack stack(*t.format, t.matrices, t.rows, t.columns);
     Rounding out;
-    out.values.resize(t.values.size());
+    if (t.matrices > 1) out.values.resize(t.values.size());
     if (t.matrices > 1 && stack.shares_fields()) {
       out.blob = engine_.encode(t.format, t.values.data(), t.all_rows(), t.columns);
     } else {
-      out.blob.resize(stack.bytes());
+      if (t.matrices > 1) out.blob.resize(stack.bytes());
     }
     int64_t unreached = 0, nearest = 0;
     for (int64_t m = 0; m < t.matrices; ++m) {
       std::vector<uint8_t> under;  // the blob whose outer fields are kept
       if (t.matrices > 1 && stack.shares_fields()) under = stack.matrix(out.blob, m);
-      const GptqResult result = round_matrix(t, m, under, out.remark);
+      GptqResult result = round_matrix(t, m, under, out.remark);
       unreached += t.reads && t.gram(m).empty();  // rows of an embedding are read by no product
       nearest += result.is_nearest;
-      stack.put(out.blob, m, result.blob);
-      if (t.matrices == 1) out.blob = result.blob;
-      std::ranges::copy(result.values, out.values.begin() + m * t.rows * t.columns);
+      if (t.matrices == 1) {
+        out.blob = std::move(result.blob);
+        out.values = std::move(result.values);
+      } else {
+        stack.put(out.blob, m, result.blob);
+        std::ranges::copy(result.values, out.values.begin() + m * t.rows * t.columns);
+      }
     }
     if (unreached > 0)
       add(out.remark, t.matrices == 1 ? "no row reached it: rounded to nearest"

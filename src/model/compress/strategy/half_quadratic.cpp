@@ -6,6 +6,7 @@
 // with an offset that moves the offset, in one without the scale. A group keeps what made its norm smaller.
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.h"
 #include "model/compress/strategy/each.h"
@@ -30,9 +31,7 @@ class HalfQuadraticRounder : public Rounder {
     const int64_t rows = t.all_rows(), columns = t.columns;
     const int64_t group = t.format->block > 1 && t.format->row_bytes == 0 ? t.format->block : columns;
     const int64_t groups = rows * columns / group;
-    run::FeedbackRounder rounder(engine_, t.format, rows, columns, {.weighs = false, .in_order = true});
-    const std::vector<float> none(columns * columns);
-    const run::FeedbackMatrix no_feedback(engine_, none, rounder.tiling());
+    begin_shape(t.format, rows, columns);
     std::vector<int32_t> order(columns);
     std::iota(order.begin(), order.end(), 0);
     // Codes of the weights under the fields of weights * stretch + shift.
@@ -41,7 +40,7 @@ class HalfQuadraticRounder : public Rounder {
       std::vector<float> moved(t.values.size());
       for (int64_t i = 0; i < std::ssize(moved); ++i) moved[i] = t.values[i] * by[i / group] + plus[i / group];
       const std::vector<uint8_t> fields = engine_.encode(t.format, moved.data(), rows, columns);
-      return rounder.run({.w = t.values, .importance = {}, .order = order, .rounded = fields}, no_feedback);
+      return rounder_->run({.w = t.values, .importance = {}, .order = order, .rounded = fields}, *no_feedback_);
     };
     run::RoundedMatrix best = rounded(stretch, shift);
     std::vector<double> norms = norms_of(t, best.values, group);
@@ -79,6 +78,18 @@ class HalfQuadraticRounder : public Rounder {
   }
 
  private:
+  // What rounds matrices of one shape into one format is kept for the next.
+  void begin_shape(const FormatRef& format, int64_t rows, int64_t columns) {
+    const auto shape = std::tuple(format->hash.hex(), rows, columns);
+    if (rounder_ && shape == shape_) return;
+    rounder_ = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns,
+                                                      run::FeedbackOptions{.weighs = false, .in_order = true});
+    if (!no_feedback_ || !(no_feedback_->tiling() == rounder_->tiling()))
+      no_feedback_ =
+          std::make_unique<run::FeedbackMatrix>(engine_, std::vector<float>(columns * columns), rounder_->tiling());
+    shape_ = shape;
+  }
+
   static double total(const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); }
 
   std::vector<double> norms_of(const RoundingTask& t, std::span<const float> values, int64_t group) const {
@@ -114,6 +125,9 @@ class HalfQuadraticRounder : public Rounder {
 
   run::Engine& engine_;
   const StrategyOptions options_;
+  std::tuple<std::string, int64_t, int64_t> shape_;
+  std::unique_ptr<run::FeedbackRounder> rounder_;
+  std::unique_ptr<run::FeedbackMatrix> no_feedback_;
 };
 
 class HalfQuadratic : public Strategy {

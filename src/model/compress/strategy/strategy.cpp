@@ -8,50 +8,15 @@
 #include "model/compress/strategy/each.h"
 
 namespace lumen::model {
-namespace {
-
-std::span<const float> matrix_of(const std::vector<float> TapSums::* kind, const TapSums* reads, int64_t m,
-                                 int64_t columns) {
-  if (!reads || (reads->*kind).empty()) return {};
-  const std::vector<float>& sums = reads->*kind;
-  if (reads->tap.matrices == 0) return sums;
-  if (reads->counts[m] == 0) return {};
-  return std::span<const float>(sums).subspan(m * columns * columns, columns * columns);
-}
-
-// Sum over rows of e G e^T.
-double energy(std::span<const float> e, std::span<const float> gram, int64_t rows, int64_t columns) {
-  std::vector<double> of_row(rows);
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* x = e.data() + r * columns;
-    double sum = 0;
-    for (int64_t k = 0; k < columns; ++k) {
-      if (x[k] == 0) continue;
-      const float* g = gram.data() + k * columns;
-      double line = 0;
-      for (int64_t l = 0; l < columns; ++l) line += double{g[l]} * x[l];
-      sum += x[k] * line;
-    }
-    of_row[r] = sum;
-  }
-  double all = 0;
-  for (const double s : of_row) all += s;
-  return all;
-}
-
-}  // namespace
-
 std::span<const float> RoundingTask::gram(int64_t m) const {
-  return matrix_of(&TapSums::gram, reads, m, columns);
+  return reads ? reads->gram_of(m) : std::span<const float>{};
 }
 std::span<const float> RoundingTask::cross(int64_t m) const {
-  return matrix_of(&TapSums::cross, reads, m, columns);
+  return reads ? reads->cross_of(m) : std::span<const float>{};
 }
 
 int64_t RoundingTask::rows_read(int64_t m) const {
-  if (!reads) return 0;
-  return reads->tap.matrices > 0 ? std::llround(reads->counts[m]) : reads->rows;
+  return reads ? reads->rows_of(m) : 0;
 }
 
 std::vector<float> RoundingTask::squares(int64_t m) const {
@@ -102,22 +67,38 @@ const Strategy& find_strategy(const std::string& name) {
   throw usage_error("no strategy is called '{}'; there are {}", name, known);
 }
 
-std::optional<double> output_error(const RoundingTask& task, std::span<const float> rounded) {
+std::optional<double> TaskErrors::relative(const RoundingTask& task, std::span<const float> rounded) {
   double lost = 0, all = 0;
-  const int64_t size = task.rows * task.columns;
-  std::vector<float> e(size);
+  const int64_t few = std::min(task.rows, kRows), size = task.rows * task.columns;
+  std::vector<float> w(few * task.columns), e(few * task.columns);
   for (int64_t m = 0; m < task.matrices; ++m) {
-    const std::span<const float> gram = task.gram(m), w = task.matrix(m);
+    const std::span<const float> gram = task.gram(m);
     if (gram.empty()) {
       if (task.matrices == 1) return std::nullopt;
       continue;
     }
-    for (int64_t i = 0; i < size; ++i) e[i] = w[i] - rounded[m * size + i];
-    lost += energy(e, gram, task.rows, task.columns);
-    all += energy(w, gram, task.rows, task.columns);
+    for (int64_t r = 0; r < few; ++r) {
+      const int64_t from = m * size + r * task.rows / few * task.columns;
+      for (int64_t c = 0; c < task.columns; ++c) {
+        w[r * task.columns + c] = task.values[from + c];
+        e[r * task.columns + c] = task.values[from + c] - rounded[from + c];
+      }
+    }
+    if (gram_of_ != gram.data()) {
+      gram_ = nullptr;
+      gram_ = errors_.keep(gram, task.columns);
+      gram_of_ = gram.data();
+    }
+    for (const double row : errors_.of(e, few, task.columns, gram_)) lost += row;
+    for (const double row : errors_.of(w, few, task.columns, gram_)) all += row;
   }
   if (all <= 0) return std::nullopt;
   return std::sqrt(std::max(lost, 0.0) / all);
+}
+
+void TaskErrors::forget() {
+  gram_ = nullptr;
+  gram_of_ = nullptr;
 }
 
 }  // namespace lumen::model

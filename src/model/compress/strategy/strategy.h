@@ -17,6 +17,7 @@
 #include "graph/transform/taps.h"
 #include "model/calibrate/layer_run.h"
 #include "model/compress/recover/recover.h"
+#include "model/compress/round/output_error.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -100,7 +101,19 @@ const std::vector<const Strategy*>& strategies();
 const Strategy& find_strategy(const std::string& name);
 
 // The error of outputs that rounding causes: sum over rows of e G e^T relative to that of w G w^T, under a root, where
-// G is the gram of what is read; nothing where that is unknown.
-std::optional<double> output_error(const RoundingTask& task, std::span<const float> rounded);
+// G is the gram of what is read. Of matrices with more than kRows rows so many stand for all, evenly spread.
+class TaskErrors {
+ public:
+  static constexpr int64_t kRows = 1024;
+  explicit TaskErrors(run::Engine& engine) : errors_(engine) {}
+  // Nothing where what is read is unknown.
+  std::optional<double> relative(const RoundingTask& task, std::span<const float> rounded);
+  void forget();  // what tasks read is no longer there
+
+ private:
+  OutputErrors errors_;
+  run::DeviceTensorRef gram_;  // of the last task
+  const float* gram_of_ = nullptr;
+};
 
 }  // namespace lumen::model

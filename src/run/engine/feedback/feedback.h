@@ -2,6 +2,7 @@
 // format's text (kernel/synth/encode/feedback.h), what columns before them lost by products of matrices.
 //
 // May include: base, graph/ir, kernel/synth/encode, run/engine.
+// Offers: first_not_finite.h.
 #pragma once
 
 #include <memory>
@@ -52,7 +53,7 @@ class FeedbackMatrix {
 struct RoundedMatrix {
   std::vector<uint8_t> blob;
   std::vector<float> values;  // decoded, rows x columns
-  double squared_error = 0;   // of all values; the sum is in order
+  double squared_error = 0;   // of all values; sums of rows in order
 };
 
 // Rounds matrices of one shape into one format. Same bits at any thread count. Not thread-safe.
@@ -68,6 +69,7 @@ class FeedbackRounder {
 
   struct Input {
     std::span<const float> w;           // rows x columns, finite
+    DeviceTensorRef on_device = {};     // the same on the device, if it is there already
     std::span<const float> importance;  // one per column, with FeedbackOptions::weighs
     std::span<const int32_t> order;     // the column at each position, with in_order
     std::span<const uint8_t> rounded;   // w by Engine::encode with that importance, if it is there already

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -46,18 +47,26 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
     : tiling_(tiling), stretches_(tiling.padded / tiling.stretch), between_(stretches_ * stretches_) {
   const int64_t n = tiling.columns, panel = tiling.panel, stretch = tiling.stretch;
   LUMEN_CHECK(std::ssize(u) == n * n, "{} numbers for {} columns", u.size(), n);
+  std::vector<std::optional<int64_t>> broken(n);  // of each line
+#pragma omp parallel for schedule(dynamic, 64)
   for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = i + 1; j < n; ++j)
-      if (!std::isfinite(u[i * n + j]))
-        throw Error(Exit::numeric, fmt::format("feedback from column {} to column {} is {}", i, j, u[i * n + j]));
+    for (int64_t j = n; --j > i;)
+      if (!std::isfinite(u[i * n + j])) broken[i] = j;
+  for (int64_t i = 0; i < n; ++i)
+    if (const auto j = broken[i])
+      throw Error(Exit::numeric, fmt::format("feedback from column {} to column {} is {}", i, *j, u[i * n + *j]));
   engine.require_memory("error feedback", {{"feedback between columns", bytes(tiling)}});
   std::vector<float> tile;
   // Rows `row` on, columns `column` on; rows from `end` on are zeros.
   const auto cut = [&](int64_t row, int64_t column, int64_t rows, int64_t columns, int64_t end) {
-    tile.assign(rows * columns, 0);
-    for (int64_t i = row; i < std::min({row + rows, end, n}); ++i)
-      for (int64_t j = std::max(column, i + 1); j < std::min(column + columns, n); ++j)
-        tile[(i - row) * columns + j - column] = u[i * n + j];
+    tile.resize(rows * columns);
+#pragma omp parallel for schedule(static) if (rows * columns > 65536)
+    for (int64_t i = row; i < row + rows; ++i) {
+      float* const line = tile.data() + (i - row) * columns;
+      std::fill_n(line, columns, 0.0F);
+      if (i >= std::min(end, n)) continue;
+      for (int64_t j = std::max(column, i + 1); j < std::min(column + columns, n); ++j) line[j - column] = u[i * n + j];
+    }
     return upload(engine, tile, rows, columns);
   };
   for (int64_t s = 0; s < stretches_; ++s)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "run/engine/feedback/feedback.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::run {
 
@@ -16,6 +17,10 @@ namespace {
 
 graph::Type matrix_type(int64_t rows, int64_t columns) {
   return {{graph::Dim(rows), graph::Dim(columns)}, {}};
+}
+
+graph::Type order_type(int64_t columns) {
+  return {{graph::Dim(columns)}, {Scalar::i32, nullptr}};
 }
 
 // x + u^T d: with `in_place` x is a state that takes the sum.
@@ -33,6 +38,27 @@ std::shared_ptr<Program> feedback_product(Engine& engine, int64_t lost, int64_t 
   return engine.compile(g, options);
 }
 
+// Columns of w become lines, in the order given; those behind the last are zeros. Twice: what feedback changes, and
+// what stays.
+std::shared_ptr<Program> transposition(Engine& engine, int64_t rows, int64_t columns, int64_t padded, bool in_order) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto w = b.input("w", graph::Role::data, matrix_type(rows, columns));
+  const auto x = b.input("x", graph::Role::state, matrix_type(padded, rows));
+  const auto stays = b.input("stays", graph::Role::state, matrix_type(padded, rows));
+  auto lines = b.permute(w, {1, 0});
+  if (in_order) {
+    const auto order = b.input("order", graph::Role::data, order_type(columns));
+    lines = b.gather(lines, order);
+  }
+  if (padded > columns) lines = b.pad(lines, {graph::Dim(padded), graph::Dim(rows)}, {0, 0});
+  g.results = {b.update(x, lines), b.update(stays, lines)};
+  g.result_names = {"x", "stays"};
+  CompileOptions options;
+  options.exact = true;
+  return engine.compile(g, options);
+}
+
 }  // namespace
 
 struct FeedbackRounder::State {
@@ -42,7 +68,7 @@ struct FeedbackRounder::State {
   FeedbackOptions options;
   FeedbackTiling tiling;
   std::unique_ptr<LoadedSteps> kernel;
-  std::shared_ptr<Program> to_stretch, to_panel;
+  std::shared_ptr<Program> transposes, to_stretch, to_panel;
 
   int64_t panels() const { return (columns + tiling.panel - 1) / tiling.panel; }
   bool has_outer_fields() const { return format->row_bytes > 0 || format->tile_bytes > 0 || format->tensor_bytes > 0; }
@@ -53,27 +79,12 @@ struct FeedbackRounder::State {
                                           whole.get() + line * rows * 4);
   }
 
-  // Columns become lines, in the order given; those behind the last are zeros.
-  std::vector<float> transposed(std::span<const float> w, std::span<const int32_t> order) const {
-    constexpr int64_t kSquare = 32;
-    std::vector<float> out(tiling.padded * rows);
-#pragma omp parallel for
-    for (int64_t first = 0; first < columns; first += kSquare)
-      for (int64_t row = 0; row < rows; row += kSquare)
-        for (int64_t at = first; at < std::min(first + kSquare, columns); ++at) {
-          const int64_t column = order.empty() ? at : order[at];
-          for (int64_t r = row; r < std::min(row + kSquare, rows); ++r) out[at * rows + r] = w[r * columns + column];
-        }
-    return out;
-  }
-
   void check(const Input& in, const FeedbackMatrix& u) const {
     LUMEN_CHECK(std::ssize(in.w) == rows * columns, "{} values for {} x {}", in.w.size(), rows, columns);
     LUMEN_CHECK(u.tiling() == tiling, "feedback cut for other panels");
-    for (int64_t k = 0; k < std::ssize(in.w); ++k)
-      if (!std::isfinite(in.w[k]))
-        throw Error(Exit::numeric, fmt::format("{} at row {}, column {} cannot be rounded with error feedback", in.w[k],
-                                               k / columns, k % columns));
+    if (const auto k = first_not_finite(in.w))
+      throw Error(Exit::numeric, fmt::format("{} at row {}, column {} cannot be rounded with error feedback", in.w[*k],
+                                             *k / columns, *k % columns));
     LUMEN_CHECK(in.importance.empty() != options.weighs || (options.weighs && !format->weighs()), "importance");
     LUMEN_CHECK(in.order.empty() != options.in_order, "an order of columns");
     if (!options.in_order) return;
@@ -92,10 +103,25 @@ struct FeedbackRounder::State {
     return memory;
   }
 
+  DeviceTensorRef uploaded(std::span<const float> matrix) const {
+    auto tensor = std::make_shared<DeviceTensor>(engine.device(), matrix_type(rows, columns));
+    tensor->upload(matrix.data(), matrix.size_bytes());
+    return tensor;
+  }
+
   void round(const Input& in, const FeedbackMatrix& u, void* blob) const {
     const int64_t panel = tiling.panel, stretch = tiling.stretch;
-    const std::vector<float> lines = transposed(in.w, in.order);
-    const auto w = upload(std::span<const float>(lines)), x = upload(std::span<const float>(lines));
+    const auto w = engine.allocate(tiling.padded * rows * 4), x = engine.allocate(tiling.padded * rows * 4);
+    transposes->bind("w", in.on_device ? in.on_device : uploaded(in.w));
+    transposes->bind("x", piece(x, 0, tiling.padded));
+    transposes->bind("stays", piece(w, 0, tiling.padded));
+    if (options.in_order) {
+      auto order = std::make_shared<DeviceTensor>(engine.device(), order_type(columns));
+      order->upload(in.order.data(), in.order.size_bytes());
+      transposes->bind("order", order);
+    }
+    transposes->run();
+    transposes->unbind();
     const auto d = engine.allocate(stretch * rows * 4);
     constexpr int64_t kApart = 8;  // numbers between places, which are aligned as buffers are
     std::vector<int64_t> places(panels() * kApart);
@@ -136,6 +162,8 @@ struct FeedbackRounder::State {
         to_stretch->run();
       }
     }
+    for (const auto& program : {to_panel, to_stretch})
+      if (program) program->unbind();
   }
 };
 
@@ -149,13 +177,14 @@ FeedbackRounder::FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int6
     throw Error(Exit::user, fmt::format("columns in another order cannot be rounded into format {}", f->name),
                 "its codes are chosen by its fit; round columns in order");
   blob_layout(*f, rows, columns);  // whole blocks
-  state_.reset(new State{engine, f, rows, columns, options, feedback_tiling(*f, columns, options), {}, {}, {}});
+  state_.reset(new State{engine, f, rows, columns, options, feedback_tiling(*f, columns, options), {}, {}, {}, {}});
   if (rows == 0 || columns == 0) return;
   const FeedbackTiling& t = state_->tiling;
   const synth::FeedbackShape shape{rows, columns, t.panel,
                                    options.in_order ? synth::FeedbackOrder::given : synth::FeedbackOrder::columns,
                                    options.weighs};
   state_->kernel = engine.load_steps(synth::synthesize_feedback(*f, shape, engine.device().machine()));
+  state_->transposes = transposition(engine, rows, columns, t.padded, options.in_order);
   if (t.stretch > t.panel) state_->to_panel = feedback_product(engine, t.stretch, t.panel, rows, false);
   if (t.padded > t.stretch) state_->to_stretch = feedback_product(engine, t.stretch, t.stretch, rows, true);
 }
@@ -168,11 +197,11 @@ const FeedbackTiling& FeedbackRounder::tiling() const {
 
 MemoryNeeds FeedbackRounder::needs() const {
   const State& s = *state_;
-  MemoryNeeds needs = {{"the matrix, and what feedback makes of it", s.tiling.padded * s.rows * 8},
+  MemoryNeeds needs = {{"the matrix, and what feedback makes of it", s.tiling.padded * s.rows * 12},
                        {"what columns lost", s.tiling.stretch * s.rows * 4},
                        {"the rounded matrix", blob_layout(*s.format, s.rows, s.columns).total}};
   int64_t values = 0;
-  for (const auto& program : {s.to_stretch, s.to_panel})
+  for (const auto& program : {s.transposes, s.to_stretch, s.to_panel})
     if (program) values += program->own_bytes();
   needs.push_back({"values of products", values, true});
   return needs;
@@ -195,10 +224,14 @@ RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix& u) 
   s.round(input, u, blob.get());
   s.engine.device().copy_out(out.blob.data(), blob.get(), out.blob.size());
   out.values = s.engine.decode(s.format, out.blob.data(), s.rows, s.columns);
-  for (size_t k = 0; k < out.values.size(); ++k) {
-    const double lost = double{input.w[k]} - out.values[k];
-    out.squared_error += lost * lost;
-  }
+  std::vector<double> of_row(s.rows);
+#pragma omp parallel for schedule(static) if (s.rows * s.columns > 65536)
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t k = r * s.columns; k < (r + 1) * s.columns; ++k) {
+      const double lost = double{input.w[k]} - out.values[k];
+      of_row[r] += lost * lost;
+    }
+  out.squared_error = std::accumulate(of_row.begin(), of_row.end(), 0.0);
   if (!std::isfinite(out.squared_error))
     throw Error(Exit::numeric, fmt::format("error feedback left the range of format {}", s.format->name),
                 "more damping keeps what columns pass on small");

@@ -62,6 +62,12 @@ class CompiledProgram : public Program {
           buffers_[k][b] = tensors_[i]->data();
   }
 
+  void unbind() override {
+    forget_recording();
+    for (DeviceTensorRef& tensor : tensors_) tensor = nullptr;
+    checked_ = false;
+  }
+
   void run() override {
     if (!checked_) check_inputs();
     if (shared_statuses_) {

@@ -58,7 +58,8 @@ class Program {
   virtual ~Program() = default;
   // Binds an input (data, parameter or state) by name; type and size must match. All inputs must be bound before run().
   virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
-  virtual void run() = 0;  // Error on a failed guard, with the input's name and the place
+  virtual void unbind() = 0;  // lets go of all inputs, which have to be bound again before the next run
+  virtual void run() = 0;     // Error on a failed guard, with the input's name and the place
   virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; a result that is an updated
                                                                 // state is that state's tensor
   virtual std::vector<std::string> input_names() const = 0;

@@ -294,7 +294,8 @@ TEST(Gptq, DeadColumnsBecomeZeroAndAreTold) {
   run::Engine engine(engine_options());
   Gptq gptq(engine);
   for (const bool act_order : {false, true}) {
-    Moments moments(engine, moments_of(x, 100, columns), columns, {.act_order = act_order});
+    const Floats h = moments_of(x, 100, columns);
+    Moments moments(engine, h, columns, {.act_order = act_order});
     EXPECT_EQ(moments.dead(), std::vector<int64_t>{9});
     EXPECT_NE(moments.remark().find("1 of 64 columns"), std::string::npos);
     const GptqResult got =
