@@ -13,6 +13,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/choose/choose.h"
+#include "model/compress/criteria/criteria.h"
 #include "model/compress/score/score.h"
 #include "model/infer/measure/compare_models.h"
 #include "model/report/compression/compression.h"
@@ -54,6 +55,7 @@ class BudgetRun {
         engine_(shared.engine()),
         candidates_(candidates_of(model.family->library().formats(), flags.candidates)) {
     if (flags_.strategy.empty()) flags_.strategy = "gptq";
+    if (!flags_.as_fast_as.empty()) fastest_ = named_format(model.family->library().formats(), flags_.as_fast_as);
     find_weights(what);
     options_ = by_layers_options(model, in_, flags_);
     drop_refused();
@@ -64,7 +66,6 @@ class BudgetRun {
   // Nothing is computed but sizes.
   int say() {
     const model::ChoiceProblem p = problem(model::unscored_weights(model_, names_, candidates_), 1);
-    const model::ChoiceFront front = model::choice_front(p);
     put(fmt::format("{} weights of {} numbers to choose formats for, among {} candidates: {}\n", names_.size(),
                     p.weights() - p.fixed_weights, candidates_.size(), names_of(candidates_)));
     int64_t least = p.fixed_bytes, most = p.fixed_bytes;
@@ -199,8 +200,57 @@ class BudgetRun {
       progress.finish(fmt::format("choose: {} weights in {} formats scored", names_.size(), candidates_.size()));
       model::write_scores(file, key, scores_);
     }
-    if (budget_.kind == model::Budget::Kind::time) time_products();
+    if (flags_.criteria == "outputs") judge(key, some);
+    if (budget_.kind == model::Budget::Kind::time || fastest_) time_products();
+    if (fastest_) drop_slower();
     report_.stages.push_back({"scores", seconds_since(begin)});
+  }
+
+  // By what layers hand on, attentions look at, and the largest numbers lose.
+  void judge(const std::string& key_of_loss, std::span<const model::TokenId> text) {
+    model::CriteriaOptions o;
+    o.run = options_.run;
+    o.folder = folder_ / "scores";
+    const std::filesystem::path file = folder_ / "criteria.json";
+    const std::string key = hash_text(fmt::format("{} {}", key_of_loss, o.windows)).hex();
+    if (const auto known = model::read_scores(file, key, model_.family->library().formats())) {
+      scores_ = *known;
+      return;
+    }
+    std::vector<std::string> told;
+    Progress progress;
+    scores_ = model::score_by_criteria(engine_, model_, std::move(scores_), text, o, &told,
+                                       [&](const std::string& doing, double) {
+                                         if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+                                         progress.update(doing);
+                                       });
+    progress.finish(fmt::format("criteria: formats are dropped for {} of {} weights", told.size(), scores_.size()));
+    for (const std::string& line : told) note(line);
+    model::write_scores(file, key, scores_);
+  }
+
+  void drop_slower() {
+    model::ProductTimes times(engine_);
+    for (model::WeightScore& w : scores_) {
+      const model::Parameter& p = *model_.find(w.name);
+      if (p.shape.back().number() % fastest_->block != 0) continue;
+      const auto known = ms_.find({w.name, fastest_->name});
+      const double most = known != ms_.end() ? known->second
+                                             : w.products * times.ms(fastest_, p.shape[p.shape.size() - 2].number(),
+                                                                     p.shape.back().number());
+      // What times differ by from one measurement to the next.
+      constexpr double kNoise = 1.05;
+      std::vector<model::CandidateScore> kept;
+      for (const model::CandidateScore& c : w.candidates)
+        if (ms_.at({w.name, c.format->name}) <= kNoise * most) kept.push_back(c);
+      if (kept.empty())
+        throw Error(Exit::user, fmt::format("no candidate is as fast as {} for '{}'", fastest_->name, w.name),
+                    "name it, or faster ones, among --candidates");
+      if (kept.size() < w.candidates.size())
+        verbose(fmt::format("{}: {} of {} candidates are slower than {}", w.name, w.candidates.size() - kept.size(),
+                            w.candidates.size(), fastest_->name));
+      w.candidates = std::move(kept);
+    }
   }
 
   void time_products() {
@@ -384,6 +434,7 @@ class BudgetRun {
   const model::Budget budget_;
   run::Engine engine_;
   std::vector<FormatRef> candidates_;
+  FormatRef fastest_;  // that others must not be slower than
   std::vector<std::string> names_;
   std::map<std::string, FormatRef> fixed_;  // formats that are not chosen
   model::ByLayersOptions options_;
@@ -400,6 +451,7 @@ class BudgetRun {
 void check_budget(const Shared& shared, const CalibratedFlags& flags) {
   (void)model::parse_budget(flags.budget);
   (void)candidates_of(shared.library()->formats(), flags.candidates);
+  if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
   for (const std::string& file : {flags.json, flags.html})
     if (!file.empty()) require_writable(file);
 }

@@ -104,6 +104,12 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->delimiter(',')
       ->type_name("FORMATS")
       ->group("Strategies");
+  option("--criteria", flags.criteria,
+         "What formats are chosen by: loss (predicted), or outputs (of layers, attentions and largest numbers, too)",
+         "NAME")
+      ->check(CLI::IsMember({"loss", "outputs"}));
+  option("--as-fast-as", flags.as_fast_as,
+         "Only formats whose products with a weight take no longer on this machine than with this one", "FORMAT");
   option("--score-chunks", flags.score_chunks, "Windows that what formats cost is predicted on", "N")
       ->check(CLI::Range(1, 1 << 20));
   option("--json", flags.json, "Write what was chosen and measured (with --budget)", "FILE");

@@ -24,7 +24,7 @@ struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
   model::ByLayersOptions options;
   // With a budget: what formats are chosen among, windows that scores are computed on, and where the report goes.
-  std::string budget, json, html;
+  std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;
   int64_t score_chunks = 32;
 };

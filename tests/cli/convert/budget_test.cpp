@@ -81,6 +81,26 @@ TEST_F(BudgetTest, TimeIsMeasuredToo) {
   EXPECT_EQ(o.code, 0) << o.error;
 }
 
+TEST_F(BudgetTest, CriteriaAndSpeedDecideToo) {
+  fs::remove_all(path("v"));
+  const Outcome first = quantize("v.gguf", "3.2bpw", {"--criteria", "outputs", "--work-folder", path("v")});
+  EXPECT_EQ(first.code, 1);  // less than the least
+  EXPECT_TRUE(contains(first.error, "criteria: formats are dropped")) << first.error;
+  const Outcome o =
+      quantize("v.gguf", "6bpw",
+               {"--criteria", "outputs", "--as-fast-as", "q4_0", "--work-folder", path("v"), "--json", path("v.json")});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_FALSE(contains(o.error, "criteria: formats are dropped")) << o.error;  // they are kept, as scores are
+  // What is named is as fast as itself, whatever the others are.
+  for (const auto& tensor : nlohmann::json::parse(read("v.json"))["tensors"]) {
+    bool found = false;
+    for (const auto& c : tensor["candidates"]) found |= c["format"] == "q4_0";
+    EXPECT_TRUE(found) << tensor["name"];
+  }
+  EXPECT_EQ(quantize("v.gguf", "6bpw", {"--criteria", "looks"}).code, 2);
+  EXPECT_EQ(quantize("v.gguf", "6bpw", {"--as-fast-as", "light"}).code, 2);
+}
+
 TEST_F(BudgetTest, ScoresAreKept) {
   fs::remove_all(path("w"));
   const Outcome first = quantize("c.gguf", "3.2bpw", {"--work-folder", path("w")});
