@@ -4,5 +4,5 @@
 // May include: base, base/file, cli, model/arch/adapter, model/arch/checkpoint, model/calibrate, model/compress,
 // model/compress/choose, model/compress/correct, model/compress/criteria, model/compress/layers,
 // model/compress/rewrite, model/compress/score, model/data/examples, model/file, model/infer/measure,
-// model/report/compression, model/train/record, run/device, run/engine.
+// model/report/compression, model/train/recipe, model/train/record, run/device, run/engine.
 #pragma once

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
+#include "cli/convert/recipe_options.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -18,7 +19,7 @@ namespace lumen::cli {
 namespace {
 
 struct QuantizeFlags {
-  std::string in, out, type, importance, form = model::Destination::kGguf, split, shard;
+  std::string in, out, type, recipe, importance, form = model::Destination::kGguf, split, shard;
   int threads = -1;
   std::vector<std::string> tensor_types;
   model::QuantizeOptions options;
@@ -131,6 +132,8 @@ void add_quantize(CLI::App& app, Command& command) {
   auto* embedding =
       sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
           ->type_name("FORMAT");
+  sub->add_option("--recipe", flags->recipe, "Options by the name of a recipe, or from a .toml; those given here stay")
+      ->type_name("NAME|FILE");
   sub->add_option("--imatrix", flags->importance,
                   "Importance matrix (`lumen imatrix`): formats with fit(x, w) choose scales by it")
       ->type_name("FILE");
@@ -162,8 +165,9 @@ void add_quantize(CLI::App& app, Command& command) {
   });
   add_shared_flags(*sub, command.shared);
   threads->excludes(sub->get_option("--threads"));
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] {
+  sub->callback([flags, sub, &command] {
+    command.action = [flags, sub, shared = command.shared] {
+      if (!flags->recipe.empty()) take_recipe(*sub, *shared->library(), flags->recipe);
       if (flags->threads > 0) shared->threads = flags->threads;
       return quantize_file(*shared, *flags);
     };

@@ -195,12 +195,18 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   if (*flag.type) option->type_name(flag.type);
 }
 
+model::Recipe of_training(model::Recipe r) {
+  if (!r.compress.empty()) throw usage_error("'{}' is a recipe of `lumen quantize`", r.name);
+  return r;
+}
+
 // A recipe by name or from a file, on top of `base`.
 model::Recipe read_recipe(const model::Library& library, const std::string& name, model::Recipe base) {
-  if (const auto text = library.recipe(name)) return model::parse_recipe(text->text, text->name, std::move(base));
+  if (const auto text = library.recipe(name))
+    return of_training(model::parse_recipe(text->text, text->name, std::move(base)));
   std::error_code error;
   if (std::filesystem::exists(name, error))
-    return model::parse_recipe(read_file(name, 16 << 20), name, std::move(base));
+    return of_training(model::parse_recipe(read_file(name, 16 << 20), name, std::move(base)));
   std::string known;
   for (const std::string& one : library.recipe_names()) known += (known.empty() ? "" : ", ") + one;
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);

@@ -101,6 +101,34 @@ TEST_F(BudgetTest, CriteriaAndSpeedDecideToo) {
   EXPECT_EQ(quantize("v.gguf", "6bpw", {"--as-fast-as", "light"}).code, 2);
 }
 
+TEST_F(BudgetTest, RecipesGiveOptions) {
+  std::ofstream(path("r.toml")) << "[compress]\nbudget = \"6bpw\"\ncandidates = [\"q4_0\", \"q8_0\"]\nctx-size = 16\n"
+                                   "chunks = 20\ndesc-act = false\n";
+  const std::vector<std::string> words = {"quantize", path("m/model.gguf"), path("r.gguf"), "--recipe", path("r.toml"),
+                                          "--json",   path("r.json")};
+  const Outcome o = lumen(words);
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "--budget 6bpw --candidates q4_0,q8_0 --ctx-size 16")) << o.error;
+  const auto all = nlohmann::json::parse(read("r.json"));
+  EXPECT_EQ(all["budget"], "6bpw");
+  EXPECT_EQ(all["tensors"][0]["candidates"].size(), 2U);
+  // The command line has the last word.
+  std::vector<std::string> more = words;
+  more.insert(more.end(), {"--budget", "8bpw"});
+  ASSERT_EQ(lumen(more).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(read("r.json"))["budget"], "8bpw");
+  for (const char* wrong :
+       {"[compress]\nbudgets = \"6bpw\"\n", "[compress]\nbudget = \"six\"\n", "[compress]\nctx-size = 1\n",
+        "[model]\nsize = \"tiny\"\n", "[compress]\nrecipe = \"bits3\"\n"}) {
+    std::ofstream(path("r.toml")) << wrong;
+    EXPECT_EQ(lumen(words).code, 2) << wrong;
+  }
+  EXPECT_EQ(lumen({"quantize", path("m/model.gguf"), path("r.gguf"), "--recipe", "none"}).code, 2);
+  const Outcome training = lumen({"train", "--recipe", "bits3", "-o", path("t")});
+  EXPECT_EQ(training.code, 2);
+  EXPECT_TRUE(contains(training.error, "lumen quantize")) << training.error;
+}
+
 TEST_F(BudgetTest, ScoresAreKept) {
   fs::remove_all(path("w"));
   const Outcome first = quantize("c.gguf", "3.2bpw", {"--work-folder", path("w")});

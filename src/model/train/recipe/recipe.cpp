@@ -209,6 +209,22 @@ std::string phase_text(const Phase& phase) {
   return out;
 }
 
+// As a command line would say them.
+std::vector<std::string> option_values(const Toml& t, const std::string& key) {
+  switch (t.kind(key)) {
+    case Toml::Kind::text:
+      return {t.text(key)};
+    case Toml::Kind::integer:
+      return {fmt::format("{}", t.integer(key))};
+    case Toml::Kind::number:
+      return {fmt::format("{}", t.number(key))};
+    case Toml::Kind::boolean:
+      return {t.boolean(key) ? "true" : "false"};
+    default:
+      return t.texts(key);
+  }
+}
+
 }  // namespace
 
 Recipe parse_recipe(std::string text, std::string name, Recipe base) {
@@ -230,6 +246,8 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     r.demo_tuning_steps = t->integer("tuning_steps", r.demo_tuning_steps);
     if (r.demo_tuning_steps < 0) throw error_at(t->place("tuning_steps"), "tuning_steps must be 0 or more");
   }
+  if (const auto t = file.table("compress"))
+    for (const std::string& key : t->keys()) r.compress.emplace_back(key, option_values(*t, key));
   if (const auto phases = file.tables("phase"); !phases.empty()) {
     r.phases.clear();
     Recipe base_of_all = r;

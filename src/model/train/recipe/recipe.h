@@ -122,6 +122,8 @@ struct Recipe {
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
   int64_t demo_tuning_steps = 0;
+  // [compress]: options of `lumen quantize`, and their values as a command line says them.
+  std::vector<std::pair<std::string, std::vector<std::string>>> compress;
 };
 
 // Keys that the text does not name stay as in `base`. A number out of its bounds is an Error with its place.

@@ -1,0 +1,54 @@
+#include "cli/convert/recipe_options.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "model/train/recipe/recipe.h"
+
+namespace lumen::cli {
+namespace {
+
+model::Recipe read_recipe(const model::Library& library, const std::string& name) {
+  if (const auto text = library.recipe(name)) return model::parse_recipe(text->text, text->name);
+  std::error_code error;
+  if (std::filesystem::exists(name, error)) return model::parse_recipe(read_file(name, 1 << 20), name);
+  std::string known;
+  for (const std::string& one : library.recipe_names())
+    if (!model::parse_recipe(library.recipe(one)->text, one).compress.empty())
+      known += (known.empty() ? "" : ", ") + one;
+  throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name),
+              "known recipes of this command: " + known);
+}
+
+}  // namespace
+
+void take_recipe(CLI::App& sub, const model::Library& library, const std::string& name) {
+  const model::Recipe recipe = read_recipe(library, name);
+  if (recipe.compress.empty())
+    throw usage_error("'{}' has no [compress], which is what a recipe says to `lumen {}`", name, sub.get_name());
+  std::string said;
+  for (const auto& [key, values] : recipe.compress) {
+    // Where a model comes from and goes to is no matter of recipes.
+    CLI::Option* option = key == "type" ? sub.get_option_no_throw(key) : sub.get_option_no_throw("--" + key);
+    if (!option || key == "recipe")
+      throw usage_error("'{}': [compress] has '{}', which is no option of `lumen {}`", name, key, sub.get_name());
+    if (option->count() > 0) {
+      verbose(fmt::format("--{} stays as the command line says it", key));
+      continue;
+    }
+    try {
+      for (const std::string& value : values) option->add_result(value);
+      option->run_callback();
+    } catch (const CLI::ParseError& refusal) {
+      throw usage_error("'{}': [compress] {}: {}", name, key, refusal.what());
+    }
+    std::string all;
+    for (const std::string& value : values) all += (all.empty() ? "" : ",") + value;
+    said += fmt::format(" --{} {}", key, all);
+  }
+  note(fmt::format("recipe '{}':{}", recipe.name, said));
+}
+
+}  // namespace lumen::cli
