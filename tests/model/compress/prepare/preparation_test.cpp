@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
+#include "number/codec/codec.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -125,6 +126,83 @@ TEST(Preparation, SumsFollowScales) {
       near(want[t].gram, state.reads[t].gram);
     }
   }
+}
+
+// What the papers' formulas give for one site in plain double precision; 0: SmoothQuant, else AWQ's twenty candidates.
+std::vector<double> plain_scales(const PartState& state, const graph::ScaleSite& site, const FormatRef& format,
+                                 bool smooths) {
+  const TapSums& reads = *reads_of(state.reads, site.readers.front());
+  const size_t columns = reads.largest.size();
+  std::vector<double> best;
+  double least = 0;
+  for (int k = 0; k < (smooths ? 1 : 20); ++k) {
+    std::vector<double> s(columns);
+    for (size_t c = 0; c < columns; ++c) {
+      double w = 0;
+      for (const std::string& reader : site.readers) {
+        const std::span<const float> x = state.model.weights.at(reader).f32();
+        for (size_t i = c; i < x.size(); i += columns) w = std::max(w, std::abs(double{x[i]}));
+      }
+      s[c] = smooths ? std::max(std::sqrt(reads.largest[c]) / std::sqrt(w), 1e-5)
+                     : std::max(std::pow(double{reads.magnitudes[c]} / reads.rows, k / 20.0), 1e-4);
+    }
+    if (smooths) return s;
+    const auto [low, high] = std::ranges::minmax(s);
+    const double middle = std::sqrt(low * high);
+    double lost = 0;
+    for (double& x : s) x /= middle;
+    for (const std::string& reader : site.readers) {
+      const std::span<const float> w = state.model.weights.at(reader).f32();
+      std::vector<float> scaled(w.begin(), w.end());
+      for (size_t i = 0; i < scaled.size(); ++i) scaled[i] *= s[i % columns];
+      const int64_t rows = scaled.size() / columns;
+      const std::vector<float> y = decode(*format, encode(*format, scaled, rows, columns), rows, columns);
+      for (int64_t r = 0; r < rows; ++r)
+        for (size_t i = 0; i < columns; ++i)
+          for (size_t j = 0; j < columns; ++j)
+            lost += (y[r * columns + i] / s[i] - w[r * columns + i]) * reads.gram[i * columns + j] *
+                    (y[r * columns + j] / s[j] - w[r * columns + j]);
+    }
+    if (!best.empty() && lost >= least) continue;
+    least = lost;
+    best = s;
+  }
+  return best;
+}
+
+TEST(Preparation, ScalesAreThoseOfPlainDoublePrecision) {
+  const Model m = model_of("llama");
+  const FormatRef format = test_library()->formats().get("int4_g32");
+  LayerRun run(preparing_engine(), m, steps(10 * 16), {.length = 16, .batch = 2});
+  graph::TapKinds kinds;
+  kinds.magnitudes = kinds.largest = kinds.gram = true;
+  const auto weight = [&](const std::string& name) { return m.weights.at(name).f32(); };
+  CarriedValues carried({}, "test");
+  const std::vector<TapSums> reads = run.run(0, weight, nullptr, &carried, kinds).taps;
+  int sites = 0;
+  for (const graph::ScaleSite& site : graph::scale_sites(rewrite_graph(m))) {
+    const bool here = std::ranges::all_of(site.changes, [&](const graph::ScaledParameter& c) {
+      return std::ranges::find(run.part(0).parameters, c.parameter) != run.part(0).parameters.end();
+    });
+    if (!here || site.readers.empty() || site.free != m.weights.at(site.readers.front()).columns()) continue;
+    for (const char* name : {"smoothquant", "awq"}) {
+      PartState state;
+      state.model = m;
+      state.reads = reads;
+      state.sites = {site};
+      for (const std::string& reader : site.readers) state.formats.emplace(reader, format);
+      const std::vector<double> s = plain_scales(state, site, format, name == std::string("smoothquant"));
+      parse_method(name).preparations.front()->prepare(preparing_engine(), state, {});
+      for (const std::string& reader : site.readers) {
+        const std::span<const float> before = m.weights.at(reader).f32(), after = state.model.weights.at(reader).f32();
+        for (size_t i = 0; i < before.size(); ++i)
+          ASSERT_NEAR(after[i], before[i] * s[i % s.size()], 1e-5 * std::abs(before[i] * s[i % s.size()]))
+              << name << ' ' << reader;
+      }
+      ++sites;
+    }
+  }
+  EXPECT_GE(sites, 4);
 }
 
 TEST(Preparation, OutputsLoseLess) {
