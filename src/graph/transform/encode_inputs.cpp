@@ -46,7 +46,10 @@ class Encoder {
     }
     return -1;
   }
-  bool is_wanted(ValueId v, size_t axes) const { return wanted_.contains(v) && r_.from[v].type.shape.size() == axes; }
+  bool is_wanted(ValueId v, size_t axes) const {
+    const Node& node = r_.from[v];
+    return wanted_.contains(v) && node.attributes.role == Role::parameter && node.type.shape.size() == axes;
+  }
 
   void replace(ValueId v, int side) {
     const Node& node = r_.from[v];

@@ -5,6 +5,7 @@
 // kernel/synth/unpack, number/facts.
 #pragma once
 
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/gemm/operand/operand_layout.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
