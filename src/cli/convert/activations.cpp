@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/report/compression/compression.h"
 
@@ -79,6 +80,9 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
   for (const auto& [key, name] :
        {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
     if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
+  // Mistakes show now rather than when somebody runs it.
+  if (!flags_.cache.keys.empty() || !flags_.cache.values.empty())
+    (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
 }
 
 void ActivationWork::tell(const model::Model& model, const std::string& in, const std::string& out) const {

@@ -9,6 +9,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
+#include "graph/transform/low_rank.h"
 
 namespace lumen::graph {
 namespace {
@@ -121,6 +122,17 @@ std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, cons
   if (!std::isfinite(*scale) || !(*scale > 0) || !std::isfinite(kept) || !(kept > 0))
     return fmt::format("{} is no scale that it can hold", *scale);
   return std::nullopt;
+}
+
+Graph encode_all_inputs(Graph g, const FormatRef& format) {
+  inline_calls(g);
+  simplify(g);
+  std::vector<EncodedInput> inputs;
+  for (const auto& [name, places] : low_rank_places(g)) {
+    const int64_t columns = g[g.find_input(name)].type.shape.back().number();
+    if (places.products && columns % format->block == 0) inputs.push_back({name, format, {}});
+  }
+  return encode_inputs(std::move(g), inputs);
 }
 
 Graph encode_inputs(Graph g, const std::vector<EncodedInput>& inputs) {

@@ -29,5 +29,8 @@ std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, cons
 // functions do not all use all). Error when one is there but no product reads its columns, or for what refuses_inputs
 // says.
 Graph encode_inputs(Graph g, const std::vector<EncodedInput>& inputs);
+// What all parameters read whose columns products multiply, fitted while the graph runs; but for those whose columns
+// the format's blocks do not divide.
+Graph encode_all_inputs(Graph g, const FormatRef& format);
 
 }  // namespace lumen::graph

@@ -7,20 +7,28 @@
 #include "kernel/synth/gemm/dot_group.h"
 #include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
+#include "kernel/synth/gemm/operand/row_scales.h"
 
 namespace lumen::synth {
 namespace {
 
+// What becomes of a where it is held in a format.
+enum class Activations : uint8_t {
+  codes,       // it is read as it is
+  decoded,     // a step before decodes it to f32
+  row_scales,  // codes are multiplied, scales come behind the sums
+};
+
 // A group as families see it, and what they bid. Bids refer to the problems.
 struct Asked {
-  // What is held in a format is rounded already: no family rounds it again. `decodes`: a step before decodes it.
+  // What is held in a format is rounded already: no family rounds it again.
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
-        bool decodes = false)
+        Activations as = Activations::codes)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
-        problem(sort_rows(plan.graph, rows_of(plan, group, target, decodes), target, before)),
+        problem(sort_rows(plan.graph, rows_of(plan, group, target, as), target, before)),
         plain(with_plain_formats(problem, target, true)),
-        bids(ask_families(
-            {plan.graph, problem, plain, target, options.exact || is_held, static_cast<int>(before.scratch.size())})) {}
+        bids(ask_families({plan.graph, problem, plain, target, options.exact || (is_held && problem.row_scales.empty()),
+                           static_cast<int>(before.scratch.size())})) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
 
@@ -31,6 +39,8 @@ struct Asked {
     if (bid.without_codes) out.steps.back().plan += bids.why_no_codes();
     return out;
   }
+  bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }
+  double cycles() const { return bids.all().front().cycles; }
 
   bool is_held = false;  // a, in a format
   Synthesis before;      // steps that decode a, or sort rows
@@ -38,21 +48,28 @@ struct Asked {
   Bids bids;
 
  private:
-  DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, bool decodes) {
+  DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                     Activations as) {
     DotProblem p = normalise_dot(plan, group);
-    if (!is_held || (!decodes && !p.pick)) return p;
+    if (!is_held) return p;
+    if (as == Activations::row_scales) return with_row_scales(p, target).value_or(p);
+    if (as == Activations::codes && !p.pick) return p;
     return decode_rows(plan.graph, p, target, before).value_or(p);
   }
 };
 
-// The cheapest way; of what is held in a format by its codes, or decoded first.
+// The cheapest way.
 std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                            const Options& options) {
-  auto asked = std::make_unique<Asked>(plan, group, target, options);
-  if (!asked->is_held || asked->problem.loads[0].kind != DotLoad::Kind::packed) return asked;
-  auto decoded = std::make_unique<Asked>(plan, group, target, options, true);
-  const auto cycles = [](const Asked& a) { return a.bids.all().front().cycles; };
-  return cycles(*decoded) < cycles(*asked) ? std::move(decoded) : std::move(asked);
+  auto best = std::make_unique<Asked>(plan, group, target, options);
+  if (!best->reads_format()) return best;
+  const auto consider = [&](Activations as) {
+    auto other = std::make_unique<Asked>(plan, group, target, options, as);
+    if (other->cycles() < best->cycles()) best = std::move(other);
+  };
+  consider(Activations::decoded);
+  if (target.kind == machine::Kind::gpu && !options.exact) consider(Activations::row_scales);
+  return best;
 }
 
 }  // namespace
