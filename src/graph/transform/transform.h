@@ -1,5 +1,5 @@
-// Changes that training and adapters make to a function of a model before any pass: low-rank sums, rounded sums, texts
-// kept apart.
+// Changes that training, adapters and files make to a function of a model before any pass: low-rank sums, rounded sums,
+// texts kept apart, formats that activations pass through.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass.
 // Offers: encode_inputs.h, layers.h, observe.h, slopes.h, taps.h.

@@ -35,7 +35,7 @@ class EvenKeys : public Preparation {
     double all = 0;
     for (int64_t i = 0; i < k; ++i) {
       double sum = 0;
-      for (int64_t j = 0; j < k; ++j) sum += static_cast<double>(reads.gram[i * k + j]) * row[j];
+      for (int64_t j = 0; j < k; ++j) sum += double{reads.gram[i * k + j]} * row[j];
       all += sum * row[i];
     }
     return std::max(all, 0.0) / std::max<int64_t>(reads.rows, 1);
