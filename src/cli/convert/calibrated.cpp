@@ -6,10 +6,12 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "cli/convert/activations.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/write.h"
+#include "model/arch/held_formats.h"
 #include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
@@ -71,6 +73,44 @@ std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
   return tokens;
 }
 
+namespace {
+
+void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
+  const char* const group = "Activations";
+  sub.add_option("--activations", flags.format,
+                 "Format that what the layers' matrices read is held in while the model runs; alone, without TYPE, "
+                 "weights stay as they are")
+      ->type_name("FORMAT")
+      ->group(group);
+  sub.add_option("--activation-scales", flags.scales,
+                 "Fitted while the model runs (dynamic), or calibrated on the text and kept in the file (static)")
+      ->check(CLI::IsMember({"dynamic", "static"}))
+      ->capture_default_str()
+      ->group(group);
+  sub.add_option("--keep-spikes", flags.kept,
+                 "Format of weights and activations of projections where single tokens stand out")
+      ->type_name("FORMAT")
+      ->group(group);
+  sub.add_option("--spike-ratio", flags.spike_ratio,
+                 "Of what a projection reads: the largest of a window's tokens beside the one in the middle")
+      ->check(CLI::Range(1.0, 1e9))
+      ->capture_default_str()
+      ->group(group);
+  sub.add_option("--keep-random", flags.random_seed,
+                 "Keep as many other projections instead, drawn by this seed: a control")
+      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
+      ->type_name("SEED")
+      ->group(group);
+  sub.add_option("--cache-type-k,--ctk", flags.cache.keys, "Format of the keys in the cache that the file asks for")
+      ->type_name("FORMAT")
+      ->group(group);
+  sub.add_option("--cache-type-v,--ctv", flags.cache.values, "Format of the values in the cache that the file asks for")
+      ->type_name("FORMAT")
+      ->group(group);
+}
+
+}  // namespace
+
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   sub.add_option(
          "--strategy", flags.strategy,
@@ -112,12 +152,13 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
          "Only formats whose products with a weight take no longer on this machine than with this one", "FORMAT");
   option("--score-chunks", flags.score_chunks, "Windows that what formats cost is predicted on", "N")
       ->check(CLI::Range(1, 1 << 20));
-  option("--json", flags.json, "Write what was chosen and measured (with --budget)", "FILE");
+  option("--json", flags.json, "Write what was chosen and measured (with --budget or --activations)", "FILE");
   option("--html", flags.html, "The same as a page", "FILE");
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
          "FOLDER");
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
       ->group("Strategies");
+  add_activation_flags(sub, flags.activations);
 }
 
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
@@ -177,13 +218,16 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder) {
   return true;
 }
 
-int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
+int quantize_by_layers(const Shared& shared, model::Model model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags) {
   model::QuantizeReport chosen;
   run::Engine engine = shared.engine();
   std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
   const std::vector<model::TokenId> text = flags.read(model);
+  if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // others are asked for
+  ActivationWork activations(engine, flags.activations, model.family->library().formats());
+  activations.keep_spikes(model, {}, text, flags.run, &formats);
   model::ByLayersOptions o = by_layers_options(model, in, flags);
   o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
   model::ByLayers run(engine, model, formats, text, o);
@@ -192,8 +236,25 @@ int quantize_by_layers(const Shared& shared, const model::Model& model, const st
   put(table_of(run.report()));
   for (const std::string& line : chosen.trained) put("tables: " + line + "\n");
   to.file_type = chosen.file_type;
-  model::write_model(run.outline(), to, [&](const model::Parameter& p) { return run.weight(p); });
+  model::Model result = run.outline();
+  const model::WeightSource source = [&](const model::Parameter& p) { return run.weight(p); };
+  activations.calibrate(&result, source, text, flags.run);
+  activations.tell(result, in, to.path.string());
+  model::write_model(result, to, source);
   run.remove_folder();
+  note(fmt::format("wrote {}", to.path.string()));
+  return 0;
+}
+
+int quantize_activations(const Shared& shared, model::Model model, const std::string& in, const model::Destination& to,
+                         CalibratedFlags& flags) {
+  run::Engine engine = shared.engine();
+  const bool reads = !flags.activations.format.empty();
+  ActivationWork activations(engine, flags.activations, model.family->library().formats());
+  activations.calibrate(&model, {}, reads ? flags.read(model) : std::vector<model::TokenId>{}, flags.run);
+  model::require_writable_as(model, to.form);
+  activations.tell(model, in, to.path.string());
+  model::write_model(model, to);
   note(fmt::format("wrote {}", to.path.string()));
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/names.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
 
@@ -20,6 +21,17 @@ struct LayerTextFlags {
   std::vector<model::TokenId> read(const model::Model& model);
 };
 
+// Formats that activations and caches are held in while the model runs.
+struct ActivationFlags {
+  std::string format, scales = "dynamic";
+  std::string kept;  // format of projections whose activations have spikes; empty: like all others
+  double spike_ratio = 20;
+  int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
+  CacheTypes cache;
+  std::string json, html;  // of the report
+  bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }
+};
+
 struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
   model::ByLayersOptions options;
@@ -27,6 +39,7 @@ struct CalibratedFlags : LayerTextFlags {
   std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;
   int64_t score_chunks = 32;
+  ActivationFlags activations;
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
@@ -41,7 +54,10 @@ bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
 std::string table_of(const std::vector<model::RoundedTensor>& tensors);
 
 // Rounds and writes. Exit code.
-int quantize_by_layers(const Shared& shared, const model::Model& model, const std::string& in, model::Destination to,
+int quantize_by_layers(const Shared& shared, model::Model model, const std::string& in, model::Destination to,
                        const model::QuantizeOptions& what, CalibratedFlags& flags);
+// Weights stay as they are; formats of activations and caches are written with them. Exit code.
+int quantize_activations(const Shared& shared, model::Model model, const std::string& in, const model::Destination& to,
+                         CalibratedFlags& flags);
 
 }  // namespace lumen::cli

@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/convert/activations.h"
 #include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
 #include "cli/convert/recipe_options.h"
@@ -49,6 +50,16 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
 }
 
+// What goes with formats of activations and caches, which a text is read for and GGUF files have keys for.
+void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
+  if (by_budget)
+    throw usage_error("--budget chooses formats of weights; --activations is for what it has written, without TYPE");
+  if (!to.is_gguf()) throw usage_error("formats of activations and caches are written to GGUF files alone");
+  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
+  const ActivationFlags& a = flags.calibrated.activations;
+  if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
+}
+
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   for (const std::string& pair : flags.tensor_types) {
     const size_t at = pair.rfind('=');
@@ -69,8 +80,15 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   const bool by_budget = !flags.calibrated.budget.empty();
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
   if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
-  if (!by_budget && flags.type.empty()) throw usage_error("TYPE is missing: a format, a mixture, or --budget");
-  if (!by_budget && !library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
+  ActivationFlags& activations = flags.calibrated.activations;
+  activations.json = flags.calibrated.json;
+  activations.html = flags.calibrated.html;
+  check_activations(shared, activations);
+  if (activations.are_given()) require_activations(flags, by_budget, to);
+  const bool weights_stay = activations.are_given() && flags.type.empty() && flags.calibrated.strategy.empty();
+  if (!by_budget && !weights_stay && flags.type.empty())
+    throw usage_error("TYPE is missing: a format, a mixture, --budget, or --activations alone");
+  if (!by_budget && !weights_stay && !library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
   for (const std::string& name : {flags.options.output_type, flags.options.embedding_type})
     if (!name.empty()) (void)named_format(library->formats(), name);
   for (const std::string& name : flags.options.fallbacks) (void)named_format(library->formats(), name);
@@ -83,6 +101,9 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   }
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
+  if (weights_stay)
+    return quantize_activations(shared, model::read_model(library, flags.in), flags.in, to, flags.calibrated);
+  if (activations.are_given() && flags.calibrated.strategy.empty()) flags.calibrated.strategy = "rtn";
   const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
   if (by_layers) check_calibrated(shared, flags.calibrated);
   if (by_budget) check_budget(shared, flags.calibrated);

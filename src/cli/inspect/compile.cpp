@@ -9,6 +9,7 @@
 #include "cli/names.h"
 #include "cli/output.h"
 #include "model/arch/family/source.h"
+#include "model/arch/held_formats.h"
 #include "model/file/own_input.h"
 #include "model/train/optimizer/optimizer.h"
 #include "model/train/recipe/recipe.h"
@@ -24,7 +25,7 @@ constexpr int kExplainRuns = 5;
 struct CompileFlags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
-  std::string precision = "f32";
+  std::string precision = "f32", activations;
   bool exact = false, explain = false, check = false, emit_given = false;
 };
 
@@ -133,7 +134,9 @@ int compile(const Shared& shared, const CompileFlags& flags) {
   if (!flags.out.empty()) require_writable(flags.out);
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
-  const graph::Graph g = graph_of(*library, flags, options.symbols);
+  graph::Graph g = graph_of(*library, flags, options.symbols);
+  if (!flags.activations.empty())
+    g = graph::encode_all_inputs(std::move(g), named_format(library->formats(), flags.activations));
   complete(options.symbols, g);
   options.exact = flags.exact;
   options.products = model::product_type(flags.precision, library->formats());
@@ -192,6 +195,8 @@ void add_compile(CLI::App& app, Command& command) {
       ->type_name("B=1,T=512")
       ->delimiter(',');
   sub->add_option("--format", flags->formats, "Weights held in a format; repeatable")->type_name("[PATTERN=]FORMAT");
+  sub->add_option("--activations", flags->activations, "What products with matrices read is held in a format")
+      ->type_name("FORMAT");
   sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
       ->capture_default_str()
       ->type_name("MACHINE");

@@ -148,10 +148,13 @@ class Tapper {
         return build_.scatter_add(build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
       });
     if (kinds_.rows) {
-      LUMEN_CHECK(reads.size() == 1, "rows of a weight that several values meet");
-      const ValueId x = rows_of(reads[0].x, reads[0]);
-      const ValueId most = build_.reduce(build_.unary(ScalarOp::abs_, x), Reduction::max, {1});
-      hand_back(tap_name(tap, kTapRows), build_.reshape(most, {build_.type(x).shape[0]}));
+      std::vector<ValueId> parts;
+      for (const Read& r : reads) {
+        const ValueId x = rows_of(r.x, r);
+        const ValueId most = build_.reduce(build_.unary(ScalarOp::abs_, x), Reduction::max, {1});
+        parts.push_back(build_.reshape(most, {build_.type(x).shape[0]}));
+      }
+      hand_back(tap_name(tap, kTapRows), parts.size() == 1 ? parts[0] : build_.concat(parts, 0));
     }
   }
 

@@ -16,8 +16,9 @@ struct TapKinds {
   bool magnitudes = false;  // [K] or [E, K]: sum of |x|
   bool largest = false;     // [K] or [E, K]: max of |x|
   bool gram = false;        // [K, K] or [E, K, K]: sum of x x^T
-  bool rows = false;        // not a state but a result: max |x| of each row of a run, f32 [rows]
-  bool cross = false;       // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  bool rows = false;  // not a state but a result: max |x| of each row of a run, f32 [rows]; of several reads one behind
+                      // the other
+  bool cross = false;  // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
   TapKinds& operator|=(const TapKinds& other);
 };
 

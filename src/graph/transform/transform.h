@@ -1,8 +1,8 @@
-// Changes that training and adapters make to a function of a model before any pass: low-rank sums, rounded sums, texts
-// kept apart.
+// Changes that training, adapters and files make to a function of a model before any pass: low-rank sums, rounded sums,
+// texts kept apart, formats that activations pass through.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass.
-// Offers: layers.h, observe.h, slopes.h, taps.h.
+// Offers: encode_inputs.h, layers.h, observe.h, slopes.h, taps.h.
 #pragma once
 
 #include "graph/transform/low_rank.h"

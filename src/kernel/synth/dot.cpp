@@ -1,20 +1,34 @@
 // Dots: the contraction is normalised, families of kernels bid for it (gemm/bid), and the cheapest bid is written.
 #include "kernel/synth/dot.h"
 
+#include <memory>
+
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/dot_group.h"
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
+#include "kernel/synth/gemm/operand/row_scales.h"
 
 namespace lumen::synth {
 namespace {
 
+// What becomes of a where it is held in a format.
+enum class Activations : uint8_t {
+  codes,       // it is read as it is
+  decoded,     // a step before decodes it to f32
+  row_scales,  // codes are multiplied, scales come behind the sums
+};
+
 // A group as families see it, and what they bid. Bids refer to the problems.
 struct Asked {
-  Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options)
-      : problem(sort_rows(plan.graph, normalise_dot(plan, group), target, before)),
+  // What is held in a format is rounded already: no family rounds it again.
+  Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
+        Activations as = Activations::codes)
+      : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
+        problem(sort_rows(plan.graph, rows_of(plan, group, target, as), target, before)),
         plain(with_plain_formats(problem, target, true)),
-        bids(ask_families(
-            {plan.graph, problem, plain, target, options.exact, static_cast<int>(before.scratch.size())})) {}
+        bids(ask_families({plan.graph, problem, plain, target, options.exact || (is_held && problem.row_scales.empty()),
+                           static_cast<int>(before.scratch.size())})) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
 
@@ -25,32 +39,59 @@ struct Asked {
     if (bid.without_codes) out.steps.back().plan += bids.why_no_codes();
     return out;
   }
+  bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }
+  double cycles() const { return bids.all().front().cycles; }
 
-  Synthesis before;  // steps that sort rows
+  bool is_held = false;  // a, in a format
+  Synthesis before;      // steps that decode a, or sort rows
   DotProblem problem, plain;
   Bids bids;
+
+ private:
+  DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                     Activations as) {
+    DotProblem p = normalise_dot(plan, group);
+    if (!is_held) return p;
+    if (as == Activations::row_scales) return with_row_scales(p, target).value_or(p);
+    if (as == Activations::codes && !p.pick) return p;
+    return decode_rows(plan.graph, p, target, before).value_or(p);
+  }
 };
+
+// The cheapest way.
+std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                           const Options& options) {
+  auto best = std::make_unique<Asked>(plan, group, target, options);
+  if (!best->reads_format()) return best;
+  const auto consider = [&](Activations as) {
+    auto other = std::make_unique<Asked>(plan, group, target, options, as);
+    if (other->cycles() < best->cycles()) best = std::move(other);
+  };
+  consider(Activations::decoded);
+  if (target.kind == machine::Kind::gpu && !options.exact) consider(Activations::row_scales);
+  return best;
+}
 
 }  // namespace
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
-  const Asked asked(plan, group, target, options);
-  const Bid& best = asked.bids.all().front();
+  const std::unique_ptr<Asked> asked = ask(plan, group, target, options);
+  const Bid& best = asked->bids.all().front();
   const int candidates = best.others.size() + 1;
   const bool other = options.candidate > 0 && options.candidate < candidates;
-  Synthesis out = asked.write(other ? best.others[options.candidate - 1] : best);
+  Synthesis out = asked->write(other ? best.others[options.candidate - 1] : best);
   out.candidates = candidates;
-  out.bids = asked.bids.notes();
+  out.bids = asked->bids.notes();
   return out;
 }
 
 std::vector<WrittenBid> synthesize_bids(const graph::Plan& plan, const graph::Group& group,
                                         const machine::Machine& target, const Options& options, bool others) {
-  const Asked asked(plan, group, target, options);
+  const std::unique_ptr<Asked> asked = ask(plan, group, target, options);
   std::vector<WrittenBid> out;
-  const auto add = [&](const Bid& b) { out.push_back({{b.family, b.plan, b.cycles, {}}, asked.write(b)}); };
-  for (const Bid& b : asked.bids.all()) {
+  const auto add = [&](const Bid& b) { out.push_back({{b.family, b.plan, b.cycles, {}}, asked->write(b)}); };
+  for (const Bid& b : asked->bids.all()) {
     add(b);
     for (size_t i = 0; others && i < b.others.size(); ++i) add(b.others[i]);
   }

@@ -80,15 +80,6 @@ class Fallbacks {
   std::map<std::string, std::string> chain_;
 };
 
-// Small, and much depends on them: whatever the target, they are held in f32. One row alone is a vector.
-bool stays_f32(const Parameter& p) {
-  static const std::set<std::string> kRoles = {"norm", "bias", "frequencies", "router", "position"};
-  if (kRoles.contains(p.role)) return true;
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < p.shape.size(); ++i) rows *= p.shape[i].number();
-  return rows == 1;
-}
-
 std::optional<Recipe> find_mixture(const Library& library, const std::string& name) {
   const std::string wanted = lower(name);
   for (const std::string& known : library.recipe_names()) {
@@ -107,6 +98,14 @@ QuantizeRule rule_for_all(const FormatRef& format) {
 }
 
 }  // namespace
+
+bool stays_f32(const Parameter& p) {
+  static const std::set<std::string> kRoles = {"norm", "bias", "frequencies", "router", "position"};
+  if (kRoles.contains(p.role)) return true;
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < p.shape.size(); ++i) rows *= p.shape[i].number();
+  return rows == 1;
+}
 
 FormatRef find_format(const FormatLibrary& formats, const std::string& name) {
   if (FormatRef f = formats.find(name)) return f;

@@ -70,6 +70,10 @@ struct QuantizeReport {
 // nor mixture.
 FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 
+// Small, and much depends on them (norms, biases, routers): whatever the target, they are held in f32. One row alone is
+// a vector.
+bool stays_f32(const Parameter& p);
+
 // Decides without computing: format by parameter name. Absent: stays as it is.
 std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
                                                 QuantizeReport* report);

@@ -15,9 +15,9 @@ double relative_error(std::span<const float> x, std::span<const float> y) {
   for (int64_t b = 0; b < blocks; ++b) {
     double distance = 0, size = 0;
     for (int64_t i = b * kBlock; i < std::min(count, (b + 1) * kBlock); ++i) {
-      const double d = static_cast<double>(x[i]) - y[i];
+      const double d = double{x[i]} - y[i];
       distance += d * d;
-      size += static_cast<double>(y[i]) * y[i];
+      size += double{y[i]} * y[i];
     }
     distances[b] = distance;
     sizes[b] = size;

@@ -20,6 +20,7 @@ DotProblem DotProblem::only_a() const {
   p.blocks.reset();
   p.runs.reset();
   p.epilogue.clear();
+  p.row_scales.clear();
   p.result = -1;
   return p;
 }

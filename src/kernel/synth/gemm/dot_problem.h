@@ -38,6 +38,8 @@ struct DotProblem : graph::DotIndices {
   std::vector<DotLoad> loads;
   std::optional<DotBlocks> blocks;
   std::optional<DotRuns> runs;
+  // Loads whose numbers multiply finished sums before the epilogue: scales of rows of a or b (operand/row_scales.h).
+  std::vector<size_t> row_scales = {};
 
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
   double flops() const;       // multiplications and additions of the contraction

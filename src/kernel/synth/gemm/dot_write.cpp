@@ -199,6 +199,11 @@ void DotWriter::finish_row(Expr sums, Expr m, Expr n, Expr count) {
 
 Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
   const int lanes = b.type(sums).lanes;
+  for (const size_t load : problem_.row_scales) {
+    const int64_t stride = problem_.n.strides[load];
+    const Expr at = bases_[load] + (m * problem_.m.strides[load] + n * stride);
+    sums = sums * read(load, at, stride, lanes, count);
+  }
   std::map<ValueId, Expr> values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
     const graph::Node& node = graph_[map];

@@ -16,6 +16,7 @@
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
+#include "model/arch/held_formats.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "run/device/require.h"
@@ -125,6 +126,11 @@ void require_folder(const Model& model) {
         Exit::user,
         fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
                     model.name),
+        "write a GGUF file");
+  if (has_held_formats(model))
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' says in what formats activations or caches are held, which a folder cannot say", model.name),
         "write a GGUF file");
 }
 

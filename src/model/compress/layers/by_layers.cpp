@@ -73,7 +73,11 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
                   fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
                   "choose another strategy or another format");
   }
-  if (!options_.method.preparations.empty()) sites_ = graph::scale_sites(rewrite_graph(model));
+  if (!options_.method.preparations.empty()) {
+    const graph::Graph g = rewrite_graph(model);
+    sites_ = graph::scale_sites(g);
+    for (graph::ScaleSite& site : graph::query_key_sites(g)) sites_.push_back(std::move(site));
+  }
   for (size_t k = 0; k < run_.parts(); ++k)
     for (const std::string& name : run_.part(k).parameters) part_of_.emplace(name, k);
 }

@@ -7,5 +7,6 @@ namespace lumen::model {
 
 const Preparation& activation_aware();  // activation_aware.cpp
 const Preparation& smoothing();         // smoothing.cpp
+const Preparation& even_keys();         // even_keys.cpp
 
 }  // namespace lumen::model

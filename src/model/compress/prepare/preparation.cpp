@@ -53,7 +53,7 @@ void apply_scales(PartState& part, const graph::ScaleSite& site, std::span<const
 }
 
 const std::vector<const Preparation*>& preparations() {
-  static const std::vector<const Preparation*> all = {&activation_aware(), &smoothing()};
+  static const std::vector<const Preparation*> all = {&activation_aware(), &smoothing(), &even_keys()};
   return all;
 }
 

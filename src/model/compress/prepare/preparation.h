@@ -18,7 +18,7 @@ namespace lumen::model {
 struct PartState {
   Model model;                                 // weights that sites change are f32
   std::vector<TapSums> reads;                  // divided as the activations are
-  std::vector<graph::ScaleSite> sites;         // those that this part alone has
+  std::vector<graph::ScaleSite> sites;         // those that this part alone has; of queries and keys without readers
   std::map<std::string, FormatRef> formats;    // of weights that will be rounded in this part
   std::set<std::string> changed;               // parameters
   std::map<std::string, std::string> remarks;  // by parameter

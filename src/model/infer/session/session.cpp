@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/arch/adapter/adapter_sum.h"
 #include "model/arch/function.h"
+#include "model/arch/held_formats.h"
 #include "model/infer/session/cache_format.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
@@ -169,8 +170,8 @@ SessionOptions session_options(const Model& model, SessionOptions options) {
                       options.context, SessionOptions::kMostPositions);
   options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
   const FormatLibrary& formats = model.family->library().formats();
-  options.keys = cache_format(formats, options.keys);
-  options.values = cache_format(formats, options.values);
+  options.keys = cache_format(formats, options.keys ? options.keys : held_cache(model, kCacheKeys));
+  options.values = cache_format(formats, options.values ? options.values : held_cache(model, kCacheValues));
   return options;
 }
 

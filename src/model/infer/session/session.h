@@ -51,7 +51,8 @@ struct SessionOptions {
   int64_t chunk = 512;                                         // tokens of a prompt computed at once, at most
   int64_t page = 16;                                           // places of a page, where many texts share a cache
   bool exact = false;                                          // f32 activations throughout
-  // How the cache is held: states of the family's step that are called keys, and the others (values). Null: f32.
+  // How the cache is held: states of the family's step that are called keys, and the others (values). Null: as the
+  // model's file says, else f32.
   FormatRef keys = nullptr, values = nullptr;
 };
 

@@ -131,6 +131,9 @@ class Memory {
         values_[v] = to_bytes({n.type, n.attributes.data, {}});
       }
     }
+    for (graph::ValueId v : plan.groups[0].inputs)  // what other groups would have computed
+      if (const auto made = inputs.find("%" + std::to_string(v)); made != inputs.end())
+        values_[v] = to_bytes(made->second);
     for (graph::ValueId v : plan.groups[0].results)
       values_[v] = Bytes(static_cast<size_t>(graph::byte_size(plan.graph[v].type)), 0xcd);
     for (int64_t bytes : s.scratch) scratch_.emplace_back(static_cast<size_t>(bytes), 0xcd);

@@ -82,6 +82,54 @@ double total(const std::map<std::string, double>& errors) {
   return sum;
 }
 
+// How far channels of keys lie apart: the largest row of the weight beside the least.
+double unevenness(const Weight& wk) {
+  double most = 0, least = 1e30;
+  for (int64_t r = 0; r < wk.rows(); ++r) {
+    double size = 0;
+    for (const float v : wk.f32().subspan(r * wk.columns(), wk.columns())) size += static_cast<double>(v) * v;
+    most = std::max(most, std::sqrt(size));
+    least = std::min(least, std::sqrt(size));
+  }
+  return most / least;
+}
+
+TEST(Preparation, KeysBecomeEven) {
+  const FamilyRef f = test_library()->family("llama");
+  Model m = initialise(
+      f,
+      f->config(
+          "",
+          {{"vocab", 40}, {"hidden", 64}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"ffn", 96}, {"context", 32}}),
+      1);
+  int uneven = 0;
+  for (const graph::ScaleSite& site : graph::query_key_sites(rewrite_graph(m))) {
+    std::vector<double> s(site.free, 1);
+    for (size_t i = 0; i < s.size(); i += 3) s[i] = 30;
+    apply_scales(m, site, s);
+    ++uneven;
+  }
+  ASSERT_EQ(uneven, 2);
+  EXPECT_GT(unevenness(m.weights.at("layers.1.wk")), 25);
+  const TestFolder folder;
+  ByLayersOptions o;
+  o.method = parse_method("even-keys");
+  o.run = {.length = 16, .batch = 4};
+  o.folder = folder / "w";
+  o.source = "test";
+  QuantizeOptions q;
+  q.target = "f32";
+  ByLayers run(preparing_engine(), m, choose_formats(m, q, nullptr), steps(20 * 16), o);
+  ASSERT_TRUE(run.run());
+  for (const char* name : {"layers.0.wk", "layers.1.wk"}) {
+    const Weight w = run.weight(*m.find(name));
+    EXPECT_LT(unevenness(f32_weight(w.type.shape, values_of(preparing_engine(), w))), 4) << name;
+  }
+  const std::vector<float> plain = rounded(m, "rtn", "f32").losses, even = rounded(m, "even-keys", "f32").losses;
+  ASSERT_EQ(plain.size(), even.size());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(even[i], plain[i], 1e-4);
+}
+
 TEST(Preparation, SumsFollowScales) {
   for (const Model& m : {model_of("llama"), model_of("mixtral", {{"experts", 4}, {"picked", 2}})}) {
     const LayerRunOptions options{.length = 16, .batch = 2};

@@ -28,7 +28,7 @@ double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
 }  // namespace
 
 void bid_integers(const Contraction& c, Bids& bids) {
-  if (c.exact) return bids.refuse("activations are to stay f32");
+  if (c.exact && !keeps_codes(c.problem)) return bids.refuse("activations are to stay f32");
   if (!integer_possible(c.problem)) return bids.refuse("more rows than registers, or they do not lie along K");
   const DotLoad& b = c.problem.loads[1];
   std::string why;

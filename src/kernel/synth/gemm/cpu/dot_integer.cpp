@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/cpu/rows_writer.h"
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 
 namespace lumen::synth {
@@ -19,6 +20,11 @@ struct Chain {
   std::vector<int> group;  // by lane of the sums
 };
 
+int64_t most_code(const DotProblem& p) {
+  const auto coded = coded_rows(p);
+  return coded ? coded->most() : 127;
+}
+
 class IntegerKernel : RowsWriter {
  public:
   IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
@@ -27,6 +33,7 @@ class IntegerKernel : RowsWriter {
         d_(d),
         layout_(layout),
         x_(declare_params(w_, layout, s, false)),
+        most_x_(most_code(p)),
         corrects_(d_.bias != 0 || d_.form.offset) {}
 
   Step write(std::string plan) {
@@ -47,6 +54,7 @@ class IntegerKernel : RowsWriter {
   const IntegerDot& d_;
   const OperandLayout& layout_;
   const OperandParams x_;
+  const int64_t most_x_;  // of |codes|
   const bool corrects_;
   std::vector<BufferId> sums_;
   std::vector<std::unique_ptr<Unpack>> cursors_;
@@ -90,7 +98,7 @@ Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<E
   const VType half = first->body.value_types[first->result];
   const int64_t largest = std::max(std::abs(d_.form.q_max - d_.bias), std::abs(d_.form.q_min - d_.bias));
   const int64_t per_lane = int64_t{row.lanes} * row.k / half.lanes;
-  const int64_t together = std::max<int64_t>(1, 32767 / std::max<int64_t>(1, per_lane * largest * 127));
+  const int64_t together = std::max<int64_t>(1, 32767 / std::max<int64_t>(1, per_lane * largest * most_x_));
   for (size_t v = 0; v < q.size();) {
     Expr products;
     for (int64_t i = 0; i < together && v < q.size(); ++i, ++v) {
@@ -205,8 +213,12 @@ int64_t most_groups(const DotProblem& p, const IntegerDot& d, const machine::Mac
 
 }  // namespace
 
+bool keeps_codes(const DotProblem& p) {
+  return coded_rows(p) && rows_possible(with_plain_rows(p));
+}
+
 bool integer_possible(const DotProblem& p) {
-  return p.loads[1].kind == DotLoad::Kind::packed && rows_possible(p);
+  return p.loads[1].kind == DotLoad::Kind::packed && (rows_possible(p) || keeps_codes(p));
 }
 
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,

@@ -10,6 +10,8 @@
 namespace lumen::synth {
 
 bool integer_possible(const DotProblem& p);
+// The same where a is held in codes that such dots take as they are (operand/coded_rows.h).
+bool keeps_codes(const DotProblem& p);
 
 // Two steps; scratch numbers begin at `scratch.size()`.
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,

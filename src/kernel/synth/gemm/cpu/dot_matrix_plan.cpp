@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
@@ -137,7 +138,8 @@ machine::DotRow as_dot(const machine::TileRow& t) {
 }
 
 std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
-                                        const std::optional<machine::TileRow>& tile, std::string* why) {
+                                        const std::optional<machine::TileRow>& tile, const CodedRows* coded,
+                                        std::string* why) {
   const Format& f = *p.loads[1].format;
   MatrixPlan t;
   t.tile = tile;
@@ -151,11 +153,13 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   if (!t.integers) return {};
   const IntegerDot& d = *t.integers;
   t.row = d.row;
+  const int64_t held = coded ? coded->form.group : kWholeRow;  // elements of a that share a scale already
   if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
-    t.scale_group = t.group = std::gcd(d.group, kTileGroup);
+    t.scale_group = t.group = std::gcd(std::gcd(d.group, held), kTileGroup);
     if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return {};
   } else {
     t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
+    t.scale_group = std::gcd(t.scale_group, held);
     t.group = std::gcd(d.group, t.scale_group);
   }
   if (t.group % t.row.k != 0 || t.group % m.f32_lanes() != 0) {
@@ -167,6 +171,10 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   t.unit = std::lcm(std::lcm(f.block, t.step()), t.scale_group);
   const int64_t instruction = std::lcm(t.step(), t.scale_group);
   t.padded_k = ceil_div(p.k.extent, instruction) * instruction;
+  if (coded && t.padded_k != p.k.extent) {
+    *why = "codes that are held end within an instruction";
+    return {};
+  }
   return MatrixChooser(p, m, t).choose();
 }
 
@@ -186,17 +194,20 @@ std::vector<MatrixPlan> choose_16bit_floats(const DotProblem& p, const machine::
 std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
   if (p.m.extent < kFewestRows || !p.outer_k.empty() || p.runs) return {};
   const DotLoad &a = p.loads[0], &b = p.loads[1];
-  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return {};
+  const std::optional<CodedRows> coded = coded_rows(p);
+  if (!coded && (a.kind != DotLoad::Kind::memory || !is_float(a.scalar))) return {};
   std::vector<MatrixPlan> best;
   auto consider = [&](std::vector<MatrixPlan> plans) {
     if (!plans.empty() && (best.empty() || plans.front().cycles < best.front().cycles)) best = std::move(plans);
   };
   if (b.kind == DotLoad::Kind::packed) {
-    if (exact || !unpacks_along(p, 1, p.k)) return {};
-    consider(choose_integers(p, m, std::nullopt, why));
+    if ((exact && !coded) || !unpacks_along(p, 1, p.k)) return {};
+    const CodedRows* const held = coded ? &*coded : nullptr;
+    consider(choose_integers(p, m, std::nullopt, held, why));
     std::string no_tiles;
     for (const machine::TileRow& tile : m.tiles)
-      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, &no_tiles));
+      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, held, &no_tiles));
+    if (held) return best;                                              // in floats they would be rounded again
     if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
   } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
              (p.k.strides[1] != 1 && p.n.strides[1] != 1)) {

@@ -36,7 +36,8 @@ struct MatrixPlan : TileCut {
 // The model's choice first, then others worth a measurement, which give the same sums in the same order.
 // Nothing when the shape does not suit, the weight's format does not factor and no instruction takes 16-bit floats;
 // `why` then says what stood in the way of integers. Operands are rounded only where `exact` is false and b is packed
-// in at most sixteen bits an element; bf16 operands in memory are multiplied as they are either way.
+// in at most sixteen bits an element; bf16 operands in memory are multiplied as they are either way. Codes that
+// activations are held in (operand/coded_rows.h) meet integers as they are.
 std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why);
 
 std::string describe(const MatrixPlan& t);

@@ -47,6 +47,7 @@ class BlockKernel {
  private:
   static DotProblem without_result(DotProblem p) {
     p.epilogue.clear();
+    p.row_scales.clear();
     p.result = -1;
     p.loads.resize(2);
     return p;

@@ -1,11 +1,13 @@
 // What a step before a product makes of an operand: rows rounded or quantized in the order of the weight, or the whole
 // operand in the type that blocks multiply.
 //
-// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order, kernel/synth/step,
-// kernel/synth/unpack, number/facts.
+// May include: base, graph/match, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order,
+// kernel/synth/step, kernel/synth/unpack, number/facts.
 #pragma once
 
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/gemm/operand/operand_layout.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/gemm/operand/pack_step.h"
+#include "kernel/synth/gemm/operand/row_scales.h"

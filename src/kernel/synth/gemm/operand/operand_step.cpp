@@ -3,9 +3,12 @@
 #include "kernel/synth/gemm/operand/operand_step.h"
 
 #include <algorithm>
+#include <memory>
 
+#include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/order/transpose.h"
 #include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
 namespace {
@@ -25,7 +28,8 @@ class OperandWriter {
         threads_(m.wave > 1),
         w_(g, p_, "operand"),
         b_(w_.b),
-        to_(declare_params(w_, layout, s, true)) {}
+        to_(declare_params(w_, layout, s, true)),
+        coded_(only_a.loads[0].format ? coded_rows(only_a) : std::nullopt) {}
 
   Step write();
   Step write_squares();
@@ -36,6 +40,8 @@ class OperandWriter {
   int64_t units_of_task() const;
   void write_unit(const LaneOrder& order, Expr unit);
   void write_group(Expr first, int64_t count);
+  void enter_codes(Expr first, int64_t count);
+  Expr stored_codes(int64_t at, int64_t count);
   void write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale);
   void store_natural(Expr k, Expr x);
   Expr read(Expr k, int64_t count);
@@ -50,6 +56,8 @@ class OperandWriter {
   DotWriter w_;
   Builder& b_;
   const OperandParams to_;
+  const std::optional<CodedRows> coded_;     // a is held in codes already
+  std::unique_ptr<Unpack> held_;             // the group at hand, then
   BufferId natural_ = -1;                    // codes as they lie
   Expr row_, x_, first_code_, first_group_;  // of scratch; where it begins in memory, and there
   Expr unit_, k_, group_;                    // the unit at hand, and where it begins
@@ -81,21 +89,47 @@ void OperandWriter::store_natural(Expr k, Expr x) {
   b_.store(to_.codes, cast(x, l_.type), at);
 }
 
+// Blocks of a group of what is held in a format.
+void OperandWriter::enter_codes(Expr first, int64_t count) {
+  const DotLoad& a = p_.loads[0];
+  const Expr at = x_ + (k_ + first);
+  held_ = std::make_unique<Unpack>(b_, *a.format, w_.buffer(0), a.rows, a.columns);
+  held_->enter_row(at / a.columns);
+  held_->enter_block(at / a.format->block, count / a.format->block);
+}
+
+// Codes of the group's elements from `at` on, of which `count` exist; zero beyond.
+Expr OperandWriter::stored_codes(int64_t at, int64_t count) {
+  std::vector<int64_t> elements, exist;
+  for (int64_t i = at; i < at + lanes_; ++i) {
+    elements.push_back(i < count ? i : 0);
+    exist.push_back(i < count ? 1 : 0);
+  }
+  const Expr codes = cast(held_->expression(coded_->form.q, elements, true), Scalar::i32);
+  if (at + lanes_ <= count) return codes;
+  return select(b_.lanes_integer(exist, Scalar::i32) != 0, codes, b_.integer(0, {Scalar::i32, lanes_}));
+}
+
 // Scale, sums and codes of the unit's elements from `first` on, of which `count` exist.
 void OperandWriter::write_group(Expr first, int64_t count) {
   const VType one{Scalar::f32, 1};
   std::vector<Expr> parts, codes;
-  Expr most;
+  Expr most, scale, inverse;
+  if (coded_) enter_codes(first, count);
   for (int64_t at = 0; at < l_.scale_group; at += lanes_) {
-    parts.push_back(read(k_ + (first + at), count - at));
-    if (at >= count) continue;
+    parts.push_back(coded_ ? stored_codes(at, count) : read(k_ + (first + at), count - at));
+    if (coded_ || at >= count) continue;
     const Expr size = abs(parts.back());
     most = !most.exists() ? size : max(most, size);
   }
-  const Expr largest = b_.fold(ScalarOp::max_, most);
-  const Expr zero = b_.real(0, one), full = b_.real(127, one);
-  const Expr inverse = select(zero < largest, full / largest, zero);
-  const Expr scale = largest / full;
+  if (coded_) {
+    scale = held_->expression(coded_->form.scale, {0}, true);
+  } else {
+    const Expr largest = b_.fold(ScalarOp::max_, most);
+    const Expr zero = b_.real(0, one), full = b_.real(127, one);
+    inverse = select(zero < largest, full / largest, zero);
+    scale = largest / full;
+  }
   if (!l_.scales_by_sum) b_.store(to_.scales, scale, (row_ * l_.scales() + unit_) * 4, 4);
   int64_t summed = 0;
   const auto sum_up_to = [&](int64_t end) {
@@ -103,9 +137,8 @@ void OperandWriter::write_group(Expr first, int64_t count) {
       write_sum(codes, first, summed, scale);
   };
   for (const Expr part : parts) {
-    const Expr rounded = rint(part * b_.splat(inverse, lanes_));
     const auto at = std::ssize(codes) * lanes_;
-    codes.push_back(cast(rounded, Scalar::i32));
+    codes.push_back(coded_ ? part : cast(rint(part * b_.splat(inverse, lanes_)), Scalar::i32));
     if (natural_ >= 0)
       b_.store(natural_, cast(codes.back(), Scalar::i8), first + at);
     else

@@ -1,0 +1,113 @@
+#include "cli/convert/activations.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "model/arch/function.h"
+#include "model/arch/held_formats.h"
+#include "model/report/compression/compression.h"
+
+namespace lumen::cli {
+
+void check_activations(const Shared& shared, const ActivationFlags& flags) {
+  const model::LibraryRef library = shared.library();
+  const FormatLibrary& formats = library->formats();
+  for (const std::string& name : {flags.format, flags.kept, flags.cache.keys, flags.cache.values})
+    if (!name.empty() && !named_format(formats, name)->encodes())
+      throw usage_error("format '{}' can only be decoded: nothing is held in it while a model runs", name);
+  if (flags.kept.empty() && flags.random_seed >= 0) throw usage_error("--keep-random goes with --keep-spikes");
+  if (!flags.format.empty() || flags.kept.empty()) {
+    if (flags.format.empty() && flags.scales != "dynamic") throw usage_error("--activation-scales needs --activations");
+  } else {
+    throw usage_error("--keep-spikes needs --activations: spikes are of activations that are held in few bits");
+  }
+  if (flags.scales == "static" && graph::static_field(*named_format(formats, flags.format)) < 0)
+    throw usage_error(
+        "format '{}' has no scale to calibrate: --activation-scales static is for formats with one number "
+        "for the whole tensor beside their codes",
+        flags.format);
+}
+
+ActivationWork::ActivationWork(run::Engine& engine, const ActivationFlags& flags, const FormatLibrary& formats)
+    : engine_(engine), flags_(flags), library_(formats) {
+  if (!flags.format.empty()) formats_.format = named_format(formats, flags.format);
+  if (!flags.kept.empty()) formats_.kept_format = named_format(formats, flags.kept);
+  formats_.has_static_scales = flags.scales == "static";
+}
+
+std::vector<model::ActivationRange> ActivationWork::observe(const model::Model& model,
+                                                            const model::WeightSource& source,
+                                                            const std::vector<model::TokenId>& text,
+                                                            const model::LayerRunOptions& run) {
+  Progress progress;
+  auto ranges = model::activation_ranges(engine_, model, source, text, run, "", [&](size_t part, size_t parts) {
+    progress.update(fmt::format("activations part {}/{}", part + 1, parts));
+  });
+  progress.finish(fmt::format("activations: {} read by projections", ranges.size()));
+  return ranges;
+}
+
+void ActivationWork::keep_spikes(const model::Model& model, const model::WeightSource& source,
+                                 const std::vector<model::TokenId>& text, const model::LayerRunOptions& run,
+                                 std::map<std::string, FormatRef>* formats) {
+  if (!formats_.kept_format) return;
+  model::SpikeRule rule{flags_.spike_ratio, {}};
+  if (flags_.random_seed >= 0) rule.random_seed = flags_.random_seed;
+  formats_.kept = model::kept_projections(observe(model, source, text, run), rule);
+  for (const std::string& name : formats_.kept) {
+    const model::Parameter& p = *model.find(name);
+    if (p.shape.back().number() % formats_.kept_format->block != 0)
+      throw usage_error("'{}' cannot be kept in '{}': rows of {} do not divide into its blocks", p.gguf,
+                        formats_.kept_format->name, p.shape.back().number());
+    if (const auto at = formats->find(name); at != formats->end()) at->second = formats_.kept_format;
+  }
+  note(fmt::format("{} projections are kept in {}{}", formats_.kept.size(), formats_.kept_format->name,
+                   rule.random_seed ? ", drawn at random" : ""));
+}
+
+void ActivationWork::calibrate(model::Model* model, const model::WeightSource& source,
+                               const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
+  if (formats_.format) {
+    ranges_ = observe(*model, source, text, run);
+    encodings_ = model::encodings_of(ranges_, formats_);
+    model::set_encoded_inputs(*model, encodings_);
+    (void)model::encoded_inputs(*model);  // an Error where a format cannot hold what a weight reads
+  }
+  for (const auto& [key, name] :
+       {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
+    if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
+  // Mistakes show now rather than when somebody runs it.
+  if (!flags_.cache.keys.empty() || !flags_.cache.values.empty())
+    (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
+}
+
+void ActivationWork::tell(const model::Model& model, const std::string& in, const std::string& out) const {
+  if (ranges_.empty()) return;
+  std::string text =
+      fmt::format("{:<32} {:<14} {:>12} {:>12} {:>10}\n", "read by", "held in", "scale", "largest", "ratio");
+  model::CompressionReport report;
+  report.model = model.name;
+  report.base = {in, 0, 0, {}};
+  report.notes.push_back(fmt::format("activations of {} weights are held in {}, {} scales; written to {}",
+                                     encodings_.size(), formats_.format->name, flags_.scales, out));
+  for (const model::ActivationRange& r : ranges_)
+    for (const std::string& name : r.weights) {
+      const auto e = std::ranges::find(encodings_, name, &graph::EncodedInput::weight);
+      if (e == encodings_.end()) continue;
+      const std::string& gguf = model.find(name)->gguf;
+      const bool kept = formats_.kept.contains(name);
+      text +=
+          fmt::format("{:<32} {:<14} {:>12} {:>12.5g} {:>10.4g}{}\n", gguf, e->format->name,
+                      e->scale ? fmt::format("{:.5g}", *e->scale) : "fitted", r.largest, r.ratio, kept ? " kept" : "");
+      report.spikes.push_back({gguf, r.ratio, kept});
+    }
+  put(text);
+  if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report));
+  if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report));
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,145 @@
+#include "graph/transform/encode_inputs.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "graph/ir/rewrite.h"
+#include "graph/match/uses.h"
+#include "graph/pass/pass.h"
+#include "graph/transform/low_rank.h"
+
+namespace lumen::graph {
+namespace {
+
+class Encoder {
+ public:
+  Encoder(const Graph& g, const std::vector<EncodedInput>& inputs) : r_(g) {
+    for (const EncodedInput& input : inputs)
+      if (const ValueId v = g.find_input(input.weight); v >= 0) wanted_[v] = &input;
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      const int side = weight_side(v);
+      if (side < 0)
+        r_.keep(v);
+      else
+        replace(v, side);
+    }
+    for (const auto& [weight, input] : wanted_)
+      if (!reached_.contains(weight))
+        throw user_error("no product reads columns of '{}': what it reads cannot be encoded", input->weight);
+    return r_.finish();
+  }
+
+ private:
+  // The operand that is one of the weights; -1: none.
+  int weight_side(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (node.op == Op::contract_) {
+      for (const int side : {1, 0})
+        if (is_wanted(node.operands[side], 2) && reads_columns_of(node, side)) return side;
+    } else if (node.op == Op::contract_gather_ && is_wanted(node.operands[1], 3) && reads_columns_of(node, 1)) {
+      return 1;
+    }
+    return -1;
+  }
+  bool is_wanted(ValueId v, size_t axes) const {
+    const Node& node = r_.from[v];
+    return wanted_.contains(v) && node.attributes.role == Role::parameter && node.type.shape.size() == axes;
+  }
+
+  void replace(ValueId v, int side) {
+    const Node& node = r_.from[v];
+    const ValueId weight = node.operands[side], x = node.operands[1 - side];
+    reached_.insert(weight);
+    const std::vector<std::string>& i = node.attributes.indices;
+    const ValueId coded = encoded(x, i[1 - side].find(i[side].back()), *wanted_.at(weight));
+    const ValueId a = side == 1 ? coded : r_[node.operands[0]], b = side == 1 ? r_[node.operands[1]] : coded;
+    r_.replace(v, node.op == Op::contract_ ? r_.build.contract(a, b, i[0], i[1], i[2])
+                                           : r_.build.contract_gather(a, b, r_[node.operands[2]], i[0], i[1], i[2]));
+    r_.keep_label(v);
+  }
+
+  // Formats hold rows of columns: those that the product sums over lie last in what is encoded.
+  ValueId encoded(ValueId x, size_t column, const EncodedInput& input) {
+    const Format& f = *input.format;
+    const Shape shape = r_.from[x].type.shape;
+    if (const auto why = refuses_inputs(f, shape[column].number(), input.scale))
+      throw user_error("what '{}' reads cannot be held in the format '{}': {}", input.weight, f.name, *why);
+    const auto key = std::tuple(x, column, f.hash.hex(), input.scale.value_or(-1));
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    std::vector<int> order, back(shape.size());
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (d != column) order.push_back(d);
+    order.push_back(column);
+    for (size_t d = 0; d < order.size(); ++d) back[order[d]] = d;
+    const bool turns = column + 1 != shape.size();
+    ValueId y = turns ? r_.build.permute(r_[x], order) : r_[x];
+    std::vector<std::pair<int, FieldSource>> sources;
+    std::vector<ValueId> fields;
+    if (input.scale) {
+      sources.emplace_back(static_field(f), FieldSource::supplied);
+      fields.push_back(r_.build.scalar(*input.scale));
+    }
+    y = r_.build.cast(y, {Scalar::f32, input.format}, sources, fields);
+    y = r_.build.cast(y, Element{});
+    if (turns) y = r_.build.permute(y, back);
+    if (!r_.from[x].label.empty()) r_.to[y].label = r_.from[x].label + ".encoded";
+    return known_[key] = y;
+  }
+
+  Rewriter r_;
+  std::map<ValueId, const EncodedInput*> wanted_;
+  std::set<ValueId> reached_;
+  std::map<std::tuple<ValueId, size_t, std::string, double>, ValueId> known_;
+};
+
+}  // namespace
+
+int static_field(const Format& f) {
+  int found = -1;
+  for (int k = 0; k < std::ssize(f.fields); ++k) {
+    if (k == f.code_field) continue;
+    if (found >= 0 || f.fields[k].level != Level::tensor || f.fields[k].count != 1 || !f.fields[k].type.is_float)
+      return -1;
+    found = k;
+  }
+  return f.code_field >= 0 && f.code ? found : -1;
+}
+
+std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, const std::optional<double>& scale) {
+  if (!f.encodes()) return "it can only be decoded";
+  if (columns % f.block != 0) return fmt::format("{} columns do not divide into its blocks of {}", columns, f.block);
+  if (!scale) return std::nullopt;
+  const int field = static_field(f);
+  if (field < 0) return "a calibrated scale is for formats with one number for the whole tensor beside their codes";
+  const FieldType& type = f.fields[field].type;
+  const double kept = field_decode(type, field_encode(type, *scale));
+  if (!std::isfinite(*scale) || !(*scale > 0) || !std::isfinite(kept) || !(kept > 0))
+    return fmt::format("{} is no scale that it can hold", *scale);
+  return std::nullopt;
+}
+
+Graph encode_all_inputs(Graph g, const FormatRef& format) {
+  inline_calls(g);
+  simplify(g);
+  std::vector<EncodedInput> inputs;
+  for (const auto& [name, places] : low_rank_places(g)) {
+    const int64_t columns = g[g.find_input(name)].type.shape.back().number();
+    if (places.products && columns % format->block == 0) inputs.push_back({name, format, {}});
+  }
+  return encode_inputs(std::move(g), inputs);
+}
+
+Graph encode_inputs(Graph g, const std::vector<EncodedInput>& inputs) {
+  if (inputs.empty()) return g;
+  inline_calls(g);
+  simplify(g);
+  return Encoder(g, inputs).run();
+}
+
+}  // namespace lumen::graph

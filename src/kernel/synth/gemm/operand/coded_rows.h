@@ -1,0 +1,33 @@
+// Activations that a program holds in a format: what is rounded already is not rounded again. Where the format is
+// integers times scales of groups, integer dots take its codes as they are stored; everything else multiplies what they
+// decode to, in f32. Proved by tests/run/engine/encoded_inputs_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/step/step.h"
+#include "number/facts/facts.h"
+
+namespace lumen::synth {
+
+// Whether a is computed by the program and held in a format, beside a weight that the program does not change.
+bool is_held_in_format(const graph::Graph& g, const DotProblem& p);
+
+// a's numbers as q * scale, with q of at most eight bits and scales of groups.
+struct CodedRows {
+  AffineForm form;
+  int64_t most() const;  // of |q|
+};
+// Nothing where the format is not so, blocks are no part of an activation group, or rows do not lie along K.
+std::optional<CodedRows> coded_rows(const DotProblem& p);
+
+// The problem as if a were f32 in memory, for questions about shapes.
+DotProblem with_plain_rows(DotProblem p);
+
+// The problem with what a decodes to laid out in scratch by a step before, and that step; nothing where a is no packed
+// operand whose rows can be unpacked.
+std::optional<DotProblem> decode_rows(const graph::Graph& g, const DotProblem& p, const machine::Machine& m,
+                                      Synthesis& out);
+
+}  // namespace lumen::synth

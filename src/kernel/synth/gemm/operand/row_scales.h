@@ -1,0 +1,19 @@
+// Scales that are constant over the rows of an operand taken out of a product: sums of codes, times the scales behind
+// them. Codes of activations that are held in a format are 16-bit floats exactly, so that matrix instructions multiply
+// them without rounding them again; where both operands are codes of one 8-bit float, instructions of that float do.
+// Proved by tests/kernel/synth/gemm/row_scales_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/gemm/dot_problem.h"
+
+namespace lumen::synth {
+
+// The problem with a's row scales behind its sums, and b's where both are then codes that the machine multiplies.
+// Nothing where a's format has no such scale, its codes are no 16-bit floats, or b would be rounded more than it is
+// beside activations in floats.
+std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m);
+
+}  // namespace lumen::synth

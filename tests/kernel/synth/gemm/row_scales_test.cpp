@@ -1,0 +1,111 @@
+// needs: none. Products of activations held in a format, on GPUs: their codes in matrix instructions, scales behind the
+// sums, and whatever else is cheapest; against the evaluator.
+#include "kernel/synth/gemm/operand/row_scales.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lang/parser.h"
+#include "number/library/library.h"
+#include "tests/kernel/synth/gemm/dot_harness.h"
+
+namespace lumen {
+namespace {
+
+using namespace dot_test;
+using graph::ValueId;
+
+const FormatLibrary& library() {
+  static const FormatLibrary all = FormatLibrary::builtin();
+  return all;
+}
+
+struct Case {
+  const char *activations, *weights;
+  int64_t rows, columns = 64, outputs = 32;
+  bool maps = true;
+};
+
+struct Product {
+  graph::Plan plan;
+  std::map<std::string, graph::Tensor> inputs;
+  std::vector<double> want;
+};
+
+// The group of the product alone: what it reads has been encoded by another.
+Product product_of(const Case& c) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const ValueId x = b.input("x", graph::Role::data, type_of({c.rows, c.columns}));
+  const ValueId w = b.input("w", graph::Role::parameter, type_of({c.outputs, c.columns}, library().get(c.weights)));
+  const ValueId blob = b.cast(x, {Scalar::f32, library().get(c.activations)});
+  const ValueId decoded = b.cast(blob, {}), weight = b.cast(w, {});
+  ValueId r = b.contract(decoded, weight, "mk", "nk", "mn");
+  if (c.maps) r = b.unary(ScalarOp::tanh_, b.mul(r, b.scalar(0.25)));
+  g.results = {r};
+  g.result_names = {"r"};
+  Product out;
+  std::mt19937 random(7);
+  out.inputs["x"] = random_tensor(g[x].type, random);
+  out.inputs["w"] = random_tensor(g[w].type, random);
+  out.want = graph::eval(g, out.inputs)[0].values;
+  graph::Graph only = g;
+  only.results = {blob};
+  out.inputs["%" + std::to_string(blob)] = graph::eval(only, out.inputs)[0];
+  out.plan.graph = g;
+  graph::Group group;
+  group.shape = graph::KernelShape::dot;
+  group.inputs = {w, blob};
+  for (ValueId v = decoded; v < std::ssize(g.nodes); ++v) group.nodes.push_back(v);
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+    if (g[v].op == graph::Op::contract_) group.root = v;
+  group.results = {r};
+  out.plan.groups.push_back(group);
+  return out;
+}
+
+// Weights may be rounded to 16 bits beside matrix instructions; activations may not.
+void check(const Case& c, const char* target, const char* wanted, bool exact = false, double most = 2e-3) {
+  const machine::Machine& m = *machine::find_machine(target);
+  const Product p = product_of(c);
+  synth::Options options;
+  options.exact = exact;
+  const synth::Synthesis s = synth::synthesize_dot(p.plan, p.plan.groups[0], m, options);
+  std::string plan;
+  for (const synth::Step& step : s.steps) plan += step.plan + "\n";
+  const std::vector<float> got = floats_of(run_evaluated(s, p.plan, p.inputs, m));
+  double off = 0, size = 0;
+  for (size_t i = 0; i < p.want.size(); ++i) {
+    off = std::max(off, std::abs(got[i] - p.want[i]));
+    size = std::max(size, std::abs(p.want[i]));
+  }
+  EXPECT_LT(off, most * size) << c.activations << " " << c.weights << " " << c.rows << " " << target << "\n" << plan;
+  EXPECT_NE(plan.find(wanted), std::string::npos) << target << "\n" << plan;
+}
+
+// Weights whose numbers are 16-bit floats lose nothing, so that the sums are those of the evaluator: a second rounding
+// of activations would be a hundred times larger.
+TEST(RowScales, CodesMeetMatrixInstructions) {
+  for (const char* target : {"sm_90a", "sm_80", "gfx942"})
+    for (const char* activations : {"int8_row", "int8", "fp8_row", "fp8_tensor"})
+      check({activations, "bf16", 64, 128, 64}, target, "mma", false, 1e-5);
+  check({"int8_row", "q4_0", 64, 128, 64}, "sm_90a", "");
+  check({"int8_row", "bf16", 40, 96, 24, false}, "sm_90a", "", false, 1e-5);
+}
+
+TEST(RowScales, CodesOfOneFloatMeetItsInstructions) {
+  check({"fp8_row", "fp8_row", 64, 128, 64}, "sm_90a", "e4m3", false, 1e-5);
+  check({"fp8_tensor", "fp8_row", 64, 128, 64}, "sm_89", "e4m3", false, 1e-5);
+}
+
+// Scales of groups, offsets, and users who want f32: in f32, or as integers where few rows meet them.
+TEST(RowScales, WhatHasNoneStaysExact) {
+  for (const char* activations : {"int8_block", "mxfp8_e4m3", "int4_g32_asym"})
+    check({activations, "int8_row", 64, 128, 64}, "sm_90a", "", false, 1e-5);
+  check({"int8_row", "int8_row", 64, 128, 64}, "sm_90a", "", true, 1e-5);
+  for (const int64_t rows : {1, 3}) check({"int8_row", "int8_row", rows, 128, 64}, "sm_90a", "", false, 1e-5);
+}
+
+}  // namespace
+}  // namespace lumen
