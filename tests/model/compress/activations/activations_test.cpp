@@ -6,9 +6,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/arch/checkpoint/read.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/compress/quantize.h"
+#include "model/infer/session/session.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -183,6 +185,30 @@ TEST(Activations, SpikesAreFoundAndKept) {
     EXPECT_GT(held(m, text, want, f).off, 0.8 * naive) << "others were kept: " << seed;
   }
 }
+
+// Experts that rows pick, latents, biases, joined weights: what runs is what the graph says.
+class HeldOfFamilies : public testing::TestWithParam<const char*> {};
+
+TEST_P(HeldOfFamilies, KernelsEqualTheEvaluator) {
+  Model m = dequantize(engine(), read_model(test_library(), std::string(LUMEN_SOURCE_DIR) +
+                                                                "/tests/model/fixtures/families/" + GetParam()));
+  std::vector<TokenId> text;
+  for (int i = 0; i < 2 * kLength; ++i) text.push_back((i * 7 + 3) % m.integer("vocab"));
+  const auto ranges = ranges_of(m, text);
+  EXPECT_GE(ranges.size(), 4u);
+  text.resize(kLength);
+  const auto before = logits_of(m, text);
+  set_encoded_inputs(m, encodings_of(ranges, {test_library()->formats().get("int8_row"), nullptr, false, {}}));
+  const auto all = logits_of(m, text);
+  const std::vector<double> want(all.end() - m.integer("vocab"), all.end());
+  const LoadedModel loaded(engine(), m);
+  Session session(loaded, {.context = 16, .chunk = kLength});
+  const auto logits = session.feed(text);
+  EXPECT_LT(off({logits.begin(), logits.end()}, want), 2e-3);
+  EXPECT_GT(off(all, before), 1e-4) << "nothing was encoded";
+}
+INSTANTIATE_TEST_SUITE_P(Families, HeldOfFamilies,
+                         testing::Values("mixtral", "deepseek_v3", "gpt_oss", "gpt2", "phi3"));
 
 }  // namespace
 }  // namespace lumen::model
