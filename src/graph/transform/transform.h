@@ -2,7 +2,7 @@
 // kept apart.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass.
-// Offers: layers.h, observe.h, slopes.h, taps.h.
+// Offers: layers.h, observe.h, slopes.h, split_columns.h, taps.h.
 #pragma once
 
 #include "graph/transform/low_rank.h"
