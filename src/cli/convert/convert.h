@@ -3,6 +3,6 @@
 //
 // May include: base, base/file, cli, model/arch/adapter, model/arch/checkpoint, model/calibrate, model/compress,
 // model/compress/choose, model/compress/correct, model/compress/layers, model/compress/rewrite, model/compress/score,
-// model/data/examples, model/file, model/infer/measure, model/report/compression, model/train/record, run/device,
-// run/engine.
+// model/compress/split, model/data/examples, model/file, model/infer/measure, model/report/compression,
+// model/train/record, run/device, run/engine.
 #pragma once

@@ -120,11 +120,12 @@ class Splitter {
     if (order.empty()) return r_[x];
     const auto [known, fresh] = ordered_.try_emplace({x, axis, order}, -1);
     if (!fresh) return known->second;
-    std::vector<int> first{static_cast<int>(axis)}, back;
-    const int axes = static_cast<int>(r_.from[x].type.shape.size());
-    for (int d = 0; d < axes; ++d)
-      if (d != static_cast<int>(axis)) first.push_back(d);
-    for (int d = 0; d < axes; ++d) back.push_back(std::ranges::find(first, d) - first.begin());
+    std::vector<int> first, back;
+    first.push_back(axis);
+    const size_t axes = r_.from[x].type.shape.size();
+    for (size_t d = 0; d < axes; ++d)
+      if (d != axis) first.push_back(d);
+    for (size_t d = 0; d < axes; ++d) back.push_back(std::ranges::find(first, d) - first.begin());
     const bool is_first = axis == 0;
     const ValueId table = is_first ? r_[x] : r_.build.permute(r_[x], first);
     ValueId y = r_.build.gather(table, orders_.at(order));

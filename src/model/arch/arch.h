@@ -1,8 +1,8 @@
 // A model in memory: its family's graph, its parameters and their bytes, its tokenizer.
 //
-// May include: base, graph/equivalence, graph/ir, graph/pass, model/arch/family, model/file, model/text/tokenizer,
-// number/facts, run/device.
-// Offers: function.h.
+// May include: base, graph/equivalence, graph/ir, graph/pass, graph/transform, model/arch/family, model/file,
+// model/text/tokenizer, number/facts, run/device.
+// Offers: function.h, split_weights.h.
 #pragma once
 
 #include "model/arch/model.h"

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/equivalence/equivalence.h"
+#include "model/arch/split_weights.h"
 
 namespace lumen::model {
 
@@ -21,7 +22,8 @@ std::vector<std::string> online_rotations(const Model& model) {
 }
 
 graph::Graph function_of(const Model& model, const std::string& name) {
-  return graph::rotate_inputs(model.family->function(name, model.config), online_rotations(model));
+  graph::Graph g = graph::split_columns(model.family->function(name, model.config), column_splits(model));
+  return graph::rotate_inputs(std::move(g), online_rotations(model));
 }
 
 }  // namespace lumen::model

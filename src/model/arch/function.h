@@ -1,5 +1,5 @@
-// A model's functions as graphs: its family's, and what the file says of rotations that are computed while it runs.
-// Proved by tests/model/compress/rewrite.
+// A model's functions as graphs: its family's, and what the file says of weights in parts (split_weights.h) and of
+// rotations that are computed while it runs. Proved by tests/model/compress/rewrite and tests/model/arch.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ inline constexpr const char* kOnlineRotations = "lumen.rewrite.online";
 // Parameters of that key. Error when the file names what is no parameter.
 std::vector<std::string> online_rotations(const Model& model);
 
-// A function of the model's family, with those rotations. Whoever makes graphs of a model makes them with this.
+// A function of the model's family, with parts and those rotations. Whoever makes graphs of a model makes them with
+// this.
 graph::Graph function_of(const Model& model, const std::string& name);
 
 }  // namespace lumen::model
