@@ -83,7 +83,7 @@ TEST(SplitWeights, ArePartsOfOwnFormats) {
   const FormatRef f16 = test_library()->formats().get("f16"), bf16 = test_library()->formats().get("bf16");
   for (const auto& [name, format] : {std::pair("layers.0.wq.0", f16), std::pair("layers.0.wq.1", bf16)}) {
     Weight& w = m.weights.at(name);
-    w.bytes = engine().encode(format, w.f32(), w.rows(), w.columns());
+    w.bytes = engine().encode(format, w.f32().data(), w.rows(), w.columns());
     w.type.element.format = format;
   }
   const TestFolder folder;
@@ -168,12 +168,12 @@ TEST(SplitWeights, OfHostileFiles) {
 }
 
 TEST(SplitWeights, OrdersThatAreNoPermutations) {
-  for (const std::vector<float> order : {std::vector<float>{7, 1, 0, 11, 3, 2, 10, 9, 4, 5, 6, 6},
-                                         {7, 1, 0, 12, 3, 2, 10, 9, 4, 5, 6, 8},
-                                         {7, 1, 0, -1, 3, 2, 10, 9, 4, 5, 6, 8},
-                                         {7, 1, 0.5, 11, 3, 2, 10, 9, 4, 5, 6, 8},
-                                         {7, 1, NAN, 11, 3, 2, 10, 9, 4, 5, 6, 8},
-                                         {7, 1, INFINITY, 11, 3, 2, 10, 9, 4, 5, 6, 8}}) {
+  for (const std::vector<float>& order : {std::vector<float>{7, 1, 0, 11, 3, 2, 10, 9, 4, 5, 6, 6},
+                                          {7, 1, 0, 12, 3, 2, 10, 9, 4, 5, 6, 8},
+                                          {7, 1, 0, -1, 3, 2, 10, 9, 4, 5, 6, 8},
+                                          {7, 1, 0.5, 11, 3, 2, 10, 9, 4, 5, 6, 8},
+                                          {7, 1, NAN, 11, 3, 2, 10, 9, 4, 5, 6, 8},
+                                          {7, 1, INFINITY, 11, 3, 2, 10, 9, 4, 5, 6, 8}}) {
     Model m = split_case(tiny_model());
     m.weights.at("layers.0.wq.order") = f32_weight({graph::Dim(12)}, order);
     const TestFolder folder;

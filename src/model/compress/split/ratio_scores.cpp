@@ -1,8 +1,10 @@
 #include "model/compress/split/ratio_scores.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -51,7 +53,10 @@ class Scorer {
         errors_(engine),
         rounder_((options.strategy ? options.strategy : &find_strategy("imatrix"))->rounder(engine, options.numbers)) {}
 
-  void begin_part() { rounder_->begin_part(); }
+  void begin_part() {
+    rounder_->begin_part();
+    sums_.clear();
+  }
 
   // What a candidate leaves wrong, in the weight's own order of columns.
   std::vector<float> error_of(RatioCandidate& c, const std::string& name, std::span<const float> values,
@@ -69,7 +74,6 @@ class Scorer {
       std::vector<float> part(rows * count);
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t k = 0; k < count; ++k) part[r * count + k] = values[r * all + columns[k]];
-      const std::optional<TapSums> some = reads ? std::optional(sums_of(*reads, columns)) : std::nullopt;
       RoundingTask task;
       task.name = name;
       task.format = begin < c.high_columns ? c.high : c.low;
@@ -77,7 +81,7 @@ class Scorer {
       task.rows = rows / task.matrices;
       task.columns = count;
       task.values = part;
-      task.reads = some ? &*some : nullptr;
+      task.reads = count == all ? reads : known_sums(reads, columns, begin);
       const std::vector<float> rounded = std::move(rounder_->round(task).values);
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t k = 0; k < count; ++k) {
@@ -115,6 +119,14 @@ class Scorer {
   }
 
  private:
+  // Kept for the part, since weights that read the same share what strategies make of it.
+  const TapSums* known_sums(const TapSums* reads, std::span<const int64_t> columns, int64_t begin) {
+    if (!reads) return nullptr;
+    const auto [known, fresh] = sums_.try_emplace({reads, begin, std::ssize(columns)});
+    if (fresh) known->second = sums_of(*reads, columns);
+    return &known->second;
+  }
+
   int64_t tokens() const { return run_.windows() * options_.run.length; }
 
   const Model& model_;
@@ -123,6 +135,7 @@ class Scorer {
   const RatioOptions& options_;
   OutputErrors errors_;
   const std::unique_ptr<Rounder> rounder_;
+  std::map<std::tuple<const TapSums*, int64_t, int64_t>, TapSums> sums_;  // by where columns begin, and how many
 };
 
 // A layer's errors, and what each window says of them.
@@ -130,6 +143,8 @@ struct Projections {
   std::vector<std::vector<float>> errors;   // by candidate
   std::vector<std::vector<double>> window;  // [candidate][window]: <gradient, error>
 };
+
+constexpr double kChance = 2.5;  // standard deviations of a correlation of nothing
 
 double dot(std::span<const float> a, std::span<const float> b) {
   // A fixed number of partial sums: the same bits at any number of threads.
@@ -145,8 +160,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// Terms of two weights: how their errors go together in gradients, at the size that the scores say. Of few windows a
-// share of what is seen is chance: 1 / windows of the square.
+// Terms of two weights: how their errors go together in gradients, at the size that the scores say. What so few windows
+// show by chance is taken off: a choice among many would take what is best by chance alone.
 std::vector<double> terms_of(const RatioScore& a, const Projections& of_a, const RatioScore& b,
                              const Projections& of_b) {
   std::vector<double> out;
@@ -159,8 +174,8 @@ std::vector<double> terms_of(const RatioScore& a, const Projections& of_a, const
         second += of_b.window[j][w] * of_b.window[j][w];
       }
       const double r = first > 0 && second > 0 ? both / std::sqrt(first * second) : 0;
-      const double chance = 1.0 / std::max<size_t>(of_a.window[i].size(), 1);
-      const double kept = r * r > chance ? r * (1 - chance / (r * r)) : 0;
+      const double chance = kChance / std::sqrt(of_a.window[i].size());
+      const double kept = std::copysign(std::max(std::abs(r) - chance, 0.0), r);
       out.push_back(kept * 2 * std::sqrt(a.candidates[i].score * b.candidates[j].score));
     }
   return out;
