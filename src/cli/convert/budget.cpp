@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "cli/convert/high_impact.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -58,6 +59,15 @@ class BudgetRun {
     if (!flags_.as_fast_as.empty()) fastest_ = named_format(model.family->library().formats(), flags_.as_fast_as);
     find_weights(what);
     options_ = by_layers_options(model, in_, flags_);
+    if (cuts()) {
+      cut_ = high_impact(model.family->library().formats(), flags_);
+      if (budget_.kind == model::Budget::Kind::time)
+        throw usage_error("--high-impact: what weights in parts take of a token's time is not measured");
+      if (flags_.criteria != "loss" || fastest_)
+        throw usage_error(
+            "--high-impact: shares are chosen by the predicted loss, without --criteria and --as-fast-as");
+      groups_ = model::column_groups(model_, names_);
+    }
     drop_refused();
     folder_ = flags_.folder.empty() ? out_ + ".work" : flags_.folder;
     begin_report();
@@ -65,15 +75,20 @@ class BudgetRun {
 
   // Nothing is computed but sizes.
   int say() {
-    const model::ChoiceProblem p = problem(model::unscored_weights(model_, names_, candidates_), 1);
+    if (cuts())
+      ratios_ = model::unscored_ratios(model_, names_, groups_, ratio_options());
+    else
+      scores_ = model::unscored_weights(model_, names_, candidates_);
+    const model::ChoiceProblem p = problem(1);
     put(fmt::format("{} weights of {} numbers to choose formats for, among {} candidates: {}\n", names_.size(),
                     p.weights() - p.fixed_weights, candidates_.size(), names_of(candidates_)));
     int64_t least = p.fixed_bytes, most = p.fixed_bytes;
-    for (const model::ChoiceBlock& block : p.blocks) {
-      const auto bytes = [](const model::ChoiceCandidate& c) { return c.bytes; };
-      least += std::ranges::min(block.items[0].candidates, {}, bytes).bytes;
-      most += std::ranges::max(block.items[0].candidates, {}, bytes).bytes;
-    }
+    for (const model::ChoiceBlock& block : p.blocks)
+      for (const model::ChoiceItem& item : block.items) {
+        const auto bytes = [](const model::ChoiceCandidate& c) { return c.bytes; };
+        least += std::ranges::min(item.candidates, {}, bytes).bytes;
+        most += std::ranges::max(item.candidates, {}, bytes).bytes;
+      }
     put(fmt::format("from {} to {} bytes, {:.3f} to {:.3f} bits per weight; {} bytes of them are not chosen\n", least,
                     most, 8.0 * least / p.weights(), 8.0 * most / p.weights(), p.fixed_bytes));
     if (budget_.kind == model::Budget::Kind::bytes || budget_.kind == model::Budget::Kind::bits) {
@@ -91,7 +106,7 @@ class BudgetRun {
     score();
     double scale = 1;  // of scores: what was measured over what was predicted
     for (int k = 0;; ++k) {
-      const model::ChoiceProblem p = problem(scores_, scale);
+      const model::ChoiceProblem p = problem(scale);
       const model::Choice choice = model::choose(p, budget_);
       tell_choice(p, choice);
       if (!round(p, choice, k)) return exit_code(Exit::interrupted);
@@ -126,8 +141,27 @@ class BudgetRun {
     if (names_.empty()) throw user_error("'{}' has no matrix whose format could be chosen", in_);
   }
 
+  bool cuts() const { return !flags_.high.empty(); }
+
+  model::RatioOptions ratio_options() const {
+    model::RatioOptions o;
+    o.run = options_.run;
+    o.high = cut_.formats;
+    o.low = candidates_;
+    o.ratios = cut_.ratios;
+    o.strategy = options_.method.strategy;
+    o.numbers = options_.numbers;
+    return o;
+  }
+
   // Candidates that the strategy cannot round to.
   void drop_refused() {
+    for (const FormatRef& f : cut_.formats)
+      if (const auto why = options_.method.strategy->refuses(*f, options_.numbers))
+        throw Error(
+            Exit::user,
+            fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
+            "take another for --high-impact, or another --strategy");
     std::erase_if(candidates_, [&](const FormatRef& f) {
       const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
       if (!why) return false;
@@ -184,6 +218,7 @@ class BudgetRun {
     some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
     if (options_.anew) std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(o.folder);
+    if (cuts()) return score_shares(some, begin);
     const std::filesystem::path file = folder_ / "scores.json";
     const std::string key = model::score_key(options_.source, model_, names_, candidates_, some, o);
     if (const auto known = model::read_scores(file, key, model_.family->library().formats())) {
@@ -253,6 +288,21 @@ class BudgetRun {
     }
   }
 
+  void score_shares(const std::vector<model::TokenId>& some, std::chrono::steady_clock::time_point begin) {
+    Progress progress;
+    const auto tell = [&](const std::string& doing, double share) {
+      if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
+      progress.update(fmt::format("choose {} {:.0f}%", doing, 100 * share));
+    };
+    model::rank_columns(engine_, model_, some, options_.run, groups_,
+                        [&](double share) { tell("ranks columns", share); });
+    ratios_ = model::score_ratios(engine_, model_, names_, groups_, some, ratio_options(), tell);
+    size_t count = 0;
+    for (const model::RatioScore& w : ratios_.weights) count += w.candidates.size();
+    progress.finish(fmt::format("choose: {} ways to hold {} weights scored", count, names_.size()));
+    report_.stages.push_back({"scores", seconds_since(begin)});
+  }
+
   void time_products() {
     model::ProductTimes times(engine_);
     for (const model::WeightScore& w : scores_) {
@@ -263,10 +313,11 @@ class BudgetRun {
     }
   }
 
-  // A block for each weight: nothing couples them.
-  model::ChoiceProblem problem(const std::vector<model::WeightScore>& scores, double scale) const {
+  // A block for each weight: nothing couples them, but where weights may be cut.
+  model::ChoiceProblem problem(double scale) {
     model::ChoiceProblem p;
-    for (const model::WeightScore& w : scores) {
+    if (cuts()) p = model::ratio_problem(ratios_, scale, &where_);
+    for (const model::WeightScore& w : scores_) {
       model::ChoiceItem item;
       item.name = w.name;
       item.weights = w.weights;
@@ -276,6 +327,9 @@ class BudgetRun {
       }
       p.blocks.push_back({{std::move(item)}, {}});
     }
+    // Orders, where columns cannot simply lie in theirs.
+    for (const model::ColumnGroup& g : groups_)
+      if (!g.before) p.fixed_bytes += g.columns * int64_t{sizeof(float)};
     for (const model::Parameter& q : model_.parameters) {
       if (std::ranges::find(names_, q.name) != names_.end()) continue;
       const auto found = fixed_.find(q.name);
@@ -301,7 +355,8 @@ class BudgetRun {
     report_.bound = choice.bound;
     report_.proved = choice.proved;
     report_.tensors.clear();
-    for (size_t b = 0; b < p.blocks.size(); ++b) add_tensor(p.blocks[b].items[0], choice.picks[b][0]);
+    for (size_t b = 0; b < p.blocks.size(); ++b)
+      for (size_t i = 0; i < p.blocks[b].items.size(); ++i) add_tensor(p.blocks[b].items[i], choice.picks[b][i]);
     put(fmt::format("chosen: {} bytes, {:.3f} bits per weight, predicted loss {:.6f} nats a token{}\n", choice.bytes,
                     choice.bits, choice.score,
                     choice.proved ? "" : fmt::format(" (at most {:.2g} from the best)", choice.gap)));
@@ -334,16 +389,41 @@ class BudgetRun {
           fmt::format("; {} would lose {:.2g} for {} bytes more", more->name, more->score, more->bytes - c.bytes);
   }
 
+  // The model with columns apart as chosen, the formats of its weights, and what says so in the key of a run.
+  model::Model cut_as(const model::Choice& choice, std::map<std::string, FormatRef>* chosen,
+                      std::string* source) const {
+    std::vector<model::WeightParts> parts;
+    for (size_t b = 0; b < where_.size(); ++b)
+      for (size_t i = 0; i < where_[b].size(); ++i) {
+        const model::RatioScore& w = ratios_.weights[where_[b][i]];
+        const model::RatioCandidate& c = w.candidates[choice.picks[b][i]];
+        if (!c.high) {
+          (*chosen)[w.name] = c.low;
+          continue;
+        }
+        const int64_t columns = model_.find(w.name)->shape.back().number();
+        parts.push_back({w.name, {c.high_columns, columns - c.high_columns}});
+        (*chosen)[graph::column_part(w.name, 0)] = c.high;
+        (*chosen)[graph::column_part(w.name, 1)] = c.low;
+      }
+    *source += identity_of(groups_, parts);
+    return model::with_parts_of(model_, groups_, parts);
+  }
+
   bool round(const model::ChoiceProblem& p, const model::Choice& choice, int k) {
     const auto begin = std::chrono::steady_clock::now();
     const FormatLibrary& formats = model_.family->library().formats();
     std::map<std::string, FormatRef> chosen = fixed_;
-    for (size_t b = 0; b < p.blocks.size(); ++b)
-      chosen[p.blocks[b].items[0].name] = formats.get(p.blocks[b].items[0].candidates[choice.picks[b][0]].name);
     model::ByLayersOptions o = options_;
+    std::optional<model::Model> cut;
+    if (cuts())
+      cut = cut_as(choice, &chosen, &o.source);
+    else
+      for (size_t b = 0; b < p.blocks.size(); ++b)
+        chosen[p.blocks[b].items[0].name] = formats.get(p.blocks[b].items[0].candidates[choice.picks[b][0]].name);
     o.folder = folder_ / fmt::format("try-{}", k + 1);
     o.anew = false;
-    model::ByLayers run(engine_, model_, chosen, text_, o);
+    model::ByLayers run(engine_, cut ? *cut : model_, chosen, text_, o);
     if (!run_by_layers(run, o.folder)) return false;
     for (const model::RoundedTensor& r : run.report())
       for (Report::Tensor& t : report_.tensors)
@@ -441,6 +521,10 @@ class BudgetRun {
   std::filesystem::path folder_;
   std::vector<model::TokenId> text_, held_;
   std::vector<model::WeightScore> scores_;
+  HighImpact cut_;
+  std::vector<model::ColumnGroup> groups_;  // of weights whose columns may be held in two formats
+  model::RatioScores ratios_;
+  std::vector<std::vector<size_t>> where_;  // by block and item of the problem, the number of the weight in ratios_
   std::map<std::pair<std::string, std::string>, double> ms_;
   double divergence_ = 0;
   Report report_;
@@ -452,6 +536,7 @@ void check_budget(const Shared& shared, const CalibratedFlags& flags) {
   (void)model::parse_budget(flags.budget);
   (void)candidates_of(shared.library()->formats(), flags.candidates);
   if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
+  if (!flags.high.empty()) (void)high_impact(shared.library()->formats(), flags);
   for (const std::string& file : {flags.json, flags.html})
     if (!file.empty()) require_writable(file);
 }

@@ -152,6 +152,17 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
          "Only formats whose products with a weight take no longer on this machine than with this one", "FORMAT");
   option("--score-chunks", flags.score_chunks, "Windows that what formats cost is predicted on", "N")
       ->check(CLI::Range(1, 1 << 20));
+  sub.add_option("--high-impact", flags.high,
+                 "Hold the most important columns of weights in this format; with --budget any of several")
+      ->delimiter(',')
+      ->type_name("FORMATS")
+      ->group("Strategies");
+  sub.add_option("--high-ratio", flags.high_ratios,
+                 "Their share: 0.05 by default, or of weights that a regular expression finds; with --budget shares to "
+                 "choose among (0.02,0.05,0.1,0.15,0.2)")
+      ->delimiter(',')
+      ->type_name("[REGEX=]SHARE")
+      ->group("Strategies");
   option("--json", flags.json, "Write what was chosen and measured (with --budget or --activations)", "FILE");
   option("--html", flags.html, "The same as a page", "FILE");
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
@@ -185,7 +196,7 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
   o.run = flags.run;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);
-  o.source = identity(sources);
+  o.source = identity(sources) + flags.cut;
   return o;
 }
 

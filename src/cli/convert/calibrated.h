@@ -40,6 +40,10 @@ struct CalibratedFlags : LayerTextFlags {
   std::vector<std::string> candidates;
   int64_t score_chunks = 32;
   ActivationFlags activations;
+  // Columns apart (high_impact.h): formats, ratios as they are written, and what is known of the columns once they are
+  // cut, which is part of the run's key.
+  std::vector<std::string> high, high_ratios;
+  std::string cut;
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);

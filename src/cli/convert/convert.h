@@ -3,6 +3,7 @@
 //
 // May include: base, base/file, cli, model/arch, model/arch/adapter, model/arch/checkpoint, model/calibrate,
 // model/compress, model/compress/activations, model/compress/choose, model/compress/correct, model/compress/criteria,
-// model/compress/layers, model/compress/rewrite, model/compress/score, model/data/examples, model/file,
-// model/infer/measure, model/report/compression, model/train/recipe, model/train/record, run/device, run/engine.
+// model/compress/layers, model/compress/rewrite, model/compress/score, model/compress/split, model/data/examples,
+// model/file, model/infer/measure, model/report/compression, model/train/recipe, model/train/record, run/device,
+// run/engine.
 #pragma once

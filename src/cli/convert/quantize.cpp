@@ -8,6 +8,7 @@
 #include "cli/convert/activations.h"
 #include "cli/convert/budget.h"
 #include "cli/convert/calibrated.h"
+#include "cli/convert/high_impact.h"
 #include "cli/convert/recipe_options.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -107,16 +108,25 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
   if (by_layers) check_calibrated(shared, flags.calibrated);
   if (by_budget) check_budget(shared, flags.calibrated);
+  const bool cuts = !flags.calibrated.high.empty();
+  if (!flags.calibrated.high_ratios.empty() && !cuts) throw usage_error("--high-ratio is a share of --high-impact");
+  if (cuts && !by_budget) check_high_impact(shared, flags.calibrated);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   if (by_budget)
     return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
                               flags.calibrated, flags.dry_run);
-  if (by_layers)
+  if (by_layers && !cuts)
     return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
                               flags.calibrated);
-  const model::StreamedModel in = model::stream_model(library, flags.in);
+  model::StreamedModel in;
+  if (cuts)
+    in.model =
+        with_high_impact(shared, model::read_model(library, flags.in), flags.options, flags.calibrated, flags.dry_run);
+  else
+    in = model::stream_model(library, flags.in);
+  if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);
   model::Quantizer job(in.model, flags.options, in.source);
   model::require_writable_as(job.result(), to.form);
   if (!flags.dry_run) write(shared, flags, job, to);

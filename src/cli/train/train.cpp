@@ -15,6 +15,7 @@
 #include "cli/train/train_flags.h"
 #include "cli/train/train_phases.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
@@ -61,7 +62,11 @@ void fit_context(model::Model& model, const model::Recipe& r) {
   if (r.length <= context) return;
   graph::Config longer = model.config;
   longer["context"] = r.length;
-  const auto parameters = model.family->parameters(longer);
+  model::Model other;
+  other.family = model.family;
+  other.config = longer;
+  other.metadata = model.metadata;
+  const auto parameters = model::own_parameters(other);
   bool same = parameters.size() == model.parameters.size();
   for (size_t i = 0; same && i < parameters.size(); ++i) same = parameters[i].shape == model.parameters[i].shape;
   if (!same) throw usage_error("--length {} is more than the model's context of {}", r.length, context);

@@ -17,7 +17,10 @@ namespace {
 struct Product {
   ValueId y = -1, index = -1;
   std::string of_y, of_index;
-  char row = 0;  // the letter of y that rows of the weight are; 0: y is rows that were looked up
+  char row = 0;    // the letter of y that rows of the weight are; 0: y is rows that were looked up
+  ValueId x = -1;  // what the weight is multiplied with, and the letter that is summed
+  std::string of_x;
+  char column = 0;
 };
 
 bool is_weight(const Graph& g, ValueId v, size_t axes) {
@@ -33,13 +36,15 @@ std::vector<std::pair<std::string, Product>> products_of(const Graph& g) {
     if (node.op == Op::contract_) {
       for (const int side : {1, 0})
         if (is_weight(g, node.operands[side], 2) && reads_columns_of(node, side)) {
-          out.push_back({name(node.operands[side]), {v, -1, i.back(), "", i[side][0]}});
+          out.push_back({name(node.operands[side]),
+                         {v, -1, i.back(), "", i[side][0], node.operands[1 - side], i[1 - side], i[side][1]}});
           break;
         }
     } else if (node.op == Op::contract_gather_ && is_weight(g, node.operands[1], 3) && reads_columns_of(node, 1)) {
-      out.push_back({name(node.operands[1]), {v, node.operands[2], i.back(), i[2], i[1][1]}});
+      out.push_back(
+          {name(node.operands[1]), {v, node.operands[2], i.back(), i[2], i[1][1], node.operands[0], i[0], i[1][2]}});
     } else if (node.op == Op::gather_ && is_weight(g, node.operands[0], 2)) {
-      out.push_back({name(node.operands[0]), {v, -1, "", "", 0}});
+      out.push_back({name(node.operands[0]), {v, -1, "", "", 0, -1, "", 0}});
     }
   }
   return out;
@@ -47,7 +52,7 @@ std::vector<std::pair<std::string, Product>> products_of(const Graph& g) {
 
 class Sloper {
  public:
-  explicit Sloper(Graph& g) : g_(g), build_(g) {}
+  Sloper(Graph& g, const SlopeKinds& kinds) : g_(g), build_(g), kinds_(kinds) {}
 
   std::vector<Slope> run() {
     const std::vector<std::pair<std::string, Product>> products = products_of(g_);
@@ -58,15 +63,28 @@ class Sloper {
     const ValueId loss = seeded();
     with_respect_to = inputs;
     for (const auto& [weight, p] : products) with_respect_to.push_back(p.y);
+    std::vector<std::string> weights;
+    for (const auto& [weight, p] : products)
+      if (kinds_.weights && p.row != 0 && std::ranges::find(weights, weight) == weights.end()) {
+        weights.push_back(weight);
+        with_respect_to.push_back(g_.find_input(weight));
+      }
     const std::vector<ValueId> gradients = differentiate(g_, loss, with_respect_to);
     g_.results.clear();
     g_.result_names.clear();
     for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
+    for (size_t k = 0; k < weights.size(); ++k)
+      hand_back(gradient_name(weights[k]), gradients[inputs.size() + products.size() + k]);
     std::vector<Slope> out;
-    std::map<std::string, ValueId> sums;
+    std::map<std::string, ValueId> sums, channels;
     for (size_t k = 0; k < products.size(); ++k) {
       const auto& [weight, p] = products[k];
-      const ValueId sum = squares(p, gradients[inputs.size() + k], weight);
+      const ValueId gradient = gradients[inputs.size() + k], sum = squares(p, gradient, weight);
+      if (kinds_.channels && p.row != 0) {
+        const ValueId more = by_columns(p, gradient, weight);
+        const auto [known, fresh] = channels.emplace(weight, more);
+        if (!fresh) known->second = build_.add(known->second, more);
+      }
       const auto found = sums.find(weight);
       if (found == sums.end()) {
         out.push_back({weight, p.row != 0, p.index < 0 ? 0 : matrices(weight)});
@@ -77,14 +95,17 @@ class Sloper {
         found->second = build_.add(found->second, sum);
       }
     }
-    for (const auto& [weight, sum] : sums) {
-      const ValueId state = build_.input(slope_name(weight), Role::state, build_.type(sum));
-      hand_back(slope_name(weight), build_.update(state, build_.add(state, sum)));
-    }
+    for (const auto& [weight, sum] : sums) add_up(slope_name(weight), sum);
+    for (const auto& [weight, sum] : channels) add_up(channel_slope_name(weight), sum);
     return out;
   }
 
  private:
+  void add_up(const std::string& name, ValueId sum) {
+    const ValueId state = build_.input(name, Role::state, build_.type(sum));
+    hand_back(name, build_.update(state, build_.add(state, sum)));
+  }
+
   // Sum of all float results times their seeds.
   ValueId seeded() {
     ValueId loss = -1;
@@ -127,6 +148,44 @@ class Sloper {
     return build_.scatter_add(flat, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
   }
 
+  // |g|^2 x^2, summed over rows of x; of weights whose rows pick, over those of each matrix.
+  ValueId by_columns(const Product& p, ValueId gradient, const std::string& weight) {
+    const std::string letters = p.index >= 0 ? p.of_index : without(p.of_y, p.row);
+    // |g|^2 of each row: axes `letters`, and one of extent 1.
+    std::vector<int> order;
+    Shape shape;
+    Dim rows(1);
+    for (const char c : letters) {
+      order.push_back(p.of_y.find(c));
+      shape.push_back(build_.type(gradient).shape[order.back()]);
+      rows = rows * shape.back();
+    }
+    order.push_back(p.of_y.find(p.row));
+    const ValueId ordered = build_.permute(gradient, order);
+    const ValueId size = build_.reduce(build_.mul(ordered, ordered), Reduction::sum, {-1});
+    // x^2 with the same axes, those that it lacks of extent 1, and its columns last.
+    std::vector<int> order_x;
+    Shape spread;
+    for (const char c : letters) {
+      const size_t at = p.of_x.find(c);
+      spread.push_back(at == std::string::npos ? Dim(1) : build_.type(p.x).shape[at]);
+      if (at != std::string::npos) order_x.push_back(at);
+    }
+    LUMEN_CHECK(order_x.size() + 1 == p.of_x.size(), "'{}' is multiplied with axes that its product lacks", weight);
+    order_x.push_back(p.of_x.find(p.column));
+    const Dim columns = build_.type(p.x).shape[order_x.back()];
+    spread.push_back(columns);
+    const ValueId x = build_.reshape(build_.permute(p.x, order_x), spread);
+    const ValueId wide = build_.reshape(build_.mul(build_.mul(x, x), size), {rows, columns});
+    if (p.index < 0) return build_.reshape(build_.reduce(wide, Reduction::sum, {0}), {columns});
+    return build_.scatter_add(wide, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
+  }
+
+  static std::string without(std::string letters, char c) {
+    std::erase(letters, c);
+    return letters;
+  }
+
   void hand_back(std::string name, ValueId v) {
     g_.results.push_back(v);
     g_.result_names.push_back(std::move(name));
@@ -134,6 +193,7 @@ class Sloper {
 
   Graph& g_;
   Builder build_;
+  const SlopeKinds& kinds_;
 };
 
 }  // namespace
@@ -144,12 +204,15 @@ std::string seed_name(const std::string& result) {
 std::string slope_name(const std::string& weight) {
   return "slope." + weight;
 }
+std::string channel_slope_name(const std::string& weight) {
+  return "channels." + weight;
+}
 std::string gradient_name(const std::string& input) {
   return "gradient." + input;
 }
 
-Graph add_slopes(Graph g, std::vector<Slope>* slopes) {
-  *slopes = Sloper(g).run();
+Graph add_slopes(Graph g, std::vector<Slope>* slopes, const SlopeKinds& kinds) {
+  *slopes = Sloper(g, kinds).run();
   return g;
 }
 

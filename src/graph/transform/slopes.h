@@ -12,6 +12,15 @@
 
 namespace lumen::graph {
 
+// What else is computed of each product.
+struct SlopeKinds {
+  // States channel_slope_name: by columns of the weight, [K] or [E, K], the sum over rows of |g|^2 x^2, with g what the
+  // loss gains by all that a row of x gives: the diagonal of the Fisher matrix, summed over a column.
+  bool channels = false;
+  // Results gradient_name of each weight: what the loss gains by it, over all rows of a run.
+  bool weights = false;
+};
+
 struct Slope {
   std::string weight;    // as the graph calls it
   bool by_rows = true;   // [N] or [E, N]: of products, by rows of the weight; else [K], of rows that are looked up
@@ -21,11 +30,12 @@ struct Slope {
 // Names. Seeds are data inputs, one for each float result, of its type; a part's losses get ones, or zeros where they
 // do not count.
 std::string seed_name(const std::string& result);
-std::string slope_name(const std::string& weight);    // states
-std::string gradient_name(const std::string& input);  // results: of float data inputs, but seeds
+std::string slope_name(const std::string& weight);  // states
+std::string channel_slope_name(const std::string& weight);
+std::string gradient_name(const std::string& input);  // results: of float data inputs, but seeds, and of weights
 
 // Numeric dims of weights; without calls. Other results than gradients and states are gone, but what computed them is
 // still there, for taps (taps.h) to look at.
-Graph add_slopes(Graph g, std::vector<Slope>* slopes);
+Graph add_slopes(Graph g, std::vector<Slope>* slopes, const SlopeKinds& kinds = {});
 
 }  // namespace lumen::graph

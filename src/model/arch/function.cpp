@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "graph/equivalence/equivalence.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/split_weights.h"
 
 namespace lumen::model {
 
@@ -22,7 +23,8 @@ std::vector<std::string> online_rotations(const Model& model) {
 }
 
 graph::Graph function_of(const Model& model, const std::string& name) {
-  graph::Graph g = graph::rotate_inputs(model.family->function(name, model.config), online_rotations(model));
+  graph::Graph g = graph::split_columns(model.family->function(name, model.config), column_splits(model));
+  g = graph::rotate_inputs(std::move(g), online_rotations(model));
   return graph::encode_inputs(std::move(g), encoded_inputs(model));
 }
 

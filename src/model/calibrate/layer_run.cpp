@@ -90,11 +90,13 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
   cut_ = graph::cut_layers(function_of(model, watched_function(*model.family)));
 }
 
-LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back) {
+LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on,
+                               const BackWants* back) {
   graph::Graph g = cut_.parts[part].graph;
   std::vector<graph::Slope> slopes;
-  if (goes_back) g = graph::add_slopes(std::move(g), &slopes);
-  if (!hands_on && !goes_back) {
+  if (back)
+    g = graph::add_slopes(std::move(g), &slopes, {.channels = back->channels, .weights = back->gradients != nullptr});
+  if (!hands_on && !back) {
     graph::Graph less = g;
     less.results.clear();
     less.result_names.clear();
@@ -157,11 +159,11 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 }
 
 PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
-                       const graph::TapKinds& kinds, const Progress& progress) {
+                       const graph::TapKinds& kinds, const Progress& progress, const BackWants& wants) {
   if (!has_losses_)
     throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
   if (part + 1 == parts()) sloped_.clear();
-  PartRun out = run(part, weight, {.from = from, .slopes = slopes}, kinds, progress);
+  PartRun out = run(part, weight, {.from = from, .slopes = slopes, .wants = &wants}, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
   sloped_.insert(p.in.begin(), p.in.end());
   return out;
@@ -252,7 +254,12 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   const bool twice = streams.true_from && !p.in.empty();
   graph::TapKinds kinds = wanted;
   kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
-  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.slopes != nullptr);
+  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.wants);
+  const auto own_name = [&](const std::string& of_graph) {
+    for (const std::string& own : p.parameters)
+      if (p.name_of(own) == of_graph) return own;
+    return of_graph;
+  };
   PartRun out;
   out.taps.resize(f.taps.size());
   bool first = true;
@@ -289,16 +296,18 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
       const std::vector<float> numbers = numbers_of(w.program->result(graph::tap_name(t, graph::kTapRows)));
       out.taps[t].row_largest.insert(out.taps[t].row_largest.end(), numbers.begin(), numbers.end());
     }
+    for (const graph::Slope& s : f.slopes)
+      if (streams.wants && streams.wants->gradients && s.by_rows)
+        streams.wants->gradients(done, w.count, own_name(s.weight),
+                                 numbers_of(w.program->result(graph::gradient_name(s.weight))));
     done += w.count;
     if (progress) progress(done);
   }
-  const auto own_name = [&](const std::string& of_graph) {
-    for (const std::string& own : p.parameters)
-      if (p.name_of(own) == of_graph) return own;
-    return of_graph;
-  };
   for (const graph::Slope& s : f.slopes)
     out.slopes[own_name(s.weight)] = numbers_of(f.states.at(graph::slope_name(s.weight)));
+  for (const graph::Slope& s : f.slopes)
+    if (const auto sums = f.states.find(graph::channel_slope_name(s.weight)); sums != f.states.end())
+      out.channels[own_name(s.weight)] = numbers_of(sums->second);
   for (size_t t = 0; t < f.taps.size(); ++t) {
     TapSums& sums = out.taps[t];
     sums.tap = f.taps[t];

@@ -56,6 +56,15 @@ struct PartRun {
   // By weight, with the model's names: sums over all rows of squares of what the text's loss gains by what products
   // with them give (graph/transform/slopes.h).
   std::map<std::string, std::vector<float>> slopes;
+  std::map<std::string, std::vector<float>> channels;  // likewise, by columns: sums of |g|^2 x^2, where asked for
+};
+
+// What going back is to find beside slopes.
+struct BackWants {
+  bool channels = false;
+  // Behind every batch: what the text's loss gains by each weight that products read, over the windows of the batch
+  // (the first one's number, and how many), by the model's names.
+  std::function<void(int64_t, int64_t, const std::string&, std::span<const float>)> gradients;
 };
 
 class LayerRun {
@@ -83,7 +92,7 @@ class LayerRun {
   // Back through a part, behind all parts after it: `from` has what the part reads, `slopes` what the loss gains by
   // each number that is carried; the part adds its own. Taps are those of run().
   PartRun back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
-               const graph::TapKinds& kinds, const Progress& progress = {});
+               const graph::TapKinds& kinds, const Progress& progress = {}, const BackWants& wants = {});
   // What no part behind `part` reads is removed.
   void drop_read(size_t part, CarriedValues* values) const;
   // What is read is handed on as it is on the disk.
@@ -103,10 +112,11 @@ class LayerRun {
   struct Width;
   struct Streams {
     CarriedValues *from = nullptr, *true_from = nullptr, *to = nullptr, *slopes = nullptr;
+    const BackWants* wants = nullptr;  // with slopes
   };
   PartRun run(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
               const Progress& progress);
-  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back);
+  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, const BackWants* back);
   void fill(const graph::LayerPart& part, const Streams& streams, const std::string& name, int64_t first, int64_t count,
             std::vector<uint8_t>* bytes) const;
   void hand_on(const graph::LayerPart& part, const Streams& streams, Width& width, int64_t first);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/arch/split_weights.h"
 #include "model/compress/relative_error.h"
 #include "model/train/record/provenance.h"
 
@@ -24,7 +25,7 @@ std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
 // own, since what runs beside a model leaves them as they are.
 Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
   Adapter apart;
-  for (const Parameter& p : model.family->all_parameters(model.config)) {
+  for (const Parameter& p : all_own_parameters(model)) {
     if (p.absent_if.empty() || model.find(p.name)) continue;
     for (const Parameter& e : model.parameters) {
       if (e.role != "embedding" || e.shape != p.shape || e.hf_plus != p.hf_plus || !is_adapted(e.name, adapters))

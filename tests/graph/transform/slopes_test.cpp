@@ -100,6 +100,38 @@ TEST(Slopes, SquaresOfGradientsByRows) {
   }
 }
 
+// Two products with one weight: sums by its columns, and its gradient, are over both.
+TEST(Slopes, ColumnsAndGradientsOfWeights) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, floats({2, 3, 4})), w = b.input("w", Role::parameter, floats({5, 4}));
+  const ValueId y = b.contract(x, w, "btk", "nk", "btn"), z = b.contract(w, x, "nk", "btk", "nbt");
+  g.results = {y, z};
+  g.result_names = {"y", "z"};
+  std::vector<Slope> slopes;
+  const Graph with = add_slopes(g, &slopes, {.channels = true, .weights = true});
+  ASSERT_EQ(slopes.size(), 1u);
+  const std::map<std::string, Tensor> in{{"x", filled(floats({2, 3, 4}), 1)},
+                                         {"w", filled(floats({5, 4}), 2)},
+                                         {seed_name("y"), filled(floats({2, 3, 5}), 3)},
+                                         {seed_name("z"), filled(floats({5, 2, 3}), 4)},
+                                         {slope_name("w"), constant(floats({5}), 0)},
+                                         {channel_slope_name("w"), constant(floats({4}), 2)}};  // sums go on
+  const auto got = results_of(with, in);
+  const std::vector<double>&xs = in.at("x").values, &sy = in.at(seed_name("y")).values,
+        &sz = in.at(seed_name("z")).values;
+  std::vector<double> columns(4, 2), weights(20);
+  for (int r = 0; r < 6; ++r)
+    for (int n = 0; n < 5; ++n)
+      for (int k = 0; k < 4; ++k) {
+        const double a = sy[r * 5 + n], c = sz[n * 6 + r], v = xs[r * 4 + k];
+        columns[k] += (a * a + c * c) * v * v;
+        weights[n * 4 + k] += (a + c) * v;
+      }
+  for (int k = 0; k < 4; ++k) EXPECT_NEAR(got.at(channel_slope_name("w")).values[k], columns[k], 1e-5);
+  for (int k = 0; k < 20; ++k) EXPECT_NEAR(got.at(gradient_name("w")).values[k], weights[k], 1e-5);
+}
+
 TEST(Slopes, ExpertsAndRowsLookedUp) {
   Graph g;
   Builder b(g);
@@ -114,7 +146,7 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
   g.results = {b.contract_gather(x, w, index, "nk", "efk", "nj")};
   g.result_names = {"out"};
   std::vector<Slope> slopes;
-  const Graph with = add_slopes(g, &slopes);
+  const Graph with = add_slopes(g, &slopes, {.channels = true});
   ASSERT_EQ(slopes.size(), 2u);
   std::map<std::string, Tensor> in{{"tokens", of_numbers(whole, {1, 5, 1})},
                                    {"index", of_numbers(two, {0, 3, 3, 1, 0, 1})},
@@ -122,10 +154,11 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
                                    {"w", filled(floats({4, 5, 4}), 2)},
                                    {seed_name("out"), filled(floats({3, 2, 5}), 3)},
                                    {slope_name("w"), constant(floats({4, 5}), 0)},
+                                   {channel_slope_name("w"), constant(floats({4, 4}), 0)},
                                    {slope_name("e"), constant(floats({4}), 0)}};
   const auto got = results_of(with, in);
   const std::vector<double>&seed = in.at(seed_name("out")).values, &picks = in.at("index").values;
-  std::vector<double> by_w(20), by_e(4);
+  std::vector<double> by_w(20), by_e(4), columns(16);
   for (int n = 0; n < 3; ++n) {
     std::vector<double> dx(4);
     for (int j = 0; j < 2; ++j)
@@ -133,11 +166,16 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
         const double s = seed[(n * 2 + j) * 5 + f];
         const int e = static_cast<int>(picks[n * 2 + j]);
         by_w[e * 5 + f] += s * s;
+        for (int k = 0; k < 4; ++k) {
+          const double v = in.at("e").values[in.at("tokens").values[n] * 4 + k];
+          columns[e * 4 + k] += s * s * v * v;
+        }
         for (int k = 0; k < 4; ++k) dx[k] += s * in.at("w").values[(e * 5 + f) * 4 + k];
       }
     for (int k = 0; k < 4; ++k) by_e[k] += dx[k] * dx[k];
   }
   for (int k = 0; k < 20; ++k) EXPECT_NEAR(got.at(slope_name("w")).values[k], by_w[k], 1e-5);
+  for (int k = 0; k < 16; ++k) EXPECT_NEAR(got.at(channel_slope_name("w")).values[k], columns[k], 1e-5);
   for (int k = 0; k < 4; ++k) EXPECT_NEAR(got.at(slope_name("e")).values[k], by_e[k], 1e-5 * (1 + by_e[k]));
 }
 

@@ -13,6 +13,7 @@
 #include "model/arch/adapter/adapter_stack.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/rows.h"
+#include "model/arch/split_weights.h"
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 #include "model/text/pattern/pattern.h"
@@ -103,7 +104,7 @@ void check_matrix(const Parameter& p, const std::string& target, const std::stri
 }
 
 [[noreturn]] void unknown_target(const Model& model, const std::string& target, const std::string& file) {
-  for (const Parameter& p : model.family->all_parameters(model.config)) {
+  for (const Parameter& p : all_own_parameters(model)) {
     const bool named = target == p.gguf || target + ".weight" == p.hf;
     if (named && !p.absent_if.empty() && !model.find(p.name))
       throw Error(Exit::user,
@@ -416,7 +417,7 @@ class FolderReader {
     for (const Parameter& p : model_.parameters)
       if (auto found = place(p, tensor)) out.push_back(std::move(*found));
     if (!out.empty()) return out;
-    for (const Parameter& p : model_.family->all_parameters(model_.config)) {
+    for (const Parameter& p : all_own_parameters(model_)) {
       auto found = place(p, tensor);
       if (!found || p.absent_if.empty() || !embedding_like(p)) continue;
       found->shared = true;
@@ -452,7 +453,7 @@ class FolderReader {
   // Outputs that were the model's embedding until now, and can be no longer: they are adapted, or the embedding became
   // a copy, which they do not follow.
   void set_apart(Adapter& out) {
-    for (const Parameter& p : model_.family->all_parameters(model_.config)) {
+    for (const Parameter& p : all_own_parameters(model_)) {
       const bool shares = !p.absent_if.empty() && !model_.find(p.name) && embedding_like(p);
       if (shares && copies_.contains(embedding_like(p)->name)) apart_.push_back(p);
     }
@@ -584,9 +585,9 @@ Model with_whole_weights(const Model& model, std::span<const Adapter* const> ada
       out.weights.insert_or_assign(name, weight);
     }
   }
-  for (const Parameter& p : model.family->all_parameters(model.config))
+  for (const Parameter& p : all_own_parameters(model))
     if (!p.absent_if.empty() && out.weights.contains(p.name)) out.config[p.absent_if] = 0;
-  out.parameters = out.family->parameters(out.config);
+  out.parameters = own_parameters(out);
   for (const Parameter& p : out.parameters) LUMEN_CHECK(out.weights.contains(p.name), "{} has no weight", p.name);
   return out;
 }

@@ -10,6 +10,7 @@
 #include "model/arch/adapter/adapter_stack.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/rows.h"
+#include "model/arch/split_weights.h"
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 
@@ -73,7 +74,7 @@ struct Target {
 class Folder {
  public:
   Folder(const Model& model, const Adapter& adapter)
-      : model_(model), adapter_(adapter), all_(model.family->all_parameters(model.config)) {
+      : model_(model), adapter_(adapter), all_(all_own_parameters(model)) {
     for (const auto& [name, part] : adapter.parts) take(parameter_of(model, all_, name), with_positive_scale(part));
     for (const auto& [name, weight] : adapter.whole) {
       const Parameter& p = parameter_of(model, all_, name);

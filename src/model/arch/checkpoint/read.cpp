@@ -17,6 +17,7 @@
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/checkpoint/wrapped.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub_cache.h"
 #include "number/codec/codec.h"
@@ -111,10 +112,11 @@ class Taker {
   // All parameters of the model, deciding which there are; `later`: those that are not held as the file has them have
   // their type alone. Whatever else the file holds must be ignored by the family.
   void take_all(Model& model, bool later) {
-    for (const Parameter& p : family_->all_parameters(model.config)) {
+    const std::vector<graph::ColumnSplit> splits = column_splits(*family_, model.config, model.metadata, name_);
+    for (const Parameter& p : with_parts(family_->all_parameters(model.config), splits)) {
       if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
-    model.parameters = family_->parameters(model.config);
+    model.parameters = with_parts(family_->parameters(model.config), splits);
     config_ = model.config;
     require_room(model.parameters, later);
     uint32_t salt = 0;
@@ -132,6 +134,7 @@ class Taker {
       }
       model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
     }
+    require_orders(model, name_);
     const std::vector<std::string> ignored = family_->ignored(hf_, model.config);
     for (const StoredTensor& tensor : file_->tensors()) {
       if (used_.contains(tensor.name)) continue;
@@ -352,12 +355,23 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
                                         return file->find(name) != nullptr;
                                       }));
   const auto taker = std::make_shared<Taker>(model.family, file, path.string(), false);
+  model.metadata = metadata;
   taker->take_all(model, later);
   if (later) out.source = [taker](const Parameter& p) { return taker->make(p); };
   if (!has_no_tokenizer(metadata)) model.tokenizer = Tokenizer::from_gguf(metadata);
-  model.metadata = metadata;
   for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
   return out;
+}
+
+// What config.json says of weights in parts, where GGUF files have it.
+void read_splits(const nlohmann::json& config, const std::string& path, Model& model) {
+  const auto member = config.find(kSplitMember);
+  if (member == config.end()) return;
+  std::vector<std::string> texts;
+  const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
+  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, kSplitMember);
+  for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
+  model.metadata.set(kSplitColumns, GgufArray(texts));
 }
 
 StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
@@ -378,6 +392,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const auto packed = PackedCheckpoint::of(config, config_path);
   if (inside) config = config_inside(*model.family, config, config_path);
   model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
+  read_splits(config, config_path, model);
   std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
   if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
   const auto taker = std::make_shared<Taker>(model.family, file, folder.string(), true, packed);

@@ -14,6 +14,7 @@
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
+#include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 
@@ -84,7 +85,11 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
   if (!p.optional || p.init == "normal" || p.init == "residual") return false;
   const Weight& w = model.weights.at(p.name);
   if (!w.is_f32()) return false;
-  for (const Parameter& again : model.family->parameters(back)) {
+  Model there;
+  there.family = model.family;
+  there.config = back;
+  there.metadata = model.metadata;
+  for (const Parameter& again : own_parameters(there)) {
     if (again.name == p.name)
       return again.shape == p.shape && w.bytes == initial_weight(*model.family, back, again, 0, 0).bytes;
   }
@@ -99,6 +104,8 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
         fmt::format("'{}': what some weights are multiplied with is rotated while the model runs ({}): other programs "
                     "will compute something else",
                     model.name, kOnlineRotations));
+  if (metadata.has(kSplitColumns))
+    warn(fmt::format("'{}': weights lie in parts ({}): other programs will not find them", model.name, kSplitColumns));
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -152,6 +159,10 @@ bool takes_stacked_alone(const std::string& form) {
 void require_writable_as(const Model& model, const std::string& form) {
   if (form == Destination::kGguf) return;
   require_folder(model);
+  if (form != Destination::kFolder && model.metadata.has(kSplitColumns))
+    throw Error(Exit::user,
+                fmt::format("'{}' has weights in parts, which folders of packed weights cannot say", model.name),
+                "write a GGUF file");
   if (form != Destination::kFolder) {
     (void)folder_tensors(model, {}, model.config, form);
     return;

@@ -17,6 +17,7 @@
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/split_weights.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "run/device/require.h"
@@ -143,6 +144,13 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   config.erase("compression_config");
   config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model, !output.empty());
+  config.erase(kSplitMember);
+  if (model.metadata.has(kSplitColumns)) {
+    config[kSplitMember] = model.metadata.texts(kSplitColumns);
+    config["model_type"] = kSplitModelType;
+    warn(fmt::format("'{}': weights lie in parts ({}): other programs will refuse the folder", model.name,
+                     kSplitMember));
+  }
   const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
   if (!own.empty())
     warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",

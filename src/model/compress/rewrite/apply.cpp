@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "graph/match/uses.h"
 #include "model/arch/function.h"
+#include "model/arch/split_weights.h"
 
 namespace lumen::model {
 
@@ -164,7 +165,7 @@ std::vector<std::string> fold_norms(Model& model, std::span<const graph::ScaleSi
 }
 
 bool untie(Model& model) {
-  for (const Parameter& p : model.family->all_parameters(model.config)) {
+  for (const Parameter& p : all_own_parameters(model)) {
     if (model.find(p.name) || p.absent_if.empty()) continue;
     const auto key = model.config.find(p.absent_if);
     if (key == model.config.end() || key->second == 0) continue;
@@ -179,7 +180,7 @@ bool untie(Model& model) {
       if (!read_by(graph::Op::gather_) || !read_by(graph::Op::contract_)) continue;
       const Weight shared = model.weights.at(g[v].attributes.name);
       model.config[p.absent_if] = 0;
-      model.parameters = model.family->parameters(model.config);
+      model.parameters = own_parameters(model);
       model.weights[p.name] = shared;
       return true;
     }

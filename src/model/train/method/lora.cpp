@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe.h"
 
 namespace lumen::model {
@@ -40,7 +41,7 @@ bool is_linear(const Parameter& p, const graph::LowRankPlaces& places) {
 std::vector<graph::LowRank> adapter_changes(const Model& model,
                                             const std::map<std::string, graph::LowRankPlaces>& places,
                                             const AdapterSettings& settings) {
-  const std::vector<Parameter> all = model.family->all_parameters(model.config);
+  const std::vector<Parameter> all = all_own_parameters(model);
   for (const std::string& target : settings.targets) {
     if (target == kAllLinear) continue;
     const auto meant = [&](const Parameter& p) { return is_meant(target, p); };

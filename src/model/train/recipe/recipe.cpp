@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
 
@@ -367,7 +368,7 @@ std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const s
   std::map<std::string, std::pair<FormatRef, FieldSource>> chosen;
   const auto layer_count = model.config.find("layers");
   const int64_t layers = layer_count == model.config.end() ? 0 : static_cast<int64_t>(layer_count->second);
-  const std::vector<Parameter> all = model.family->all_parameters(model.config);
+  const std::vector<Parameter> all = all_own_parameters(model);
   for (const QuantizeRule& rule : rules) {
     const FormatRef format = model.family->library().formats().get(rule.format);
     if (!rule.scope.holds(model) || rule.importance.value_or(importance) != importance) continue;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
+#include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "model/train/record/lora_base.h"
 
@@ -111,7 +112,8 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
       throw user_error("{}: \"config\" holds {} = {}, which is out of range", where, key, numbers[key]);
   }
   model.config = model.family->config("", numbers);
-  model.parameters = model.family->parameters(model.config);
+  if (checkpoint.header) model.metadata = *checkpoint.header;
+  model.parameters = own_parameters(model);
   if (const auto beside = recorded_base(checkpoint)) {
     if (!base.empty()) run.recipe.base = base;
     Model whole = read_base(library, *beside, run.recipe.base);
@@ -130,7 +132,6 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
   const std::string_view carried = kCarried;
   for (const auto& [name, text] : checkpoint.files)
     if (name.starts_with(carried)) model.files[name.substr(carried.size())] = text;
-  if (checkpoint.header) model.metadata = *checkpoint.header;
   if (checkpoint.header && !has_no_tokenizer(model.metadata)) {
     model.tokenizer = Tokenizer::from_gguf(model.metadata);
   } else if (const auto text = checkpoint.files.find(kTokenizer); text != checkpoint.files.end()) {

@@ -1,0 +1,22 @@
+// Models with weights in parts: columns put into the order of their impact, and cut. What the model computes stays, but
+// for the order of its sums. Proved by tests/model/compress/split/split_test.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/transform/split_columns.h"
+#include "model/compress/split/columns.h"
+
+namespace lumen::model {
+
+struct WeightParts {
+  std::string weight;
+  std::vector<int64_t> columns;  // of each part; their sum is all
+};
+
+// Error for weights that are rounded already, and for models that have parts or run-time rotations.
+Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std::span<const WeightParts> parts);
+
+}  // namespace lumen::model
