@@ -20,6 +20,9 @@ struct LayerTextFlags {
   std::vector<model::TokenId> read(const model::Model& model);
 };
 
+// Files as they are now: a run goes on only with the very same.
+std::string file_identity(const model::Paths& files);
+
 struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
   model::ByLayersOptions options;

@@ -51,22 +51,14 @@ class Sloper {
 
   std::vector<Slope> run() {
     const std::vector<std::pair<std::string, Product>> products = products_of(g_);
-    std::vector<ValueId> inputs, with_respect_to;
-    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v)
-      if (g_[v].op == Op::input_ && g_[v].attributes.role == Role::data && is_float(g_[v].type.element.scalar))
-        inputs.push_back(v);
-    const ValueId loss = seeded();
-    with_respect_to = inputs;
-    for (const auto& [weight, p] : products) with_respect_to.push_back(p.y);
-    const std::vector<ValueId> gradients = differentiate(g_, loss, with_respect_to);
-    g_.results.clear();
-    g_.result_names.clear();
-    for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
+    std::vector<ValueId> of_products;
+    for (const auto& [weight, p] : products) of_products.push_back(p.y);
+    const std::vector<ValueId> gradients = with_respect_to(of_products);
     std::vector<Slope> out;
     std::map<std::string, ValueId> sums;
     for (size_t k = 0; k < products.size(); ++k) {
       const auto& [weight, p] = products[k];
-      const ValueId sum = squares(p, gradients[inputs.size() + k], weight);
+      const ValueId sum = squares(p, gradients[k], weight);
       const auto found = sums.find(weight);
       if (found == sums.end()) {
         out.push_back({weight, p.row != 0, p.index < 0 ? 0 : matrices(weight)});
@@ -77,14 +69,48 @@ class Sloper {
         found->second = build_.add(found->second, sum);
       }
     }
-    for (const auto& [weight, sum] : sums) {
-      const ValueId state = build_.input(slope_name(weight), Role::state, build_.type(sum));
-      hand_back(slope_name(weight), build_.update(state, build_.add(state, sum)));
+    for (const auto& [weight, sum] : sums) sum_up(slope_name(weight), sum);
+    return out;
+  }
+
+  std::vector<std::string> run_whole() {
+    const std::vector<ValueId> parameters = inputs_of(Role::parameter);
+    const std::vector<ValueId> gradients = with_respect_to(parameters);
+    std::vector<std::string> out;
+    for (size_t k = 0; k < parameters.size(); ++k) {
+      out.push_back(g_[parameters[k]].attributes.name);
+      sum_up(gradient_sum_name(out.back()), gradients[k]);
     }
     return out;
   }
 
  private:
+  std::vector<ValueId> inputs_of(Role role) const {
+    std::vector<ValueId> out;
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v)
+      if (g_[v].op == Op::input_ && g_[v].attributes.role == role && is_float(g_[v].type.element.scalar))
+        out.push_back(v);
+    return out;
+  }
+
+  // Results are the gradients of float data from now on; those of `values` are returned.
+  std::vector<ValueId> with_respect_to(const std::vector<ValueId>& values) {
+    const std::vector<ValueId> inputs = inputs_of(Role::data);
+    const ValueId loss = seeded();
+    std::vector<ValueId> all = inputs;
+    all.insert(all.end(), values.begin(), values.end());
+    const std::vector<ValueId> gradients = differentiate(g_, loss, all);
+    g_.results.clear();
+    g_.result_names.clear();
+    for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
+    return {gradients.begin() + std::ssize(inputs), gradients.end()};
+  }
+
+  void sum_up(const std::string& name, ValueId sum) {
+    const ValueId state = build_.input(name, Role::state, build_.type(sum));
+    hand_back(name, build_.update(state, build_.add(state, sum)));
+  }
+
   // Sum of all float results times their seeds.
   ValueId seeded() {
     ValueId loss = -1;
@@ -146,6 +172,15 @@ std::string slope_name(const std::string& weight) {
 }
 std::string gradient_name(const std::string& input) {
   return "gradient." + input;
+}
+
+std::string gradient_sum_name(const std::string& weight) {
+  return "gradients." + weight;
+}
+
+Graph add_gradients(Graph g, std::vector<std::string>* weights) {
+  *weights = Sloper(g).run_whole();
+  return g;
 }
 
 Graph add_slopes(Graph g, std::vector<Slope>* slopes) {

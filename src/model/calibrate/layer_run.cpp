@@ -47,6 +47,7 @@ struct LayerRun::Form {
   graph::Graph graph;
   std::vector<graph::Tap> taps;  // weights as the graph calls them
   std::vector<graph::Slope> slopes;
+  std::vector<std::string> gradients;  // of weights as the graph calls them
   std::deque<Width> widths;
   std::map<std::string, run::DeviceTensorRef> states, weights;
 };
@@ -56,29 +57,34 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
     : engine_(engine),
       options_(options),
       has_losses_(model.family->has_function(kTokenLoss)),
-      text_(text.begin(), text.end()) {
+      vocabulary_(model.integer("vocab")),
+      begin_(options.bos && model.tokenizer ? model.tokenizer->bos().value_or(-1) : -1) {
   if (options.length < 4 || options.batch < 1)
     throw usage_error("windows need at least 4 tokens, and batches one window");
-  windows_ = std::ssize(text_) / options.length;
-  if (windows_ < 1)
-    throw Error(Exit::user,
-                fmt::format("the text has {} tokens, fewer than one window of {}", text_.size(), options.length),
-                "give a longer text or a smaller --ctx-size");
-  text_.resize(windows_ * options.length);
-  const int64_t vocabulary = model.integer("vocab");
-  for (const TokenId id : text_)
-    if (id < 0 || id >= vocabulary)
-      throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
-  if (options.bos && model.tokenizer && model.tokenizer->bos())
-    for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(function_of(model, watched_function(*model.family)));
+  take(text);
+  cut_ = graph::cut_layers(function_of(model, options.function ? options.function : watched_function(*model.family)));
 }
 
-LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, bool goes_back) {
+void LayerRun::take(std::span<const TokenId> text) {
+  const int64_t length = options_.length, windows = std::ssize(text) / length;
+  if (windows < 1)
+    throw Error(Exit::user, fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), length),
+                "give a longer text or a smaller --ctx-size");
+  for (const TokenId id : text.first(windows * length))
+    if (id < 0 || id >= vocabulary_)
+      throw user_error("token {} of the text is not among the model's {}", id, vocabulary_);
+  windows_ = windows;
+  text_.assign(text.begin(), text.begin() + windows * length);
+  for (int64_t w = 0; begin_ >= 0 && w < windows; ++w) text_[w * length] = begin_;
+}
+
+LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, Back back) {
   graph::Graph g = cut_.parts[part].graph;
   std::vector<graph::Slope> slopes;
-  if (goes_back) g = graph::add_slopes(std::move(g), &slopes);
-  if (!hands_on && !goes_back) {
+  std::vector<std::string> gradients;
+  if (back == Back::slopes) g = graph::add_slopes(std::move(g), &slopes);
+  if (back == Back::gradients) g = graph::add_gradients(std::move(g), &gradients);
+  if (!hands_on && back == Back::no) {
     graph::Graph less = g;
     less.results.clear();
     less.result_names.clear();
@@ -100,6 +106,7 @@ LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool t
     f->graph = std::move(g);
     f->taps = std::move(taps);
     f->slopes = std::move(slopes);
+    f->gradients = std::move(gradients);
   }
   return *f;
 }
@@ -142,10 +149,21 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 
 PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
                        const graph::TapKinds& kinds, const Progress& progress) {
+  return back(part, weight, {.from = from, .slopes = slopes, .back = Back::slopes}, kinds, progress);
+}
+
+PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
+                       const Seeds& seeds) {
+  const Streams streams{.from = from, .slopes = slopes, .back = Back::gradients, .seeds = seeds ? &seeds : nullptr};
+  return back(part, weight, streams, {}, {});
+}
+
+PartRun LayerRun::back(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
+                       const Progress& progress) {
   if (!has_losses_)
     throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
   if (part + 1 == parts()) sloped_.clear();
-  PartRun out = run(part, weight, {.from = from, .slopes = slopes}, kinds, progress);
+  PartRun out = run(part, weight, streams, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
   sloped_.insert(p.in.begin(), p.in.end());
   return out;
@@ -183,8 +201,9 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   for (const std::string& result : p.graph.result_names) {
     if (result.starts_with("carried.out.") || graph::seed_name(result) != name) continue;
     std::vector<float> ones(bytes->size() / sizeof(float), 1);
-    LUMEN_CHECK(std::ssize(ones) == count * length, "a result of a part that is no loss of tokens");
+    LUMEN_CHECK(streams.seeds || std::ssize(ones) == count * length, "a result of a part that is no loss of tokens");
     for (size_t t = length - 1; t < ones.size(); t += length) ones[t] = 0;
+    if (streams.seeds) (*streams.seeds)(std::ssize(ones) / count * first, ones);
     std::memcpy(bytes->data(), ones.data(), bytes->size());
   }
 }
@@ -236,7 +255,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   const bool twice = streams.true_from && !p.in.empty();
   graph::TapKinds kinds = wanted;
   kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
-  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.slopes != nullptr);
+  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.back);
   PartRun out;
   out.taps.resize(f.taps.size());
   bool first = true;
@@ -283,6 +302,8 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   };
   for (const graph::Slope& s : f.slopes)
     out.slopes[own_name(s.weight)] = numbers_of(f.states.at(graph::slope_name(s.weight)));
+  for (const std::string& name : f.gradients)
+    out.gradients[own_name(name)] = numbers_of(f.states.at(graph::gradient_sum_name(name)));
   for (size_t t = 0; t < f.taps.size(); ++t) {
     TapSums& sums = out.taps[t];
     sums.tap = f.taps[t];
