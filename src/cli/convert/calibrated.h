@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
+#include "model/file/own_input.h"
 
 namespace lumen::cli {
 

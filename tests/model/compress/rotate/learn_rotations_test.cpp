@@ -60,10 +60,10 @@ TEST(LearnRotations, SameBitsAtAnyThreadCount) {
     TokenLossOptions o;
     o.run = {.length = 8, .batch = 4};
     TokenLoss loss(e, w, formats, rotate_text(16 * 8), o);
-    got.push_back(learn_rotations(w, loss, {.steps = 4}));
+    got.push_back(learn_rotations(w, loss, {.steps = 2}));
     LayerRun run(e, m, rotate_text(16 * 8), o.run);
     RoundingError error(e, w, formats, &run);
-    got.push_back(learn_rotations(w, error, {.steps = 4}));
+    got.push_back(learn_rotations(w, error, {.steps = 2}));
   }
   for (const size_t k : {0, 1}) {
     EXPECT_EQ(got[k].after, got[k + 2].after);

@@ -49,7 +49,7 @@ TEST(RoundingError, FallsByLearning) {
       const std::map<std::string, FormatRef> rounded = rotate_formats(m, format);
       LayerRun run(rotate_engine(), m, rotate_text(64 * 8), {.length = 8, .batch = 16});
       RoundingError error(rotate_engine(), w, rounded, read ? &run : nullptr);
-      const LearnedRotations got = learn_rotations(w, error, {.steps = 12});
+      const LearnedRotations got = learn_rotations(w, error, {.steps = 8});
       EXPECT_LT(got.after, part * got.before);
       EXPECT_NEAR(error.value(), got.after, 1e-12) << "the best is what is set";
     }
