@@ -24,7 +24,7 @@ struct FieldRecoveryOptions {
   LayerRunOptions run;
   bool scales = true, vectors = true;  // what is trained
   int steps = 200;
-  double rate = 1e-3;  // of logarithms of scales' factors, and of vectors over the root of their mean square
+  double rate = 3e-3;  // of logarithms of scales' factors, and of vectors over the root of their mean square
   int64_t step_windows = 8;
   uint64_t seed = 0;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result

@@ -139,29 +139,30 @@ TEST(FieldRecovery, GoesOnInTheSameBytes) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lumen-field-recovery";
   std::filesystem::remove_all(folder);
   std::vector<Model> results;
+  FieldRecoveryOptions o = fields_options();
+  o.steps = 6;
   for (const int threads : {1, 2}) {
-    FieldRecovery whole(fields_engine(threads), rounded, &m, fields_text(32 * 8), fields_options());
+    FieldRecovery whole(fields_engine(threads), rounded, &m, fields_text(16 * 8), o);
     ASSERT_TRUE(whole.run());
     results.push_back(whole.result());
   }
-  FieldRecoveryOptions o = fields_options();
   o.folder = folder;
   int seen = 0;
   {
-    FieldRecovery stopped(fields_engine(), rounded, &m, fields_text(32 * 8), o);
-    EXPECT_FALSE(stopped.run([&](const FieldRecoveryProgress& p) { seen = p.step; }, [&] { return seen == 7; }));
+    FieldRecovery stopped(fields_engine(), rounded, &m, fields_text(16 * 8), o);
+    EXPECT_FALSE(stopped.run([&](const FieldRecoveryProgress& p) { seen = p.step; }, [&] { return seen == 3; }));
   }
-  EXPECT_EQ(seen, 7);
+  EXPECT_EQ(seen, 3);
   {
     FieldRecoveryOptions another = o;
     another.rate = 0.02;
-    FieldRecovery wrong(fields_engine(), rounded, &m, fields_text(32 * 8), another);
+    FieldRecovery wrong(fields_engine(), rounded, &m, fields_text(16 * 8), another);
     EXPECT_THROW((void)wrong.run(), Error);
   }
-  FieldRecovery again(fields_engine(), rounded, &m, fields_text(32 * 8), o);
+  FieldRecovery again(fields_engine(), rounded, &m, fields_text(16 * 8), o);
   int first = 0;
   ASSERT_TRUE(again.run([&](const FieldRecoveryProgress& p) { first = first == 0 ? p.step : first; }));
-  EXPECT_EQ(first, 8);
+  EXPECT_EQ(first, 4);
   results.push_back(again.result());
   for (const Model& r : results)
     for (const auto& [name, w] : r.weights) EXPECT_EQ(w.bytes, results[0].weights.at(name).bytes) << name;
