@@ -44,6 +44,7 @@ void add_chat(CLI::App& app, Command& command);
 void add_tokenize(CLI::App& app, Command& command);
 void add_quantize(CLI::App& app, Command& command);
 void add_correct(CLI::App& app, Command& command);
+void add_recover(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_merge(CLI::App& app, Command& command);
 void add_rewrite(CLI::App& app, Command& command);

@@ -19,18 +19,6 @@
 namespace lumen::cli {
 namespace {
 
-// Files as they are now: a run goes on only with the very same.
-std::string identity(const model::Paths& files) {
-  std::string all;
-  for (const std::filesystem::path& file : files) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
-    const auto changed = std::filesystem::last_write_time(file, error).time_since_epoch().count();
-    all += fmt::format("{} {} {}\n", std::filesystem::weakly_canonical(file).string(), size, changed);
-  }
-  return all;
-}
-
 // Perplexity on the calibration text itself, second halves of windows.
 double perplexity_of(const std::vector<float>& losses, int64_t length) {
   double nats = 0;
@@ -41,6 +29,17 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
 }
 
 }  // namespace
+
+std::string file_identity(const model::Paths& files) {
+  std::string all;
+  for (const std::filesystem::path& file : files) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file, error);
+    const auto changed = std::filesystem::last_write_time(file, error).time_since_epoch().count();
+    all += fmt::format("{} {} {}\n", std::filesystem::weakly_canonical(file).string(), size, changed);
+  }
+  return all;
+}
 
 void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
@@ -196,7 +195,7 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
   o.run = flags.run;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);
-  o.source = identity(sources) + flags.cut;
+  o.source = file_identity(sources) + flags.cut;
   return o;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/names.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
+#include "model/file/own_input.h"
 
 namespace lumen::cli {
 
@@ -20,6 +21,9 @@ struct LayerTextFlags {
   // Tokens of the text, and run.products and run.bos for this model. Error (usage) for an unknown precision.
   std::vector<model::TokenId> read(const model::Model& model);
 };
+
+// Files as they are now: a run goes on only with the very same.
+std::string file_identity(const model::Paths& files);
 
 // Formats that activations and caches are held in while the model runs.
 struct ActivationFlags {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/convert/learned_rotations.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -24,11 +25,12 @@ namespace {
 constexpr double kMostDivergence = 1e-4;  // nats a token; what rounding to f32 gives is far below
 
 struct RewriteFlags {
-  std::string in, out, type, text, kind = "hadamard", online, outliers;
+  std::string in, out, type, kind = "hadamard", online, outliers;
   std::vector<std::string> rotate;
   bool fold = false, untie = false, no_check = false, overwrite = false;
   uint32_t seed = 1;
-  int64_t length = 256, windows = 4;
+  int64_t windows = 4;
+  LearnedRotationFlags learning;
 };
 
 bool asks(const RewriteFlags& flags, const std::string& what) {
@@ -45,7 +47,7 @@ std::vector<model::Rotation> rotations(const RewriteFlags& flags, const graph::R
 
 class Rewriting {
  public:
-  Rewriting(const RewriteFlags& flags, model::Model& m) : flags_(flags), model_(m) {}
+  Rewriting(RewriteFlags& flags, model::Model& m, run::Engine& engine) : flags_(flags), model_(m), engine_(engine) {}
 
   void run() {
     const bool stream = asks(flags_, "stream");
@@ -55,14 +57,13 @@ class Rewriting {
     if (!flags_.outliers.empty()) inject(sites);
     if (flags_.fold || stream)
       say(fmt::format("{} norms folded into the weights behind them", model::fold_norms(model_, sites).size()));
-    if (stream) {
-      const graph::RotationSite site = graph::stream_rotation(g);
-      if (!site.reason.empty()) throw user_error("the residual stream cannot be rotated: {}", site.reason);
-      model::rotate(model_, site, rotations(flags_, site));
-      say(fmt::format("the residual stream is rotated: {} parameters", site.changes.size()));
+    const std::vector<std::string> online = online_weights();
+    rotate(g, online);
+    if (!online.empty()) {
+      model::rotate_online(model_, online);
+      say(fmt::format("what {} weights read is rotated while the model runs; other programs do not know that",
+                      online.size()));
     }
-    if (asks(flags_, "values")) rotate_values(g);
-    if (!flags_.online.empty()) rotate_online();
     if (!changed_) throw usage_error("nothing is asked for: --rotate, --online, --fold-norms, --untie or --outliers");
   }
 
@@ -72,23 +73,50 @@ class Rewriting {
     if (!what.empty()) note(what);
   }
 
-  void rotate_values(const graph::Graph& g) {
-    int done = 0;
-    std::string reason;
-    for (const graph::RotationSite& site : graph::value_rotations(g)) {
-      if (!site.reason.empty()) {
-        reason = site.reason;
-        continue;
-      }
-      model::rotate(model_, site, rotations(flags_, site));
-      ++done;
-    }
-    if (done == 0) throw user_error("values cannot be rotated: {}", reason.empty() ? "there is no attention" : reason);
-    say(fmt::format("values are rotated in {} attentions", done));
+  void rotate(const graph::Graph& g, const std::vector<std::string>& online) {
+    std::vector<graph::RotationSite> sites;
+    if (asks(flags_, "stream")) sites.push_back(graph::stream_rotation(g));
+    if (!sites.empty() && !sites[0].reason.empty())
+      throw user_error("the residual stream cannot be rotated: {}", sites[0].reason);
+    const size_t streams = sites.size();
+    if (asks(flags_, "values")) add_values(g, sites);
+    std::vector<std::vector<model::Rotation>> by_site;
+    for (const graph::RotationSite& site : sites) by_site.push_back(rotations(flags_, site));
+    if (!flags_.learning.format.empty()) by_site = learned(sites, by_site, online);
+    for (size_t s = 0; s < sites.size(); ++s) model::rotate(model_, sites[s], by_site[s]);
+    if (streams > 0) say(fmt::format("the residual stream is rotated: {} parameters", sites[0].changes.size()));
+    if (sites.size() > streams) say(fmt::format("values are rotated in {} attentions", sites.size() - streams));
   }
 
-  void rotate_online() {
+  static void add_values(const graph::Graph& g, std::vector<graph::RotationSite>& sites) {
+    const size_t before = sites.size();
+    std::string reason = "there is no attention";
+    for (graph::RotationSite& site : graph::value_rotations(g)) {
+      if (site.reason.empty())
+        sites.push_back(std::move(site));
+      else
+        reason = site.reason;
+    }
+    if (sites.size() == before) throw user_error("values cannot be rotated: {}", reason);
+  }
+
+  // Rotations at run time take part in what is learned, where they turn other spaces.
+  std::vector<std::vector<model::Rotation>> learned(const std::vector<graph::RotationSite>& sites,
+                                                    const std::vector<std::vector<model::Rotation>>& start,
+                                                    const std::vector<std::string>& online) {
+    if (sites.empty()) throw usage_error("--learn-rotation learns what --rotate rotates: stream, values");
+    for (const graph::RotationSite& site : sites)
+      for (const graph::RotatedParameter& change : site.changes)
+        if (change.along == graph::Along::columns && std::ranges::find(online, change.parameter) != online.end())
+          throw usage_error("--online: what '{}' reads is rotated by a rotation that is learned", change.parameter);
+    model::Model seen = model_;
+    if (!online.empty()) model::rotate_online(seen, online);
+    return learned_rotations(engine_, seen, sites, start, flags_.learning, flags_.seed);
+  }
+
+  std::vector<std::string> online_weights() const {
     std::vector<std::string> names;
+    if (flags_.online.empty()) return names;
     try {
       const std::regex pattern(flags_.online);
       for (const model::Parameter& p : model_.parameters)
@@ -98,9 +126,7 @@ class Rewriting {
       throw usage_error("--online '{}' is no regular expression", flags_.online);
     }
     if (names.empty()) throw usage_error("--online: no matrix matches '{}'", flags_.online);
-    model::rotate_online(model_, names);
-    say(fmt::format("what {} weights read is rotated while the model runs; other programs do not know that",
-                    names.size()));
+    return names;
   }
 
   // "4:30": four channels of every site, made 30 times larger.
@@ -125,8 +151,9 @@ class Rewriting {
     say(fmt::format("{} channels of {} activations are made {:g} times larger", channels, done, factor));
   }
 
-  const RewriteFlags& flags_;
+  RewriteFlags& flags_;
   model::Model& model_;
+  run::Engine& engine_;
   bool changed_ = false;
 };
 
@@ -134,16 +161,16 @@ class Rewriting {
 void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
   std::string text;
-  if (flags.text.empty()) {
+  if (flags.learning.text.empty()) {
     const std::string_view all = model::embedded_text();
     text = all.substr(all.size() - all.size() / 10);
   } else {
-    for (const std::string& document : model::read_documents(flags.text)) text += document;
+    for (const std::string& document : model::read_documents(flags.learning.text)) text += document;
   }
   model::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;
-  options.length = std::min<int64_t>(flags.length, before.integer("context"));
+  options.length = std::min<int64_t>(flags.learning.run.length, before.integer("context"));
   options.bos = before.tokenizer->adds_bos();
   const std::vector<model::TokenId> tokens = model::perplexity_tokens(*before.tokenizer, text, model::BosPlace::front);
   const model::LoadedModel base(engine, before), other(engine, after);
@@ -165,10 +192,12 @@ void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& b
         "this is a bug in Lumen or a model whose numbers are at the end of f32's range; please report it");
 }
 
-int rewrite(const Shared& shared, const RewriteFlags& flags) {
+int rewrite(const Shared& shared, RewriteFlags& flags) {
   for (const std::string& what : flags.rotate)
     if (what != "stream" && what != "values") throw usage_error("--rotate takes stream and values, not '{}'", what);
   const model::LibraryRef library = shared.library();
+  const std::string& learned = flags.learning.format;
+  if (!learned.empty() && !library->recipe(learned)) (void)named_format(library->formats(), learned);
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   if (!flags.overwrite)
     model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),
@@ -179,7 +208,7 @@ int rewrite(const Shared& shared, const RewriteFlags& flags) {
   run::Engine engine = shared.engine();
   const model::Model before = model::dequantize(engine, given);
   model::Model after = before;
-  Rewriting(flags, after).run();
+  Rewriting(flags, after, engine).run();
   if (!flags.no_check) check(engine, flags, before, after);
   if (type) after = model::with_floats(engine, after, type);
   model::write_gguf(after, flags.out);
@@ -211,15 +240,20 @@ void add_rewrite(CLI::App& app, Command& command) {
       ->type_name("CHANNELS:FACTOR");
   sub->add_option("-s,--seed", flags->seed, "Of rotations and channels")->capture_default_str();
   sub->add_option("--outtype", flags->type, "Float format to write instead of f32")->type_name("FORMAT");
-  sub->add_option("-f,--file", flags->text, "Text to check on; without it, the built-in one")->type_name("FILE");
-  sub->add_option("-c,--ctx-size", flags->length, "Tokens of a window of that text")->check(CLI::Range(4, 1 << 20));
-  sub->add_option("--chunks", flags->windows, "Windows of that text")->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--check-chunks", flags->windows, "Windows that the model is compared on before and after")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   sub->add_flag("--no-check", flags->no_check, "Do not compute what the model says before and after");
   sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it");
-  sub->footer(
-      "Examples:\n"
-      "  lumen rewrite model.gguf rotated.gguf --rotate stream,values\n"
-      "  lumen rewrite model.gguf rotated.gguf --rotate stream --online ffn_down --outtype bf16");
+  flags->learning.add_learning_flags(*sub);
+  sub->footer([] {
+    return fmt::format(
+        "Examples:\n"
+        "  lumen rewrite model.gguf rotated.gguf --rotate stream,values\n"
+        "  lumen rewrite model.gguf rotated.gguf --rotate stream,values --learn-rotation {} -f text.txt\n"
+        "  lumen rewrite model.gguf rotated.gguf --rotate stream --online ffn_down --outtype bf16",
+        example_format(4.5));
+  });
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return rewrite(*shared, *flags); }; });

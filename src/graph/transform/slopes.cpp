@@ -56,30 +56,21 @@ class Sloper {
 
   std::vector<Slope> run() {
     const std::vector<std::pair<std::string, Product>> products = products_of(g_);
-    std::vector<ValueId> inputs, with_respect_to;
-    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v)
-      if (g_[v].op == Op::input_ && g_[v].attributes.role == Role::data && is_float(g_[v].type.element.scalar))
-        inputs.push_back(v);
-    const ValueId loss = seeded();
-    with_respect_to = inputs;
-    for (const auto& [weight, p] : products) with_respect_to.push_back(p.y);
+    std::vector<ValueId> looked_at;
+    for (const auto& [weight, p] : products) looked_at.push_back(p.y);
     std::vector<std::string> weights;
     for (const auto& [weight, p] : products)
       if (kinds_.weights && p.row != 0 && std::ranges::find(weights, weight) == weights.end()) {
         weights.push_back(weight);
-        with_respect_to.push_back(g_.find_input(weight));
+        looked_at.push_back(g_.find_input(weight));
       }
-    const std::vector<ValueId> gradients = differentiate(g_, loss, with_respect_to);
-    g_.results.clear();
-    g_.result_names.clear();
-    for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
-    for (size_t k = 0; k < weights.size(); ++k)
-      hand_back(gradient_name(weights[k]), gradients[inputs.size() + products.size() + k]);
+    const std::vector<ValueId> gradients = with_respect_to(looked_at);
+    for (size_t k = 0; k < weights.size(); ++k) hand_back(gradient_name(weights[k]), gradients[products.size() + k]);
     std::vector<Slope> out;
     std::map<std::string, ValueId> sums, channels;
     for (size_t k = 0; k < products.size(); ++k) {
       const auto& [weight, p] = products[k];
-      const ValueId gradient = gradients[inputs.size() + k], sum = squares(p, gradient, weight);
+      const ValueId gradient = gradients[k], sum = squares(p, gradient, weight);
       if (kinds_.channels && p.row != 0) {
         const ValueId more = by_columns(p, gradient, weight);
         const auto [known, fresh] = channels.emplace(weight, more);
@@ -95,13 +86,45 @@ class Sloper {
         found->second = build_.add(found->second, sum);
       }
     }
-    for (const auto& [weight, sum] : sums) add_up(slope_name(weight), sum);
-    for (const auto& [weight, sum] : channels) add_up(channel_slope_name(weight), sum);
+    for (const auto& [weight, sum] : sums) sum_up(slope_name(weight), sum);
+    for (const auto& [weight, sum] : channels) sum_up(channel_slope_name(weight), sum);
+    return out;
+  }
+
+  std::vector<std::string> run_whole() {
+    const std::vector<ValueId> parameters = inputs_of(Role::parameter);
+    const std::vector<ValueId> gradients = with_respect_to(parameters);
+    std::vector<std::string> out;
+    for (size_t k = 0; k < parameters.size(); ++k) {
+      out.push_back(g_[parameters[k]].attributes.name);
+      sum_up(gradient_sum_name(out.back()), gradients[k]);
+    }
     return out;
   }
 
  private:
-  void add_up(const std::string& name, ValueId sum) {
+  std::vector<ValueId> inputs_of(Role role) const {
+    std::vector<ValueId> out;
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v)
+      if (g_[v].op == Op::input_ && g_[v].attributes.role == role && is_float(g_[v].type.element.scalar))
+        out.push_back(v);
+    return out;
+  }
+
+  // Results are the gradients of float data from now on; those of `values` are returned.
+  std::vector<ValueId> with_respect_to(const std::vector<ValueId>& values) {
+    const std::vector<ValueId> inputs = inputs_of(Role::data);
+    const ValueId loss = seeded();
+    std::vector<ValueId> all = inputs;
+    all.insert(all.end(), values.begin(), values.end());
+    const std::vector<ValueId> gradients = differentiate(g_, loss, all);
+    g_.results.clear();
+    g_.result_names.clear();
+    for (size_t k = 0; k < inputs.size(); ++k) hand_back(gradient_name(g_[inputs[k]].attributes.name), gradients[k]);
+    return {gradients.begin() + std::ssize(inputs), gradients.end()};
+  }
+
+  void sum_up(const std::string& name, ValueId sum) {
     const ValueId state = build_.input(name, Role::state, build_.type(sum));
     hand_back(name, build_.update(state, build_.add(state, sum)));
   }
@@ -193,7 +216,7 @@ class Sloper {
 
   Graph& g_;
   Builder build_;
-  const SlopeKinds& kinds_;
+  const SlopeKinds kinds_;
 };
 
 }  // namespace
@@ -209,6 +232,15 @@ std::string channel_slope_name(const std::string& weight) {
 }
 std::string gradient_name(const std::string& input) {
   return "gradient." + input;
+}
+
+std::string gradient_sum_name(const std::string& weight) {
+  return "gradients." + weight;
+}
+
+Graph add_gradients(Graph g, std::vector<std::string>* weights) {
+  *weights = Sloper(g, {}).run_whole();
+  return g;
 }
 
 Graph add_slopes(Graph g, std::vector<Slope>* slopes, const SlopeKinds& kinds) {

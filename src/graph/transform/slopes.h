@@ -38,4 +38,9 @@ std::string gradient_name(const std::string& input);  // results: of float data 
 // still there, for taps (taps.h) to look at.
 Graph add_slopes(Graph g, std::vector<Slope>* slopes, const SlopeKinds& kinds = {});
 
+// The same with whole gradients: states that sum up what the loss gains by each number of the parameters, in their
+// shapes. `weights`: those that the part reads as floats.
+std::string gradient_sum_name(const std::string& weight);
+Graph add_gradients(Graph g, std::vector<std::string>* weights);
+
 }  // namespace lumen::graph

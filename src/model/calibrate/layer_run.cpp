@@ -63,6 +63,7 @@ struct LayerRun::Form {
   graph::Graph graph;
   std::vector<graph::Tap> taps;  // weights as the graph calls them
   std::vector<graph::Slope> slopes;
+  std::vector<std::string> gradients;  // of weights as the graph calls them
   std::deque<Width> widths;
   std::map<std::string, run::DeviceTensorRef> states, weights;
 };
@@ -72,31 +73,37 @@ LayerRun::LayerRun(run::Engine& engine, const Model& model, std::span<const Toke
     : engine_(engine),
       options_(options),
       has_losses_(model.family->has_function(kTokenLoss)),
-      text_(text.begin(), text.end()) {
+      vocabulary_(model.integer("vocab")),
+      begin_(options.bos && model.tokenizer ? model.tokenizer->bos().value_or(-1) : -1) {
   if (options.length < 4 || options.batch < 1)
     throw usage_error("windows need at least 4 tokens, and batches one window");
-  windows_ = std::ssize(text_) / options.length;
-  if (windows_ < 1)
-    throw Error(Exit::user,
-                fmt::format("the text has {} tokens, fewer than one window of {}", text_.size(), options.length),
-                "give a longer text or a smaller --ctx-size");
-  text_.resize(windows_ * options.length);
-  const int64_t vocabulary = model.integer("vocab");
-  for (const TokenId id : text_)
-    if (id < 0 || id >= vocabulary)
-      throw user_error("token {} of the text is not among the model's {}", id, vocabulary);
-  if (options.bos && model.tokenizer && model.tokenizer->bos())
-    for (int64_t w = 0; w < windows_; ++w) text_[w * options.length] = *model.tokenizer->bos();
-  cut_ = graph::cut_layers(function_of(model, watched_function(*model.family)));
+  take(text);
+  cut_ = graph::cut_layers(function_of(model, options.function ? options.function : watched_function(*model.family)));
 }
 
-LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on,
-                               const BackWants* back) {
+void LayerRun::take(std::span<const TokenId> text) {
+  const int64_t length = options_.length, windows = std::ssize(text) / length;
+  if (windows < 1)
+    throw Error(Exit::user, fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), length),
+                "give a longer text or a smaller --ctx-size");
+  for (const TokenId id : text.first(windows * length))
+    if (id < 0 || id >= vocabulary_)
+      throw user_error("token {} of the text is not among the model's {}", id, vocabulary_);
+  windows_ = windows;
+  text_.assign(text.begin(), text.begin() + windows * length);
+  for (int64_t w = 0; begin_ >= 0 && w < windows; ++w) text_[w * length] = begin_;
+}
+
+LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool twice, const Streams& streams) {
   graph::Graph g = cut_.parts[part].graph;
   std::vector<graph::Slope> slopes;
-  if (back)
-    g = graph::add_slopes(std::move(g), &slopes, {.channels = back->channels, .weights = back->gradients != nullptr});
-  if (!hands_on && !back) {
+  std::vector<std::string> gradients;
+  graph::SlopeKinds more;
+  if (const BackWants* wants = streams.wants)
+    more = {.channels = wants->channels, .weights = wants->gradients != nullptr};
+  if (streams.back == Back::slopes) g = graph::add_slopes(std::move(g), &slopes, more);
+  if (streams.back == Back::gradients) g = graph::add_gradients(std::move(g), &gradients);
+  if (!streams.to && streams.back == Back::no) {
     graph::Graph less = g;
     less.results.clear();
     less.result_names.clear();
@@ -118,6 +125,7 @@ LayerRun::Form& LayerRun::form(size_t part, const graph::TapKinds& kinds, bool t
     f->graph = std::move(g);
     f->taps = std::move(taps);
     f->slopes = std::move(slopes);
+    f->gradients = std::move(gradients);
   }
   return *f;
 }
@@ -160,10 +168,21 @@ PartRun LayerRun::compare(size_t part, const WeightOf& weight, CarriedValues* fr
 
 PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
                        const graph::TapKinds& kinds, const Progress& progress, const BackWants& wants) {
+  return back(part, weight, {.from = from, .slopes = slopes, .back = Back::slopes, .wants = &wants}, kinds, progress);
+}
+
+PartRun LayerRun::back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
+                       const Seeds& seeds) {
+  const Streams streams{.from = from, .slopes = slopes, .back = Back::gradients, .seeds = seeds ? &seeds : nullptr};
+  return back(part, weight, streams, {}, {});
+}
+
+PartRun LayerRun::back(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
+                       const Progress& progress) {
   if (!has_losses_)
     throw user_error("what a family that predicts no tokens loses is not known: there is nothing to go back from");
   if (part + 1 == parts()) sloped_.clear();
-  PartRun out = run(part, weight, {.from = from, .slopes = slopes, .wants = &wants}, kinds, progress);
+  PartRun out = run(part, weight, streams, kinds, progress);
   const graph::LayerPart& p = cut_.parts[part];
   sloped_.insert(p.in.begin(), p.in.end());
   return out;
@@ -201,8 +220,9 @@ void LayerRun::fill(const graph::LayerPart& p, const Streams& streams, const std
   for (const std::string& result : p.graph.result_names) {
     if (result.starts_with("carried.out.") || graph::seed_name(result) != name) continue;
     std::vector<float> ones(bytes->size() / sizeof(float), 1);
-    LUMEN_CHECK(std::ssize(ones) == count * length, "a result of a part that is no loss of tokens");
+    LUMEN_CHECK(streams.seeds || std::ssize(ones) == count * length, "a result of a part that is no loss of tokens");
     for (size_t t = length - 1; t < ones.size(); t += length) ones[t] = 0;
+    if (streams.seeds) (*streams.seeds)(std::ssize(ones) / count * first, ones);
     std::memcpy(bytes->data(), ones.data(), bytes->size());
   }
 }
@@ -254,7 +274,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   const bool twice = streams.true_from && !p.in.empty();
   graph::TapKinds kinds = wanted;
   kinds.cross &= twice;  // a part that reads tokens alone reads the same in both forms
-  Form& f = form(part, kinds, twice, streams.to != nullptr, streams.wants);
+  Form& f = form(part, kinds, twice, streams);
   const auto own_name = [&](const std::string& of_graph) {
     for (const std::string& own : p.parameters)
       if (p.name_of(own) == of_graph) return own;
@@ -308,6 +328,8 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
   for (const graph::Slope& s : f.slopes)
     if (const auto sums = f.states.find(graph::channel_slope_name(s.weight)); sums != f.states.end())
       out.channels[own_name(s.weight)] = numbers_of(sums->second);
+  for (const std::string& name : f.gradients)
+    out.gradients[own_name(name)] = numbers_of(f.states.at(graph::gradient_sum_name(name)));
   for (size_t t = 0; t < f.taps.size(); ++t) {
     TapSums& sums = out.taps[t];
     sums.tap = f.taps[t];

@@ -26,6 +26,7 @@ struct LayerRunOptions {
   int64_t batch = 1;                 // windows computed at once
   bool bos = false;                  // the first token of every window is replaced by the tokenizer's BOS
   graph::ProductType products = {};  // what operands of products with parameters are rounded to
+  const char* function = nullptr;    // of the family; null: that which is watched (calibrate.h)
 };
 
 // What a tap summed up over all windows (graph/transform/taps.h); empty where it was not asked for.
@@ -57,6 +58,8 @@ struct PartRun {
   // with them give (graph/transform/slopes.h).
   std::map<std::string, std::vector<float>> slopes;
   std::map<std::string, std::vector<float>> channels;  // likewise, by columns: sums of |g|^2 x^2, where asked for
+  // By parameter, likewise: what the loss, summed over all tokens, gains by each of its numbers.
+  std::map<std::string, std::vector<float>> gradients;
 };
 
 // What going back is to find beside slopes.
@@ -71,6 +74,8 @@ class LayerRun {
  public:
   // The text: whole windows of options.length tokens. Weights of `model` are asked for by run() alone.
   LayerRun(run::Engine& engine, const Model& model, std::span<const TokenId> text, const LayerRunOptions& options);
+  // Another text from now on; nothing is compiled again for as many windows.
+  void take(std::span<const TokenId> text);
 
   size_t parts() const { return cut_.parts.size(); }
   const graph::LayerPart& part(size_t i) const { return cut_.parts[i]; }
@@ -93,6 +98,12 @@ class LayerRun {
   // each number that is carried; the part adds its own. Taps are those of run().
   PartRun back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes,
                const graph::TapKinds& kinds, const Progress& progress = {}, const BackWants& wants = {});
+  // What the loss gains by numbers of the results behind the last layer, from the first one on, windows one behind the
+  // other.
+  using Seeds = std::function<void(int64_t first, std::span<float> to)>;
+  // The same with gradients of the parameters in the place of slopes and taps. Without seeds results are losses of
+  // tokens, which are summed.
+  PartRun back(size_t part, const WeightOf& weight, CarriedValues* from, CarriedValues* slopes, const Seeds& seeds);
   // What no part behind `part` reads is removed.
   void drop_read(size_t part, CarriedValues* values) const;
   // What is read is handed on as it is on the disk.
@@ -110,13 +121,18 @@ class LayerRun {
  private:
   struct Form;
   struct Width;
+  enum class Back : uint8_t { no, slopes, gradients };
   struct Streams {
     CarriedValues *from = nullptr, *true_from = nullptr, *to = nullptr, *slopes = nullptr;
+    Back back = Back::no;
+    const Seeds* seeds = nullptr;
     const BackWants* wants = nullptr;  // with slopes
   };
   PartRun run(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
               const Progress& progress);
-  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, bool hands_on, const BackWants* back);
+  Form& form(size_t part, const graph::TapKinds& kinds, bool twice, const Streams& streams);
+  PartRun back(size_t part, const WeightOf& weight, const Streams& streams, const graph::TapKinds& kinds,
+               const Progress& progress);
   void fill(const graph::LayerPart& part, const Streams& streams, const std::string& name, int64_t first, int64_t count,
             std::vector<uint8_t>* bytes) const;
   void hand_on(const graph::LayerPart& part, const Streams& streams, Width& width, int64_t first);
@@ -125,6 +141,8 @@ class LayerRun {
   run::Engine& engine_;
   const LayerRunOptions options_;
   const bool has_losses_;
+  const int64_t vocabulary_;
+  const TokenId begin_;  // what stands in the place of every window's first token; -1: what the text has
   std::vector<TokenId> text_;
   int64_t windows_ = 0;
   graph::LayerCut cut_;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/file/file.h"
 #include "tests/cli/outcome.h"
 
 namespace lumen::cli {
@@ -23,7 +24,8 @@ class RewriteTest : public testing::Test {
   static void TearDownTestSuite() { fs::remove_all(folder_); }
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static Outcome rewrite(std::vector<std::string> more) {
-    std::vector<std::string> words = {"rewrite", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "2"};
+    std::vector<std::string> words = {
+        "rewrite", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "2", "--check-chunks", "2"};
     words.insert(words.end(), more.begin(), more.end());
     return lumen(words);
   }
@@ -49,6 +51,24 @@ TEST_F(RewriteTest, ComputesTheSame) {
     EXPECT_EQ(rounded.code, 0) << rounded.error;
     EXPECT_EQ(lumen({"run", "-m", path("q.gguf"), "-p", "A", "-n", "2", "-q"}).code, 0);
   }
+}
+
+TEST_F(RewriteTest, LearnsRotations) {
+  for (const std::string loss : {"error", "tokens"}) {
+    const std::vector<std::string> how = {
+        "--rotate", "stream,values", "--learn-rotation", "int3_g32", "--loss", loss, "--steps",
+        "4",        "--online",      "ffn_down"};
+    const Outcome o = rewrite(how);
+    ASSERT_EQ(o.code, 0) << o.error;
+    EXPECT_TRUE(contains(o.out, "rotations for int3_g32: ")) << o.out;
+    EXPECT_TRUE(contains(o.out, "KL divergence")) << o.out;
+    const std::string first = read_file(path("out.gguf"));
+    ASSERT_EQ(rewrite(how).code, 0);
+    EXPECT_EQ(read_file(path("out.gguf")), first) << "the same seed, the same bytes";
+  }
+  EXPECT_EQ(rewrite({"--fold-norms", "--learn-rotation", "int3_g32"}).code, 2);
+  EXPECT_EQ(rewrite({"--rotate", "stream", "--learn-rotation", "no_format"}).code, 2);
+  EXPECT_EQ(rewrite({"--rotate", "stream", "--learn-rotation", "int3_g32", "--online", "attn_q"}).code, 2);
 }
 
 TEST_F(RewriteTest, Mistakes) {

@@ -179,5 +179,34 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
   for (int k = 0; k < 4; ++k) EXPECT_NEAR(got.at(slope_name("e")).values[k], by_e[k], 1e-5 * (1 + by_e[k]));
 }
 
+TEST(Slopes, WholeGradientsAreSummedUp) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, floats({2, 4})), w = b.input("w", Role::parameter, floats({3, 4}));
+  const ValueId h = b.contract(x, w, "tk", "nk", "tn");
+  g.results = {b.mul(h, h)};
+  g.result_names = {"out"};
+  std::vector<std::string> weights;
+  const Graph with = add_gradients(g, &weights);
+  EXPECT_EQ(weights, std::vector<std::string>{"w"});
+  std::map<std::string, Tensor> in{{"x", filled(floats({2, 4}), 1)},
+                                   {"w", filled(floats({3, 4}), 2)},
+                                   {seed_name("out"), filled(floats({2, 3}), 4)},
+                                   {gradient_sum_name("w"), constant(floats({3, 4}), 1)}};
+  const auto got = results_of(with, in);
+  ASSERT_EQ(got.size(), 2u) << "of x, too";
+  const auto value = [&](const char* name, int i) { return in.at(name).values[i]; };
+  for (int n = 0; n < 3; ++n)
+    for (int k = 0; k < 4; ++k) {
+      double sum = 1;  // sums go on
+      for (int t = 0; t < 2; ++t) {
+        double ht = 0;
+        for (int j = 0; j < 4; ++j) ht += value("x", t * 4 + j) * value("w", n * 4 + j);
+        sum += 2 * ht * in.at(seed_name("out")).values[t * 3 + n] * value("x", t * 4 + k);
+      }
+      EXPECT_NEAR(got.at(gradient_sum_name("w")).values[n * 4 + k], sum, 1e-6);
+    }
+}
+
 }  // namespace
 }  // namespace lumen::graph

@@ -4,6 +4,7 @@
 //
 // May include: base, graph/grad, graph/ir, graph/pass, graph/transform, model/calibrate, number/codec, number/format,
 // run/engine.
+// Offers: clip.h, learning.h.
 #pragma once
 
 #include "model/compress/recover/element_codes.h"

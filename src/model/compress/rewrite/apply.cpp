@@ -1,9 +1,7 @@
 #include "model/compress/rewrite/apply.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "base/check.h"
@@ -11,6 +9,7 @@
 #include "graph/match/uses.h"
 #include "model/arch/function.h"
 #include "model/arch/split_weights.h"
+#include "model/compress/rewrite/turn.h"
 
 namespace lumen::model {
 
@@ -63,55 +62,10 @@ void scale(Model& model, const graph::ScaledParameter& change, std::span<const d
   put(model, change.parameter, values);
 }
 
-// The element of the parameter that holds each place of a block, for every line that is rotated.
-struct Line {
-  int64_t block = 0;
-  std::vector<int64_t> at;  // by place
-};
-std::vector<Line> lines_of(const graph::RotatedParameter& change, const Extents& e, int64_t width) {
-  // By matrix, block and which time the block is there: where places lie on the axis.
-  std::map<std::array<int64_t, 3>, std::vector<int64_t>> groups;
-  std::map<std::pair<int64_t, int32_t>, int64_t> times;
-  const int64_t axis = change.along == graph::Along::rows      ? e.rows
-                       : change.along == graph::Along::columns ? e.columns
-                                                               : std::ssize(change.places);
-  for (int64_t i = 0; i < std::ssize(change.places); ++i) {
-    const int32_t place = change.places[i];
-    if (place < 0) continue;
-    auto& at = groups[{i / axis, place / width, times[{i / axis, place}]++}];
-    at.resize(width);
-    at[place % width] = i % axis;
-  }
-  std::vector<Line> lines;
-  const int64_t others = change.along == graph::Along::rows      ? e.columns
-                         : change.along == graph::Along::columns ? e.rows
-                                                                 : 1;
-  for (const auto& [where, places] : groups)
-    for (int64_t other = 0; other < others; ++other) {
-      Line& line = lines.emplace_back();
-      line.block = where[1];
-      for (const int64_t p : places) {
-        const int64_t matrix = where[0] * e.rows * e.columns;
-        line.at.push_back(change.along == graph::Along::rows      ? matrix + p * e.columns + other
-                          : change.along == graph::Along::columns ? matrix + other * e.columns + p
-                                                                  : p);
-      }
-    }
-  return lines;
-}
-
 void turn(Model& model, const graph::RotatedParameter& change, std::span<const Rotation> rotations) {
   std::vector<float> values = values_to_change(model, change.parameter);
-  const int64_t width = rotations[0].width();
-  const std::vector<Line> lines = lines_of(change, Extents(model.weights.at(change.parameter).type.shape), width);
-#pragma omp parallel for if (lines.size() * width > 65536)
-  for (int64_t l = 0; l < std::ssize(lines); ++l) {
-    const Line& line = lines[l];
-    std::vector<double> row;
-    for (const int64_t i : line.at) row.push_back(values[i]);
-    rotations[rotations.size() == 1 ? 0 : line.block].apply(row);
-    for (size_t p = 0; p < row.size(); ++p) values[line.at[p]] = row[p];
-  }
+  const Turn turn(change, model.weights.at(change.parameter).type.shape, rotations[0].width());
+  turn.apply(values, rotations);
   put(model, change.parameter, values);
 }
 

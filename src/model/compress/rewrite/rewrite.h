@@ -8,3 +8,4 @@
 #include "model/compress/rewrite/clip.h"
 #include "model/compress/rewrite/rotation.h"
 #include "model/compress/rewrite/scale_rules.h"
+#include "model/compress/rewrite/turn.h"

@@ -72,15 +72,30 @@ Rotation Rotation::given(int64_t n, std::vector<double> matrix) {
 
 void Rotation::apply(std::span<double> row) const {
   LUMEN_CHECK(std::ssize(row) == n_);
+  apply_all(row);
+}
+
+void Rotation::apply_all(std::span<double> rows) const {
+  const int64_t count = std::ssize(rows) / n_;
+  LUMEN_CHECK(std::ssize(rows) == count * n_);
   if (!matrix_.empty()) {
-    std::vector<double> out(row.size(), 0);
-    for (size_t i = 0; i < row.size(); ++i)
-      for (size_t j = 0; j < row.size(); ++j) out[j] += row[i] * matrix_[i * row.size() + j];
-    std::copy(out.begin(), out.end(), row.begin());
+    // Each number is summed in the order of the matrix's rows, however many rows there are.
+    std::vector<double> out(rows.size(), 0);
+    for (int64_t k = 0; k < n_; ++k)
+      for (int64_t r = 0; r < count; ++r) {
+        const double x = rows[r * n_ + k];
+        double* const to = out.data() + r * n_;
+        const double* const from = matrix_.data() + k * n_;
+        for (int64_t j = 0; j < n_; ++j) to[j] += x * from[j];
+      }
+    std::copy(out.begin(), out.end(), rows.begin());
     return;
   }
-  for (size_t i = 0; i < signs_.size(); ++i) row[i] *= signs_[i];
-  graph::multiply_hadamard(row, factors_);
+  for (int64_t r = 0; r < count; ++r) {
+    const std::span row = rows.subspan(r * n_, n_);
+    for (size_t i = 0; i < signs_.size(); ++i) row[i] *= signs_[i];
+    graph::multiply_hadamard(row, factors_);
+  }
 }
 
 void Rotation::undo(std::span<double> row) const {

@@ -21,9 +21,10 @@ class Rotation {
   static Rotation given(int64_t n, std::vector<double> matrix);
 
   int64_t width() const { return n_; }
-  void apply(std::span<double> row) const;  // row := row R
-  void undo(std::span<double> row) const;   // row := row R^T
-  std::vector<double> matrix() const;       // [n, n], row-major
+  void apply(std::span<double> row) const;       // row := row R
+  void apply_all(std::span<double> rows) const;  // the same of several rows, one behind the other
+  void undo(std::span<double> row) const;        // row := row R^T
+  std::vector<double> matrix() const;            // [n, n], row-major
 
  private:
   explicit Rotation(int64_t n) : n_(n) {}

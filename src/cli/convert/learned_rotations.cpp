@@ -1,0 +1,101 @@
+#include "cli/convert/learned_rotations.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/output.h"
+#include "model/compress/quantize.h"
+#include "model/compress/rotate/rotate.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr const char *kError = "error", *kTokens = "tokens", *kOwn = "kl";
+
+struct Usual {
+  int steps = 0;
+  double rate = 0;
+};
+const char* told(const std::string& loss) {
+  return loss == kError ? "relative squared error of rounding" : loss == kOwn ? "KL divergence" : "loss of tokens";
+}
+Usual usual(const std::string& loss) {
+  return loss == kError ? Usual{100, 1} : Usual{100, 0.3};
+}
+
+}  // namespace
+
+void LearnedRotationFlags::add_learning_flags(CLI::App& sub) {
+  const char* const group = "Learned rotations";
+  sub.add_option("--learn-rotation", format,
+                 "Learn the rotations for weights in this format or mixture, beginning with those of --rotate")
+      ->type_name("FORMAT")
+      ->group(group);
+  sub.add_option(
+         "--loss", loss,
+         "What is made small: kl (how far what the rounded model says is from what the model says), tokens (its "
+         "loss on a text), or error (rounding errors of the weights alone, weighted by what they read)")
+      ->check(CLI::IsMember({kOwn, kTokens, kError}))
+      ->capture_default_str()
+      ->group(group);
+  sub.add_option("--steps", steps, "Steps; 0: 100")->check(CLI::Range(0, 1000000))->type_name("N")->group(group);
+  sub.add_option("--rate", rate,
+                 "Rate at which they begin, of the largest step there is; 0: what the loss usually takes")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("RATE")
+      ->group(group);
+  sub.add_option("--step-windows", step_windows, "Windows of the text that a step looks at (kl, tokens)")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  run.length = 256;
+  add_flags(sub, group);
+}
+
+std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine, const model::Model& model,
+                                                            const std::vector<graph::RotationSite>& sites,
+                                                            const std::vector<std::vector<model::Rotation>>& start,
+                                                            LearnedRotationFlags& flags, uint32_t seed) {
+  model::QuantizeOptions what;
+  what.target = flags.format;
+  const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, nullptr);
+  model::RotatedWeights weights(engine, model, sites);
+  for (size_t s = 0; s < weights.spaces().size(); ++s)
+    weights.set(s, start[weights.spaces()[s].site][weights.spaces()[s].block].matrix());
+  const std::vector<model::TokenId> text = flags.read(model);
+  std::unique_ptr<model::RotationObjective> objective;
+  if (flags.loss == kError) {
+    model::LayerRun run(engine, model, text, flags.run);
+    objective = std::make_unique<model::RoundingError>(engine, weights, formats, &run);
+  } else {
+    model::TokenLossOptions o;
+    o.run = flags.run;
+    o.own = flags.loss == kOwn;
+    o.step_windows = flags.step_windows;
+    o.seed = seed;
+    objective = std::make_unique<model::TokenLoss>(engine, weights, formats, text, o);
+  }
+  model::LearnRotationOptions o;
+  o.steps = flags.steps > 0 ? flags.steps : usual(flags.loss).steps;
+  o.rate = flags.rate > 0 ? flags.rate : usual(flags.loss).rate;
+  catch_interrupts();
+  Progress progress;
+  const model::LearnedRotations learned = model::learn_rotations(
+      weights, *objective, o,
+      [&](const model::RotationProgress& p) {
+        progress.update(fmt::format("learn rotations {}/{} | {} {:.5g}", p.step, p.steps, flags.loss, p.cost));
+      },
+      [] { return interrupted().load(); });
+  progress.finish("");
+  if (interrupted()) throw Error(Exit::interrupted, "stopped while rotations were learned; nothing was written");
+  put(fmt::format("rotations for {}: {} {:.6g} before, {:.6g} after {} steps\n", flags.format, told(flags.loss),
+                  learned.before, learned.after, learned.step));
+  std::vector<std::vector<model::Rotation>> out(sites.size());
+  for (size_t s = 0; s < weights.spaces().size(); ++s) {
+    const model::RotatedSpace& space = weights.spaces()[s];
+    out[space.site].push_back(model::Rotation::given(space.width, learned.rotations[s]));
+  }
+  return out;
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,13 @@
+// Rotations that are learned (SpinQuant, Liu et al. 2024, arXiv 2405.16406): a model computes the same under all of
+// them, but what rounding its weights to a format costs differs. Two prices: the rounding errors of the weights
+// themselves, and the loss of the model with rounded weights.
+//
+// May include: base, graph/ir, model/arch, model/calibrate, model/compress/recover, model/compress/rewrite,
+// model/compress/round, run/engine.
+#pragma once
+
+#include "model/compress/rotate/cayley.h"
+#include "model/compress/rotate/learn_rotations.h"
+#include "model/compress/rotate/rotated_weights.h"
+#include "model/compress/rotate/rounding_error.h"
+#include "model/compress/rotate/token_loss.h"

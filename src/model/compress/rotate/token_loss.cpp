@@ -1,0 +1,42 @@
+#include "model/compress/rotate/token_loss.h"
+
+namespace lumen::model {
+
+TokenLoss::TokenLoss(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
+                     std::span<const TokenId> text, const TokenLossOptions& options)
+    : engine_(engine),
+      weights_(weights),
+      formats_(formats),
+      loss_(engine, weights.model(), text, options.run, options.folder, options.own ? &weights.model() : nullptr),
+      draw_(loss_.windows(), options.step_windows, options.seed) {}
+
+void TokenLoss::round() {
+  for (const auto& [name, format] : formats_) {
+    std::vector<uint8_t>& blob = rounded_[name];
+    if (!blob.empty() && !weights_.turns(name)) continue;
+    const std::vector<float> values = weights_.values(name);
+    const Weight& w = weights_.model().weights.at(name);
+    blob = engine_.encode(format, values.data(), w.rows(), w.columns());
+  }
+}
+
+std::vector<float> TokenLoss::numbers(const std::string& name) {
+  const auto format = formats_.find(name);
+  if (format == formats_.end()) return weights_.values(name);
+  const Weight& w = weights_.model().weights.at(name);
+  return engine_.decode(format->second, rounded_.at(name).data(), w.rows(), w.columns());
+}
+
+double TokenLoss::value() {
+  round();
+  return loss_.value([&](const std::string& name) { return numbers(name); });
+}
+
+double TokenLoss::add_gradients() {
+  round();
+  return loss_.gradients(
+      draw_.next(), [&](const std::string& name) { return numbers(name); },
+      [&](const std::string& name, const std::vector<float>& gradient) { weights_.pull(name, gradient); });
+}
+
+}  // namespace lumen::model
