@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
