@@ -1,7 +1,7 @@
 // The command line: its parts that every command shares, and main().
 //
-// May include: base, base/file, model/arch/family, model/compress, model/infer/session, model/train/recipe,
-// number/read, run/engine.
+// May include: base, base/file, model/arch/family, model/compress, model/data/examples, model/infer/session,
+// model/train/recipe, number/read, run/engine.
 #pragma once
 
 #include "cli/adapters.h"

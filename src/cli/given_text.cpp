@@ -8,12 +8,41 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "model/data/examples/dataset.h"
 
 namespace lumen::cli {
 
 std::string standard_input() {
   if (isatty(0) != 0) note("type a text; Ctrl-D at the beginning of a line ends it");
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+namespace {
+
+std::string documents(const std::string& file) {
+  std::string all;
+  for (const std::string& document : model::read_documents(file)) all += document;
+  return all;
+}
+
+// Where the last tenth begins.
+size_t cut() {
+  const size_t all = model::embedded_text().size();
+  return all - all / 10;
+}
+
+}  // namespace
+
+std::string held_out_text(const std::string& file, const std::string& doing) {
+  if (!file.empty()) return documents(file);
+  if (!doing.empty()) note(fmt::format("no -f: {} the last tenth of the text that comes with the program", doing));
+  return std::string(model::embedded_text().substr(cut()));
+}
+
+std::string learned_text(const std::string& file, const std::string& doing) {
+  if (!file.empty()) return documents(file);
+  note(fmt::format("no -f: {} the text that comes with the program, but for its last tenth", doing));
+  return std::string(model::embedded_text().substr(0, cut()));
 }
 
 void mention_files(const std::vector<std::string>& texts) {

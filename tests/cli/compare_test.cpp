@@ -1,26 +1,22 @@
 // needs: none. `lumen compare`: figures on the terminal, as a document and as a page; both ways to compute them agree.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class CompareTest : public testing::Test {
+class CompareTest : public TinyModelTest {
  protected:
   static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-compare-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
+    TinyModelTest::SetUpTestSuite();
     ASSERT_EQ(lumen({"quantize", path("m/model.gguf"), path("q8.gguf"), "q8_0", "-q"}).code, 0);
     ASSERT_EQ(lumen({"quantize", path("m/model.gguf"), path("q4.gguf"), "q4_0", "-q"}).code, 0);
     ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "1", "--eval-every", "0", "--tokenizer", "bytes:300", "-o",
@@ -28,21 +24,10 @@ class CompareTest : public testing::Test {
                   .code,
               0);
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& name) {
-    std::ifstream in(path(name), std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
-  }
   static Outcome compare(std::vector<std::string> more) {
-    std::vector<std::string> words = {
-        "compare", path("m/model.gguf"), path("q8.gguf"), path("q4.gguf"), "-c", "16", "--chunks", "6"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen({"compare", path("m/model.gguf"), path("q8.gguf"), path("q4.gguf"), "-c", "16", "--chunks", "6"},
+                 more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(CompareTest, TogetherAndOneByOne) {

@@ -151,6 +151,7 @@ class BudgetRun {
     o.ratios = cut_.ratios;
     o.strategy = options_.method.strategy;
     o.numbers = options_.numbers;
+    o.folder = folder_ / "scores";
     return o;
   }
 
@@ -294,7 +295,7 @@ class BudgetRun {
       if (interrupted().load()) throw Error(Exit::interrupted, "stopped");
       progress.update(fmt::format("choose {} {:.0f}%", doing, 100 * share));
     };
-    model::rank_columns(engine_, model_, some, options_.run, groups_,
+    model::rank_columns(engine_, model_, some, options_.run, folder_ / "scores", groups_,
                         [&](double share) { tell("ranks columns", share); });
     ratios_ = model::score_ratios(engine_, model_, names_, groups_, some, ratio_options(), tell);
     size_t count = 0;

@@ -7,12 +7,12 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/convert/activations.h"
+#include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/held_formats.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
 
@@ -59,14 +59,7 @@ std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
   if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
   run.products = model::product_type(precision, model.family->library().formats());
   run.bos = model::bos_place(bos) != model::BosPlace::none && model.tokenizer->adds_bos();
-  std::string all;
-  if (text.empty()) {
-    const std::string_view built_in = model::embedded_text();
-    all = built_in.substr(0, built_in.size() - built_in.size() / 10);
-    note("no -f: calibrating on the text that comes with the program, but for its last tenth");
-  } else {
-    for (const std::string& document : model::read_documents(text)) all += document;
-  }
+  const std::string all = learned_text(text, "calibrating on");
   std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, all, model::bos_place(bos));
   if (chunks > 0) tokens.resize(std::min<size_t>(tokens.size(), chunks * run.length));
   return tokens;

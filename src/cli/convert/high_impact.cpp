@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/file/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cli/names.h"
@@ -87,14 +88,15 @@ std::string identity_of(std::span<const model::ColumnGroup> groups, std::span<co
 
 namespace {
 
-void rank(const Shared& shared, const model::Model& model, const CalibratedFlags& flags,
+void rank(const Shared& shared, const model::Model& model, const std::string& out, const CalibratedFlags& flags,
           std::vector<model::ColumnGroup>& groups) {
   CalibratedFlags ranked = flags;  // reading a text fills in how it is run
   std::vector<model::TokenId> text = ranked.read(model);
   text.resize(std::min<size_t>(text.size(), flags.score_chunks * ranked.run.length));
   run::Engine engine = shared.engine();
   Progress progress;
-  model::rank_columns(engine, model, text, ranked.run, groups,
+  const AtomicFolder scratch(std::filesystem::absolute(out + ".ranks"));  // never kept
+  model::rank_columns(engine, model, text, ranked.run, scratch.path(), groups,
                       [&](double share) { progress.update(fmt::format("ranks columns {:.0f}%", 100 * share)); });
   progress.finish(fmt::format("columns ranked on {} tokens", text.size()));
 }
@@ -102,7 +104,7 @@ void rank(const Shared& shared, const model::Model& model, const CalibratedFlags
 }  // namespace
 
 model::Model with_high_impact(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                              CalibratedFlags& flags, bool sizes) {
+                              const std::string& out, CalibratedFlags& flags, bool sizes) {
   const HighImpact high = high_impact(model.family->library().formats(), flags);
   const FormatRef& format = high.formats.front();
   const std::map<std::string, FormatRef> formats = model::choose_formats(model, what, nullptr);
@@ -114,7 +116,7 @@ model::Model with_high_impact(const Shared& shared, const model::Model& model, m
     for (model::ColumnGroup& g : groups)
       for (int64_t c = 0; c < g.columns; ++c) g.order.push_back(c);
   } else {
-    rank(shared, model, flags, groups);
+    rank(shared, model, out, flags, groups);
   }
   std::vector<model::WeightParts> parts;
   int64_t cut = 0, all = 0;

@@ -17,9 +17,9 @@ HighImpact high_impact(const FormatLibrary& formats, const CalibratedFlags& flag
 void check_high_impact(const Shared& shared, const CalibratedFlags& flags);
 
 // Columns ranked on the text, and cut from the weights that `what` rounds; `what` then says the formats of parts. With
-// `sizes` columns stay in their order: nothing is computed.
+// `sizes` columns stay in their order: nothing is computed. What goes from layer to layer lies beside `out` meanwhile.
 model::Model with_high_impact(const Shared& shared, const model::Model& model, model::QuantizeOptions& what,
-                              CalibratedFlags& flags, bool sizes);
+                              const std::string& out, CalibratedFlags& flags, bool sizes);
 
 // What columns are where, for keys of runs.
 std::string identity_of(std::span<const model::ColumnGroup> groups, std::span<const model::WeightParts> parts);

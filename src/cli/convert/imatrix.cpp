@@ -3,11 +3,11 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/calibrate/calibrate.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
 
@@ -46,14 +46,7 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
   if (!flags.model.empty()) {
     const model::Model model = model::read_model(library, flags.model);
     if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-    std::string text;
-    if (flags.text.empty()) {
-      const std::string_view built_in = model::embedded_text();
-      text = built_in.substr(0, built_in.size() - built_in.size() / 10);
-      note("no -f: measuring on the text that comes with the program, but for its last tenth");
-    } else {
-      for (const std::string& document : model::read_documents(flags.text)) text += document;
-    }
+    const std::string text = learned_text(flags.text, "measuring on");
     const model::BosPlace place = model::bos_place(flags.bos);
     flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
     const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);

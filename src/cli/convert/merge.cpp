@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/train/record/lora_base.h"
@@ -82,13 +82,7 @@ model::Paths adapter_files(const AdapterFlags& flags) {
 }
 
 std::vector<model::TokenId> check_text(const MergeFlags& flags, const model::Model& model) {
-  std::string text;
-  if (flags.check.empty()) {
-    const std::string_view all = model::embedded_text();
-    text = all.substr(all.size() - all.size() / 10);
-  } else {
-    for (const std::string& document : model::read_documents(flags.check)) text += document;
-  }
+  const std::string text = held_out_text(flags.check);
   return model::perplexity_tokens(*model.tokenizer, text, model::BosPlace::front);
 }
 

@@ -122,8 +122,8 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
                               flags.calibrated);
   model::StreamedModel in;
   if (cuts)
-    in.model =
-        with_high_impact(shared, model::read_model(library, flags.in), flags.options, flags.calibrated, flags.dry_run);
+    in.model = with_high_impact(shared, model::read_model(library, flags.in), flags.options, flags.out,
+                                flags.calibrated, flags.dry_run);
   else
     in = model::stream_model(library, flags.in);
   if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);

@@ -8,13 +8,13 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/convert/learned_rotations.h"
+#include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
 #include "run/device/require.h"
@@ -160,13 +160,7 @@ class Rewriting {
 // The model as it was and as it is now over a text: the same but for rounding, or Error (exit 5).
 void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
-  std::string text;
-  if (flags.learning.text.empty()) {
-    const std::string_view all = model::embedded_text();
-    text = all.substr(all.size() - all.size() / 10);
-  } else {
-    for (const std::string& document : model::read_documents(flags.learning.text)) text += document;
-  }
+  const std::string text = held_out_text(flags.learning.text);
   model::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;

@@ -8,10 +8,10 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/data/examples/dataset.h"
 #include "model/eval/evaluate.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
@@ -96,14 +96,7 @@ class Compare {
 
   std::vector<model::TokenId> tokens() {
     const model::Model& base = models_[0];
-    std::string text;
-    if (flags_.text.empty()) {
-      const std::string_view all = model::embedded_text();
-      text = all.substr(all.size() - all.size() / 10);
-      note("no -f: comparing on the last tenth of the text that comes with the program");
-    } else {
-      for (const std::string& document : model::read_documents(flags_.text)) text += document;
-    }
+    const std::string text = held_out_text(flags_.text, "comparing on");
     const model::BosPlace place = model::bos_place(flags_.bos);
     flags_.options.bos = place != model::BosPlace::none && base.tokenizer->adds_bos();
     report_.text =

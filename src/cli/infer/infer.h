@@ -1,6 +1,6 @@
 // Commands that run a model: run, chat, embed, perplexity, eval.
 //
-// May include: base, base/file, base/structured, cli, model/arch/checkpoint, model/data/examples, model/data/rows,
-// model/eval, model/file, model/infer/generate, model/infer/measure, model/infer/sample, model/infer/session,
-// model/report/compression, model/template, model/text/unicode, run/device.
+// May include: base, base/file, base/structured, cli, model/arch/checkpoint, model/data/rows, model/eval, model/file,
+// model/infer/generate, model/infer/measure, model/infer/sample, model/infer/session, model/report/compression,
+// model/template, model/text/unicode, run/device.
 #pragma once

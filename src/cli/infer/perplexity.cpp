@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 
@@ -28,14 +28,7 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
   }
   const model::Model model = model::read_model(shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-  std::string text;
-  if (flags.text.empty()) {
-    const std::string_view all = model::embedded_text();
-    text = all.substr(all.size() - all.size() / 10);
-    note("no -f: measuring on the last tenth of the text that comes with the program");
-  } else {
-    for (const std::string& document : model::read_documents(flags.text)) text += document;
-  }
+  const std::string text = held_out_text(flags.text, "measuring on");
   const model::BosPlace place = model::bos_place(flags.bos);
   flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
   const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);

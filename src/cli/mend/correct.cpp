@@ -8,11 +8,11 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/convert/calibrated.h"
+#include "cli/given_text.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/train/record/lora_base.h"
@@ -56,13 +56,7 @@ void refuse_outputs(const CorrectFlags& flags) {
 void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model& original, const model::Model& rounded,
              const model::Adapter& adapter) {
   if (!original.tokenizer) return note("not checked: the model has no tokenizer");
-  std::string text;
-  if (flags.check.empty()) {
-    const std::string_view all = model::embedded_text();
-    text = all.substr(all.size() - all.size() / 10);
-  } else {
-    for (const std::string& document : model::read_documents(flags.check)) text += document;
-  }
+  const std::string text = held_out_text(flags.check);
   const std::vector<model::TokenId> tokens =
       model::perplexity_tokens(*original.tokenizer, text, model::bos_place(flags.text.bos));
   model::PerplexityOptions options;

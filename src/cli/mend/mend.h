@@ -2,5 +2,5 @@
 // scales and norms, trained).
 //
 // May include: base, base/file, cli, cli/convert, model/arch/adapter, model/arch/checkpoint, model/compress/correct,
-// model/compress/fields, model/data/examples, model/file, model/infer/measure, model/train/record, run/engine.
+// model/compress/fields, model/file, model/infer/measure, model/train/record, run/engine.
 #pragma once

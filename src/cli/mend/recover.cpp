@@ -6,12 +6,12 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/convert/calibrated.h"
+#include "cli/given_text.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/fields/fields.h"
-#include "model/data/examples/dataset.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
 
@@ -45,13 +45,7 @@ void refuse_outputs(const RecoverFlags& flags) {
 // How far both are from the original over a text that nothing was learned from.
 void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model& original, const model::Model& before,
              const model::Model& after) {
-  std::string text;
-  if (flags.check.empty()) {
-    const std::string_view all = model::embedded_text();
-    text = all.substr(all.size() - all.size() / 10);
-  } else {
-    for (const std::string& document : model::read_documents(flags.check)) text += document;
-  }
+  const std::string text = held_out_text(flags.check);
   model::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;

@@ -2,42 +2,22 @@
 // projections, and flags that go together.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class ActivationsTest : public testing::Test {
+class ActivationsTest : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-activations-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
-  }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& name) {
-    std::ifstream in(path(name), std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
-  }
   static Outcome quantize(const std::string& out, std::vector<std::string> more) {
-    std::vector<std::string> words = {"quantize", path("m/model.gguf"), path(out), "-c", "16", "--chunks", "6", "-b",
-                                      "4"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen({"quantize", path("m/model.gguf"), path(out), "-c", "16", "--chunks", "6", "-b", "4"}, more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(ActivationsTest, StaticScalesAreKeptInTheFile) {

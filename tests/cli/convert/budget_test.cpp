@@ -2,53 +2,24 @@
 // on, and what is no budget is refused before anything is read.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class BudgetTest : public testing::Test {
+class BudgetTest : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-budget-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
-  }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& name) {
-    std::ifstream in(path(name), std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
-  }
   static Outcome quantize(const std::string& out, const std::string& budget, std::vector<std::string> more = {}) {
-    std::vector<std::string> words = {"quantize",
-                                      path("m/model.gguf"),
-                                      path(out),
-                                      "--budget",
-                                      budget,
-                                      "-c",
-                                      "16",
-                                      "--chunks",
-                                      "20",
-                                      "-b",
-                                      "4",
-                                      "--candidates",
-                                      "int3_g32,int4_g32,q4_0,q8_0,bf16"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen({"quantize", path("m/model.gguf"), path(out), "--budget", budget, "-c", "16", "--chunks", "20", "-b",
+                  "4", "--candidates", "int3_g32,int4_g32,q4_0,q8_0,bf16"},
+                 more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(BudgetTest, BytesAreKeptAndQualityFollows) {

@@ -2,50 +2,34 @@
 // without, and what models with parts do afterwards.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class HighImpactTest : public testing::Test {
+class HighImpactTest : public TinyModelTest {
  protected:
   static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-high-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
+    TinyModelTest::SetUpTestSuite();
     fs::create_directories(folder_ / "formats");
     std::ofstream(path("formats/four.lum")) << "format four : block 16, doc \"4 bits\" {\n"
                                                "  s : f16\n  q : i4[16]\n"
                                                "  decode(i) = s * q[i]\n"
                                                "  fit(x)    { s = (max(j) abs(x[j])) / 7 }\n"
                                                "  code(v)   = clamp(rint(v * recip(s)), -7, 7)\n}\n";
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
-  }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
-  static std::string read(const std::string& name) {
-    std::ifstream in(path(name), std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
   }
   // Blocks of 16: parts of 16 and of 16 or 48 columns.
   static Outcome quantize(const std::string& out, std::vector<std::string> more) {
-    std::vector<std::string> words = {
-        "quantize", path("m/model.gguf"), path(out),       "-c", "16", "--chunks", "8", "-b",
-        "4",        "--formats",          path("formats"), "-q"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen({"quantize", path("m/model.gguf"), path(out), "-c", "16", "--chunks", "8", "-b", "4", "--formats",
+                  path("formats"), "-q"},
+                 more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(HighImpactTest, PartsOfOneShareByAnyStrategy) {

@@ -2,34 +2,22 @@
 // refused.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/file/file.h"
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class RewriteTest : public testing::Test {
+class RewriteTest : public TinyModelTest {
  protected:
-  static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-rewrite-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
-  }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static Outcome rewrite(std::vector<std::string> more) {
-    std::vector<std::string> words = {
-        "rewrite", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "2", "--check-chunks", "2"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen(
+        {"rewrite", path("m/model.gguf"), path("out.gguf"), "-c", "16", "--chunks", "2", "--check-chunks", "2"}, more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(RewriteTest, ComputesTheSame) {

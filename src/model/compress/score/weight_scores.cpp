@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/calibrate/there_and_back.h"
 #include "model/compress/quantize.h"
 #include "model/compress/round/round.h"
 
@@ -147,37 +148,23 @@ std::vector<WeightScore> score_weights(run::Engine& engine, const Model& model, 
                                        const std::function<void(const std::string&, double)>& progress) {
   LayerRun run(engine, model, text, options.run);
   std::vector<WeightScore> out = unscored_weights(model, names, options.candidates);
-  CarriedValues values(options.folder, "scored"), slopes(options.folder, "slopes");
-  std::map<std::string, std::vector<float>> held;  // of one part
-  const auto weight = [&](const std::string& name) -> std::span<const float> {
-    std::vector<float>& numbers = held[name];
-    if (numbers.empty()) numbers = values_of(engine, model.weights.at(name));
-    return numbers;
-  };
+  ThereAndBack way(
+      run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, options.folder);
   const size_t parts = run.parts();
   const auto tell = [&](const char* doing, size_t k, double share) {
     if (progress) progress(fmt::format("{} {}/{}", doing, k + 1, parts), share);
   };
-  for (size_t k = 0; k < parts; ++k) {
-    tell("reads part", k, 0.2 * k / parts);
-    held.clear();
-    run.run(k, weight, &values, k + 1 < parts ? &values : nullptr);
-  }
+  way.there([&](size_t k) { tell("reads part", k, 0.2 * k / parts); });
   graph::TapKinds kinds;
   kinds.gram = true;
   Scorer scorer(engine, model, run, options);
-  for (size_t k = parts; k-- > 0;) {
+  way.back([&](size_t k) {
     tell("scores part", k, 0.2 + 0.8 * (parts - 1 - k) / parts);
-    held.clear();
-    const PartRun part = run.back(k, weight, &values, &slopes, kinds);
+    const PartRun part = run.back(k, way.weights(), &way.values, &way.slopes, kinds);
     scorer.begin_part();
     for (WeightScore& w : out)
-      if (part.slopes.contains(w.name)) scorer.add(w, weight(w.name), part);
-    for (const int number : run.part(k).out) {
-      values.drop(number);
-      slopes.drop(number);
-    }
-  }
+      if (part.slopes.contains(w.name)) scorer.add(w, way.weight(w.name), part);
+  });
   for (const WeightScore& w : out)
     for (const CandidateScore& c : w.candidates)
       if (!std::isfinite(c.score))

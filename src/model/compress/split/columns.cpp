@@ -10,6 +10,7 @@
 #include "graph/equivalence/equivalence.h"
 #include "graph/transform/split_columns.h"
 #include "model/arch/function.h"
+#include "model/calibrate/there_and_back.h"
 #include "model/compress/quantize.h"
 
 namespace lumen::model {
@@ -33,38 +34,26 @@ std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std
 }
 
 void rank_columns(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                  const LayerRunOptions& options, std::vector<ColumnGroup>& groups,
+                  const LayerRunOptions& options, const std::filesystem::path& folder, std::vector<ColumnGroup>& groups,
                   const std::function<void(double)>& progress) {
   LayerRun run(engine, model, text, options);
-  CarriedValues values({}, "ranked"), slopes({}, "slopes");
-  std::map<std::string, std::vector<float>> held;  // of one part
-  const auto weight = [&](const std::string& name) -> std::span<const float> {
-    std::vector<float>& numbers = held[name];
-    if (numbers.empty()) numbers = values_of(engine, model.weights.at(name));
-    return numbers;
-  };
+  ThereAndBack way(run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, folder);
   const size_t parts = run.parts();
-  for (size_t k = 0; k < parts; ++k) {
+  way.there([&](size_t k) {
     if (progress) progress(0.3 * k / parts);
-    held.clear();
-    run.run(k, weight, &values, k + 1 < parts ? &values : nullptr);
-  }
+  });
   for (ColumnGroup& group : groups) group.impacts.assign(group.columns, 0);
-  for (size_t k = parts; k-- > 0;) {
+  way.back([&](size_t k) {
     if (progress) progress(0.3 + 0.7 * (parts - 1 - k) / parts);
-    held.clear();
-    const PartRun part = run.back(k, weight, &values, &slopes, {}, {}, {.channels = true, .gradients = {}});
+    const PartRun part =
+        run.back(k, way.weights(), &way.values, &way.slopes, {}, {}, {.channels = true, .gradients = {}});
     for (ColumnGroup& group : groups)
       for (const std::string& name : group.weights) {
         const auto sums = part.channels.find(name);
         if (sums == part.channels.end()) continue;
         for (size_t i = 0; i < sums->second.size(); ++i) group.impacts[i % group.columns] += sums->second[i];
       }
-    for (const int number : run.part(k).out) {
-      values.drop(number);
-      slopes.drop(number);
-    }
-  }
+  });
   for (ColumnGroup& group : groups) {
     for (double& impact : group.impacts) {
       impact /= run.windows() * options.length;

@@ -28,9 +28,10 @@ struct ColumnGroup {
 // Groups of weights of layers that may be split, without orders. Those among `names`; a group's rows before it are not
 // taken where others of its readers are not matrices of the model.
 std::vector<ColumnGroup> column_groups(const Model& model, const std::vector<std::string>& names);
-// Fills in impacts and orders: forward and back over the text, layer by layer. `progress`: the share that is done.
+// Fills in impacts and orders: forward and back over the text, layer by layer. `folder`: of values between
+// layers; empty: memory. `progress`: the share that is done.
 void rank_columns(run::Engine& engine, const Model& model, std::span<const TokenId> text,
-                  const LayerRunOptions& options, std::vector<ColumnGroup>& groups,
+                  const LayerRunOptions& options, const std::filesystem::path& folder, std::vector<ColumnGroup>& groups,
                   const std::function<void(double)>& progress = {});
 
 // How many columns a share of them is: rounded up to whole blocks of both formats, at most all but a block of the

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/calibrate/there_and_back.h"
 #include "model/compress/quantize.h"
 #include "model/compress/round/round.h"
 
@@ -226,39 +227,27 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
   by_windows.batch = 1;  // what each window says of errors is looked at by itself
   LayerRun run(engine, model, text, by_windows);
   RatioScores out = unscored_ratios(model, names, groups, options);
-  CarriedValues values({}, "scored"), slopes({}, "slopes");
-  std::map<std::string, std::vector<float>> held;  // of one part
-  const auto weight = [&](const std::string& name) -> std::span<const float> {
-    std::vector<float>& numbers = held[name];
-    if (numbers.empty()) numbers = values_of(engine, model.weights.at(name));
-    return numbers;
-  };
+  ThereAndBack way(
+      run, [&](const std::string& name) { return values_of(engine, model.weights.at(name)); }, options.folder);
   const size_t parts = run.parts();
   const auto tell = [&](const char* doing, size_t k, double share) {
     if (progress) progress(fmt::format("{} {}/{}", doing, k + 1, parts), share);
   };
-  for (size_t k = 0; k < parts; ++k) {
-    tell("reads part", k, 0.15 * k / parts);
-    held.clear();
-    run.run(k, weight, &values, k + 1 < parts ? &values : nullptr);
-  }
+  way.there([&](size_t k) { tell("reads part", k, 0.15 * k / parts); });
   graph::TapKinds kinds;
   kinds.gram = true;
   Scorer scorer(engine, model, run, groups, options);
-  for (size_t k = parts; k-- > 0;) {
+  way.back([&](size_t k) {
     tell("scores part", k, 0.15 + 0.85 * (parts - 1 - k) / parts);
-    held.clear();
-    const PartRun seen = run.run(k, weight, &values, nullptr, kinds);
+    const PartRun seen = run.run(k, way.weights(), &way.values, nullptr, kinds);
     scorer.begin_part();
     std::map<size_t, Projections> here;  // by the number of the weight
     for (size_t i = 0; i < out.weights.size(); ++i) {
       RatioScore& w = out.weights[i];
       if (std::ranges::find(run.part(k).parameters, w.name) == run.part(k).parameters.end()) continue;
-      const TapSums* reads = nullptr;
-      for (const TapSums& sums : seen.taps)
-        if (std::ranges::find(sums.tap.weights, w.name) != sums.tap.weights.end()) reads = &sums;
+      const TapSums* reads = reads_of(seen.taps, w.name);
       for (RatioCandidate& c : w.candidates)
-        here[i].errors.push_back(scorer.error_of(c, w.name, weight(w.name), reads));
+        here[i].errors.push_back(scorer.error_of(c, w.name, way.weight(w.name), reads));
       here[i].window.resize(w.candidates.size());
     }
     BackWants wants;
@@ -268,14 +257,12 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
           for (size_t c = 0; out.weights[i].name == name && c < p.errors.size(); ++c)
             p.window[c].push_back(dot(gradient, p.errors[c]));
       };
-    const PartRun back = run.back(k, weight, &values, &slopes, {}, {}, wants);
+    const PartRun back = run.back(k, way.weights(), &way.values, &way.slopes, {}, {}, wants);
     for (auto& [i, p] : here) {
       RatioScore& w = out.weights[i];
       const auto found = back.slopes.find(w.name);
       if (found == back.slopes.end()) continue;
-      const TapSums* reads = nullptr;
-      for (const TapSums& sums : seen.taps)
-        if (std::ranges::find(sums.tap.weights, w.name) != sums.tap.weights.end()) reads = &sums;
+      const TapSums* reads = reads_of(seen.taps, w.name);
       const Parameter& q = *model.find(w.name);
       for (size_t c = 0; c < w.candidates.size(); ++c)
         w.candidates[c].score += reads ? scorer.of_product(q, p.errors[c], *reads, found->second)
@@ -285,11 +272,7 @@ RatioScores score_ratios(run::Engine& engine, const Model& model, const std::vec
       for (const auto& [b, of_b] : here)
         if (a < b && !of_a.window[0].empty() && of_a.window[0].size() == of_b.window[0].size())
           out.pairs[{a, b}] = terms_of(out.weights[a], of_a, out.weights[b], of_b);
-    for (const int number : run.part(k).out) {
-      values.drop(number);
-      slopes.drop(number);
-    }
-  }
+  });
   for (const RatioScore& w : out.weights)
     for (const RatioCandidate& c : w.candidates)
       if (!std::isfinite(c.score))

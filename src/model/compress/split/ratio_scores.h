@@ -46,6 +46,7 @@ struct RatioOptions {
   const Strategy* strategy = nullptr;
   StrategyOptions numbers;
   bool pairs = true;
+  std::filesystem::path folder;  // of values between layers; empty: memory
 };
 
 // Candidates without scores; weights that no group has are whole. Error when none fits a weight.

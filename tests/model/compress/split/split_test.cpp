@@ -82,9 +82,9 @@ TEST(Split, ColumnsAreRankedByWhatDependsOnThem) {
   LayerRunOptions options;
   options.length = 8;
   options.batch = 4;
-  rank_columns(split_engine(), m, text, options, groups);
+  rank_columns(split_engine(), m, text, options, {}, groups);
   options.batch = 1;
-  rank_columns(split_engine(), m, text, options, again);
+  rank_columns(split_engine(), m, text, options, {}, again);
   for (size_t g = 0; g < groups.size(); ++g) {
     EXPECT_TRUE(
         std::ranges::is_sorted(groups[g].order, std::greater(), [&](int64_t c) { return groups[g].impacts[c]; }));
@@ -142,7 +142,7 @@ TEST(Split, ScoresOfShares) {
   o.low = {formats.get("int2_g32")};
   o.ratios = {0.02, 0.1, 0.6};
   o.strategy = &find_strategy("gptq");
-  rank_columns(split_engine(), m, text, o.run, groups);
+  rank_columns(split_engine(), m, text, o.run, {}, groups);
   std::vector<std::string> names = matrices_of(m);
   const RatioScores scores = score_ratios(split_engine(), m, names, groups, text, o);
   size_t cut = 0;

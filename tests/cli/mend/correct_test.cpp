@@ -1,35 +1,24 @@
 // needs: none. `lumen correct`: an adapter beside a rounded model, as a file that other commands take; and mistakes.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class CorrectTest : public testing::Test {
+class CorrectTest : public TinyModelTest {
  protected:
   static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-correct-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "300", "--warmup", "20", "--lr", "1e-2", "--eval-every",
-                     "0", "-o", path("m"), "-q"})
-                  .code,
-              0);
+    train({"--steps", "300", "--warmup", "20", "--lr", "1e-2"});
     ASSERT_EQ(lumen({"quantize", path("m/model.gguf"), path("q4.gguf"), "q4_0", "-q"}).code, 0);
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static Outcome correct(const std::string& out, std::vector<std::string> more = {}) {
-    std::vector<std::string> words = {
-        "correct", path("m/model.gguf"), path("q4.gguf"), "-o", path(out), "-c", "16", "--chunks", "40", "-q"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen(
+        {"correct", path("m/model.gguf"), path("q4.gguf"), "-o", path(out), "-c", "16", "--chunks", "40", "-q"}, more);
   }
   static std::string perplexity(std::vector<std::string> more) {
     std::vector<std::string> words = {"perplexity", "-c", "16", "--chunks", "4", "-q"};
@@ -38,7 +27,6 @@ class CorrectTest : public testing::Test {
     EXPECT_EQ(o.code, 0) << o.error;
     return o.out.substr(0, o.out.rfind(','));  // without the rate
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(CorrectTest, AdaptersThatOtherCommandsTake) {

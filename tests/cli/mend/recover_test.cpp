@@ -2,47 +2,26 @@
 // done is refused.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/outcome.h"
+#include "tests/cli/convert/tiny_model.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-class RecoverTest : public testing::Test {
+class RecoverTest : public TinyModelTest {
  protected:
   static void SetUpTestSuite() {
-    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
-    std::string name = (fs::temp_directory_path() / "lumen-recover-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", path("m"), "-q"}).code, 0);
+    TinyModelTest::SetUpTestSuite();
     ASSERT_EQ(lumen({"quantize", path("m/model.gguf"), path("q.gguf"), "int3_g32", "-q"}).code, 0);
   }
-  static void TearDownTestSuite() { fs::remove_all(folder_); }
-  static std::string path(const std::string& name) { return (folder_ / name).string(); }
   static Outcome recover(std::vector<std::string> more) {
-    std::vector<std::string> words = {"recover",
-                                      path("m/model.gguf"),
-                                      path("q.gguf"),
-                                      "-o",
-                                      path("out.gguf"),
-                                      "-c",
-                                      "16",
-                                      "--chunks",
-                                      "8",
-                                      "--steps",
-                                      "4",
-                                      "--check-chunks",
-                                      "2",
-                                      "--rate",
-                                      "0.003"};
-    words.insert(words.end(), more.begin(), more.end());
-    return lumen(words);
+    return lumen({"recover", path("m/model.gguf"), path("q.gguf"), "-o", path("out.gguf"), "-c", "16", "--chunks", "8",
+                  "--steps", "4", "--check-chunks", "2", "--rate", "0.003"},
+                 more);
   }
-  static inline fs::path folder_;
 };
 
 TEST_F(RecoverTest, WritesTheSameFormats) {
