@@ -5,10 +5,9 @@
 // where E_out is what the layer hands on with this one weight rounded, E_att the KL divergence of what its attentions
 // look at, E_w the weight's own error, E_tail that of its largest numbers, and maxima are over the weight's candidates.
 // Scores are c times one number for each weight, by which their geometric mean is that of the predicted losses
-// (weight_scores.h): they are nats. Criteria are compared as ratios because they have
-// no unit in common: what a layer hands on hides errors behind the stream that goes past it, and the sum of the
-// specification was measured to choose by the tail alone. Proved by
-// tests/model/compress/criteria/criteria_scores_test.cpp.
+// (weight_scores.h): they are nats. Criteria are compared as ratios because they have no unit in common; scaled by the
+// predicted loss of a weight's smallest format alone they were measured to choose worse (docs/compression.md). Proved
+// by tests/model/compress/criteria/criteria_scores_test.cpp.
 #pragma once
 
 #include <functional>
