@@ -7,13 +7,10 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/convert/calibrated.h"
-#include "cli/given_text.h"
-#include "cli/numbers.h"
+#include "cli/mend/mended.h"
 #include "cli/output.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/train/record/lora_base.h"
 #include "model/train/record/provenance.h"
@@ -26,44 +23,18 @@ namespace fs = std::filesystem;
 
 constexpr const char *kWeighted = "eora", *kAlone = "svd";
 
-struct CorrectFlags {
-  std::string original, rounded, out, method = kWeighted, check;
-  LayerTextFlags text;
+struct CorrectFlags : MendedFlags {
+  std::string method = kWeighted;
   model::CorrectOptions options;
-  int64_t windows = 8;
-  bool no_check = false, overwrite = false;
   bool to_gguf() const { return fs::path(out).extension() == ".gguf"; }
 };
-
-void refuse_outputs(const CorrectFlags& flags) {
-  model::Paths inputs = model::model_files(flags.original);
-  for (const fs::path& file : model::model_files(flags.rounded)) inputs.push_back(file);
-  for (const std::string& file : {flags.text.text, flags.check})
-    if (!file.empty()) inputs.emplace_back(file);
-  model::refuse_own_input(inputs,
-                          flags.to_gguf() ? model::replaced_by_gguf(flags.out) : model::replaced_by_folder(flags.out),
-                          "name another place with -o");
-  std::error_code failure;
-  if (!flags.overwrite && fs::exists(flags.out, failure))
-    throw Error(Exit::user, fmt::format("'{}' is there already", flags.out), "name another place, or add --overwrite");
-  if (flags.to_gguf())
-    require_writable(flags.out);
-  else
-    require_writable_folder(flags.out);
-}
 
 // How far the rounded model is from the original, without the adapter and with it.
 void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model& original, const model::Model& rounded,
              const model::Adapter& adapter) {
   if (!original.tokenizer) return note("not checked: the model has no tokenizer");
-  const std::string text = held_out_text(flags.check);
-  const std::vector<model::TokenId> tokens =
-      model::perplexity_tokens(*original.tokenizer, text, model::bos_place(flags.text.bos));
-  model::PerplexityOptions options;
-  options.exact = true;
-  options.windows = flags.windows;
-  options.length = std::min(flags.text.run.length, original.integer("context"));
-  options.bos = flags.text.bos != "none" && original.tokenizer->adds_bos();
+  const std::vector<model::TokenId> tokens = flags.check_tokens(original);
+  const model::PerplexityOptions options = flags.check_options(original);
   Progress progress;
   const auto windows = [&](int64_t done, int64_t all) {
     progress.update(fmt::format("check window {}/{}", done, all));
@@ -77,11 +48,11 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
   const model::ScaledAdapter one{adapter};
   const model::Divergence without = distance({}), with = distance({&one, 1});
   progress.finish(fmt::format("check: {} tokens", with.tokens));
-  put(fmt::format(
-      "KL divergence from {} {:.6f} +/- {:.6f} nats per token without the adapter, {:.6f} +/- {:.6f} with "
-      "it, over {} tokens of {}; same likeliest token {:.3f} %, {:.3f} %\n",
-      flags.original, without.mean, without.error, with.mean, with.error, with.tokens,
-      flags.check.empty() ? "the built-in text" : flags.check, 100 * without.same_top, 100 * with.same_top));
+  put(
+      fmt::format("KL divergence from {} {:.6f} +/- {:.6f} nats per token without the adapter, {:.6f} +/- {:.6f} with "
+                  "it, over {} tokens of {}; same likeliest token {:.3f} %, {:.3f} %\n",
+                  flags.original, without.mean, without.error, with.mean, with.error, with.tokens, flags.check_name(),
+                  100 * without.same_top, 100 * with.same_top));
   if (with.mean > without.mean) warn("on this text the adapter does not help: calibrate on more, or likelier, text");
 }
 
@@ -103,7 +74,7 @@ int correct_file(const Shared& shared, CorrectFlags& flags) {
   flags.options.weighted = flags.method == kWeighted;
   if (!flags.options.weighted && !flags.text.text.empty())
     throw usage_error("--method {} looks at matrices alone, not at a text: leave -f away", flags.method);
-  refuse_outputs(flags);
+  flags.refuse_outputs(flags.to_gguf());
   const model::LibraryRef library = shared.library();
   const model::Model original = model::read_model(library, flags.original);
   const model::Model rounded = model::read_model(library, flags.rounded);
@@ -151,10 +122,7 @@ void add_correct(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CorrectFlags>();
   CLI::App* sub =
       app.add_subcommand("correct", "Give a rounded model back what rounding took, by an adapter beside it");
-  sub->add_option("original", flags->original, "The model as it was: GGUF file, Hugging Face folder, or hf:USER/REPO")
-      ->required()
-      ->type_name("ORIGINAL");
-  sub->add_option("quantized", flags->rounded, "The same model, rounded")->required()->type_name("QUANTIZED");
+  flags->add_models(*sub);
   sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder as PEFT writes it")
       ->required()
       ->type_name("ADAPTER");
@@ -172,15 +140,7 @@ void add_correct(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6))
       ->group("Text (eora)");
-  auto* text = sub->add_option("--check", flags->check,
-                               "Held-out text over which the distance from the original is measured; without it the "
-                               "end of the built-in text")
-                   ->type_name("TEXT");
-  sub->add_option("--check-chunks", flags->windows, "Windows of the check; 0 takes all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--no-check", flags->no_check, "Measure nothing")->excludes(text);
-  sub->add_flag("--overwrite", flags->overwrite, "Replace what is at ADAPTER; inputs are never replaced");
+  flags->add_check(*sub, "ADAPTER");
   sub->footer(
       "The weights stay as they are: run, chat, perplexity, eval, embed and bench take the adapter with --lora, and\n"
       "merge folds it in.\n"

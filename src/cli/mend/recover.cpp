@@ -5,14 +5,11 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/convert/calibrated.h"
-#include "cli/given_text.h"
-#include "cli/numbers.h"
+#include "cli/mend/mended.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/fields/fields.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
 
 namespace lumen::cli {
@@ -20,39 +17,17 @@ namespace {
 
 constexpr const char *kTeacher = "kl", *kTokens = "tokens", *kScales = "scales", *kNorms = "norms";
 
-struct RecoverFlags {
-  std::string original, rounded, out, loss = kTeacher, check;
+struct RecoverFlags : MendedFlags {
+  std::string loss = kTeacher, folder;
   std::vector<std::string> train = {kScales, kNorms};
-  LayerTextFlags text;
-  std::string folder;
   model::FieldRecoveryOptions options;
-  int64_t windows = 8;
-  bool no_check = false, overwrite = false;
 };
-
-void refuse_outputs(const RecoverFlags& flags) {
-  model::Paths inputs = model::model_files(flags.original);
-  for (const std::filesystem::path& file : model::model_files(flags.rounded)) inputs.push_back(file);
-  for (const std::string& file : {flags.text.text, flags.check})
-    if (!file.empty()) inputs.emplace_back(file);
-  model::refuse_own_input(inputs, model::replaced_by_gguf(flags.out), "name another file with -o");
-  std::error_code failure;
-  if (!flags.overwrite && std::filesystem::exists(flags.out, failure))
-    throw Error(Exit::user, fmt::format("'{}' is there already", flags.out), "name another file, or add --overwrite");
-  require_writable(flags.out);
-}
 
 // How far both are from the original over a text that nothing was learned from.
 void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model& original, const model::Model& before,
              const model::Model& after) {
-  const std::string text = held_out_text(flags.check);
-  model::PerplexityOptions options;
-  options.exact = true;
-  options.windows = flags.windows;
-  options.length = std::min(flags.text.run.length, original.integer("context"));
-  options.bos = flags.text.bos != "none" && original.tokenizer->adds_bos();
-  const std::vector<model::TokenId> tokens =
-      model::perplexity_tokens(*original.tokenizer, text, model::bos_place(flags.text.bos));
+  const model::PerplexityOptions options = flags.check_options(original);
+  const std::vector<model::TokenId> tokens = flags.check_tokens(original);
   const model::LoadedModel base(engine, original), was(engine, before), now(engine, after);
   const model::LoadedModel* const others[] = {&was, &now};
   Progress progress;
@@ -64,8 +39,8 @@ void compare(run::Engine& engine, const RecoverFlags& flags, const model::Model&
   put(fmt::format(
       "KL divergence from {} {:.6f} +/- {:.6f} nats per token before, {:.6f} +/- {:.6f} after, over {} tokens of {}; "
       "same likeliest token {:.3f} %, {:.3f} %\n",
-      flags.original, a.mean, a.error, b.mean, b.error, a.tokens,
-      flags.check.empty() ? "the built-in text" : flags.check, 100 * a.same_top, 100 * b.same_top));
+      flags.original, a.mean, a.error, b.mean, b.error, a.tokens, flags.check_name(), 100 * a.same_top,
+      100 * b.same_top));
   if (b.mean > a.mean) warn("on this text nothing was gained: learn from more, or likelier, text");
 }
 
@@ -95,7 +70,7 @@ int recover(const Shared& shared, RecoverFlags& flags) {
     if (what != kScales && what != kNorms) throw usage_error("--train takes scales and norms, not '{}'", what);
   flags.options.scales = std::ranges::find(flags.train, kScales) != flags.train.end();
   flags.options.vectors = std::ranges::find(flags.train, kNorms) != flags.train.end();
-  refuse_outputs(flags);
+  flags.refuse_outputs(true);
   const model::LibraryRef library = shared.library();
   const model::Model original = model::read_model(library, flags.original);
   const model::Model rounded = model::read_model(library, flags.rounded);
@@ -123,10 +98,7 @@ void add_recover(CLI::App& app, Command& command) {
   auto flags = std::make_shared<RecoverFlags>();
   CLI::App* sub = app.add_subcommand(
       "recover", "Train what a rounded model's format leaves trainable, over the whole model; codes stay as they are");
-  sub->add_option("original", flags->original, "The model as it was: GGUF file, Hugging Face folder, or hf:USER/REPO")
-      ->required()
-      ->type_name("ORIGINAL");
-  sub->add_option("quantized", flags->rounded, "The same model, rounded")->required()->type_name("QUANTIZED");
+  flags->add_models(*sub);
   sub->add_option("-o,--out,--output", flags->out, "GGUF file to write, in the same formats")
       ->required()
       ->type_name("OUT");
@@ -157,15 +129,7 @@ void add_recover(CLI::App& app, Command& command) {
                   "Where what is done is kept until OUT is written; OUT.work by default")
       ->type_name("FOLDER");
   sub->add_flag("--restart", flags->options.anew, "Throw away what an earlier run has left in the work folder");
-  auto* text = sub->add_option("--check", flags->check,
-                               "Held-out text over which the distance from the original is measured; without it the "
-                               "end of the built-in text")
-                   ->type_name("TEXT");
-  sub->add_option("--check-chunks", flags->windows, "Windows of the check; 0 takes all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--no-check", flags->no_check, "Measure nothing")->excludes(text);
-  sub->add_flag("--overwrite", flags->overwrite, "Replace what is at OUT; inputs are never replaced");
+  flags->add_check(*sub, "OUT");
   sub->footer(
       "An interrupted run goes on with the same command, and ends in the same bytes.\n"
       "Examples:\n"

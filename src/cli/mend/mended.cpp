@@ -1,0 +1,63 @@
+#include "cli/mend/mended.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "cli/given_text.h"
+#include "cli/numbers.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/file/own_input.h"
+
+namespace lumen::cli {
+
+void MendedFlags::add_models(CLI::App& sub) {
+  sub.add_option("original", original, "The model as it was: GGUF file, Hugging Face folder, or hf:USER/REPO")
+      ->required()
+      ->type_name("ORIGINAL");
+  sub.add_option("quantized", rounded, "The same model, rounded")->required()->type_name("QUANTIZED");
+}
+
+void MendedFlags::add_check(CLI::App& sub, const char* out_name) {
+  auto* held_out = sub.add_option("--check", check,
+                                  "Held-out text over which the distance from the original is measured; without it the "
+                                  "end of the built-in text")
+                       ->type_name("TEXT");
+  sub.add_option("--check-chunks", windows, "Windows of the check; 0 takes all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub.add_flag("--no-check", no_check, "Measure nothing")->excludes(held_out);
+  sub.add_flag("--overwrite", overwrite, fmt::format("Replace what is at {}; inputs are never replaced", out_name));
+}
+
+void MendedFlags::refuse_outputs(bool is_file) const {
+  model::Paths inputs = model::model_files(original);
+  for (const std::filesystem::path& file : model::model_files(rounded)) inputs.push_back(file);
+  for (const std::string& file : {text.text, check})
+    if (!file.empty()) inputs.emplace_back(file);
+  model::refuse_own_input(inputs, is_file ? model::replaced_by_gguf(out) : model::replaced_by_folder(out),
+                          "name another place with -o");
+  std::error_code failure;
+  if (!overwrite && std::filesystem::exists(out, failure))
+    throw Error(Exit::user, fmt::format("'{}' is there already", out), "name another place, or add --overwrite");
+  if (is_file)
+    require_writable(out);
+  else
+    require_writable_folder(out);
+}
+
+std::vector<model::TokenId> MendedFlags::check_tokens(const model::Model& base) const {
+  return model::perplexity_tokens(*base.tokenizer, held_out_text(check), model::bos_place(text.bos));
+}
+
+model::PerplexityOptions MendedFlags::check_options(const model::Model& base) const {
+  model::PerplexityOptions options;
+  options.exact = true;
+  options.windows = windows;
+  options.length = std::min(text.run.length, base.integer("context"));
+  options.bos = text.bos != "none" && base.tokenizer->adds_bos();
+  return options;
+}
+
+}  // namespace lumen::cli
