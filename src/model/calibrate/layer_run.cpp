@@ -352,6 +352,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
     take(graph::kTapGram, sums.gram);
     take(graph::kTapCross, sums.cross);
     take(graph::kTapCounts, sums.counts);
+    take(graph::kTapSpread, sums.spread);
   }
   return out;
 }
