@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/names.h"
 #include "cli/output.h"
 #include "model/compress/quantize.h"
 #include "model/compress/rotate/rotate.h"
@@ -28,6 +29,10 @@ void LearnedRotationFlags::add_learning_flags(CLI::App& sub) {
   const char* const group = "Learned rotations";
   sub.add_option("--learn-rotation", format,
                  "Learn the rotations for weights in this format or mixture, beginning with those of --rotate")
+      ->type_name("FORMAT")
+      ->group(group);
+  sub.add_option("--activations", activations,
+                 "Format that what the layers' matrices read passes through while rotations are learned (kl, tokens)")
       ->type_name("FORMAT")
       ->group(group);
   sub.add_option(
@@ -71,6 +76,7 @@ std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine,
     model::TokenLossOptions o;
     o.run = flags.run;
     o.own = flags.loss == kOwn;
+    if (!flags.activations.empty()) o.activations = named_format(model.family->library().formats(), flags.activations);
     o.step_windows = flags.step_windows;
     o.seed = seed;
     objective = std::make_unique<model::TokenLoss>(engine, weights, formats, text, o);
@@ -88,7 +94,8 @@ std::vector<std::vector<model::Rotation>> learned_rotations(run::Engine& engine,
       [] { return interrupted().load(); });
   progress.finish("");
   if (interrupted()) throw Error(Exit::interrupted, "stopped while rotations were learned; nothing was written");
-  put(fmt::format("rotations for {}: {} {:.6g} before, {:.6g} after {} steps\n", flags.format, told(flags.loss),
+  const std::string read = flags.activations.empty() ? "" : fmt::format(" with activations in {}", flags.activations);
+  put(fmt::format("rotations for {}{}: {} {:.6g} before, {:.6g} after {} steps\n", flags.format, read, told(flags.loss),
                   learned.before, learned.after, learned.step));
   std::vector<std::vector<model::Rotation>> out(sites.size());
   for (size_t s = 0; s < weights.spaces().size(); ++s) {

@@ -7,7 +7,7 @@
 namespace lumen::cli {
 
 struct LearnedRotationFlags : LayerTextFlags {
-  std::string format, loss = "kl";
+  std::string format, activations, loss = "kl";
   int steps = 0;  // 0, and of the rate: what the loss usually takes
   double rate = 0;
   int64_t step_windows = 8;

@@ -192,6 +192,11 @@ int rewrite(const Shared& shared, RewriteFlags& flags) {
   const model::LibraryRef library = shared.library();
   const std::string& learned = flags.learning.format;
   if (!learned.empty() && !library->recipe(learned)) (void)named_format(library->formats(), learned);
+  if (const std::string& read = flags.learning.activations; !read.empty()) {
+    (void)named_format(library->formats(), read);
+    if (learned.empty() || flags.learning.loss == "error")
+      throw usage_error("--activations is for --learn-rotation by kl or tokens: errors of weights know none");
+  }
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   if (!flags.overwrite)
     model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),

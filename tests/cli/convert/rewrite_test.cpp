@@ -54,6 +54,18 @@ TEST_F(RewriteTest, LearnsRotations) {
     ASSERT_EQ(rewrite(how).code, 0);
     EXPECT_EQ(read_file(path("out.gguf")), first) << "the same seed, the same bytes";
   }
+  const Outcome coded =
+      rewrite({"--rotate", "stream", "--learn-rotation", "int4_g32", "--activations", "int8_row", "--steps", "2"});
+  ASSERT_EQ(coded.code, 0) << coded.error;
+  EXPECT_TRUE(contains(coded.out, "rotations for int4_g32 with activations in int8_row: ")) << coded.out;
+  EXPECT_FALSE(contains(lumen({"inspect", path("out.gguf")}).out, "lumen.activations"));
+  const std::vector<std::string> learns = {"--rotate", "stream", "--learn-rotation", "int3_g32"};
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), learns.begin(), learns.end());
+    return rewrite(more).code;
+  };
+  EXPECT_EQ(refused({"--activations", "int8_row", "--loss", "error"}), 2);
+  EXPECT_EQ(refused({"--activations", "int9_row"}), 2);
   EXPECT_EQ(rewrite({"--fold-norms", "--learn-rotation", "int3_g32"}).code, 2);
   EXPECT_EQ(rewrite({"--rotate", "stream", "--learn-rotation", "no_format"}).code, 2);
   EXPECT_EQ(rewrite({"--rotate", "stream", "--learn-rotation", "int3_g32", "--online", "attn_q"}).code, 2);

@@ -1,13 +1,39 @@
 #include "model/compress/rotate/token_loss.h"
 
+#include "base/error.h"
+#include "model/arch/held_formats.h"
+#include "model/compress/quantize.h"
+
 namespace lumen::model {
+
+namespace {
+
+// The model, with activations of its layers in a format.
+Model with_activations(const Model& model, const std::map<std::string, FormatRef>& formats, const FormatRef& to) {
+  Model out = model;
+  if (!to) return out;
+  std::vector<graph::EncodedInput> inputs;
+  for (const auto& [name, format] : formats) {
+    const Parameter& p = *model.find(name);
+    if (graph::layer_of(name) < 0 || stays_f32(p)) continue;
+    if (const auto why = graph::refuses_inputs(*to, p.shape.back().number(), {}))
+      throw Error(Exit::user, fmt::format("what '{}' reads cannot be held in {}: {}", p.gguf, to->name, *why),
+                  "choose another format for activations");
+    inputs.push_back({name, to, {}});
+  }
+  set_encoded_inputs(out, inputs);
+  return out;
+}
+
+}  // namespace
 
 TokenLoss::TokenLoss(run::Engine& engine, RotatedWeights& weights, const std::map<std::string, FormatRef>& formats,
                      std::span<const TokenId> text, const TokenLossOptions& options)
     : engine_(engine),
       weights_(weights),
       formats_(formats),
-      loss_(engine, weights.model(), text, options.run, options.folder, options.own ? &weights.model() : nullptr),
+      rounds_(with_activations(weights.model(), formats, options.activations)),
+      loss_(engine, rounds_, text, options.run, options.folder, options.own ? &weights.model() : nullptr),
       draw_(loss_.windows(), options.step_windows, options.seed) {}
 
 void TokenLoss::round() {

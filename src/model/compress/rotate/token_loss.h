@@ -18,6 +18,9 @@ namespace lumen::model {
 struct TokenLossOptions {
   LayerRunOptions run;
   bool own = false;  // the model's own predictions are the measure
+  // What the layers' matrices read passes through this format while the rounded model runs, fields fitted; null:
+  // floats.
+  FormatRef activations;
   int64_t step_windows = 8;
   uint64_t seed = 0;
   std::filesystem::path folder;  // of values between layers; empty: memory
@@ -40,6 +43,7 @@ class TokenLoss : public RotationObjective {
   run::Engine& engine_;
   RotatedWeights& weights_;
   const std::map<std::string, FormatRef>& formats_;
+  const Model rounds_;  // what is run, without its weights
   TextLoss loss_;
   WindowDraw draw_;
   std::map<std::string, std::vector<uint8_t>> rounded_;
