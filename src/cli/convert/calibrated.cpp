@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/report/compression/compression.h"
@@ -28,6 +29,25 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
   for (size_t begin = 0; begin < losses.size(); begin += length)
     for (int64_t t = length / 2; t + 1 < length; ++t, ++scored) nats += losses[begin + t];
   return std::exp(nats / std::max<int64_t>(scored, 1));
+}
+
+// How many bits branches of low rank take of a weight; the others are counted as they are held.
+std::string branches_text(const std::vector<model::RoundedTensor>& rounded, const model::Model& result,
+                          const std::string& format) {
+  int64_t rank = 0, count = 0;
+  for (const model::RoundedTensor& t : rounded) {
+    count += t.rank > 0;
+    rank = std::max(rank, t.rank);
+  }
+  double branches = 0, all = 0;
+  for (const model::Parameter& p : result.parameters) {
+    const double bits = 8.0 * graph::byte_size(result.weights.at(p.name).type);
+    all += bits;
+    if (p.role == model::kBranchRole) branches += bits;
+  }
+  const double weights = std::max<int64_t>(1, result.weight_count());
+  return fmt::format("branches of rank {} in {} beside {} weights: {:.3f} of {:.3f} bits per weight\n", rank, format,
+                     count, branches / weights, all / weights);
 }
 
 }  // namespace
@@ -135,6 +155,15 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
   option("--smoothing-strength", flags.options.numbers.smoothing_strength,
          "How much of what stands out of activations goes into weights", "PART")
       ->check(CLI::Range(0.0, 1.0));
+  sub.add_option("--low-rank", flags.low_rank,
+                 "Beside every rounded matrix of the layers a branch of this rank, in the same file")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("R")
+      ->group("Strategies");
+  option("--low-rank-method", flags.low_rank_method,
+         "svdquant: of the weight, whose rest is rounded; eora, lqer: of what rounding took", "NAME")
+      ->check(CLI::IsMember(model::branch_methods()));
+  option("--low-rank-format", flags.low_rank_format, "Format that these branches are held in", "FORMAT");
   sub.add_option(
          "--budget", flags.budget,
          "Choose a format for every weight: 4.2bpw, 3.5GB, 900MiB, kl=0.02, ppl=+1%, 12ms (products of a token)")
@@ -277,6 +306,10 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
   model::ByLayersOptions o = flags.options;
   o.method = model::parse_method(flags.strategy);
   o.run = flags.run;
+  o.branch.rank = flags.low_rank;
+  o.branch.method = model::branch_method(flags.low_rank_method);
+  const FormatRef branch = named_format(model.family->library().formats(), flags.low_rank_format);
+  o.branch.format = model::is_plain(*branch, Scalar::f32) ? nullptr : branch;
   model::Paths sources = model::model_files(in);
   if (!flags.text.empty()) sources.emplace_back(flags.text);
   o.source = file_identity(sources) + flags.cut;
@@ -329,6 +362,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   model::require_writable_as(run.outline(), to.form);
   if (!run_by_layers(run, o.folder)) return exit_code(Exit::interrupted);
   put(table_of(run.report()));
+  if (flags.low_rank > 0) put(branches_text(run.report(), run.outline(), flags.low_rank_format));
   for (const std::string& line : chosen.trained) put("tables: " + line + "\n");
   to.file_type = chosen.file_type;
   model::Model result = run.outline();

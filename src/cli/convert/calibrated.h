@@ -39,6 +39,8 @@ struct ActivationFlags {
 struct CalibratedFlags : LayerTextFlags {
   std::string strategy, folder;
   model::ByLayersOptions options;
+  int64_t low_rank = 0;  // of the branch beside every rounded weight; 0: none
+  std::string low_rank_method = "svdquant", low_rank_format = "bf16";
   // Where the report goes; and with a budget what formats are chosen among, and windows that scores are computed on.
   std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;

@@ -13,6 +13,7 @@
 #include "cli/names.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/train/record/lora_base.h"
@@ -157,6 +158,8 @@ int merge(const Shared& shared, MergeFlags& flags) {
   const model::Model base = model::read_model(library, flags.base);
   std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
   for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
+  if (const auto branches = model::low_rank_branches(base); !branches.empty())
+    note(fmt::format("{} weights have branches of low rank, which stay beside them", branches.size()));
   run::Engine engine = shared.engine();
   model::MergeOptions options;
   options.type = flags.type;

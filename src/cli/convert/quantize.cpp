@@ -61,6 +61,12 @@ void require_activations(const QuantizeFlags& flags, bool by_budget, const model
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
 }
 
+void require_low_rank(const QuantizeFlags& flags, bool by_budget) {
+  if (flags.calibrated.low_rank == 0) return;
+  if (by_budget) throw usage_error("--budget chooses formats of weights alone: --low-rank goes with TYPE");
+  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights alone: it does not go with --low-rank");
+}
+
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   for (const std::string& pair : flags.tensor_types) {
     const size_t at = pair.rfind('=');
@@ -100,9 +106,13 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   }
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
+  if (weights_stay && flags.calibrated.low_rank > 0)
+    throw usage_error("--low-rank stands beside weights that are rounded: TYPE is missing");
   if (weights_stay)
     return quantize_activations(shared, model::read_model(library, flags.in), flags.in, to, flags.calibrated);
-  if (activations.are_given() && flags.calibrated.strategy.empty()) flags.calibrated.strategy = "rtn";
+  require_low_rank(flags, by_budget);
+  if ((activations.are_given() || flags.calibrated.low_rank > 0) && flags.calibrated.strategy.empty())
+    flags.calibrated.strategy = "rtn";
   const bool by_layers = !flags.calibrated.strategy.empty() && !flags.dry_run;
   if (by_layers) check_calibrated(shared, flags.calibrated);
   if (by_budget) check_budget(shared, flags.calibrated);

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/file/checkpoint.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub_cache.h"
@@ -36,9 +37,10 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
     int64_t stored = 0;
     for (const auto& section : t.sections) stored += section.size();
     if (stored == 0) stored = t.data.size();
-    weights += count;
     bytes += stored;
     const auto role = roles.find(t.name);
+    const bool is_branch = role != roles.end() && role->second == model::kBranchRole;  // its bytes are another's
+    weights += is_branch ? 0 : count;
     out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", printable(t.name), shape, element_text(t.element),
                        stored, count > 0 ? 8.0 * stored / count : 0.0, role == roles.end() ? "" : role->second);
   }

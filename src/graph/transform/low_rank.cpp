@@ -72,8 +72,10 @@ class Adder {
     const std::string& name = part.what.weight;
     const Shape shape = r_.from[weight].type.shape;
     const auto [a, b] = low_rank_shapes(shape, part.what);
-    part.a = input(low_rank_a(name), Role::parameter, a);
-    part.b = input(low_rank_b(name), Role::parameter, b);
+    const LowRank& what = part.what;
+    LUMEN_CHECK(!what.magnitudes || (what.a_name.empty() && what.b_name.empty()), "norms of '{}' by other names", name);
+    part.a = input(what.a_name.empty() ? low_rank_a(name) : what.a_name, Role::parameter, a);
+    part.b = input(what.b_name.empty() ? low_rank_b(name) : what.b_name, Role::parameter, b);
     const Shape rows = low_rank_rows(shape, part.what.rows);
     if (part.what.gain) part.own = input(low_rank_gain(name), Role::parameter, rows);
     if (!part.what.magnitudes) return;

@@ -2,7 +2,7 @@
 //
 // May include: base, graph/equivalence, graph/ir, graph/pass, graph/transform, model/arch/family, model/file,
 // model/text/tokenizer, number/facts, run/device.
-// Offers: function.h, held_formats.h, split_weights.h.
+// Offers: function.h, held_formats.h, low_rank_weights.h, split_weights.h.
 #pragma once
 
 #include "model/arch/model.h"

@@ -4,10 +4,40 @@
 
 #include "base/error.h"
 #include "graph/equivalence/equivalence.h"
+#include "graph/transform/low_rank.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 
 namespace lumen::model {
+namespace {
+
+// What products with these weights read goes through their branches, too. It is read as the products have it: rotated,
+// but never rounded to what activations are held in.
+graph::Graph with_low_rank(graph::Graph g, const Model& model) {
+  const std::vector<LowRankBranch> branches = low_rank_branches(model);
+  if (branches.empty()) return g;
+  graph::inline_calls(g);
+  graph::simplify(g);
+  const auto places = graph::low_rank_places(g);
+  std::vector<graph::LowRank> parts;
+  for (const LowRankBranch& b : branches) {
+    if (g.find_input(b.weight) < 0) continue;
+    const auto place = places.find(b.weight);
+    if (place == places.end() || !place->second.products || place->second.rows)
+      throw user_error("'{}': {} names '{}', which is not read by products alone", model.name, kLowRankWeights,
+                       b.weight);
+    graph::LowRank part;
+    part.weight = b.weight;
+    part.rank = b.rank;
+    part.a_name = branch_a(b.weight);
+    part.b_name = branch_b(b.weight);
+    parts.push_back(std::move(part));
+  }
+  return graph::add_low_rank(std::move(g), parts);
+}
+
+}  // namespace
 
 std::vector<std::string> online_rotations(const Model& model) {
   std::vector<std::string> names;
@@ -24,7 +54,7 @@ std::vector<std::string> online_rotations(const Model& model) {
 
 graph::Graph function_of(const Model& model, const std::string& name) {
   graph::Graph g = graph::split_columns(model.family->function(name, model.config), column_splits(model));
-  g = graph::rotate_inputs(std::move(g), online_rotations(model));
+  g = with_low_rank(graph::rotate_inputs(std::move(g), online_rotations(model)), model);
   return graph::encode_inputs(std::move(g), encoded_inputs(model));
 }
 

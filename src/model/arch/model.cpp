@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/ir/eval.h"
+#include "model/arch/low_rank_weights.h"
 #include "number/facts/facts.h"
 #include "run/device/require.h"
 
@@ -60,7 +61,8 @@ int64_t Model::integer(const std::string& key) const {
 
 int64_t Model::weight_count() const {
   int64_t total = 0;
-  for (const Parameter& p : parameters) total += p.count();
+  for (const Parameter& p : parameters)
+    if (p.role != kBranchRole) total += p.count();
   return total;
 }
 

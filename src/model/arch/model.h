@@ -41,7 +41,7 @@ struct Model {
   std::map<std::string, std::string> files;
 
   int64_t integer(const std::string& key) const;  // config value; LUMEN_CHECK when missing
-  int64_t weight_count() const;
+  int64_t weight_count() const;  // without branches of low rank, whose bytes count as those of the weights beside them
   int64_t weight_bytes() const;
   const Parameter* find(const std::string& parameter) const;
 };

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "model/arch/low_rank_weights.h"
 
 namespace lumen::model {
 namespace {
@@ -67,26 +68,8 @@ graph::ColumnSplit split_of(const std::string& text, const std::vector<Parameter
   return out;
 }
 
-// What belongs to a weight, by another name: in folders it lies as it is.
-Parameter beside(const Parameter& p, const std::string& end, graph::Shape shape) {
-  Parameter out = p;
-  out.name += end;
-  out.shape = std::move(shape);
-  out.gguf += end;
-  out.hf = (p.hf.empty() ? p.gguf : p.hf) + end;
-  out.hf_also.clear();
-  out.optional = false;
-  out.hf_halves = out.hf_turned = 0;
-  out.hf_plus = 0;
-  out.hf_transposed = out.hf_columns = out.hf_packed = false;
-  out.hf_fused = out.hf_rows = "";
-  out.hf_part = out.hf_from = out.hf_count = out.hf_of = 0;
-  out.hf_parts = 1;
-  return out;
-}
-
 Parameter order_of(const Parameter& p) {
-  Parameter out = beside(p, end_of_order(""), {p.shape.back()});
+  Parameter out = parameter_beside(p, end_of_order(""), {p.shape.back()});
   // Stacked weights have one order for all their matrices.
   if (const size_t expert = out.hf.find("{e}"); expert != std::string::npos) out.hf.replace(expert, 3, "all");
   out.role = kOrderRole;
@@ -137,6 +120,23 @@ void set_column_splits(Model& model, std::span<const graph::ColumnSplit> splits)
   if (!texts.empty()) model.metadata.set(kSplitColumns, GgufArray(texts));
 }
 
+Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Shape shape) {
+  Parameter out = p;
+  out.name += end;
+  out.shape = std::move(shape);
+  out.gguf += end;
+  out.hf = (p.hf.empty() ? p.gguf : p.hf) + end;
+  out.hf_also.clear();
+  out.optional = false;
+  out.hf_halves = out.hf_turned = 0;
+  out.hf_plus = 0;
+  out.hf_transposed = out.hf_columns = out.hf_packed = false;
+  out.hf_fused = out.hf_rows = "";
+  out.hf_part = out.hf_from = out.hf_count = out.hf_of = 0;
+  out.hf_parts = 1;
+  return out;
+}
+
 std::vector<Parameter> with_parts(std::vector<Parameter> parameters, std::span<const graph::ColumnSplit> splits) {
   if (splits.empty()) return parameters;
   std::map<std::string, const graph::ColumnSplit*> by_name;
@@ -156,18 +156,20 @@ std::vector<Parameter> with_parts(std::vector<Parameter> parameters, std::span<c
     for (size_t i = 0; i < split->second->columns.size(); ++i) {
       graph::Shape shape = p.shape;
       shape.back() = graph::Dim(split->second->columns[i]);
-      out.push_back(beside(p, graph::column_part("", i), std::move(shape)));
+      out.push_back(parameter_beside(p, graph::column_part("", i), std::move(shape)));
     }
   }
   return out;
 }
 
 std::vector<Parameter> all_own_parameters(const Model& model) {
-  return with_parts(model.family->all_parameters(model.config), column_splits(model));
+  return with_branches(with_parts(model.family->all_parameters(model.config), column_splits(model)), model.metadata,
+                       "'" + model.name + "'");
 }
 
 std::vector<Parameter> own_parameters(const Model& model) {
-  return with_parts(model.family->parameters(model.config), column_splits(model));
+  return with_branches(with_parts(model.family->parameters(model.config), column_splits(model)), model.metadata,
+                       "'" + model.name + "'");
 }
 
 void require_orders(const Model& model, const std::string& source) {

@@ -31,9 +31,13 @@ std::vector<graph::ColumnSplit> column_splits(const Model& model);
 // Writes the key; no splits erase it. LUMEN_CHECKs that the family has the weights.
 void set_column_splits(Model& model, std::span<const graph::ColumnSplit> splits);
 
+// What belongs to a weight, by its names with another end: in folders it lies as it is.
+Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Shape shape);
+
 // The family's parameters with parts in the place of what is split, each with its role; orders are frozen vectors.
 std::vector<Parameter> with_parts(std::vector<Parameter> parameters, std::span<const graph::ColumnSplit> splits);
-// The model's own, as its family, config and metadata have them: without those that its config leaves out, and all.
+// The model's own, as its family, config and metadata have them (parts, and branches of low rank: low_rank_weights.h):
+// without those that its config leaves out, and all.
 std::vector<Parameter> own_parameters(const Model& model);
 std::vector<Parameter> all_own_parameters(const Model& model);
 

@@ -13,6 +13,7 @@
 #include "base/file/leave.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/compress/codebook.h"
 
 namespace lumen::model {
@@ -347,7 +348,7 @@ void Quantizer::lay_out() {
     line.bits = w.bits_per_weight();
     line.bytes = std::llround(line.bits * line.weights / 8);
     if (is_omitted(model, p, back)) continue;
-    report_.weights += line.weights;
+    if (p.role != kBranchRole) report_.weights += line.weights;
     report_.bytes += line.bytes;
     lines_[p.name] = report_.tensors.size();
     report_.tensors.push_back(std::move(line));

@@ -140,9 +140,15 @@ TEST_P(Gptq, BitsAndZeros) {
       }
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t o = 0; o < kRows; ++o) {
-      const int stored = (zero(o, g, bits) + (1 << bits) - stored_less) % (1 << bits);
+      const int less = bits == 3 ? stored_less : 0;
+      const int stored = (zero(o, g, bits) + (1 << bits) - less) % (1 << bits);
       put(z, g * kRows * bits + o * bits, static_cast<uint32_t>(stored), bits);
     }
+  // One less: of whole words, as GPTQModel does, so that what stands behind a zero point of 0 is changed, too; entry
+  // for entry where entries lie across words.
+  if (bits != 3 && stored_less > 0)
+    for (uint32_t& word : z)
+      for (int bit = 0; bit < 32; bit += bits) word -= 1U << bit;
   std::vector<uint16_t> s;
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t o = 0; o < kRows; ++o) s.push_back(half(scale(o, g)));

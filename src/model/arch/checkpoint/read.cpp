@@ -17,6 +17,7 @@
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/checkpoint/wrapped.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub_cache.h"
@@ -113,10 +114,13 @@ class Taker {
   // their type alone. Whatever else the file holds must be ignored by the family.
   void take_all(Model& model, bool later) {
     const std::vector<graph::ColumnSplit> splits = column_splits(*family_, model.config, model.metadata, name_);
-    for (const Parameter& p : with_parts(family_->all_parameters(model.config), splits)) {
+    const auto own = [&](std::vector<Parameter> of_family) {
+      return with_branches(with_parts(std::move(of_family), splits), model.metadata, name_);
+    };
+    for (const Parameter& p : own(family_->all_parameters(model.config))) {
       if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
-    model.parameters = with_parts(family_->parameters(model.config), splits);
+    model.parameters = own(family_->parameters(model.config));
     config_ = model.config;
     require_room(model.parameters, later);
     uint32_t salt = 0;
@@ -363,15 +367,16 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
   return out;
 }
 
-// What config.json says of weights in parts, where GGUF files have it.
-void read_splits(const nlohmann::json& config, const std::string& path, Model& model) {
-  const auto member = config.find(kSplitMember);
+// What config.json says of weights under a name of our own, where GGUF files have a key.
+void read_texts(const nlohmann::json& config, const char* name, const std::string& path, const char* key,
+                Model& model) {
+  const auto member = config.find(name);
   if (member == config.end()) return;
   std::vector<std::string> texts;
   const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
-  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, kSplitMember);
+  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, name);
   for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
-  model.metadata.set(kSplitColumns, GgufArray(texts));
+  model.metadata.set(key, GgufArray(texts));
 }
 
 StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
@@ -392,7 +397,8 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const auto packed = PackedCheckpoint::of(config, config_path);
   if (inside) config = config_inside(*model.family, config, config_path);
   model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
-  read_splits(config, config_path, model);
+  read_texts(config, kSplitMember, config_path, kSplitColumns, model);
+  read_texts(config, kLowRankMember, config_path, kLowRankWeights, model);
   std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
   if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
   const auto taker = std::make_shared<Taker>(model.family, file, folder.string(), true, packed);

@@ -14,6 +14,7 @@
 #include "model/arch/checkpoint/written.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
@@ -106,6 +107,9 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
                     model.name, kOnlineRotations));
   if (metadata.has(kSplitColumns))
     warn(fmt::format("'{}': weights lie in parts ({}): other programs will not find them", model.name, kSplitColumns));
+  if (metadata.has(kLowRankWeights))
+    warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will not compute them", model.name,
+                     kLowRankWeights));
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -162,6 +166,11 @@ void require_writable_as(const Model& model, const std::string& form) {
   if (form != Destination::kFolder && model.metadata.has(kSplitColumns))
     throw Error(Exit::user,
                 fmt::format("'{}' has weights in parts, which folders of packed weights cannot say", model.name),
+                "write a GGUF file");
+  if (form != Destination::kFolder && model.metadata.has(kLowRankWeights))
+    throw Error(Exit::user,
+                fmt::format("'{}' has branches of low rank beside weights, which folders of packed weights cannot say",
+                            model.name),
                 "write a GGUF file");
   if (form != Destination::kFolder) {
     (void)folder_tensors(model, {}, model.config, form);

@@ -17,6 +17,7 @@
 #include "model/arch/family/config_file.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/file/safetensors.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
@@ -144,7 +145,13 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   config.erase("compression_config");
   config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model, !output.empty());
-  config.erase(kSplitMember);
+  for (const char* member : {kSplitMember, kLowRankMember}) config.erase(member);
+  if (model.metadata.has(kLowRankWeights)) {
+    config[kLowRankMember] = model.metadata.texts(kLowRankWeights);
+    config["model_type"] = kLowRankModelType;
+    warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will refuse the folder", model.name,
+                     kLowRankMember));
+  }
   if (model.metadata.has(kSplitColumns)) {
     config[kSplitMember] = model.metadata.texts(kSplitColumns);
     config["model_type"] = kSplitModelType;

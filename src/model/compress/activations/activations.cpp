@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "model/arch/held_formats.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/compress/quantize.h"
 #include "number/codec/codec.h"
 
@@ -63,7 +64,7 @@ double error_of(const Format& f, std::span<const double> at, std::span<const dou
 
 bool is_projection(const Model& model, const std::string& name) {
   const Parameter* const p = model.find(name);
-  return p && !p->gguf.empty() && graph::layer_of(name) >= 0 && !stays_f32(*p);
+  return p && !p->gguf.empty() && graph::layer_of(name) >= 0 && !stays_f32(*p) && p->role != kBranchRole;
 }
 
 }  // namespace

@@ -21,15 +21,6 @@ Weight difference(const Weight& w, std::span<const float> less) {
   return f32_weight(w.type.shape, out);
 }
 
-Weight damped(const Weight& gram, double part) {
-  const int64_t columns = gram.columns();
-  std::vector<float> out(gram.f32().begin(), gram.f32().end());
-  double mean = 0;
-  for (int64_t c = 0; c < columns; ++c) mean += double{out[c * columns + c]} / columns;
-  for (int64_t c = 0; c < columns; ++c) out[c * columns + c] += part * mean;
-  return f32_weight(gram.type.shape, out);
-}
-
 std::vector<float> sum_of(const Weight& rounded, const LowRankPair& pair) {
   std::vector<float> out(rounded.f32().begin(), rounded.f32().end());
   const int64_t rows = rounded.rows(), columns = rounded.columns(), rank = pair.right.rows();
@@ -42,6 +33,15 @@ std::vector<float> sum_of(const Weight& rounded, const LowRankPair& pair) {
 }
 
 }  // namespace
+
+Weight damped(const Weight& gram, double part) {
+  const int64_t columns = gram.columns();
+  std::vector<float> out(gram.f32().begin(), gram.f32().end());
+  double mean = 0;
+  for (int64_t c = 0; c < columns; ++c) mean += double{out[c * columns + c]} / columns;
+  for (int64_t c = 0; c < columns; ++c) out[c * columns + c] += part * mean;
+  return f32_weight(gram.type.shape, out);
+}
 
 Factors factors_of(run::Engine& engine, const Weight& w, const Weight& rounded, const Weight* gram,
                    const FactorOptions& options) {

@@ -27,6 +27,9 @@ struct Factors {
   ErrorFigures before, after;
 };
 
+// A gram [K, K] with part of the mean of its diagonal added to that.
+Weight damped(const Weight& gram, double part);
+
 // `w`, `rounded`: f32 [N, K]. `gram`: sums of products of columns of what is read, f32 [K, K] (EoRA); null: B A is the
 // best of its rank for W - W' itself (LQER, SVDQuant). Nothing but the damping stands between B A and the optimum where
 // N or K is at most 512; of larger matrices a subspace is iterated.

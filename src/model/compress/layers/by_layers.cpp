@@ -5,6 +5,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/text.h"
+#include "model/arch/low_rank_weights.h"
+#include "model/arch/split_weights.h"
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"
 #include "run/engine/feedback/first_not_finite.h"
@@ -18,6 +20,9 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
       fmt::format("{}\n{}\n{} {} {} {} {} {}\n", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
                   o.numbers.norm, o.numbers.iterations, o.numbers.smoothing_strength, model.name);
   all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
+  if (o.branch.are_wanted())
+    all += fmt::format("branches {} {} {}\n", o.branch.rank, name_of(o.branch.method),
+                       o.branch.format ? o.branch.format->hash.hex() : "");
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, static_cast<int>(o.run.products.scalar));
   for (const Parameter& p : model.parameters) {
     const auto f = formats.find(p.name);
@@ -33,24 +38,18 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
 // The numbers of a part's weights: decoded when they are asked for, and then held.
 class ByLayers::Numbers {
  public:
-  Numbers(run::Engine& engine, const Model& model, const std::map<std::string, FormatRef>& rounded, Journal& journal)
-      : engine_(engine), model_(model), rounded_(rounded), journal_(journal) {}
+  Numbers(ByLayers& run) : run_(run) {}
 
   std::span<const float> of(const std::string& name) {
     const auto found = held_.find(name);
     if (found != held_.end()) return found->second;
-    const auto format = rounded_.find(name);
-    const std::optional<Weight> done =
-        journal_.weight(name, model_.family->library().formats(), format == rounded_.end() ? nullptr : format->second);
-    return held_[name] = values_of(engine_, done ? *done : model_.weights.at(name));
+    std::optional<std::vector<float>> done = run_.done(name);
+    return held_[name] = done ? std::move(*done) : values_of(run_.engine_, run_.model_.weights.at(name));
   }
   void set(const std::string& name, std::vector<float> values) { held_[name] = std::move(values); }
 
  private:
-  run::Engine& engine_;
-  const Model& model_;
-  const std::map<std::string, FormatRef>& rounded_;
-  Journal& journal_;
+  ByLayers& run_;
   std::map<std::string, std::vector<float>> held_;
 };
 
@@ -60,19 +59,15 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
       model_(model),
       formats_(std::move(formats)),
       options_(std::move(options)),
+      branches_(branch_ranks(model, formats_, options_.branch)),
       run_(engine, model, text, options_.run),
       journal_(options_.folder, key_of(model, formats_, text, options_), options_.anew),
       rounded_(options_.folder, "rounded"),
       true_(options_.folder, "true"),
       rounder_(options_.method.strategy->rounder(engine, options_.numbers)),
       errors_(engine) {
-  for (const auto& [name, format] : formats_) {
-    const Strategy& strategy = *options_.method.strategy;
-    if (const std::optional<std::string> why = strategy.refuses(*format, options_.numbers))
-      throw Error(Exit::user,
-                  fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
-                  "choose another strategy or another format");
-  }
+  refuse_formats();
+  refuse_branches();
   if (!options_.method.preparations.empty()) {
     const graph::Graph g = rewrite_graph(model);
     sites_ = graph::scale_sites(g);
@@ -80,6 +75,33 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
   }
   for (size_t k = 0; k < run_.parts(); ++k)
     for (const std::string& name : run_.part(k).parameters) part_of_.emplace(name, k);
+}
+
+void ByLayers::refuse_formats() const {
+  for (const auto& [name, format] : formats_) {
+    const Strategy& strategy = *options_.method.strategy;
+    if (const std::optional<std::string> why = strategy.refuses(*format, options_.numbers))
+      throw Error(Exit::user,
+                  fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
+                  "choose another strategy or another format");
+  }
+}
+
+// What a branch takes before the rest is rounded is seen by strategies that look at one weight and what it reads alone.
+void ByLayers::refuse_branches() const {
+  const Strategy& strategy = *options_.method.strategy;
+  if (!options_.branch.are_wanted() || !options_.branch.before_rounding()) return;
+  if (!strategy.by_blocks() && !strategy.observes().cross) return;
+  throw Error(Exit::usage,
+              fmt::format("'{}' rounds by what whole layers or unrounded weights hand on, which a branch that is taken "
+                          "before rounding is not part of",
+                          strategy.name()),
+              "choose another strategy, or a branch of what rounding took (--low-rank-method eora)");
+}
+
+graph::TapKinds ByLayers::observes() const {
+  graph::TapKinds kinds = options_.method.observes();
+  return kinds |= options_.branch.observes();
 }
 
 bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress, const std::function<bool()>& stop) {
@@ -100,6 +122,7 @@ struct ByLayers::Part {
   PartState state;                // as preparations leave it
   std::vector<std::string> mine;  // to be rounded here
   std::map<std::string, Weight> weights;
+  std::map<std::string, Branch> branches;
   nlohmann::json lines = nlohmann::json::array();  // of the report
   const std::function<void(const ByLayersProgress&)>& progress;
   int64_t all_windows;
@@ -120,13 +143,13 @@ struct ByLayers::Part {
 };
 
 bool ByLayers::carries_truth() const {
-  return options_.method.observes().cross || options_.method.strategy->by_blocks();
+  return observes().cross || options_.method.strategy->by_blocks();
 }
 
 // What weights read of the text, and what preparations make of that and of them.
 void ByLayers::observe(Part& at) {
   const size_t k = at.number;
-  const graph::TapKinds kinds = options_.method.observes();
+  const graph::TapKinds kinds = this->observes();
   const bool observes = kinds.squares || kinds.magnitudes || kinds.largest || kinds.gram;
   PartRun seen;
   if (!at.mine.empty() && kinds.cross)
@@ -164,7 +187,53 @@ RoundingTask ByLayers::task_of(Part& at, const std::string& name) const {
   return task;
 }
 
+FormatRef ByLayers::format_of(const std::string& name) const {
+  if (const auto format = formats_.find(name); format != formats_.end()) return format->second;
+  const bool is_branch = std::ranges::any_of(
+      branches_, [&](const auto& b) { return name == branch_a(b.first) || name == branch_b(b.first); });
+  return is_branch ? options_.branch.format : nullptr;
+}
+
+std::optional<std::vector<float>> ByLayers::done(const std::string& name) {
+  const FormatLibrary& formats = model_.family->library().formats();
+  const std::optional<Weight> w = journal_.weight(name, formats, format_of(name));
+  if (!w) return std::nullopt;
+  std::vector<float> values = values_of(engine_, *w);
+  if (branches_.contains(name)) {
+    const std::string a = branch_a(name), b = branch_b(name);
+    Branch{*journal_.weight(a, formats, format_of(a)), *journal_.weight(b, formats, format_of(b))}.add(engine_, 1,
+                                                                                                       values);
+  }
+  return values;
+}
+
+Branch ByLayers::branch_beside(const std::string& name, const RoundingTask& task, std::span<const float> values) {
+  constexpr int kMatrices = 12;  // bits: stacked matrices have seeds one behind the other
+  const uint32_t number = std::distance(branches_.begin(), branches_.find(name));
+  return branch_of(engine_, task, values, model_.find(name)->shape, branches_.at(name), options_.branch,
+                   options_.numbers.damping, number << kMatrices);
+}
+
+// A weight by itself. A branch that comes before rounding leaves the rest to it.
+Rounding ByLayers::rounded(Part& at, const std::string& name, const RoundingTask& task) {
+  if (!branches_.contains(name) || !options_.branch.before_rounding()) return rounder_->round(task);
+  const Branch& branch = at.branches[name] = branch_beside(name, task, task.values);
+  std::vector<float> rest(task.values.begin(), task.values.end());
+  branch.add(engine_, -1, rest);
+  RoundingTask of_rest = task;
+  of_rest.values = rest;
+  return rounder_->round(of_rest);
+}
+
 void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) {
+  if (branches_.contains(name)) {
+    if (!options_.branch.before_rounding()) {
+      std::vector<float> lost(task.values.begin(), task.values.end());
+      for (size_t i = 0; i < lost.size(); ++i) lost[i] -= rounding.values[i];
+      at.branches[name] = branch_beside(name, task, lost);
+    }
+    at.branches.at(name).add(engine_, 1, rounding.values);
+  }
   const double error = relative_error(rounding.values, task.values);
   const std::optional<double> output = errors_.relative(task, rounding.values);
   if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
@@ -198,7 +267,7 @@ void ByLayers::round_weights(Part& at) {
       continue;
     }
     at.tell(task.name, 0.3 + 0.55 * i / at.mine.size());
-    keep(at, name, task, rounder_->round(task));
+    keep(at, name, task, rounded(at, name, task));
   }
   if (together.empty()) return;
   BlockObjective objective(engine_, run_, at.number, together, at.weight_after(), &rounded_, &true_);
@@ -211,24 +280,21 @@ void ByLayers::round_weights(Part& at) {
 }
 
 void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  Part at{k,
-          run_.parts(),
-          run_.part(k),
-          Numbers(engine_, model_, formats_, journal_),
-          Numbers(engine_, model_, formats_, journal_),
-          {},
-          {},
-          {},
-          nlohmann::json::array(),
-          progress,
-          run_.windows()};
+  Part at{k,  run_.parts(), run_.part(k), Numbers(*this),          Numbers(*this), {},
+          {}, {},           {},           nlohmann::json::array(), progress,       run_.windows()};
   for (const std::string& name : at.part.parameters)
     if (part_of_.at(name) == k && formats_.contains(name)) at.mine.push_back(name);
   observe(at);
   round_weights(at);
   std::vector<Journal::Kept> kept;
   nlohmann::json changed = nlohmann::json::array();
-  for (const std::string& name : at.mine) kept.push_back({name, &at.weights.at(name)});
+  for (const std::string& name : at.mine) {
+    kept.push_back({name, &at.weights.at(name)});
+    const auto branch = at.branches.find(name);
+    if (branch == at.branches.end()) continue;
+    kept.push_back({branch_a(name), &branch->second.a});
+    kept.push_back({branch_b(name), &branch->second.b});
+  }
   for (const std::string& name : at.part.parameters)
     if (at.state.changed.contains(name) && !at.weights.contains(name)) {
       kept.push_back({name, &at.state.model.weights.at(name)});
@@ -270,8 +336,9 @@ std::vector<RoundedTensor> ByLayers::report() const {
   for (size_t k = 0; k < journal_.done(); ++k)
     for (const nlohmann::json& line : journal_.report(k)["tensors"]) {
       const Parameter& p = *model_.find(line["name"]);
+      const auto branch = branches_.find(p.name);
       out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line["strategy"], line["remark"],
-                     line["error"], line["output_error"]});
+                     line["error"], line["output_error"], branch == branches_.end() ? 0 : branch->second});
     }
   return out;
 }
@@ -289,13 +356,18 @@ Model ByLayers::outline() const {
       w.type.element = {Scalar::f32, nullptr};
       w.bytes = {};
     }
+  if (branches_.empty()) return out;
+  std::vector<LowRankBranch> branches;
+  for (const auto& [weight, rank] : branches_) branches.push_back({weight, rank});
+  set_low_rank_branches(out, branches);
+  out.parameters = own_parameters(out);
+  for (const Parameter& p : out.parameters)
+    if (p.role == kBranchRole) out.weights[p.name].type = {p.shape, {Scalar::f32, format_of(p.name)}};
   return out;
 }
 
 Weight ByLayers::weight(const Parameter& p) {
-  const auto format = formats_.find(p.name);
-  std::optional<Weight> w =
-      journal_.weight(p.name, model_.family->library().formats(), format == formats_.end() ? nullptr : format->second);
+  std::optional<Weight> w = journal_.weight(p.name, model_.family->library().formats(), format_of(p.name));
   LUMEN_CHECK(w, "'{}' was not rounded", p.name);
   // The shape may have axes that files do not keep.
   w->type.shape = p.shape;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/compress/layers/branch.h"
 #include "model/compress/layers/journal.h"
 #include "model/compress/prepare/prepare.h"
 
@@ -16,6 +17,7 @@ namespace lumen::model {
 struct ByLayersOptions {
   RoundingMethod method;
   StrategyOptions numbers;
+  BranchOptions branch;  // beside each rounded weight of the layers
   LayerRunOptions run;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
   bool anew = false;             // what lies in the folder is thrown away
@@ -27,6 +29,7 @@ struct RoundedTensor {
   std::string strategy, remark;
   double error = 0;          // |x - y| / |x|
   double output_error = -1;  // of what the weight computes on the text, likewise; below 0: not known
+  int64_t rank = 0;          // of the branch beside it, with which these are; 0: there is none
 };
 
 struct ByLayersProgress {
@@ -61,8 +64,17 @@ class ByLayers {
   void round_weights(Part& at);
   RoundingTask task_of(Part& at, const std::string& name) const;
   bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
+  Rounding rounded(Part& at, const std::string& name, const RoundingTask& task);
   void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding);
+  void refuse_formats() const;
+  void refuse_branches() const;
+  graph::TapKinds observes() const;
   bool carries_truth() const;  // what goes through the layers unrounded is kept, too
+  Branch branch_beside(const std::string& name, const RoundingTask& task, std::span<const float> values);
+  // What a weight, or a part of a branch, was rounded to; null where it stays.
+  FormatRef format_of(const std::string& name) const;
+  // The numbers of a weight that an earlier part rounded, with its branch.
+  std::optional<std::vector<float>> done(const std::string& name);
   // Weights and sums as preparations leave them; the numbers that they change are in `before`.
   PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
                      const std::function<std::span<const float>(const std::string&)>& weight);
@@ -71,6 +83,7 @@ class ByLayers {
   const Model& model_;
   const std::map<std::string, FormatRef> formats_;
   const ByLayersOptions options_;
+  const std::map<std::string, int64_t> branches_;  // ranks
   LayerRun run_;
   Journal journal_;
   CarriedValues rounded_, true_;

@@ -2,8 +2,9 @@
 // before it give as they are rounded already. One layer's weights are held at a time; what is done is kept in a folder
 // beside the result, so that a run that was ended at any moment goes on where it was, and gives the same bytes.
 //
-// May include: base, base/file, base/structured, graph/ir, model/arch, model/compress, model/compress/prepare,
-// model/file, run/engine/feedback.
+// May include: base, base/file, base/structured, graph/ir, graph/transform, model/arch, model/calibrate,
+// model/compress, model/compress/correct, model/compress/prepare, model/compress/strategy, model/file,
+// run/engine/feedback.
 #pragma once
 
 #include "model/compress/layers/by_layers.h"

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe.h"
 
@@ -56,6 +57,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
   }
   std::vector<graph::LowRank> changes;
   for (const Parameter& p : model.parameters) {
+    if (p.role == kBranchRole) continue;  // part of the weight beside it
     const auto found = places.find(p.name);
     const graph::LowRankPlaces place = found == places.end() ? graph::LowRankPlaces{} : found->second;
     bool chosen = false;

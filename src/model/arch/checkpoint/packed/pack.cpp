@@ -338,7 +338,8 @@ Bytes Packing::Plan::extra(const Scheme::Extra& e, const TensorSpec& spec) const
 std::vector<std::string> Packing::outputs() {
   std::vector<std::string> out;
   for (const Scheme& s : schemes())
-    if (!s.output.empty() && std::find(out.begin(), out.end(), s.output) == out.end()) out.push_back(s.output);
+    for (const std::string& name : s.outputs)
+      if (std::ranges::find(out, name) == out.end()) out.push_back(name);
   return out;
 }
 
@@ -397,6 +398,7 @@ Packing::PlanRef Packing::plan_for(const Scheme& scheme, const FormatLibrary& fo
                                  [&](const lumen::Field& x) { return x.name == field.field; });
     LUMEN_CHECK(at != plan->to->fields.end(), "format {} has no field {}", plan->to->name, field.field);
     plan->field.push_back(at - plan->to->fields.begin());
+    if (field.constant && plan->same.fields[plan->field.back()].field >= 0) return nullptr;
   }
   for (size_t i = 0; i < scheme.fields.size(); ++i) plan->place(formats, i);
   for (const Scheme::Extra& e : scheme.extras) {
@@ -447,7 +449,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
     throw Error(Exit::user, fmt::format("no weight of this model is held in a format that '{}' packs", output),
                 "round it with `lumen quantize IN OUT TYPE --output-format ...`");
   for (const Scheme& s : schemes()) {
-    if (s.output != output) continue;
+    if (!s.is_written_by(output)) continue;
     plans_ = plans_for(s, formats, packed, &config_, &clash);
     if (plans_.empty()) continue;
     scheme_ = &s;
@@ -456,7 +458,7 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
   if (!scheme_) {
     const auto odd = std::find_if(packed.begin(), packed.end(), [&](const Announced& a) {
       return std::none_of(schemes().begin(), schemes().end(), [&](const Scheme& s) {
-        return s.output == output && plan_for(s, formats, a.type) != nullptr;
+        return s.is_written_by(output) && plan_for(s, formats, a.type) != nullptr;
       });
     });
     std::vector<std::string> taken;
@@ -486,19 +488,19 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
 
 bool Packing::is_stacked(const std::string& output) {
   return std::any_of(schemes().begin(), schemes().end(),
-                     [&](const Scheme& s) { return s.output == output && axes_of(s) > 2; });
+                     [&](const Scheme& s) { return s.is_written_by(output) && axes_of(s) > 2; });
 }
 
 bool Packing::takes(const std::string& output, const FormatLibrary& formats, const FormatRef& f) {
   graph::Type type{{graph::Dim(int64_t{128}), graph::Dim(f->block * 128)}, {Scalar::f32, f}};
   if (is_stacked(output)) type.shape.insert(type.shape.begin(), graph::Dim(int64_t{2}));
   return std::any_of(schemes().begin(), schemes().end(),
-                     [&](const Scheme& s) { return s.output == output && plan_for(s, formats, type) != nullptr; });
+                     [&](const Scheme& s) { return s.is_written_by(output) && plan_for(s, formats, type) != nullptr; });
 }
 
 bool Packing::is_unturned(const std::string& output) {
   return std::any_of(schemes().begin(), schemes().end(),
-                     [&](const Scheme& s) { return s.output == output && s.unturned; });
+                     [&](const Scheme& s) { return s.is_written_by(output) && s.unturned; });
 }
 
 const std::vector<TensorSpec>& Packing::specs(const std::string& weight) const {

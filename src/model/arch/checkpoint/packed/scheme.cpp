@@ -32,6 +32,7 @@ Scheme::Field field_of(const Toml& f) {
   out.times = f.number("times", 0);
   out.whole = f.boolean("whole", false);
   out.scalar = f.boolean("scalar", false);
+  out.constant = f.boolean("constant", false);
   return out;
 }
 
@@ -46,7 +47,7 @@ Scheme scheme_of(const Toml& s) {
   out.trivial = s.texts("trivial");
   out.unturned = s.boolean("unturned", false);
   for (const Toml& f : s.tables("field")) out.fields.push_back(field_of(f));
-  out.output = s.text("output", "");
+  out.outputs = s.texts("output");
   out.config = s.text("config", "");
   out.left = s.text("left", "");
   out.pattern = s.text("pattern", "");
@@ -83,6 +84,10 @@ const std::vector<Scheme>& schemes() {
     return out;
   }();
   return all;
+}
+
+bool Scheme::is_written_by(const std::string& output) const {
+  return std::ranges::find(outputs, output) != outputs.end();
 }
 
 const json* find_in(const json& object, const std::string& path) {

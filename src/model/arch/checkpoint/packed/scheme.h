@@ -16,7 +16,7 @@ struct Scheme {
     std::vector<int64_t> order;
     int64_t add = 0, per = 0, last = 0;
     double times = 0;  // 0: none
-    bool whole = false, scalar = false;
+    bool whole = false, scalar = false, constant = false;
   };
   // A tensor that carries nothing a weight needs, but that readers ask for.
   struct Extra {
@@ -33,12 +33,15 @@ struct Scheme {
   std::vector<std::string> when, ignore, trivial;
   bool unturned = false;
   std::vector<Field> fields;
-  // For writing; `output` is empty where that is not described.
-  std::string output, config, left, pattern;
+  // For writing; `outputs` is empty where that is not described.
+  std::vector<std::string> outputs;
+  std::string config, left, pattern;
   std::vector<std::string> modules;
   std::vector<int64_t> sizes;
   std::vector<Word> words;
   std::vector<Extra> extras;
+
+  bool is_written_by(const std::string& output) const;
 };
 
 const std::vector<Scheme>& schemes();

@@ -170,11 +170,23 @@ class PackedCheckpoint::Reader {
     if (!f_.map.empty()) return nested(value, places_.index(row, column));
     if (f_.times != 0) return divided(value);
     if (f_.packed.empty()) return value;
+    if (f_.add != 0 && places_.word_bits() % places_.bits() == 0) return added_in_word(row, column);
     return (value + f_.add) & ((uint64_t{1} << places_.bits()) - 1);
   }
 
  private:
   const std::vector<Places::Axis>& axes() const { return places_.axes(); }
+
+  // What is added to entries is added to their word at once: an entry that wraps round carries into the next.
+  uint64_t added_in_word(int64_t row, int64_t column) const {
+    int64_t at = 0;
+    places_.parts(row, column, [&](int64_t bit, int, int) { at = bit; });
+    const int shift = at % places_.word_bits();
+    const uint64_t add = f_.add;
+    uint64_t word = read_bits(at - shift, shift + places_.bits());
+    for (int bit = 0; bit <= shift; bit += places_.bits()) word += add << bit;
+    return word >> shift & ((uint64_t{1} << places_.bits()) - 1);
+  }
 
   // Neighbouring axes of one kind become one.
   std::vector<Places::Axis> folded(const std::vector<int64_t>& shape) const {
