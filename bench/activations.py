@@ -18,6 +18,7 @@ RUNS = [
     ("int8_row, floats", ["int8_row", "--strategy", "rtn"], [PLAIN]),
     ("int8_row, int8 static", INT8, [PLAIN, OUTLIERS, SPIKES]),
     ("int8_row, int8 static, smoothquant", [*INT8, "--strategy", "smoothquant"], [OUTLIERS, SPIKES]),
+    ("int8_row, int8 static, least error", [*INT8, "--activation-reach", "error"], [PLAIN, OUTLIERS, SPIKES]),
     ("int8_row, int8 dynamic", ["int8_row", "--activations", "int8"], [PLAIN]),
     ("int8_row, int8_row", ["int8_row", "--activations", "int8_row"], [PLAIN, OUTLIERS, SPIKES]),
     ("int8_row, int8_row, smoothquant", ["int8_row", "--activations", "int8_row", "--strategy", "smoothquant"], [OUTLIERS]),

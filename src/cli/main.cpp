@@ -1,6 +1,36 @@
 #include <malloc.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
 
 #include "cli/run_app.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+namespace {
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+}
+
+// Numbers of whole weights come and go: in pages of 4 KiB touching such memory takes longer than what is done with it.
+// What is allocated so is freed by free(), as the library's own operator delete does.
+void* operator new(std::size_t size) {
+  for (;;) {
+    void* memory = nullptr;
+    if (size < 4 * kHugePage || size > SIZE_MAX - kHugePage) {
+      memory = std::malloc(size > 0 ? size : 1);
+    } else {
+      const std::size_t whole = (size + kHugePage - 1) / kHugePage * kHugePage;
+      memory = std::aligned_alloc(kHugePage, whole);
+      if (memory) ::madvise(memory, whole, MADV_HUGEPAGE);
+    }
+    if (memory) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (!handler) throw std::bad_alloc();
+    handler();
+  }
+}
+#endif
 
 int main(int argc, char** argv) {
   // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system.

@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file/file.h"
 #include "base/log.h"
 #include "cli/names.h"
 #include "cli/output.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
-#include "model/report/compression/compression.h"
 
 namespace lumen::cli {
 
@@ -25,6 +23,8 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
   } else {
     throw usage_error("--keep-spikes needs --activations: spikes are of activations that are held in few bits");
   }
+  if (flags.reach != "largest" && flags.scales != "static")
+    throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
   if (flags.scales == "static" && graph::static_field(*named_format(formats, flags.format)) < 0)
     throw usage_error(
         "format '{}' has no scale to calibrate: --activation-scales static is for formats with one number "
@@ -37,6 +37,7 @@ ActivationWork::ActivationWork(run::Engine& engine, const ActivationFlags& flags
   if (!flags.format.empty()) formats_.format = named_format(formats, flags.format);
   if (!flags.kept.empty()) formats_.kept_format = named_format(formats, flags.kept);
   formats_.has_static_scales = flags.scales == "static";
+  formats_.clips = flags.reach == "error";
 }
 
 std::vector<model::ActivationRange> ActivationWork::observe(const model::Model& model,
@@ -85,15 +86,12 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
     (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
 }
 
-void ActivationWork::tell(const model::Model& model, const std::string& in, const std::string& out) const {
+void ActivationWork::tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const {
   if (ranges_.empty()) return;
   std::string text =
       fmt::format("{:<32} {:<14} {:>12} {:>12} {:>10}\n", "read by", "held in", "scale", "largest", "ratio");
-  model::CompressionReport report;
-  report.model = model.name;
-  report.base = {in, 0, 0, {}};
-  report.notes.push_back(fmt::format("activations of {} weights are held in {}, {} scales; written to {}",
-                                     encodings_.size(), formats_.format->name, flags_.scales, out));
+  report->notes.push_back(fmt::format("activations of {} weights are held in {}, {} scales; written to {}",
+                                      encodings_.size(), formats_.format->name, flags_.scales, out));
   for (const model::ActivationRange& r : ranges_)
     for (const std::string& name : r.weights) {
       const auto e = std::ranges::find(encodings_, name, &graph::EncodedInput::weight);
@@ -103,11 +101,9 @@ void ActivationWork::tell(const model::Model& model, const std::string& in, cons
       text +=
           fmt::format("{:<32} {:<14} {:>12} {:>12.5g} {:>10.4g}{}\n", gguf, e->format->name,
                       e->scale ? fmt::format("{:.5g}", *e->scale) : "fitted", r.largest, r.ratio, kept ? " kept" : "");
-      report.spikes.push_back({gguf, r.ratio, kept});
+      report->spikes.push_back({gguf, r.ratio, kept});
     }
   put(text);
-  if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report));
-  if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report));
 }
 
 }  // namespace lumen::cli

@@ -7,6 +7,7 @@
 
 #include "cli/convert/calibrated.h"
 #include "model/compress/activations/activations.h"
+#include "model/report/compression/compression_report.h"
 
 namespace lumen::cli {
 
@@ -25,8 +26,8 @@ class ActivationWork {
   // Behind it: the model says what its activations and caches are held in, calibrated with its weights as they are now.
   void calibrate(model::Model* model, const model::WeightSource& source, const std::vector<model::TokenId>& text,
                  const model::LayerRunOptions& run);
-  // A line for each projection: what it reads, and in what that is held.
-  void tell(const model::Model& model, const std::string& in, const std::string& out) const;
+  // A line for each projection: what it reads, and in what that is held; the report gets it, too.
+  void tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const;
 
  private:
   std::vector<model::ActivationRange> observe(const model::Model& model, const model::WeightSource& source,

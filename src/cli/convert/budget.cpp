@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/convert/high_impact.h"
+#include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -70,7 +70,9 @@ class BudgetRun {
     }
     drop_refused();
     folder_ = flags_.folder.empty() ? out_ + ".work" : flags_.folder;
-    begin_report();
+    report_ = begin_report(model_, in_);
+    report_.device = engine_.device().describe();
+    report_.budget = budget_.text();
   }
 
   // Nothing is computed but sizes.
@@ -113,6 +115,7 @@ class BudgetRun {
       measure(choice);
       if (!again(choice, k, &scale)) break;
     }
+    if (!measure_beside()) return exit_code(Exit::interrupted);
     finish();
     return 0;
   }
@@ -174,18 +177,6 @@ class BudgetRun {
                   fmt::format("'{}' cannot be rounded to by '{}': {}", f->name, options_.method.strategy->name(), *why),
                   "leave it out of --candidates, or take another --strategy");
     });
-  }
-
-  void begin_report() {
-    report_.model = model_.name.empty() ? in_ : model_.name;
-    std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    gmtime_r(&now, &parts);
-    report_.created = fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
-    report_.device = engine_.device().describe();
-    report_.budget = budget_.text();
-    report_.base = {
-        in_, model_.weight_bytes(), 8.0 * model_.weight_bytes() / std::max<int64_t>(1, model_.weight_count()), {}};
   }
 
   // The last tenth of the windows is kept for measuring.
@@ -438,43 +429,69 @@ class BudgetRun {
     return true;
   }
 
-  void measure(const model::Choice& choice) {
-    const auto begin = std::chrono::steady_clock::now();
-    const model::Model result = model::read_model(library_, out_);
-    const model::LoadedModel base(engine_, model_), rounded(engine_, result);
+  // Beside the model as it was, on the windows that were kept for it.
+  model::Divergence measured(const std::string& what, const model::Model& rounded, model::MeasuredQuality* quality) {
+    const model::LoadedModel base(engine_, model_), other(engine_, rounded);
     model::PerplexityOptions o;
     o.length = options_.run.length;
     o.bos = options_.run.bos;
-    const model::LoadedModel* const others[] = {&rounded};
+    const model::LoadedModel* const others[] = {&other};
     Progress progress;
     const model::ComparedModels compared =
         model::compare_models(base, others, held_, o, [&](int64_t done, int64_t all) {
           if (interrupted().load())
             throw Error(Exit::interrupted, "stopped", "the file is written; it was not measured");
-          progress.update(fmt::format("measure window {}/{}", done, all));
+          progress.update(fmt::format("measure {} window {}/{}", what, done, all));
         });
     const model::Divergence& d = compared.others[0].divergence;
-    divergence_ = d.mean;
+    *quality = quality_of(d);
+    quality->cosine = compared.others[0].cosine;
+    report_.base.quality = base_quality_of(d);
+    progress.finish(
+        fmt::format("{} measured on {} tokens: KL {:.6f} +/- {:.6f}, same token {:.2f} %, perplexity {:.4f} "
+                    "(before: {:.4f})",
+                    what, d.tokens, d.mean, d.error, 100 * d.same_top, *quality->ppl, *report_.base.quality.ppl));
+    return d;
+  }
+
+  void measure(const model::Choice& choice) {
+    const auto begin = std::chrono::steady_clock::now();
+    const model::Model result = model::read_model(library_, out_);
     model::MeasuredQuality q;
-    q.kl = d.mean;
-    q.kl_error = d.error;
-    q.kl_p99 = d.p99;
-    q.kl_most = d.most;
-    q.same_top = d.same_top;
-    q.ppl = std::exp(d.nats);
-    q.ppl_error = std::exp(d.nats) * d.nats_error;
-    q.cosine = compared.others[0].cosine;
-    report_.base.quality.ppl = std::exp(d.other_nats);
-    report_.base.quality.ppl_error = std::exp(d.other_nats) * d.other_nats_error;
+    const model::Divergence d = measured("what was chosen", result, &q);
+    divergence_ = d.mean;
+    note(fmt::format("KL {:.6f} was predicted", choice.score));
     report_.result = Report::Whole{out_, result.weight_bytes(), choice.bits, q};
     for (Report::Point& p : report_.points) p.chosen = false;
     report_.points.push_back(
         {fmt::format("{:.3f} bits", choice.bits), options_.method.text(), result.weight_bytes(), choice.bits, q, true});
+    if (!flags_.json.empty() || !flags_.html.empty()) draw_histograms(engine_, model_, result, {}, &report_);
     report_.stages.push_back({"measuring", seconds_since(begin)});
-    progress.finish(
-        fmt::format("measured on {} tokens: KL {:.6f} +/- {:.6f} (predicted {:.6f}), same token {:.2f} %, "
-                    "perplexity {:.4f} (before: {:.4f})",
-                    d.tokens, d.mean, d.error, choice.score, 100 * d.same_top, *q.ppl, *report_.base.quality.ppl));
+  }
+
+  // What could be taken without choosing, made of the same text: for the report.
+  bool measure_beside() {
+    for (const std::string& name : flags_.beside) {
+      const auto begin = std::chrono::steady_clock::now();
+      model::QuantizeOptions what;
+      what.target = name;
+      model::ByLayersOptions o = options_;
+      o.method = model::parse_method("imatrix");
+      o.folder = folder_ / ("beside-" + name);
+      o.anew = false;
+      model::ByLayers run(engine_, model_, model::choose_formats(model_, what, nullptr), text_, o);
+      if (!run_by_layers(run, o.folder)) return false;
+      model::Model rounded = run.outline();
+      for (const model::Parameter& p : rounded.parameters)
+        if (model::Weight& w = rounded.weights.at(p.name); w.bytes.size() == 0) w = run.weight(p);
+      Report::Point point{name, o.method.text(), rounded.weight_bytes(), 0, {}, false};
+      point.bits = 8.0 * point.bytes / std::max<int64_t>(1, model_.weight_count());
+      (void)measured(name, rounded, &point.quality);
+      report_.points.push_back(std::move(point));
+      report_.stages.push_back({name, seconds_since(begin)});
+      run.remove_folder();
+    }
+    return true;
   }
 
   // Whether a budget of quality was missed, or bytes can be saved; then with scores as they were measured.
@@ -502,8 +519,7 @@ class BudgetRun {
   void finish() {
     for (const Report::Tensor& t : report_.tensors)
       put(fmt::format("{:<32} {:<16} {:>6.3f} bits  {}\n", t.name, t.format, t.bits, t.reason));
-    if (!flags_.json.empty()) write_file_atomic(flags_.json, model::compression_json(report_));
-    if (!flags_.html.empty()) write_file_atomic(flags_.html, model::html_report(report_));
+    write_reports(flags_, report_);
     std::error_code gone;
     std::filesystem::remove_all(folder_, gone);
   }
@@ -538,6 +554,10 @@ void check_budget(const Shared& shared, const CalibratedFlags& flags) {
   (void)candidates_of(shared.library()->formats(), flags.candidates);
   if (!flags.as_fast_as.empty()) (void)named_format(shared.library()->formats(), flags.as_fast_as);
   if (!flags.high.empty()) (void)high_impact(shared.library()->formats(), flags);
+  for (const std::string& name : flags.beside)
+    if (!shared.library()->recipe(name)) (void)named_format(shared.library()->formats(), name);
+  if (!flags.beside.empty() && flags.json.empty() && flags.html.empty())
+    throw usage_error("--beside is for a report: add --html or --json");
   for (const std::string& file : {flags.json, flags.html})
     if (!file.empty()) require_writable(file);
 }

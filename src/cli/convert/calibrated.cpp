@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/convert/activations.h"
 #include "cli/given_text.h"
+#include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -16,6 +17,7 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
+#include "model/report/compression/compression.h"
 
 namespace lumen::cli {
 namespace {
@@ -29,6 +31,11 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
   return std::exp(nats / std::max<int64_t>(scored, 1));
 }
 
+// As it is written, whether it is here or not.
+int64_t stored_bytes(const model::Model& model, const std::string& parameter) {
+  return graph::byte_size(model.weights.at(parameter).type);
+}
+
 // How many bits branches of low rank take of a weight; the others are counted as they are held.
 std::string branches_text(const std::vector<model::RoundedTensor>& rounded, const model::Model& result,
                           const std::string& format) {
@@ -39,7 +46,7 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
   }
   double branches = 0, all = 0;
   for (const model::Parameter& p : result.parameters) {
-    const double bits = 8.0 * graph::byte_size(result.weights.at(p.name).type);
+    const double bits = 8.0 * stored_bytes(result, p.name);
     all += bits;
     if (p.role == model::kBranchRole) branches += bits;
   }
@@ -97,6 +104,13 @@ void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
   sub.add_option("--activation-scales", flags.scales,
                  "Fitted while the model runs (dynamic), or calibrated on the text and kept in the file (static)")
       ->check(CLI::IsMember({"dynamic", "static"}))
+      ->capture_default_str()
+      ->group(group);
+  sub.add_option(
+         "--activation-reach", flags.reach,
+         "How far static scales reach: to the largest number seen, or so that squared errors are least (error), "
+         "which clips the few numbers that stand out")
+      ->check(CLI::IsMember({"largest", "error"}))
       ->capture_default_str()
       ->group(group);
   sub.add_option("--keep-spikes", flags.kept,
@@ -184,8 +198,15 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->delimiter(',')
       ->type_name("[REGEX=]SHARE")
       ->group("Strategies");
-  option("--json", flags.json, "Write what was chosen and measured (with --budget or --activations)", "FILE");
+  option("--json", flags.json, "Write what was done to each weight, and with --budget what was chosen and measured",
+         "FILE");
   option("--html", flags.html, "The same as a page", "FILE");
+  sub.add_option("--beside", flags.beside,
+                 "Formats or mixtures that the report of --budget shows, too: rounded by an importance matrix of the "
+                 "same text, measured on the same windows")
+      ->delimiter(',')
+      ->type_name("NAMES")
+      ->group("Strategies");
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
          "FOLDER");
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
@@ -196,6 +217,84 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags) {
   (void)model::parse_method(flags.strategy);
   (void)model::product_type(flags.precision, shared.library()->formats());
+}
+
+model::CompressionReport begin_report(const model::Model& model, const std::string& in) {
+  model::CompressionReport report;
+  report.model = model.name.empty() ? in : model.name;
+  report.created = today();
+  report.base = {in, model.weight_bytes(), 8.0 * model.weight_bytes() / std::max<int64_t>(1, model.weight_count()), {}};
+  return report;
+}
+
+namespace {
+
+model::CompressionReport::Tensor& add_tensor(const model::Parameter& p, const std::string& format, int64_t bytes,
+                                             model::CompressionReport* report) {
+  model::CompressionReport::Tensor& t = report->tensors.emplace_back();
+  t.name = p.gguf.empty() ? p.name : p.gguf;
+  t.role = p.role;
+  t.layer = graph::layer_of(p.name);
+  t.format = format;
+  t.bytes = bytes;
+  t.bits = 8.0 * bytes / std::max<int64_t>(1, p.count());
+  return t;
+}
+
+// What layers were rounded to.
+void add_tensors(const model::Model& result, const std::vector<model::RoundedTensor>& rounded,
+                 model::CompressionReport* report) {
+  for (const model::Parameter& p : result.parameters)
+    for (const model::RoundedTensor& r : rounded) {
+      if (r.name != (p.gguf.empty() ? p.name : p.gguf)) continue;
+      int64_t bytes = stored_bytes(result, p.name);
+      if (r.rank > 0)
+        bytes += stored_bytes(result, model::branch_a(p.name)) + stored_bytes(result, model::branch_b(p.name));
+      auto& t = add_tensor(p, r.format, bytes, report);
+      t.strategy = r.strategy;
+      t.reason = r.remark;
+      t.error = r.error;
+      if (r.output_error >= 0) t.weighted_error = r.output_error;
+    }
+}
+
+}  // namespace
+
+model::CompressionReport report_of(const model::Model& model, const std::string& in, const std::string& out,
+                                   const model::QuantizeReport& rounded) {
+  model::CompressionReport report = begin_report(model, in);
+  report.result = model::CompressionReport::Whole{out, rounded.bytes, rounded.bits, {}};
+  for (const model::QuantizedTensor& t : rounded.tensors)
+    for (const model::Parameter& p : model.parameters) {
+      if (p.gguf != t.name || p.is_vector()) continue;
+      auto& line = add_tensor(p, t.to, t.bytes, &report);
+      line.strategy = t.weighed ? "importance" : "nearest";
+      line.reason = t.remark;
+      line.error = t.error;
+      if (t.weighed) line.weighted_error = t.weighted;
+    }
+  report.notes = rounded.warnings();
+  return report;
+}
+
+void draw_histograms(run::Engine& engine, const model::Model& before, const model::Model& after,
+                     const model::WeightSource& source, model::CompressionReport* report) {
+  constexpr size_t kMost = 8;
+  std::vector<model::CompressionReport::Tensor*> by_error;
+  for (auto& t : report->tensors) by_error.push_back(&t);
+  std::ranges::stable_sort(by_error, std::ranges::greater(),
+                           [](const auto* t) { return model::error_of(*t).value_or(0); });
+  by_error.resize(std::min(by_error.size(), kMost));
+  for (const model::Parameter& p : before.parameters)
+    for (auto* t : by_error)
+      if (t->name == (p.gguf.empty() ? p.name : p.gguf) && after.weights.contains(p.name))
+        t->histogram = model::histogram_of(model::values_of(engine, before.weights.at(p.name)),
+                                           model::values_of(engine, model::fetched(after, p, source)));
+}
+
+void write_reports(const CalibratedFlags& flags, const model::CompressionReport& report) {
+  if (!flags.json.empty()) write_file_atomic(flags.json, model::compression_json(report));
+  if (!flags.html.empty()) write_file_atomic(flags.html, model::html_report(report));
 }
 
 std::string table_of(const std::vector<model::RoundedTensor>& tensors) {
@@ -260,6 +359,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   run::Engine engine = shared.engine();
   std::map<std::string, FormatRef> formats = model::choose_formats(model, what, &chosen);
   if (what.train_tables) model::train_formats(engine, model, what, formats, chosen);
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<model::TokenId> text = flags.read(model);
   if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // others are asked for
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
@@ -276,8 +376,22 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   model::Model result = run.outline();
   const model::WeightSource source = [&](const model::Parameter& p) { return run.weight(p); };
   activations.calibrate(&result, source, text, flags.run);
-  activations.tell(result, in, to.path.string());
+  model::CompressionReport report = begin_report(model, in);
+  report.device = engine.device().describe();
+  report.text = fmt::format("calibrated on {}", flags.text.empty() ? "the built-in text" : flags.text);
+  int64_t bytes = 0;  // of what is read from the journal when it is written, too
+  for (const model::Parameter& p : result.parameters) bytes += stored_bytes(result, p.name);
+  report.result = model::CompressionReport::Whole{
+      to.path.string(), bytes, 8.0 * bytes / std::max<int64_t>(1, model.weight_count()), {}};
+  add_tensors(result, run.report(), &report);
+  // Preparations move what weights are compared with, and branches are part of it.
+  const bool draws = (!flags.json.empty() || !flags.html.empty()) && !o.branch.are_wanted();
+  if (draws && o.method.preparations.empty()) draw_histograms(engine, model, result, source, &report);
+  activations.tell(result, to.path.string(), &report);
   model::write_model(result, to, source);
+  report.stages.push_back(
+      {"rounding", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
+  write_reports(flags, report);
   run.remove_folder();
   note(fmt::format("wrote {}", to.path.string()));
   return 0;
@@ -290,8 +404,10 @@ int quantize_activations(const Shared& shared, model::Model model, const std::st
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
   activations.calibrate(&model, {}, reads ? flags.read(model) : std::vector<model::TokenId>{}, flags.run);
   model::require_writable_as(model, to.form);
-  activations.tell(model, in, to.path.string());
+  model::CompressionReport report = begin_report(model, in);
+  activations.tell(model, to.path.string(), &report);
   model::write_model(model, to);
+  write_reports(flags, report);
   note(fmt::format("wrote {}", to.path.string()));
   return 0;
 }

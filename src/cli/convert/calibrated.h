@@ -8,6 +8,7 @@
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
 #include "model/file/own_input.h"
+#include "model/report/compression/compression_report.h"
 
 namespace lumen::cli {
 
@@ -27,12 +28,11 @@ std::string file_identity(const model::Paths& files);
 
 // Formats that activations and caches are held in while the model runs.
 struct ActivationFlags {
-  std::string format, scales = "dynamic";
+  std::string format, scales = "dynamic", reach = "largest";
   std::string kept;  // format of projections whose activations have spikes; empty: like all others
   double spike_ratio = 20;
   int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
   CacheTypes cache;
-  std::string json, html;  // of the report
   bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }
 };
 
@@ -41,9 +41,10 @@ struct CalibratedFlags : LayerTextFlags {
   model::ByLayersOptions options;
   int64_t low_rank = 0;  // of the branch beside every rounded weight; 0: none
   std::string low_rank_method = "svdquant", low_rank_format = "bf16";
-  // With a budget: what formats are chosen among, windows that scores are computed on, and where the report goes.
+  // Where the report goes; and with a budget what formats are chosen among, and windows that scores are computed on.
   std::string budget, json, html, criteria = "loss", as_fast_as;
   std::vector<std::string> candidates;
+  std::vector<std::string> beside;  // formats and mixtures that the report shows, too
   int64_t score_chunks = 32;
   ActivationFlags activations;
   // Columns apart (high_impact.h): formats, ratios as they are written, and what is known of the columns once they are
@@ -60,6 +61,16 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
                                          const CalibratedFlags& flags);
 // With progress and a time that is left; false when it was interrupted, and then says how to go on.
 bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
+// The document of a model without what was done to its weights.
+model::CompressionReport begin_report(const model::Model& model, const std::string& in);
+// The document of weights rounded one by one.
+model::CompressionReport report_of(const model::Model& model, const std::string& in, const std::string& out,
+                                   const model::QuantizeReport& rounded);
+// Numbers before and after, of the tensors of a document that lost most. Those that `after` has not have none.
+void draw_histograms(run::Engine& engine, const model::Model& before, const model::Model& after,
+                     const model::WeightSource& source, model::CompressionReport* report);
+// As a document and as a page, where flags name files.
+void write_reports(const CalibratedFlags& flags, const model::CompressionReport& report);
 // What was done to each weight, as a table.
 std::string table_of(const std::vector<model::RoundedTensor>& tensors);
 

@@ -88,8 +88,6 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
   if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
   ActivationFlags& activations = flags.calibrated.activations;
-  activations.json = flags.calibrated.json;
-  activations.html = flags.calibrated.html;
   check_activations(shared, activations);
   if (activations.are_given()) require_activations(flags, by_budget, to);
   const bool weights_stay = activations.are_given() && flags.type.empty() && flags.calibrated.strategy.empty();
@@ -121,6 +119,9 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   const bool cuts = !flags.calibrated.high.empty();
   if (!flags.calibrated.high_ratios.empty() && !cuts) throw usage_error("--high-ratio is a share of --high-impact");
   if (cuts && !by_budget) check_high_impact(shared, flags.calibrated);
+  if (!flags.dry_run)
+    for (const std::string& file : {flags.calibrated.json, flags.calibrated.html})
+      if (!file.empty()) require_writable(file);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
@@ -141,6 +142,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   model::require_writable_as(job.result(), to.form);
   if (!flags.dry_run) write(shared, flags, job, to);
   const model::QuantizeReport& report = job.report();
+  if (!flags.dry_run) write_reports(flags.calibrated, report_of(in.model, flags.in, flags.out, report));
   put(report.text());
   for (const std::string& warning : report.warnings()) warn(warning);
   if (flags.dry_run) return 0;

@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <ctime>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
+#include "cli/measured_quality.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
@@ -84,10 +84,7 @@ class Compare {
       return 8.0 * m.weight_bytes() / std::max<int64_t>(1, m.weight_count());
     };
     report_.model = models_[0].name.empty() ? flags_.models[0] : models_[0].name;
-    std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    gmtime_r(&now, &parts);
-    report_.created = fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+    report_.created = today();
     report_.device = engine_.device().describe();
     report_.base = {flags_.models[0], models_[0].weight_bytes(), bits(models_[0]), {}};
     for (size_t i = 1; i < models_.size(); ++i)
@@ -122,16 +119,10 @@ class Compare {
   }
 
   void take(size_t i, const model::Divergence& d) {
-    model::MeasuredQuality& q = quality(i);
-    q.kl = d.mean;
-    q.kl_error = d.error;
-    q.kl_p99 = d.p99;
-    q.kl_most = d.most;
-    q.same_top = d.same_top;
-    q.ppl = std::exp(d.nats);
-    q.ppl_error = std::exp(d.nats) * d.nats_error;
-    quality(0).ppl = std::exp(d.other_nats);
-    quality(0).ppl_error = std::exp(d.other_nats) * d.other_nats_error;
+    const model::MeasuredQuality base = base_quality_of(d);
+    quality(i) = quality_of(d);
+    quality(0).ppl = base.ppl;
+    quality(0).ppl_error = base.ppl_error;
   }
 
   void told(const std::string& what, int64_t done, int64_t all) {

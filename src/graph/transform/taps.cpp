@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numbers>
 
 #include "base/check.h"
 #include "graph/ir/build.h"
@@ -12,6 +14,8 @@
 
 namespace lumen::graph {
 namespace {
+
+constexpr int kEdgesOfOctave = 8, kLowestOctave = -14;
 
 // One way in which a weight is read: a product, and the operand that is the weight.
 struct Read {
@@ -147,6 +151,7 @@ class Tapper {
         const ValueId index = index_of(r);
         return build_.scatter_add(build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
       });
+    if (kinds_.spread) sum(kTapSpread, {Dim(kSpreadEdges)}, [&](const Read& r) { return counts_from(r); });
     if (kinds_.rows) {
       std::vector<ValueId> parts;
       for (const Read& r : reads) {
@@ -156,6 +161,20 @@ class Tapper {
       }
       hand_back(tap_name(tap, kTapRows), parts.size() == 1 ? parts[0] : build_.concat(parts, 0));
     }
+  }
+
+  // How many numbers are at least each edge in size, whichever matrix reads them.
+  ValueId counts_from(const Read& r) {
+    const ValueId x = rows_of(r.x, r);
+    const Shape& shape = build_.type(x).shape;
+    const ValueId size = build_.reshape(build_.unary(ScalarOp::abs_, x), {1, shape[0], shape[1]});
+    const ValueId place = build_.cast(build_.iota({{Dim(kSpreadEdges), 1, 1}, {Scalar::i32, nullptr}}, 0), {});
+    const ValueId octaves =
+        build_.add(build_.mul(place, build_.scalar(1.0 / kEdgesOfOctave)), build_.scalar(kLowestOctave));
+    const ValueId edge = build_.unary(ScalarOp::exp_, build_.mul(octaves, build_.scalar(std::numbers::ln2)));
+    const ValueId ones = build_.select(build_.binary(ScalarOp::le_, edge, size), build_.scalar(1), build_.scalar(0));
+    // By rows first: a sum of ones in f32 ends at 2^24.
+    return build_.reduce(build_.reduce(ones, Reduction::sum, {2}), Reduction::sum, {1});
   }
 
   ValueId product(const Read& r, ValueId a, ValueId b, const Dim& matrices, bool picked) {
@@ -209,9 +228,13 @@ class Tapper {
 
 }  // namespace
 
+double spread_edge(int64_t k) {
+  return std::exp2(k / (1.0 * kEdgesOfOctave) + kLowestOctave);
+}
+
 TapKinds& TapKinds::operator|=(const TapKinds& other) {
   for (bool TapKinds::* kind : {&TapKinds::squares, &TapKinds::magnitudes, &TapKinds::largest, &TapKinds::gram,
-                                &TapKinds::rows, &TapKinds::cross})
+                                &TapKinds::rows, &TapKinds::cross, &TapKinds::spread})
     this->*kind |= other.*kind;
   return *this;
 }

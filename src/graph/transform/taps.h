@@ -18,7 +18,8 @@ struct TapKinds {
   bool gram = false;        // [K, K] or [E, K, K]: sum of x x^T
   bool rows = false;  // not a state but a result: max |x| of each row of a run, f32 [rows]; of several reads one behind
                       // the other
-  bool cross = false;  // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  bool cross = false;   // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  bool spread = false;  // [kSpreadEdges]: how many numbers x have |x| >= spread_edge(k), a histogram from above
   TapKinds& operator|=(const TapKinds& other);
 };
 
@@ -36,6 +37,12 @@ inline constexpr const char* kTapGram = "gram";
 inline constexpr const char* kTapCross = "cross";
 inline constexpr const char* kTapCounts = "counts";
 inline constexpr const char* kTapRows = "rows";
+inline constexpr const char* kTapSpread = "spread";
+
+// Eight edges an octave, from 2^-14 to 2^15.
+inline constexpr int64_t kSpreadEdges = 29 * 8 + 1;
+double spread_edge(int64_t k);
+
 std::string tap_name(size_t tap, const std::string& kind);
 
 // A graph and a copy of it in one, with the same parameters and other data: those data inputs that are floats, and the

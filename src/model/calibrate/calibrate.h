@@ -2,7 +2,7 @@
 // knows a family or a format.
 //
 // May include: base, base/file, graph/ir, graph/transform, model/arch, model/file, model/infer/session, number/library,
-// run/engine.
+// run/engine, run/engine/feedback.
 // Offers: layer_run.h, text_loss.h, there_and_back.h.
 #pragma once
 

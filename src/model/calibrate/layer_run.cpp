@@ -10,6 +10,7 @@
 #include "graph/transform/slopes.h"
 #include "model/arch/function.h"
 #include "model/calibrate/calibrate.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
 namespace {
@@ -27,12 +28,11 @@ std::vector<float> numbers_of(const run::DeviceTensorRef& t) {
 }
 
 void require_finite(const std::vector<float>& sums, const graph::Tap& tap) {
-  for (size_t i = 0; i < sums.size(); ++i)
-    if (!std::isfinite(sums[i]))
-      throw Error(Exit::numeric,
-                  fmt::format("what '{}' reads of the text sums to {} in column {}", tap.weights.at(0), sums[i],
-                              i % tap.columns),
-                  "the model's activations broke; find out where");
+  if (const auto i = run::first_not_finite(sums))
+    throw Error(Exit::numeric,
+                fmt::format("what '{}' reads of the text sums to {} in column {}", tap.weights.at(0), sums[*i],
+                            *i % tap.columns),
+                "the model's activations broke; find out where");
 }
 
 }  // namespace
@@ -57,6 +57,14 @@ struct LayerRun::Width {
   int64_t count = 0;
   std::shared_ptr<run::Program> program;
   std::map<std::string, run::DeviceTensorRef> data;  // inputs that are data
+  // What batches bring and take, kept from one to the next: fresh memory would cost more than the copies.
+  std::map<std::string, std::vector<uint8_t>> staged;
+
+  std::vector<uint8_t>& stage(const std::string& name, int64_t bytes) {
+    std::vector<uint8_t>& memory = staged[name];
+    memory.resize(bytes);
+    return memory;
+  }
 };
 
 struct LayerRun::Form {
@@ -248,7 +256,7 @@ void LayerRun::hand_on(const graph::LayerPart& p, const Streams& streams, Width&
   for (size_t i = 0; streams.to && i < p.out.size(); ++i) {
     const int64_t size = carried_bytes(p.out[i]);
     const run::DeviceTensorRef result = w.program->result(graph::carried_out(i));
-    std::vector<uint8_t> bytes(w.count * size);
+    std::vector<uint8_t>& bytes = w.stage(graph::carried_out(i), w.count * size);
     result->download(bytes.data(), bytes.size());
     streams.to->write(p.out[i], first * size, bytes);
   }
@@ -292,14 +300,11 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
         const std::span<const float> values = weight(name);
         found->second->upload(values.data(), values.size_bytes());
       }
-      for (const auto& [name, state] : f.states) {
-        const std::vector<uint8_t> zeros(state->bytes());
-        state->upload(zeros.data(), zeros.size());
-      }
+      for (const auto& [name, state] : f.states) state->clear();
       first = false;
     }
     for (const auto& [name, tensor] : w.data) {
-      std::vector<uint8_t> bytes(tensor->bytes());
+      std::vector<uint8_t>& bytes = w.stage(name, tensor->bytes());
       fill(p, streams, name, done, w.count, &bytes);
       tensor->upload(bytes.data(), bytes.size());
     }
@@ -347,6 +352,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
     take(graph::kTapGram, sums.gram);
     take(graph::kTapCross, sums.cross);
     take(graph::kTapCounts, sums.counts);
+    take(graph::kTapSpread, sums.spread);
   }
   return out;
 }

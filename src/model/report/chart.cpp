@@ -185,7 +185,7 @@ std::string svg_chart(const Chart& chart) {
                        kLeft, axes.y(v), kWidth - kRight, kLeft - 7, axes.y(v) + 4, short_number(v));
   }
   for (const double v : axes.x_ticks()) {
-    if (chart.across.empty() && v != std::floor(v)) continue;
+    if ((chart.across.empty() || chart.whole) && v != std::floor(v)) continue;
     out +=
         fmt::format("<path class=\"tick\" d=\"M{0:.1f} {1}v4\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{2}\">{3}</text>\n",
                     axes.x(v), kHeight - kBottom, kHeight - kBottom + 17, short_number(v));

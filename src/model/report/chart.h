@@ -31,6 +31,7 @@ struct Chart {
   bool logarithmic = false;  // y; only where all values are above 0
   bool from_zero = false;    // y begins at 0
   std::string across = {};   // what x is; empty: steps, which are whole numbers
+  bool whole = false;        // x has whole numbers alone
 };
 
 // Round numbers that span [least, most], about `count` of them.

@@ -39,10 +39,10 @@ svg{display:block;width:100%;height:auto}svg text{fill:var(--dim);font-size:11.5
 background:color-mix(in srgb,var(--c0) calc(var(--bits)*6%),var(--card))}
 .map th,.map td.none{background:none}.map caption,.scroll caption{text-align:left;color:var(--dim);font-size:12.5px}
 .gauge{display:block;height:9px;border-radius:3px;background:var(--c);min-width:1px}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto}.scroll td:first-child{overflow-wrap:normal}
 table{border-collapse:collapse;min-width:40%;font-variant-numeric:tabular-nums}
 th,td{padding:5px 16px 5px 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;
-overflow-wrap:anywhere}
+overflow-wrap:break-word}
 th{color:var(--dim);font-weight:500;font-size:12.5px;white-space:nowrap}.n{text-align:right;white-space:nowrap}
 .bar{display:flex;height:18px;margin:2px 0 12px;border-radius:5px;overflow:hidden}
 .bar i{display:block;background:var(--c);min-width:1px}

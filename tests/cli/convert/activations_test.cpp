@@ -27,6 +27,7 @@ TEST_F(ActivationsTest, StaticScalesAreKeptInTheFile) {
   EXPECT_TRUE(contains(o.out, "held in")) << o.out;
   const auto all = nlohmann::json::parse(read("s.json"));
   EXPECT_EQ(all["spikes"].size(), 14U);  // seven projections of two layers
+  EXPECT_EQ(all["tensors"].size(), 16U);
   EXPECT_GE(all["spikes"][0]["ratio"].get<double>(), 1);
   EXPECT_TRUE(contains(read("s.html"), "blk.1.ffn_down.weight"));
   const Outcome told = lumen({"inspect", path("s.gguf")});

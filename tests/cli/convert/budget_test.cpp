@@ -41,6 +41,43 @@ TEST_F(BudgetTest, BytesAreKeptAndQualityFollows) {
   EXPECT_EQ(lumen({"run", "-m", path("a.gguf"), "-p", "A", "-n", "3", "-q"}).code, 0);
 }
 
+// What is rounded without a choice has a report, too.
+TEST_F(BudgetTest, RoundingAloneIsReported) {
+  for (const bool learns : {false, true}) {
+    std::vector<std::string> words = {"quantize", path("m/model.gguf"), path("e.gguf"), "int4_g32",
+                                      "--json",   path("e.json"),       "--html",       path("e.html")};
+    if (learns) words.insert(words.end(), {"--strategy", "gptq", "-c", "16", "--chunks", "4"});
+    const Outcome o = lumen(words);
+    ASSERT_EQ(o.code, 0) << o.error;
+    const auto all = nlohmann::json::parse(read("e.json"));
+    EXPECT_EQ(all["tensors"].size(), 16U);
+    EXPECT_GT(all["tensors"][3]["error"].get<double>(), 0);
+    EXPECT_LT(all["result"]["bits"].get<double>(), all["base"]["bits"].get<double>());
+    EXPECT_EQ(contains(read("e.html"), "Weights before and after"), learns);
+  }
+}
+
+// The report has what was not chosen, too, and what became of the numbers.
+TEST_F(BudgetTest, OthersAreMeasuredBeside) {
+  const Outcome o =
+      quantize("c.gguf", "6.5bpw", {"--json", path("c.json"), "--beside", "int4_g32,q8_0", "--html", path("c.html")});
+  ASSERT_EQ(o.code, 0) << o.error;
+  const auto all = nlohmann::json::parse(read("c.json"));
+  ASSERT_EQ(all["points"].size(), 3U);
+  EXPECT_TRUE(all["points"][0]["chosen"].get<bool>());
+  EXPECT_EQ(all["points"][1]["label"], "int4_g32");
+  EXPECT_EQ(all["points"][1]["strategy"], "imatrix");
+  EXPECT_LT(all["points"][1]["bits"].get<double>(), all["points"][2]["bits"].get<double>());
+  EXPECT_GT(all["points"][1]["kl"].get<double>(), all["points"][2]["kl"].get<double>());
+  size_t drawn = 0;
+  for (const auto& tensor : all["tensors"]) drawn += tensor.contains("histogram");
+  EXPECT_EQ(drawn, 8U);
+  EXPECT_TRUE(contains(read("c.html"), "Weights before and after"));
+  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--beside", "q8_0"}).code, 2);
+  EXPECT_EQ(quantize("d.gguf", "6.5bpw", {"--beside", "q80", "--json", path("d.json")}).code, 2);
+  EXPECT_FALSE(fs::exists(path("d.gguf")));
+}
+
 TEST_F(BudgetTest, QualityIsMeasured) {
   const Outcome o = quantize("b.gguf", "kl=0.0005", {"--json", path("b.json")});
   ASSERT_EQ(o.code, 0) << o.error;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/verify.h"
@@ -46,7 +48,7 @@ Graph two_products() {
 TEST(Taps, SharedByWhatReadsTheSame) {
   const Graph g = two_products();
   TapKinds kinds;
-  kinds.squares = kinds.magnitudes = kinds.largest = kinds.gram = kinds.rows = true;
+  kinds.squares = kinds.magnitudes = kinds.largest = kinds.gram = kinds.rows = kinds.spread = true;
   std::vector<Tap> taps;
   const Graph with = add_taps(g, kinds, &taps);
   ASSERT_EQ(taps.size(), 2u);
@@ -73,6 +75,12 @@ TEST(Taps, SharedByWhatReadsTheSame) {
   EXPECT_EQ(once.at(tap_name(0, kTapLargest)), largest);
   EXPECT_EQ(once.at(tap_name(0, kTapGram)), gram);
   EXPECT_EQ(once.at(tap_name(0, kTapRows)), rows);
+  std::vector<double> spread;
+  for (int64_t k = 0; k < kSpreadEdges; ++k)
+    spread.push_back(std::ranges::count_if(x, [&](double a) { return std::abs(a) >= spread_edge(k) * (1 - 1e-9); }));
+  EXPECT_EQ(once.at(tap_name(0, kTapSpread)), spread);
+  EXPECT_GT(spread.front(), 12) << "but for zeros all are above the lowest edge";
+  EXPECT_EQ(spread.back(), 0);
   // A second run adds to the first.
   Tensor state = tensor({4, 4}, 0);
   state.values = gram;

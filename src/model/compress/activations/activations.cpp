@@ -42,6 +42,23 @@ ActivationRange range_of(const TapSums& sums, int64_t windows) {
                   "the model's activations broke; find out where");
     out.largest = std::max<double>(out.largest, m);
   }
+  out.spread.assign(sums.spread.begin(), sums.spread.end());
+  return out;
+}
+
+// Sum of squared errors of `counts` numbers of sizes `at`, held with a scale that reaches `reach`.
+double error_of(const Format& f, std::span<const double> at, std::span<const double> counts, double reach) {
+  const int64_t count = std::ssize(at) + 2, columns = (count + f.block - 1) / f.block * f.block;
+  std::vector<float> x(columns);
+  x[0] = reach;  // so that the fit reaches as far, and no farther
+  x[1] = -reach;
+  for (int64_t i = 0; i < std::ssize(at); ++i) x[i + 2] = std::min(at[i], reach) * (i % 2 == 0 ? 1 : -1);
+  const std::vector<float> held = decode(f, encode(f, x, 1, columns), 1, columns);
+  double out = 0;
+  for (int64_t i = 0; i < std::ssize(at); ++i) {
+    const double error = at[i] - std::abs(double{held[i + 2]});
+    out += counts[i] * error * error;
+  }
   return out;
 }
 
@@ -60,7 +77,7 @@ std::vector<ActivationRange> activation_ranges(run::Engine& engine, Model model,
   LayerRun run(engine, model, text, options);
   CarriedValues stream(folder, "activations");
   graph::TapKinds kinds;
-  kinds.rows = true;
+  kinds.rows = kinds.spread = true;
   std::vector<ActivationRange> out;
   for (size_t k = 0; k < run.parts(); ++k) {
     if (progress) progress(k, run.parts());
@@ -119,6 +136,30 @@ double static_scale(const Format& f, double largest) {
   return field_decode(f.fields[field].type, f.fields[field].layout.read(blob.data() + record, 0));
 }
 
+double best_reach(const Format& f, const ActivationRange& range) {
+  constexpr int kPlaces = 4, kEachOctave = 4, kOctaves = 6;
+  if (!(range.largest > 0)) return range.largest;
+  std::vector<double> at, counts;
+  for (int64_t k = 0; k < std::ssize(range.spread); ++k) {
+    const bool last = k + 1 == std::ssize(range.spread);
+    const double inside = range.spread[k] - (last ? 0 : range.spread[k + 1]), low = graph::spread_edge(k);
+    const double high = std::min(graph::spread_edge(k + 1), range.largest);
+    for (int p = 0; p < kPlaces && inside > 0; ++p) {
+      at.push_back(std::min(low + (high - low) * (p + 0.5) / kPlaces, range.largest));
+      counts.push_back(inside / kPlaces);
+    }
+  }
+  double best = range.largest, least = error_of(f, at, counts, best);
+  for (int j = 1; j <= kOctaves * kEachOctave; ++j) {
+    const double reach = range.largest * std::exp2(-j / (1.0 * kEachOctave)), error = error_of(f, at, counts, reach);
+    if (error < least) {
+      least = error;
+      best = reach;
+    }
+  }
+  return best;
+}
+
 std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> ranges,
                                               const ActivationFormats& formats) {
   std::vector<graph::EncodedInput> out;
@@ -129,7 +170,7 @@ std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> r
       if (!f) continue;
       graph::EncodedInput input{name, f, {}};
       if (formats.has_static_scales && (!kept || graph::static_field(*f) >= 0))
-        input.scale = static_scale(*f, r.largest);
+        input.scale = static_scale(*f, formats.clips ? best_reach(*f, r) : r.largest);
       out.push_back(std::move(input));
     }
   return out;

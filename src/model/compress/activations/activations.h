@@ -28,6 +28,7 @@ struct ActivationRange {
   // With m = max |x| of a token: max m / median m over the tokens of a window, the mean over windows. A format with one
   // scale for all of x loses half of the tokens where it is twice as large as the format has steps.
   double ratio = 1;
+  std::vector<double> spread = {};  // how many numbers are at least graph::spread_edge(k) in size
 };
 
 // A model's projections: matrices of layers that are rounded (no routers), by what they read. Weights come from
@@ -49,10 +50,16 @@ std::set<std::string> kept_projections(std::span<const ActivationRange> ranges, 
 // has no such scale (graph::static_field).
 double static_scale(const Format& f, double largest);
 
+// Up to which size a static scale is to reach, so that the squared errors of what was seen are least: less than the
+// largest where few numbers stand out, which are then clipped. Candidates are four an octave, down to 2^-6 of the
+// largest; errors are those of the format's own encoding at four places between two edges of the spread.
+double best_reach(const Format& f, const ActivationRange& range);
+
 struct ActivationFormats {
   FormatRef format, kept_format;   // of all, and of what is kept
   bool has_static_scales = false;  // else fields are fitted while the model runs
   std::set<std::string> kept;      // parameters
+  bool clips = false;              // static scales reach as far as best_reach() says, else to the largest number
 };
 // For model/arch/held_formats.h. What is kept gets a scale of its own where its format has one.
 std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> ranges,

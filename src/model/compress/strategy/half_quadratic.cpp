@@ -28,26 +28,33 @@ class HalfQuadraticRounder : public Rounder {
   HalfQuadraticRounder(run::Engine& engine, const StrategyOptions& options) : engine_(engine), options_(options) {}
 
   Rounding round(const RoundingTask& t) override {
-    const int64_t rows = t.all_rows(), columns = t.columns;
+    const int64_t rows = t.all_rows(), columns = t.columns, count = rows * columns;
     const int64_t group = t.format->block > 1 && t.format->row_bytes == 0 ? t.format->block : columns;
-    const int64_t groups = rows * columns / group;
+    const int64_t groups = count / group;
     begin_shape(t.format, rows, columns);
     std::vector<int32_t> order(columns);
     std::iota(order.begin(), order.end(), 0);
     // Codes of the weights under the fields of weights * stretch + shift.
     std::vector<double> stretch(groups, 1), shift(groups, 0);
+    std::vector<float> moved(count);
     const auto rounded = [&](const std::vector<double>& by, const std::vector<double>& plus) {
-      std::vector<float> moved(t.values.size());
-      for (int64_t i = 0; i < std::ssize(moved); ++i) moved[i] = t.values[i] * by[i / group] + plus[i / group];
+#pragma omp parallel for schedule(static)
+      for (int64_t i = 0; i < count; ++i) moved[i] = t.values[i] * by[i / group] + plus[i / group];
       const std::vector<uint8_t> fields = engine_.encode(t.format, moved.data(), rows, columns);
-      return rounder_->run({.w = t.values, .importance = {}, .order = order, .rounded = fields}, *no_feedback_);
+      return rounder_->run({.w = t.values, .importance = {}, .order = order, .rounded = fields});
     };
     run::RoundedMatrix best = rounded(stretch, shift);
     std::vector<double> norms = norms_of(t, best.values, group);
-    const double before = std::accumulate(norms.begin(), norms.end(), 0.0);
+    const double before = total(norms);
+    // Fields that groups share (of rows, tiles, the tensor) may go another way than each group's trial.
+    const bool apart = t.format->row_bytes == 0 && t.format->tile_bytes == 0 && t.format->tensor_bytes == 0;
+    bool merges = false;  // best.values are of several trials, best.blob is of one
+    std::vector<double> by, plus;
     double beta = kBeta;
     for (int k = 0; k < options_.iterations; ++k, beta *= kGrowth) {
-      std::vector<double> by = stretch, plus = shift;
+      by = stretch;
+      plus = shift;
+#pragma omp parallel for schedule(static)
       for (int64_t g = 0; g < groups; ++g) {
         const Line line = line_of(t, best.values, g * group, group, beta, k % 2 == 0);
         by[g] = stretch[g] * line.by;
@@ -61,15 +68,19 @@ class HalfQuadraticRounder : public Rounder {
         stretch[g] = by[g];
         shift[g] = plus[g];
         better = true;
+        if (!apart) continue;
+        norms[g] = now[g];
+        std::copy_n(trial.values.begin() + g * group, group, best.values.begin() + g * group);
       }
-      if (!better) continue;
+      merges |= apart && better;
+      if (!better || apart) continue;
       run::RoundedMatrix merged = rounded(stretch, shift);
       std::vector<double> merged_norms = norms_of(t, merged.values, group);
-      // Fields that groups share (of rows, tiles, the tensor) may have gone another way than each group's trial.
       if (total(merged_norms) >= total(norms)) break;
       best = std::move(merged);
       norms = std::move(merged_norms);
     }
+    if (merges) best = rounded(stretch, shift);
     Rounding out;
     out.blob = std::move(best.blob);
     out.values = std::move(best.values);
@@ -84,9 +95,6 @@ class HalfQuadraticRounder : public Rounder {
     if (rounder_ && shape == shape_) return;
     rounder_ = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns,
                                                       run::FeedbackOptions{.weighs = false, .in_order = true});
-    if (!no_feedback_ || !(no_feedback_->tiling() == rounder_->tiling()))
-      no_feedback_ =
-          std::make_unique<run::FeedbackMatrix>(engine_, std::vector<float>(columns * columns), rounder_->tiling());
     shape_ = shape;
   }
 
@@ -127,7 +135,6 @@ class HalfQuadraticRounder : public Rounder {
   const StrategyOptions options_;
   std::tuple<std::string, int64_t, int64_t> shape_;
   std::unique_ptr<run::FeedbackRounder> rounder_;
-  std::unique_ptr<run::FeedbackMatrix> no_feedback_;
 };
 
 class HalfQuadratic : public Strategy {

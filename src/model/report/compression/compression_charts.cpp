@@ -18,6 +18,7 @@ constexpr size_t kMostRows = 1000;   // of the map and of other tables
 constexpr size_t kMostSaid = 12;     // tensors of a cell that its tooltip names
 constexpr int kOwnColors = 6;        // of strategies and roles; the next two stand for what was chosen and what is base
 constexpr int kChosen = 4, kBase = 7;
+constexpr double kBeyond = 1.6;
 
 using Tensors = std::vector<const CompressionReport::Tensor*>;
 
@@ -84,6 +85,9 @@ class QualityChart {
       Series predicted{"predicted front", {}, 5};
       for (const auto& f : r_.front)
         if (f.score > 0 && (!bits_ || f.bits > 0)) predicted.points.push_back({bits_ ? f.bits : gib(f.bytes), f.score});
+      // Far beyond what was measured it would only make that small.
+      const double most = kBeyond * std::ranges::max(measured, {}, &Point::x).x;
+      std::erase_if(predicted.points, [&](const Point& p) { return p.x > most; });
       if (!predicted.points.empty()) chart.series.push_back(std::move(predicted));
     }
     for (Series& s : dots)
@@ -199,10 +203,6 @@ std::string left_out(size_t all, size_t shown, const char* what) {
 
 }  // namespace
 
-std::optional<double> error_of(const CompressionReport::Tensor& tensor) {
-  return tensor.weighted_error ? tensor.weighted_error : tensor.error;
-}
-
 std::string quality_chart(const CompressionReport& report) {
   return QualityChart(report).text();
 }
@@ -221,6 +221,7 @@ std::string layer_chart(const CompressionReport& report) {
   }
   Chart chart{"Error by layer", "relative, of weights; weighted by importance where that is known", {}, false, true};
   chart.across = "layer";
+  chart.whole = true;
   for (size_t r = 0; r < roles.size(); ++r) {
     Series s{roles[r].empty() ? "other" : roles[r], {}, static_cast<int>(r % 8)};
     for (const auto& [layer, sum] : sums[r]) {

@@ -20,7 +20,4 @@ std::string histograms(const CompressionReport& report);
 std::string spike_table(const CompressionReport& report);
 std::string stage_table(const CompressionReport& report);
 
-// The error that counts: weighted where it is known.
-std::optional<double> error_of(const CompressionReport::Tensor& tensor);
-
 }  // namespace lumen::model

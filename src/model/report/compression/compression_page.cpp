@@ -113,19 +113,20 @@ std::string candidates(const CompressionReport::Tensor& t) {
 }
 
 std::string tensors(const CompressionReport& r) {
-  Table table{{"tensor", "format", "strategy", "why", "candidates: size and predicted loss", "size", "bits", "error",
-               "weighted"},
-              {},
-              5};
+  Table table{{"tensor", "format", "strategy", "why", "size", "bits", "error", "weighted"}, {}, 4};
+  Table others{{"tensor", "candidates: size and predicted loss"}, {}, 2};
   for (const auto& t : r.tensors) {
     if (table.rows.size() == kMostRows) break;
-    table.rows.push_back({t.name, t.format, t.strategy, t.reason, candidates(t), bytes_text(t.bytes),
-                          fmt::format("{:.3f}", t.bits), rate(t.error), rate(t.weighted_error)});
+    table.rows.push_back({t.name, t.format, t.strategy, t.reason, bytes_text(t.bytes), fmt::format("{:.3f}", t.bits),
+                          rate(t.error), rate(t.weighted_error)});
+    if (!t.candidates.empty()) others.rows.push_back({t.name, candidates(t)});
   }
   if (table.rows.empty()) return {};
-  std::string out = html_table(table);
-  if (table.rows.size() > kOpenRows)
-    out = fmt::format("<details><summary>{} tensors</summary>{}</details>\n", table.rows.size(), out);
+  const auto folded = [](const Table& rows, const char* what) {
+    return fmt::format("<details><summary>{} {}</summary>{}</details>\n", rows.rows.size(), what, html_table(rows));
+  };
+  std::string out = table.rows.size() > kOpenRows ? folded(table, "tensors") : html_table(table);
+  if (!others.rows.empty()) out += folded(others, "tensors with their candidates");
   if (r.tensors.size() > kMostRows)
     out += fmt::format("<p class=\"none\">{} more tensors are in the document</p>\n", r.tensors.size() - kMostRows);
   return out;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/structured/json.h"
 
@@ -273,6 +275,35 @@ void read_lists(Members& m, CompressionReport& out) {
 }
 
 }  // namespace
+
+std::optional<double> error_of(const CompressionReport::Tensor& tensor) {
+  return tensor.weighted_error ? tensor.weighted_error : tensor.error;
+}
+
+CompressionReport::Histogram histogram_of(std::span<const float> before, std::span<const float> after) {
+  LUMEN_CHECK(before.size() == after.size() && !before.empty(), "{} numbers beside {}", before.size(), after.size());
+  constexpr size_t kBins = 96, kParts = 1000;
+  std::vector<float> ordered(before.begin(), before.end());
+  const size_t outer = ordered.size() / kParts;
+  std::ranges::nth_element(ordered, ordered.begin() + outer);
+  const float ordered_least = ordered[outer];
+  const double least = ordered_least;
+  std::ranges::nth_element(ordered, ordered.end() - 1 - outer);
+  const double most = std::max<double>(ordered[ordered.size() - 1 - outer], std::nextafter(ordered_least, INFINITY));
+  CompressionReport::Histogram out;
+  for (size_t i = 0; i <= kBins; ++i) out.edges.push_back(least + (most - least) / kBins * i);
+  const auto count = [&](std::span<const float> numbers) {
+    std::vector<double> bins(kBins);
+    for (const float x : numbers) {
+      LUMEN_CHECK(std::isfinite(x), "a histogram of {}", x);
+      ++bins[std::clamp<double>((x - least) / (most - least) * kBins, 0, kBins - 1)];
+    }
+    return bins;
+  };
+  out.before = count(before);
+  out.after = count(after);
+  return out;
+}
 
 ordered_json to_json(const CompressionReport& r) {
   ordered_json out;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,13 @@ struct CompressionReport {
   std::vector<Stage> stages;
   std::vector<std::string> notes;
 };
+
+// The error that counts: weighted where it is known.
+std::optional<double> error_of(const CompressionReport::Tensor& tensor);
+
+// Counts over the range that `before` takes up but for its outermost thousandths; what lies outside counts with the
+// first and the last bin. As many numbers in each, all finite (LUMEN_CHECK).
+CompressionReport::Histogram histogram_of(std::span<const float> before, std::span<const float> after);
 
 nlohmann::ordered_json to_json(const CompressionReport& report);
 // Pretty-printed, with a line end. Texts that are no UTF-8 are mended.

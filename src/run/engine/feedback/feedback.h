@@ -75,8 +75,11 @@ class FeedbackRounder {
     std::span<const uint8_t> rounded;   // w by Engine::encode with that importance, if it is there already
   };
   RoundedMatrix run(const Input& input, const FeedbackMatrix& u);
+  // The same where no column passes anything on: codes under the fields there are.
+  RoundedMatrix run(const Input& input);
 
  private:
+  RoundedMatrix run(const Input& input, const FeedbackMatrix* u);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -69,6 +69,7 @@ struct FeedbackRounder::State {
   FeedbackTiling tiling;
   std::unique_ptr<LoadedSteps> kernel;
   std::shared_ptr<Program> transposes, to_stretch, to_panel;
+  DeviceTensorRef nothing;  // what columns of a panel pass on where they pass on nothing
 
   int64_t panels() const { return (columns + tiling.panel - 1) / tiling.panel; }
   bool has_outer_fields() const { return format->row_bytes > 0 || format->tile_bytes > 0 || format->tensor_bytes > 0; }
@@ -79,9 +80,9 @@ struct FeedbackRounder::State {
                                           whole.get() + line * rows * 4);
   }
 
-  void check(const Input& in, const FeedbackMatrix& u) const {
+  void check(const Input& in, const FeedbackMatrix* u) const {
     LUMEN_CHECK(std::ssize(in.w) == rows * columns, "{} values for {} x {}", in.w.size(), rows, columns);
-    LUMEN_CHECK(u.tiling() == tiling, "feedback cut for other panels");
+    LUMEN_CHECK(!u || u->tiling() == tiling, "feedback cut for other panels");
     if (const auto k = first_not_finite(in.w))
       throw Error(Exit::numeric, fmt::format("{} at row {}, column {} cannot be rounded with error feedback", in.w[*k],
                                              *k / columns, *k % columns));
@@ -109,7 +110,7 @@ struct FeedbackRounder::State {
     return tensor;
   }
 
-  void round(const Input& in, const FeedbackMatrix& u, void* blob) const {
+  void round(const Input& in, const FeedbackMatrix* u, void* blob) {
     const int64_t panel = tiling.panel, stretch = tiling.stretch;
     const auto w = engine.allocate(tiling.padded * rows * 4), x = engine.allocate(tiling.padded * rows * 4);
     transposes->bind("w", in.on_device ? in.on_device : uploaded(in.w));
@@ -133,12 +134,13 @@ struct FeedbackRounder::State {
     padded.resize(tiling.padded);
     const auto place = upload(std::span<const int64_t>(places)), order = upload(std::span<const int32_t>(padded)),
                importance = upload(in.importance);
+    if (!u && !nothing) nothing = std::make_shared<DeviceTensor>(engine.device(), matrix_type(panel, panel));
     for (int64_t p = 0; p < panels(); ++p) {
       const int64_t first = p * panel, inside = first % stretch;
       DeviceTensorRef values = piece(x, first, panel);
-      if (inside > 0) {
+      if (u && inside > 0) {
         to_panel->bind("x", values);
-        to_panel->bind("u", u.before(p));
+        to_panel->bind("u", u->before(p));
         to_panel->bind("d", piece(d, 0, stretch));
         to_panel->run();
         values = to_panel->result("sum");
@@ -146,7 +148,7 @@ struct FeedbackRounder::State {
       void* const buffers[] = {place.get() + p * kApart * 8,
                                values->data(),
                                w.get() + first * rows * 4,
-                               u.within(p)->data(),
+                               (u ? u->within(p) : nothing)->data(),
                                blob,
                                d.get() + inside * rows * 4,
                                importance.get(),
@@ -154,10 +156,10 @@ struct FeedbackRounder::State {
                                order.get() + first * 4};
       kernel->launch(buffers);
       kernel->finish();
-      const bool is_last = inside + panel == stretch;
+      const bool is_last = u && inside + panel == stretch;
       for (int64_t t = first / stretch + 1; is_last && t < tiling.padded / stretch; ++t) {
         to_stretch->bind("x", piece(x, t * stretch, stretch));
-        to_stretch->bind("u", u.between(first / stretch, t));
+        to_stretch->bind("u", u->between(first / stretch, t));
         to_stretch->bind("d", piece(d, 0, stretch));
         to_stretch->run();
       }
@@ -177,7 +179,7 @@ FeedbackRounder::FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int6
     throw Error(Exit::user, fmt::format("columns in another order cannot be rounded into format {}", f->name),
                 "its codes are chosen by its fit; round columns in order");
   blob_layout(*f, rows, columns);  // whole blocks
-  state_.reset(new State{engine, f, rows, columns, options, feedback_tiling(*f, columns, options), {}, {}, {}, {}});
+  state_.reset(new State{engine, f, rows, columns, options, feedback_tiling(*f, columns, options), {}, {}, {}, {}, {}});
   if (rows == 0 || columns == 0) return;
   const FeedbackTiling& t = state_->tiling;
   const synth::FeedbackShape shape{rows, columns, t.panel,
@@ -208,6 +210,14 @@ MemoryNeeds FeedbackRounder::needs() const {
 }
 
 RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix& u) {
+  return run(input, &u);
+}
+
+RoundedMatrix FeedbackRounder::run(const Input& input) {
+  return run(input, nullptr);
+}
+
+RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix* u) {
   State& s = *state_;
   RoundedMatrix out;
   out.blob.resize(blob_layout(*s.format, s.rows, s.columns).total);

@@ -1,5 +1,8 @@
 #include "run/engine/program/tensor.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/check.h"
 #include "base/ordinal.h"
 
@@ -40,6 +43,12 @@ void DeviceTensor::upload(const void* from, int64_t bytes) {
 void DeviceTensor::download(void* to, int64_t bytes) const {
   LUMEN_CHECK(bytes == bytes_, "{} bytes for {} of {}", bytes, graph::print(type_), bytes_);
   device_.copy_out(to, data_, bytes);
+}
+
+void DeviceTensor::clear() {
+  static const std::array<uint8_t, 1 << 20> zeros{};
+  for (int64_t done = 0; done < bytes_; done += zeros.size())
+    device_.copy_in(static_cast<uint8_t*>(data_) + done, zeros.data(), std::min<int64_t>(zeros.size(), bytes_ - done));
 }
 
 void DeviceTensor::copy_rows(int64_t from, int64_t to, int64_t count) {

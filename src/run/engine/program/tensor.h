@@ -28,6 +28,7 @@ class DeviceTensor {
   void* data() { return data_; }
   void upload(const void* from, int64_t bytes);  // whole tensor, in its element's own bytes
   void download(void* to, int64_t bytes) const;
+  void clear();  // all bytes become 0
   void copy_rows(int64_t from, int64_t to,
                  int64_t count);  // of the last axis, counted over the whole tensor; not of formats with tiles
 

@@ -170,12 +170,12 @@ TEST(Activations, SpikesAreFoundAndKept) {
   EXPECT_TRUE(spiky.contains("layers.1.down"));
   EXPECT_EQ(spiky.size(), 2u);
   const FormatLibrary& formats = test_library()->formats();
-  ActivationFormats f{formats.get("int8"), formats.get("fp8_tensor"), true, {}};
+  ActivationFormats f{formats.get("int8"), formats.get("fp8_tensor"), true, {}, false};
   const double naive = held(m, text, want, f).off;
   const double without = held(base, text, want, f).off;
   f.kept = spiky;
   const double kept = held(m, text, want, f).off;
-  ActivationFormats by_token{formats.get("int8_row"), nullptr, false, {}};
+  ActivationFormats by_token{formats.get("int8_row"), nullptr, false, {}, false};
   const double dynamic = held(m, text, want, by_token).off;
   EXPECT_GT(naive, 4 * without);
   EXPECT_LT(kept, 2 * without);
@@ -198,7 +198,7 @@ TEST_P(HeldOfFamilies, KernelsEqualTheEvaluator) {
   EXPECT_GE(ranges.size(), 4u);
   text.resize(kLength);
   const auto before = logits_of(m, text);
-  set_encoded_inputs(m, encodings_of(ranges, {test_library()->formats().get("int8_row"), nullptr, false, {}}));
+  set_encoded_inputs(m, encodings_of(ranges, {test_library()->formats().get("int8_row"), nullptr, false, {}, false}));
   const auto all = logits_of(m, text);
   const std::vector<double> want(all.end() - m.integer("vocab"), all.end());
   const LoadedModel loaded(engine(), m);
@@ -209,6 +209,34 @@ TEST_P(HeldOfFamilies, KernelsEqualTheEvaluator) {
 }
 INSTANTIATE_TEST_SUITE_P(Families, HeldOfFamilies,
                          testing::Values("mixtral", "deepseek_v3", "gpt_oss", "gpt2", "phi3"));
+
+// Numbers of one size but for a few: what stands out is clipped where that costs less than the steps it would take.
+TEST(Activations, ReachesAsFarAsErrorsAreLeast) {
+  const Format& int8 = *test_library()->formats().get("int8");
+  ActivationRange range;
+  range.spread.assign(graph::kSpreadEdges, 0);
+  const auto add = [&](double size, double count) {
+    for (int64_t k = 0; k < graph::kSpreadEdges; ++k)
+      if (size >= graph::spread_edge(k)) range.spread[k] += count;
+  };
+  for (int i = 1; i <= 100; ++i) add(i / 100.0, 1e6);
+  range.largest = 1;
+  EXPECT_EQ(best_reach(int8, range), 1) << "nothing stands out";
+  add(30, 2);
+  range.largest = 30;
+  const double reach = best_reach(int8, range);
+  EXPECT_LT(reach, 3);
+  EXPECT_GE(reach, 0.9);
+  add(30, 1e5);
+  EXPECT_EQ(best_reach(int8, range), 30) << "as many are no outliers";
+  ActivationFormats formats;
+  formats.format = test_library()->formats().get("int8");
+  formats.has_static_scales = formats.clips = true;
+  range.weights = {"w"};
+  EXPECT_EQ(encodings_of(std::vector{range}, formats)[0].scale, static_scale(int8, 30));
+  range.largest = 0;
+  EXPECT_EQ(best_reach(int8, range), 0);
+}
 
 }  // namespace
 }  // namespace lumen::model

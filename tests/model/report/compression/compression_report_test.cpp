@@ -101,5 +101,28 @@ TEST(CompressionReport, ChangedBytes) {
   EXPECT_GT(accepted, 0);
 }
 
+TEST(CompressionReport, HistogramsLeaveOutliersToTheEnds) {
+  std::vector<float> before, after;
+  for (int i = 0; i < 4000; ++i) before.push_back(i % 2000 / 1000.0F - 1);
+  after = before;
+  before[7] = -1000;
+  before[9] = 1000;
+  after[11] = 1000;
+  const CompressionReport::Histogram h = histogram_of(before, after);
+  ASSERT_EQ(h.edges.size(), h.before.size() + 1);
+  EXPECT_NEAR(h.edges.front(), -1, 0.01);
+  EXPECT_NEAR(h.edges.back(), 1, 0.01);
+  double sum = 0, moved = 0;
+  for (size_t i = 0; i < h.before.size(); ++i) {
+    sum += h.before[i];
+    moved += std::abs(h.before[i] - h.after[i]);
+  }
+  EXPECT_EQ(sum, 4000);
+  EXPECT_LE(moved, 6);
+  // One number alone has a width all the same.
+  const std::vector<float> same(5, 2);
+  EXPECT_GT(histogram_of(same, same).edges.back(), 2);
+}
+
 }  // namespace
 }  // namespace lumen::model
