@@ -31,6 +31,11 @@ double perplexity_of(const std::vector<float>& losses, int64_t length) {
   return std::exp(nats / std::max<int64_t>(scored, 1));
 }
 
+// As it is written, whether it is here or not.
+int64_t stored_bytes(const model::Model& model, const std::string& parameter) {
+  return graph::byte_size(model.weights.at(parameter).type);
+}
+
 // How many bits branches of low rank take of a weight; the others are counted as they are held.
 std::string branches_text(const std::vector<model::RoundedTensor>& rounded, const model::Model& result,
                           const std::string& format) {
@@ -41,7 +46,7 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
   }
   double branches = 0, all = 0;
   for (const model::Parameter& p : result.parameters) {
-    const double bits = 8.0 * graph::byte_size(result.weights.at(p.name).type);
+    const double bits = 8.0 * stored_bytes(result, p.name);
     all += bits;
     if (p.role == model::kBranchRole) branches += bits;
   }
@@ -242,7 +247,10 @@ void add_tensors(const model::Model& result, const std::vector<model::RoundedTen
   for (const model::Parameter& p : result.parameters)
     for (const model::RoundedTensor& r : rounded) {
       if (r.name != (p.gguf.empty() ? p.name : p.gguf)) continue;
-      auto& t = add_tensor(p, r.format, graph::byte_size(result.weights.at(p.name).type), report);
+      int64_t bytes = stored_bytes(result, p.name);
+      if (r.rank > 0)
+        bytes += stored_bytes(result, model::branch_a(p.name)) + stored_bytes(result, model::branch_b(p.name));
+      auto& t = add_tensor(p, r.format, bytes, report);
       t.strategy = r.strategy;
       t.reason = r.remark;
       t.error = r.error;
@@ -371,12 +379,13 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   model::CompressionReport report = begin_report(model, in);
   report.device = engine.device().describe();
   report.text = fmt::format("calibrated on {}", flags.text.empty() ? "the built-in text" : flags.text);
-  const int64_t bytes = result.weight_bytes();
+  int64_t bytes = 0;  // of what is read from the journal when it is written, too
+  for (const model::Parameter& p : result.parameters) bytes += stored_bytes(result, p.name);
   report.result = model::CompressionReport::Whole{
       to.path.string(), bytes, 8.0 * bytes / std::max<int64_t>(1, model.weight_count()), {}};
   add_tensors(result, run.report(), &report);
-  // Preparations move what weights are compared with.
-  const bool draws = !flags.json.empty() || !flags.html.empty();
+  // Preparations move what weights are compared with, and branches are part of it.
+  const bool draws = (!flags.json.empty() || !flags.html.empty()) && !o.branch.are_wanted();
   if (draws && o.method.preparations.empty()) draw_histograms(engine, model, result, source, &report);
   activations.tell(result, to.path.string(), &report);
   model::write_model(result, to, source);

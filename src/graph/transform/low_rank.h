@@ -32,7 +32,7 @@ struct LowRank {
   // several adapters with magnitudes that are known run as one.
   bool gain = false;
   // Names of the inputs a and b; empty: low_rank_a(weight), low_rank_b(weight). Not with magnitudes.
-  std::string a_name, b_name;
+  std::string a_name = {}, b_name = {};
 };
 
 inline constexpr const char* kDropoutSeed = "step.dropout";  // u32, rank 0, data

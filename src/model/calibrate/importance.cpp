@@ -1,5 +1,6 @@
 #include "model/calibrate/importance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -194,6 +195,18 @@ std::vector<float> ImportanceEntry::means(int64_t matrix) const {
   std::vector<float> out;
   if (counts[matrix] <= 0) return out;
   for (int64_t c = 0; c < columns; ++c) out.push_back(sums[matrix * columns + c] / counts[matrix]);
+  return out;
+}
+
+ImportanceEntry ImportanceEntry::unstacked(int64_t of_matrices, int64_t of_columns) const {
+  if (matrices() != 1 || of_matrices < 2 || of_columns < 1 || columns % of_columns != 0 ||
+      columns / of_columns != of_matrices)
+    return *this;
+  ImportanceEntry out{of_columns, sums, {}};
+  for (auto at = sums.begin(); at != sums.end(); at += of_columns) {
+    const bool is_reached = std::any_of(at, at + of_columns, [](double x) { return x > 0; });
+    out.counts.push_back(is_reached ? counts[0] : 0);
+  }
   return out;
 }
 

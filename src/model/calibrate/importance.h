@@ -21,6 +21,9 @@ struct ImportanceEntry {
   int64_t matrices() const { return std::ssize(counts); }
   // Mean squares of one matrix; empty where no row reached it.
   std::vector<float> means(int64_t matrix) const;
+  // The older form has all matrices of stacked weights as one, whose columns lie one behind the other: as so many
+  // matrices of so many columns, if it can be that; those that nothing but zeros were read of were not reached.
+  ImportanceEntry unstacked(int64_t matrices, int64_t columns) const;
 };
 
 struct Importance {

@@ -219,7 +219,8 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
     report.without_importance.push_back(p.gguf);
     return {};
   }
-  const ImportanceEntry& e = found->second;
+  const ImportanceEntry e =
+      p.shape.size() == 3 ? found->second.unstacked(p.shape[0].number(), w.columns()) : found->second;
   const int64_t matrices = e.matrices();
   if (e.columns != w.columns() || (matrices != 1 && (p.shape.size() != 3 || matrices != p.shape[0].number())))
     throw Error(Exit::user,

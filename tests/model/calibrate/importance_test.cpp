@@ -78,6 +78,22 @@ TEST(Importance, WindowsKeepMeans) {
   EXPECT_EQ(got.datasets, std::vector<std::string>{"b.txt"});
 }
 
+TEST(Importance, ExpertsOfTheOlderFormAreTakenApart) {
+  write_importance(some(), at("a.dat"), ImportanceForm::windows);
+  const ImportanceEntry one = read_importance(at("a.dat"), formats()).entries.at("blk.0.ffn_up_exps.weight");
+  const ImportanceEntry three = one.unstacked(3, 2);
+  EXPECT_EQ(three.matrices(), 3);
+  EXPECT_EQ(three.columns, 2);
+  const ImportanceEntry want = some().entries.at("blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(three.means(0), want.means(0));
+  EXPECT_TRUE(three.means(1).empty()) << "no row reached it";
+  EXPECT_EQ(three.means(2), want.means(2));
+  // What cannot be so many matrices of so many columns stays as it is, and is refused by whoever asked.
+  EXPECT_EQ(one.unstacked(4, 2).matrices(), 1);
+  EXPECT_EQ(one.unstacked(2, 2).matrices(), 1);
+  EXPECT_EQ(want.unstacked(3, 2).counts, want.counts);
+}
+
 TEST(Importance, JoinedOnesCountTogether) {
   Importance all = some();
   all.add(some());

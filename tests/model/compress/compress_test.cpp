@@ -156,5 +156,38 @@ TEST(Quantize, FewBitsWantAnImportanceMatrix) {
   EXPECT_TRUE(more.warnings().empty());
 }
 
+// Files of the older form have the columns of all experts one behind the other.
+TEST(Quantize, ImportanceOfExpertsIsTheSameInBothForms) {
+  const FamilyRef family = test_library()->family("mixtral");
+  const Model m = initialise(
+      family, family->config("", {{"vocab", 32}, {"layers", 1}, {"hidden", 64}, {"heads", 2}, {"ffn", 64}}), 1);
+  const auto apart = std::make_shared<Importance>(), joined = std::make_shared<Importance>();
+  for (const Parameter& p : m.parameters) {
+    if (p.shape.size() != 3) continue;
+    ImportanceEntry e;
+    e.columns = p.shape[2].number();
+    e.counts.assign(p.shape[0].number(), 4);
+    for (int64_t i = 0; i < e.columns * e.matrices(); ++i)
+      e.sums.push_back((i * i + 3 * i) % 29 + (i % 7 == 0 ? 400 : 1));
+    apart->entries[p.gguf] = e;
+    joined->entries[p.gguf] = {e.columns * e.matrices(), e.sums, {4}};
+  }
+  ASSERT_FALSE(apart->entries.empty());
+  QuantizeOptions plain = to("q4_0"), a = plain, b = plain;
+  a.importance = apart;
+  b.importance = joined;
+  const Model unweighed = quantize(engine(), m, plain, nullptr), one = quantize(engine(), m, a, nullptr),
+              other = quantize(engine(), m, b, nullptr);
+  bool counted = false;
+  for (const auto& [name, w] : one.weights) {
+    EXPECT_TRUE(other.weights.at(name).bytes == w.bytes) << name;
+    counted = counted || !(unweighed.weights.at(name).bytes == w.bytes);
+  }
+  EXPECT_TRUE(counted);
+  joined->entries.begin()->second.sums.pop_back();
+  joined->entries.begin()->second.columns -= 1;
+  EXPECT_THROW((void)quantize(engine(), m, b, nullptr), Error);
+}
+
 }  // namespace
 }  // namespace lumen::model
