@@ -28,6 +28,12 @@ void BlockCodes::begin() {
   for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
 }
 
+Expr BlockCodes::table(int table, Expr index) {
+  const FormatTable& t = format_.tables[table];
+  const Expr permuted = permute_table(b_, target_, t, index);
+  return permuted.exists() ? permuted : read_table(b_, t, tables_[table], index);
+}
+
 void BlockCodes::clear() {
   for (size_t k = 0; k < format_.fields.size(); ++k) {
     const Field& f = format_.fields[k];

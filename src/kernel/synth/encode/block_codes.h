@@ -17,13 +17,14 @@ bool assigns(const std::vector<RoutineStmt>& body, int field);
 
 class BlockCodes {
  public:
-  BlockCodes(Builder& b, const Format& f, BufferId blob, int lanes) : b_(b), format_(f), blob_(blob), lanes_(lanes) {}
+  BlockCodes(Builder& b, const Format& f, BufferId blob, int lanes, const machine::Machine& target)
+      : b_(b), format_(f), blob_(blob), lanes_(lanes), target_(target) {}
 
   void begin();  // in the task's region: private memory and tables
   void clear();  // before a fit; the code field is written whole
   Expr load(int field, Expr index);
   void store(int field, Expr index, Expr code, Expr mask);  // mask: lanes to be set, none for all
-  Expr table(int table, Expr index) { return read_table(b_, format_.tables[table], tables_[table], index); }
+  Expr table(int table, Expr index);
   // Bytes to an entry of an array with a value for each lane: all lanes of an entry lie together.
   Expr entry_offset(Expr index, int64_t size);
   // Lane l's record begins `stride` bytes times l behind `start`.
@@ -44,6 +45,7 @@ class BlockCodes {
   const Format& format_;
   BufferId blob_;
   int lanes_;
+  const machine::Machine& target_;
   std::vector<BufferId> codes_, tables_;
 };
 

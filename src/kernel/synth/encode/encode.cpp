@@ -18,7 +18,7 @@ constexpr int64_t kGrain = 8192;  // elements per task
 
 class BlockEncoder {
  public:
-  BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes)
+  BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes, const machine::Machine& target)
       : b_(b),
         format_(f),
         given_(given),
@@ -27,7 +27,7 @@ class BlockEncoder {
         blob_(given.blob),
         supplied_(given.supplied),
         lanes_(lanes),
-        codes_(b, f, given.blob, lanes) {}
+        codes_(b, f, given.blob, lanes, target) {}
 
   // In the task's region: private memory and tables.
   void begin() {
@@ -41,12 +41,11 @@ class BlockEncoder {
     hooks.table = [&](int table, Expr index) { return codes_.table(table, index); };
     hooks.extent = [&] { return b_.i64(format_.block); };
     if (fits()) {
-      std::vector<int> of_row;
-      for (const KeptLocal& k : format_.weighted_row_kept) of_row.push_back(k.code_variable);
-      fit_.emplace(b_, *given_.fit(format_, Level::block), hooks, lanes_, weighs() ? of_row : std::vector<int>{});
+      const std::vector<int> of_row = weighs() ? kept_for(format_.weighted_row_kept) : std::vector<int>{};
+      fit_.emplace(b_, *given_.fit(format_, Level::block), hooks, lanes_, of_row, kept_from(kept()));
       code_is_set_ = weighs() && assigns(format_.weighted_fit[0]->body, format_.code_field);
     }
-    if (format_.code) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1});
+    if (format_.code) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1}, kept_for(kept()));
   }
 
   // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile
@@ -85,6 +84,9 @@ class BlockEncoder {
   Expr lane_steps(int64_t step) { return b_.lane_steps(lanes_, step); }
 
   bool weighs() const { return given_.weighs(format_, Level::block); }
+
+  // Locals of the fit that code reads.
+  const std::vector<KeptLocal>& kept() const { return weighs() ? format_.weighted_kept : format_.kept; }
 
   // Numbers of the blocks, all lanes of one together.
   struct Numbers {
@@ -191,7 +193,7 @@ class BlockEncoder {
 
   void run_code() {
     code_->clear();
-    for (const KeptLocal& k : weighs() ? format_.weighted_kept : format_.kept) {
+    for (const KeptLocal& k : kept()) {
       if (fit_) {
         code_->copy(k.code_variable, *fit_, k.fit_variable);
       } else {
@@ -245,7 +247,8 @@ class RowFit {
     };
     hooks.set_field = [](int, Expr, Expr, Expr) {};
     hooks.table = [this](int slot, Expr index) { return read_table(b_, f_.tables[slot], tables_[slot], index); };
-    run_.emplace(b, *f.weighted_fit[ordinal(Level::row)], std::move(hooks));
+    run_.emplace(b, *f.weighted_fit[ordinal(Level::row)], std::move(hooks), 1, std::vector<int>{},
+                 kept_from(f.weighted_row_kept));
   }
   const RoutineRun* of(Expr row) {
     row_ = row;
@@ -283,11 +286,11 @@ void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, con
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
   b.loop(LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](Expr task) {
-    BlockEncoder wide(b, f, given, width);
+    BlockEncoder wide(b, f, given, width, target);
     wide.begin();
     std::optional<BlockEncoder> narrow;
     if (width > 1 && run % width != 0) {
-      narrow.emplace(b, f, given, 1);
+      narrow.emplace(b, f, given, 1, target);
       narrow->begin();
     }
     std::optional<RowFit> row_fit;

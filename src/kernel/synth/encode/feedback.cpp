@@ -34,14 +34,15 @@ struct FeedbackBuffers {
 
 class FeedbackEncoder {
  public:
-  FeedbackEncoder(Builder& b, const Format& f, const FeedbackShape& shape, const FeedbackBuffers& buffers, int lanes)
+  FeedbackEncoder(Builder& b, const Format& f, const FeedbackShape& shape, const FeedbackBuffers& buffers, int lanes,
+                  const machine::Machine& target)
       : b_(b),
         format_(f),
         shape_(shape),
         buffers_(buffers),
         layout_(blob_layout(f, shape.rows, shape.columns)),
         lanes_(lanes),
-        codes_(b, f, buffers.blob, lanes) {}
+        codes_(b, f, buffers.blob, lanes, target) {}
 
   // In the task's region: private memory and tables.
   void begin() {
@@ -56,16 +57,21 @@ class FeedbackEncoder {
     hooks.extent = [&] { return b_.i64(format_.block); };
     const bool weighed = is_weighed(format_, shape_.weighs);
     if (!stored_fields())
-      if (const auto& fit = (weighed ? format_.weighted_fit : format_.fit)[0]) fit_.emplace(b_, *fit, hooks, lanes_);
+      if (const auto& fit = (weighed ? format_.weighted_fit : format_.fit)[0]) {
+        std::vector<int> kept = kept_from(weighed ? format_.weighted_kept : format_.kept);
+        if (weighed) std::ranges::copy(kept_for(format_.weighted_row_kept), std::back_inserter(kept));
+        fit_.emplace(b_, *fit, hooks, lanes_, std::vector<int>{}, kept);
+      }
     if (reads_rows(format_, shape_.weighs) && fit_) {
       RoutineHooks of_row = hooks;
       of_row.source = [&](int slot, Expr index) { return slot == 0 ? value_of_row(index) : weight(index); };
       of_row.set_field = [](int, Expr, Expr, Expr) {};  // they are stored already
       of_row.extent = [&] { return b_.i64(shape_.columns); };
-      row_fit_.emplace(b_, *format_.weighted_fit[ordinal(Level::row)], std::move(of_row), lanes_);
+      row_fit_.emplace(b_, *format_.weighted_fit[ordinal(Level::row)], std::move(of_row), lanes_, std::vector<int>{},
+                       kept_from(format_.weighted_row_kept));
     }
     one_by_one_ = stored_fields() || rounds_elements(format_, shape_.weighs);
-    if (one_by_one_) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1});
+    if (one_by_one_) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1}, kept_for(format_.kept));
     decode_.emplace(b_, format_.decode, std::move(hooks), lanes_, std::vector<int>{0});
   }
 
@@ -314,10 +320,10 @@ Synthesis synthesize_feedback(const Format& f, const FeedbackShape& shape, const
   const int width = rows >= lanes && !is_large(f) ? lanes : 1;
   const int64_t whole = rows / width;
   b.loop(LoopKind::parallel, b.i64(0), b.i64(ceil_div(rows, width)), 1, [&](Expr task) {
-    FeedbackEncoder wide(b, f, shape, buffers, width);
+    FeedbackEncoder wide(b, f, shape, buffers, width, target);
     wide.begin();
     if (rows % width == 0) return wide.rows(task * width);
-    FeedbackEncoder narrow(b, f, shape, buffers, 1);
+    FeedbackEncoder narrow(b, f, shape, buffers, 1, target);
     narrow.begin();
     b.branch(
         task < whole, [&] { wide.rows(task * width); },

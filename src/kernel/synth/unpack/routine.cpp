@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "kernel/synth/unpack/lane_facts.h"
 
 namespace lumen::synth {
 
@@ -41,31 +42,51 @@ Expr read_table(Builder& b, const FormatTable& t, BufferId buffer, Expr index) {
   return is_float(s) || scalar_bits(s) >= 32 ? v : cast(v, Scalar::i32);
 }
 
+Expr permute_table(Builder& b, const machine::Machine& m, const FormatTable& t, Expr index) {
+  constexpr size_t kMostEntries = 64;
+  const int lanes = b.type(index).lanes;
+  const std::string row = fmt::format("lookup{}.u32x{}", lanes, lanes);
+  const bool is_float = lumen::is_float(t.type), is_word = is_float || scalar_bits(t.type) <= 32;
+  if (lanes < 2 || t.values.size() > kMostEntries || !is_word || !m.find_row(row)) return {};
+  const Scalar s = is_float ? Scalar::f32 : scalar_bits(t.type) == 32 ? t.type : Scalar::i32;
+  index = cast(index, Scalar::u32);
+  std::vector<Expr> level;
+  for (size_t first = 0; first < t.values.size(); first += lanes) {
+    std::vector<int64_t> entries;
+    for (size_t i = first; i < first + lanes; ++i) {
+      const double x = t.values[std::min(i, t.values.size() - 1)];
+      const auto whole = static_cast<int64_t>(is_float ? 0 : x);
+      entries.push_back(is_float ? std::bit_cast<uint32_t>(static_cast<float>(x)) : whole & 0xffffffff);
+    }
+    const Expr words = b.lanes_integer(std::move(entries), Scalar::u32);
+    level.push_back(b.inst(row, {Scalar::u32, lanes}, {words, index}));
+  }
+  return bitcast(choose(index, std::move(level), lanes), s);
+}
+
 Expr apply_op(Builder& b, const RoutineExpr& e, const std::vector<Expr>& args) {
   if (scalar_op_info(e.op).result == "cast") return b.convert(e.op, e.type, args[0]);
   return b.op(e.op, args[0], args.size() > 1 ? args[1] : Expr{}, args.size() > 2 ? args[2] : Expr{});
 }
 
-RoutineRun::RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes, std::vector<int> uniform)
-    : b_(b), routine_(r), hooks_(std::move(hooks)), lanes_(lanes) {
-  std::vector<bool> counted(r.variables.size()), assigned(r.variables.size());
-  mark_counters(r.body, &counted, &assigned);
-  uniform_.resize(r.variables.size());
-  for (size_t k = r.parameters; k < r.variables.size(); ++k) uniform_[k] = counted[k] && !assigned[k];
-  for (const int slot : uniform) uniform_[slot] = !assigned[slot];
+std::vector<int> kept_from(const std::vector<KeptLocal>& kept) {
+  std::vector<int> out;
+  for (const KeptLocal& k : kept) out.push_back(k.fit_variable);
+  return out;
+}
+
+std::vector<int> kept_for(const std::vector<KeptLocal>& kept) {
+  std::vector<int> out;
+  for (const KeptLocal& k : kept) out.push_back(k.code_variable);
+  return out;
+}
+
+RoutineRun::RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes, const std::vector<int>& uniform,
+                       const std::vector<int>& kept)
+    : b_(b), routine_(r), hooks_(std::move(hooks)), lanes_(lanes), facts_(lane_facts(r, uniform, kept)) {
   for (size_t k = 0; k < r.variables.size(); ++k) {
     const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(k);
     buffers_.push_back(b.alloc(std::max<int64_t>(r.variables[k].extent, 1) * size, 64));
-  }
-}
-
-void RoutineRun::mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
-                               std::vector<bool>* assigned) const {
-  for (const RoutineStmt& s : body) {
-    if (s.kind == RoutineStmt::Kind::loop) (*counted)[s.slot] = true;
-    if (s.kind == RoutineStmt::Kind::set || s.kind == RoutineStmt::Kind::set_element) (*assigned)[s.slot] = true;
-    mark_counters(s.body, counted, assigned);
-    mark_counters(s.otherwise, counted, assigned);
   }
 }
 
@@ -78,14 +99,24 @@ Expr RoutineRun::widen(Expr x) {
   return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
 }
 
+Expr RoutineRun::lanes_from(size_t depth) const {
+  Expr all;
+  for (size_t k = depth; k < branches_.size(); ++k) {
+    if (!branches_[k].exists()) continue;
+    all = all.exists() ? all & branches_[k] : branches_[k];
+  }
+  return all;
+}
+
 void RoutineRun::set_variable(int slot, Expr value) {
   const Scalar s = slot_type(slot);
   value = cast(value, s);
-  if (uniform_[slot]) {
+  if (facts_.uniform[slot]) {
     LUMEN_CHECK(b_.type(value).lanes == 1, "a variable that is equal in all lanes set to lanes");
   } else {
     value = widen(value);
-    if (mask_.exists()) value = select(mask_, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
+    if (const Expr mask = lanes_from(facts_.depth[slot]); mask.exists())
+      value = select(mask, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
   }
   b_.store(buffers_[slot], value, b_.i64(0), scalar_bytes(s));
 }
@@ -100,10 +131,11 @@ Expr RoutineRun::variable(int slot) {
 void RoutineRun::copy(int slot, const RoutineRun& from, int from_slot) {
   const Scalar s = slot_type(slot);
   const int size = scalar_bytes(s);
+  LUMEN_CHECK(from.facts_.depth[from_slot] == 0, "a local is read that not all lanes know of");
   for (int64_t k = 0; k < std::max<int64_t>(routine_.variables[slot].extent, 1); ++k) {
     Expr x = b_.load(from.buffers_[from_slot], {s, from.slot_lanes(from_slot)},
                      b_.i64(k * size * from.slot_lanes(from_slot)), size);
-    if (!uniform_[slot]) x = widen(x);
+    if (!facts_.uniform[slot]) x = widen(x);
     b_.store(buffers_[slot], x, b_.i64(k * size * slot_lanes(slot)), size);
   }
 }
@@ -179,12 +211,12 @@ void RoutineRun::statement(const RoutineStmt& s) {
       const Scalar type = slot_type(s.slot);
       Expr value = widen(cast(evaluate(s.value), type));
       const Expr offset = element_offset(s.slot, index_of(s.index));
-      if (mask_.exists())
-        value = select(mask_, value, b_.read(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type)));
+      if (const Expr mask = lanes_from(facts_.depth[s.slot]); mask.exists())
+        value = select(mask, value, b_.read(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type)));
       return b_.write(buffers_[s.slot], value, offset, scalar_bytes(type));
     }
     case Kind::set_field:
-      return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
+      return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), lanes_from(0));
     case Kind::loop: {
       const Expr from = index_of(s.from), to = index_of(s.to);
       b_.loop(LoopKind::serial, from, to, s.step, [&](Expr i) {
@@ -195,18 +227,19 @@ void RoutineRun::statement(const RoutineStmt& s) {
     }
     case Kind::branch: {
       const Expr condition = evaluate(s.value);
-      if (b_.type(condition).lanes == 1) {
-        b_.branch(condition, [&] { statements(s.body); }, [&] { statements(s.otherwise); });
+      const bool masks = b_.type(condition).lanes > 1, differs = !is_uniform(s.value, facts_.uniform);
+      LUMEN_CHECK(differs || !masks, "lanes differ in a condition that is equal in all");
+      const auto under = [&](Expr lanes, const std::vector<RoutineStmt>& body) {
+        if (differs) branches_.push_back(lanes);
+        statements(body);
+        if (differs) branches_.pop_back();
+      };
+      if (!masks) {
+        b_.branch(condition, [&] { under({}, s.body); }, [&] { under({}, s.otherwise); });
         return;
       }
-      const Expr outer = mask_;
-      const auto under = [&](Expr lanes, const std::vector<RoutineStmt>& body) {
-        mask_ = outer.exists() ? outer & lanes : lanes;
-        statements(body);
-      };
       under(condition, s.body);
       if (!s.otherwise.empty()) under(!condition, s.otherwise);
-      mask_ = outer;
       return;
     }
   }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "kernel/loop/names.h"
+#include "kernel/machine/machine.h"
 #include "kernel/synth/unpack/field.h"
+#include "kernel/synth/unpack/lane_facts.h"
 #include "number/format/format.h"
 
 namespace lumen::synth {
@@ -23,10 +25,16 @@ struct RoutineHooks {
   std::function<Expr(int table, Expr index)> table;
 };
 
+// Slots of locals that one routine keeps for another: as the one has them, and as the other has them.
+std::vector<int> kept_from(const std::vector<KeptLocal>& kept);
+std::vector<int> kept_for(const std::vector<KeptLocal>& kept);
+
 class RoutineRun {
  public:
-  // Allocates the variables in the current region. `uniform`: parameters that are equal in all lanes.
-  RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, std::vector<int> uniform = {});
+  // Allocates the variables in the current region. `uniform`: parameters and locals that are set to what is equal in
+  // all lanes. `kept`: locals that copy() sets or reads.
+  RoutineRun(Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, const std::vector<int>& uniform = {},
+             const std::vector<int>& kept = {});
   void set_variable(int slot, Expr value);
   Expr variable(int slot);
   // Copies a variable or array of another run with as many lanes.
@@ -42,18 +50,18 @@ class RoutineRun {
   Expr index_of(const RoutineExpr& e);
   Expr element_offset(int slot, Expr index);
   Expr widen(Expr x);
-  int slot_lanes(int slot) const { return uniform_[slot] ? 1 : lanes_; }
+  int slot_lanes(int slot) const { return facts_.uniform[slot] ? 1 : lanes_; }
   Scalar slot_type(int slot) const;
-  void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
-                     std::vector<bool>* assigned) const;
+  // Lanes that run inside the branches behind the first `depth`; none: all.
+  Expr lanes_from(size_t depth) const;
 
   Builder& b_;
   const Routine& routine_;
   RoutineHooks hooks_;
   int lanes_;
-  std::vector<bool> uniform_;  // by slot: one lane in memory
+  LaneFacts facts_;  // what is uniform has one lane in memory
   std::vector<BufferId> buffers_;
-  Expr mask_;
+  std::vector<Expr> branches_;  // that lanes take differently, around what is written; none where all take the same
 };
 
 // A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
@@ -67,6 +75,9 @@ void write_code(Builder& b, const Field& f, BufferId buffer, Expr record, Expr i
 BufferId lay_table(Builder& b, const FormatTable& t);
 // Entry `index` (any integer lanes) in the table's register type (f32, or an integer of at least 32 bits).
 Expr read_table(Builder& b, const FormatTable& t, BufferId buffer, Expr index);
+// The same by permutes of vectors that hold the table; none where the machine has no such instruction for as many
+// lanes, or the table is long.
+Expr permute_table(Builder& b, const machine::Machine& m, const FormatTable& t, Expr index);
 
 // The operation of an expression on values of equal lanes; converts where the op writes its type.
 Expr apply_op(Builder& b, const RoutineExpr& e, const std::vector<Expr>& args);

@@ -12,8 +12,7 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr size_t kSelectTable = 16;    // tables up to this size are chosen by selects, larger ones from memory
-constexpr size_t kPermutedTable = 64;  // by permutes of vectors, where the machine has them
+constexpr size_t kSelectTable = 16;  // tables up to this size are chosen by selects, larger ones from memory
 
 bool is_straight(const Routine& r) {
   if (!r.has_result) return false;
@@ -257,22 +256,6 @@ Expr Unpack::wide_codes(int slot, const Frame& frame) {
 }
 
 // Entries by the machine's look-up of words; -1 without one.
-Expr Unpack::look_up_floats(const FormatTable& t, Expr index) {
-  const int lanes = b_.type(index).lanes;
-  const std::string row = fmt::format("lookup{}.u32x{}", lanes, lanes);
-  if (!machine_ || lanes < 2 || !is_float(t.type) || !machine_->find_row(row)) return {};
-  const VType words{Scalar::u32, lanes};
-  index = cast(index, Scalar::u32);
-  std::vector<Expr> level;
-  for (size_t first = 0; first < t.values.size(); first += lanes) {
-    std::vector<int64_t> entries;
-    for (size_t i = first; i < first + lanes; ++i)
-      entries.push_back(std::bit_cast<uint32_t>(static_cast<float>(t.values[std::min(i, t.values.size() - 1)])));
-    level.push_back(b_.inst(row, words, {b_.lanes_integer(std::move(entries), Scalar::u32), index}));
-  }
-  return bitcast(choose(index, std::move(level), lanes), Scalar::f32);
-}
-
 BufferId Unpack::table_buffer(int table) {
   const auto found = tables_.find(table);
   if (found != tables_.end()) return found->second;
@@ -282,8 +265,8 @@ BufferId Unpack::table_buffer(int table) {
 }
 
 Expr Unpack::table_entry(const FormatTable& t, int slot, Expr index) {
-  if (t.values.size() <= kPermutedTable)
-    if (const Expr found = look_up_floats(t, index); found.exists()) return found;
+  if (machine_ && is_float(t.type))
+    if (const Expr found = permute_table(b_, *machine_, t, index); found.exists()) return found;
   if (t.values.size() > kSelectTable) return read_table(b_, t, table_buffer(slot), index);
   const int lanes = b_.type(index).lanes;
   const Scalar s = is_float(t.type) ? Scalar::f32 : scalar_bits(t.type) >= 32 ? t.type : Scalar::i32;

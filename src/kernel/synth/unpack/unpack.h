@@ -117,7 +117,6 @@ class Unpack {
 
   Builder& b_;
   Expr wide_codes(int slot, const Frame& frame);
-  Expr look_up_floats(const FormatTable& t, Expr index);
 
   const Format& format_;
   const machine::Machine* machine_ = nullptr;
