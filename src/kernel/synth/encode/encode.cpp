@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/ordinal.h"
@@ -74,7 +75,7 @@ class BlockEncoder {
     if (!given_.fit(format_, Level::block)) return false;
     bool any = false, all = true;
     for (size_t k = 0; k < format_.fields.size(); ++k) {
-      if (format_.fields[k].level != Level::block || static_cast<int>(k) == format_.code_field) continue;
+      if (format_.fields[k].level != Level::block || std::cmp_equal(k, format_.code_field)) continue;
       any = true;
       all = all && is_supplied(supplied_, k);
     }
