@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
+#include "model/compress/activations/kept_by_loss.h"
 
 namespace lumen::cli {
 
@@ -23,6 +24,8 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
   } else {
     throw usage_error("--keep-spikes needs --activations: spikes are of activations that are held in few bits");
   }
+  if (flags.spike_gain > 0 && (flags.kept.empty() || flags.random_seed >= 0))
+    throw usage_error("--spike-gain chooses among what --keep-spikes finds, and nothing is drawn at random then");
   if (flags.reach != "largest" && flags.scales != "static")
     throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
   if (flags.scales == "static" && graph::static_field(*named_format(formats, flags.format)) < 0)
@@ -58,7 +61,18 @@ void ActivationWork::keep_spikes(const model::Model& model, const model::WeightS
   if (!formats_.kept_format) return;
   model::SpikeRule rule{flags_.spike_ratio, {}};
   if (flags_.random_seed >= 0) rule.random_seed = flags_.random_seed;
-  formats_.kept = model::kept_projections(observe(model, source, text, run), rule);
+  const std::vector<model::ActivationRange> ranges = observe(model, source, text, run);
+  formats_.kept = model::kept_projections(ranges, rule);
+  if (flags_.spike_gain > 0 && !formats_.kept.empty()) {
+    const model::KeptByLoss by_loss =
+        model::kept_by_loss(engine_, model, text, run, ranges, *formats, formats_, flags_.spike_gain);
+    for (const auto& [name, kl] : by_loss.alone)
+      put(fmt::format("{}: KL {:.6f} where it alone is kept{}\n", model.find(name)->gguf, kl,
+                      by_loss.kept.contains(name) ? "" : "; it is not"));
+    note(fmt::format("KL {:.6f} with nothing kept, {:.6f} with what is, rounded to nearest", by_loss.before,
+                     by_loss.after));
+    formats_.kept = by_loss.kept;
+  }
   for (const std::string& name : formats_.kept) {
     const model::Parameter& p = *model.find(name);
     if (p.shape.back().number() % formats_.kept_format->block != 0)

@@ -122,6 +122,13 @@ void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
       ->check(CLI::Range(1.0, 1e9))
       ->capture_default_str()
       ->group(group);
+  sub.add_option("--spike-gain", flags.spike_gain,
+                 "Keep only projections that take so many nats from the KL divergence (0.003), measured one after "
+                 "another; 0: all with spikes")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("NATS")
+      ->capture_default_str()
+      ->group(group);
   sub.add_option("--keep-random", flags.random_seed,
                  "Keep as many other projections instead, drawn by this seed: a control")
       ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))

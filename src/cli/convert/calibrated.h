@@ -31,6 +31,7 @@ struct ActivationFlags {
   std::string format, scales = "dynamic", reach = "largest";
   std::string kept;  // format of projections whose activations have spikes; empty: like all others
   double spike_ratio = 20;
+  double spike_gain = 0;     // nats, for less than which a projection is not worth keeping; 0: all are kept
   int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
   CacheTypes cache;
   bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }

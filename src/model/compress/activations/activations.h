@@ -3,6 +3,7 @@
 // tests/model/compress/activations/activations_test.cpp.
 //
 // May include: base, graph/transform, model/arch, model/arch/checkpoint, model/calibrate, model/compress, number/codec.
+// Offers: kept_by_loss.h.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
+#include "model/compress/activations/kept_by_loss.h"
 #include "model/compress/quantize.h"
 #include "model/infer/session/session.h"
 #include "tests/model/tiny.h"
@@ -180,6 +181,21 @@ TEST(Activations, SpikesAreFoundAndKept) {
   EXPECT_GT(naive, 4 * without);
   EXPECT_LT(kept, 2 * without);
   EXPECT_LT(dynamic, naive) << "tokens without spikes have scales of their own";
+  std::map<std::string, FormatRef> weights;
+  for (const Parameter& p : m.parameters)
+    if (graph::layer_of(p.name) >= 0 && !stays_f32(p) && !p.is_vector()) weights[p.name] = formats.get("int8_row");
+  LayerRunOptions o;
+  o.length = kLength;
+  f.kept = spiky;
+  f.kept.insert("layers.2.wq");
+  KeptByLoss by_loss = kept_by_loss(engine(), m, text, o, ranges, weights, f, 0.01);
+  EXPECT_EQ(by_loss.kept, spiky) << "what has no spikes gains nothing";
+  EXPECT_LT(by_loss.after, 0.5 * by_loss.before);
+  ASSERT_EQ(by_loss.alone.size(), 3u);
+  EXPECT_EQ(by_loss.alone[2].first, "layers.2.wq");
+  by_loss = kept_by_loss(engine(), m, text, o, ranges, weights, f, 1e6);
+  EXPECT_TRUE(by_loss.kept.empty());
+  EXPECT_EQ(by_loss.after, by_loss.before);
   for (const uint32_t seed : {1u, 2u, 3u}) {
     f.kept = kept_projections(ranges, {.ratio = 20, .random_seed = seed});
     EXPECT_GT(held(m, text, want, f).off, 0.8 * naive) << "others were kept: " << seed;
