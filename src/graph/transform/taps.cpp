@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/ir/build.h"
+#include "graph/match/sign.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 
@@ -123,7 +124,7 @@ class Tapper {
       return build_.reshape(r.index, {elements(build_.type(r.index).shape)});
     };
     const auto over_rows = [&](const Read& r, ValueId v) {
-      return picked ? build_.scatter_add(v, index_of(r), matrices) : build_.reduce(v, Reduction::sum, {0});
+      return picked ? sum_by_matrix(build_, v, index_of(r), matrices) : build_.reduce(v, Reduction::sum, {0});
     };
     if (kinds_.squares)
       sum(kTapSquares, vector, [&](const Read& r) {
@@ -145,7 +146,7 @@ class Tapper {
     if (picked)
       sum(kTapCounts, {matrices}, [&](const Read& r) {
         const ValueId index = index_of(r);
-        return build_.scatter_add(build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
+        return sum_by_matrix(build_, build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
       });
     if (kinds_.rows) {
       std::vector<ValueId> parts;
@@ -208,6 +209,18 @@ class Tapper {
 };
 
 }  // namespace
+
+ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices) {
+  if (is_never_negative(build.graph, index)) return build.scatter_add(value, index, matrices);
+  // Into a row behind the others, which is cut off.
+  const Scalar type = build.type(index).element.scalar;
+  const ValueId none = build.scalar(static_cast<double>(matrices.number()), type);
+  const ValueId kept = build.select(build.binary(ScalarOp::lt_, index, build.scalar(0, type)), none, index);
+  const ValueId sums = build.scatter_add(value, kept, Dim(matrices.number() + 1));
+  Shape shape = build.type(sums).shape;
+  shape[0] = matrices;
+  return build.slice(sums, std::vector<int64_t>(shape.size(), 0), shape);
+}
 
 TapKinds& TapKinds::operator|=(const TapKinds& other) {
   for (bool TapKinds::* kind : {&TapKinds::squares, &TapKinds::magnitudes, &TapKinds::largest, &TapKinds::gram,

@@ -10,6 +10,11 @@
 
 namespace lumen::graph {
 
+class Builder;
+
+// scatter_add of what stands at the places of an index, of which negative ones pick nothing: [matrices, ..].
+ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices);
+
 // What is summed; each is a state that begins at zeros.
 struct TapKinds {
   bool squares = false;     // [K] or [E, K]: sum of x^2

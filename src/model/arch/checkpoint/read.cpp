@@ -112,7 +112,7 @@ class Taker {
   // All parameters of the model, deciding which there are; `later`: those that are not held as the file has them have
   // their type alone. Whatever else the file holds must be ignored by the family.
   void take_all(Model& model, bool later) {
-    const std::vector<graph::ColumnSplit> splits = column_splits(*family_, model.config, model.metadata, name_);
+    const WeightSplits splits = weight_splits(*family_, model.config, model.metadata, name_);
     for (const Parameter& p : with_parts(family_->all_parameters(model.config), splits)) {
       if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
@@ -365,13 +365,16 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
 
 // What config.json says of weights in parts, where GGUF files have it.
 void read_splits(const nlohmann::json& config, const std::string& path, Model& model) {
-  const auto member = config.find(kSplitMember);
-  if (member == config.end()) return;
-  std::vector<std::string> texts;
-  const bool is_list = member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
-  if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, kSplitMember);
-  for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
-  model.metadata.set(kSplitColumns, GgufArray(texts));
+  for (const SplitKey& key : kSplitKeys) {
+    const auto member = config.find(key.member);
+    if (member == config.end()) continue;
+    std::vector<std::string> texts;
+    const bool is_list =
+        member->is_array() && std::ranges::all_of(*member, [](const auto& t) { return t.is_string(); });
+    if (!is_list) throw user_error("{}: \"{}\" is no list of texts", path, key.member);
+    for (const nlohmann::json& text : *member) texts.push_back(text.get<std::string>());
+    model.metadata.set(key.key, GgufArray(texts));
+  }
 }
 
 StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
