@@ -1,7 +1,8 @@
 // The command line: its parts that every command shares, and main().
 //
-// May include: base, base/file, model/arch/family, model/compress, model/data/examples, model/infer/session,
-// model/train/recipe, number/read, run/engine.
+// May include: base, base/file, model/arch/family, model/calibrate, model/compress, model/data/examples,
+// model/infer/measure, model/infer/session, model/train/recipe, number/read, run/engine.
+// Offers: layer_text.h.
 #pragma once
 
 #include "cli/adapters.h"

@@ -4,23 +4,14 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/convert/experts/experts.h"
+#include "cli/layer_text.h"
 #include "cli/names.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
 #include "model/file/own_input.h"
 
 namespace lumen::cli {
-
-// The text that layers read, and how.
-struct LayerTextFlags {
-  std::string text, precision = "f32", bos = "front";
-  int64_t chunks = 128;
-  model::LayerRunOptions run;
-
-  void add_flags(CLI::App& sub, const char* group);
-  // Tokens of the text, and run.products and run.bos for this model. Error (usage) for an unknown precision.
-  std::vector<model::TokenId> read(const model::Model& model);
-};
 
 // Files as they are now: a run goes on only with the very same.
 std::string file_identity(const model::Paths& files);
@@ -48,6 +39,8 @@ struct CalibratedFlags : LayerTextFlags {
   // cut, which is part of the run's key.
   std::vector<std::string> high, high_ratios;
   std::string cut;
+  // Experts by class (experts/experts.h).
+  ExpertFlags experts;
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);

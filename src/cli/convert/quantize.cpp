@@ -16,6 +16,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/file/own_input.h"
+#include "model/report/compression/compression.h"
 
 namespace lumen::cli {
 namespace {
@@ -59,6 +60,60 @@ void require_activations(const QuantizeFlags& flags, bool by_budget, const model
   if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
   const ActivationFlags& a = flags.calibrated.activations;
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
+}
+
+// What is not said of experts together with their classes.
+void require_experts_alone(const QuantizeFlags& flags) {
+  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave --experts away");
+  if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
+  if (flags.dry_run) throw usage_error("--dry-run computes nothing, but classes of experts follow from a text");
+  if (flags.form != model::Destination::kGguf && flags.form != model::Destination::kFolder)
+    throw usage_error("folders of packed weights cannot say that experts lie in parts");
+  if (flags.calibrated.activations.are_given())
+    throw usage_error("--activations is for what --experts has written, without TYPE");
+  for (const std::string& file : {flags.calibrated.json, flags.calibrated.html})
+    if (!file.empty()) require_writable(file);
+}
+
+void write_rounded(const Shared& shared, QuantizeFlags& flags, model::Quantizer& job, const model::Destination& to) {
+  model::require_writable_as(job.result(), to.form);
+  if (!flags.dry_run) write(shared, flags, job, to);
+  put(job.report().text());
+  for (const std::string& warning : job.report().warnings()) warn(warning);
+  if (!flags.dry_run) note(fmt::format("wrote {}", flags.out));
+}
+
+// Weights that have their type alone count as well.
+int64_t weight_bytes_of(const model::Model& m) {
+  int64_t bytes = 0;
+  for (const auto& [name, w] : m.weights) bytes += graph::byte_size(w.type);
+  return bytes;
+}
+
+int quantize_experts(const Shared& shared, QuantizeFlags& flags, const model::Destination& to) {
+  CalibratedFlags& calibrated = flags.calibrated;
+  const model::Model whole = model::read_model(shared.library(), flags.in);
+  model::CompressionReport report;
+  report.model = whole.name;
+  report.text = calibrated.names();
+  report.base = {flags.in, whole.weight_bytes(), 8.0 * whole.weight_bytes() / whole.weight_count(), {}};
+  ExpertChoice choice = with_expert_classes(shared, whole, flags.options, flags.out, calibrated, calibrated.experts);
+  calibrated.cut = choice.cut;
+  put(table_of(choice.experts));
+  if (calibrated.strategy.empty()) {
+    model::Quantizer job(choice.model, flags.options);
+    write_rounded(shared, flags, job, to);
+  } else if (const int code = quantize_by_layers(shared, choice.model, flags.in, to, flags.options, calibrated);
+             code != 0) {
+    return code;
+  }
+  const model::Model result = model::stream_model(shared.library(), flags.out).model;
+  const int64_t bytes = weight_bytes_of(result);
+  report.result = model::CompressionReport::Whole{flags.out, bytes, 8.0 * bytes / whole.weight_count(), {}};
+  report.experts = std::move(choice.experts);
+  if (!calibrated.json.empty()) write_file_atomic(calibrated.json, model::compression_json(report));
+  if (!calibrated.html.empty()) write_file_atomic(calibrated.html, model::html_report(report));
+  return 0;
 }
 
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
@@ -111,12 +166,16 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   const bool cuts = !flags.calibrated.high.empty();
   if (!flags.calibrated.high_ratios.empty() && !cuts) throw usage_error("--high-ratio is a share of --high-impact");
   if (cuts && !by_budget) check_high_impact(shared, flags.calibrated);
+  const ExpertFlags& experts = flags.calibrated.experts;
+  check_experts(shared, experts);
+  if (experts.are_given()) require_experts_alone(flags);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   if (by_budget)
     return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
                               flags.calibrated, flags.dry_run);
+  if (experts.are_given()) return quantize_experts(shared, flags, to);
   if (by_layers && !cuts)
     return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
                               flags.calibrated);
@@ -128,13 +187,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     in = model::stream_model(library, flags.in);
   if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);
   model::Quantizer job(in.model, flags.options, in.source);
-  model::require_writable_as(job.result(), to.form);
-  if (!flags.dry_run) write(shared, flags, job, to);
-  const model::QuantizeReport& report = job.report();
-  put(report.text());
-  for (const std::string& warning : report.warnings()) warn(warning);
-  if (flags.dry_run) return 0;
-  note(fmt::format("wrote {}", flags.out));
+  write_rounded(shared, flags, job, to);
   return 0;
 }
 

@@ -12,7 +12,7 @@ constexpr int kMostRounds = 64;  // each finds a parameter more
 
 // What an order of the experts does to a value.
 struct Kind {
-  int axis = -1;        // that runs along the experts, whose elements change places
+  int64_t axis = -1;    // that runs along the experts, whose elements change places
   bool number = false;  // elements are numbers of experts
   bool stays() const { return axis < 0 && !number; }
   friend bool operator==(const Kind&, const Kind&) = default;
@@ -66,8 +66,12 @@ class Finder {
     return std::ranges::all_of(g_.results, [&](ValueId r) { return kinds_[r].stays(); });
   }
 
+  static int64_t axis_of(const std::string& letters, char c) {
+    const size_t at = letters.find(c);
+    return at == std::string::npos ? -1 : int64_t(at);
+  }
   const Kind& operand(const Node& n, size_t i) const { return kinds_[n.operands[i]]; }
-  size_t rank(ValueId v) const { return g_[v].type.shape.size(); }
+  int64_t rank(ValueId v) const { return std::ssize(g_[v].type.shape); }
 
   std::optional<Kind> kind_of(ValueId v) {
     const Node& n = g_[v];
@@ -104,14 +108,13 @@ class Finder {
       if (kind.number) return std::nullopt;
       if (kind.axis < 0) continue;
       const char c = i[side][kind.axis];
-      if (const size_t other = i[1 - side].find(c); other != std::string::npos) {
+      if (const int64_t other = axis_of(i[1 - side], c); other >= 0) {
         if (operand(n, 1 - side).stays()) want_axis(n.operands[1 - side], other);
-        if (operand(n, 1 - side).axis != static_cast<int>(other)) return std::nullopt;
+        if (operand(n, 1 - side).axis != other) return std::nullopt;
       } else if (!operand(n, 1 - side).stays()) {
         return std::nullopt;
       }
-      const size_t at = i[2].find(c);
-      return at == std::string::npos ? Kind{} : Kind{static_cast<int>(at), false};
+      return Kind{axis_of(i[2], c), false};
     }
     return std::nullopt;
   }
@@ -124,7 +127,7 @@ class Finder {
     if (of.axis == 0) want_number(n.operands[index]);
     if (of.axis < 0 && by.number) want_axis(n.operands[table], 0);
     if (of.axis <= 0 || by.number || n.op != Op::gather_) return std::nullopt;
-    return Kind{static_cast<int>(rank(n.operands[index])) + of.axis - 1, false};
+    return Kind{rank(n.operands[index]) + of.axis - 1, false};
   }
 
   std::optional<Kind> of_reduction(ValueId v) {
@@ -144,9 +147,8 @@ class Finder {
     const ValueId o = n.operands[0];
     Kind kind = kinds_[o];
     if (kind.axis < 0) return kind;
-    if (n.op == Op::permute_)
-      kind.axis = static_cast<int>(std::ranges::find(n.attributes.axes, kind.axis) - n.attributes.axes.begin());
-    if (n.op == Op::broadcast_) kind.axis += static_cast<int>(rank(v) - rank(o));
+    if (n.op == Op::permute_) kind.axis = std::ranges::find(n.attributes.axes, kind.axis) - n.attributes.axes.begin();
+    if (n.op == Op::broadcast_) kind.axis += rank(v) - rank(o);
     if (n.op == Op::reshape_) kind.axis = same_axis(o, kind.axis, v);
     if (kind.axis < 0 || g_[v].type.shape[kind.axis] != experts_) return std::nullopt;
     return kind;
@@ -167,7 +169,7 @@ class Finder {
   }
 
   // The axis of `to` that an axis of `from` is, of two shapes of the same elements; -1: none.
-  int same_axis(ValueId from, int axis, ValueId to) const {
+  int64_t same_axis(ValueId from, int64_t axis, ValueId to) const {
     const auto behind = [&](ValueId v, size_t at) {
       int64_t count = 1;
       const Shape& shape = g_[v].type.shape;
@@ -175,42 +177,42 @@ class Finder {
       return count;
     };
     const int64_t after = behind(from, axis);
-    for (size_t d = 0; after > 0 && d < rank(to); ++d)
-      if (g_[to].type.shape[d] == g_[from].type.shape[axis] && behind(to, d) == after) return static_cast<int>(d);
+    for (int64_t d = 0; after > 0 && d < rank(to); ++d)
+      if (g_[to].type.shape[d] == g_[from].type.shape[axis] && behind(to, d) == after) return d;
     return -1;
   }
 
   // The axis of an operand that is a map's axis, or -1: it has none, or one element along it.
-  int own_axis(ValueId map, ValueId o, int axis) const {
-    const int own = axis - static_cast<int>(rank(map) - rank(o));
+  int64_t own_axis(ValueId map, ValueId o, int64_t axis) const {
+    const int64_t own = axis - (rank(map) - rank(o));
     return own >= 0 && g_[o].type.shape[own] != Dim(1) ? own : -1;
   }
-  bool is_iota_along(ValueId o, int axis) const { return g_[o].op == Op::iota_ && g_[o].attributes.axis == axis; }
+  bool is_iota_along(ValueId o, int64_t axis) const { return g_[o].op == Op::iota_ && g_[o].attributes.axis == axis; }
   // Whether all elements along an axis are the same.
-  bool is_even(ValueId o, int axis) const {
+  bool is_even(ValueId o, int64_t axis) const {
     if (is_splat(g_[o])) return true;
     if (g_[o].op != Op::broadcast_) return false;
     const ValueId from = g_[o].operands[0];
-    const int own = axis - static_cast<int>(rank(o) - rank(from));
+    const int64_t own = axis - (rank(o) - rank(from));
     return own < 0 || g_[from].type.shape[own] == Dim(1);
   }
 
   std::optional<Kind> of_map(ValueId v) {
     const Node& n = g_[v];
-    int axis = -1;
+    int64_t axis = -1;
     for (const ValueId o : n.operands) {
       if (kinds_[o].axis < 0) continue;
-      const int here = kinds_[o].axis + static_cast<int>(rank(v) - rank(o));
+      const int64_t here = kinds_[o].axis + rank(v) - rank(o);
       if (axis >= 0 && axis != here) return std::nullopt;
       axis = here;
     }
     // Numbers beside all numbers, one by one.
     for (const ValueId o : n.operands)
       if (axis < 0 && g_[o].op == Op::iota_ && g_[o].type.shape[g_[o].attributes.axis] == experts_)
-        axis = g_[o].attributes.axis + static_cast<int>(rank(v) - rank(o));
+        axis = g_[o].attributes.axis + rank(v) - rank(o);
     std::vector<Sort> inputs;
     for (const ValueId o : n.operands) {
-      const int own = axis < 0 ? -1 : own_axis(v, o, axis);
+      const int64_t own = axis < 0 ? -1 : own_axis(v, o, axis);
       const Kind& kind = kinds_[o];
       if (kind.number && kind.axis < 0 && own >= 0 && !is_even(o, own)) return std::nullopt;
       if (!kind.stays()) {
@@ -257,7 +259,7 @@ class Finder {
   }
 
   // Backward: a parameter because of which this value changes places along an axis, or names experts.
-  void want_axis(ValueId v, int axis) {
+  void want_axis(ValueId v, int64_t axis) {
     const Node& n = g_[v];
     if (!kinds_[v].stays() || g_[v].type.shape[axis] != experts_) return;
     switch (n.op) {
@@ -266,22 +268,21 @@ class Finder {
         return;
       case Op::map_:
         for (const ValueId o : n.operands)
-          if (const int own = own_axis(v, o, axis); own >= 0 && !is_even(o, own)) want_axis(o, own);
+          if (const int64_t own = own_axis(v, o, axis); own >= 0 && !is_even(o, own)) want_axis(o, own);
         return;
       case Op::contract_: {
         const char c = n.attributes.indices[2][axis];
         for (const int side : {0, 1})
-          if (const size_t at = n.attributes.indices[side].find(c); at != std::string::npos)
-            want_axis(n.operands[side], static_cast<int>(at));
+          if (const int64_t at = axis_of(n.attributes.indices[side], c); at >= 0) want_axis(n.operands[side], at);
         return;
       }
       case Op::reshape_:
-        if (const int own = same_axis(v, axis, n.operands[0]); own >= 0) want_axis(n.operands[0], own);
+        if (const int64_t own = same_axis(v, axis, n.operands[0]); own >= 0) want_axis(n.operands[0], own);
         return;
       case Op::permute_:
         return want_axis(n.operands[0], n.attributes.axes[axis]);
       case Op::broadcast_:
-        if (const int own = own_axis(v, n.operands[0], axis); own >= 0) want_axis(n.operands[0], own);
+        if (const int64_t own = own_axis(v, n.operands[0], axis); own >= 0) want_axis(n.operands[0], own);
         return;
       case Op::reduce_:
       case Op::slice_:
@@ -298,7 +299,7 @@ class Finder {
     switch (n.op) {
       case Op::reduce_:
         // What is chosen by: numbers along the axis that a condition leaves.
-        for (const int axis : n.attributes.axes) want_axis(n.operands[0], axis);
+        for (const int64_t axis : n.attributes.axes) want_axis(n.operands[0], axis);
         return;
       case Op::concat_:
       case Op::reshape_:

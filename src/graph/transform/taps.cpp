@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/ir/build.h"
+#include "graph/match/access.h"
 #include "graph/match/sign.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
@@ -148,6 +149,13 @@ class Tapper {
         const ValueId index = index_of(r);
         return sum_by_matrix(build_, build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
       });
+    if (picked && kinds_.weighed)
+      sum(kTapWeighed, vector, [&](const Read& r) {
+        ValueId x = places_of(r.x, r);
+        if (const ValueId g = router_weights(r.index); g >= 0)
+          x = build_.mul(x, build_.reshape(g, {elements(build_.type(g).shape), 1}));
+        return over_rows(r, build_.mul(x, x));
+      });
     if (kinds_.rows) {
       std::vector<ValueId> parts;
       for (const Read& r : reads) {
@@ -163,6 +171,30 @@ class Tapper {
     if (!picked) return build_.contract(a, b, "rk", "rl", "kl");
     const ValueId index = build_.reshape(r.index, {elements(build_.type(r.index).shape)});
     return build_.contract_scatter(a, b, index, "rk", "rl", "r", "ekl", matrices);
+  }
+
+  // What outputs of picked matrices are multiplied with when they are added: the other operand of the product that sums
+  // over an axis of the index. -1: none.
+  ValueId router_weights(ValueId index) const {
+    const Shape& places = g_[index].type.shape;
+    for (const Node& node : g_.nodes) {
+      if (node.op != Op::contract_) continue;
+      for (const int side : {0, 1}) {
+        const ValueId g = node.operands[side], outputs = node.operands[1 - side];
+        const std::vector<std::string>& i = node.attributes.indices;
+        if (g_[g].type.shape == places && i[1 - side].starts_with(i[side]) && i[1 - side].size() > i[side].size() &&
+            is_picked_by(outputs, index))
+          return g;
+      }
+    }
+    return -1;
+  }
+  // Whether a value is computed, number by number, of what the index has picked.
+  bool is_picked_by(ValueId v, ValueId index) const {
+    const Node& node = g_[v];
+    if (node.op == Op::contract_gather_) return node.operands[2] == index;
+    const bool passes = node.op == Op::map_ || is_view(node.op) || node.op == Op::cast_;
+    return passes && std::ranges::any_of(node.operands, [&](ValueId o) { return is_picked_by(o, index); });
   }
 
   void write_largest(size_t tap, const Tap& t, const std::vector<Read>& reads, const Shape& vector) {
@@ -214,7 +246,7 @@ ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& m
   if (is_never_negative(build.graph, index)) return build.scatter_add(value, index, matrices);
   // Into a row behind the others, which is cut off.
   const Scalar type = build.type(index).element.scalar;
-  const ValueId none = build.scalar(static_cast<double>(matrices.number()), type);
+  const ValueId none = build.scalar(matrices.number(), type);
   const ValueId kept = build.select(build.binary(ScalarOp::lt_, index, build.scalar(0, type)), none, index);
   const ValueId sums = build.scatter_add(value, kept, Dim(matrices.number() + 1));
   Shape shape = build.type(sums).shape;
@@ -224,7 +256,7 @@ ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& m
 
 TapKinds& TapKinds::operator|=(const TapKinds& other) {
   for (bool TapKinds::* kind : {&TapKinds::squares, &TapKinds::magnitudes, &TapKinds::largest, &TapKinds::gram,
-                                &TapKinds::rows, &TapKinds::cross})
+                                &TapKinds::rows, &TapKinds::cross, &TapKinds::weighed})
     this->*kind |= other.*kind;
   return *this;
 }

@@ -24,6 +24,9 @@ struct TapKinds {
   bool rows = false;  // not a state but a result: max |x| of each row of a run, f32 [rows]; of several reads one behind
                       // the other
   bool cross = false;  // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
+  // [E, K], where rows pick alone: sum of (g x)^2, g being what the mixture's router weighs the row's output with (1
+  // where outputs are added as they are).
+  bool weighed = false;
   TapKinds& operator|=(const TapKinds& other);
 };
 
@@ -39,6 +42,7 @@ inline constexpr const char* kTapMagnitudes = "magnitudes";
 inline constexpr const char* kTapLargest = "largest";
 inline constexpr const char* kTapGram = "gram";
 inline constexpr const char* kTapCross = "cross";
+inline constexpr const char* kTapWeighed = "weighed";
 inline constexpr const char* kTapCounts = "counts";
 inline constexpr const char* kTapRows = "rows";
 std::string tap_name(size_t tap, const std::string& kind);

@@ -2,7 +2,7 @@
 // texts kept apart, formats that activations pass through.
 //
 // May include: base, graph/grad, graph/ir, graph/match, graph/pass.
-// Offers: encode_inputs.h, layers.h, observe.h, slopes.h, split_columns.h, split_experts.h, taps.h.
+// Offers: encode_inputs.h, layers.h, observe.h, slopes.h, split_columns.h, taps.h.
 #pragma once
 
 #include "graph/transform/low_rank.h"

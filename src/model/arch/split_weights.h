@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/transform/split_columns.h"
-#include "graph/transform/split_experts.h"
+#include "graph/transform/split_experts/split_experts.h"
 #include "model/arch/model.h"
 
 namespace lumen::model {

@@ -297,7 +297,7 @@ int64_t rows_of_block(double mean, const machine::Machine& m) {
 
 DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   const int64_t rows = p.pick->row_count(), matrices = p.pick->count;
-  const double of = static_cast<double>(matrices) * (p.pick->some ? kPartsOfMixture : 1), mean = rows / of;
+  const double of = matrices * (p.pick->some ? kPartsOfMixture : 1.0), mean = rows / of;
   const double distinct = of * (1 - std::pow(1 - 1 / of, rows));  // of evenly picked ones
   if (rows / distinct < kShared) return p;
   Places at;

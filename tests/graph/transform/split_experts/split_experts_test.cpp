@@ -1,6 +1,6 @@
 // needs: none. Stacked weights in parts along their experts: sums of products that pick from one part each, forward and
 // back, in any order of the experts.
-#include "graph/transform/split_experts.h"
+#include "graph/transform/split_experts/split_experts.h"
 
 #include <gtest/gtest.h>
 

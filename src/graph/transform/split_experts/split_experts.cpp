@@ -1,4 +1,4 @@
-#include "graph/transform/split_experts.h"
+#include "graph/transform/split_experts/split_experts.h"
 
 #include <fmt/format.h>
 

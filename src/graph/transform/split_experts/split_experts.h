@@ -1,7 +1,9 @@
 // split_experts: a stacked weight [E, N, K] whose matrices rows pick (contract_gather) becomes parts along E, each a
 // parameter of its own that may be held in a format of its own; a product becomes the sum of the parts' products, whose
 // integers are shifted so that those of other parts pick nothing. Proved by
-// tests/graph/transform/split_experts_test.cpp.
+// tests/graph/transform/split_experts/split_experts_test.cpp.
+//
+// May include: base, graph/ir, graph/match, graph/pass.
 #pragma once
 
 #include <cstdint>
