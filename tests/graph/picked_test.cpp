@@ -39,10 +39,13 @@ TEST(Picked, RowsMeetTheMatricesTheyPick) {
   EXPECT_EQ(r[0].values, (std::vector<double>{12, 1, 4, 34}));
   // Of matrix 0: y[0,1] x[0]; of 1: y[1,0] x[1]; of 2: y[0,0] x[0] + y[1,1] x[1].
   EXPECT_EQ(r[1].values, (std::vector<double>{1, 2, 12, 16, 12 + 102, 24 + 136}));
-  for (const double outside : {3.0, -1.0}) {
-    in["p"].values[1] = outside;
-    EXPECT_THROW(eval(g, in), Error);
-  }
+  in["p"].values[1] = 3;
+  EXPECT_THROW(eval(g, in), Error);
+  // What picks nothing gives zeros, and adds to no matrix.
+  in["p"].values[1] = -1;
+  const auto some = eval(g, in);
+  EXPECT_EQ(some[0].values, (std::vector<double>{12, 0, 4, 34}));
+  EXPECT_EQ(some[1].values, (std::vector<double>{0, 0, 12, 16, 12 + 102, 24 + 136}));
 }
 
 TEST(Picked, WrongLettersAreRefused) {

@@ -193,8 +193,8 @@ class BudgetRun {
     const int64_t kept = std::max<int64_t>(1, windows / 10);
     held_.assign(text_.begin() + (windows - kept) * length, text_.begin() + windows * length);
     text_.resize((windows - kept) * length);
-    report_.text = fmt::format("{}: {} windows of {} tokens to calibrate on, the last {} to measure on",
-                               flags_.text.empty() ? "the built-in text" : flags_.text, windows - kept, length, kept);
+    report_.text = fmt::format("{}: {} windows of {} tokens to calibrate on, the last {} to measure on", flags_.names(),
+                               windows - kept, length, kept);
     note(report_.text);
   }
 

@@ -7,7 +7,6 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/convert/activations.h"
-#include "cli/given_text.h"
 #include "cli/measured_quality.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
@@ -66,30 +65,6 @@ std::string file_identity(const model::Paths& files) {
     all += fmt::format("{} {} {}\n", std::filesystem::weakly_canonical(file).string(), size, changed);
   }
   return all;
-}
-
-void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
-  const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
-    return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group(group);
-  };
-  option("-f,--file", text, "Text, .jsonl or folder to calibrate on; without it, the built-in one", "FILE");
-  option("-c,--ctx-size", run.length, "Tokens of a window of that text", "N")->check(CLI::Range(4, 1 << 20));
-  option("-b,--batch-size", run.batch, "Windows computed at once", "N")->check(CLI::Range(1, 4096));
-  option("--chunks", chunks, "Only so many windows; 0 takes all", "N")->check(CLI::NonNegativeNumber);
-  option("--bos", bos, "Where BOS stands: front, windows, none (as `lumen perplexity`)", "PLACE")
-      ->check(CLI::IsMember({"front", "windows", "none"}));
-  option("--calibration-precision", precision, "Float type that operands of products are rounded to while calibrating",
-         "TYPE");
-}
-
-std::vector<model::TokenId> LayerTextFlags::read(const model::Model& model) {
-  if (!model.tokenizer) throw user_error("'{}' has no tokenizer, without which it reads no text", model.name);
-  run.products = model::product_type(precision, model.family->library().formats());
-  run.bos = model::bos_place(bos) != model::BosPlace::none && model.tokenizer->adds_bos();
-  const std::string all = learned_text(text, "calibrating on");
-  std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, all, model::bos_place(bos));
-  if (chunks > 0) tokens.resize(std::min<size_t>(tokens.size(), chunks * run.length));
-  return tokens;
 }
 
 namespace {
@@ -204,6 +179,16 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
                  "choose among (0.02,0.05,0.1,0.15,0.2)")
       ->delimiter(',')
       ->type_name("[REGEX=]SHARE")
+      ->group("Strategies");
+  sub.add_option("--experts", flags.experts.formats,
+                 "Hold the experts of mixtures in these formats, of falling bits, each by how much it matters")
+      ->delimiter(',')
+      ->type_name("FORMATS")
+      ->group("Strategies");
+  sub.add_option("--expert-bits", flags.experts.bits,
+                 "What they have on average at most; without it the classes decide")
+      ->check(CLI::Range(0.1, 64.0))
+      ->type_name("BITS")
       ->group("Strategies");
   option("--json", flags.json, "Write what was done to each weight, and with --budget what was chosen and measured",
          "FILE");
@@ -326,7 +311,7 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
   const FormatRef branch = named_format(model.family->library().formats(), flags.low_rank_format);
   o.branch.format = model::is_plain(*branch, Scalar::f32) ? nullptr : branch;
   model::Paths sources = model::model_files(in);
-  if (!flags.text.empty()) sources.emplace_back(flags.text);
+  for (const std::string& text : flags.texts) sources.emplace_back(text);
   o.source = file_identity(sources) + flags.cut;
   return o;
 }
@@ -385,11 +370,12 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   activations.calibrate(&result, source, text, flags.run);
   model::CompressionReport report = begin_report(model, in);
   report.device = engine.device().describe();
-  report.text = fmt::format("calibrated on {}", flags.text.empty() ? "the built-in text" : flags.text);
+  report.text = "calibrated on " + flags.names();
   int64_t bytes = 0;  // of what is read from the journal when it is written, too
   for (const model::Parameter& p : result.parameters) bytes += stored_bytes(result, p.name);
   report.result = model::CompressionReport::Whole{
       to.path.string(), bytes, 8.0 * bytes / std::max<int64_t>(1, model.weight_count()), {}};
+  report.experts = flags.classes;
   add_tensors(result, run.report(), &report);
   // Preparations move what weights are compared with, and branches are part of it.
   const bool draws = (!flags.json.empty() || !flags.html.empty()) && !o.branch.are_wanted();

@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/convert/experts/experts.h"
+#include "cli/layer_text.h"
 #include "cli/names.h"
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
@@ -11,17 +13,6 @@
 #include "model/report/compression/compression_report.h"
 
 namespace lumen::cli {
-
-// The text that layers read, and how.
-struct LayerTextFlags {
-  std::string text, precision = "f32", bos = "front";
-  int64_t chunks = 128;
-  model::LayerRunOptions run;
-
-  void add_flags(CLI::App& sub, const char* group);
-  // Tokens of the text, and run.products and run.bos for this model. Error (usage) for an unknown precision.
-  std::vector<model::TokenId> read(const model::Model& model);
-};
 
 // Files as they are now: a run goes on only with the very same.
 std::string file_identity(const model::Paths& files);
@@ -52,6 +43,9 @@ struct CalibratedFlags : LayerTextFlags {
   // cut, which is part of the run's key.
   std::vector<std::string> high, high_ratios;
   std::string cut;
+  // Experts by class (experts/experts.h).
+  ExpertFlags experts;
+  std::vector<model::CompressionReport::Expert> classes;  // once they are chosen
 };
 
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);

@@ -16,6 +16,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/file/own_input.h"
+#include "model/report/compression/compression.h"
 
 namespace lumen::cli {
 namespace {
@@ -65,6 +66,44 @@ void require_low_rank(const QuantizeFlags& flags, bool by_budget) {
   if (flags.calibrated.low_rank == 0) return;
   if (by_budget) throw usage_error("--budget chooses formats of weights alone: --low-rank goes with TYPE");
   if (flags.dry_run) throw usage_error("--dry-run says sizes of weights alone: it does not go with --low-rank");
+}
+
+// What is not said of experts together with their classes.
+void require_experts_alone(const QuantizeFlags& flags) {
+  if (!flags.calibrated.budget.empty()) throw usage_error("--budget chooses formats of its own: leave --experts away");
+  if (!flags.calibrated.high.empty()) throw usage_error("--experts and --high-impact do not cut the same model");
+  if (flags.dry_run) throw usage_error("--dry-run computes nothing, but classes of experts follow from a text");
+  if (flags.form != model::Destination::kGguf && flags.form != model::Destination::kFolder)
+    throw usage_error("folders of packed weights cannot say that experts lie in parts");
+  if (flags.calibrated.activations.are_given())
+    throw usage_error("--activations is for what --experts has written, without TYPE");
+}
+
+int write_rounded(const Shared& shared, QuantizeFlags& flags, const model::Model& model, model::Quantizer& job,
+                  const model::Destination& to) {
+  model::require_writable_as(job.result(), to.form);
+  if (!flags.dry_run) write(shared, flags, job, to);
+  put(job.report().text());
+  for (const std::string& warning : job.report().warnings()) warn(warning);
+  if (flags.dry_run) return 0;
+  model::CompressionReport report = report_of(model, flags.in, flags.out, job.report());
+  report.experts = flags.calibrated.classes;
+  write_reports(flags.calibrated, report);
+  note(fmt::format("wrote {}", flags.out));
+  return 0;
+}
+
+int quantize_experts(const Shared& shared, QuantizeFlags& flags, const model::Destination& to) {
+  CalibratedFlags& calibrated = flags.calibrated;
+  const model::Model whole = model::read_model(shared.library(), flags.in);
+  ExpertChoice choice = with_expert_classes(shared, whole, flags.options, flags.out, calibrated, calibrated.experts);
+  calibrated.cut = choice.cut;
+  calibrated.classes = std::move(choice.experts);
+  put(table_of(calibrated.classes));
+  if (!calibrated.strategy.empty())
+    return quantize_by_layers(shared, choice.model, flags.in, to, flags.options, calibrated);
+  model::Quantizer job(choice.model, flags.options);
+  return write_rounded(shared, flags, choice.model, job, to);
 }
 
 int quantize_file(const Shared& shared, QuantizeFlags& flags) {
@@ -122,12 +161,16 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.dry_run)
     for (const std::string& file : {flags.calibrated.json, flags.calibrated.html})
       if (!file.empty()) require_writable(file);
+  const ExpertFlags& experts = flags.calibrated.experts;
+  check_experts(shared, experts);
+  if (experts.are_given()) require_experts_alone(flags);
   if (!flags.importance.empty())
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   if (by_budget)
     return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
                               flags.calibrated, flags.dry_run);
+  if (experts.are_given()) return quantize_experts(shared, flags, to);
   if (by_layers && !cuts)
     return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
                               flags.calibrated);
@@ -139,15 +182,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     in = model::stream_model(library, flags.in);
   if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);
   model::Quantizer job(in.model, flags.options, in.source);
-  model::require_writable_as(job.result(), to.form);
-  if (!flags.dry_run) write(shared, flags, job, to);
-  const model::QuantizeReport& report = job.report();
-  if (!flags.dry_run) write_reports(flags.calibrated, report_of(in.model, flags.in, flags.out, report));
-  put(report.text());
-  for (const std::string& warning : report.warnings()) warn(warning);
-  if (flags.dry_run) return 0;
-  note(fmt::format("wrote {}", flags.out));
-  return 0;
+  return write_rounded(shared, flags, in.model, job, to);
 }
 
 }  // namespace

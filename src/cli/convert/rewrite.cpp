@@ -160,7 +160,8 @@ class Rewriting {
 // The model as it was and as it is now over a text: the same but for rounding, or Error (exit 5).
 void check(run::Engine& engine, const RewriteFlags& flags, const model::Model& before, const model::Model& after) {
   if (!before.tokenizer) return note("not checked: the model has no tokenizer");
-  const std::string text = held_out_text(flags.learning.text);
+  std::string text = flags.learning.texts.empty() ? held_out_text("") : "";
+  for (const std::string& file : flags.learning.texts) text += held_out_text(file);
   model::PerplexityOptions options;
   options.exact = true;
   options.windows = flags.windows;

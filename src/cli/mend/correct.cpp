@@ -72,7 +72,7 @@ model::Provenance provenance_of(const CorrectFlags& flags, const model::Model& o
 
 int correct_file(const Shared& shared, CorrectFlags& flags) {
   flags.options.weighted = flags.method == kWeighted;
-  if (!flags.options.weighted && !flags.text.text.empty())
+  if (!flags.options.weighted && !flags.text.texts.empty())
     throw usage_error("--method {} looks at matrices alone, not at a text: leave -f away", flags.method);
   flags.refuse_outputs(flags.to_gguf());
   const model::LibraryRef library = shared.library();

@@ -34,8 +34,8 @@ void MendedFlags::add_check(CLI::App& sub, const char* out_name) {
 void MendedFlags::refuse_outputs(bool is_file) const {
   model::Paths inputs = model::model_files(original);
   for (const std::filesystem::path& file : model::model_files(rounded)) inputs.push_back(file);
-  for (const std::string& file : {text.text, check})
-    if (!file.empty()) inputs.emplace_back(file);
+  for (const std::string& file : text.texts) inputs.emplace_back(file);
+  if (!check.empty()) inputs.emplace_back(check);
   model::refuse_own_input(inputs, is_file ? model::replaced_by_gguf(out) : model::replaced_by_folder(out),
                           "name another place with -o");
   std::error_code failure;

@@ -3,7 +3,7 @@
 // told with the reason where there is no such change. Graphs are inlined and simplified, their dims numbers.
 //
 // May include: base, graph/ir, graph/match, graph/pass, number/formula.
-// Offers: hadamard.h, rows_before.h.
+// Offers: expert_order.h, hadamard.h, rows_before.h.
 #pragma once
 
 #include "graph/equivalence/online_rotation.h"

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/group/access.h"
+#include "graph/match/sign.h"
 #include "graph/match/uses.h"
 
 namespace lumen::graph {
@@ -129,6 +130,7 @@ class DotReader {
     if (!picks()) return;
     p_.pick = DotPick{};
     p_.pick->scatters = scatters_;
+    p_.pick->some = !is_never_negative(g_, root_.operands[2]);
     p_.pick->load = readings_.size();
     readings_.push_back(read_through(g_, root_.operands[2], follow(plan_, group_, root_.operands[2])));
     readings_.back().load.value = -1;  // no operand of maps

@@ -40,6 +40,7 @@ struct DotPick {
   size_t load = 0;             // the source of the integers
   int64_t stride = 0;          // elements of b from one matrix to the next
   int64_t count = 1;           // matrices
+  bool some = false;           // rows may pick nothing, by a negative integer
   std::vector<DotIndex> rows;  // the indices a row's number counts over, slowest first
   int64_t row_count() const { return count_of(rows); }
 };

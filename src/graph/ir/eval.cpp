@@ -290,6 +290,7 @@ Tensor eval_contract_gather(Machine& m, const Node& n, ValueId v) {
   const Index b_outer = strides_by_letter(b, letters[1], letters[3]);
   const Index picks = strides_by_letter(index, letters[2], letters[3]);
   for_each(extents(r.type), [&](int64_t k, const Index& i) {
+    if (index.values[dot(picks, i)] < 0) return;
     const int64_t row = row_of(index, dot(picks, i), b_extents[0], "contract_gather", v) * product(b_extents, 1);
     const int64_t at_a = dot(a_outer, i), at_b = row + dot(b_outer, i);
     double sum = 0;
@@ -312,6 +313,7 @@ Tensor eval_contract_scatter(Machine& m, const Node& n, ValueId v) {
   const Index a_row = strides_by_letter(a, letters[0], letters[2]),
               b_row = strides_by_letter(b, letters[1], letters[2]);
   for_each(extents(index.type), [&](int64_t k, const Index& i) {
+    if (index.values[k] < 0) return;
     const int64_t to = row_of(index, k, r_extents[0], "contract_scatter", v) * row;
     const int64_t at_a = dot(a_row, i), at_b = dot(b_row, i);
     for_each(inner, [&](int64_t at, const Index& j) {

@@ -6,4 +6,5 @@
 
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
+#include "graph/match/sign.h"
 #include "graph/match/uses.h"

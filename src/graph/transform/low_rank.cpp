@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/match/sign.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 #include "graph/transform/low_rank_inputs.h"
@@ -142,7 +143,12 @@ class Adder {
     const auto again = [&] {
       return r_.build.contract_gather(x, r_[node.operands[1]], index, of_x, of_weight, of_index);
     };
-    finish(part, v, d, again, [&](ValueId gain) { return r_.build.gather(gain, index); });
+    finish(part, v, d, again, [&](ValueId gain) {
+      // Rows that pick nothing are zeros whatever they are multiplied with.
+      const ValueId first = r_.build.scalar(0, r_.build.type(index).element.scalar);
+      const bool some = !is_never_negative(r_.to, index);
+      return r_.build.gather(gain, some ? r_.build.binary(ScalarOp::max_, index, first) : index);
+    });
   }
 
   void beside_rows(Part& part, ValueId v) {

@@ -5,6 +5,7 @@
 #include "graph/ir/build.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
+#include "graph/transform/taps.h"
 
 namespace lumen::graph {
 
@@ -92,8 +93,8 @@ class Observer {
     squares = build_.broadcast(build_.reshape(squares, spread), shape);
     const Dim matrices = build_.type(weight).shape[0];
     Sums& sums = sums_[weight];
-    add_to(&sums.squares, build_.scatter_add(squares, index, matrices));
-    add_to(&sums.counts, build_.scatter_add(build_.broadcast(build_.scalar(1), places), index, matrices));
+    add_to(&sums.squares, sum_by_matrix(build_, squares, index, matrices));
+    add_to(&sums.counts, sum_by_matrix(build_, build_.broadcast(build_.scalar(1), places), index, matrices));
   }
 
   void hand_back(std::string name, ValueId v) {

@@ -9,6 +9,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "graph/match/uses.h"
+#include "graph/transform/taps.h"
 
 namespace lumen::graph {
 namespace {
@@ -168,7 +169,7 @@ class Sloper {
     ValueId flat = build_.reshape(build_.permute(gradient, order), {rows, wide});
     flat = build_.mul(flat, flat);
     if (p.index < 0) return build_.reshape(build_.reduce(flat, Reduction::sum, {0}), {wide});
-    return build_.scatter_add(flat, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
+    return sum_by_matrix(build_, flat, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
   }
 
   // |g|^2 x^2, summed over rows of x; of weights whose rows pick, over those of each matrix.
@@ -201,7 +202,7 @@ class Sloper {
     const ValueId x = build_.reshape(build_.permute(p.x, order_x), spread);
     const ValueId wide = build_.reshape(build_.mul(build_.mul(x, x), size), {rows, columns});
     if (p.index < 0) return build_.reshape(build_.reduce(wide, Reduction::sum, {0}), {columns});
-    return build_.scatter_add(wide, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
+    return sum_by_matrix(build_, wide, build_.reshape(p.index, {rows}), Dim(matrices(weight)));
   }
 
   static std::string without(std::string letters, char c) {

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "graph/ir/build.h"
+#include "graph/match/access.h"
+#include "graph/match/sign.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 
@@ -127,7 +129,7 @@ class Tapper {
       return build_.reshape(r.index, {elements(build_.type(r.index).shape)});
     };
     const auto over_rows = [&](const Read& r, ValueId v) {
-      return picked ? build_.scatter_add(v, index_of(r), matrices) : build_.reduce(v, Reduction::sum, {0});
+      return picked ? sum_by_matrix(build_, v, index_of(r), matrices) : build_.reduce(v, Reduction::sum, {0});
     };
     if (kinds_.squares)
       sum(kTapSquares, vector, [&](const Read& r) {
@@ -149,7 +151,14 @@ class Tapper {
     if (picked)
       sum(kTapCounts, {matrices}, [&](const Read& r) {
         const ValueId index = index_of(r);
-        return build_.scatter_add(build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
+        return sum_by_matrix(build_, build_.broadcast(build_.scalar(1), build_.type(index).shape), index, matrices);
+      });
+    if (picked && kinds_.weighed)
+      sum(kTapWeighed, vector, [&](const Read& r) {
+        ValueId x = places_of(r.x, r);
+        if (const ValueId g = router_weights(r.index); g >= 0)
+          x = build_.mul(x, build_.reshape(g, {elements(build_.type(g).shape), 1}));
+        return over_rows(r, build_.mul(x, x));
       });
     if (kinds_.spread) sum(kTapSpread, {Dim(kSpreadEdges)}, [&](const Read& r) { return counts_from(r); });
     if (kinds_.rows) {
@@ -181,6 +190,30 @@ class Tapper {
     if (!picked) return build_.contract(a, b, "rk", "rl", "kl");
     const ValueId index = build_.reshape(r.index, {elements(build_.type(r.index).shape)});
     return build_.contract_scatter(a, b, index, "rk", "rl", "r", "ekl", matrices);
+  }
+
+  // What outputs of picked matrices are multiplied with when they are added: the other operand of the product that sums
+  // over an axis of the index. -1: none.
+  ValueId router_weights(ValueId index) const {
+    const Shape& places = g_[index].type.shape;
+    for (const Node& node : g_.nodes) {
+      if (node.op != Op::contract_) continue;
+      for (const int side : {0, 1}) {
+        const ValueId g = node.operands[side], outputs = node.operands[1 - side];
+        const std::vector<std::string>& i = node.attributes.indices;
+        if (g_[g].type.shape == places && i[1 - side].starts_with(i[side]) && i[1 - side].size() > i[side].size() &&
+            is_picked_by(outputs, index))
+          return g;
+      }
+    }
+    return -1;
+  }
+  // Whether a value is computed, number by number, of what the index has picked.
+  bool is_picked_by(ValueId v, ValueId index) const {
+    const Node& node = g_[v];
+    if (node.op == Op::contract_gather_) return node.operands[2] == index;
+    const bool passes = node.op == Op::map_ || is_view(node.op) || node.op == Op::cast_;
+    return passes && std::ranges::any_of(node.operands, [&](ValueId o) { return is_picked_by(o, index); });
   }
 
   void write_largest(size_t tap, const Tap& t, const std::vector<Read>& reads, const Shape& vector) {
@@ -232,9 +265,21 @@ double spread_edge(int64_t k) {
   return std::exp2(k / (1.0 * kEdgesOfOctave) + kLowestOctave);
 }
 
+ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices) {
+  if (is_never_negative(build.graph, index)) return build.scatter_add(value, index, matrices);
+  // Into a row behind the others, which is cut off.
+  const Scalar type = build.type(index).element.scalar;
+  const ValueId none = build.scalar(matrices.number(), type);
+  const ValueId kept = build.select(build.binary(ScalarOp::lt_, index, build.scalar(0, type)), none, index);
+  const ValueId sums = build.scatter_add(value, kept, Dim(matrices.number() + 1));
+  Shape shape = build.type(sums).shape;
+  shape[0] = matrices;
+  return build.slice(sums, std::vector<int64_t>(shape.size(), 0), shape);
+}
+
 TapKinds& TapKinds::operator|=(const TapKinds& other) {
   for (bool TapKinds::* kind : {&TapKinds::squares, &TapKinds::magnitudes, &TapKinds::largest, &TapKinds::gram,
-                                &TapKinds::rows, &TapKinds::cross, &TapKinds::spread})
+                                &TapKinds::rows, &TapKinds::cross, &TapKinds::spread, &TapKinds::weighed})
     this->*kind |= other.*kind;
   return *this;
 }

@@ -10,6 +10,11 @@
 
 namespace lumen::graph {
 
+class Builder;
+
+// scatter_add of what stands at the places of an index, of which negative ones pick nothing: [matrices, ..].
+ValueId sum_by_matrix(Builder& build, ValueId value, ValueId index, const Dim& matrices);
+
 // What is summed; each is a state that begins at zeros.
 struct TapKinds {
   bool squares = false;     // [K] or [E, K]: sum of x^2
@@ -20,6 +25,9 @@ struct TapKinds {
                       // the other
   bool cross = false;   // [K, K] or [E, K, K]: sum of (x' - x) x^T, where x' are the copy's (beside())
   bool spread = false;  // [kSpreadEdges]: how many numbers x have |x| >= spread_edge(k), a histogram from above
+  // [E, K], where rows pick alone: sum of (g x)^2, g being what the mixture's router weighs the row's output with (1
+  // where outputs are added as they are).
+  bool weighed = false;
   TapKinds& operator|=(const TapKinds& other);
 };
 
@@ -35,6 +43,7 @@ inline constexpr const char* kTapMagnitudes = "magnitudes";
 inline constexpr const char* kTapLargest = "largest";
 inline constexpr const char* kTapGram = "gram";
 inline constexpr const char* kTapCross = "cross";
+inline constexpr const char* kTapWeighed = "weighed";
 inline constexpr const char* kTapCounts = "counts";
 inline constexpr const char* kTapRows = "rows";
 inline constexpr const char* kTapSpread = "spread";

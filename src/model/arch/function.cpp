@@ -53,7 +53,9 @@ std::vector<std::string> online_rotations(const Model& model) {
 }
 
 graph::Graph function_of(const Model& model, const std::string& name) {
-  graph::Graph g = graph::split_columns(model.family->function(name, model.config), column_splits(model));
+  const WeightSplits splits = weight_splits(model);
+  graph::Graph g = graph::split_columns(model.family->function(name, model.config), splits.columns);
+  g = graph::split_experts(std::move(g), splits.experts);
   g = with_low_rank(graph::rotate_inputs(std::move(g), online_rotations(model)), model);
   return graph::encode_inputs(std::move(g), encoded_inputs(model));
 }

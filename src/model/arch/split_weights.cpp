@@ -34,42 +34,62 @@ std::optional<int64_t> number_of(const std::string& word) {
   return failure == std::errc{} && at == end ? std::optional(n) : std::nullopt;
 }
 
-// One text of the key.
-graph::ColumnSplit split_of(const std::string& text, const std::vector<Parameter>& parameters,
-                            const std::string& source) {
+// What parts are parts of.
+struct Along {
+  const char *key, *what;  // "columns"
+  bool is_first;           // the first axis of three, or the last of two or three
+};
+constexpr Along kColumns{kSplitColumns, "columns", false}, kExperts{kSplitExperts, "experts", true};
+
+// Nothing of vectors, and of weights that have no such axis.
+std::optional<graph::Dim> extent(const Parameter& p, const Along& along) {
+  if (p.gguf.empty() || p.is_vector() || p.shape.size() < (along.is_first ? 3 : 2)) return std::nullopt;
+  return along.is_first ? p.shape.front() : p.shape.back();
+}
+
+struct Split {
+  std::string weight;
+  std::vector<int64_t> parts;
+  std::string order;
+};
+
+// One text of a key.
+Split split_of(const std::string& text, const std::vector<Parameter>& parameters, const Along& along,
+               const std::string& source) {
   std::istringstream words(text);
   std::string word;
   words >> word;
   const Parameter* const p = named(parameters, word);
-  if (!p || p->gguf.empty() || p->shape.size() < 2 || p->is_vector())
-    throw user_error("{}: {} names '{}', which is no weight of the family", source, kSplitColumns, printable(word));
-  graph::ColumnSplit out{p->name, {}, ""};
-  const int64_t all = p->shape.back().number();
+  if (!p || !extent(*p, along))
+    throw user_error("{}: {} names '{}', which is no {} of the family", source, along.key, printable(word),
+                     along.is_first ? "stacked weight" : "weight");
+  Split out{p->name, {}, ""};
+  const int64_t all = extent(*p, along)->number();
   int64_t sum = 0;
   while (words >> word) {
     const std::optional<int64_t> n = out.order.empty() ? number_of(word) : std::nullopt;
     if (!n) {
       const Parameter* const of = named(parameters, word);
-      if (!out.order.empty() || !of || of->shape.size() < 2 || of->shape.back().number() != all)
-        throw user_error("{}: {} of '{}': '{}' is neither a number of columns nor a weight that has as many", source,
-                         kSplitColumns, p->gguf, printable(word));
+      if (!out.order.empty() || !of || !extent(*of, along) || extent(*of, along)->number() != all)
+        throw user_error("{}: {} of '{}': '{}' is neither a number of {} nor a weight that has as many", source,
+                         along.key, p->gguf, printable(word), along.what);
       out.order = order_parameter(of->name);
       continue;
     }
-    if (*n < 1 || *n > all - sum || out.columns.size() == kMostParts)
-      throw user_error("{}: {}: parts of '{}', of {} columns, cannot be '{}'", source, kSplitColumns, p->gguf, all,
+    if (*n < 1 || *n > all - sum || out.parts.size() == kMostParts)
+      throw user_error("{}: {}: parts of '{}', of {} {}, cannot be '{}'", source, along.key, p->gguf, all, along.what,
                        printable(text));
     sum += *n;
-    out.columns.push_back(*n);
+    out.parts.push_back(*n);
   }
-  if (out.columns.size() < 2 || sum != all)
-    throw user_error("{}: {}: the parts of '{}' have {} columns, but it has {}", source, kSplitColumns, p->gguf, sum,
+  if (out.parts.size() < 2 || sum != all)
+    throw user_error("{}: {}: the parts of '{}' have {} {}, but it has {}", source, along.key, p->gguf, sum, along.what,
                      all);
   return out;
 }
 
-Parameter order_of(const Parameter& p) {
-  Parameter out = parameter_beside(p, end_of_order(""), {p.shape.back()});
+Parameter order_of(const Parameter& p, const Along& along) {
+  Parameter out = parameter_beside(p, end_of_order(""), {*extent(p, along)});
   // Stacked weights have one order for all their matrices.
   if (const size_t expert = out.hf.find("{e}"); expert != std::string::npos) out.hf.replace(expert, 3, "all");
   out.role = kOrderRole;
@@ -79,46 +99,24 @@ Parameter order_of(const Parameter& p) {
   return out;
 }
 
-}  // namespace
-
-std::string order_parameter(const std::string& weight) {
-  return end_of_order(weight);
-}
-
-std::vector<graph::ColumnSplit> column_splits(const Family& family, const graph::Config& config,
-                                              const GgufMetadata& metadata, const std::string& source) {
-  std::vector<graph::ColumnSplit> out;
-  if (!metadata.has(kSplitColumns)) return out;
-  const std::vector<Parameter> parameters = family.all_parameters(config);
-  std::set<std::string> seen;
-  for (const std::string& text : metadata.texts(kSplitColumns)) {
-    out.push_back(split_of(text, parameters, source));
-    if (!seen.insert(out.back().weight).second)
-      throw user_error("{}: {} names '{}' twice", source, kSplitColumns, out.back().weight);
-  }
-  return out;
-}
-
-std::vector<graph::ColumnSplit> column_splits(const Model& model) {
-  return column_splits(*model.family, model.config, model.metadata, "'" + model.name + "'");
-}
-
-void set_column_splits(Model& model, std::span<const graph::ColumnSplit> splits) {
+void write_key(Model& model, const char* key, std::span<const Split> splits) {
   const std::vector<Parameter> parameters = model.family->all_parameters(model.config);
   std::vector<std::string> texts;
-  for (const graph::ColumnSplit& s : splits) {
+  for (const Split& s : splits) {
     std::string text, order;
     for (const Parameter& p : parameters) {
       if (p.name == s.weight) text = p.gguf;
       if (!s.order.empty() && order_parameter(p.name) == s.order) order = p.gguf;
     }
     LUMEN_CHECK(!text.empty() && order.empty() == s.order.empty(), "'{}' is no weight of the family", s.weight);
-    for (const int64_t n : s.columns) text += fmt::format(" {}", n);
+    for (const int64_t n : s.parts) text += fmt::format(" {}", n);
     texts.push_back(order.empty() ? text : text + " " + order);
   }
-  model.metadata.erase(kSplitColumns);
-  if (!texts.empty()) model.metadata.set(kSplitColumns, GgufArray(texts));
+  model.metadata.erase(key);
+  if (!texts.empty()) model.metadata.set(key, GgufArray(texts));
 }
+
+}  // namespace
 
 Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Shape shape) {
   Parameter out = p;
@@ -137,38 +135,96 @@ Parameter parameter_beside(const Parameter& p, const std::string& end, graph::Sh
   return out;
 }
 
-std::vector<Parameter> with_parts(std::vector<Parameter> parameters, std::span<const graph::ColumnSplit> splits) {
-  if (splits.empty()) return parameters;
-  std::map<std::string, const graph::ColumnSplit*> by_name;
-  std::set<std::string> orders;
-  for (const graph::ColumnSplit& s : splits) {
-    by_name[s.weight] = &s;
-    if (!s.order.empty()) orders.insert(s.order);
+const char* split_key_of(const Model& model) {
+  for (const SplitKey& k : kSplitKeys)
+    if (model.metadata.has(k.key)) return k.key;
+  return nullptr;
+}
+
+std::string order_parameter(const std::string& weight) {
+  return end_of_order(weight);
+}
+
+WeightSplits weight_splits(const Family& family, const graph::Config& config, const GgufMetadata& metadata,
+                           const std::string& source) {
+  WeightSplits out;
+  if (!metadata.has(kSplitColumns) && !metadata.has(kSplitExperts)) return out;
+  const std::vector<Parameter> parameters = family.all_parameters(config);
+  std::set<std::string> seen;
+  std::map<std::string, const Along*> orders;
+  for (const Along* along : {&kColumns, &kExperts}) {
+    if (!metadata.has(along->key)) continue;
+    for (const std::string& text : metadata.texts(along->key)) {
+      Split s = split_of(text, parameters, *along, source);
+      if (!seen.insert(s.weight).second) throw user_error("{}: {} names '{}' twice", source, along->key, s.weight);
+      if (!s.order.empty() && orders.emplace(s.order, along).first->second != along)
+        throw user_error("{}: {}: '{}' is an order of columns, too", source, along->key, s.order);
+      if (along == &kColumns)
+        out.columns.push_back({std::move(s.weight), std::move(s.parts), std::move(s.order)});
+      else
+        out.experts.push_back({std::move(s.weight), std::move(s.parts), std::move(s.order)});
+    }
   }
+  return out;
+}
+
+WeightSplits weight_splits(const Model& model) {
+  return weight_splits(*model.family, model.config, model.metadata, "'" + model.name + "'");
+}
+
+void set_column_splits(Model& model, std::span<const graph::ColumnSplit> splits) {
+  std::vector<Split> all;
+  for (const graph::ColumnSplit& s : splits) all.push_back({s.weight, s.columns, s.order});
+  write_key(model, kSplitColumns, all);
+}
+
+void set_expert_splits(Model& model, std::span<const graph::ExpertSplit> splits) {
+  std::vector<Split> all;
+  for (const graph::ExpertSplit& s : splits) all.push_back({s.weight, s.experts, s.order});
+  write_key(model, kSplitExperts, all);
+}
+
+std::vector<Parameter> with_parts(std::vector<Parameter> parameters, const WeightSplits& splits) {
+  if (splits.columns.empty() && splits.experts.empty()) return parameters;
+  struct Cut {
+    const std::vector<int64_t>* parts;
+    const Along* along;
+  };
+  std::map<std::string, Cut> by_name;
+  std::map<std::string, const Along*> orders;
+  const auto note = [&](const auto& split, const std::vector<int64_t>& parts, const Along& along) {
+    by_name[split.weight] = {&parts, &along};
+    if (!split.order.empty()) orders[split.order] = &along;
+  };
+  for (const graph::ColumnSplit& s : splits.columns) note(s, s.columns, kColumns);
+  for (const graph::ExpertSplit& s : splits.experts) note(s, s.experts, kExperts);
   std::vector<Parameter> out;
   for (const Parameter& p : parameters) {
-    if (orders.contains(order_parameter(p.name))) out.push_back(order_of(p));
-    const auto split = by_name.find(p.name);
-    if (split == by_name.end()) {
+    if (const auto order = orders.find(order_parameter(p.name)); order != orders.end())
+      out.push_back(order_of(p, *order->second));
+    const auto cut = by_name.find(p.name);
+    if (cut == by_name.end()) {
       out.push_back(p);
       continue;
     }
-    for (size_t i = 0; i < split->second->columns.size(); ++i) {
+    const auto& [parts, along] = cut->second;
+    for (size_t i = 0; i < parts->size(); ++i) {
       graph::Shape shape = p.shape;
-      shape.back() = graph::Dim(split->second->columns[i]);
-      out.push_back(parameter_beside(p, graph::column_part("", i), std::move(shape)));
+      (along->is_first ? shape.front() : shape.back()) = graph::Dim((*parts)[i]);
+      const std::string end = along->is_first ? graph::expert_part("", i) : graph::column_part("", i);
+      out.push_back(parameter_beside(p, end, std::move(shape)));
     }
   }
   return out;
 }
 
 std::vector<Parameter> all_own_parameters(const Model& model) {
-  return with_branches(with_parts(model.family->all_parameters(model.config), column_splits(model)), model.metadata,
+  return with_branches(with_parts(model.family->all_parameters(model.config), weight_splits(model)), model.metadata,
                        "'" + model.name + "'");
 }
 
 std::vector<Parameter> own_parameters(const Model& model) {
-  return with_branches(with_parts(model.family->parameters(model.config), column_splits(model)), model.metadata,
+  return with_branches(with_parts(model.family->parameters(model.config), weight_splits(model)), model.metadata,
                        "'" + model.name + "'");
 }
 
@@ -181,7 +237,7 @@ void require_orders(const Model& model, const std::string& source) {
       const bool fits = c >= 0 && c < order.size();
       const size_t at = fits ? c : 0;
       if (!fits || at != c || seen[at])
-        throw user_error("{}: '{}' is no order of {} columns: it holds {}{}", source, p.gguf, order.size(), c,
+        throw user_error("{}: '{}' is no order of {}: it holds {}{}", source, p.gguf, order.size(), c,
                          fits && seen[at] ? " twice" : "");
       seen[at] = true;
     }

@@ -351,6 +351,7 @@ PartRun LayerRun::run(size_t part, const WeightOf& weight, const Streams& stream
     take(graph::kTapLargest, sums.largest);
     take(graph::kTapGram, sums.gram);
     take(graph::kTapCross, sums.cross);
+    take(graph::kTapWeighed, sums.weighed);
     take(graph::kTapCounts, sums.counts);
     take(graph::kTapSpread, sums.spread);
   }

@@ -33,7 +33,7 @@ struct LayerRunOptions {
 struct TapSums {
   graph::Tap tap;    // weights by the model's names
   int64_t rows = 0;  // of all windows; of stacked weights see counts
-  std::vector<float> squares, magnitudes, largest, gram, cross, counts, spread;
+  std::vector<float> squares, magnitudes, largest, gram, cross, counts, spread, weighed;
   std::vector<float> row_largest;  // [rows]
 
   // The sums of one matrix, [columns, columns]; empty where they were not asked for, or no row reached the matrix.

@@ -82,6 +82,11 @@ ValueId indices(Builder& b) {
   return b.constant({{2, 2}, kInt}, {2, 0, 2, 1});
 }
 
+// Some pick nothing.
+ValueId some_indices(Builder& b) {
+  return b.constant({{2, 2}, kInt}, {2, -1, -1, 1});
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"add_broadcast", {2, 3}, {3}, [](Builder& b, ValueId x, ValueId y) { return b.add(x, y); }},
@@ -153,6 +158,16 @@ const std::vector<Case>& cases() {
        {3, 2, 2},
        {4, 3, 5},
        [](Builder& b, ValueId x, ValueId y) { return b.contract_gather(x, y, indices(b), "kjn", "ekf", "nj"); }},
+      {"contract_gather_of_some",
+       {2, 3},
+       {4, 5, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.contract_gather(x, y, some_indices(b), "nk", "efk", "nj"); }},
+      {"contract_scatter_of_some",
+       {2, 2, 3},
+       {2, 5},
+       [](Builder& b, ValueId x, ValueId y) {
+         return b.contract_scatter(x, y, some_indices(b), "njf", "nk", "nj", "ekf", 4);
+       }},
       {"contract_scatter",
        {2, 2, 3},
        {2, 5},

@@ -133,7 +133,7 @@ Graph picking() {
 std::map<std::string, Tensor> picked_inputs() {
   std::map<std::string, Tensor> in;
   in["picks"].type = {{4, 2}, {Scalar::i32, nullptr}};
-  in["picks"].values = {2, 0, 1, 2, 0, 1, 1, 0};
+  in["picks"].values = {2, 0, 1, 2, -1, 1, 1, 0};
   in["x"] = filled({4, 5}, 0.5);
   in["w"] = filled({3, 6, 5}, 0.25);
   in[low_rank_a("w")] = filled({3, 2, 5}, 0.5);

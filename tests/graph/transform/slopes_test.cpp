@@ -149,7 +149,7 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
   const Graph with = add_slopes(g, &slopes, {.channels = true});
   ASSERT_EQ(slopes.size(), 2u);
   std::map<std::string, Tensor> in{{"tokens", of_numbers(whole, {1, 5, 1})},
-                                   {"index", of_numbers(two, {0, 3, 3, 1, 0, 1})},
+                                   {"index", of_numbers(two, {0, 3, -1, 1, 0, 1})},
                                    {"e", filled(floats({6, 4}), 1)},
                                    {"w", filled(floats({4, 5, 4}), 2)},
                                    {seed_name("out"), filled(floats({3, 2, 5}), 3)},
@@ -165,6 +165,7 @@ TEST(Slopes, ExpertsAndRowsLookedUp) {
       for (int f = 0; f < 5; ++f) {
         const double s = seed[(n * 2 + j) * 5 + f];
         const int e = static_cast<int>(picks[n * 2 + j]);
+        if (e < 0) continue;
         by_w[e * 5 + f] += s * s;
         for (int k = 0; k < 4; ++k) {
           const double v = in.at("e").values[in.at("tokens").values[n] * 4 + k];

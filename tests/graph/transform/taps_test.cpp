@@ -104,13 +104,14 @@ TEST(Taps, ExpertsHaveTheirOwn) {
   EXPECT_EQ(taps[0].matrices, 4);
   Tensor picks;
   picks.type = {{3, 2}, {Scalar::i32, nullptr}};
-  picks.values = {0, 2, 2, 3, 0, 2};
+  picks.values = {0, 2, 2, 3, -1, 2};
   const Tensor xs = tensor({3, 4}, 0.5);
   const auto got = run(with, {{"x", xs}, {"w", tensor({4, 5, 4}, 1)}, {"index", picks}});
   std::vector<double> gram(64), squares(16), largest(16), counts(4);
   for (int t = 0; t < 3; ++t)
     for (int j = 0; j < 2; ++j) {
       const int e = static_cast<int>(picks.values[t * 2 + j]);
+      if (e < 0) continue;
       counts[e] += 1;
       for (int k = 0; k < 4; ++k) {
         const double a = xs.values[t * 4 + k];
@@ -123,6 +124,42 @@ TEST(Taps, ExpertsHaveTheirOwn) {
   EXPECT_EQ(got.at(tap_name(0, kTapSquares)), squares);
   EXPECT_EQ(got.at(tap_name(0, kTapLargest)), largest);
   EXPECT_EQ(got.at(tap_name(0, kTapCounts)), counts);
+}
+
+// What the router weighs outputs with weighs the rows of all layers of the mixture.
+TEST(Taps, RowsWeighedByTheRouter) {
+  for (const bool weighed : {true, false}) {
+    Graph g;
+    Builder b(g);
+    const ValueId x = b.input("x", Role::data, {{3, 4}, {}}), up = b.input("up", Role::parameter, {{4, 4, 4}, {}}),
+                  down = b.input("down", Role::parameter, {{4, 5, 4}, {}}),
+                  index = b.input("index", Role::data, {{3, 2}, {Scalar::i32, nullptr}}),
+                  gain = b.input("gain", Role::data, {{3, 2}, {}});
+    const ValueId h = b.unary(ScalarOp::tanh_, b.contract_gather(x, up, index, "tk", "enk", "tj"));
+    const ValueId parts = b.contract_gather(h, down, index, "tjk", "enk", "tj");
+    g.results = {weighed ? b.contract(gain, parts, "tj", "tjn", "tn") : b.reduce(parts, Reduction::sum, {1})};
+    g.result_names = {"z"};
+    TapKinds kinds;
+    kinds.weighed = true;
+    std::vector<Tap> taps;
+    const Graph with = add_taps(g, kinds, &taps);
+    ASSERT_EQ(taps.size(), 2u);
+    Tensor picks;
+    picks.type = {{3, 2}, {Scalar::i32, nullptr}};
+    picks.values = {0, 2, 2, 3, -1, 2};
+    const Tensor xs = tensor({3, 4}, 0.5), gains = tensor({3, 2}, 0.5);
+    const auto got = run(
+        with,
+        {{"x", xs}, {"up", tensor({4, 4, 4}, 1)}, {"down", tensor({4, 5, 4}, 1)}, {"index", picks}, {"gain", gains}});
+    std::vector<double> want(16);
+    for (int t = 0; t < 3; ++t)
+      for (int j = 0; j < 2; ++j)
+        for (int k = 0; k < 4 && picks.values[t * 2 + j] >= 0; ++k)
+          want[static_cast<int>(picks.values[t * 2 + j]) * 4 + k] +=
+              std::pow(xs.values[t * 4 + k] * (weighed ? gains.values[t * 2 + j] : 1), 2);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got.at(tap_name(0, kTapWeighed))[i], want[i], 1e-6 * (1 + want[i])) << i;
+  }
 }
 
 TEST(Taps, DifferencesOfTwoForms) {

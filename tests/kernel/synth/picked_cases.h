@@ -57,6 +57,13 @@ inline G weight_gradient(const Experts& e) {
   return t;
 }
 
+// Picks of which every third is none, or all.
+inline std::vector<double> some_picks(const Experts& e, bool none = false) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < e.rows * e.picked; ++i) out.push_back(none || i % 3 == 1 ? -1 - i % 2 : i * 7 % e.experts);
+  return out;
+}
+
 inline std::vector<std::string> check_experts(const Experts& e, Check c, const Execute* execute = nullptr) {
   c.limits.try_emplace("picks", e.experts);
   std::vector<std::string> plans;

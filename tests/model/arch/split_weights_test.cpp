@@ -11,6 +11,7 @@
 #include "base/file/file.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
+#include "model/compress/split/expert_parts.h"
 #include "tests/model/compress/rewrite/rewrite_case.h"
 
 namespace lumen::model {
@@ -112,14 +113,14 @@ TEST(SplitWeights, AreRefusedByThoseWhoDoNotKnowTheKey) {
   }
 }
 
-std::string refusal(const Model& m, const std::vector<std::string>& texts) {
+std::string refusal(const Model& m, const std::vector<std::string>& texts, const char* key = kSplitColumns) {
   const TestFolder folder;
   Model hostile = m;
   write_gguf(hostile, folder / "m.gguf");
   // Other words for the same tensors: the model is read by what the file says.
   const GgufFile file(folder / "m.gguf", test_library()->formats());
   GgufMetadata metadata = file.metadata();
-  metadata.set(kSplitColumns, GgufArray(texts));
+  metadata.set(key, GgufArray(texts));
   std::vector<TensorSpec> specs;
   for (const StoredTensor& t : file.tensors()) specs.push_back({t.name, t.shape, t.element});
   GgufWriter writer(folder / "hostile.gguf", metadata, specs);
@@ -165,6 +166,30 @@ TEST(SplitWeights, OfHostileFiles) {
   set_column_splits(tied, std::vector<graph::ColumnSplit>{{"embed", {4, 8}, ""}});
   tied.parameters = own_parameters(tied);
   EXPECT_NE(refusal(tied, {"token_embd.weight 4 8"}).find("read by more than products"), std::string::npos);
+}
+
+// Experts of a mixture: five, whose places in files are by class.
+TEST(SplitWeights, ExpertsOfHostileFiles) {
+  Model m = uneven_model("mixtral");
+  m = with_expert_parts(m, std::vector<ExpertParts>{{{"layers.0.gates"}, {0, 0, 1, 1, 1}}});
+  const std::string gates = "blk.0.ffn_gate_exps.weight";
+  const auto says = [&](const std::vector<std::string>& texts, const std::string& what) {
+    const std::string said = refusal(m, texts, kSplitExperts);
+    EXPECT_NE(said.find(what), std::string::npos) << said;
+  };
+  says({gates + " 2 3"}, "accepted");
+  says({gates + " 2 2"}, "have 4 experts, but it has 5");
+  says({gates + " 2 4"}, "cannot be");
+  says({gates + " 2 -3"}, "cannot be");
+  says({gates + " 3 2"}, "but the config asks for [3,");
+  says({gates + " 99999999999999999999"}, "neither a number of experts nor a weight");
+  says({gates + " 5"}, "have 5 experts");
+  says({gates}, "have 0 experts");
+  says({gates + " 2 3", gates + " 2 3"}, "twice");
+  says({gates + " 2 3 blk.0.ffn_up_exps.weight"}, "blk.0.ffn_up_exps.weight.order' is missing");
+  says({gates + " 2 3 blk.0.attn_q.weight"}, "nor a weight that has as many");
+  says({gates + " 2 3", "blk.0.attn_q.weight 2 3"}, "which is no stacked weight of the family");
+  says({"\x1b[2J 2 3"}, "which is no stacked weight of the family");
 }
 
 TEST(SplitWeights, OrdersThatAreNoPermutations) {

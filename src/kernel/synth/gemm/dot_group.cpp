@@ -10,6 +10,7 @@
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"
+#include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
 namespace {
@@ -18,6 +19,7 @@ constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is n
 constexpr int64_t kElementsOfTask = 1 << 13;
 constexpr int64_t kMostRows = 128;  // of a block
 constexpr double kShared = 1.15;    // rows per matrix read, from which sorting pays
+constexpr int kPartsOfMixture = 4;  // of such a size, taken to share the rows evenly where rows may pick nothing
 
 int add_scratch(Synthesis& out, int64_t bytes) {
   out.scratch.push_back(bytes);
@@ -55,6 +57,7 @@ struct Places {
   int64_t places = 1;  // of all rows
   int64_t height = 1;  // most rows of a block; 0: the table has the matrices' runs, not blocks
   int64_t blocks = 1;
+  bool some = false;  // rows may have none
   int64_t table_bytes() const { return (height == 0 ? matrices : blocks) * kPickEntry * 4; }
 };
 
@@ -135,7 +138,7 @@ class SortWriter {
       rows(w_.i64(0), w_.i64(at_.rows), [&](Expr row) {
         const Expr x = pick(row);
         const Expr last = w_.i64(at_.matrices - 1);
-        b_.guard((0 <= x) & (x <= last), x, loop::kGuardIndex);
+        b_.guard(at_.some ? x <= last : (0 <= x) & (x <= last), x, loop::kGuardIndex);
       });
     });
   }
@@ -294,12 +297,13 @@ int64_t rows_of_block(double mean, const machine::Machine& m) {
 
 DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   const int64_t rows = p.pick->row_count(), matrices = p.pick->count;
-  const auto of = static_cast<double>(matrices), mean = rows / of;
+  const double of = matrices * (p.pick->some ? kPartsOfMixture : 1.0), mean = rows / of;
   const double distinct = of * (1 - std::pow(1 - 1 / of, rows));  // of evenly picked ones
   if (rows / distinct < kShared) return p;
   Places at;
   at.rows = rows;
   at.matrices = matrices;
+  at.some = p.pick->some;
   at.height = rows_of_block(mean, m);
   at.blocks = (rows + std::min(rows, matrices) * (at.height - 1)) / at.height;
   for (const machine::TileRow& tile : m.tiles) at.align = std::max<int64_t>(at.align, tile.rows);
@@ -325,6 +329,7 @@ DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine
   Places at;
   at.rows = at.places = p.pick->row_count();
   at.matrices = p.pick->count;
+  at.some = p.pick->some;
   at.height = 0;
   write_sort(g, p, at, m, out);
   // What each factor has of a row, in the order of the result; the other factor does not depend on it.
@@ -342,10 +347,35 @@ DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine
   return p;
 }
 
+// Results of rows that pick nothing: what follows the sums makes of zeros. The product leaves them out.
+void write_left_out(const graph::Graph& g, const DotProblem& p, const machine::Machine& m, Synthesis& out) {
+  DotProblem zeros = p;
+  for (const size_t load : {0, 1}) {
+    zeros.loads[load] = {};
+    zeros.loads[load].kind = DotLoad::Kind::splat;
+  }
+  zeros.row_scales.clear();
+  DotWriter w(g, zeros, "left_out");
+  Builder& b = w.b;
+  const int64_t columns = std::min(m.grain(kElementsOfTask), p.n.extent), parts = ceil_div(p.n.extent, columns);
+  const int lanes = m.f32_lanes();
+  b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * p.m.extent * parts), 1, [&](Expr task) {
+    const Expr row = task / parts;
+    w.enter_outer(row / p.m.extent);
+    w.where_left_out([&] {
+      const Expr first = task % parts * columns, end = min(first + columns, w.i64(p.n.extent));
+      b.loop(LoopKind::serial, first, end, lanes,
+             [&](Expr n) { w.finish_vector(w.zero(lanes), row % p.m.extent, n, min(end - n, w.i64(lanes))); });
+    });
+  });
+  out.steps.push_back(w.step(fmt::format("zeros of {} rows that pick none of {}", p.pick->row_count(), p.pick->count)));
+}
+
 }  // namespace
 
 DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   if (!p.pick) return p;
+  if (p.pick->some && !p.pick->scatters) write_left_out(g, p, m, out);
   return p.pick->scatters ? into_runs(g, std::move(p), m, out) : into_blocks(g, std::move(p), m, out);
 }
 

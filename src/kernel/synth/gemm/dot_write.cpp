@@ -80,7 +80,12 @@ void DotWriter::enter_outer(Expr flat) {
 void DotWriter::check_pick() {
   if (!picked_.exists()) return;
   const Expr last = i64(problem_.pick->count - 1);
-  b.guard((i64(0) <= picked_) & (picked_ <= last), picked_, loop::kGuardIndex);
+  const Expr inside = problem_.pick->some ? picked_ <= last : (i64(0) <= picked_) & (picked_ <= last);
+  b.guard(inside, picked_, loop::kGuardIndex);
+}
+
+bool DotWriter::leaves_rows_out() const {
+  return problem_.pick && problem_.pick->some && !problem_.blocks && !problem_.runs;
 }
 
 void DotWriter::enter_outer_of_block(Expr flat) {
@@ -122,11 +127,12 @@ void DotWriter::enter_picked() {
     const Expr last = i64(pick.count - 1);
     picked_ = row;
     bases_[1] = bases_[1] + max(i64(0), min(row, last)) * pick.stride;
+    if (pick.some) count_ = select(i64(0) <= row, i64(problem_.m.extent), i64(0));
   }
 }
 
 void DotWriter::where_row(Expr m, const std::function<void()>& body) {
-  where(problem_.blocks ? m < count_ : Expr{}, body);
+  where(problem_.blocks || leaves_rows_out() ? m < count_ : Expr{}, body);
 }
 
 Expr DotWriter::used_tiles(Expr tiles, int64_t height) {

@@ -32,12 +32,15 @@ class DotWriter {
   // The same in the code of a block, which may not fail: check_pick, in a lane loop, says what it would have said.
   void enter_outer_of_block(Expr flat);
   void check_pick();
-  // Writes `body`; where rows come in blocks, only for a row m that exists.
+  // Writes `body`; where rows come in blocks, or may pick nothing, only for a row m that exists.
   void where_row(Expr m, const std::function<void()>& body);
   // `body` where a condition holds; always, where there is none.
   void where(Expr condition, const std::function<void()>& body) {
     condition.exists() ? b.branch(condition, body) : body();
   }
+  // Whether rows as they come may pick nothing. Their results are written by a step before.
+  bool leaves_rows_out() const;
+  void where_left_out(const std::function<void()>& body) { b.branch(picked_ < i64(0), body); }
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
   Expr used_tiles(Expr tiles, int64_t height);
   // The first row of an outer index in what a step before made of a, which has `rows` for each.

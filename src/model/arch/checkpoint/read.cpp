@@ -113,7 +113,7 @@ class Taker {
   // All parameters of the model, deciding which there are; `later`: those that are not held as the file has them have
   // their type alone. Whatever else the file holds must be ignored by the family.
   void take_all(Model& model, bool later) {
-    const std::vector<graph::ColumnSplit> splits = column_splits(*family_, model.config, model.metadata, name_);
+    const WeightSplits splits = weight_splits(*family_, model.config, model.metadata, name_);
     const auto own = [&](std::vector<Parameter> of_family) {
       return with_branches(with_parts(std::move(of_family), splits), model.metadata, name_);
     };

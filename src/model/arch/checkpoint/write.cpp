@@ -105,8 +105,8 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
         fmt::format("'{}': what some weights are multiplied with is rotated while the model runs ({}): other programs "
                     "will compute something else",
                     model.name, kOnlineRotations));
-  if (metadata.has(kSplitColumns))
-    warn(fmt::format("'{}': weights lie in parts ({}): other programs will not find them", model.name, kSplitColumns));
+  if (const char* const key = split_key_of(model))
+    warn(fmt::format("'{}': weights lie in parts ({}): other programs will not find them", model.name, key));
   if (metadata.has(kLowRankWeights))
     warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will not compute them", model.name,
                      kLowRankWeights));
@@ -163,7 +163,7 @@ bool takes_stacked_alone(const std::string& form) {
 void require_writable_as(const Model& model, const std::string& form) {
   if (form == Destination::kGguf) return;
   require_folder(model);
-  if (form != Destination::kFolder && model.metadata.has(kSplitColumns))
+  if (form != Destination::kFolder && split_key_of(model))
     throw Error(Exit::user,
                 fmt::format("'{}' has weights in parts, which folders of packed weights cannot say", model.name),
                 "write a GGUF file");

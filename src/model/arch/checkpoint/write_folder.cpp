@@ -145,18 +145,19 @@ void write_folder(const Model& model, const std::filesystem::path& folder, const
   config.erase("compression_config");
   config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model, !output.empty());
-  for (const char* member : {kSplitMember, kLowRankMember}) config.erase(member);
+  config.erase(kLowRankMember);
   if (model.metadata.has(kLowRankWeights)) {
     config[kLowRankMember] = model.metadata.texts(kLowRankWeights);
     config["model_type"] = kLowRankModelType;
     warn(fmt::format("'{}': weights have branches of low rank ({}): other programs will refuse the folder", model.name,
                      kLowRankMember));
   }
-  if (model.metadata.has(kSplitColumns)) {
-    config[kSplitMember] = model.metadata.texts(kSplitColumns);
+  for (const SplitKey& key : kSplitKeys) {
+    config.erase(key.member);
+    if (!model.metadata.has(key.key)) continue;
+    config[key.member] = model.metadata.texts(key.key);
     config["model_type"] = kSplitModelType;
-    warn(fmt::format("'{}': weights lie in parts ({}): other programs will refuse the folder", model.name,
-                     kSplitMember));
+    warn(fmt::format("'{}': weights lie in parts ({}): other programs will refuse the folder", model.name, key.member));
   }
   const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
   if (!own.empty())

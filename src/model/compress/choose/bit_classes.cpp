@@ -131,8 +131,8 @@ FuzzyClasses fuzzy_classes(std::span<const double> values, const FuzzyOptions& o
   return out;
 }
 
-BitClasses bit_classes(std::span<const double> significance, std::span<const int> widths, std::optional<double> target,
-                       std::span<const int64_t> sizes, const FuzzyOptions& options) {
+BitClasses bit_classes(std::span<const double> significance, std::span<const double> widths,
+                       std::optional<double> target, std::span<const int64_t> sizes, const FuzzyOptions& options) {
   LUMEN_CHECK(!widths.empty() && std::is_sorted(widths.rbegin(), widths.rend()));
   LUMEN_CHECK(sizes.empty() || sizes.size() == significance.size());
   BitClasses out;
@@ -141,6 +141,7 @@ BitClasses bit_classes(std::span<const double> significance, std::span<const int
   with.classes = widths.size();
   const FuzzyClasses fuzzy = fuzzy_classes(significance, with);
   out.margin = *std::min_element(fuzzy.margins.begin(), fuzzy.margins.end());
+  out.margins = fuzzy.margins;
   const auto set = [&](std::vector<size_t> classes, double bias) {
     double bits = 0, weights = 0;
     out.bits.clear();

@@ -43,14 +43,16 @@ std::vector<double> memberships(std::span<const double> centres, double value, d
 
 struct BitClasses {
   std::vector<size_t> classes;  // of each member
-  std::vector<int> bits;        // likewise
+  std::vector<double> bits;     // likewise
   double average = 0;           // bits per weight, by the members' sizes
   double bias = 0;              // added to the logarithm of the significance
   double margin = 0;            // the least of the margins before the shift
+  std::vector<double> margins;  // of each member, before the shift
 };
-// `widths` of the classes, falling (8, 6, 4, 2); `sizes`: weights of each member, empty for all alike. With a target
-// the largest bias whose average is not above it. Error (user) when the target is below the lowest width.
-BitClasses bit_classes(std::span<const double> significance, std::span<const int> widths,
+// `widths` of the classes, falling (8, 6, 4, 2; of formats with their scales); `sizes`: weights of each member, empty
+// for all alike. With a target the largest bias whose average is not above it. Error (user) when the target is below
+// the lowest width.
+BitClasses bit_classes(std::span<const double> significance, std::span<const double> widths,
                        std::optional<double> target = {}, std::span<const int64_t> sizes = {},
                        const FuzzyOptions& options = {});
 

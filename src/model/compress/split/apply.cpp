@@ -54,7 +54,7 @@ Weight rows_in_order(const Weight& w, std::span<const int64_t> order, const std:
 }  // namespace
 
 Model with_parts_of(const Model& model, std::span<const ColumnGroup> groups, std::span<const WeightParts> parts) {
-  for (const char* key : {kSplitColumns, kOnlineRotations})
+  for (const char* key : {kSplitColumns, kSplitExperts, kOnlineRotations})
     if (model.metadata.has(key))
       throw Error(Exit::user, fmt::format("'{}' has {}: its weights cannot be cut", model.name, key),
                   "start from the model as it was before");

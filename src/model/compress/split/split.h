@@ -1,10 +1,14 @@
 // Weights whose most important columns are held in a format of more bits: which columns those are, models with such
-// weights in parts, and what shares of columns would cost (high-impact parameter ratio, Pham et al. 2025).
+// weights in parts, and what shares of columns would cost (high-impact parameter ratio, Pham et al. 2025). And mixtures
+// whose experts are held in formats by class.
 //
-// May include: base, graph/equivalence, graph/transform, model/arch, model/arch/checkpoint, model/calibrate,
-// model/compress, model/compress/choose, model/compress/round, model/compress/strategy.
+// May include: base, graph/equivalence, graph/transform, graph/transform/split_experts, model/arch,
+// model/arch/checkpoint, model/calibrate, model/compress, model/compress/choose, model/compress/round,
+// model/compress/strategy.
 #pragma once
 
 #include "model/compress/split/apply.h"
 #include "model/compress/split/columns.h"
+#include "model/compress/split/expert_classes.h"
+#include "model/compress/split/expert_parts.h"
 #include "model/compress/split/ratio_scores.h"

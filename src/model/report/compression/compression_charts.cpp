@@ -282,6 +282,21 @@ std::string spike_table(const CompressionReport& report) {
          left_out(spikes.size(), bars.size(), "rows");
 }
 
+std::string expert_table(const CompressionReport& report) {
+  std::vector<CompressionReport::Expert> experts = report.experts;
+  std::stable_sort(experts.begin(), experts.end(), [](const auto& a, const auto& b) {
+    return a.layer != b.layer ? a.layer < b.layer : a.share > b.share;
+  });
+  std::vector<Bar> bars;
+  for (const auto& e : experts) {
+    if (bars.size() == kMostRows) break;
+    bars.push_back({fmt::format("layer {}, expert {}", e.layer, e.expert), e.share, fmt::format("{:.4f}", e.share),
+                    fmt::format("{}; V {:.4f}, margin {:.3f}, {} tokens", e.format, e.spread, e.margin, e.rows)});
+  }
+  if (bars.empty()) return {};
+  return bar_table({"expert", "share of its layer", "", ""}, bars) + left_out(experts.size(), bars.size(), "rows");
+}
+
 std::string stage_table(const CompressionReport& report) {
   if (report.stages.empty()) return {};
   std::vector<Bar> bars;

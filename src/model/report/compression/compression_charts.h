@@ -18,6 +18,8 @@ std::string format_map(const CompressionReport& report);
 std::string histograms(const CompressionReport& report);
 // Names with bars of their sizes.
 std::string spike_table(const CompressionReport& report);
+// Layer by layer, the most significant first.
+std::string expert_table(const CompressionReport& report);
 std::string stage_table(const CompressionReport& report);
 
 }  // namespace lumen::model

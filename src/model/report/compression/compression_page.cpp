@@ -170,6 +170,7 @@ std::string html_report(const CompressionReport& r) {
   body += html_section("Map of formats", format_map(r));
   body += html_section("Weights before and after", histograms(r));
   body += html_section("Spikes", spike_table(r));
+  body += html_section("Experts", expert_table(r));
   body += html_section("Why each tensor got what it got", tensors(r));
   body += html_section("Time", stage_table(r));
   body += html_section("Notes", notes(r));

@@ -254,6 +254,25 @@ void read_lists(Members& m, CompressionReport& out) {
     out.spikes.push_back({spike.name("name"), spike.number("ratio", 0, 1e300), spike.flag("kept")});
     spike.finish();
   });
+  m.each("experts", kMostTensors, [&](const json& e, const std::string& place) {
+    Members expert(e, place);
+    CompressionReport::Expert x{expert.whole("layer", 0, kMostTensors),
+                                expert.whole("expert", 0, kMostTensors),
+                                expert.name("format"),
+                                expert.number("bits", 0, 1e6),
+                                expert.number("share", 0, 1),
+                                expert.number("spread", 0, 1),
+                                expert.number("margin", 0, 1),
+                                expert.whole("rows", 0, kMostBytes),
+                                {}};
+    expert.each("shares", kMostListed, [&](const json& s, const std::string& at) {
+      if (!s.is_number() || !(s.get<double>() >= 0 && s.get<double>() <= 1 + 1e-9))
+        throw Error(Exit::user, fmt::format("{} is no share", at));
+      x.shares.push_back(s.get<double>());
+    });
+    expert.finish();
+    out.experts.push_back(std::move(x));
+  });
   m.each("tasks", kMostListed, [&](const json& t, const std::string& place) {
     Members task(t, place);
     CompressionReport::TaskFigure figure{
@@ -331,6 +350,16 @@ ordered_json to_json(const CompressionReport& r) {
   if (!r.front.empty()) out["front_exact"] = r.front_exact;
   for (const auto& t : r.tensors) out["tensors"].push_back(json_of(t));
   for (const auto& s : r.spikes) out["spikes"].push_back({{"name", s.name}, {"ratio", s.ratio}, {"kept", s.kept}});
+  for (const auto& e : r.experts)
+    out["experts"].push_back({{"layer", e.layer},
+                              {"expert", e.expert},
+                              {"format", e.format},
+                              {"bits", e.bits},
+                              {"share", e.share},
+                              {"spread", e.spread},
+                              {"margin", e.margin},
+                              {"rows", e.rows},
+                              {"shares", e.shares}});
   for (const auto& t : r.tasks) {
     ordered_json task = {{"model", t.model}, {"task", t.task}, {"figure", t.figure}, {"value", t.value}};
     if (t.error) task["error"] = *t.error;

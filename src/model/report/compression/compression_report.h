@@ -68,6 +68,16 @@ struct CompressionReport {
     double ratio = 0;
     bool kept = false;  // at a high precision
   };
+  // An expert of a mixture, by the number that its router had for it.
+  struct Expert {
+    int64_t layer = 0, expert = 0;
+    std::string format;
+    double bits = 0;
+    double share = 0, spread = 0;  // J and V: of the layer's significance, mean and deviation over texts
+    double margin = 0;             // its membership in its class less the next
+    int64_t rows = 0;              // tokens that picked it
+    std::vector<double> shares;    // by text
+  };
   struct Stage {
     std::string name;
     double seconds = 0;
@@ -88,6 +98,7 @@ struct CompressionReport {
   bool front_exact = false;
   std::vector<Tensor> tensors;
   std::vector<Spike> spikes;
+  std::vector<Expert> experts;
   std::vector<TaskFigure> tasks;
   std::vector<Stage> stages;
   std::vector<std::string> notes;

@@ -32,7 +32,7 @@ TEST(BitClasses, PlainClassesAreFound) {
     }
     EXPECT_NEAR(sum / weight, f.centres[k], 1e-4);
   }
-  const std::vector<int> widths = {8, 6, 4, 2};
+  const std::vector<double> widths = {8, 6, 4, 2};
   EXPECT_THAT(bit_classes(values, widths).bits, ElementsAre(2, 8, 2, 6, 4, 2, 8, 4, 6, 2));
 }
 
@@ -65,7 +65,7 @@ TEST(BitClasses, TargetsAreHit) {
     values.push_back(std::exp(-5.0 * (random() / 4294967296.0)));
     sizes.push_back(100 + random() % 100);
   }
-  const std::vector<int> widths = {8, 6, 4, 2};
+  const std::vector<double> widths = {8, 6, 4, 2};
   double last = 0;
   for (const double target : {2.0, 2.5, 3.0, 4.0, 5.5, 7.9, 8.0, 20.0}) {
     const BitClasses c = bit_classes(values, widths, target, sizes);
@@ -83,7 +83,7 @@ TEST(BitClasses, TargetsAreHit) {
 }
 
 TEST(BitClasses, OddValues) {
-  const std::vector<int> widths = {8, 6, 4, 2};
+  const std::vector<double> widths = {8, 6, 4, 2};
   EXPECT_TRUE(bit_classes({}, widths).bits.empty());
   for (const std::vector<double>& values :
        {std::vector<double>{0.5}, {0, 0, 0}, {1, 1, 1, 1, 1}, {0, 1}, {1e-300, 1e300}, {3, 3, 3, 7}}) {

@@ -12,8 +12,11 @@ Step RowsWriter::write(std::string plan, const std::function<void()>& declare,
       wave_ = g;
       outer_ = g.outer;
       w_.enter_outer(outer_);
-      declare();
-      multiply(g.group * t_.width);
+      const auto product = [&] {
+        declare();
+        multiply(g.group * t_.width);
+      };
+      w_.leaves_rows_out() ? w_.where_row(w_.i64(0), product) : product();
     });
     return w_.product(std::move(plan));
   }

@@ -1,0 +1,40 @@
+// split_experts: a stacked weight [E, N, K] whose matrices rows pick (contract_gather) becomes parts along E, each a
+// parameter of its own that may be held in a format of its own; a product becomes the sum of the parts' products, whose
+// integers are shifted so that those of other parts pick nothing. Proved by
+// tests/graph/transform/split_experts/split_experts_test.cpp.
+//
+// May include: base, graph/ir, graph/match, graph/pass.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+struct ExpertSplit {
+  std::string weight;            // a parameter input
+  std::vector<int64_t> experts;  // of each part, at least two; their sum is E
+  // A parameter [E] of f32: expert e of the weight is expert order[e] of the parts, taken together. Empty: the parts
+  // hold them in the weight's own order, or what picks them names them in theirs.
+  std::string order;
+};
+
+// The parameter of part i.
+std::string expert_part(const std::string& weight, size_t i);
+
+// Calls are inlined. A weight that the graph does not have is passed over. Error when parts do not sum to E, or when
+// anything but products whose rows pick its matrices reads the weight.
+Graph split_experts(Graph g, const std::vector<ExpertSplit>& splits);
+
+// Weights that could be split: parameters of three axes that are read by products alone whose rows pick their matrices;
+// those picked by the same integers stand together, in the order of the graph.
+struct StackedExperts {
+  std::vector<std::string> weights;
+  int64_t experts = 0;
+};
+std::vector<StackedExperts> stacked_experts(Graph g);
+
+}  // namespace lumen::graph
