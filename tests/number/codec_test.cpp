@@ -104,6 +104,31 @@ TEST(Codec, SuppliedFieldsReplaceTheFit) {
   EXPECT_EQ(changed[2] | changed[3], 0);
 }
 
+// What a block's fit leaves in an array is not there for the next one, nor in any kernel.
+TEST(Codec, ArraysBeginAsZeros) {
+  const FormatRef f = format_of(R"(
+format t : block 2 {
+  s : f32
+  q : i8[2]
+  decode(i) = s * q[i]
+  fit(x) {
+    var seen[4]
+    if x[0] > 0 { seen[3] = x[0] }
+    s = seen[3] + 1
+  }
+  code(v) = v * recip(s)
+})");
+  const std::vector<float> x = {7, 1, -3, 1, 4, 0};
+  for (const int64_t rows : {1, 3}) {
+    const std::vector<uint8_t> blob = encode(*f, x, rows, 6 / rows);
+    const Layout& layout = f->fields[0].layout;
+    std::vector<double> scales;
+    for (int64_t b = 0; b < 3; ++b)
+      scales.push_back(field_decode(f->fields[0].type, layout.read(blob.data() + b * f->block_bytes, 0)));
+    EXPECT_EQ(scales, (std::vector<double>{8, 1, 5})) << rows;
+  }
+}
+
 TEST(Codec, RefusesWhatCannotBeStored) {
   const FormatLibrary& library = builtin_formats();
   std::vector<float> x(512, 1.0F);

@@ -198,8 +198,21 @@ class Encoder {
     load_supplied(level, record, cells);
     const Program* program = fit(level);
     if (!program || skip_fit_[ordinal(level)]) return;
+    clear_arrays(level, *program, cells);
     const float* const sources[2] = {x, w};
     program->run(cells, sources, extent, supplied_);
+  }
+
+  // A fit begins with zeros in its arrays, but for those that the row's fit left to it.
+  void clear_arrays(Level level, const Program& program, Cell* cells) const {
+    const bool weighs = weighted(level);
+    const Routine& routine = *(weighs ? format_.weighted_fit : format_.fit)[ordinal(level)];
+    for (int v = routine.parameters; v < std::ssize(routine.variables); ++v) {
+      const bool is_left =
+          weighs && level == Level::block &&
+          std::ranges::find(format_.weighted_row_kept, v, &KeptLocal::code_variable) != format_.weighted_row_kept.end();
+      for (int64_t j = 0; j < routine.variables[v].extent && !is_left; ++j) cells[program.cell_of(v) + j].whole = 0;
+    }
   }
 
   uint8_t* record_at(Level level, int64_t record) {
