@@ -397,7 +397,7 @@ StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& fo
   const auto packed = PackedCheckpoint::of(config, config_path);
   if (inside) config = config_inside(*model.family, config, config_path);
   model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
-  read_texts(config, kSplitMember, config_path, kSplitColumns, model);
+  for (const SplitKey& split : kSplitKeys) read_texts(config, split.member, config_path, split.key, model);
   read_texts(config, kLowRankMember, config_path, kLowRankWeights, model);
   std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
   if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
