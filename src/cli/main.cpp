@@ -33,7 +33,8 @@ void* operator new(std::size_t size) {
 #endif
 
 int main(int argc, char** argv) {
-  // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system.
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system. Tensors of half a
+  // megabyte count among them: between other blocks of the heap they leave gaps that add up over a model's layers.
+  mallopt(M_MMAP_THRESHOLD, 1 << 18);
   return lumen::cli::run_app(argc, argv);
 }
