@@ -322,8 +322,8 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   note_short_schedule(recipe.schedule);
-  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
-  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  const graph::ProductType products = model::product_type(recipe, library->formats());
+  const std::string kind = products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
   const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
   const run::MemoryNeeds before = rewriting ? model::rewriting_needs(model, recipe) : run::MemoryNeeds();

@@ -36,7 +36,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 void check_train_flags(const TrainFlags& flags);
 
 // What the flags say, in place of what the recipe says.
-void apply_flags(const TrainFlags& flags, model::Recipe& recipe);
+void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& recipe);
 
 // A recipe by name or from a file.
 model::Recipe named_recipe(const model::Library& library, const std::string& name);

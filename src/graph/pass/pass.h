@@ -4,6 +4,7 @@
 // May include: base, graph/fuse, graph/ir, graph/match, number/facts.
 #pragma once
 
+#include <array>
 #include <limits>
 
 #include "graph/ir/graph.h"
@@ -30,19 +31,34 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
-// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision); with
-// `code`, a format of one small float, to that, each tensor scaled by one number of its own so that its largest value
-// fits. What is kept between products, operands of few multiples of 16, and products that reductions read (logits) then
-// have the 16-bit float.
+// The products of a linear layer y = x w: the forward one reads x and w, that of the gradient of x reads the gradient of
+// y and w, that of the gradient of w reads the gradient of y and x.
+enum class ProductKind : uint8_t { forward, input_gradient, weight_gradient };
+constexpr int kProductKinds = 3;
+
+// What an operand of one of them passes through, by what it is; null: the scalar type of everything else. A format with
+// scales is fitted while the graph runs, over rows of what the product sums (its blocks and rows lie along that). A
+// format of one small float has no scale: each tensor is scaled by one number so that its largest value fits.
+struct OperandFormats {
+  FormatRef activation, weight, gradient;
+};
+
+// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision), or pass
+// through formats. What is kept between products and products that reductions read (logits, and their gradients) have
+// the scalar type then, as have operands of formats without scales that are few multiples of 16.
 struct ProductType {
   Scalar scalar = Scalar::f32;
-  FormatRef code;
+  std::array<OperandFormats, kProductKinds> formats = {};
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();
   ProductType() = default;
-  ProductType(Scalar s, FormatRef f = nullptr) : scalar(s), code(std::move(f)) {}  // NOLINT: a scalar is one
+  ProductType(Scalar s) : scalar(s) {}  // NOLINT: a scalar is one
+  // All operands in one format.
+  ProductType(Scalar s, const FormatRef& f) : scalar(s) { formats.fill({f, f, f}); }
+  bool has_formats() const;
 };
+// Error when blocks of a format do not divide what a product sums.
 void round_products(Graph& g, const ProductType& to);
 
 // Symbols get numbers; afterwards all dims are numbers.

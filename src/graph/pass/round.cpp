@@ -7,14 +7,18 @@
 // such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has to
 // be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
 // another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
-// read stay f32. Proved by tests/graph/round_test.cpp.
+// read stay f32. Operands of products may pass through formats instead (operand_formats.h). Proved by
+// tests/graph/round_test.cpp.
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
+#include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
 #include "number/facts/facts.h"
 
@@ -34,18 +38,20 @@ class Rounder {
   Rounder(const Graph& g, const ProductType& to)
       : r_(g),
         to_(to.scalar),
-        code_(to.code),
+        type_(to),
         most_decoded_(to.most_decoded),
         users_(users_of(g)),
         attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
-        coded_(g.nodes.size()),
-        data_(g.nodes.size(), false) {
+        data_(g.nodes.size(), false),
+        encoder_(r_) {
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       data_[v] = g[v].op == Op::input_
                      ? g[v].attributes.role != Role::parameter
                      : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
-    if (code_) find_precise();
+    if (!to.has_formats()) return;
+    find_precise();
+    forward_ = values_of_forward_pass(g);
   }
 
   Graph run() {
@@ -62,7 +68,7 @@ class Rounder {
         lengthen_operands(v);
       else
         r_.keep(v);
-      if (is_activation(v) && is_kept(v)) keep_short(v);
+      if (to_ != Scalar::f32 && is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
   }
@@ -189,8 +195,10 @@ class Rounder {
 
   void replace(ValueId v) {
     const Node node = r_.from[v];
-    if (code_ && takes_codes(v)) return replace_by_codes(v);
-    const ValueId a = rounded(node.operands[0]), b = rounded(node.operands[1]);
+    const FormatRef first = format_of(v, 0), second = format_of(v, 1);
+    const bool plain = first && second && plain_field(*first) && plain_field(*second);
+    if (plain && takes_codes(v)) return replace_by_codes(v, first, second);
+    const ValueId a = operand(v, 0, first), b = operand(v, 1, second);
     const std::vector<std::string>& i = node.attributes.indices;
     if (node.op == Op::contract_)
       r_.replace(v, r_.build.contract(a, b, i[0], i[1], i[2]));
@@ -251,11 +259,69 @@ class Rounder {
     });
   }
 
-  void replace_by_codes(ValueId v) {
+  // What this product is of a linear layer's three; nothing for products that are none of them.
+  std::optional<ProductKind> kind_of(ValueId v) const {
+    const std::vector<ValueId>& o = r_.from[v].operands;
+    if (takes_parameter(v))
+      return forward_[data_[o[0]] ? o[0] : o[1]] ? ProductKind::forward : ProductKind::input_gradient;
+    if (forward_[o[0]] != forward_[o[1]]) return ProductKind::weight_gradient;
+    return std::nullopt;
+  }
+
+  // What the recipe holds an operand in; null: the scalar type. Weights that lie in a file's format stay as they are.
+  FormatRef format_of(ValueId product, int side) const {
+    const Node& node = r_.from[product];
+    if (!type_.has_formats() || precise_.contains(product) || node.op == Op::contract_scatter_) return nullptr;
+    const auto kind = kind_of(product);
+    if (!kind) return nullptr;
+    const OperandFormats& formats = type_.formats[static_cast<size_t>(*kind)];
+    const ValueId v = node.operands[side];
+    if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
+    return lies_in_format(v) ? nullptr : formats.weight;
+  }
+  bool lies_in_format(ValueId v) const {
+    while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
+    const Node& node = r_.from[v];
+    return node.op == Op::cast_ && r_.from[node.operands[0]].op == Op::input_ &&
+           r_.from[node.operands[0]].type.element.format;
+  }
+
+  // An operand of a product as the kernel reads it.
+  ValueId operand(ValueId product, int side, const FormatRef& f) {
+    const ValueId v = r_.from[product].operands[side];
+    if (!f) return rounded(v);
+    if (plain_field(*f)) {
+      if (!takes_codes(product)) return rounded(v);
+      const Coded c = coded(v, f);
+      return r_.build.mul(c.codes, c.scale);
+    }
+    const std::vector<std::string>& i = r_.from[product].attributes.indices;
+    keep_for_gradients(v);
+    return encoder_.encoded(v, source_of(v), i[side], i[2], f);
+  }
+
+  // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
+  // kept between the passes, not what they were made of.
+  void keep_for_gradients(ValueId v) {
+    if (!forward_[v] || !data_[v]) return;
+    for (const ValueId u : users_[v]) {
+      if (u < 0 || !is_rounded_product(u) || kind_of(u) != ProductKind::weight_gradient) continue;
+      for (int side = 0; side < 2; ++side) {
+        const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
+        const std::vector<std::string>& i = r_.from[u].attributes.indices;
+        if (f && !plain_field(*f)) (void)encoder_.encoded(v, source_of(v), i[side], i[2], f);
+      }
+    }
+  }
+
+  // What an operand is encoded from.
+  ValueId source_of(ValueId v) { return is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v]; }
+
+  void replace_by_codes(ValueId v, const FormatRef& first, const FormatRef& second) {
     const Node node = r_.from[v];
-    const Coded a = coded(node.operands[0]), b = coded(node.operands[1]);
+    const Coded a = coded(node.operands[0], first), b = coded(node.operands[1], second);
     const std::vector<std::string>& i = node.attributes.indices;
-    const ValueId product = r_.build.contract(codes_for(v, 0), codes_for(v, 1), i[0], i[1], i[2]);
+    const ValueId product = r_.build.contract(codes_for(v, 0, first), codes_for(v, 1, second), i[0], i[1], i[2]);
     Formula f;
     f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
     f.outputs = {f.op(ScalarOp::mul_, f.input(0), f.op(ScalarOp::mul_, f.input(1), f.input(2)))};
@@ -269,37 +335,39 @@ class Rounder {
     ValueId transposed = -1;         // the codes again, as a matrix whose columns lie beside each other
     Shape matrix;
   };
-  Coded coded(ValueId v) {
-    Coded& known = coded_[v];
+  Coded coded(ValueId v, const FormatRef& f) {
+    Coded& known = coded_[{v, f.get()}];
     if (known.codes >= 0) return known;
     const Node& node = r_.from[v];
     if (node.op == Op::reshape_ || node.op == Op::permute_) {
-      known = coded(node.operands[0]);
+      known = coded(node.operands[0], f);
       known.codes = node.op == Op::reshape_ ? r_.build.reshape(known.codes, node.type.shape)
                                             : r_.build.permute(known.codes, node.attributes.axes);
       return known;
     }
     // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
-    const double most = plain_field(*code_)->max_finite();
+    const double most = plain_field(*f)->max_finite();
     const auto quotient = [&](ValueId x, bool inverse) {
-      Formula f;
-      f.inputs = {Scalar::f32};
-      const int largest = f.op(ScalarOp::max_, f.input(0), f.constant(Scalar::f32, 0x1p-100));
-      const int limit = f.constant(Scalar::f32, most);
-      f.outputs = {inverse ? f.op(ScalarOp::div_, limit, largest) : f.op(ScalarOp::div_, largest, limit)};
-      return r_.build.reshape(r_.build.map(f, {x}), {});
+      Formula q;
+      q.inputs = {Scalar::f32};
+      const int largest = q.op(ScalarOp::max_, q.input(0), q.constant(Scalar::f32, 0x1p-100));
+      const int limit = q.constant(Scalar::f32, most);
+      q.outputs = {inverse ? q.op(ScalarOp::div_, limit, largest) : q.op(ScalarOp::div_, largest, limit)};
+      return r_.build.reshape(r_.build.map(q, {x}), {});
     };
-    const ValueId value = is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v];
+    const ValueId value = source_of(v);
     const ValueId largest = find_largest(value);
     known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
     scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
     known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
-    known.codes = encoded(known.scaled);
+    known.codes = encoded(known.scaled, f);
     return known;
   }
-  ValueId encoded(ValueId x) { return r_.build.cast(r_.build.cast(x, {Scalar::f32, code_}), Element{}); }
+  ValueId encoded(ValueId x, const FormatRef& f) {
+    return r_.build.cast(r_.build.cast(x, {Scalar::f32, f}), Element{});
+  }
   static int as_f32(Formula& f) {
     return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
   }
@@ -335,22 +403,22 @@ class Rounder {
 
   // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
   // instructions take bytes with neighbours along what is summed.
-  ValueId codes_for(ValueId product, size_t side) {
+  ValueId codes_for(ValueId product, size_t side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     const std::string &letters = r_.from[product].attributes.indices[side],
                       &kept = r_.from[product].attributes.indices[2];
     const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
     ValueId whole = v;
     while (r_.from[whole].op == Op::reshape_) whole = r_.from[whole].operands[0];
-    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v).codes;
+    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v, f).codes;
     const Shape& matrix = r_.from[v].type.shape;
-    Coded& known = coded_[whole];
+    Coded& known = coded_[{whole, f.get()}];
     if (known.transposed < 0) {
       known.matrix = matrix;
       known.transposed =
-          r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0})), {1, 0});
+          r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0}), f), {1, 0});
     }
-    return known.matrix == matrix ? known.transposed : coded(v).codes;
+    return known.matrix == matrix ? known.transposed : coded(v, f).codes;
   }
 
   // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so
@@ -369,7 +437,7 @@ class Rounder {
     ValueId& known = rounded_[v];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
-    if (is_read_as_stored(v))
+    if (to_ == Scalar::f32 || is_read_as_stored(v))
       known = r_[v];
     else if (node.op == Op::reshape_)
       known = r_.build.reshape(rounded(node.operands[0]), node.type.shape);
@@ -382,22 +450,29 @@ class Rounder {
 
   Rewriter r_;
   Scalar to_;
-  FormatRef code_;
+  const ProductType& type_;
   int64_t most_decoded_;
   Users users_;
   std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
-  std::vector<Coded> coded_;
+  std::map<std::pair<ValueId, const Format*>, Coded> coded_;
   std::vector<bool> data_;     // depends on more than parameters
   std::set<ValueId> short_;    // kept so
   std::set<ValueId> precise_;  // products that take no codes
+  std::vector<bool> forward_;  // values of the forward pass
+  OperandEncoder encoder_;
 };
 
 }  // namespace
 
+bool ProductType::has_formats() const {
+  return std::any_of(formats.begin(), formats.end(),
+                     [](const OperandFormats& f) { return f.activation || f.weight || f.gradient; });
+}
+
 void round_products(Graph& g, const ProductType& to) {
-  LUMEN_CHECK(is_float(to.scalar) && (!to.code || (to.scalar != Scalar::f32 && plain_field(*to.code))));
-  if (to.scalar != Scalar::f32) g = Rounder(g, to).run();
+  LUMEN_CHECK(is_float(to.scalar));
+  if (to.scalar != Scalar::f32 || to.has_formats()) g = Rounder(g, to).run();
 }
 
 }  // namespace lumen::graph

@@ -31,7 +31,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
-  options_.products = product_type(recipe.precision, model.family->library().formats());
+  options_.products = product_type(recipe, model.family->library().formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()

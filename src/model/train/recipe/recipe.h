@@ -21,6 +21,7 @@
 #include "model/train/optimizer/optimizer_rule.h"
 #include "model/train/recipe/adapter_settings.h"
 #include "model/train/recipe/groups.h"
+#include "model/train/recipe/product_settings.h"
 #include "model/train/recipe/rule_scope.h"
 #include "model/train/recipe/schedule.h"
 #include "model/train/recipe/ship_settings.h"
@@ -88,6 +89,8 @@ struct Recipe {
   int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
+  // [products]: formats that operands of products pass through instead (product_settings.h).
+  ProductSettings products;
   // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
   // ("4GiB"). Speed and memory alone.
   std::string recompute = "none";
@@ -154,6 +157,8 @@ void check_recipe(const Recipe& recipe);
 // What `precision` names: a plain float type, or a format of one 8 bit float without a scale (codes then; everything
 // else of a step as with bf16). Error when it is neither.
 graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats);
+// The same with the formats of [products].
+graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats);
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's

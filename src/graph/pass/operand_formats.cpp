@@ -1,0 +1,69 @@
+#include "graph/pass/operand_formats.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lumen::graph {
+
+bool is_same_transposed(const Format& f) {
+  return f.block == 1 && f.row_bytes == 0 && !f.fit[static_cast<size_t>(Level::row)] &&
+         (f.tile_bytes == 0 || f.tile_rows == f.tile_columns);
+}
+
+ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
+                                const FormatRef& f) {
+  const bool is_matrix = letters.size() == 2;
+  std::vector<int> order;
+  std::string summed_axes;
+  const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
+  for (const bool summed : {false, true})
+    for (size_t d = 0; d < letters.size(); ++d)
+      if (is_kept(d) != summed) order.push_back(static_cast<int>(d));
+  if (is_matrix && is_same_transposed(*f)) order = {0, 1};
+  std::string key;
+  for (const int d : order) key += fmt::format("{}{} ", d, is_kept(d) ? "" : "+");
+  if (is_matrix && is_same_transposed(*f)) key = "whole";
+  const auto place = std::tuple(v, key, f.get());
+  if (const auto known = known_.find(place); known != known_.end()) return known->second;
+
+  const Shape shape = r_.from[v].type.shape;
+  Shape ordered, rows;
+  int64_t summed = 1;
+  for (const int d : order) {
+    ordered.push_back(shape[d]);
+    if (is_kept(d) || key == "whole")
+      rows.push_back(shape[d]);
+    else
+      summed *= shape[d].number();
+  }
+  if (key != "whole") rows.push_back(Dim(summed));
+  if (rows.back().number() % f->block != 0)
+    throw user_error("format '{}' has blocks of {} numbers, which do not divide the {} that a product sums", f->name,
+                     f->block, rows.back().number());
+  Builder& b = r_.build;
+  const bool moves = !std::is_sorted(order.begin(), order.end());
+  ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
+  if (moves) y = b.permute(y, order);
+  if (rows != ordered) y = b.reshape(y, rows);
+  y = b.cast(b.cast(y, {Scalar::f32, f}), Element{});
+  if (rows != ordered) y = b.reshape(y, ordered);
+  if (moves) {
+    std::vector<int> back(order.size());
+    for (size_t d = 0; d < order.size(); ++d) back[order[d]] = static_cast<int>(d);
+    y = b.permute(y, back);
+  }
+  return known_[place] = y;
+}
+
+std::vector<bool> values_of_forward_pass(const Graph& g) {
+  std::vector<bool> needed(g.nodes.size(), false);
+  if (!g.results.empty()) needed[g.results[0]] = true;
+  for (ValueId v = std::ssize(g.nodes); v-- > 0;) {
+    if (!needed[v]) continue;
+    for (const ValueId o : g[v].operands) needed[o] = true;
+  }
+  return needed;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,24 @@
+// [products] of a recipe: the formats that activations, weights and gradients of outputs pass through where products
+// multiply them, by name; for all three products of a linear layer, or for one of them. Empty: as `precision` says.
+#pragma once
+
+#include <string>
+
+#include "graph/pass/pass.h"
+#include "number/library/library.h"
+
+namespace lumen::model {
+
+struct ProductSettings {
+  std::string activation, weight, gradient;
+  // In single products: the forward one, that of the gradient of its input, and that of the gradient of its weight.
+  // "none": the type of everything else.
+  std::string forward_activation, forward_weight;
+  std::string input_weight, input_gradient;
+  std::string weight_activation, weight_gradient;
+};
+
+// Error for names of no format, and of formats that cannot be encoded.
+void set_formats(graph::ProductType& type, const ProductSettings& settings, const FormatLibrary& formats);
+
+}  // namespace lumen::model
