@@ -196,7 +196,7 @@ class Rounder {
   void replace(ValueId v) {
     const Node node = r_.from[v];
     const FormatRef first = format_of(v, 0), second = format_of(v, 1);
-    const bool plain = first && second && plain_field(*first) && plain_field(*second);
+    const bool plain = first && second && is_without_scale(*first) && is_without_scale(*second);
     if (plain && takes_codes(v)) return replace_by_codes(v, first, second);
     const ValueId a = operand(v, 0, first), b = operand(v, 1, second);
     const std::vector<std::string>& i = node.attributes.indices;
@@ -290,7 +290,8 @@ class Rounder {
   ValueId operand(ValueId product, int side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     if (!f) return rounded(v);
-    if (plain_field(*f)) {
+    if (const auto scalar = plain_scalar(*f)) return scalar == to_ ? rounded(v) : as_scalar(v, *scalar);
+    if (is_without_scale(*f)) {
       if (!takes_codes(product)) return rounded(v);
       const Coded c = coded(v, f);
       return r_.build.mul(c.codes, c.scale);
@@ -299,6 +300,13 @@ class Rounder {
     keep_for_gradients(v);
     return encoder_.encoded(v, source_of(v), i[side], i[2], f);
   }
+
+  // Codes of small floats and nothing else.
+  static bool is_without_scale(const Format& f) {
+    const FieldType* t = plain_field(f);
+    return t && t->is_float && t->has_sign && t->bits <= 8;
+  }
+  ValueId as_scalar(ValueId v, Scalar scalar) { return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar); }
 
   // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
   // kept between the passes, not what they were made of.
@@ -309,7 +317,7 @@ class Rounder {
       for (int side = 0; side < 2; ++side) {
         const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
         const std::vector<std::string>& i = r_.from[u].attributes.indices;
-        if (f && !plain_field(*f)) (void)encoder_.encoded(v, source_of(v), i[side], i[2], f);
+        if (f && !plain_scalar(*f) && !is_without_scale(*f)) (void)encoder_.encoded(v, source_of(v), i[side], i[2], f);
       }
     }
   }

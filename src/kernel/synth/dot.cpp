@@ -21,13 +21,16 @@ enum class Activations : uint8_t {
 
 // A group as families see it, and what they bid. Bids refer to the problems.
 struct Asked {
-  // What is held in a format is rounded already: no family rounds it again.
+  // What is held in a format is rounded already: no family rounds it again, nor what meets a weight that is encoded
+  // where it is used.
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
         Activations as = Activations::codes)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
         problem(sort_rows(plan.graph, rows_of(plan, group, target, as), target, before)),
         plain(with_plain_formats(problem, target, true)),
-        bids(ask_families({plan.graph, problem, plain, target, options.exact || (is_held && problem.row_scales.empty()),
+        bids(ask_families({plan.graph, problem, plain, target,
+                           options.exact || (is_held && problem.row_scales.empty()) ||
+                               (!is_held && is_weight_made_here(plan.graph, problem)),
                            static_cast<int>(before.scratch.size())})) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;

@@ -16,6 +16,11 @@ bool is_held_in_format(const graph::Graph& g, const DotProblem& p) {
   return in_memory && b.scratch < 0 && graph::unwritten(g)[b.source];
 }
 
+bool is_weight_made_here(const graph::Graph& g, const DotProblem& p) {
+  const DotLoad& b = p.loads[1];
+  return b.kind == DotLoad::Kind::packed && b.scratch < 0 && g[b.source].op != graph::Op::input_;
+}
+
 int64_t CodedRows::most() const {
   return std::max(-form.q_min, form.q_max);
 }
