@@ -160,6 +160,48 @@ TEST(OperandFormats, SingleProductsMayStay) {
   EXPECT_EQ(shorts, 1) << print(g);
 }
 
+// Rounded at random: what is drawn is a function of the seed; on average over seeds the products are those of the
+// numbers as they were, which they are not when rounded to the nearest.
+TEST(OperandFormats, RandomRoundingsAreRightOnAverage) {
+  for (const char* name : {"int8_row", "fp8_1x128", "mxfp4_up", "fp8_two_level"}) {
+    const Graph plain = layer();
+    auto in = random_inputs(plain, 1, 11);
+    Graph g = plain;
+    ProductType type = formats(name, name, name);
+    type.random = {true, true, true};
+    round_products(g, type);
+    ASSERT_EQ(verify(g), "") << print(g);
+    Graph nearest = plain;
+    round_products(nearest, formats(name, name, name));
+    const auto exact = eval(plain, in), rounded = eval(nearest, in);
+    std::vector<double> mean(exact[2].values.size(), 0.0), first;
+    constexpr int kDraws = 24;
+    for (int k = 0; k < kDraws; ++k) {
+      in[kProductSeed] = {{{}, {Scalar::u32, nullptr}}, {double(k)}, {}};
+      const auto one = eval(g, in);
+      if (k == 0) {
+        first = one[2].values;
+        EXPECT_EQ(eval(g, in)[2].values, first) << "the same seed, the same numbers";
+      }
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += one[2].values[i] / kDraws;
+    }
+    double off = 0, off_once = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      off += std::pow(mean[i] - exact[2].values[i], 2);
+      off_once += std::pow(first[i] - exact[2].values[i], 2);
+    }
+    EXPECT_NE(first, rounded[2].values) << name;
+    EXPECT_LT(off, 2.5 / kDraws * off_once) << name << ": errors of draws do not add up";
+  }
+}
+
+TEST(OperandFormats, TablesOfCodesAreNotRoundedAtRandom) {
+  Graph g = layer();
+  ProductType type = formats("fp8_row", "fp8_tile", "mxfp4");
+  type.random.gradient = true;
+  EXPECT_THROW(round_products(g, type), Error);
+}
+
 TEST(OperandFormats, BlocksThatDoNotDivideAreRefused) {
   Graph g = layer();
   try {

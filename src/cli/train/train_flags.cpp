@@ -378,8 +378,10 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
 }
 
 CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
-  app.add_option("-r,--recipe", f.recipe, "A recipe by name, or a .toml file (several with commas between: each on top of those before); flags below "
-                 "override it")
+  app.add_option(
+         "-r,--recipe", f.recipe,
+         "A recipe by name, or a .toml file (several with commas between: each on top of those before); flags below "
+         "override it")
       ->type_name("NAME|FILE");
   app.add_option("-m,--model,--model_name_or_path", f.model,
                  "Start from this model, in any format, instead of fresh weights")

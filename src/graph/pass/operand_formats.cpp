@@ -3,28 +3,30 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ordinal.h"
+#include "number/gradient/stochastic.h"
 
 namespace lumen::graph {
 
 bool is_same_transposed(const Format& f) {
-  return f.block == 1 && f.row_bytes == 0 && !f.fit[static_cast<size_t>(Level::row)] &&
+  return f.block == 1 && f.row_bytes == 0 && !f.fit[ordinal(Level::row)] &&
          (f.tile_bytes == 0 || f.tile_rows == f.tile_columns);
 }
 
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
-                                const FormatRef& f) {
+                                const FormatRef& f, bool at_random) {
   const bool is_matrix = letters.size() == 2;
   std::vector<int> order;
   std::string summed_axes;
   const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
   for (const bool summed : {false, true})
     for (size_t d = 0; d < letters.size(); ++d)
-      if (is_kept(d) != summed) order.push_back(static_cast<int>(d));
+      if (is_kept(d) != summed) order.push_back(d);
   if (is_matrix && is_same_transposed(*f)) order = {0, 1};
   std::string key;
   for (const int d : order) key += fmt::format("{}{} ", d, is_kept(d) ? "" : "+");
   if (is_matrix && is_same_transposed(*f)) key = "whole";
-  const auto place = std::tuple(v, key, f.get());
+  const auto place = std::tuple(v, key, f.get(), at_random);
   if (const auto known = known_.find(place); known != known_.end()) return known->second;
 
   const Shape shape = r_.from[v].type.shape;
@@ -46,14 +48,44 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
   if (moves) y = b.permute(y, order);
   if (rows != ordered) y = b.reshape(y, rows);
+  if (at_random) y = rounded_at_random(y, f);
   y = b.cast(b.cast(y, {Scalar::f32, f}), Element{});
   if (rows != ordered) y = b.reshape(y, ordered);
   if (moves) {
     std::vector<int> back(order.size());
-    for (size_t d = 0; d < order.size(); ++d) back[order[d]] = static_cast<int>(d);
+    for (size_t d = 0; d < order.size(); ++d) back[order[d]] = d;
     y = b.permute(y, back);
   }
   return known_[place] = y;
+}
+
+ValueId OperandEncoder::seed() {
+  if (seed_ < 0) seed_ = r_.build.input(kProductSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+  return seed_;
+}
+
+ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f) {
+  const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
+  if (!rounding)
+    throw Error(Exit::user,
+                fmt::format("format '{}' looks its codes up in a table: it is not rounded to at random", f->name),
+                "round to the nearest, or name a format whose codes are integers or small floats");
+  Builder& b = r_.build;
+  const Shape shape = b.type(value).shape;
+  std::vector<ValueId> inputs = {value};
+  for (const ElementField& field : rounding->fields) {
+    const ValueId number = b.cast(b.cast(value, {Scalar::f32, as_field(*f, field)}), Element{});
+    const Scalar type = f->fields[field.field].type.register_type();
+    inputs.push_back(type == Scalar::f32 ? number : b.convert(number, type));
+  }
+  if (rounding->uses_index) {
+    Formula place;
+    place.inputs = {Scalar::i32};
+    place.outputs = {place.op(ScalarOp::rem_, place.input(0), place.integer(Scalar::i32, f->block))};
+    inputs.push_back(b.map(place, {b.iota({shape, {Scalar::i32, nullptr}}, shape.size() - 1)}));
+  }
+  inputs.push_back(b.random(seed(), salt_++, shape));
+  return b.map(rounding->formula, inputs);
 }
 
 std::vector<bool> values_of_forward_pass(const Graph& g) {

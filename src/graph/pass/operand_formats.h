@@ -20,11 +20,20 @@ class OperandEncoder {
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Error when the format's blocks do not divide what is summed.
-  ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f);
+  ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
+                  bool at_random);
+  // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
+  // codes are a table.
+  ValueId rounded_at_random(ValueId value, const FormatRef& f);
 
  private:
   Rewriter& r_;
-  std::map<std::tuple<ValueId, std::string, const Format*>, ValueId> known_;  // by value, its axes in order, format
+  ValueId seed();
+
+  // By value, its axes in order, format, rounding.
+  std::map<std::tuple<ValueId, std::string, const Format*, bool>, ValueId> known_;
+  ValueId seed_ = -1;
+  uint32_t salt_ = 0x0b5e;
 };
 
 // Whether the encoding of a matrix's transpose is the transpose of its encoding.

@@ -1,7 +1,7 @@
 // The passes from a graph as its author wrote it to one whose nodes can be grouped into kernels; pipeline.cpp has their
 // order on one page. Each is one file with one function.
 //
-// May include: base, graph/fuse, graph/ir, graph/match, number/facts.
+// May include: base, graph/fuse, graph/ir, graph/match, number/facts, number/gradient.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
-// The products of a linear layer y = x w: the forward one reads x and w, that of the gradient of x reads the gradient of
-// y and w, that of the gradient of w reads the gradient of y and x.
+// The products of a linear layer y = x w: the forward one reads x and w, that of the gradient of x reads the gradient
+// of y and w, that of the gradient of w reads the gradient of y and x.
 enum class ProductKind : uint8_t { forward, input_gradient, weight_gradient };
 constexpr int kProductKinds = 3;
 
@@ -43,12 +43,20 @@ struct OperandFormats {
   FormatRef activation, weight, gradient;
 };
 
+// Which operands are rounded up or down at random, as their distances say, rather than to the nearest; what is drawn is
+// a function of (the input kProductSeed, operand, element).
+struct RandomRoundings {
+  bool activation = false, weight = false, gradient = false;
+};
+inline constexpr const char* kProductSeed = "step.products";  // u32, rank 0, data
+
 // round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision), or pass
 // through formats. What is kept between products and products that reductions read (logits, and their gradients) have
 // the scalar type then, as have operands of formats without scales that are few multiples of 16.
 struct ProductType {
   Scalar scalar = Scalar::f32;
   std::array<OperandFormats, kProductKinds> formats = {};
+  RandomRoundings random = {};
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();
@@ -58,7 +66,7 @@ struct ProductType {
   ProductType(Scalar s, const FormatRef& f) : scalar(s) { formats.fill({f, f, f}); }
   bool has_formats() const;
 };
-// Error when blocks of a format do not divide what a product sums.
+// Error when blocks of a format do not divide what a product sums, or its codes are none to round at random to.
 void round_products(Graph& g, const ProductType& to);
 
 // Symbols get numbers; afterwards all dims are numbers.

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
@@ -274,7 +275,7 @@ class Rounder {
     if (!type_.has_formats() || precise_.contains(product) || node.op == Op::contract_scatter_) return nullptr;
     const auto kind = kind_of(product);
     if (!kind) return nullptr;
-    const OperandFormats& formats = type_.formats[static_cast<size_t>(*kind)];
+    const OperandFormats& formats = type_.formats[ordinal(*kind)];
     const ValueId v = node.operands[side];
     if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
     return lies_in_format(v) ? nullptr : formats.weight;
@@ -298,7 +299,12 @@ class Rounder {
     }
     const std::vector<std::string>& i = r_.from[product].attributes.indices;
     keep_for_gradients(v);
-    return encoder_.encoded(v, source_of(v), i[side], i[2], f);
+    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v));
+  }
+
+  bool is_random(ValueId v) const {
+    if (!data_[v]) return type_.random.weight;
+    return forward_[v] ? type_.random.activation : type_.random.gradient;
   }
 
   // Codes of small floats and nothing else.
@@ -306,7 +312,9 @@ class Rounder {
     const FieldType* t = plain_field(f);
     return t && t->is_float && t->has_sign && t->bits <= 8;
   }
-  ValueId as_scalar(ValueId v, Scalar scalar) { return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar); }
+  ValueId as_scalar(ValueId v, Scalar scalar) {
+    return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar);
+  }
 
   // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
   // kept between the passes, not what they were made of.
@@ -317,7 +325,8 @@ class Rounder {
       for (int side = 0; side < 2; ++side) {
         const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
         const std::vector<std::string>& i = r_.from[u].attributes.indices;
-        if (f && !plain_scalar(*f) && !is_without_scale(*f)) (void)encoder_.encoded(v, source_of(v), i[side], i[2], f);
+        if (f && !plain_scalar(*f) && !is_without_scale(*f))
+          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v));
       }
     }
   }
@@ -370,6 +379,7 @@ class Rounder {
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
     scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
     known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
+    if (is_random(v)) known.scaled = encoder_.rounded_at_random(known.scaled, f);
     known.codes = encoded(known.scaled, f);
     return known;
   }

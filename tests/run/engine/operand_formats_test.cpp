@@ -46,9 +46,9 @@ graph::ProductType formats(const std::string& activation, const std::string& wei
 
 void check(const graph::ProductType& type, int64_t tokens, int64_t in, int64_t out, const std::string& what) {
   const graph::Graph plain = layer(tokens, in, out);
-  const auto inputs = random_inputs(plain, 5);
   graph::Graph rounded = plain;
   graph::round_products(rounded, type);
+  const auto inputs = random_inputs(rounded, 5);
   const auto want = graph::eval(rounded, inputs);
   for (const bool exact : {false, true}) {
     Engine engine(options());
@@ -133,6 +133,15 @@ TEST(OperandFormats, SingleRoles) {
         EXPECT_LT(sum, 0.003 * size) << kind << " " << plain.result_names[r];
       }
     }
+}
+
+// What is drawn is the same in kernels and in the evaluator.
+TEST(OperandFormats, RandomRoundingsAreThoseOfTheEvaluator) {
+  for (const char* name : {"int8_row", "fp8_1x128", "mxfp4_up", "fp8_e5m2", "fp8_two_level"}) {
+    graph::ProductType type = formats(name, name, name);
+    type.random = {true, true, true};
+    check(type, 64, 96, 32, name);
+  }
 }
 
 TEST(OperandFormats, EveryMachineHasKernels) {

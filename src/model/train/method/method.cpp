@@ -201,7 +201,11 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
   options.symbols = symbols;
   graph::Graph g = graph::evaluation_graph(graph::loss_graph(author, changes, symbols, objective), changes,
                                            on_graph(trained_, held_));
-  if (is_frozen()) return finished(std::move(g));
+  if (is_frozen()) {
+    Work work = finished(std::move(g));
+    work.options.products.random = {};  // nothing is drawn where nothing is trained
+    return work;
+  }
   Work work{std::move(g), options};
   add_stored_formats(work);
   return work;

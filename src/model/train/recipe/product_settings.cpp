@@ -1,6 +1,7 @@
 #include "model/train/recipe/product_settings.h"
 
 #include "base/error.h"
+#include "base/ordinal.h"
 
 namespace lumen::model {
 
@@ -14,9 +15,7 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
                 "name a format that numbers can be written in, `lumen format list` has them");
   };
   using graph::ProductKind;
-  const auto formats_of = [&](ProductKind kind) -> graph::OperandFormats& {
-    return type.formats[static_cast<size_t>(kind)];
-  };
+  const auto formats_of = [&](ProductKind kind) -> graph::OperandFormats& { return type.formats[ordinal(kind)]; };
   const auto set = [](FormatRef& to, const FormatRef& f, const std::string& own) {
     if (f || own == "none") to = f;
   };
@@ -29,6 +28,8 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   set(input.gradient, find("input_gradient", s.input_gradient, s.gradient), s.input_gradient);
   graph::OperandFormats& weight = formats_of(ProductKind::weight_gradient);
   set(weight.activation, find("weight_activation", s.weight_activation, s.activation), s.weight_activation);
+  type.random = {s.activation_rounding == "stochastic", s.weight_rounding == "stochastic",
+                 s.gradient_rounding == "stochastic"};
   set(weight.gradient, find("weight_gradient", s.weight_gradient, s.gradient), s.weight_gradient);
 }
 

@@ -16,6 +16,8 @@ struct ProductSettings {
   std::string forward_activation, forward_weight;
   std::string input_weight, input_gradient;
   std::string weight_activation, weight_gradient;
+  // "nearest", or "stochastic".
+  std::string activation_rounding = "nearest", weight_rounding = "nearest", gradient_rounding = "nearest";
 };
 
 // Error for names of no format, and of formats that cannot be encoded.

@@ -5,7 +5,7 @@
 //
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
 // model/arch/family, model/file, model/template, model/train/objective, model/train/optimizer, number/facts,
-// number/formula, run/device.
+// number/formula, number/library, run/device.
 // Offers: phases.h, recipe_keys.h.
 #pragma once
 

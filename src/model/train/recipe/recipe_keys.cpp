@@ -54,6 +54,14 @@ const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
 
+template <std::string ProductSettings::* member>
+NamedChoice rounding() {
+  return {[](const Recipe& r) { return r.products.*member; },
+          [](Recipe& r, const std::string& name) {
+            set_one_of(r.products.*member, name, "products: how it is rounded", {"nearest", "stochastic"});
+          }};
+}
+
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -136,6 +144,9 @@ const RecipeKey kKeys[] = {
     {"products", "input_gradient", LUMEN_MEMBER(Text, products.input_gradient)},
     {"products", "weight_activation", LUMEN_MEMBER(Text, products.weight_activation)},
     {"products", "weight_gradient", LUMEN_MEMBER(Text, products.weight_gradient)},
+    {"products", "activation_rounding", rounding<&ProductSettings::activation_rounding>()},
+    {"products", "weight_rounding", rounding<&ProductSettings::weight_rounding>()},
+    {"products", "gradient_rounding", rounding<&ProductSettings::gradient_rounding>()},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},

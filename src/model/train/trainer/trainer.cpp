@@ -27,6 +27,7 @@ constexpr const char* kBrokenHint =
 constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
 constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
 constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
+constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
 constexpr const char* kDivergedHint =
     "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
 
@@ -331,6 +332,8 @@ Trainer::Step Trainer::step() {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
+    if (tensors_.contains(graph::kProductSeed))
+      set_seed(graph::kProductSeed, rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part));
     put_training_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
