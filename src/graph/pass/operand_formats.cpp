@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/ordinal.h"
-#include "number/gradient/stochastic.h"
+#include "number/facts/facts.h"
 
 namespace lumen::graph {
 
@@ -14,7 +14,7 @@ bool is_same_transposed(const Format& f) {
 }
 
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
-                                const FormatRef& f, bool at_random) {
+                                const FormatRef& f, bool at_random, ValueId scale) {
   const bool is_matrix = letters.size() == 2;
   std::vector<int> order;
   std::string summed_axes;
@@ -48,8 +48,14 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
   if (moves) y = b.permute(y, order);
   if (rows != ordered) y = b.reshape(y, rows);
-  if (at_random) y = rounded_at_random(y, f);
-  y = b.cast(b.cast(y, {Scalar::f32, f}), Element{});
+  if (at_random) y = rounded_at_random(y, f, scale);
+  std::vector<std::pair<int, FieldSource>> sources;
+  std::vector<ValueId> fields;
+  if (scale >= 0) {
+    sources.emplace_back(tensor_scale(*f), FieldSource::supplied);
+    fields.push_back(scale);
+  }
+  y = b.cast(b.cast(y, {Scalar::f32, f}, sources, fields), Element{});
   if (rows != ordered) y = b.reshape(y, ordered);
   if (moves) {
     std::vector<int> back(order.size());
@@ -64,7 +70,24 @@ ValueId OperandEncoder::seed() {
   return seed_;
 }
 
-ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f) {
+ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
+  Builder& b = r_.build;
+  const FormatRef field = field_format(f, {tensor_scale(*f), RoutineExpr{RoutineExpr::Kind::constant, Scalar::i32}});
+  const ValueId row = b.broadcast(b.reshape(largest, {1, 1}), {1, f->block});
+  const ValueId scale = b.reshape(b.slice(b.cast(b.cast(row, {Scalar::f32, field}), Element{}), {0, 0}, {1, 1}), {});
+  Formula known;
+  known.inputs = {Scalar::f32, Scalar::f32};
+  const int is_none = known.op(ScalarOp::eq_, known.input(0), known.constant(Scalar::f32, 0));
+  known.outputs = {known.op(ScalarOp::select_, is_none, known.constant(Scalar::f32, 1), known.input(1))};
+  return b.map(known, {largest, scale});
+}
+
+FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& field) {
+  FormatRef made = as_field(*f, field);
+  return fields_.try_emplace(made->hash.hex(), made).first->second;
+}
+
+ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale) {
   const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
   if (!rounding)
     throw Error(Exit::user,
@@ -74,7 +97,11 @@ ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f) {
   const Shape shape = b.type(value).shape;
   std::vector<ValueId> inputs = {value};
   for (const ElementField& field : rounding->fields) {
-    const ValueId number = b.cast(b.cast(value, {Scalar::f32, as_field(*f, field)}), Element{});
+    if (scale >= 0) {
+      inputs.push_back(b.broadcast(b.reshape(scale, Shape(shape.size(), Dim(1))), shape));
+      continue;
+    }
+    const ValueId number = b.cast(b.cast(value, {Scalar::f32, field_format(f, field)}), Element{});
     const Scalar type = f->fields[field.field].type.register_type();
     inputs.push_back(type == Scalar::f32 ? number : b.convert(number, type));
   }

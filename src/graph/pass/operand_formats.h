@@ -12,6 +12,7 @@
 
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pass.h"
+#include "number/gradient/stochastic.h"
 
 namespace lumen::graph {
 
@@ -20,18 +21,23 @@ class OperandEncoder {
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Error when the format's blocks do not divide what is summed.
+  // `scale`: of the whole tensor, rank 0; -1: it is fitted.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
-                  bool at_random);
+                  bool at_random, ValueId scale = -1);
   // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
   // codes are a table.
-  ValueId rounded_at_random(ValueId value, const FormatRef& f);
+  ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1);
+  // The scale that the format has for a tensor whose largest magnitude is this one (rank 0); 1 for 0.
+  ValueId scale_of_largest(ValueId largest, const FormatRef& f);
 
  private:
   Rewriter& r_;
   ValueId seed();
+  FormatRef field_format(const FormatRef& f, const ElementField& field);
 
   // By value, its axes in order, format, rounding.
   std::map<std::tuple<ValueId, std::string, const Format*, bool>, ValueId> known_;
+  std::map<std::string, FormatRef> fields_;  // formats whose numbers are a field, by hash
   ValueId seed_ = -1;
   uint32_t salt_ = 0x0b5e;
 };

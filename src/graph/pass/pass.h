@@ -53,10 +53,23 @@ inline constexpr const char* kProductSeed = "step.products";  // u32, rank 0, da
 // round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision), or pass
 // through formats. What is kept between products and products that reductions read (logits, and their gradients) have
 // the scalar type then, as have operands of formats without scales that are few multiples of 16.
+// Where the scale of an operand comes from. Fitted: the numbers at hand. Delayed: the largest magnitude of the last
+// `history` steps, 1 before there is one. Predicted: a bound on a weight's magnitude that its optimizer keeps. The
+// latter two are for formats with one number for the whole tensor, or none (number/facts/facts.h, tensor_scale).
+struct ScaleSources {
+  FieldSource activation = FieldSource::fitted, weight = FieldSource::fitted, gradient = FieldSource::fitted;
+  int64_t history = 16;
+};
+// States of a step: what was largest, by operand ("layers.0.wq.activation"), [history]; and bounds of weights, rank 0.
+// They begin at 0.
+inline constexpr const char* kHistoryState = "optimizer.history.";
+inline constexpr const char* kLargestState = "optimizer.largest.";
+
 struct ProductType {
   Scalar scalar = Scalar::f32;
   std::array<OperandFormats, kProductKinds> formats = {};
   RandomRoundings random = {};
+  ScaleSources sources = {};
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();

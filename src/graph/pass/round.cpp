@@ -53,12 +53,16 @@ class Rounder {
     if (!to.has_formats()) return;
     find_precise();
     forward_ = values_of_forward_pass(g);
+    trains_ = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::update_; });
   }
 
   Graph run() {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const Node& node = r_.from[v];
-      if (is_rounded_product(v))
+      const auto made = node.op == Op::input_ ? made_.find(node.attributes.name) : made_.end();
+      if (made != made_.end())
+        r_.replace(v, made->second);
+      else if (is_rounded_product(v))
         replace(v);
       else if (attends(v))
         replace_attended(v);
@@ -294,17 +298,71 @@ class Rounder {
     if (const auto scalar = plain_scalar(*f)) return scalar == to_ ? rounded(v) : as_scalar(v, *scalar);
     if (is_without_scale(*f)) {
       if (!takes_codes(product)) return rounded(v);
-      const Coded c = coded(v, f);
+      const Coded c = coded(product, v, f);
       return r_.build.mul(c.codes, c.scale);
     }
     const std::vector<std::string>& i = r_.from[product].attributes.indices;
-    keep_for_gradients(v);
-    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v));
+    keep_for_gradients(product, v);
+    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f));
   }
 
   bool is_random(ValueId v) const {
     if (!data_[v]) return type_.random.weight;
     return forward_[v] ? type_.random.activation : type_.random.gradient;
+  }
+
+  FieldSource source_of_scale(ValueId v) const {
+    if (!data_[v]) return type_.sources.weight;
+    return forward_[v] ? type_.sources.activation : type_.sources.gradient;
+  }
+
+  // The scale that is known before the numbers are; -1: they are looked at.
+  ValueId scale_of(ValueId product, ValueId v, const FormatRef& f) {
+    if (source_of_scale(v) == FieldSource::fitted) return -1;
+    if (tensor_scale(*f) < 0)
+      throw Error(Exit::user, fmt::format("format '{}' has more scales than one for the whole tensor", f->name),
+                  "scales are delayed or predicted where there is one; others are fitted");
+    return encoder_.scale_of_largest(known_largest(product, v), f);
+  }
+
+  // The largest magnitude as steps before tell it, rank 0; 0: they tell nothing.
+  ValueId known_largest(ValueId product, ValueId v) {
+    const auto [known, is_new] = largest_.try_emplace(below(v), -1);
+    if (!is_new) return known->second;
+    const std::string weight = weight_of(product);
+    Builder& b = r_.build;
+    if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(below(v)))
+      throw user_error("what '{}' becomes before products read it has no bound: its scale cannot be predicted", weight);
+    if (!data_[v] && type_.sources.weight == FieldSource::predicted) {
+      const std::string name = kLargestState + weight;
+      const ValueId there = r_.from.find_input(name);
+      if (there >= 0 && r_[there] >= 0) return known->second = r_[there];
+      return made_[name] = known->second = b.input(name, Role::state, {{}, {}});
+    }
+    const char* what = !data_[v] ? "weight" : forward_[v] ? "activation" : "gradient";
+    const std::string name = fmt::format("{}{}.{}", kHistoryState, weight, what);
+    const int64_t length = type_.sources.history;
+    const ValueId history = b.input(name, Role::state, {{length}, {}});
+    const ValueId largest = known->second = b.reshape(b.reduce(history, Reduction::max, {0}), {});
+    if (!trains_) return largest;
+    const ValueId now = b.reshape(find_largest(source_of(v)), {1});
+    b.update(history, length == 1 ? now : b.concat({b.slice(history, {1}, {length - 1}), now}, 0));
+    return largest;
+  }
+  // A parameter, or what is held of one as f32.
+  bool is_parameter(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (node.op == Op::cast_ && !r_.from[node.operands[0]].type.element.format) return is_parameter(node.operands[0]);
+    return node.op == Op::input_ && node.attributes.role == Role::parameter;
+  }
+  // The parameter of a product, or its number where both operands are data.
+  std::string weight_of(ValueId product) const {
+    for (ValueId o : r_.from[product].operands) {
+      if (data_[o]) continue;
+      while (r_.from[o].op != Op::input_ && !r_.from[o].operands.empty()) o = r_.from[o].operands[0];
+      return r_.from[o].attributes.name;
+    }
+    return fmt::format("{}", product);
   }
 
   // Codes of small floats and nothing else.
@@ -318,7 +376,7 @@ class Rounder {
 
   // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
   // kept between the passes, not what they were made of.
-  void keep_for_gradients(ValueId v) {
+  void keep_for_gradients(ValueId product, ValueId v) {
     if (!forward_[v] || !data_[v]) return;
     for (const ValueId u : users_[v]) {
       if (u < 0 || !is_rounded_product(u) || kind_of(u) != ProductKind::weight_gradient) continue;
@@ -326,7 +384,7 @@ class Rounder {
         const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
         const std::vector<std::string>& i = r_.from[u].attributes.indices;
         if (f && !plain_scalar(*f) && !is_without_scale(*f))
-          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v));
+          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f));
       }
     }
   }
@@ -336,7 +394,7 @@ class Rounder {
 
   void replace_by_codes(ValueId v, const FormatRef& first, const FormatRef& second) {
     const Node node = r_.from[v];
-    const Coded a = coded(node.operands[0], first), b = coded(node.operands[1], second);
+    const Coded a = coded(v, node.operands[0], first), b = coded(v, node.operands[1], second);
     const std::vector<std::string>& i = node.attributes.indices;
     const ValueId product = r_.build.contract(codes_for(v, 0, first), codes_for(v, 1, second), i[0], i[1], i[2]);
     Formula f;
@@ -352,12 +410,12 @@ class Rounder {
     ValueId transposed = -1;         // the codes again, as a matrix whose columns lie beside each other
     Shape matrix;
   };
-  Coded coded(ValueId v, const FormatRef& f) {
+  Coded coded(ValueId product, ValueId v, const FormatRef& f) {
     Coded& known = coded_[{v, f.get()}];
     if (known.codes >= 0) return known;
     const Node& node = r_.from[v];
     if (node.op == Op::reshape_ || node.op == Op::permute_) {
-      known = coded(node.operands[0], f);
+      known = coded(product, node.operands[0], f);
       known.codes = node.op == Op::reshape_ ? r_.build.reshape(known.codes, node.type.shape)
                                             : r_.build.permute(known.codes, node.attributes.axes);
       return known;
@@ -373,7 +431,8 @@ class Rounder {
       return r_.build.reshape(r_.build.map(q, {x}), {});
     };
     const ValueId value = source_of(v);
-    const ValueId largest = find_largest(value);
+    const bool is_fitted = source_of_scale(v) == FieldSource::fitted;
+    const ValueId largest = is_fitted ? find_largest(value) : or_else(known_largest(product, v), most);
     known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
@@ -382,6 +441,14 @@ class Rounder {
     if (is_random(v)) known.scaled = encoder_.rounded_at_random(known.scaled, f);
     known.codes = encoded(known.scaled, f);
     return known;
+  }
+  // The first of two numbers that is not 0.
+  ValueId or_else(ValueId x, double otherwise) {
+    Formula f;
+    f.inputs = {Scalar::f32};
+    const int is_none = f.op(ScalarOp::eq_, f.input(0), f.constant(Scalar::f32, 0));
+    f.outputs = {f.op(ScalarOp::select_, is_none, f.constant(Scalar::f32, otherwise), f.input(0))};
+    return r_.build.map(f, {x});
   }
   ValueId encoded(ValueId x, const FormatRef& f) {
     return r_.build.cast(r_.build.cast(x, {Scalar::f32, f}), Element{});
@@ -428,7 +495,8 @@ class Rounder {
     const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
     ValueId whole = v;
     while (r_.from[whole].op == Op::reshape_) whole = r_.from[whole].operands[0];
-    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v, f).codes;
+    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_)
+      return coded(product, v, f).codes;
     const Shape& matrix = r_.from[v].type.shape;
     Coded& known = coded_[{whole, f.get()}];
     if (known.transposed < 0) {
@@ -436,7 +504,7 @@ class Rounder {
       known.transposed =
           r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0}), f), {1, 0});
     }
-    return known.matrix == matrix ? known.transposed : coded(v, f).codes;
+    return known.matrix == matrix ? known.transposed : coded(product, v, f).codes;
   }
 
   // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so
@@ -479,6 +547,9 @@ class Rounder {
   std::set<ValueId> precise_;  // products that take no codes
   std::vector<bool> forward_;  // values of the forward pass
   OperandEncoder encoder_;
+  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
+  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
+  bool trains_ = false;
 };
 
 }  // namespace

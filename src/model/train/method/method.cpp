@@ -7,13 +7,23 @@
 #include "model/train/objective/teacher.h"
 
 namespace lumen::model {
+namespace {
+
+// Scales that are predicted need bounds of what the optimizer moves.
+OptimizerSettings with_bounds(const Recipe& recipe) {
+  OptimizerSettings out = recipe.optimizer;
+  if (recipe.products.weight_scale == "predicted") out.bound_every = recipe.products.rescale_every;
+  return out;
+}
+
+}  // namespace
 
 Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher)
     : model_(model),
       recipe_(recipe),
       form_(form),
       teacher_(teacher),
-      optimizer_(model.family->library(), recipe.optimizer) {
+      optimizer_(model.family->library(), with_bounds(recipe)) {
   if (teacher) require_teacher(model, *teacher);
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))

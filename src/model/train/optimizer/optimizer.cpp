@@ -75,7 +75,9 @@ class OptimizerGraph {
     const ValueId result = append(optimizer_.update(p), known, &next);
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
-    build_.update(parameter, parameter == value ? result : rounded(result));
+    const ValueId now = parameter == value ? result : rounded(result);
+    build_.update(parameter, now);
+    if (optimizer_.bounds(p)) bound(p, parameter == value ? now : build_.cast(now, {Scalar::f32, nullptr}));
     if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
   }
 
@@ -89,6 +91,19 @@ class OptimizerGraph {
     const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
     const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
     build_.update(mean, is_f32 ? next : rounded(next));
+  }
+
+  // The bound on a parameter's magnitude follows its new value (MOSS, section 3.2, with the bound of the optimizer's
+  // text in place of the rate).
+  void bound(const Parameter& p, ValueId value) {
+    const ValueId was = build_.input(graph::kLargestState + p.name, Role::state, f32_type({}));
+    std::vector<int> axes;
+    for (size_t i = 0; i < p.shape.size(); ++i) axes.push_back(i);
+    const ValueId largest =
+        build_.reshape(build_.reduce(build_.unary(ScalarOp::abs_, value), graph::Reduction::max, axes), {});
+    const ValueId move = build_.mul(numbers_.at(kMostMove), build_.scalar(p.rate));
+    const ValueId is_due = build_.binary(ScalarOp::ne_, numbers_.at(kRescale), build_.scalar(0.0));
+    build_.update(was, build_.select(is_due, largest, build_.add(was, move)));
   }
 
   // What the text sees of a state.

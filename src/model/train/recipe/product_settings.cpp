@@ -30,6 +30,12 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   set(weight.activation, find("weight_activation", s.weight_activation, s.activation), s.weight_activation);
   type.random = {s.activation_rounding == "stochastic", s.weight_rounding == "stochastic",
                  s.gradient_rounding == "stochastic"};
+  const auto source = [](const std::string& name) {
+    return name == "delayed"     ? FieldSource::delayed
+           : name == "predicted" ? FieldSource::predicted
+                                 : FieldSource::fitted;
+  };
+  type.sources = {source(s.activation_scale), source(s.weight_scale), source(s.gradient_scale), s.history};
   set(weight.gradient, find("weight_gradient", s.weight_gradient, s.gradient), s.weight_gradient);
 }
 

@@ -18,6 +18,10 @@ struct ProductSettings {
   std::string weight_activation, weight_gradient;
   // "nearest", or "stochastic".
   std::string activation_rounding = "nearest", weight_rounding = "nearest", gradient_rounding = "nearest";
+  // "fitted", "delayed" (the largest of the last `history` steps) or, of weights, "predicted": by what their optimizer
+  // can move them at most, which is compared with the weights every `rescale_every` steps.
+  std::string activation_scale = "fitted", weight_scale = "fitted", gradient_scale = "fitted";
+  int64_t history = 16, rescale_every = 1;
 };
 
 // Error for names of no format, and of formats that cannot be encoded.

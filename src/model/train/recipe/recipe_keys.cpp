@@ -61,6 +61,18 @@ NamedChoice rounding() {
             set_one_of(r.products.*member, name, "products: how it is rounded", {"nearest", "stochastic"});
           }};
 }
+template <std::string ProductSettings::* member>
+NamedChoice scale() {
+  return {[](const Recipe& r) { return r.products.*member; },
+          [](Recipe& r, const std::string& name) {
+            set_one_of(r.products.*member, name, "products: where the scale comes from", {"fitted", "delayed"});
+          }};
+}
+const NamedChoice kWeightScale = {[](const Recipe& r) { return r.products.weight_scale; },
+                                  [](Recipe& r, const std::string& name) {
+                                    set_one_of(r.products.weight_scale, name, "products.weight_scale",
+                                               {"fitted", "delayed", "predicted"});
+                                  }};
 
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
@@ -147,6 +159,11 @@ const RecipeKey kKeys[] = {
     {"products", "activation_rounding", rounding<&ProductSettings::activation_rounding>()},
     {"products", "weight_rounding", rounding<&ProductSettings::weight_rounding>()},
     {"products", "gradient_rounding", rounding<&ProductSettings::gradient_rounding>()},
+    {"products", "activation_scale", scale<&ProductSettings::activation_scale>()},
+    {"products", "weight_scale", kWeightScale},
+    {"products", "gradient_scale", scale<&ProductSettings::gradient_scale>()},
+    {"products", "history", LUMEN_MEMBER(int64_t, products.history), 1, 4096},
+    {"products", "rescale_every", LUMEN_MEMBER(int64_t, products.rescale_every), 1, kMostSteps},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},

@@ -123,6 +123,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   }
   work_ = method_.operations();
   begin_average();
+  begin_bounds();
 }
 
 void Trainer::begin_teacher() {
@@ -139,6 +140,16 @@ void Trainer::begin_average() {
   for (const Parameter& p : method_.trained()) {
     const auto mean = tensors_.find(average_of(p.name));
     if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+  }
+}
+
+// Bounds of weights begin as what is largest of them (graph::kLargestState).
+void Trainer::begin_bounds() {
+  const std::string prefix = graph::kLargestState;
+  for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.starts_with(prefix); ++at) {
+    float largest = 0;
+    for (const float v : values(at->first.substr(prefix.size()))) largest = std::max(largest, std::fabs(v));
+    at->second->upload(&largest, sizeof largest);
   }
 }
 

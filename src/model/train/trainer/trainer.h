@@ -155,6 +155,7 @@ class Trainer {
   void begin_fields();
   void begin_teacher();
   void begin_average();
+  void begin_bounds();
   void put_squares();
   Method::Work recomputing(Method::Work work);
   std::shared_ptr<run::Program> compile(const Method::Work& work);

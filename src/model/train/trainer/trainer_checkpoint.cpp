@@ -140,6 +140,7 @@ void Trainer::begin_with(const Checkpoint& checkpoint) {
   for (auto& [name, t] : tensors_)
     if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
   goes_on_ = true;
+  begin_bounds();
 }
 
 void Trainer::begin_with(const Adapter& beginning) {
