@@ -195,6 +195,35 @@ TEST(OperandFormats, RandomRoundingsAreRightOnAverage) {
   }
 }
 
+// A rotation of both operands leaves a product as it is, but for what is rounded after it.
+TEST(OperandFormats, RotationsCancel) {
+  const Graph plain = layer();
+  auto in = random_inputs(plain, 1, 11);
+  for (size_t i = 0; i < in["x"].values.size(); i += 37) in["x"].values[i] *= 100;
+  const auto exact = eval(plain, in);
+  const auto error = [&](const ProductType& type) {
+    Graph g = plain;
+    round_products(g, type);
+    EXPECT_EQ(verify(g), "") << print(g);
+    const auto got = eval(g, in);
+    double off = 0, size = 0;
+    for (size_t i = 0; i < got[2].values.size(); ++i) {
+      off += std::pow(got[2].values[i] - exact[2].values[i], 2);
+      size += std::pow(exact[2].values[i], 2);
+    }
+    return std::sqrt(off / size);
+  };
+  ProductType wide = formats("fp8_1x128", "fp8_1x128", "fp8_1x128");
+  const double before = error(wide);
+  wide.rotations = {32, 32, 32};
+  const double after = error(wide);
+  EXPECT_NE(before, after);
+  EXPECT_LT(after, 0.06);
+  ProductType one_side = wide;
+  for (OperandFormats& f : one_side.formats) f.gradient = nullptr;
+  EXPECT_LT(error(one_side), 0.06) << "an operand without a format is not rotated, and then the other is not either";
+}
+
 TEST(OperandFormats, TablesOfCodesAreNotRoundedAtRandom) {
   Graph g = layer();
   ProductType type = formats("fp8_row", "fp8_tile", "mxfp4");

@@ -1,12 +1,20 @@
 #include "graph/pass/operand_formats.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "graph/ir/eval.h"
 #include "number/facts/facts.h"
 
 namespace lumen::graph {
+namespace {
+
+constexpr uint32_t kSigns = 0x51695;  // names the signs of rotations
+
+}  // namespace
 
 bool is_same_transposed(const Format& f) {
   return f.block == 1 && f.row_bytes == 0 && !f.fit[ordinal(Level::row)] &&
@@ -14,19 +22,19 @@ bool is_same_transposed(const Format& f) {
 }
 
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
-                                const FormatRef& f, bool at_random, ValueId scale) {
-  const bool is_matrix = letters.size() == 2;
+                                const FormatRef& f, bool at_random, ValueId scale, int64_t rotation) {
+  const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f);
   std::vector<int> order;
   std::string summed_axes;
   const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
   for (const bool summed : {false, true})
     for (size_t d = 0; d < letters.size(); ++d)
       if (is_kept(d) != summed) order.push_back(d);
-  if (is_matrix && is_same_transposed(*f)) order = {0, 1};
+  if (is_whole) order = {0, 1};
   std::string key;
   for (const int d : order) key += fmt::format("{}{} ", d, is_kept(d) ? "" : "+");
-  if (is_matrix && is_same_transposed(*f)) key = "whole";
-  const auto place = std::tuple(v, key, f.get(), at_random);
+  if (is_whole) key = "whole";
+  const auto place = std::tuple(v, key, f.get(), at_random, rotation);
   if (const auto known = known_.find(place); known != known_.end()) return known->second;
 
   const Shape shape = r_.from[v].type.shape;
@@ -34,12 +42,12 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   int64_t summed = 1;
   for (const int d : order) {
     ordered.push_back(shape[d]);
-    if (is_kept(d) || key == "whole")
+    if (is_kept(d) || is_whole)
       rows.push_back(shape[d]);
     else
       summed *= shape[d].number();
   }
-  if (key != "whole") rows.push_back(Dim(summed));
+  if (!is_whole) rows.push_back(Dim(summed));
   if (rows.back().number() % f->block != 0)
     throw user_error("format '{}' has blocks of {} numbers, which do not divide the {} that a product sums", f->name,
                      f->block, rows.back().number());
@@ -48,6 +56,7 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
   if (moves) y = b.permute(y, order);
   if (rows != ordered) y = b.reshape(y, rows);
+  if (rotation > 0) y = rotated(y, rotation);
   if (at_random) y = rounded_at_random(y, f, scale);
   std::vector<std::pair<int, FieldSource>> sources;
   std::vector<ValueId> fields;
@@ -63,6 +72,28 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
     y = b.permute(y, back);
   }
   return known_[place] = y;
+}
+
+ValueId OperandEncoder::rotated(ValueId rows, int64_t run) {
+  Builder& b = r_.build;
+  const Shape shape = b.type(rows).shape;
+  const int64_t length = shape.back().number();
+  if (length % run != 0)
+    throw user_error("a product sums {} numbers, which runs of {} that are rotated do not divide", length, run);
+  std::vector<double> matrix(run * run);
+  const double size = 1 / std::sqrt(double(run));
+  for (int64_t i = 0; i < run; ++i)
+    for (int64_t j = 0; j < run; ++j) {
+      const bool is_negative = std::popcount(uint64_t(i & j)) % 2 == 1;
+      matrix[i * run + j] = is_negative != (uniform_random(kSigns, 0, j) < 0.5F) ? -size : size;
+    }
+  Shape runs = shape;
+  runs.back() = Dim(length / run);
+  runs.push_back(Dim(run));
+  const ValueId hadamard = b.constant({{run, run}, Element{}}, std::move(matrix));
+  const std::string letters = std::string("abcdefgh").substr(0, runs.size() - 1);
+  const ValueId turned = b.contract(b.reshape(rows, runs), hadamard, letters + "y", "zy", letters + "z");
+  return b.reshape(turned, shape);
 }
 
 ValueId OperandEncoder::seed() {

@@ -21,9 +21,9 @@ class OperandEncoder {
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Error when the format's blocks do not divide what is summed.
-  // `scale`: of the whole tensor, rank 0; -1: it is fitted.
+  // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
-                  bool at_random, ValueId scale = -1);
+                  bool at_random, ValueId scale = -1, int64_t rotation = 0);
   // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
   // codes are a table.
   ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1);
@@ -33,10 +33,11 @@ class OperandEncoder {
  private:
   Rewriter& r_;
   ValueId seed();
+  ValueId rotated(ValueId rows, int64_t run);
   FormatRef field_format(const FormatRef& f, const ElementField& field);
 
   // By value, its axes in order, format, rounding.
-  std::map<std::tuple<ValueId, std::string, const Format*, bool>, ValueId> known_;
+  std::map<std::tuple<ValueId, std::string, const Format*, bool, int64_t>, ValueId> known_;
   std::map<std::string, FormatRef> fields_;  // formats whose numbers are a field, by hash
   ValueId seed_ = -1;
   uint32_t salt_ = 0x0b5e;

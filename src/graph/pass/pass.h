@@ -70,6 +70,10 @@ struct ProductType {
   std::array<OperandFormats, kProductKinds> formats = {};
   RandomRoundings random = {};
   ScaleSources sources = {};
+  // Both operands of such a product are rotated along what it sums before they are encoded, runs of so many numbers (a
+  // power of two) by a Hadamard matrix with columns of random signs: the product is the same, outliers are spread. 0:
+  // none; and none where an operand has no format with scales.
+  std::array<int64_t, kProductKinds> rotations = {};
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();

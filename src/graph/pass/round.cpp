@@ -295,6 +295,7 @@ class Rounder {
   ValueId operand(ValueId product, int side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     if (!f) return rounded(v);
+    require_fitted(product, v, f);
     if (const auto scalar = plain_scalar(*f)) return scalar == to_ ? rounded(v) : as_scalar(v, *scalar);
     if (is_without_scale(*f)) {
       if (!takes_codes(product)) return rounded(v);
@@ -303,12 +304,27 @@ class Rounder {
     }
     const std::vector<std::string>& i = r_.from[product].attributes.indices;
     keep_for_gradients(product, v);
-    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f));
+    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
+                            rotation_of(product));
   }
 
   bool is_random(ValueId v) const {
     if (!data_[v]) return type_.random.weight;
     return forward_[v] ? type_.random.activation : type_.random.gradient;
+  }
+
+  // Both operands are rotated, or neither.
+  int64_t rotation_of(ValueId product) const {
+    const auto is_scaled = [](const FormatRef& f) { return f && !plain_scalar(*f) && !is_without_scale(*f); };
+    if (!is_scaled(format_of(product, 0)) || !is_scaled(format_of(product, 1))) return 0;
+    return type_.rotations[ordinal(*kind_of(product))];
+  }
+  // Rotated numbers are other numbers: what is known of the largest is not of them.
+  void require_fitted(ValueId product, ValueId v, const FormatRef& f) const {
+    if (rotation_of(product) == 0 || source_of_scale(v) == FieldSource::fitted) return;
+    throw Error(Exit::user,
+                fmt::format("an operand in '{}' is rotated, so that its scale must be fitted to it", f->name),
+                "leave rotations away, or delayed and predicted scales");
   }
 
   FieldSource source_of_scale(ValueId v) const {
@@ -384,7 +400,8 @@ class Rounder {
         const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
         const std::vector<std::string>& i = r_.from[u].attributes.indices;
         if (f && !plain_scalar(*f) && !is_without_scale(*f))
-          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f));
+          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
+                                 rotation_of(u));
       }
     }
   }

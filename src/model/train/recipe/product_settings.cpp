@@ -30,6 +30,11 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   set(weight.activation, find("weight_activation", s.weight_activation, s.activation), s.weight_activation);
   type.random = {s.activation_rounding == "stochastic", s.weight_rounding == "stochastic",
                  s.gradient_rounding == "stochastic"};
+  for (const int64_t run : {s.forward_rotation, s.input_rotation, s.weight_rotation})
+    if (run > 0 && (run & (run - 1)) != 0)
+      throw Error(Exit::usage, fmt::format("[products]: {} is no power of two", run),
+                  "runs that are rotated are 16, 32, 64, .. numbers");
+  type.rotations = {s.forward_rotation, s.input_rotation, s.weight_rotation};
   const auto source = [](const std::string& name) {
     return name == "delayed"     ? FieldSource::delayed
            : name == "predicted" ? FieldSource::predicted

@@ -22,6 +22,8 @@ struct ProductSettings {
   // can move them at most, which is compared with the weights every `rescale_every` steps.
   std::string activation_scale = "fitted", weight_scale = "fitted", gradient_scale = "fitted";
   int64_t history = 16, rescale_every = 1;
+  // Operands are rotated along what a product sums, runs of so many numbers (a power of two); 0: they are not.
+  int64_t forward_rotation = 0, input_rotation = 0, weight_rotation = 0;
 };
 
 // Error for names of no format, and of formats that cannot be encoded.
