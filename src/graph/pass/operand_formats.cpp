@@ -48,15 +48,16 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
       summed *= shape[d].number();
   }
   if (!is_whole) rows.push_back(Dim(summed));
-  if (rows.back().number() % f->block != 0)
-    throw user_error("format '{}' has blocks of {} numbers, which do not divide the {} that a product sums", f->name,
-                     f->block, rows.back().number());
   Builder& b = r_.build;
   const bool moves = !std::is_sorted(order.begin(), order.end());
   ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
   if (moves) y = b.permute(y, order);
   if (rows != ordered) y = b.reshape(y, rows);
   if (rotation > 0) y = rotated(y, rotation);
+  const int64_t length = rows.back().number(), left = length % f->block;
+  Shape padded = rows;
+  if (left != 0) padded.back() = Dim(length + f->block - left);
+  if (left != 0) y = b.pad(y, padded, std::vector<int64_t>(rows.size(), 0));
   if (at_random) y = rounded_at_random(y, f, scale);
   std::vector<std::pair<int, FieldSource>> sources;
   std::vector<ValueId> fields;
@@ -65,6 +66,7 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
     fields.push_back(scale);
   }
   y = b.cast(b.cast(y, {Scalar::f32, f}, sources, fields), Element{});
+  if (left != 0) y = b.slice(y, std::vector<int64_t>(rows.size(), 0), rows);
   if (rows != ordered) y = b.reshape(y, ordered);
   if (moves) {
     std::vector<int> back(order.size());

@@ -20,7 +20,7 @@ class OperandEncoder {
  public:
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
-  // in r.to, of any float type. Numeric extents. Error when the format's blocks do not divide what is summed.
+  // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
   // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
                   bool at_random, ValueId scale = -1, int64_t rotation = 0);

@@ -83,7 +83,8 @@ struct ProductType {
   ProductType(Scalar s, const FormatRef& f) : scalar(s) { formats.fill({f, f, f}); }
   bool has_formats() const;
 };
-// Error when blocks of a format do not divide what a product sums, or its codes are none to round at random to.
+// Error when runs that are rotated do not divide what a product sums, or codes of a format are none to round at random
+// to.
 void round_products(Graph& g, const ProductType& to);
 
 // Symbols get numbers; afterwards all dims are numbers.

@@ -106,6 +106,7 @@ TEST(OperandFormats, KernelsEqualTheEvaluatorForMixedOnes) {
   // Extents that no tile and no vector divides.
   check(formats("fp8_1x128", "fp8_tile", "fp8_1x128"), 50, 150, 35, "ragged tiles");
   check(formats("int8_row", "int8_row", "int8_row"), 37, 75, 29, "ragged rows");
+  check(formats("mxfp8_e4m3_up", "q8_0", "nvfp4_divided"), 50, 75, 29, "ragged blocks");
 }
 
 // One kind of product in a format, the others in 16 bits; and operands that stay in f32.
