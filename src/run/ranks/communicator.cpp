@@ -21,10 +21,11 @@ int64_t bytes_in(std::span<const float> numbers) {
 
 }  // namespace
 
-RankLost::RankLost(int rank, const std::string& why)
+RankLost::RankLost(int rank, const std::string& why, bool has_told)
     : Error(Exit::user, fmt::format("rank {} is gone: {}", rank, why),
             "the newest checkpoint is whole: --resume goes on from it, with as many ranks or with fewer"),
-      rank_(rank) {}
+      rank_(rank),
+      has_told_(has_told) {}
 
 Communicator::Communicator(RankPlace place, std::unique_ptr<Transport> carrier)
     : place_(place), carrier_(std::move(carrier)) {
@@ -54,29 +55,40 @@ void Communicator::barrier() {
 }
 
 std::vector<std::string> Communicator::all_gather(const std::string& mine) {
-  LUMEN_CHECK(std::ssize(mine) <= kLongestText);
+  return gather_texts(mine, -1);
+}
+
+std::vector<std::string> Communicator::gather(const std::string& mine, int root) {
+  return gather_texts(mine, root);
+}
+
+// For all ranks where `root` is none. First how long texts are, then the texts.
+std::vector<std::string> Communicator::gather_texts(const std::string& mine, int root) {
   std::vector<std::string> all(size());
   all[rank()] = mine;
   if (size() == 1) return all;
+  const auto takes = [&](int r) { return root < 0 || r == root; };
   std::vector<int64_t> lengths(size());
   const int64_t own = std::ssize(mine);
   SentPieces to(size());
   TakenPieces from(size());
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
-    to[r] = {{&own, sizeof own}};
-    from[r] = {{&lengths[r], sizeof lengths[r]}};
+    if (takes(r)) to[r] = {{&own, sizeof own}};
+    if (takes(rank())) from[r] = {{&lengths[r], sizeof lengths[r]}};
   }
   carrier_->exchange(to, from);
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
+    if (takes(r)) to[r] = {{mine.data(), own}};
+    if (!takes(rank())) continue;
     if (lengths[r] < 0 || lengths[r] > kLongestText)
       throw RankLost(r, fmt::format("it says that it will send {} bytes", lengths[r]));
     all[r].resize(lengths[r]);
-    to[r] = {{mine.data(), own}};
     from[r] = {{all[r].data(), lengths[r]}};
   }
   carrier_->exchange(to, from);
+  if (!takes(rank())) return {};
   return all;
 }
 

@@ -101,7 +101,7 @@ class MpiTransport : public Transport {
       if (mpi_.take(why.data(), why.size(), mpi_.bytes, r, kAbortTag, mpi_.world, &request) == 0)
         for (int i = 0; i < 1000 && !done; ++i) mpi_.test_all(1, &request, &done, nullptr);
       failed_ = true;
-      throw RankLost(r, std::string(why.data(), ::strnlen(why.data(), why.size())));
+      throw RankLost(r, std::string(why.data(), ::strnlen(why.data(), why.size())), true);
     }
   }
 

@@ -5,6 +5,7 @@
 // tests/run/ranks/ranks_test.cpp.
 //
 // May include: base, emit, run/device, run/device/choose, run/device/gpu.
+// Offers: environment.h, launch.h.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +46,10 @@ class Communicator {
 
   // Small things of the processes themselves. Every rank calls the same, in the same order.
   void barrier();
-  // What each rank says, by rank. Up to kLongestText bytes each.
+  // What each rank says, by rank.
   std::vector<std::string> all_gather(const std::string& mine);
+  // The same for one rank; nothing for the others.
+  std::vector<std::string> gather(const std::string& mine, int root);
   void broadcast(std::span<std::byte> bytes, int root);
   // Each number's sum over all ranks, in their order.
   void all_reduce(std::span<double> numbers);
@@ -71,9 +74,10 @@ class Communicator {
   // Error (RankLost) when a rank is gone.
   void check();
 
-  static constexpr int64_t kLongestText = int64_t{64} << 20;
+  static constexpr int64_t kLongestText = int64_t{1} << 36;  // bytes that a rank may say
 
  private:
+  std::vector<std::string> gather_texts(const std::string& mine, int root);
   void exchange_through_host(const SentPieces& to, const TakenPieces& from);
 
   RankPlace place_;

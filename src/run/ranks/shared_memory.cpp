@@ -40,6 +40,7 @@ struct alignas(64) Channel {
 struct Head {
   Word lost;  // 0: nobody, 1: being written, 2: here is who
   int32_t lost_rank;
+  bool has_told;
   char why[kLongestReason + 1];
 };
 
@@ -78,10 +79,11 @@ void ring(Word& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void say_lost(const Map& map, int rank, const std::string& why) noexcept {
+void say_lost(const Map& map, int rank, const std::string& why, bool has_told = false) noexcept {
   uint32_t nobody = 0;
   if (!map.head().lost.compare_exchange_strong(nobody, 1)) return;
   map.head().lost_rank = rank;
+  map.head().has_told = has_told;
   const size_t length = std::min<size_t>(why.size(), kLongestReason);
   std::memcpy(map.head().why, why.data(), length);
   map.head().why[length] = 0;
@@ -107,7 +109,7 @@ class SharedMemoryTransport : public Transport {
 
   std::string describe() const override { return "shared memory"; }
 
-  void abort(const std::string& why) noexcept override { say_lost(map_, rank_, why); }
+  void abort(const std::string& why) noexcept override { say_lost(map_, rank_, why, true); }
 
   void check() override {
     for (int r = 0; r < map_.ranks; ++r) require(r);
@@ -182,7 +184,8 @@ class SharedMemoryTransport : public Transport {
   }
 
   void throw_if_told() const {
-    if (map_.head().lost == 2 && map_.head().lost_rank != rank_) throw RankLost(map_.head().lost_rank, map_.head().why);
+    if (map_.head().lost == 2 && map_.head().lost_rank != rank_)
+      throw RankLost(map_.head().lost_rank, map_.head().why, map_.head().has_told);
   }
 
   // `sends`, `takes`: what is still to be done with that rank.

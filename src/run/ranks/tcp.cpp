@@ -165,7 +165,7 @@ class TcpTransport : public Transport {
     (void)::poll(&p, 1, 1000);
     const ssize_t n = ::recv(peers_[r].socket.fd(), why.data(), why.size(), MSG_DONTWAIT);
     why.resize(std::max<ssize_t>(0, n));
-    return {r, why};
+    return {r, why, true};
   }
 
   static RankLost lost(int r, const std::string& why) { return {r, why}; }

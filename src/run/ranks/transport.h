@@ -27,11 +27,14 @@ using TakenPieces = std::vector<std::vector<TakenPiece>>;
 // A rank is gone, or has said that it ends. Exit code: that of a run that data or files ended.
 class RankLost : public Error {
  public:
-  RankLost(int rank, const std::string& why);
+  // `has_told`: it has said itself why it ends, and has told people.
+  RankLost(int rank, const std::string& why, bool has_told = false);
   int rank() const { return rank_; }
+  bool has_told() const { return has_told_; }
 
  private:
   int rank_;
+  bool has_told_;
 };
 
 class Transport {

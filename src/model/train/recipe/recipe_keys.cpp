@@ -54,6 +54,16 @@ const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
 
+// Names of other programs for the same: ZeRO's stages, and FSDP's strategies.
+const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
+                            [](Recipe& r, const std::string& name) {
+                              const std::string own = name == "0" || name == "no_shard"        ? "none"
+                                                      : name == "1"                            ? "states"
+                                                      : name == "2" || name == "shard_grad_op" ? "gradients"
+                                                                                               : name;
+                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients"});
+                            }};
+
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -127,6 +137,9 @@ const RecipeKey kKeys[] = {
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"ranks", "shard", kShard, 0, 0, Effect::none},
+    {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
+    {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
