@@ -141,6 +141,15 @@ constexpr KeyFlag kKeyFlags[] = {
      "none|maps|layers|auto|4GiB"},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
+    {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
+     "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2)",
+     "none|states|gradients"},
+    {"--reduce-type,--reduce_type", "ranks.reduce_type",
+     "What sums of gradients go from rank to rank in: f32, or any format with an encoder; what that loses counts in "
+     "the "
+     "next step",
+     "FORMAT"},
+    {"--gather-type,--gather_type", "ranks.gather_type", "The same of changes of parameters, with --shard", "FORMAT"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
@@ -425,6 +434,12 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
       ->check(CLI::IsMember({"tensorboard", "none"}));
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
+  app.add_option(
+         "--ranks,--nproc-per-node,--nproc_per_node,--num-processes,--num_processes", f.ranks_here,
+         "Processes on this host that share each batch, one GPU each with --device cuda; torchrun, srun and mpirun "
+         "start ranks themselves")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
   app.add_flag("--plan", f.plan, "Print what the run needs: memory by kind, and time; nothing is trained or written");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");

@@ -167,6 +167,17 @@ Method::Work Method::apply() const {
   return {apply_step(trained_, optimizer_, held_), options};
 }
 
+Method::Work Method::gradients() const {
+  return finished(gradient_step(loss_, trained_, parts(), held_, changes_of(loss_)));
+}
+
+Method::Work Method::apply(const std::vector<Parameter>& own) const {
+  run::CompileOptions options;
+  options.symbols = options_.symbols;
+  // Parts whose changes others take in a format are held in f32, as everything is then.
+  return {apply_parts(own, optimizer_, held_), options};
+}
+
 Method::Work Method::evaluation() const {
   const graph::Graph g = function("token_loss");
   return evaluated(g, evaluated_changes(g));

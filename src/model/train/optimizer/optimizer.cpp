@@ -254,7 +254,24 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   return graph::training_graph(std::move(loss), changes, step_with("accumulate", trained, held, update));
 }
 
-Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
+Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held,
+                    const graph::Changes& changes) {
+  const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
+    Builder build(g);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      g.results.push_back(build.mul(gradients[i], build.scalar(1.0 / parts)));
+      g.result_names.push_back(kGradient + trained[i].name);
+    }
+  };
+  return graph::training_graph(std::move(loss), changes, step_with("gradients", trained, held, update));
+}
+
+namespace {
+
+// A graph that applies sums of gradients and clears them; `norm` gives their norm.
+Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
+              const std::function<ValueId(OptimizerGraph&, Builder&, const std::vector<ValueId>&)>& norm,
+              const std::function<void(OptimizerGraph&, Graph&, ValueId norm, ValueId clip)>& results) {
   Graph g;
   g.name = "apply";
   Builder build(g);
@@ -265,16 +282,39 @@ Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimiz
   for (const Parameter& p : trained)
     gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
   OptimizerGraph part(build, optimizer);
-  const ValueId norm = part.norm(gradients);
-  const ValueId clip = part.clip(norm);
+  const ValueId whole = norm(part, build, gradients);
+  const ValueId clip = part.clip(whole);
   for (size_t i = 0; i < trained.size(); ++i) {
     part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
     build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
   }
-  g.results = {norm};
-  g.result_names = {"norm"};
-  part.add_squares(g, trained);
+  results(part, g, whole, clip);
   return g;
+}
+
+}  // namespace
+
+Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
+  return applied(
+      trained, optimizer, held,
+      [](OptimizerGraph& part, Builder&, const std::vector<ValueId>& gradients) { return part.norm(gradients); },
+      [&](OptimizerGraph& part, Graph& g, ValueId norm, ValueId) {
+        g.results = {norm};
+        g.result_names = {"norm"};
+        part.add_squares(g, trained);
+      });
+}
+
+Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held) {
+  return applied(
+      parts, optimizer, held,
+      [](OptimizerGraph&, Builder& build, const std::vector<ValueId>&) {
+        return build.input(kGivenNorm, Role::data, f32_type({}));
+      },
+      [](OptimizerGraph&, Graph& g, ValueId, ValueId clip) {
+        g.results = {clip};
+        g.result_names = {"clip"};
+      });
 }
 
 }  // namespace lumen::model

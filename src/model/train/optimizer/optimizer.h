@@ -25,6 +25,8 @@ namespace lumen::model {
 // Inputs of these graphs besides the loss graph's own: the optimizer's numbers and states (optimizer_rule.h), the seed
 // of roundings (held.h), and sums of gradients.
 inline constexpr const char* kGradient = "gradient.";  // + parameter
+// An input of the second of two graphs where others know the norm of all gradients.
+inline constexpr const char* kGivenNorm = "step.norm";
 // Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
 inline constexpr const char* kSquares = "squares.";
 
@@ -51,5 +53,12 @@ graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trai
 graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
                              const Holding& held = {}, const graph::Changes& changes = {});
 graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
+
+// The same for ranks that have parts of all parameters (model/train/ranks): the first gives gradients / `parts` as
+// results "gradient.*" and keeps nothing; the second takes "step.norm" for the norm of all, and gives the factor
+// "clip".
+graph::Graph gradient_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+                           const Holding& held = {}, const graph::Changes& changes = {});
+graph::Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held = {});
 
 }  // namespace lumen::model

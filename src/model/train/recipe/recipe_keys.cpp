@@ -74,6 +74,16 @@ const NamedChoice kWeightScale = {[](const Recipe& r) { return r.products.weight
                                                {"fitted", "delayed", "predicted"});
                                   }};
 
+// Names of other programs for the same: ZeRO's stages, and FSDP's strategies.
+const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
+                            [](Recipe& r, const std::string& name) {
+                              const std::string own = name == "0" || name == "no_shard"        ? "none"
+                                                      : name == "1"                            ? "states"
+                                                      : name == "2" || name == "shard_grad_op" ? "gradients"
+                                                                                               : name;
+                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients"});
+                            }};
+
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -167,6 +177,9 @@ const RecipeKey kKeys[] = {
     {"products", "weight_rotation", LUMEN_MEMBER(int64_t, products.weight_rotation), 0, 4096},
     {"products", "history", LUMEN_MEMBER(int64_t, products.history), 1, 4096},
     {"products", "rescale_every", LUMEN_MEMBER(int64_t, products.rescale_every), 1, kMostSteps},
+    {"ranks", "shard", kShard, 0, 0, Effect::none},
+    {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
+    {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
