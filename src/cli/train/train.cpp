@@ -346,6 +346,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
               model::weights_hash(model).hex()};
   if (rewriting) model = rewritten_model(engine, library, model, recipe, out);
+  recipe.run_folder = out.string();
   model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
   trainer.set_origin(std::move(origin));
   if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);

@@ -151,6 +151,11 @@ Method::Work Method::accumulate() const {
   return finished(accumulate_step(loss_, trained_, parts(), held_, changes_of(loss_)));
 }
 
+Method::Work Method::gradients() const {
+  return finished(
+      gradient_step(loss_, trained_, optimizer_, {parts(), recipe_.accumulate > 1}, held_, changes_of(loss_)));
+}
+
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;

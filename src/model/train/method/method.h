@@ -56,6 +56,7 @@ class Method {
   Work step() const;                  // of one batch
   Work accumulate() const;            // of one batch of several
   Work apply() const;                 // after the last of them
+  Work gradients() const;             // of one batch, whose updates are computed apart (train/offload)
   Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
   double operations() const;          // of the products of one step, all its batches (graph::training_work)

@@ -50,6 +50,11 @@ const NamedChoice kRecompute = {[](const Recipe& r) { return r.recompute; },
                                                             "run.recompute (none, maps, layers, auto or an amount)");
                                   r.recompute = text;
                                 }};
+const NamedChoice kOffload = {[](const Recipe& r) { return r.offload; },
+                              [](Recipe& r, const std::string& text) {
+                                (void)offload_settings(text);
+                                r.offload = text;
+                              }};
 const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
@@ -127,6 +132,7 @@ const RecipeKey kKeys[] = {
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"memory", "offload", kOffload, 0, 0, Effect::none},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},

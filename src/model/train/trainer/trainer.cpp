@@ -114,7 +114,10 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     begin_adapter();
   else
     begin_weights();
-  if (recipe_.accumulate == 1) {
+  if (offload_settings(recipe_.offload).any()) begin_updates();
+  if (updates_) {
+    // Compiled by begin_updates.
+  } else if (recipe_.accumulate == 1) {
     step_ = compile(recomputing(method_.step()));
   } else {
     accumulate_ = compile(recomputing(method_.accumulate()));
@@ -122,6 +125,19 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   }
   work_ = method_.operations();
   begin_average();
+}
+
+// States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
+// begun.
+void Trainer::begin_updates() {
+  const std::vector<Parameter>& trained = method_.trained();
+  std::unique_ptr<Visits> states = open_states(
+      engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+  if (!states) return;
+  accumulate_ = compile(recomputing(method_.gradients()));
+  updates_ = std::make_unique<GroupedUpdates>(
+      engine_, method_, recipe_, std::move(states), accumulate_,
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
 }
 
 void Trainer::begin_teacher() {
@@ -243,7 +259,7 @@ void Trainer::put_squares() {
 }
 
 Method::Work Trainer::recomputing(Method::Work work) {
-  const int64_t others = recipe_.recompute == "auto" ? beside_values(engine_, method_, recipe_) : 0;
+  const int64_t others = recipe_.recompute == "auto" ? beside_offloaded(engine_, method_, recipe_) : 0;
   work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
   return work;
 }
@@ -346,7 +362,7 @@ Trainer::Step Trainer::step() {
     }
   }
   if (apply_) apply_->run();
-  result.norm = scalar(step_ ? *step_ : *apply_, "norm");
+  result.norm = scalar(last_of_step(), "norm");
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
     diverged_ = true;
@@ -355,14 +371,23 @@ Trainer::Step Trainer::step() {
                             result.loss, result.norm, broken_gradients()),
                 kDivergedHint);
   }
+  if (updates_) {
+    set_scalar(kClip, scalar(*accumulate_, kClip));
+    updates_->run(rounding_seed(recipe_.seed, done_));
+  }
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
+// The program whose results tell of all gradients.
+run::Program& Trainer::last_of_step() const {
+  return step_ ? *step_ : apply_ ? *apply_ : *accumulate_;
+}
+
 // Which gradients of the last step are not finite: where few are, the first of them is where it began.
 std::string Trainer::broken_gradients() {
-  run::Program& program = step_ ? *step_ : *apply_;
+  run::Program& program = last_of_step();
   std::string names;
   size_t count = 0;
   for (const Parameter& p : method_.trained()) {
@@ -394,6 +419,10 @@ std::vector<Trainer::Held> Trainer::memory() const {
   Held values{"values of a step"}, evaluation{"values of an evaluation"};
   for (const auto& program : {step_, accumulate_, apply_})
     if (program) values.bytes += program->own_bytes();
+  if (updates_) {
+    values.bytes += updates_->own_bytes();
+    moments.bytes += updates_->states().seat_bytes();
+  }
   for (const auto& program : {evaluate_, divergence_})
     if (program) evaluation.bytes += program->own_bytes();
   std::vector<Held> out;
@@ -523,6 +552,7 @@ double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
+  updates_ = nullptr;
   step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
@@ -637,6 +667,7 @@ Trainer::Snapshot Trainer::snapshot() const {
 }
 
 std::string Trainer::explain() const {
+  if (updates_) return accumulate_->explain() + updates_->explain();
   return step_ ? step_->explain() : accumulate_->explain() + apply_->explain();
 }
 

@@ -3,8 +3,8 @@
 // bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/structured, graph/grad, graph/transform, model/arch, model/arch/adapter, model/data/examples,
-// model/file, model/train/method, model/train/objective, model/train/recipe, model/train/record, number/codec,
-// number/formula, run/engine.
+// model/file, model/train/method, model/train/objective, model/train/offload, model/train/recipe, model/train/record,
+// number/codec, number/formula, run/engine.
 // Offers: forecast.h, guard.h.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "model/file/checkpoint.h"
 #include "model/train/method/method.h"
 #include "model/train/objective/objective_rows.h"
+#include "model/train/offload/offload.h"
 #include "model/train/recipe/recipe.h"
 #include "model/train/record/lora_base.h"
 #include "model/train/trainer/run_state.h"
@@ -155,6 +156,9 @@ class Trainer {
   void begin_fields();
   void begin_teacher();
   void begin_average();
+  void begin_updates();
+  run::Program& last_of_step() const;
+  std::map<std::string, graph::Type> stored() const;
   void put_squares();
   Method::Work recomputing(Method::Work work);
   std::shared_ptr<run::Program> compile(const Method::Work& work);
@@ -192,6 +196,7 @@ class Trainer {
   std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  std::unique_ptr<GroupedUpdates> updates_;  // in the place of apply_, where states of the optimizer lie elsewhere
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;

@@ -62,9 +62,11 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
                  is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
 }
 
-void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+// The bytes of a tensor of a checkpoint that is to become one of a run.
+std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, const std::string& folder,
+                           const graph::Type& type) {
   const StoredTensor& stored = file.get(name_in(file, name));
-  const TensorSpec expected = spec_of(name, to.type());
+  const TensorSpec expected = spec_of(name, type);
   // Files know 16-bit floats as types of numbers, a run may hold them as a format.
   const FormatRef& format = expected.element.format;
   const bool same_element = stored.element == expected.element ||
@@ -74,8 +76,13 @@ void take(const TensorFile& file, const std::string& name, const std::string& fo
         "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
         name);
   }
-  const std::vector<uint8_t> blob = stored.blob();
+  std::vector<uint8_t> blob = stored.blob();
   check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+  return blob;
+}
+
+void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+  const std::vector<uint8_t> blob = taken(file, name, folder, to.type());
   to.upload(blob.data(), blob.size());
 }
 
@@ -92,10 +99,19 @@ bool Trainer::is_saved(const std::string& name) const {
 
 int64_t Trainer::checkpoint_bytes() const {
   int64_t bytes = 1 << 20;  // tokenizer and state
-  for (const auto& [name, t] : tensors_) {
-    if (is_saved(name) || is_optimizer_state(name)) bytes += t->bytes();
-  }
+  for (const auto& [name, type] : stored()) bytes += graph::byte_size(type);
   return bytes;
+}
+
+// What a checkpoint holds, wherever it lies.
+std::map<std::string, graph::Type> Trainer::stored() const {
+  std::map<std::string, graph::Type> out;
+  for (const auto& [name, t] : tensors_)
+    if (is_saved(name) || is_optimizer_state(name)) out.emplace(name, t->type());
+  if (updates_)
+    for (const VisitorGroup& g : updates_->states().groups())
+      for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
+  return out;
 }
 
 std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
@@ -114,15 +130,16 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
   if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
-  for (const auto& [name, t] : tensors_) {
-    if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
-    if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
-  }
+  const std::map<std::string, graph::Type> all = stored();
+  for (const auto& [name, type] : all)
+    (is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
   content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
-    const run::DeviceTensorRef& t = tensors_.at(spec.name);
-    buffer.resize(t->bytes());
-    t->download(buffer.data(), t->bytes());
+    buffer.resize(graph::byte_size(all.at(spec.name)));
+    if (updates_ && updates_->states().find(spec.name))
+      updates_->states().read(spec.name, buffer);
+    else
+      tensors_.at(spec.name)->download(buffer.data(), std::ssize(buffer));
     const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
     check_numbers(
         spec, bytes, fmt::format("after step {}", done_),
@@ -159,6 +176,10 @@ void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
     if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
     if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
   }
+  if (updates_)
+    for (const VisitorGroup& g : updates_->states().groups())
+      for (const Visitor& v : g.visitors)
+        updates_->states().write(v.name, taken(*checkpoint.optimizer, v.name, folder, v.type));
   if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
   }
