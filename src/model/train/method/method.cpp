@@ -167,6 +167,11 @@ Method::Work Method::evaluation() const {
   return evaluated(g, evaluated_changes(g));
 }
 
+graph::Graph Method::token_losses() const {
+  const graph::Graph g = function("token_loss");
+  return graph::loss_graph(g, evaluated_changes(g), options_.symbols, {});
+}
+
 Method::Work Method::logits(int64_t length) const {
   const graph::Graph g = function("forward");
   graph::Changes changes = evaluated_changes(g);

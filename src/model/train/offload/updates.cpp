@@ -6,6 +6,7 @@
 #include "graph/ir/text.h"
 #include "graph/transform/layers.h"
 #include "model/train/method/recomputation.h"
+#include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
 #include "run/device/available.h"
 #include "run/device/require.h"
@@ -40,7 +41,9 @@ struct Renamed {
 
 graph::Graph update_of(const Method& method, const UpdateGroup& group, const Recipe& recipe) {
   const Renamed renamed(method.trained(), method.held(), group);
-  return group_step(renamed.parameters, method.optimizer(), recipe.accumulate > 1, renamed.held);
+  // By layers, the first batch of a step writes over what the last step has left.
+  const bool clears = recipe.accumulate > 1 && !offload_settings(recipe.offload).layers;
+  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
 }
 
 size_t count_draws(const graph::Graph& g) {
@@ -82,6 +85,15 @@ std::vector<VisitorGroup> visiting_states(const std::vector<Parameter>& trained,
   return placed(std::move(out));
 }
 
+std::filesystem::path run_folder(const Recipe& recipe) {
+  return recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
+}
+
+bool offloads_layers(const run::Device& device, const Recipe& recipe) {
+  const OffloadSettings settings = offload_settings(recipe.offload);
+  return settings.layers && !(settings.layers->host && device.reads_host_memory());
+}
+
 bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states) {
   const OffloadSettings settings = offload_settings(recipe.offload);
   return settings.moments && all_bytes(states) > 0 && !(settings.moments->host && device.reads_host_memory());
@@ -102,16 +114,52 @@ std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, s
   return visits;
 }
 
-OffloadForecast forecast_offload(const run::Device& device, const Method& method, const Recipe& recipe) {
+namespace {
+
+int64_t seats_of(const std::vector<VisitorGroup>& groups, size_t seats) {
+  return run::saturating_product(largest_bytes(groups), std::min(seats, groups.size()));
+}
+
+int64_t held_bytes(const std::vector<VisitorGroup>& groups) {
+  int64_t bytes = 0;
+  for (const VisitorGroup& g : groups)
+    for (const Visitor& v : g.visitors) bytes = run::saturating_sum(bytes, graph::byte_size(v.type));
+  return bytes;
+}
+
+OffloadForecast::Layers forecast_layers(const Model& model, const Method& method, const Recipe& recipe) {
+  LayerPlan plan = plan_layers(model, method, recipe);
+  OffloadForecast::Layers out;
+  out.parameters = held_bytes(plan.parameters);
+  out.gradients = held_bytes(plan.gradients);
+  out.parameter_seats = seats_of(plan.parameters, kParameterSeats);
+  out.gradient_seats = seats_of(plan.gradients, kGradientSeats);
+  out.outside = run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients));
+  out.between = plan.between_bytes();
+  std::set<std::string> known;
+  const auto add = [&](std::optional<graph::Graph>& g, std::vector<graph::Graph>& to) {
+    if (g && known.insert(graph::print(*g)).second) to.push_back(std::move(*g));
+  };
+  for (LayerPlan::Part& part : plan.parts)
+    for (auto* g : {&part.forward, &part.backward, &part.more}) add(*g, out.step);
+  known.clear();
+  for (LayerPlan::Part& part : plan.evaluated) add(part.forward, out.evaluation);
+  return out;
+}
+
+}  // namespace
+
+OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
+                                 const Recipe& recipe) {
   OffloadForecast out;
+  if (offloads_layers(device, recipe)) out.layers = forecast_layers(model, method, recipe);
   const std::vector<UpdateGroup> groups = update_groups(method.trained(), method.optimizer());
   const std::vector<VisitorGroup> states = visiting_states(method.trained(), groups, method.optimizer());
   if (!offloads_states(device, recipe, states)) return out;
   out.outside = all_bytes(states);
   out.in_file = !offload_settings(recipe.offload).moments->host;
-  out.seats = run::saturating_product(largest_bytes(states), std::min(kUpdateSeats, states.size()));
-  for (const VisitorGroup& g : states)
-    for (const Visitor& v : g.visitors) out.states = run::saturating_sum(out.states, graph::byte_size(v.type));
+  out.seats = seats_of(states, kUpdateSeats);
+  out.states = held_bytes(states);
   std::set<std::string> known;
   for (const UpdateGroup& g : groups)
     if (graph::Graph update = update_of(method, g, recipe); known.insert(graph::print(update)).second)
@@ -119,9 +167,9 @@ OffloadForecast forecast_offload(const run::Device& device, const Method& method
   return out;
 }
 
-int64_t beside_offloaded(run::Engine& engine, const Method& method, const Recipe& recipe) {
+int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe) {
   int64_t bytes = beside_values(engine, method, recipe);
-  const OffloadForecast offload = forecast_offload(engine.device(), method, recipe);
+  const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
   if (!offload.any()) return bytes;
   bytes = run::saturating_sum(bytes - offload.states, offload.seats);
   if (recipe.accumulate == 1)
@@ -156,15 +204,17 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
         std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{}, {Scalar::u32, nullptr}}));
   std::map<std::string, std::string> names;  // of inputs, as the trainer has them
   std::map<std::string, size_t> visitors;
-  const std::vector<Visitor>& visiting = states_->groups()[number].visitors;
+  const std::vector<Visitor> visiting = states_ ? states_->groups()[number].visitors : std::vector<Visitor>();
   for (size_t i = 0; i < group.members.size(); ++i) {
     const Parameter &own = renamed.parameters[i], &p = trained[group.members[i]];
     names[own.name] = p.name;
     names[kGradient + own.name] = kGradient + p.name;
     names[average_of(own.name)] = average_of(p.name);
-    for (const Optimizer::State& s : method_.optimizer().states(p))
+    for (const Optimizer::State& s : method_.optimizer().states(p)) {
+      names[optimizer_state(s.name, own.name)] = optimizer_state(s.name, p.name);
       for (size_t v = 0; v < visiting.size(); ++v)
         if (visiting[v].name == optimizer_state(s.name, p.name)) visitors[optimizer_state(s.name, own.name)] = v;
+    }
   }
   for (const std::string& input : work.program->input_names()) {
     if (const auto v = visitors.find(input); v != visitors.end()) {
@@ -172,7 +222,8 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
     } else if (!input.starts_with(std::string(kRoundingSeed) + ".")) {
       const auto name = names.find(input);
       work.inputs.emplace_back(input, name == names.end() ? input : name->second);
-      (void)tensor_(work.inputs.back().second, work.program->input_type(input));  // means of weights begin here
+      if (const std::string& own = work.inputs.back().second; is_optimizer_state(own))
+        (void)tensor_(own, work.program->input_type(input));  // what stays begins here
     }
   }
   return work;
@@ -186,11 +237,19 @@ std::shared_ptr<run::Program> GroupedUpdates::program_of(const graph::Graph& gra
   return program = engine_.compile(graph, options);
 }
 
-void GroupedUpdates::run(uint32_t seed) {
+void GroupedUpdates::run(uint32_t seed, const std::function<void(int, int)>& turn) {
+  int layer = -1;
+  const auto go_to = [&](int next) {
+    if (turn && next != layer) turn(layer, next);
+    layer = next;
+  };
   for (size_t i = 0; i < work_.size(); ++i) {
-    states_->call(i);
-    if (i + 1 < work_.size()) states_->call(i + 1);
-    states_->come(i);
+    go_to(graph::layer_of(method_.trained()[groups_[i].members[0]].name));
+    if (states_) {
+      states_->call(i);
+      if (i + 1 < work_.size()) states_->call(i + 1);
+      states_->come(i);
+    }
     const Work& work = work_[i];
     for (const auto& [input, name] : work.inputs)
       work.program->bind(input, tensor_(name, work.program->input_type(input)));
@@ -201,8 +260,9 @@ void GroupedUpdates::run(uint32_t seed) {
       work.program->bind(seed_of_draw(k), work.seeds[k]);
     }
     work.program->run();
-    states_->leave(i, true);
+    if (states_) states_->leave(i, true);
   }
+  go_to(-1);
 }
 
 int64_t GroupedUpdates::own_bytes() const {

@@ -78,51 +78,69 @@ Visits::Seat* Visits::seat_of(size_t group) {
   return nullptr;
 }
 
+// What is on its way has arrived, there or here.
 void Visits::wait(Seat& seat) {
   const Seat::State was = seat.state;
+  if (was == Seat::State::here) return;
+  seat.state = Seat::State::idle;
   if (was == Seat::State::coming) {
-    seat.state = Seat::State::idle;
     const int64_t group = std::exchange(seat.group, -1);
     bringing_.wait(seat.ticket);
     seat.group = group;
-    seat.state = Seat::State::here;
   } else if (was == Seat::State::leaving) {
-    seat.state = Seat::State::idle;
     taking_.wait(seat.ticket);
   }
 }
 
-// One that holds nothing, or what was used the longest ago.
-Visits::Seat& Visits::free_seat() {
+// One that holds nothing, or what was used the longest ago; null where all are in use.
+Visits::Seat* Visits::free_seat() {
   Seat* best = nullptr;
   const auto rank = [](const Seat& s) { return std::tuple(s.state == Seat::State::leaving, s.group >= 0, s.used); };
   for (Seat& s : seats_)
     if ((s.state == Seat::State::idle || s.state == Seat::State::leaving) && (!best || rank(s) < rank(*best)))
       best = &s;
-  LUMEN_CHECK(best, "more groups are called than there are seats");
-  wait(*best);
-  return *best;
+  if (best) wait(*best);
+  return best;
 }
 
 void Visits::call(size_t group) {
-  Seat* known = seat_of(group);
-  if (known && known->state == Seat::State::leaving) wait(*known);
-  Seat& seat = known ? *known : free_seat();
-  seat.used = ++uses_;
-  if (known) {
-    if (seat.state == Seat::State::idle) seat.state = Seat::State::here;  // its bytes are what was written
+  if (Seat* const known = seat_of(group)) {
+    known->used = ++uses_;
     return;
   }
-  seat.group = group;
-  seat.state = Seat::State::coming;
+  Seat* const seat = free_seat();
+  if (!seat) return;
+  seat->used = ++uses_;
+  seat->group = group;
+  seat->state = Seat::State::coming;
   const VisitorGroup& g = groups_.at(group);
-  seat.ticket =
-      bringing_.give([this, to = seat.memory.get(), at = g.at, bytes = g.bytes] { outside_->bring(at, to, bytes); });
+  seat->ticket =
+      bringing_.give([this, to = seat->memory.get(), at = g.at, bytes = g.bytes] { outside_->bring(at, to, bytes); });
 }
 
 void Visits::come(size_t group) {
   call(group);
-  wait(*seat_of(group));
+  Seat* const seat = seat_of(group);
+  LUMEN_CHECK(seat, "more groups are here than there are seats");
+  wait(*seat);
+  seat->state = Seat::State::here;
+}
+
+void Visits::claim(size_t group) {
+  Seat* seat = seat_of(group);
+  if (seat)
+    wait(*seat);
+  else
+    seat = free_seat();
+  LUMEN_CHECK(seat, "more groups are here than there are seats");
+  seat->used = ++uses_;
+  seat->group = group;
+  seat->state = Seat::State::here;
+}
+
+run::DeviceTensorRef Visits::tensor(const std::string& name) {
+  const auto [group, visitor] = place_of(name);
+  return tensor(group, visitor);
 }
 
 run::DeviceTensorRef Visits::tensor(size_t group, size_t visitor) {

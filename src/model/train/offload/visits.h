@@ -47,16 +47,18 @@ class Visits {
   std::string describe() const { return outside_->describe(); }
   int64_t seat_bytes() const { return largest_bytes(groups_) * std::ssize(seats_); }
 
-  // The group begins to come, if it is not here: it will be wanted. At most as many as there are seats are called or
-  // here at once.
+  // The group will be wanted: it begins to come, if there is a seat.
   void call(size_t group);
-  // It is here when this returns; its tensors are good until leave().
+  // It is here when this returns; its tensors are good until leave(). At most as many as there are seats are here.
   void come(size_t group);
   run::DeviceTensorRef tensor(size_t group, size_t visitor);
+  run::DeviceTensorRef tensor(const std::string& name);
+  // The same for a group all of which will be written: its bytes need not come.
+  void claim(size_t group);
   // `changed`: it is written behind. Error, here or later, when a write fails.
   void leave(size_t group, bool changed);
 
-  // By name, from and to this process; no group is called or here.
+  // By name, from and to this process; no group is here.
   const Visitor* find(const std::string& name) const;
   void read(const std::string& name, std::span<uint8_t> to);
   void write(const std::string& name, std::span<const uint8_t> from);
@@ -72,7 +74,7 @@ class Visits {
   };
   Visits(run::Engine& engine, std::unique_ptr<run::Outside> outside, std::vector<VisitorGroup> groups, size_t seats);
   Seat* seat_of(size_t group);
-  Seat& free_seat();
+  Seat* free_seat();
   void wait(Seat& seat);
   void settle();
   std::pair<size_t, size_t> place_of(const std::string& name) const;

@@ -12,17 +12,20 @@ OffloadSettings offload_settings(const std::string& text) {
     const std::string one = text.substr(at, comma - at);
     const size_t equals = std::min(one.find('='), one.size());
     const std::string what = one.substr(0, equals);
-    if (what != "moments" || (equals < one.size() && equals + 1 == one.size()))
+    const bool is_known = what == "moments" || what == "layers";
+    if (!is_known || (equals < one.size() && equals + 1 == one.size()))
       throw Error(Exit::usage, fmt::format("memory.offload: '{}' is nothing that can be offloaded", one),
-                  "moments, moments=host or moments=FOLDER");
-    if (out.moments) throw usage_error("memory.offload: '{}' is named twice", what);
+                  "moments or layers, alone, with =host or with =FOLDER");
+    std::optional<OffloadPlace>& to = what == "moments" ? out.moments : out.layers;
+    if (to) throw usage_error("memory.offload: '{}' is named twice", what);
     OffloadPlace place;
     place.folder = equals < one.size() ? one.substr(equals + 1) : "";
     place.host = place.folder == "host";
     if (place.host) place.folder.clear();
-    out.moments = place;
+    to = place;
     at = comma + 1;
   }
+  if (out.layers && !out.moments) out.moments = out.layers;
   return out;
 }
 

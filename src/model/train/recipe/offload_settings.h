@@ -1,5 +1,5 @@
 // What of a training run lies outside of its device's memory, as --offload says it: "moments", "moments=host",
-// "moments=/nvme". Proved by tests/model/train/offload/settings_test.cpp.
+// "moments=/nvme,layers=host". Proved by tests/model/train/offload/settings_test.cpp.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,9 @@ struct OffloadPlace {
 };
 
 struct OffloadSettings {
-  std::optional<OffloadPlace> moments;
+  std::optional<OffloadPlace> moments;  // states of the optimizer
+  // Parameters of layers, and their gradients; then moments, too, in the same place or another.
+  std::optional<OffloadPlace> layers;
   bool any() const { return moments.has_value(); }
 };
 

@@ -48,12 +48,16 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   out.moments = method.optimizer().state_bytes(method.trained(), held);
   if (offload.any()) {
     out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
-    out.offloaded = offload.outside;
+    out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
     out.in_file = offload.in_file;
   }
   // A step of one batch has its gradients among its values, unless updates come after it; no fewer bytes for that.
   const bool apart = recipe.accumulate > 1 || offload.any();
   out.gradients = apart ? trained : 0;
+  if (const OffloadForecast::Layers& layers = offload.layers; layers.any()) {
+    out.weights = run::saturating_sum(out.weights - layers.parameters, layers.parameter_seats);
+    out.gradients = run::saturating_sum(out.gradients - layers.gradients, layers.gradient_seats);
+  }
   out.values = apart ? 0 : trained;
   return out;
 }
@@ -167,30 +171,39 @@ run::MemoryNeeds TrainingForecast::needs() const {
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                    bool weights_are_there, const Model* teacher) {
   const Method method(model, recipe, form, teacher);
-  const OffloadForecast offload = forecast_offload(engine.device(), method, recipe);
+  const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
   TrainingForecast out = of_parameters(model, recipe, method, teacher, offload);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
     if (recipe.recompute == "auto")
-      others = run::saturating_sum(beside_offloaded(engine, method, recipe),
+      others = run::saturating_sum(beside_offloaded(engine, model, method, recipe),
                                    run::saturating_sum(weights_are_there ? 0 : out.weights, out.adapters));
     work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
     return work;
   };
   const bool whole = recipe.accumulate == 1 && !offload.any();
-  const int64_t values = arena(recomputing(whole           ? method.step()
-                                           : offload.any() ? method.gradients()
-                                                           : method.accumulate()));
+  const auto largest = [&](const std::vector<graph::Graph>& graphs, const run::CompileOptions& options) {
+    int64_t most = 0;
+    for (const graph::Graph& g : graphs) most = std::max(most, arena({g, options}));
+    return most;
+  };
+  const int64_t values = offload.layers.any() ? largest(offload.layers.step, method.options())
+                                              : arena(recomputing(whole           ? method.step()
+                                                                  : offload.any() ? method.gradients()
+                                                                                  : method.accumulate()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {
     const int64_t bytes = arena(work);
     return bytes <= values ? 0 : bytes;
   };
-  out.values = values;
+  out.values = run::saturating_sum(values, offload.layers.between);
   if (!whole && !offload.any()) out.values = run::saturating_sum(values, beside(method.apply()));
   for (const graph::Graph& update : offload.updates) out.values = run::saturating_sum(out.values, beside({update, {}}));
-  out.evaluation = beside(method.evaluation());
+  out.evaluation = 0;
+  for (const graph::Graph& part : offload.layers.evaluation)
+    out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
+  if (!offload.layers.any()) out.evaluation = beside(method.evaluation());
   if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
   if (const Objective* objective = method.objective()) {
     out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
@@ -233,7 +246,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   // What is certain without a plan is refused without one.
   const Method method(model, recipe, form, teacher);
   require(engine, model, recipe,
-          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), method, recipe)),
+          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe)),
           weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");

@@ -81,11 +81,6 @@ std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, cons
   return blob;
 }
 
-void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
-  const std::vector<uint8_t> blob = taken(file, name, folder, to.type());
-  to.upload(blob.data(), blob.size());
-}
-
 }  // namespace
 
 bool Trainer::is_trained(const std::string& name) const {
@@ -106,11 +101,8 @@ int64_t Trainer::checkpoint_bytes() const {
 // What a checkpoint holds, wherever it lies.
 std::map<std::string, graph::Type> Trainer::stored() const {
   std::map<std::string, graph::Type> out;
-  for (const auto& [name, t] : tensors_)
-    if (is_saved(name) || is_optimizer_state(name)) out.emplace(name, t->type());
-  if (updates_)
-    for (const VisitorGroup& g : updates_->states().groups())
-      for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
+  for (auto& [name, type] : all_types())
+    if (is_saved(name) || is_optimizer_state(name)) out.emplace(name, type);
   return out;
 }
 
@@ -136,10 +128,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   std::vector<uint8_t> buffer;
   content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
     buffer.resize(graph::byte_size(all.at(spec.name)));
-    if (updates_ && updates_->states().find(spec.name))
-      updates_->states().read(spec.name, buffer);
-    else
-      tensors_.at(spec.name)->download(buffer.data(), std::ssize(buffer));
+    fetch(spec.name, buffer);
     const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
     check_numbers(
         spec, bytes, fmt::format("after step {}", done_),
@@ -154,8 +143,8 @@ void Trainer::restore(const std::filesystem::path& folder) {
 }
 
 void Trainer::begin_with(const Checkpoint& checkpoint) {
-  for (auto& [name, t] : tensors_)
-    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  for (const auto& [name, type] : stored())
+    if (is_saved(name)) store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
   goes_on_ = true;
 }
 
@@ -164,7 +153,7 @@ void Trainer::begin_with(const Adapter& beginning) {
     const AdapterPart& part = beginning.parts.at(c.weight);
     for (const auto& [name, w] :
          {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
-      put_values(name, w->type.shape, w->f32(), tensors_.at(name)->type().element.scalar);
+      put_values(name, w->type.shape, w->f32(), type_of(name).element.scalar);
   }
   begin_average();
   goes_on_ = true;
@@ -172,14 +161,8 @@ void Trainer::begin_with(const Adapter& beginning) {
 
 void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
-  for (auto& [name, t] : tensors_) {
-    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
-    if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
-  }
-  if (updates_)
-    for (const VisitorGroup& g : updates_->states().groups())
-      for (const Visitor& v : g.visitors)
-        updates_->states().write(v.name, taken(*checkpoint.optimizer, v.name, folder, v.type));
+  for (const auto& [name, type] : stored())
+    store(name, taken(is_optimizer_state(name) ? *checkpoint.optimizer : *checkpoint.weights, name, folder, type));
   if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
   }

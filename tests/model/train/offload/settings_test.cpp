@@ -13,6 +13,10 @@ TEST(OffloadSettings, NamePlaces) {
   EXPECT_EQ(offload_settings("moments").moments, (OffloadPlace{false, ""}));
   EXPECT_EQ(offload_settings("moments=host").moments, (OffloadPlace{true, ""}));
   EXPECT_EQ(offload_settings("moments=/nvme/here").moments, (OffloadPlace{false, "/nvme/here"}));
+  const OffloadSettings both = offload_settings("layers=host,moments=/nvme");
+  EXPECT_EQ(both.layers, (OffloadPlace{true, ""}));
+  EXPECT_EQ(both.moments, (OffloadPlace{false, "/nvme"}));
+  EXPECT_EQ(offload_settings("layers=host").moments, (OffloadPlace{true, ""}));
 }
 
 TEST(OffloadSettings, RefuseTheRest) {

@@ -6,8 +6,7 @@
 #include "base/file/temporary.h"
 #include "model/train/offload/offload.h"
 #include "model/train/trainer/forecast.h"
-#include "tests/model/tiny.h"
-#include "tests/model/train/training_case.h"
+#include "tests/model/train/offload/offload_case.h"
 #include "tests/run/stand_in.h"
 
 namespace lumen::model {
@@ -43,48 +42,20 @@ const Case kCases[] = {
      }},
 };
 
-Model small(const std::string& text) {
-  const FamilyRef family = test_library()->family("llama");
-  const Tokenizer tokenizer = Tokenizer::characters(text);
-  Model model = initialise(family,
-                           family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
-                                               {"hidden", 64},
-                                               {"layers", 3},
-                                               {"heads", 4},
-                                               {"kv_heads", 2},
-                                               {"head_dim", 16},
-                                               {"ffn", 96},
-                                               {"context", 16}}),
-                           1);
-  model.tokenizer = tokenizer;
-  return model;
-}
-
-std::shared_ptr<Dataset> data() {
-  return std::make_shared<Dataset>(Dataset::from_text(training_text(), Tokenizer::characters(training_text())));
-}
-
-fs::path fresh(const std::string& name) {
-  const fs::path path = fs::path(LUMEN_BINARY_DIR) / "offload-test" / name;
-  fs::remove_all(path);
-  fs::create_directories(path);
-  return path;
-}
-
 // What a run of six steps leaves, begun again from its checkpoint after the third by a trainer of its own.
 std::map<std::string, std::string> files_of(run::Engine& engine, Recipe recipe, const std::string& offload,
                                             const std::string& folder) {
   recipe.offload = offload;
-  const fs::path out = fresh(folder);
+  const fs::path out = fresh_folder(folder);
   recipe.run_folder = out.string();
   fs::path saved;
   {
-    Trainer first(engine, small(training_text()), recipe, data());
+    Trainer first(engine, small_model(), recipe, small_data());
     for (int i = 0; i < 3; ++i) (void)first.step();
     (void)first.evaluate(2);
     saved = first.save(out);
   }
-  Trainer second(engine, small(training_text()), recipe, data());
+  Trainer second(engine, small_model(), recipe, small_data());
   (void)second.step();
   second.restore(saved);
   for (int i = 0; i < 3; ++i) (void)second.step();
@@ -129,12 +100,12 @@ TEST(OffloadedUpdates, GiveTheSameBytesBesideAGpu) {
 
 // Layers that are alike share a program; every state is somewhere once.
 TEST(OffloadedUpdates, ShareProgramsBetweenLayers) {
-  const Model model = small(training_text());
+  const Model model = small_model();
   Recipe recipe = small_recipe();
   recipe.offload = "moments";
   const Method method(model, recipe, {});
   run::Engine engine = make_engine(1);
-  const OffloadForecast f = forecast_offload(engine.device(), method, recipe);
+  const OffloadForecast f = forecast_offload(engine.device(), model, method, recipe);
   const auto groups = update_groups(method.trained(), method.optimizer());
   EXPECT_GE(groups.size(), 5U);
   EXPECT_LE(f.updates.size(), groups.size() - 2);
@@ -147,7 +118,6 @@ TEST(OffloadedUpdates, ShareProgramsBetweenLayers) {
 
 TEST(OffloadedUpdates, TakeTheMemoryThatWasForecast) {
   const FamilyRef family = test_library()->family("llama");
-  const std::string text = training_text();
   const auto config = family->config("", {{"vocab", 512},
                                           {"hidden", 256},
                                           {"layers", 6},
@@ -161,10 +131,10 @@ TEST(OffloadedUpdates, TakeTheMemoryThatWasForecast) {
     Recipe recipe = small_recipe();
     recipe.batch = 1;
     recipe.offload = offloads ? "moments" : "";
-    recipe.run_folder = fresh("forecast").string();
+    recipe.run_folder = fresh_folder("forecast").string();
     run::Engine engine = make_engine(2);
     const TrainingForecast f = forecast_training(engine, outline(family, config), recipe);
-    Trainer trainer(engine, initialise(family, config, 1), recipe, data());
+    Trainer trainer(engine, initialise(family, config, 1), recipe, small_data());
     for (int i = 0; i < 2; ++i) (void)trainer.step();
     (void)trainer.evaluate(2);
     const int64_t taken = peaks[offloads] = engine.device().memory().peak;
