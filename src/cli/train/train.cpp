@@ -410,6 +410,7 @@ int train(const Shared& shared, TrainFlags& flags) {
               model::weights_hash(model).hex()};
   if (rewriting) model = rewritten_model(engine, library, model, recipe, out, flags);
   require_same(flags, recipe, *batches, checkpoint);
+  recipe.run_folder = out.string();
   const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);
   model::Trainer& trainer = *made;
   trainer.set_origin(std::move(origin));

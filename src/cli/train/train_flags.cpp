@@ -139,6 +139,12 @@ constexpr KeyFlag kKeyFlags[] = {
      "is "
      "no room for), or how much the step's values may take; the same bits",
      "none|maps|layers|auto|4GiB"},
+    {"--offload", "memory.offload",
+     "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, or "
+     "in the "
+     "host's memory: moments (the optimizer's states; the same bits), or layers (also the layers' parameters and "
+     "gradients: a step goes layer by layer, and computes each again for its gradients)",
+     "moments|layers[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",

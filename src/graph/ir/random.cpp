@@ -39,6 +39,10 @@ float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
   return (bits >> 8) * 0x1p-24f;
 }
 
+uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with) {
+  return seed ^ scramble(salt + kGolden) ^ scramble(with + kGolden);
+}
+
 Formula random_formula(uint32_t salt) {
   Formula f;
   f.inputs = {Scalar::u32, Scalar::u32};

@@ -12,4 +12,7 @@ namespace lumen::graph {
 // Equal to uniform_random(seed, salt, element) of eval.h for every element below 2^32.
 Formula random_formula(uint32_t salt);
 
+// The seed with which salt `with` draws what `seed` and `salt` draw, so that one kernel serves several salts.
+uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with);
+
 }  // namespace lumen::graph

@@ -4,6 +4,7 @@
 // Offers: available.h, memory.h, require.h, shared_library.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,6 +60,21 @@ class Device {
   virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;  // `from` may change as soon as this returns
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;
   virtual DeviceMemory memory() const = 0;
+
+  // Memory of this process that lanes carry from and to; page-locked where the system allows it. Error (exit 3) when it
+  // does not fit. Null on devices that have no lanes.
+  virtual std::shared_ptr<std::byte> allocate_locked(int64_t) { return nullptr; }
+  // Copies beside launches and other copies, in an order of their own. A lane belongs to one thread at a time; memory
+  // on both sides stays until wait().
+  class Lane {
+   public:
+    virtual ~Lane() = default;
+    virtual void in(void* to, const void* from, int64_t bytes) = 0;   // `from`: of allocate_locked
+    virtual void out(void* to, const void* from, int64_t bytes) = 0;  // `to`: likewise
+    virtual void wait() = 0;
+  };
+  // Null on devices whose memory is this process's.
+  virtual std::unique_ptr<Lane> make_lane() { return nullptr; }
 
   // What decides, beside the machine, whether prepared code fits: a driver's version, say. Part of the cache's keys.
   virtual std::string identity() const { return {}; }

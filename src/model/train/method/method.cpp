@@ -9,6 +9,21 @@
 namespace lumen::model {
 namespace {
 
+// Updates that are computed apart know no states but the optimizer's own, and steps by layers have no loss in one
+// graph.
+void require_together(const Recipe& recipe, const graph::ProductType& products) {
+  const OffloadSettings offload = offload_settings(recipe.offload);
+  const bool is_fitted = products.sources.activation == FieldSource::fitted &&
+                         products.sources.weight == FieldSource::fitted &&
+                         products.sources.gradient == FieldSource::fitted;
+  if (offload.any() && !is_fitted)
+    throw Error(Exit::usage, "memory.offload and scales that are delayed or predicted contradict each other",
+                "[products] with fitted scales goes with it");
+  if (offload.layers && products.has_formats())
+    throw Error(Exit::usage, "memory.offload = \"layers\" and formats of [products] contradict each other",
+                "moments alone can be offloaded then");
+}
+
 // Scales that are predicted need bounds of what the optimizer moves.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
@@ -42,6 +57,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
+  require_together(recipe, options_.products);
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()
@@ -161,6 +177,11 @@ Method::Work Method::accumulate() const {
   return finished(accumulate_step(loss_, trained_, parts(), held_, changes_of(loss_)));
 }
 
+Method::Work Method::gradients_apart() const {
+  return finished(
+      gradient_sums_step(loss_, trained_, optimizer_, {parts(), recipe_.accumulate > 1}, held_, changes_of(loss_)));
+}
+
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
@@ -181,6 +202,11 @@ Method::Work Method::apply(const std::vector<Parameter>& own) const {
 Method::Work Method::evaluation() const {
   const graph::Graph g = function("token_loss");
   return evaluated(g, evaluated_changes(g));
+}
+
+graph::Graph Method::token_losses() const {
+  const graph::Graph g = function("token_loss");
+  return graph::loss_graph(g, evaluated_changes(g), options_.symbols, {});
 }
 
 Method::Work Method::logits(int64_t length) const {

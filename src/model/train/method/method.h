@@ -60,9 +60,14 @@ class Method {
   // The same of ranks that have parts of the parameters (optimizer.h).
   Work gradients() const;
   Work apply(const std::vector<Parameter>& parts) const;
+  Work gradients_apart() const;       // of one batch, whose updates are computed apart (train/offload)
   Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
-  double operations() const;          // of the products of one step, all its batches (graph::training_work)
+  // What a step differentiates, how it is compiled, and what evaluations compute: for steps by layers (train/offload).
+  const graph::Graph& loss() const { return loss_; }
+  const run::CompileOptions& options() const { return options_; }
+  graph::Graph token_losses() const;
+  double operations() const;  // of the products of one step, all its batches (graph::training_work)
 
   const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
   // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.

@@ -24,7 +24,9 @@ graph::Type f32_type(graph::Shape shape) {
 // The optimizer's part, shared by both ways to come by gradients.
 class OptimizerGraph {
  public:
-  OptimizerGraph(Builder& build, const Optimizer& optimizer) : build_(build), optimizer_(optimizer) {
+  // `apart`: every rounding has a seed of its own (group_step).
+  OptimizerGraph(Builder& build, const Optimizer& optimizer, bool apart = false)
+      : build_(build), optimizer_(optimizer), apart_(apart) {
     for (const auto& [name, unused] : optimizer.numbers(1, 1))
       numbers_[name] = build.input(name, Role::data, f32_type({}));
   }
@@ -117,8 +119,10 @@ class OptimizerGraph {
     const FormatRef& format = state.type.element.format;
     if (!format) return value;
     if (state.is_root) value = build_.unary(ScalarOp::sqrt_, value);
-    if (const auto bits = Optimizer::stochastic_bits(*format))
-      value = round_mantissa(build_, value, *bits, seed(), salt_++);
+    if (const auto bits = Optimizer::stochastic_bits(*format)) {
+      const ValueId from = seed();
+      value = round_mantissa(build_, value, *bits, from, salt());
+    }
     return build_.cast(value, state.type.element);
   }
 
@@ -147,18 +151,26 @@ class OptimizerGraph {
     return map[update.results[0]];
   }
 
+  // The seed of the rounding that comes next, and then its salt.
   ValueId seed() {
+    if (apart_) return build_.input(seed_of_draw(draws_++), Role::data, {{}, {Scalar::u32, nullptr}});
     if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
     return seed_;
   }
-  ValueId rounded(ValueId value) { return round_stochastically(build_, value, seed(), salt_++); }
+  uint32_t salt() { return apart_ ? kFirstSalt : salt_++; }
+  ValueId rounded(ValueId value) {
+    const ValueId from = seed();
+    return round_stochastically(build_, value, from, salt());
+  }
 
   Builder& build_;
   const Optimizer& optimizer_;
   std::map<std::string, ValueId> numbers_;
+  bool apart_;
   ValueId seed_ = -1;
   std::vector<ValueId> squares_;  // of each gradient
-  uint32_t salt_ = 1;
+  uint32_t salt_ = kFirstSalt;
+  size_t draws_ = 0;
 };
 
 ValueId loss_of(const Graph& g) {
@@ -266,7 +278,44 @@ Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, int parts
   return graph::training_graph(std::move(loss), changes, step_with("gradients", trained, held, update));
 }
 
+Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                         const Accumulation& sums, const Holding& held, const graph::Changes& changes) {
+  LUMEN_CHECK(sums.parts >= 1);
+  const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
+    Builder build(g);
+    std::vector<ValueId> totals;
+    for (size_t i = 0; i < trained.size(); ++i) {
+      const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
+      const ValueId own = gradients[i];
+      // What is there is read from there, so that the step's own value is free.
+      totals.push_back(
+          build.update(sum, sums.adds ? build.add(sum, build.mul(own, build.scalar(1.0 / sums.parts))) : own));
+    }
+    OptimizerGraph part(build, optimizer);
+    const ValueId norm = part.norm(totals);
+    const ValueId clip = part.clip(norm);
+    for (const auto& [name, value] : {std::pair("norm", norm), {kClip, clip}}) {
+      g.results.push_back(value);
+      g.result_names.emplace_back(name);
+    }
+    part.add_squares(g, trained);
+  };
+  return graph::training_graph(std::move(loss), changes, step_with("gradients", trained, held, update));
+}
+
 namespace {
+
+// Inputs for parameters as they are held, and for sums of their gradients.
+std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::vector<Parameter>& trained,
+                                                         const Holding& held) {
+  Builder build(g);
+  for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
+  g = hold(std::move(g), held);
+  std::vector<ValueId> gradients;
+  for (const Parameter& p : trained)
+    gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
+  return {Parameters(g, trained, held), gradients};
+}
 
 // A graph that applies sums of gradients and clears them; `norm` gives their norm.
 Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
@@ -274,13 +323,8 @@ Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer,
               const std::function<void(OptimizerGraph&, Graph&, ValueId norm, ValueId clip)>& results) {
   Graph g;
   g.name = "apply";
+  const auto [parameters, gradients] = begin_update(g, trained, held);
   Builder build(g);
-  for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
-  g = hold(std::move(g), held);
-  const Parameters parameters(g, trained, held);
-  std::vector<ValueId> gradients;
-  for (const Parameter& p : trained)
-    gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
   OptimizerGraph part(build, optimizer);
   const ValueId whole = norm(part, build, gradients);
   const ValueId clip = part.clip(whole);
@@ -293,6 +337,26 @@ Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer,
 }
 
 }  // namespace
+
+std::string seed_of_draw(size_t draw) {
+  return fmt::format("{}.{}", kRoundingSeed, draw);
+}
+
+Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer, bool clears, const Holding& held) {
+  Graph g;
+  g.name = "update";
+  const auto [parameters, gradients] = begin_update(g, group, held);
+  Builder build(g);
+  const ValueId clip = build.input(kClip, Role::data, f32_type({}));
+  OptimizerGraph part(build, optimizer, true);
+  for (size_t i = 0; i < group.size(); ++i) {
+    part.apply(group[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+    if (clears) build.update(gradients[i], build.broadcast(build.scalar(0.0), group[i].shape));
+  }
+  g.results = {clip};
+  g.result_names = {kClip};
+  return g;
+}
 
 Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
   return applied(

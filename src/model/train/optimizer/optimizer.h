@@ -29,6 +29,8 @@ inline constexpr const char* kGradient = "gradient.";  // + parameter
 inline constexpr const char* kGivenNorm = "step.norm";
 // Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
 inline constexpr const char* kSquares = "squares.";
+// By what gradients are multiplied, so that all of them together are not larger than max_norm.
+inline constexpr const char* kClip = "step.clip";
 
 // How many bytes of logits are there at once, in steps and in evaluations: fewer where most weights are frozen, as
 // little else takes memory there.
@@ -60,5 +62,21 @@ graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& 
 graph::Graph gradient_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
                            const Holding& held = {}, const graph::Changes& changes = {});
 graph::Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held = {});
+
+// The same for updates that go parameter by parameter, or some at a time, with the same bits. The first graph leaves
+// the gradients of a batch in states "gradient.*", adding to them what is a `parts`-th where `adds`, and returns the
+// loss, "norm", kClip and "squares.*" of what is there then. The second one applies those of some parameters and reads
+// kClip; `clears`: gradients are 0 then. Its roundings read seeds of their own, seed_of_draw(0), .., and draw with salt
+// kFirstSalt what the roundings of all parameters, one after another, draw with kFirstSalt, kFirstSalt + 1, ..
+struct Accumulation {
+  int parts = 1;
+  bool adds = false;
+};
+inline constexpr uint32_t kFirstSalt = 1;
+std::string seed_of_draw(size_t draw);
+graph::Graph gradient_sums_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                                const Accumulation& sums, const Holding& held = {}, const graph::Changes& changes = {});
+graph::Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer, bool clears,
+                        const Holding& held = {});
 
 }  // namespace lumen::model

@@ -55,6 +55,9 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
     if (source != "fitted")
       throw Error(Exit::usage, fmt::format("[products]: scales that are {} are each rank's own", source),
                   "several ranks take fitted scales (products.weight_scale = \"fitted\" and so on)");
+  if (!recipe.offload.empty() && recipe.offload != "none")
+    throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
+                "--shard states or gradients divides what several hold");
   Recipe own = recipe;
   own.batch /= ranks;
   own.accumulate *= ranks;

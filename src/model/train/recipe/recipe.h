@@ -21,6 +21,7 @@
 #include "model/train/optimizer/optimizer_rule.h"
 #include "model/train/recipe/adapter_settings.h"
 #include "model/train/recipe/groups.h"
+#include "model/train/recipe/offload_settings.h"
 #include "model/train/recipe/product_settings.h"
 #include "model/train/recipe/rule_scope.h"
 #include "model/train/recipe/schedule.h"
@@ -94,6 +95,9 @@ struct Recipe {
   // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
   // ("4GiB"). Speed and memory alone.
   std::string recompute = "none";
+  // [memory]: what lies outside of the device's memory (offload_settings.h).
+  std::string offload;
+  std::string run_folder;  // where files of the run itself lie; no key: who starts the run knows it
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
   // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1) or gradients (ZeRO 2); and

@@ -50,6 +50,11 @@ const NamedChoice kRecompute = {[](const Recipe& r) { return r.recompute; },
                                                             "run.recompute (none, maps, layers, auto or an amount)");
                                   r.recompute = text;
                                 }};
+const NamedChoice kOffload = {[](const Recipe& r) { return r.offload; },
+                              [](Recipe& r, const std::string& text) {
+                                (void)offload_settings(text);
+                                r.offload = text;
+                              }};
 const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
@@ -180,6 +185,7 @@ const RecipeKey kKeys[] = {
     {"ranks", "shard", kShard, 0, 0, Effect::none},
     {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
     {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
+    {"memory", "offload", kOffload, 0, 0, Effect::none},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},

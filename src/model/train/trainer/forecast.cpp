@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
+#include "model/train/offload/offload.h"
 #include "model/train/recipe/groups.h"
 #include "model/train/trainer/trainer.h"
 
@@ -21,7 +22,8 @@ int64_t element_bytes(const graph::Shape& shape, Scalar type) {
 }
 
 // Without values, which need a plan.
-TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher) {
+TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher,
+                               const OffloadForecast& offload) {
   TrainingForecast out;
   out.teacher = teacher ? teacher->weight_bytes() : 0;
   const Holding& held = method.held();
@@ -44,9 +46,19 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
       out.adapters = run::saturating_sum(
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
   out.moments = method.optimizer().state_bytes(method.trained(), held);
-  // A step of one batch has its gradients among its values; no fewer bytes for that.
-  out.gradients = recipe.accumulate > 1 ? trained : 0;
-  out.values = recipe.accumulate > 1 ? 0 : trained;
+  if (offload.any()) {
+    out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
+    out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
+    out.in_file = offload.in_file;
+  }
+  // A step of one batch has its gradients among its values, unless updates come after it; no fewer bytes for that.
+  const bool apart = recipe.accumulate > 1 || offload.any();
+  out.gradients = apart ? trained : 0;
+  if (const OffloadForecast::Layers& layers = offload.layers; layers.any()) {
+    out.weights = run::saturating_sum(out.weights - layers.parameters, layers.parameter_seats);
+    out.gradients = run::saturating_sum(out.gradients - layers.gradients, layers.gradient_seats);
+  }
+  out.values = apart ? 0 : trained;
   return out;
 }
 
@@ -149,9 +161,9 @@ run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
   if (teacher > 0) needs.push_back({"weights of the teacher", teacher});
   if (adapters > 0) needs.push_back({"adapters", adapters});
-  needs.push_back({"states of the optimizer", moments});
-  needs.push_back({"gradients, summed over batches", gradients});
-  needs.push_back({"values of a step, gradients among them", values});
+  needs.push_back({offloaded > 0 ? "states of the optimizer, three groups" : "states of the optimizer", moments});
+  needs.push_back({offloaded > 0 ? "gradients" : "gradients, summed over batches", gradients});
+  needs.push_back({offloaded > 0 ? "values of a step" : "values of a step, gradients among them", values});
   needs.push_back({"values of an evaluation", evaluation});
   return needs;
 }
@@ -159,24 +171,39 @@ run::MemoryNeeds TrainingForecast::needs() const {
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                    bool weights_are_there, const Model* teacher) {
   const Method method(model, recipe, form, teacher);
-  TrainingForecast out = of_parameters(model, recipe, method, teacher);
+  const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
+  TrainingForecast out = of_parameters(model, recipe, method, teacher, offload);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
     if (recipe.recompute == "auto")
-      others = run::saturating_sum(beside_values(engine, method, recipe),
+      others = run::saturating_sum(beside_offloaded(engine, model, method, recipe),
                                    run::saturating_sum(weights_are_there ? 0 : out.weights, out.adapters));
     work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
     return work;
   };
-  const int64_t values = arena(recomputing(recipe.accumulate == 1 ? method.step() : method.accumulate()));
+  const bool whole = recipe.accumulate == 1 && !offload.any();
+  const auto largest = [&](const std::vector<graph::Graph>& graphs, const run::CompileOptions& options) {
+    int64_t most = 0;
+    for (const graph::Graph& g : graphs) most = std::max(most, arena({g, options}));
+    return most;
+  };
+  const int64_t values = offload.layers.any() ? largest(offload.layers.step, method.options())
+                                              : arena(recomputing(whole           ? method.step()
+                                                                  : offload.any() ? method.gradients_apart()
+                                                                                  : method.accumulate()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {
     const int64_t bytes = arena(work);
     return bytes <= values ? 0 : bytes;
   };
-  out.values = recipe.accumulate == 1 ? values : run::saturating_sum(values, beside(method.apply()));
-  out.evaluation = beside(method.evaluation());
+  out.values = run::saturating_sum(values, offload.layers.between);
+  if (!whole && !offload.any()) out.values = run::saturating_sum(values, beside(method.apply()));
+  for (const graph::Graph& update : offload.updates) out.values = run::saturating_sum(out.values, beside({update, {}}));
+  out.evaluation = 0;
+  for (const graph::Graph& part : offload.layers.evaluation)
+    out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
+  if (!offload.layers.any()) out.evaluation = beside(method.evaluation());
   if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
   if (const Objective* objective = method.objective()) {
     out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
@@ -202,6 +229,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   for (const run::MemoryNeed& need : f.needs())
     if (need.bytes > 0) line(need.what, in_mib(need.bytes));
   line("together", in_mib(f.total()));
+  if (f.offloaded > 0) line(f.in_file ? "states in a file" : "states in memory of the host", in_mib(f.offloaded));
   if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));
@@ -216,7 +244,9 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, form, teacher), teacher),
+  const Method method(model, recipe, form, teacher);
+  require(engine, model, recipe,
+          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe)),
           weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");

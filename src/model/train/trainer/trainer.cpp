@@ -37,6 +37,10 @@ graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
 }
 
+std::string element_text(const graph::Element& element) {
+  return element.format ? element.format->name : std::string(scalar_name(element.scalar));
+}
+
 std::string element_name(const Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
@@ -109,6 +113,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
   engine_.device().flush_subnormals(method_.has_short_products());
   if (teacher_) begin_teacher();
+  if (offload_settings(recipe_.offload).layers) begin_layers();
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -121,7 +126,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = communicator_ ? sharding_of(recipe_) : Sharding::none;
-  if (recipe_.accumulate == 1) {
+  if (offload_settings(recipe_.offload).any()) {
+    begin_updates();
+  } else if (recipe_.accumulate == 1) {
     step_ = compile(recomputing(method_.step()));
   } else if (sharding == Sharding::gradients) {
     accumulate_ = compile(recomputing(method_.gradients()));
@@ -267,7 +274,7 @@ void Trainer::put_squares() {
 }
 
 Method::Work Trainer::recomputing(Method::Work work) {
-  const int64_t others = recipe_.recompute == "auto" ? beside_values(engine_, method_, recipe_) : 0;
+  const int64_t others = recipe_.recompute == "auto" ? beside_offloaded(engine_, model_, method_, recipe_) : 0;
   work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
   return work;
 }
@@ -278,32 +285,6 @@ std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
   std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;
-}
-
-void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
-                         Scalar type) {
-  const run::DeviceTensorRef to = tensor(name, {shape, {type, nullptr}});
-  if (type == Scalar::f32) {
-    to->upload(numbers.data(), numbers.size_bytes());
-    return;
-  }
-  std::vector<uint16_t> halves(numbers.size());
-  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
-  to->upload(halves.data(), halves.size() * sizeof(uint16_t));
-}
-
-std::vector<float> Trainer::values(const std::string& name) const {
-  const run::DeviceTensor& from = *tensors_.at(name);
-  const size_t count = graph::elements(from.type().shape).number();
-  std::vector<float> out(count);
-  if (from.type().element.scalar == Scalar::f32) {
-    from.download(out.data(), from.bytes());
-    return out;
-  }
-  std::vector<uint16_t> halves(count);
-  from.download(halves.data(), from.bytes());
-  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
-  return out;
 }
 
 run::DeviceTensorRef Trainer::tensor(const std::string& name, const graph::Type& type) {
@@ -367,9 +348,13 @@ void Trainer::run_part(Step& result, int64_t part) {
     set_seed(graph::kProductSeed,
              rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part * ranks + rank));
   put_training_batch(batches_->training(state_.batch_of(done_), part));
+  const double share = 1.0 / method_.parts();
+  if (layers_) {
+    result.loss += layers_->run(part == 0) * share;
+    return;
+  }
   run::Program& program = step_ ? *step_ : *accumulate_;
   program.run();
-  const double share = 1.0 / method_.parts();
   result.loss += scalar(program, "loss") * share;
   for (auto& [name, value] : result.metrics) value += scalar(program, name.c_str()) / recipe_.accumulate;
 }
@@ -381,8 +366,9 @@ Trainer::Step Trainer::step() {
   begin_step(result);
   for (int64_t part = 0; part < recipe_.accumulate; ++part) run_part(result, part);
   if (apply_) apply_->run();
-  result.norm = scalar(step_ ? *step_ : *apply_, "norm");
+  result.norm = layers_ ? layers_->norm() : scalar(last_of_step(), "norm");
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
+  if (updates_) update();
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
@@ -402,9 +388,8 @@ std::string Trainer::broken_gradients() {
   if (ranked_ && ranked_->holds_parts()) {
     broken = ranked_->broken();
   } else {
-    run::Program& program = step_ ? *step_ : *apply_;
     for (const Parameter& p : method_.trained())
-      if (!std::isfinite(scalar(program, (kSquares + p.name).c_str()))) broken.push_back(p.name);
+      if (!std::isfinite(square(p.name))) broken.push_back(p.name);
   }
   std::string names;
   size_t count = 0;
@@ -435,6 +420,15 @@ std::vector<Trainer::Held> Trainer::memory() const {
   Held values{"values of a step"}, evaluation{"values of an evaluation"};
   for (const auto& program : {step_, accumulate_, apply_})
     if (program) values.bytes += program->own_bytes();
+  if (updates_) {
+    values.bytes += updates_->own_bytes();
+    if (updates_->states()) moments.bytes += updates_->states()->seat_bytes();
+  }
+  if (layers_) {
+    trained.bytes += layers_->parameters().seat_bytes();
+    gradients.bytes += layers_->gradients().seat_bytes();
+    values.bytes += layers_->own_bytes() + layers_->between_bytes();
+  }
   for (const auto& program : {evaluate_, divergence_})
     if (program) evaluation.bytes += program->own_bytes();
   std::vector<Held> out;
@@ -445,15 +439,14 @@ std::vector<Trainer::Held> Trainer::memory() const {
 
 std::vector<Trainer::HeldIn> Trainer::formats() const {
   std::map<std::string, HeldIn> found;
-  for (const auto& [name, t] : tensors_) {
+  for (const auto& [name, type] : all_types()) {
     if (!is_trained(name) && !model_.weights.contains(name)) continue;
-    const graph::Element& element = t->type().element;
-    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    const std::string format = element_text(type.element);
     HeldIn& held = found[format];
     held.format = format;
     ++held.tensors;
-    held.numbers += graph::elements(t->type().shape).number();
-    held.bytes += t->bytes();
+    held.numbers += graph::elements(type.shape).number();
+    held.bytes += graph::byte_size(type);
   }
   std::vector<HeldIn> out;
   for (auto& [format, held] : found) out.push_back(std::move(held));
@@ -472,8 +465,7 @@ std::vector<Trainer::Trained> Trainer::trained() const {
         one.what += c;
       }
     }
-    const graph::Element& element = tensors_.at(p.name)->type().element;
-    one.format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    one.format = element_text(type_of(p.name).element);
     const auto same = std::find_if(out.begin(), out.end(),
                                    [&](const Trained& t) { return t.what == one.what && t.format == one.format; });
     Trained& to = same == out.end() ? out.emplace_back(std::move(one)) : *same;
@@ -490,21 +482,21 @@ void Trainer::require_data() const {
   require_validation();
 }
 
-// Rows x length losses of what put_batch put there.
-run::Program& Trainer::evaluation() {
-  if (!evaluate_) evaluate_ = compile(method_.evaluation());
-  return *evaluate_;
+// Rows x length losses of what put_batch put there. Null: they come from a step by layers.
+run::Program* Trainer::evaluation() {
+  if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
+  return evaluate_.get();
 }
 
 std::vector<float> Trainer::losses_of(const Batch& batch) {
   return of_positions(evaluation(), batch);
 }
 
-std::vector<float> Trainer::of_positions(run::Program& program, const Batch& batch) {
+std::vector<float> Trainer::of_positions(run::Program* program, const Batch& batch) {
   put_batch(batch);
-  program.run();
+  if (program) program->run();
   std::vector<float> losses(batch.rows * batch.length);
-  program.result(kResult)->download(losses.data(), losses.size() * sizeof(float));
+  (program ? program->result(kResult) : layers_->losses())->download(losses.data(), losses.size() * sizeof(float));
   return losses;
 }
 
@@ -542,7 +534,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 // The mean loss of the first rows of the validation data; -1 when `stop` became true.
-double Trainer::mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop) {
+double Trainer::mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
@@ -566,7 +558,7 @@ double Trainer::mean_of_validation(run::Program& program, int64_t rows, const st
 
 double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
   if (!divergence_) divergence_ = compile(method_.divergence());
-  const double far = mean_of_validation(*divergence_, rows, stop);
+  const double far = mean_of_validation(divergence_.get(), rows, stop);
   if (std::isfinite(far)) return far;
   diverged_ = true;
   throw Error(Exit::numeric,
@@ -583,6 +575,8 @@ void Trainer::finish() {
       tensor(name, ranked_->states().at(name))->upload(bytes.data(), std::ssize(bytes));
     }
   ranked_ = nullptr;
+  updates_ = nullptr;
+  if (layers_) layers_->finish();
   step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
@@ -600,9 +594,7 @@ Adapter Trainer::adapter() const {
   out.name = model_.name;
   out.by_root = recipe_.adapter.rs_lora;
   for (const graph::LowRank& c : method_.changes()) {
-    const auto weight = [&](const std::string& name) {
-      return f32_weight(tensors_.at(name)->type().shape, values(name));
-    };
+    const auto weight = [&](const std::string& name) { return f32_weight(type_of(name).shape, values(name)); };
     AdapterPart part{weight(graph::low_rank_a(c.weight)), weight(graph::low_rank_b(c.weight)), c.scale};
     if (c.magnitudes) part.magnitude = weight(graph::low_rank_magnitude(c.weight));
     out.parts.emplace(c.weight, std::move(part));
@@ -620,7 +612,7 @@ Weight Trainer::shipped(const Parameter& p) const {
     if (c.weight != p.name) continue;
     AdapterPart& part = one.parts[p.name];
     for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
-      *to = f32_weight(tensors_.at(name)->type().shape, values(name));
+      *to = f32_weight(type_of(name).shape, values(name));
     part.scale = c.scale;
   }
   std::map<std::string, std::vector<float>> trained;
@@ -632,6 +624,7 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  if (layers_) throw usage_error("--offload layers: logits need all parameters on the device");
   const auto length = std::ssize(window);
   if (!logits_ || logits_length_ != length) {
     const Method::Work work = method_.logits(length);
@@ -671,7 +664,7 @@ Model Trainer::rounded() const {
 
 bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
   if (recipe.adapter.trains()) return recipe.ship.ships();
-  return !recipe.quantize.empty() || !engine.device().reads_host_memory() ||
+  return !recipe.quantize.empty() || !engine.device().reads_host_memory() || offloads_layers(engine.device(), recipe) ||
          param_scalar(recipe.param_type) != Scalar::f32;
 }
 
@@ -697,6 +690,7 @@ Trainer::Snapshot Trainer::snapshot() const {
 }
 
 std::string Trainer::explain() const {
+  if (updates_) return (layers_ ? layers_->explain() : accumulate_->explain()) + updates_->explain();
   return step_ ? step_->explain() : accumulate_->explain() + apply_->explain();
 }
 

@@ -3,8 +3,8 @@
 // bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/structured, graph/grad, graph/transform, model/arch, model/arch/adapter, model/data/examples,
-// model/file, model/train/method, model/train/objective, model/train/ranks, model/train/recipe, model/train/record,
-// number/codec, number/formula, run/engine.
+// model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks, model/train/recipe,
+// model/train/record, number/codec, number/formula, run/engine.
 // Offers: forecast.h, guard.h.
 #pragma once
 
@@ -22,6 +22,8 @@
 #include "model/file/checkpoint.h"
 #include "model/train/method/method.h"
 #include "model/train/objective/objective_rows.h"
+#include "model/train/offload/layer_step.h"
+#include "model/train/offload/offload.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/recipe/recipe.h"
 #include "model/train/record/lora_base.h"
@@ -164,6 +166,17 @@ class Trainer {
   void begin_teacher();
   void begin_average();
   void begin_bounds();
+  void begin_updates();
+  void begin_layers();
+  void update();
+  std::map<std::string, graph::Type> all_types() const;
+  Visits* lodging(const std::string& name) const;
+  graph::Type type_of(const std::string& name) const;
+  void fetch(const std::string& name, std::span<uint8_t> to) const;
+  void store(const std::string& name, std::span<const uint8_t> from);
+  double square(const std::string& parameter);
+  run::Program& last_of_step() const;
+  std::map<std::string, graph::Type> stored() const;
   void put_squares();
   void compile_steps();
   Method::Work recomputing(Method::Work work);
@@ -196,9 +209,10 @@ class Trainer {
   void require_validation() const;
   double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
-  std::vector<float> of_positions(run::Program& program, const Batch& batch);
-  double mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop);
-  run::Program& evaluation();
+  // `program` null: the losses of a step by layers.
+  std::vector<float> of_positions(run::Program* program, const Batch& batch);
+  double mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop);
+  run::Program* evaluation();
   std::vector<float> values(const std::string& name) const;
   std::string broken_gradients();
   void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
@@ -215,6 +229,8 @@ class Trainer {
   std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  std::unique_ptr<LayerStep> layers_;        // in the place of step_ and accumulate_, where parameters lie elsewhere
+  std::unique_ptr<GroupedUpdates> updates_;  // in the place of apply_, where states of the optimizer lie elsewhere
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;

@@ -64,8 +64,9 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
                  is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
 }
 
-std::vector<uint8_t> blob_of(const TensorFile& file, const std::string& name, const std::string& folder,
-                             const graph::Type& type) {
+// The bytes of a tensor of a checkpoint that is to become one of a run.
+std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, const std::string& folder,
+                           const graph::Type& type) {
   const StoredTensor& stored = file.get(name_in(file, name));
   const TensorSpec expected = spec_of(name, type);
   // Files know 16-bit floats as types of numbers, a run may hold them as a format.
@@ -80,11 +81,6 @@ std::vector<uint8_t> blob_of(const TensorFile& file, const std::string& name, co
   std::vector<uint8_t> blob = stored.blob();
   check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
   return blob;
-}
-
-void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
-  const std::vector<uint8_t> blob = blob_of(file, name, folder, to.type());
-  to.upload(blob.data(), blob.size());
 }
 
 }  // namespace
@@ -102,8 +98,8 @@ bool Trainer::is_saved(const std::string& name) const {
 std::map<std::string, graph::Type> Trainer::saved_states() const {
   if (ranked_ && ranked_->holds_parts()) return ranked_->states();
   std::map<std::string, graph::Type> out;
-  for (const auto& [name, t] : tensors_)
-    if (is_optimizer_state(name)) out.emplace(name, t->type());
+  for (const auto& [name, type] : stored())
+    if (is_optimizer_state(name)) out.emplace(name, type);
   return out;
 }
 
@@ -112,9 +108,8 @@ std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vecto
   if (is_optimizer_state(spec.name) && ranked_ && ranked_->holds_parts()) {
     buffer = ranked_->whole_state(spec.name);
   } else if (writes()) {
-    const run::DeviceTensorRef& t = tensors_.at(spec.name);
-    buffer.resize(t->bytes());
-    t->download(buffer.data(), t->bytes());
+    buffer.resize(graph::byte_size(type_of(spec.name)));
+    fetch(spec.name, buffer);
   }
   if (!writes()) return {};
   return {buffer.data(), static_cast<size_t>(spec.blob_bytes())};
@@ -142,10 +137,16 @@ void Trainer::check_parts() const {
 
 int64_t Trainer::checkpoint_bytes() const {
   int64_t bytes = 1 << 20;  // tokenizer and state
-  for (const auto& [name, t] : tensors_) {
-    if (is_saved(name) || is_optimizer_state(name)) bytes += t->bytes();
-  }
+  for (const auto& [name, type] : stored()) bytes += graph::byte_size(type);
   return bytes;
+}
+
+// What a checkpoint holds, wherever it lies.
+std::map<std::string, graph::Type> Trainer::stored() const {
+  std::map<std::string, graph::Type> out;
+  for (auto& [name, type] : all_types())
+    if (is_saved(name) || is_optimizer_state(name)) out.emplace(name, type);
+  return out;
 }
 
 std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
@@ -165,9 +166,8 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
   if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
-  for (const auto& [name, t] : tensors_) {
-    if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
-  }
+  for (const auto& [name, type] : stored())
+    if (!is_optimizer_state(name)) content.weights.push_back(spec_of(name, type));
   for (const auto& [name, type] : saved_states()) content.optimizer.push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
   if (!writes()) {  // and yet others want its parts
@@ -190,8 +190,8 @@ void Trainer::restore(const std::filesystem::path& folder) {
 }
 
 void Trainer::begin_with(const Checkpoint& checkpoint) {
-  for (auto& [name, t] : tensors_)
-    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  for (const auto& [name, type] : stored())
+    if (is_saved(name)) store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
   if (ranked_) ranked_->begin(false);
   goes_on_ = true;
   begin_bounds();
@@ -202,7 +202,7 @@ void Trainer::begin_with(const Adapter& beginning) {
     const AdapterPart& part = beginning.parts.at(c.weight);
     for (const auto& [name, w] :
          {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
-      put_values(name, w->type.shape, w->f32(), tensors_.at(name)->type().element.scalar);
+      put_values(name, w->type.shape, w->f32(), type_of(name).element.scalar);
   }
   begin_average();
   goes_on_ = true;
@@ -210,14 +210,16 @@ void Trainer::begin_with(const Adapter& beginning) {
 
 void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
-  for (auto& [name, t] : tensors_) {
-    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
-    if (is_optimizer_state(name) && !(ranked_ && ranked_->holds_parts())) take(*checkpoint.optimizer, name, folder, *t);
-  }
+  const bool has_parts = ranked_ && ranked_->holds_parts();
+  for (const auto& [name, type] : stored())
+    if (!is_optimizer_state(name))
+      store(name, taken(*checkpoint.weights, name, folder, type));
+    else if (!has_parts)
+      store(name, taken(*checkpoint.optimizer, name, folder, type));
   if (ranked_) {
     ranked_->begin(false);
     for (const auto& [name, type] : ranked_->states())
-      ranked_->put_state(name, blob_of(*checkpoint.optimizer, name, folder, type));
+      ranked_->put_state(name, taken(*checkpoint.optimizer, name, folder, type));
   }
   if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);

@@ -196,6 +196,8 @@ class GpuDevice : public Device {
   }
   bool reads_host_memory() const override { return false; }
 
+  std::shared_ptr<std::byte> allocate_locked(int64_t bytes) override { return allocate_page_locked(context_, bytes); }
+  std::unique_ptr<Lane> make_lane() override { return std::make_unique<GpuLane>(context_); }
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override {

@@ -4,12 +4,15 @@
 #include <cstring>
 #include <utility>
 
+#include "run/device/memory.h"
+
 namespace lumen::run {
 namespace {
 
 constexpr int64_t kChunk = int64_t{4} << 20;
 constexpr int64_t kAlignment = 64;
 constexpr unsigned kNoTiming = 2;  // of an event; both interfaces
+constexpr unsigned kOfItsOwn = 1;  // a stream that does not wait for the default one; both interfaces
 
 }  // namespace
 
@@ -28,7 +31,7 @@ void GpuCopies::make(Chunk& chunk) {
   const GpuSymbols& gpu = context_->symbols();
   void* host = nullptr;
   // Containers may forbid page-locking; ordinary memory is slower and right.
-  if (page_locked_ && gpu.host_allocate(&host, static_cast<size_t>(kChunk), 0) != 0) {
+  if (page_locked_ && gpu.host_allocate(&host, kChunk, 0) != 0) {
     for (auto* pair : {&up_, &down_})
       for (Chunk& c : *pair)
         if (c.host) gpu.host_release(std::exchange(c.host, new std::byte[kChunk]));
@@ -82,9 +85,7 @@ void GpuCopies::in(void* to, const void* from, int64_t bytes) {
     const int64_t size = std::min(bytes - done, kChunk - filled_);
     std::byte* host = up_[filling_].host + filled_;
     std::memcpy(host, static_cast<const std::byte*>(from) + done, size);
-    context_->check(
-        gpu.copy_in(static_cast<std::byte*>(to) + done, host, static_cast<size_t>(size), context_->stream()),
-        "copy_in");
+    context_->check(gpu.copy_in(static_cast<std::byte*>(to) + done, host, size, context_->stream()), "copy_in");
     filled_ = std::min(kChunk, (filled_ + size + kAlignment - 1) / kAlignment * kAlignment);
     done += size;
   }
@@ -95,7 +96,7 @@ void GpuCopies::out(void* to, const void* from, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   context_->use();
   const int64_t pieces = (bytes + kChunk - 1) / kChunk;
-  const auto size_of = [&](int64_t piece) { return static_cast<size_t>(std::min(kChunk, bytes - piece * kChunk)); };
+  const auto size_of = [&](int64_t piece) { return std::min(kChunk, bytes - piece * kChunk); };
   const auto chunk_of = [&](int64_t piece) -> Chunk& { return down_[piece % 2]; };
   // Piece i travels while piece i - 1 is copied to its place.
   for (int64_t i = 0; i <= pieces; ++i) {
@@ -109,6 +110,47 @@ void GpuCopies::out(void* to, const void* from, int64_t bytes) {
     std::memcpy(static_cast<std::byte*>(to) + (i - 1) * kChunk, chunk_of(i - 1).host, size_of(i - 1));
   }
   if (bytes == 0) context_->synchronize();
+}
+
+GpuLane::GpuLane(GpuContextRef context) : context_(std::move(context)) {
+  context_->use();
+  context_->check(context_->symbols().stream_create(&stream_, kOfItsOwn), "stream_create");
+}
+
+GpuLane::~GpuLane() {
+  try {
+    wait();
+  } catch (const Error&) {
+    return;  // the context is gone, and the stream with it
+  }
+  context_->symbols().stream_destroy(stream_);
+}
+
+void GpuLane::in(void* to, const void* from, int64_t bytes) {
+  context_->use();
+  context_->check(context_->symbols().copy_in(to, from, bytes, stream_), "copy_in");
+}
+
+void GpuLane::out(void* to, const void* from, int64_t bytes) {
+  context_->use();
+  context_->check(context_->symbols().copy_out(to, const_cast<void*>(from), bytes, stream_), "copy_out");
+}
+
+void GpuLane::wait() {
+  context_->use();
+  context_->check(context_->symbols().stream_synchronize(stream_), "stream_synchronize");
+}
+
+std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, int64_t bytes) {
+  void* memory = nullptr;
+  context->use();
+  if (context->symbols().host_allocate(&memory, bytes, 0) == 0)
+    return {static_cast<std::byte*>(memory), [context](std::byte* p) {
+              context->use();
+              context->symbols().host_release(p);
+            }};
+  auto ordinary = std::make_shared<HostMemory>();
+  return {static_cast<std::byte*>(ordinary->allocate(bytes)), [ordinary](std::byte* p) { ordinary->release(p); }};
 }
 
 }  // namespace lumen::run

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
+#include "run/device/device.h"
 #include "run/device/gpu/gpu_context.h"
 
 namespace lumen::run {
@@ -36,5 +38,22 @@ class GpuCopies {
   size_t filling_ = 0;  // of up_
   int64_t filled_ = 0;  // bytes of it
 };
+
+// A stream of its own, for copies from and to page-locked memory while kernels run.
+class GpuLane : public Device::Lane {
+ public:
+  explicit GpuLane(GpuContextRef context);
+  ~GpuLane() override;
+  void in(void* to, const void* from, int64_t bytes) override;
+  void out(void* to, const void* from, int64_t bytes) override;
+  void wait() override;
+
+ private:
+  GpuContextRef context_;
+  void* stream_ = nullptr;
+};
+
+// Page-locked memory; ordinary memory where the system forbids that, slower and right.
+std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, int64_t bytes);
 
 }  // namespace lumen::run

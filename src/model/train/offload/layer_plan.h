@@ -1,0 +1,44 @@
+// What a step by layers runs, and what it takes, before anything is taken: parts, their graphs, records of what visits
+// the device, and what layers hand to each other. Knows models and recipes, no device. Proved by
+// tests/model/train/offload/layer_step_test.cpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/train/offload/layer_graphs.h"
+#include "model/train/offload/visits.h"
+
+namespace lumen::model {
+
+constexpr size_t kParameterSeats = 3;  // one comes, one is here, one leaves
+constexpr size_t kGradientSeats = 2;
+
+struct LayerPlan {
+  struct Part {
+    graph::LayerPart part;
+    std::map<std::string, std::string> names;  // of parameters, by what the graph calls them
+    // The last part has no forward graph of its own. `more`: where further batches add to the first one's gradients.
+    std::optional<graph::Graph> forward, backward, more;
+  };
+  std::vector<Part> parts, evaluated;
+  std::vector<graph::LayerCut::Carried> carried;
+
+  // Parameters of layers, and gradients of those that are trained, a group for each layer.
+  std::map<int, size_t> group_of;
+  std::vector<VisitorGroup> parameters, gradients;
+
+  // Under which a tensor that layers hand to each other is known: forward all are kept, backward two of a kind take
+  // turns.
+  std::string kept_name(int carried_number) const;
+  std::string gradient_name(int carried_number) const;
+  int64_t between_bytes() const;
+};
+
+// Error (user, usage) when the recipe asks for what only a step as a whole does.
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe);
+
+}  // namespace lumen::model

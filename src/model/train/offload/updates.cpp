@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "graph/ir/random.h"
+#include "graph/ir/text.h"
+#include "graph/transform/layers.h"
+#include "model/train/method/recomputation.h"
+#include "model/train/offload/layer_plan.h"
+#include "model/train/offload/offload.h"
+#include "run/device/available.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+// A group's states take a share of all, so that seats are small beside them, and are large enough for fast transfers.
+constexpr int64_t kShare = 24, kMostBytes = int64_t{64} << 20;
+
+int64_t state_bytes(const Parameter& p, const Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const Optimizer::State& s : optimizer.states(p)) bytes = run::saturating_sum(bytes, graph::byte_size(s.type));
+  return bytes;
+}
+
+// Parameters under names of their places, so that groups alike have the same graph.
+struct Renamed {
+  std::vector<Parameter> parameters;
+  Holding held;
+
+  Renamed(const std::vector<Parameter>& trained, const Holding& all, const UpdateGroup& group) : held{all.type, {}} {
+    for (const size_t i : group.members) {
+      Parameter p = trained[i];
+      p.name = fmt::format("p{}", parameters.size());
+      if (std::find(all.names.begin(), all.names.end(), trained[i].name) != all.names.end())
+        held.names.push_back(p.name);
+      parameters.push_back(std::move(p));
+    }
+  }
+};
+
+graph::Graph update_of(const Method& method, const UpdateGroup& group, const Recipe& recipe) {
+  const Renamed renamed(method.trained(), method.held(), group);
+  // By layers, the first batch of a step writes over what the last step has left.
+  const bool clears = recipe.accumulate > 1 && !offload_settings(recipe.offload).layers;
+  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
+}
+
+size_t count_draws(const graph::Graph& g) {
+  size_t draws = 0;
+  while (g.find_input(seed_of_draw(draws)) >= 0) ++draws;
+  return draws;
+}
+
+}  // namespace
+
+std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer) {
+  std::vector<UpdateGroup> out;
+  int64_t all = 0, bytes = 0;
+  for (const Parameter& p : trained) all = run::saturating_sum(all, state_bytes(p, optimizer));
+  const int64_t most = std::min(all / kShare, kMostBytes);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const int64_t own = state_bytes(trained[i], optimizer);
+    const bool neighbours =
+        i > 0 && graph::layer_of(trained[i].name) == graph::layer_of(trained[out.back().members.back()].name);
+    if (!neighbours || run::saturating_sum(bytes, own) > most) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().members.push_back(i);
+    bytes = run::saturating_sum(bytes, own);
+  }
+  return out;
+}
+
+std::vector<VisitorGroup> visiting_states(const std::vector<Parameter>& trained, const std::vector<UpdateGroup>& groups,
+                                          const Optimizer& optimizer) {
+  std::vector<std::vector<Visitor>> out;
+  for (const UpdateGroup& g : groups) {
+    out.emplace_back();
+    for (const size_t i : g.members)
+      for (const Optimizer::State& s : optimizer.states(trained[i]))
+        out.back().push_back({optimizer_state(s.name, trained[i].name), s.type, 0});
+  }
+  return placed(std::move(out));
+}
+
+std::filesystem::path run_folder(const Recipe& recipe) {
+  return recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
+}
+
+bool offloads_layers(const run::Device& device, const Recipe& recipe) {
+  const OffloadSettings settings = offload_settings(recipe.offload);
+  return settings.layers && !(settings.layers->host && device.reads_host_memory());
+}
+
+bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states) {
+  const OffloadSettings settings = offload_settings(recipe.offload);
+  return settings.moments && all_bytes(states) > 0 && !(settings.moments->host && device.reads_host_memory());
+}
+
+std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> states) {
+  const int64_t bytes = all_bytes(states);
+  if (!offloads_states(engine.device(), recipe, states)) {
+    note(bytes == 0 ? "the optimizer has no states that could be offloaded"
+                    : "states of the optimizer stay where they are: this device's memory is the host's");
+    return nullptr;
+  }
+  const std::filesystem::path own =
+      recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
+  std::unique_ptr<Visits> visits =
+      Visits::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSeats);
+  note(fmt::format("{} of states of the optimizer lie in {}", run::print_amount(bytes), visits->describe()));
+  return visits;
+}
+
+namespace {
+
+int64_t seats_of(const std::vector<VisitorGroup>& groups, size_t seats) {
+  return run::saturating_product(largest_bytes(groups), std::min(seats, groups.size()));
+}
+
+int64_t held_bytes(const std::vector<VisitorGroup>& groups) {
+  int64_t bytes = 0;
+  for (const VisitorGroup& g : groups)
+    for (const Visitor& v : g.visitors) bytes = run::saturating_sum(bytes, graph::byte_size(v.type));
+  return bytes;
+}
+
+OffloadForecast::Layers forecast_layers(const Model& model, const Method& method, const Recipe& recipe) {
+  LayerPlan plan = plan_layers(model, method, recipe);
+  OffloadForecast::Layers out;
+  out.parameters = held_bytes(plan.parameters);
+  out.gradients = held_bytes(plan.gradients);
+  out.parameter_seats = seats_of(plan.parameters, kParameterSeats);
+  out.gradient_seats = seats_of(plan.gradients, kGradientSeats);
+  out.outside = run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients));
+  out.between = plan.between_bytes();
+  std::set<std::string> known;
+  const auto add = [&](std::optional<graph::Graph>& g, std::vector<graph::Graph>& to) {
+    if (g && known.insert(graph::print(*g)).second) to.push_back(std::move(*g));
+  };
+  for (LayerPlan::Part& part : plan.parts)
+    for (auto* g : {&part.forward, &part.backward, &part.more}) add(*g, out.step);
+  known.clear();
+  for (LayerPlan::Part& part : plan.evaluated) add(part.forward, out.evaluation);
+  return out;
+}
+
+}  // namespace
+
+OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
+                                 const Recipe& recipe) {
+  OffloadForecast out;
+  if (offloads_layers(device, recipe)) out.layers = forecast_layers(model, method, recipe);
+  const std::vector<UpdateGroup> groups = update_groups(method.trained(), method.optimizer());
+  const std::vector<VisitorGroup> states = visiting_states(method.trained(), groups, method.optimizer());
+  if (!offloads_states(device, recipe, states)) return out;
+  out.outside = all_bytes(states);
+  out.in_file = !offload_settings(recipe.offload).moments->host;
+  out.seats = seats_of(states, kUpdateSeats);
+  out.states = held_bytes(states);
+  std::set<std::string> known;
+  for (const UpdateGroup& g : groups)
+    if (graph::Graph update = update_of(method, g, recipe); known.insert(graph::print(update)).second)
+      out.updates.push_back(std::move(update));
+  return out;
+}
+
+int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe) {
+  int64_t bytes = beside_values(engine, method, recipe);
+  const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
+  if (!offload.any()) return bytes;
+  bytes = run::saturating_sum(bytes - offload.states, offload.seats);
+  if (recipe.accumulate == 1)
+    for (const Parameter& p : method.trained())
+      bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), int64_t{sizeof(float)}));
+  return bytes;
+}
+
+GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, const Recipe& recipe,
+                               std::unique_ptr<Visits> states, std::shared_ptr<run::Program> lender, TensorOf tensor)
+    : engine_(engine),
+      method_(method),
+      states_(std::move(states)),
+      lender_(std::move(lender)),
+      tensor_(std::move(tensor)),
+      groups_(update_groups(method.trained(), method.optimizer())) {
+  size_t draws = 0;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    groups_[i].first_draw = draws;
+    work_.push_back(work_of(groups_[i], update_of(method_, groups_[i], recipe), i));
+    draws += groups_[i].draws = work_.back().seeds.size();
+  }
+  lender_ = nullptr;
+}
+
+GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const graph::Graph& g, size_t number) {
+  const std::vector<Parameter>& trained = method_.trained();
+  const Renamed renamed(trained, method_.held(), group);
+  Work work{program_of(g), {}, {}, {}};
+  for (size_t i = 0; i < count_draws(g); ++i)
+    work.seeds.push_back(
+        std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{}, {Scalar::u32, nullptr}}));
+  std::map<std::string, std::string> names;  // of inputs, as the trainer has them
+  std::map<std::string, size_t> visitors;
+  const std::vector<Visitor> visiting = states_ ? states_->groups()[number].visitors : std::vector<Visitor>();
+  for (size_t i = 0; i < group.members.size(); ++i) {
+    const Parameter &own = renamed.parameters[i], &p = trained[group.members[i]];
+    names[own.name] = p.name;
+    names[kGradient + own.name] = kGradient + p.name;
+    names[average_of(own.name)] = average_of(p.name);
+    for (const Optimizer::State& s : method_.optimizer().states(p)) {
+      names[optimizer_state(s.name, own.name)] = optimizer_state(s.name, p.name);
+      for (size_t v = 0; v < visiting.size(); ++v)
+        if (visiting[v].name == optimizer_state(s.name, p.name)) visitors[optimizer_state(s.name, own.name)] = v;
+    }
+  }
+  for (const std::string& input : work.program->input_names()) {
+    if (const auto v = visitors.find(input); v != visitors.end()) {
+      work.visitors.emplace_back(input, v->second);
+    } else if (!input.starts_with(std::string(kRoundingSeed) + ".")) {
+      const auto name = names.find(input);
+      work.inputs.emplace_back(input, name == names.end() ? input : name->second);
+      if (const std::string& own = work.inputs.back().second; is_optimizer_state(own))
+        (void)tensor_(own, work.program->input_type(input));  // what stays begins here
+    }
+  }
+  return work;
+}
+
+std::shared_ptr<run::Program> GroupedUpdates::program_of(const graph::Graph& graph) {
+  std::shared_ptr<run::Program>& program = programs_[graph::print(graph)];
+  if (program) return program;
+  run::CompileOptions options;
+  options.lender = lender_;
+  return program = engine_.compile(graph, options);
+}
+
+void GroupedUpdates::run(uint32_t seed, const std::function<void(int, int)>& turn) {
+  int layer = -1;
+  const auto go_to = [&](int next) {
+    if (turn && next != layer) turn(layer, next);
+    layer = next;
+  };
+  for (size_t i = 0; i < work_.size(); ++i) {
+    go_to(graph::layer_of(method_.trained()[groups_[i].members[0]].name));
+    if (states_) {
+      states_->call(i);
+      if (i + 1 < work_.size()) states_->call(i + 1);
+      states_->come(i);
+    }
+    const Work& work = work_[i];
+    for (const auto& [input, name] : work.inputs)
+      work.program->bind(input, tensor_(name, work.program->input_type(input)));
+    for (const auto& [input, visitor] : work.visitors) work.program->bind(input, states_->tensor(i, visitor));
+    for (size_t k = 0; k < work.seeds.size(); ++k) {
+      const uint32_t drawn = graph::seed_as(seed, kFirstSalt + groups_[i].first_draw + k, kFirstSalt);
+      work.seeds[k]->upload(&drawn, sizeof drawn);
+      work.program->bind(seed_of_draw(k), work.seeds[k]);
+    }
+    work.program->run();
+    if (states_) states_->leave(i, true);
+  }
+  go_to(-1);
+}
+
+int64_t GroupedUpdates::own_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [unused, program] : programs_) bytes += program->own_bytes();
+  return bytes;
+}
+
+std::string GroupedUpdates::explain() const {
+  std::string out;
+  for (const auto& [unused, program] : programs_) out += program->explain();
+  return out;
+}
+
+}  // namespace lumen::model

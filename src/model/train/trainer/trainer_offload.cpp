@@ -1,0 +1,125 @@
+// The trainer's part that knows where tensors lie: on the device, or outside of its memory.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/train/trainer/trainer.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::model {
+namespace {
+
+template <class T>
+std::span<uint8_t> bytes_of(std::span<T> numbers) {
+  return {reinterpret_cast<uint8_t*>(numbers.data()), numbers.size_bytes()};
+}
+template <class T>
+std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
+  return {reinterpret_cast<const uint8_t*>(numbers.data()), numbers.size_bytes()};
+}
+
+}  // namespace
+
+// Parameters of layers visit the device while the step goes through the layers.
+void Trainer::begin_layers() {
+  layers_ = LayerStep::open(engine_, model_, method_, recipe_,
+                            [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+}
+
+// States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
+// begun.
+void Trainer::begin_updates() {
+  const std::vector<Parameter>& trained = method_.trained();
+  std::unique_ptr<Visits> states = open_states(
+      engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+  if (!states && !layers_) return;
+  if (layers_)
+    layers_->compile();
+  else
+    accumulate_ = compile(recomputing(method_.gradients_apart()));
+  updates_ = std::make_unique<GroupedUpdates>(
+      engine_, method_, recipe_, std::move(states), layers_ ? layers_->lender() : accumulate_,
+      [this](const std::string& name, const graph::Type& type) {
+        return layers_ && layers_->has(name) ? layers_->tensor(name, type) : tensor(name, type);
+      });
+}
+
+// All updates, group by group; the gradients are there.
+void Trainer::update() {
+  set_scalar(kClip, layers_ ? layers_->clip(recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
+  std::function<void(int, int)> turn;
+  if (layers_) turn = [this](int from, int to) { layers_->turn(from, to); };
+  updates_->run(rounding_seed(recipe_.seed, done_), turn);
+}
+
+Visits* Trainer::lodging(const std::string& name) const {
+  if (layers_ && layers_->parameters().find(name)) return &layers_->parameters();
+  Visits* const states = updates_ ? updates_->states() : nullptr;
+  return states && states->find(name) ? states : nullptr;
+}
+
+graph::Type Trainer::type_of(const std::string& name) const {
+  const Visits* const visits = lodging(name);
+  return visits ? visits->find(name)->type : tensors_.at(name)->type();
+}
+
+std::map<std::string, graph::Type> Trainer::all_types() const {
+  std::map<std::string, graph::Type> out;
+  for (const auto& [name, t] : tensors_) out.emplace(name, t->type());
+  const auto add = [&](const Visits& visits) {
+    for (const VisitorGroup& g : visits.groups())
+      for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
+  };
+  if (layers_) add(layers_->parameters());
+  if (updates_ && updates_->states()) add(*updates_->states());
+  return out;
+}
+
+void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
+  if (Visits* const visits = lodging(name))
+    visits->read(name, to);
+  else
+    tensors_.at(name)->download(to.data(), std::ssize(to));
+}
+
+void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
+  if (Visits* const visits = lodging(name))
+    visits->write(name, from);
+  else
+    tensors_.at(name)->upload(from.data(), std::ssize(from));
+}
+
+void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
+                         Scalar type) {
+  if (!lodging(name)) (void)tensor(name, {shape, {type, nullptr}});
+  if (type == Scalar::f32) return store(name, bytes_of(numbers));
+  std::vector<uint16_t> halves(numbers.size());
+  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
+  store(name, bytes_of(std::span<const uint16_t>(halves)));
+}
+
+std::vector<float> Trainer::values(const std::string& name) const {
+  const graph::Type type = type_of(name);
+  const size_t count = graph::elements(type.shape).number();
+  std::vector<float> out(count);
+  if (type.element.scalar == Scalar::f32) {
+    fetch(name, bytes_of(std::span(out)));
+    return out;
+  }
+  std::vector<uint16_t> halves(count);
+  fetch(name, bytes_of(std::span(halves)));
+  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
+  return out;
+}
+
+// The program whose results tell of all gradients.
+run::Program& Trainer::last_of_step() const {
+  return step_ ? *step_ : apply_ ? *apply_ : *accumulate_;
+}
+
+double Trainer::square(const std::string& parameter) {
+  return layers_ ? layers_->square(parameter) : scalar(last_of_step(), (kSquares + parameter).c_str());
+}
+
+}  // namespace lumen::model

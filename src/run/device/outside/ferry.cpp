@@ -1,0 +1,56 @@
+#include "run/device/outside/ferry.h"
+
+#include <utility>
+
+namespace lumen::run {
+
+Ferry::Ferry() : thread_([this] { work(); }) {}
+
+Ferry::~Ferry() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+Ferry::Ticket Ferry::give(std::function<void()> job) {
+  const std::scoped_lock lock(mutex_);
+  jobs_.push_back(std::move(job));
+  wake_.notify_one();
+  return ++given_;
+}
+
+void Ferry::wait(Ticket ticket) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return finished_ >= ticket; });
+  const auto failure = failures_.find(ticket);
+  if (failure == failures_.end()) return;
+  const std::exception_ptr thrown = failure->second;
+  failures_.erase(failure);
+  std::rethrow_exception(thrown);
+}
+
+void Ferry::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    const std::function<void()> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      job();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    ++finished_;
+    if (failure) failures_[finished_] = failure;
+    done_.notify_all();
+  }
+}
+
+}  // namespace lumen::run

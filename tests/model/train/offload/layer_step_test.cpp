@@ -1,0 +1,160 @@
+// needs: none. Steps that go layer by layer: the same losses, gradients and weights as whole steps but for rounding,
+// the same bits as themselves on any number of threads, after a checkpoint and beside a GPU; what they take is what
+// was forecast; what they cannot do is refused.
+#include "model/train/offload/layer_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/train/trainer/forecast.h"
+#include "tests/model/train/offload/offload_case.h"
+#include "tests/run/stand_in.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* name;
+  std::function<void(Recipe&)> change;
+  graph::Config config = {};
+};
+const Case kCases[] = {
+    {"plain", [](Recipe&) {}},
+    {"tied", [](Recipe&) {}, {{"tied", 1}}},
+    {"accumulated", [](Recipe& r) { r.accumulate = 3; }},
+    {"tied, accumulated", [](Recipe& r) { r.accumulate = 2; }, {{"tied", 1}}},
+    {"rounded weights", [](Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
+    {"another optimizer", [](Recipe& r) { r.optimizer.name = "lion"; }},
+};
+
+struct Outcome {
+  std::vector<double> losses, norms, validation;
+  std::map<std::string, std::vector<float>> weights;
+  std::map<std::string, std::string> files;
+};
+
+// Six steps, from the fourth on by another trainer that goes on from a checkpoint.
+Outcome run_of(run::Engine& engine, Recipe recipe, const graph::Config& config, const std::string& offload,
+               const std::string& folder) {
+  recipe.offload = offload;
+  const fs::path out = fresh_folder(folder);
+  recipe.run_folder = out.string();
+  Outcome run;
+  fs::path saved;
+  const auto step = [&](Trainer& trainer) {
+    const Trainer::Step s = trainer.step();
+    run.losses.push_back(s.loss);
+    run.norms.push_back(s.norm);
+  };
+  {
+    Trainer first(engine, small_model(config), recipe, small_data());
+    run.validation.push_back(first.evaluate(3));
+    for (int i = 0; i < 3; ++i) step(first);
+    saved = first.save(out);
+  }
+  Trainer second(engine, small_model(config), recipe, small_data());
+  (void)second.step();
+  second.restore(saved);
+  for (int i = 0; i < 3; ++i) step(second);
+  run.validation.push_back(second.evaluate(0));
+  const fs::path last = second.save(out);
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) run.files[name] = read_file(last / name);
+  second.finish();
+  for (const auto& [name, w] : second.model().weights) run.weights[name] = {w.f32().begin(), w.f32().end()};
+  return run;
+}
+
+// The largest difference of weights, by the size of the largest move of all.
+double distance(const Outcome& a, const Outcome& b) {
+  double most = 0;
+  for (const auto& [name, numbers] : a.weights)
+    for (size_t i = 0; i < numbers.size(); ++i)
+      most = std::max(most, std::fabs(double{numbers[i]} - b.weights.at(name)[i]));
+  return most;
+}
+
+TEST(LayerStep, TrainsAsWholeStepsDo) {
+  run::Engine engine = make_engine(2);
+  for (const Case& c : kCases) {
+    Recipe recipe = small_recipe();
+    c.change(recipe);
+    const Outcome whole = run_of(engine, recipe, c.config, "", "whole"),
+                  layers = run_of(engine, recipe, c.config, "layers", "layers");
+    ASSERT_EQ(whole.losses.size(), layers.losses.size());
+    for (size_t i = 0; i < whole.losses.size(); ++i) {
+      EXPECT_NEAR(layers.losses[i], whole.losses[i], 2e-5 * whole.losses[i]) << c.name << " " << i;
+      EXPECT_NEAR(layers.norms[i], whole.norms[i], 1e-4 * whole.norms[i]) << c.name << " " << i;
+    }
+    for (size_t i = 0; i < whole.validation.size(); ++i)
+      EXPECT_NEAR(layers.validation[i], whole.validation[i], 2e-5 * whole.validation[i]) << c.name;
+    RecordProperty(c.name, fmt::format("{}", distance(whole, layers)));
+    fmt::print("{}: first norm differs by {:.3g}, weights by {:.3g} at most\n", c.name,
+               std::fabs(layers.norms[0] / whole.norms[0] - 1), distance(whole, layers));
+  }
+}
+
+TEST(LayerStep, GivesItsOwnBitsAgain) {
+  Recipe recipe = small_recipe();
+  recipe.param_type = "bf16";
+  recipe.optimizer.moments = "mxfp8_e4m3";
+  recipe.precision = "bf16";
+  run::Engine two = make_engine(2), one = make_engine(1);
+  const Outcome expected = run_of(two, recipe, {}, "layers", "two");
+  EXPECT_EQ(run_of(one, recipe, {}, "layers", "one").files, expected.files) << "threads";
+  run::StandIn fake(run::GpuVendor::cuda);
+  fake.run_machine_code();
+  run::Engine there(run::Engine::Options{.cache_folder = (fs::temp_directory_path() / "lumen-test-cache").string(),
+                                         .threads = 1,
+                                         .machine = machine::native_machine(),
+                                         .device = fake.device(),
+                                         .tries = false});
+  for (const char* place : {"layers=host", "layers,moments=host"})
+    EXPECT_EQ(run_of(there, recipe, {}, place, "gpu").files, expected.files) << place;
+  EXPECT_EQ(run_of(two, recipe, {}, "layers,moments=host", "mixed").files, expected.files);
+}
+
+TEST(LayerStep, TakesTheMemoryThatWasForecast) {
+  Recipe recipe = small_recipe();
+  recipe.batch = 1;
+  const graph::Config config = {{"hidden", 128}, {"layers", 12}, {"ffn", 512}, {"head_dim", 32}};
+  int64_t peaks[2] = {};
+  for (const bool layers : {false, true}) {
+    recipe.offload = layers ? "layers" : "";
+    recipe.run_folder = fresh_folder("forecast").string();
+    run::Engine engine = make_engine(2);
+    Model model = small_model(config);
+    const TrainingForecast f = forecast_training(engine, model, recipe);
+    Trainer trainer(engine, std::move(model), recipe, small_data());
+    for (int i = 0; i < 2; ++i) (void)trainer.step();
+    (void)trainer.evaluate(2);
+    const int64_t taken = peaks[layers] = engine.device().memory().peak;
+    EXPECT_GE(f.total(), taken * 97 / 100) << layers;
+    EXPECT_LE(f.total(), taken * 103 / 100) << layers;
+  }
+  EXPECT_LT(peaks[1] * 2, peaks[0]);
+}
+
+TEST(LayerStep, RefusesWhatNeedsAllParameters) {
+  run::Engine engine = make_engine(1);
+  const auto refused = [&](const std::function<void(Recipe&)>& change) {
+    Recipe recipe = small_recipe();
+    recipe.offload = "layers";
+    change(recipe);
+    try {
+      const Trainer trainer(engine, small_model(), recipe, small_data());
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused([](Recipe& r) { r.adapter.method = "lora"; }).find("an adapter"), std::string::npos);
+  EXPECT_NE(refused([](Recipe& r) { r.optimizer.ema_decay = 0.9; }).find("a mean"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lumen::model
