@@ -58,7 +58,8 @@ int ncclGetVersion(int* version) {
 int ncclGetUniqueId(Id* id) {
   const std::scoped_lock lock(groups_mutex);
   std::memset(id, 0, sizeof *id);
-  std::memcpy(id->bytes, std::to_string(++ids).c_str(), std::to_string(ids).size());
+  const std::string number = std::to_string(++ids);
+  std::memcpy(id->bytes, number.c_str(), number.size());
   return 0;
 }
 int ncclCommInitRank(void** communicator, int size, Id id, int rank) {
