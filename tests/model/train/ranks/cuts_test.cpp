@@ -18,11 +18,17 @@ std::vector<Parameter> trained(const Model& m) {
   return out;
 }
 
+OptimizerSettings named(const std::string& name) {
+  OptimizerSettings out;
+  out.name = name;
+  return out;
+}
+
 TEST(Cuts, EveryRowIsOneRanks) {
   const Model m = tiny_model();
   for (const char* name : {"adamw", "lion", "muon", "adafactor"})
     for (const int ranks : {1, 2, 3, 4, 7}) {
-      const Optimizer optimizer(m.family->library(), {.name = name});
+      const Optimizer optimizer(m.family->library(), named(name));
       const std::vector<Cut> cuts = cut_parameters(trained(m), optimizer, ranks);
       ASSERT_EQ(cuts.size(), trained(m).size());
       std::vector<int64_t> load(ranks, 0);
@@ -49,7 +55,7 @@ TEST(Cuts, WholeMatricesStayWhole) {
   const Model m = tiny_model();
   const auto in_rows = [&](const char* name) {
     int64_t count = 0;
-    for (const Cut& cut : cut_parameters(trained(m), Optimizer(m.family->library(), {.name = name}), 2))
+    for (const Cut& cut : cut_parameters(trained(m), Optimizer(m.family->library(), named(name)), 2))
       count += cut.in_rows;
     return count;
   };
@@ -61,7 +67,7 @@ TEST(Cuts, WholeMatricesStayWhole) {
 
 TEST(Cuts, PartsGoOutAndIn) {
   const Model m = tiny_model();
-  const Optimizer optimizer(m.family->library(), {.name = "adamw"});
+  const Optimizer optimizer(m.family->library(), named("adamw"));
   for (const char* format : {"", "q8_0", "mxfp8_e4m3"})
     for (const Cut& cut : cut_parameters(trained(m), optimizer, 3)) {
       graph::Type type{cut.whole.shape, {Scalar::f32, nullptr}};
