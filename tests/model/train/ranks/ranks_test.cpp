@@ -27,18 +27,18 @@ struct Fresh {
   }
 };
 
-struct Run {
+struct RankedRun {
   std::vector<double> losses, norms;
   double validation = 0;
   std::map<std::string, std::vector<uint8_t>> weights;
 };
 
-Run trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
+RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
             const std::filesystem::path& out = {}) {
   run::Engine engine = make_engine(1);
   const Fresh s(recipe);
   Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
-  Run run;
+  RankedRun run;
   for (int i = 0; i < steps; ++i) {
     const Trainer::Step step = trainer.step();
     run.losses.push_back(step.loss);
@@ -52,8 +52,8 @@ Run trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> 
 }
 
 // By rank; all must have the same weights.
-std::vector<Run> among_ranks(int size, const Recipe& recipe, int steps, const std::filesystem::path& out = {}) {
-  std::vector<Run> runs(size);
+std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps, const std::filesystem::path& out = {}) {
+  std::vector<RankedRun> runs(size);
   const auto memory = std::make_shared<run::SharedMemory>(size);
   std::vector<std::string> errors(size);
   std::vector<std::thread> threads;
@@ -74,7 +74,7 @@ std::vector<Run> among_ranks(int size, const Recipe& recipe, int steps, const st
     });
   for (std::thread& t : threads) t.join();
   for (const std::string& error : errors) EXPECT_EQ(error, "");
-  for (const Run& run : runs) {
+  for (const RankedRun& run : runs) {
     EXPECT_EQ(run.weights, runs[0].weights);
     EXPECT_EQ(run.losses, runs[0].losses);
     EXPECT_EQ(run.validation, runs[0].validation);
@@ -82,7 +82,7 @@ std::vector<Run> among_ranks(int size, const Recipe& recipe, int steps, const st
   return runs;
 }
 
-void expect_near(const Run& a, const Run& b, double within) {
+void expect_near(const RankedRun& a, const RankedRun& b, double within) {
   ASSERT_EQ(a.losses.size(), b.losses.size());
   for (size_t i = 0; i < a.losses.size(); ++i) {
     EXPECT_NEAR(a.losses[i], b.losses[i], within * std::abs(a.losses[i])) << i;
@@ -93,10 +93,10 @@ void expect_near(const Run& a, const Run& b, double within) {
 
 TEST(TrainingRanks, TrainWhatOneTrains) {
   Recipe recipe = small_recipe();
-  const Run one = trained(recipe, 6, nullptr);
+  const RankedRun one = trained(recipe, 6, nullptr);
   for (const char* shard : {"none", "states", "gradients"}) {
     recipe.shard = shard;
-    const Run two = among_ranks(2, recipe, 6)[0], again = among_ranks(2, recipe, 6)[0];
+    const RankedRun two = among_ranks(2, recipe, 6)[0], again = among_ranks(2, recipe, 6)[0];
     expect_near(one, two, 1e-5);
     EXPECT_EQ(two.weights, again.weights) << shard;
   }
@@ -109,7 +109,7 @@ TEST(TrainingRanks, BatchesInPartsAndOtherOptimizers) {
     recipe.accumulate = 2;
     recipe.optimizer.name = optimizer;
     recipe.optimizer.ema_decay = 0.9;
-    const Run one = trained(recipe, 3, nullptr);
+    const RankedRun one = trained(recipe, 3, nullptr);
     recipe.shard = "gradients";
     expect_near(one, among_ranks(3, recipe, 3)[0], 1e-4);
   }
@@ -123,7 +123,7 @@ TEST(TrainingRanks, CheckpointsAreThoseOfOneProcess) {
   recipe.optimizer.moments = "q8_0";
   (void)trained(recipe, 2, nullptr, folder / "one");
   recipe.shard = "states";
-  const Run two = among_ranks(2, recipe, 2, folder / "two")[0];
+  const RankedRun two = among_ranks(2, recipe, 2, folder / "two")[0];
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     const std::string a = read_file(folder / "one" / "checkpoint-2" / name, 1 << 24);
     const std::string b = read_file(folder / "two" / "checkpoint-2" / name, 1 << 24);
@@ -145,10 +145,10 @@ TEST(TrainingRanks, CheckpointsAreThoseOfOneProcess) {
 TEST(TrainingRanks, ExchangesInFormats) {
   Recipe recipe = small_recipe();
   recipe.shard = "gradients";
-  const Run plain = among_ranks(2, recipe, 8)[0];
+  const RankedRun plain = among_ranks(2, recipe, 8)[0];
   recipe.reduce_type = "q8_0";
   recipe.gather_type = "q8_0";
-  const Run coded = among_ranks(2, recipe, 8)[0];
+  const RankedRun coded = among_ranks(2, recipe, 8)[0];
   EXPECT_NE(coded.weights, plain.weights);
   expect_near(plain, coded, 1e-2);
   EXPECT_EQ(among_ranks(2, recipe, 8)[0].weights, coded.weights);
