@@ -65,7 +65,7 @@ TEST(ProductRecipes, TrainAsSixteenBitsDo) {
 
 TEST(ProductRecipes, ResumeBitForBitOnAnyNumberOfThreads) {
   const Fresh s;
-  for (const char* name : {"moss", "fp8-delayed", "mxfp4"}) {
+  for (const char* name : {"moss", "fp8-delayed", "mxfp4-training"}) {
     run::Engine engine = make_engine(2), single = make_engine(1);
     const Recipe recipe = recipe_of(name);
     Trainer straight(engine, s.model, recipe, s.data);
