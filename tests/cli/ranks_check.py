@@ -177,7 +177,7 @@ def killed(c, seed):
 
 
 def stopped(c):
-    process = c.start(*BASE, "--steps", 100000, "--ranks", 3, "--batch", 3, "-o", "stopped")
+    process = c.start(*BASE, "--steps", 100000, "--ranks", 4, "-o", "stopped")
     while not list((c.work / "stopped").glob("checkpoint-*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
