@@ -34,7 +34,7 @@ struct RankedRun {
 };
 
 RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
-            const std::filesystem::path& out = {}) {
+                  const std::filesystem::path& out = {}) {
   run::Engine engine = make_engine(1);
   const Fresh s(recipe);
   Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
