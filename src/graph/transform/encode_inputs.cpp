@@ -10,6 +10,7 @@
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 #include "graph/transform/low_rank.h"
+#include "number/facts/facts.h"
 
 namespace lumen::graph {
 namespace {
