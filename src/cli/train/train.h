@@ -2,6 +2,6 @@
 //
 // May include: base, base/file, cli, model/arch, model/arch/checkpoint, model/arch/family, model/compress,
 // model/data/examples, model/data/rows, model/file, model/infer/measure, model/infer/sample, model/report,
-// model/report/compression, model/text/unicode, model/train/loop, model/train/method, model/train/recipe,
-// model/train/record, model/train/rewrite, model/train/trainer, run/engine.
+// model/report/compression, model/text/unicode, model/train/budget, model/train/loop, model/train/method,
+// model/train/recipe, model/train/record, model/train/rewrite, model/train/trainer, run/engine.
 #pragma once
