@@ -86,7 +86,7 @@ class Bench:
         return json.loads(out.read_text())["points"]
 
     def calibrated(self):
-        return ["-f", self.seen, "-c", self.length, "-b", 8, "--chunks", 144, "-q"]
+        return ["-f", self.seen, "-c", self.length, "-b", 8, "--chunks", self.args.calibration, "-q"]
 
     def strategies(self, model):
         formats = self.args.formats
@@ -112,7 +112,7 @@ class Bench:
 
     def choices(self, model):
         matrix = self.work / "importance.gguf"
-        self.must("imatrix", "-m", model, "-f", self.seen, "-c", self.length, "--chunks", 128, "-o", matrix)
+        self.must("imatrix", "-m", model, "-f", self.seen, "-c", self.length, "--chunks", self.args.calibration, "-o", matrix)
         files, names = [], []
         for mixture in self.args.mixtures:
             file = self.work / f"mixture.{mixture}.gguf"
@@ -140,7 +140,8 @@ def main():
     parser.add_argument("--work")
     parser.add_argument("--size", choices=RECIPES, default="small")
     parser.add_argument("--device")
-    parser.add_argument("--chunks", type=int, default=100)
+    parser.add_argument("--chunks", type=int, default=100, help="windows of the text that is measured on")
+    parser.add_argument("--calibration", type=int, default=144, help="windows that are calibrated on")
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES)
     parser.add_argument("--formats", nargs="*", default=FORMATS)
     parser.add_argument("--mixtures", nargs="*", default=MIXTURES)

@@ -2,6 +2,7 @@
 // numbers of enumerators.
 //
 // May include: nothing.
+// Offers: speaker.h.
 #pragma once
 
 #include "base/check.h"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/printable.h"
+#include "base/speaker.h"
 
 namespace lumen {
 namespace {
@@ -41,10 +42,11 @@ bool use_color() {
 }
 
 void note(std::string_view text) {
-  if (level != Verbosity::quiet) print_line("", text);
+  if (level != Verbosity::quiet && !is_hushed()) print_line("", text);
 }
 
 void warn(std::string_view text) {
+  if (is_hushed()) return;
   print_line(use_color() ? "\x1b[33mwarning:\x1b[0m " : "warning: ", text);
 }
 

@@ -10,6 +10,7 @@
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/speaker.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -68,7 +69,7 @@ constexpr std::pair<std::string_view, const char*> kShortNames[] = {
 // Messages quote files. `about`: those that the command was given, where the message itself names none of them.
 int print_error(const std::string& message, const std::string& hint, Exit code, const std::string& about = "") {
   const bool color = use_color();
-  std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+  std::fputs(fmt::format("lumen: {}{}error:{} {}\n", speaker_name(), color ? "\033[1;31m" : "", color ? "\033[0m" : "",
                          printable(message, Lines::kept))
                  .c_str(),
              stderr);
@@ -309,12 +310,10 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   return code;
 }
 
-}  // namespace
-
-int run_app(int argc, const char* const* argv) {
-  std::vector<std::string> files;
+// What `work` returns, or the code of its error, which people are told. `files`: those the command was given.
+int with_errors_told(const std::function<int()>& work, const std::vector<std::string>& files) {
   try {
-    return run_words(std::vector<std::string>(argv + std::min(argc, 1), argv + argc), &files);
+    return work();
   } catch (const ClosedOutput&) {
     return exit_code(Exit::user);  // quietly: whoever closed it knows
   } catch (const Error& error) {
@@ -326,6 +325,23 @@ int run_app(int argc, const char* const* argv) {
   } catch (const std::exception& error) {
     return print_error(error.what(), "", Exit::user, not_named(files, error.what()));
   }
+}
+
+}  // namespace
+
+int run_app(int argc, const char* const* argv) {
+  std::vector<std::string> files;
+  return with_errors_told([&] { return run_words({argv + std::min(argc, 1), argv + argc}, &files); }, files);
+}
+
+int report_errors(const std::function<int()>& work) {
+  return with_errors_told(
+      [&] {
+        const int code = ended_by_signal(work());
+        finish_output();
+        return code;
+      },
+      {});
 }
 
 }  // namespace lumen::cli

@@ -70,6 +70,9 @@ const std::atomic<bool>& interrupted();
 void catch_interrupts(bool end_reads = false);
 void forget_interrupt();
 
+// What `work` returns, in a process that was forked from a command's: errors are told as those of a command are.
+int report_errors(const std::function<int()>& work);
+
 // The parser with all commands and their options.
 std::unique_ptr<CLI::App> make_app(Command& command);
 

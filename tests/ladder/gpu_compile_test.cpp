@@ -102,7 +102,8 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
     if (f->encodes() && number % 16 == 7) {
       const int64_t columns = f->block * 512, panel = synth::feedback_panel(*f, columns);
       for (const auto order : {synth::FeedbackOrder::columns, synth::FeedbackOrder::given})
-        add(synth::synthesize_feedback(*f, {64, columns, panel, order, f->weighs()}, m));
+        if (order == synth::FeedbackOrder::columns || synth::rounds_with_stored_fields(*f))
+          add(synth::synthesize_feedback(*f, {64, columns, panel, order, f->weighs()}, m));
     }
     if (number % 10 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
     if (number++ % 12 != 1) continue;

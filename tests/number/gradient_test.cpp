@@ -89,7 +89,8 @@ TEST(FakeQuantize, EqualsTheCodec) {
 
 // Inside the range dy/dx is 1; for the scale it is LSQ's rule, code - x / s inside and the bound outside.
 TEST(FakeQuantize, HasTheStraightThroughDerivative) {
-  for (const char* name : {"int8_row", "int4_g32", "q4_0", "q8_0", "fp8_row", "nf4", "mxfp8_e4m3", "mxfp4", "q6_k"}) {
+  for (const char* name : {"int8_row", "int4_g32", "q4_0", "q8_0", "fp8_row", "nf4", "mxfp8_e4m3", "mxfp4", "q2_k",
+                           "q3_k", "q4_k", "q5_k", "q6_k"}) {
     const FormatRef f = library().get(name);
     const auto fake = fake_quantize_formula(*f);
     ASSERT_TRUE(fake) << name;

@@ -9,6 +9,7 @@
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/compress/activations/kept_by_loss.h"
+#include "number/facts/facts.h"
 
 namespace lumen::cli {
 
@@ -28,7 +29,7 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
     throw usage_error("--spike-gain chooses among what --keep-spikes finds, and nothing is drawn at random then");
   if (flags.reach != "largest" && flags.scales != "static")
     throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
-  if (flags.scales == "static" && graph::static_field(*named_format(formats, flags.format)) < 0)
+  if (flags.scales == "static" && tensor_scale(*named_format(formats, flags.format)) < 0)
     throw usage_error(
         "format '{}' has no scale to calibrate: --activation-scales static is for formats with one number "
         "for the whole tensor beside their codes",

@@ -7,6 +7,7 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/file/temporary.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/names.h"
@@ -14,6 +15,7 @@
 #include "cli/train/train_data.h"
 #include "cli/train/train_flags.h"
 #include "cli/train/train_phases.h"
+#include "cli/train/train_ranks.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
@@ -21,6 +23,7 @@
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
 #include "model/train/method/method.h"
+#include "model/train/ranks/ranks.h"
 #include "model/train/record/lora_base.h"
 #include "model/train/rewrite/rewrite.h"
 #include "model/train/trainer/forecast.h"
@@ -30,6 +33,16 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Whether this process writes and speaks.
+bool is_first(const TrainFlags& flags) {
+  return !flags.ranks || flags.ranks->rank() == 0;
+}
+
+// What this process does of a recipe.
+model::Recipe recipe_here(const TrainFlags& flags, const model::Recipe& recipe) {
+  return model::recipe_of_rank(recipe, flags.ranks ? flags.ranks->size() : flags.plan ? flags.ranks_here : 1);
+}
 
 model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
@@ -82,8 +95,8 @@ bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
 
 double product_ceiling(run::Engine& engine, const model::Library& library, const model::Recipe& r,
                        const Shared& shared) {
-  const graph::ProductType products = model::product_type(r.precision, library.formats());
-  return run::product_ceiling(engine, products.code ? "8 bit" : std::string(scalar_name(products.scalar)),
+  const graph::ProductType products = model::product_type(r, library.formats());
+  return run::product_ceiling(engine, products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar)),
                               shared.cache);
 }
 
@@ -113,9 +126,9 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     take_limit(engine, shared, library, model, r, true, teacher);
     if (rewrites(flags, r))
-      model::require_training(engine, model::rewritten_outline(model, r), r, true, {}, teacher);
+      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher);
     else
-      model::require_training(engine, model, r, true, {}, teacher);
+      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher);
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -135,7 +148,7 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   take_limit(engine, shared, library, outline, r, false, teacher);
-  model::require_training(engine, outline, r, false, {}, teacher);
+  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher);
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
@@ -164,9 +177,16 @@ struct Resumed {
   }
 };
 
-// The base that the recipe's beginning of adapters writes; the recipe names it from here on.
+// The base that the recipe's beginning of adapters writes; the recipe names it from here on. Of several ranks the first
+// writes it.
 model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
-                             model::Recipe& r, const fs::path& out) {
+                             model::Recipe& r, const fs::path& out, const TrainFlags& flags) {
+  if (!is_first(flags)) {
+    flags.ranks->barrier();
+    const fs::path base = model::rewritten_path(out, given, r);
+    r.base = absolute_path(base.string());
+    return model::read_model(library, base);
+  }
   Progress progress;
   int64_t done = 0;
   const auto tensors = model::rewrite_base(engine, given, r, out, [&](const model::RewrittenTensor& t) {
@@ -174,6 +194,7 @@ model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& libra
   });
   const fs::path base = model::rewritten_path(out, given, r);
   progress.finish(fmt::format("{}; wrote {}", model::rewrite_text(tensors, r.adapter), base.string()));
+  if (flags.ranks) flags.ranks->barrier();
   r.base = absolute_path(base.string());
   return model::read_model(library, base);
 }
@@ -265,6 +286,20 @@ void begin_training(model::Trainer& trainer, const TrainFlags& flags, const mode
   }
 }
 
+// Ranks that do not train the same would do anything but fail.
+void require_same(const TrainFlags& flags, const model::Recipe& recipe, const model::Batches& batches,
+                  const std::optional<model::Checkpoint>& checkpoint) {
+  if (!flags.ranks) return;
+  const std::string mine = fmt::format("{}\n{}\n{}", hash_text(model::describe_training(recipe)).hex(),
+                                       batches.token_hash().hex(), checkpoint ? checkpoint->state.step : 0);
+  const std::vector<std::string> all = flags.ranks->all_gather(mine);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r] != all[0])
+      throw Error(Exit::user,
+                  fmt::format("rank {} has another recipe, other data or another checkpoint than rank 0", r),
+                  "all ranks are started with the same words, and read the same files");
+}
+
 // The model's files, and the line that says how it went.
 void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path& out, const model::LoopResult& result) {
   trainer.finish();
@@ -287,6 +322,34 @@ void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path&
   put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
 }
 
+// What the first rank of a host compiles the others find.
+std::unique_ptr<model::Trainer> make_trainer(run::Engine& engine, const Shared& shared, const TrainFlags& flags,
+                                             model::Model model, const model::Recipe& recipe,
+                                             const std::shared_ptr<const model::Batches>& batches,
+                                             const std::shared_ptr<const model::Model>& teacher) {
+  const bool is_first_here = !flags.ranks || flags.ranks->local_rank() == 0;
+  if (!is_first_here) flags.ranks->barrier();
+  auto trainer = std::make_unique<model::Trainer>(engine, std::move(model), recipe, batches, teacher, flags.ranks);
+  if (flags.ranks && is_first_here) flags.ranks->barrier();
+  if (flags.ranks) flags.ranks->use(engine.device(), shared.device);
+  return trainer;
+}
+
+// What a run ends with, and its code.
+int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& flags, const fs::path& out,
+              const model::LoopResult& result) {
+  if (result.interrupted) {
+    note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
+    return exit_code(Exit::interrupted);
+  }
+  if (is_first(flags))
+    write_results(engine, trainer, out, result);
+  else
+    trainer.finish();
+  if (flags.ranks) flags.ranks->barrier();
+  return 0;
+}
+
 int train(const Shared& shared, TrainFlags& flags) {
   check_train_flags(flags);
   const model::LibraryRef library = shared.library();
@@ -301,7 +364,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (own_folder && flags.overwrite)
     throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
   std::optional<FolderLock> lock;
-  if (!flags.print_config && !flags.plan) lock.emplace(out);
+  if (!flags.print_config && !flags.plan && is_first(flags)) lock.emplace(out);
   std::optional<model::Checkpoint> checkpoint;
   std::optional<model::StoredRun> stored;
   if (resumed) {
@@ -316,7 +379,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
     model::refuse_own_base(out, model::model_files(base), stored.has_value());
   recipe.run_folder = out.string();
-  if (!flags.plan) take_folder(flags, out, own_folder);
+  if (!flags.plan && is_first(flags)) take_folder(flags, out, own_folder);
   TrainingData data = find_training_data(recipe);
   make_paths_absolute(recipe);
   const std::shared_ptr<const model::Model> teacher = read_teacher(library, recipe);
@@ -328,13 +391,13 @@ int train(const Shared& shared, TrainFlags& flags) {
     model = std::move(stored->model);
     // A run that goes on keeps what was chosen when it began.
     if (flags.has("memory.limit")) take_limit(engine, shared, library, model, recipe, true, teacher.get());
-    model::require_training(engine, model, recipe, true, {}, teacher.get());
+    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get());
   } else {
     model = starting_model(engine, shared, library, flags, recipe, data, teacher.get());
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
-  if (!flags.plan) {
+  if (!flags.plan && is_first(flags)) {
     model::check_outputs(model, recipe);
     model::require_room(out, model, recipe, model::list_checkpoints(out).size());
   }
@@ -354,10 +417,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   std::optional<model::Model> base;
   if (rewriting) base = model::rewritten_outline(model, recipe);
   const model::Model& trained = base ? *base : model;
-  model::require_training(engine, trained, recipe, is_there, form, teacher.get());
+  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get());
   if (flags.plan) {
-    model::TrainingForecast f =
-        model::forecast_training(engine, trained, recipe, form, !flags.model.empty(), teacher.get());
+    model::TrainingForecast f = model::forecast_training(engine, trained, recipe_here(flags, recipe), form,
+                                                         !flags.model.empty(), teacher.get());
     for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
     put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;
@@ -367,8 +430,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (!flags.model.empty() && !recipe.adapter.trains())
     origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
               model::weights_hash(model).hex()};
-  if (rewriting) model = rewritten_model(engine, library, model, recipe, out);
-  model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
+  if (rewriting) model = rewritten_model(engine, library, model, recipe, out, flags);
+  require_same(flags, recipe, *batches, checkpoint);
+  const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);
+  model::Trainer& trainer = *made;
   trainer.set_origin(std::move(origin));
   if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
@@ -379,13 +444,8 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
   const model::LoopResult result = model::run_training(trainer, options);
-  if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
-  if (result.interrupted) {
-    note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
-    return exit_code(Exit::interrupted);
-  }
-  write_results(engine, trainer, out, result);
-  return 0;
+  if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
+  return hand_over(engine, trainer, flags, out, result);
 }
 
 }  // namespace
@@ -412,7 +472,11 @@ void add_train(CLI::App& app, Command& command) {
     flags->resume_given = resume->count() > 0;
     command.action = [flags, shared = command.shared] {
       take_document_settings(*flags);
-      return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
+      if (!trains_in_phases(*shared, *flags)) return train_by_ranks(*shared, *flags, train);
+      if (has_ranks(*flags))
+        throw Error(Exit::usage, "a recipe of several phases is trained by one process",
+                    "train each phase as a run of its own to have several ranks");
+      return train_phases(*shared, *flags, train);
     };
   });
 }

@@ -9,6 +9,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "model/train/recipe/recipe_keys.h"
+#include "number/facts/facts.h"
 
 namespace lumen::cli {
 namespace {
@@ -126,8 +127,13 @@ constexpr KeyFlag kKeyFlags[] = {
     {"-s,--seed", "run.seed", "Names initial weights and the order of the data"},
     {"--precision", "run.precision",
      "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: each tensor "
-     "under a scale of its own, attention and the last product in bf16); sums stay f32",
+     "under a scale of its own, attention and the last product in bf16); sums stay f32. Or a recipe that says in "
+     "[products] what each operand passes through",
      "TYPE"},
+    {"--activation-format", "products.activation", "Format that activations pass through where products multiply them",
+     "FORMAT"},
+    {"--weight-format", "products.weight", "The same of weights; what is trained and kept stays as it is", "FORMAT"},
+    {"--gradient-format", "products.gradient", "The same of gradients of products' results", "FORMAT"},
     {"--recompute,--gradient-checkpointing,--gradient_checkpointing", "run.recompute",
      "What of a step is computed again rather than kept: none, maps (elementwise work alone), layers, auto (what there "
      "is "
@@ -145,6 +151,15 @@ constexpr KeyFlag kKeyFlags[] = {
      "moments|layers[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
+    {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
+     "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2)",
+     "none|states|gradients"},
+    {"--reduce-type,--reduce_type", "ranks.reduce_type",
+     "What sums of gradients go from rank to rank in: f32, or any format with an encoder; what that loses counts in "
+     "the "
+     "next step",
+     "FORMAT"},
+    {"--gather-type,--gather_type", "ranks.gather_type", "The same of changes of parameters, with --shard", "FORMAT"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
@@ -210,13 +225,15 @@ model::Recipe of_training(model::Recipe r) {
   return r;
 }
 
-// A recipe by name or from a file, on top of `base`.
+// A recipe by name or from a file, on top of `base`; of several with commas between them each on top of those before.
 model::Recipe read_recipe(const model::Library& library, const std::string& name, model::Recipe base) {
   if (const auto text = library.recipe(name))
     return of_training(model::parse_recipe(text->text, text->name, std::move(base)));
   std::error_code error;
   if (std::filesystem::exists(name, error))
     return of_training(model::parse_recipe(read_file(name, 16 << 20), name, std::move(base)));
+  if (const size_t comma = name.rfind(','); comma != std::string::npos)
+    return read_recipe(library, name.substr(comma + 1), read_recipe(library, name.substr(0, comma), std::move(base)));
   std::string known;
   for (const std::string& one : library.recipe_names()) known += (known.empty() ? "" : ", ") + one;
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);
@@ -229,10 +246,23 @@ void settle_optimizer(const model::Library& library, model::Recipe& r) {
   if (!said.empty()) note(said);
 }
 
+constexpr const char* kPrecision = "run.precision";
+
+// --precision names a type, or a recipe that says what all operands pass through.
+void apply_precision(const model::Library& library, const std::string& name, model::Recipe& r) {
+  const FormatRef format = library.formats().find(name);
+  if (library.recipe(name) && !(format && plain_field(*format)))
+    r = read_recipe(library, name, std::move(r));
+  else
+    model::set_value(model::recipe_key(kPrecision), name, r);
+}
+
 }  // namespace
 
-void apply_flags(const TrainFlags& flags, model::Recipe& r) {
-  for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
+void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& r) {
+  if (flags.has(kPrecision)) apply_precision(library, flags.text(kPrecision), r);
+  for (const auto& [key, text] : flags.values)
+    if (key != kPrecision) model::set_value(model::recipe_key(key), text, r);
   if (flags.has("objective.name")) {
     r.objective = {flags.text("objective.name"), "", {}, r.objective.teacher};
     model::take_text(r.objective);
@@ -298,7 +328,7 @@ model::Recipe named_recipe(const model::Library& library, const std::string& nam
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags) {
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
-  apply_flags(flags, r);
+  apply_flags(library, flags, r);
   if (flags.has("schedule.steps")) r.epochs = 0;
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
@@ -317,7 +347,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   } else if (flags.model.empty()) {
     throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
   }
-  (void)model::product_type(r.precision, library.formats());
+  (void)model::product_type(r, library.formats());
   return r;
 }
 
@@ -327,7 +357,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   model::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
-  apply_flags(flags, r);
+  apply_flags(library, flags, r);
   model::Schedule& schedule = r.schedule;
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
@@ -367,7 +397,10 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
 }
 
 CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
-  app.add_option("-r,--recipe", f.recipe, "A recipe by name, or a .toml file; flags below override it")
+  app.add_option(
+         "-r,--recipe", f.recipe,
+         "A recipe by name, or a .toml file (several with commas between: each on top of those before); flags below "
+         "override it")
       ->type_name("NAME|FILE");
   app.add_option("-m,--model,--model_name_or_path", f.model,
                  "Start from this model, in any format, instead of fresh weights")
@@ -411,6 +444,12 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
       ->check(CLI::IsMember({"tensorboard", "none"}));
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
+  app.add_option(
+         "--ranks,--nproc-per-node,--nproc_per_node,--num-processes,--num_processes", f.ranks_here,
+         "Processes on this host that share each batch, one GPU each with --device cuda; torchrun, srun and mpirun "
+         "start ranks themselves")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
   app.add_flag("--plan", f.plan, "Print what the run needs: memory by kind, and time; nothing is trained or written");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");

@@ -5,11 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "model/arch/family/family.h"
 #include "model/train/record/record.h"
+#include "run/ranks/ranks.h"
 
 namespace lumen::cli {
 
@@ -19,6 +21,8 @@ struct TrainFlags {
   std::string begin;  // a checkpoint whose adapter goes on; phases set it
   bool resume_given = false, print_config = false, plan = false, explain = false, bf16 = false, overwrite = false;
   bool changed_data = false, changed_recipe = false;
+  int ranks_here = 1;                             // --ranks: how many processes this one starts
+  std::shared_ptr<run::Communicator> ranks = {};  // those that this process is one of; null: it is alone
   std::optional<std::string> out;
   // Those that stand for one key of a recipe: "schedule.learning_rate" and the text that was given.
   std::map<std::string, std::string> values;
@@ -36,7 +40,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 void check_train_flags(const TrainFlags& flags);
 
 // What the flags say, in place of what the recipe says.
-void apply_flags(const TrainFlags& flags, model::Recipe& recipe);
+void apply_flags(const model::Library& library, const TrainFlags& flags, model::Recipe& recipe);
 
 // A recipe by name or from a file.
 model::Recipe named_recipe(const model::Library& library, const std::string& name);

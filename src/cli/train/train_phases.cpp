@@ -150,7 +150,7 @@ class Phases {
       base.phases.clear();
       const model::Recipe was = model::parse_recipe(phase.text, phase.name, base);
       model::Recipe own = was;
-      apply_flags(flags_, own);
+      apply_flags(*shared_.library(), flags_, own);
       if (flags_.resume_given && model::latest_checkpoint(folder(i))) continue;
       std::string changes;
       for (const model::RecipeChange& c : model::recipe_changes(was, own))

@@ -1,9 +1,10 @@
 // The passes from a graph as its author wrote it to one whose nodes can be grouped into kernels; pipeline.cpp has their
 // order on one page. Each is one file with one function.
 //
-// May include: base, graph/fuse, graph/ir, graph/match, number/facts.
+// May include: base, graph/fuse, graph/ir, graph/match, number/facts, number/gradient.
 #pragma once
 
+#include <array>
 #include <limits>
 
 #include "graph/ir/graph.h"
@@ -30,19 +31,60 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
-// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision); with
-// `code`, a format of one small float, to that, each tensor scaled by one number of its own so that its largest value
-// fits. What is kept between products, operands of few multiples of 16, and products that reductions read (logits) then
-// have the 16-bit float.
+// The products of a linear layer y = x w: the forward one reads x and w, that of the gradient of x reads the gradient
+// of y and w, that of the gradient of w reads the gradient of y and x.
+enum class ProductKind : uint8_t { forward, input_gradient, weight_gradient };
+constexpr int kProductKinds = 3;
+
+// What an operand of one of them passes through, by what it is; null: the scalar type of everything else. A format with
+// scales is fitted while the graph runs, over rows of what the product sums (its blocks and rows lie along that). A
+// format of one small float has no scale: each tensor is scaled by one number so that its largest value fits.
+struct OperandFormats {
+  FormatRef activation, weight, gradient;
+};
+
+// Which operands are rounded up or down at random, as their distances say, rather than to the nearest; what is drawn is
+// a function of (the input kProductSeed, operand, element).
+struct RandomRoundings {
+  bool activation = false, weight = false, gradient = false;
+};
+inline constexpr const char* kProductSeed = "step.products";  // u32, rank 0, data
+
+// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision), or pass
+// through formats. What is kept between products and products that reductions read (logits, and their gradients) have
+// the scalar type then, as have operands of formats without scales that are few multiples of 16.
+// Where the scale of an operand comes from. Fitted: the numbers at hand. Delayed: the largest magnitude of the last
+// `history` steps, 1 before there is one. Predicted: a bound on a weight's magnitude that its optimizer keeps. The
+// latter two are for formats with one number for the whole tensor, or none (number/facts/facts.h, tensor_scale).
+struct ScaleSources {
+  FieldSource activation = FieldSource::fitted, weight = FieldSource::fitted, gradient = FieldSource::fitted;
+  int64_t history = 16;
+};
+// States of a step: what was largest, by operand ("layers.0.wq.activation"), [history]; and bounds of weights, rank 0.
+// They begin at 0.
+inline constexpr const char* kHistoryState = "optimizer.history.";
+inline constexpr const char* kLargestState = "optimizer.largest.";
+
 struct ProductType {
   Scalar scalar = Scalar::f32;
-  FormatRef code;
+  std::array<OperandFormats, kProductKinds> formats = {};
+  RandomRoundings random = {};
+  ScaleSources sources = {};
+  // Both operands of such a product are rotated along what it sums before they are encoded, runs of so many numbers (a
+  // power of two) by a Hadamard matrix with columns of random signs: the product is the same, outliers are spread. 0:
+  // none; and none where an operand has no format with scales.
+  std::array<int64_t, kProductKinds> rotations = {};
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();
   ProductType() = default;
-  ProductType(Scalar s, FormatRef f = nullptr) : scalar(s), code(std::move(f)) {}  // NOLINT: a scalar is one
+  ProductType(Scalar s) : scalar(s) {}  // NOLINT: a scalar is one
+  // All operands in one format.
+  ProductType(Scalar s, const FormatRef& f) : scalar(s) { formats.fill({f, f, f}); }
+  bool has_formats() const;
 };
+// Error when runs that are rotated do not divide what a product sums, or codes of a format are none to round at random
+// to.
 void round_products(Graph& g, const ProductType& to);
 
 // Symbols get numbers; afterwards all dims are numbers.

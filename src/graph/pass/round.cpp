@@ -7,14 +7,19 @@
 // such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has to
 // be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
 // another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
-// read stay f32. Proved by tests/graph/round_test.cpp.
+// read stay f32. Operands of products may pass through formats instead (operand_formats.h). Proved by
+// tests/graph/round_test.cpp.
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
+#include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
 #include "number/facts/facts.h"
 
@@ -34,24 +39,30 @@ class Rounder {
   Rounder(const Graph& g, const ProductType& to)
       : r_(g),
         to_(to.scalar),
-        code_(to.code),
+        type_(to),
         most_decoded_(to.most_decoded),
         users_(users_of(g)),
         attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
-        coded_(g.nodes.size()),
-        data_(g.nodes.size(), false) {
+        data_(g.nodes.size(), false),
+        encoder_(r_) {
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       data_[v] = g[v].op == Op::input_
                      ? g[v].attributes.role != Role::parameter
                      : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
-    if (code_) find_precise();
+    if (!to.has_formats()) return;
+    find_precise();
+    forward_ = values_of_forward_pass(g);
+    trains_ = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::update_; });
   }
 
   Graph run() {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const Node& node = r_.from[v];
-      if (is_rounded_product(v))
+      const auto made = node.op == Op::input_ ? made_.find(node.attributes.name) : made_.end();
+      if (made != made_.end())
+        r_.replace(v, made->second);
+      else if (is_rounded_product(v))
         replace(v);
       else if (attends(v))
         replace_attended(v);
@@ -62,7 +73,7 @@ class Rounder {
         lengthen_operands(v);
       else
         r_.keep(v);
-      if (is_activation(v) && is_kept(v)) keep_short(v);
+      if (to_ != Scalar::f32 && is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
   }
@@ -189,8 +200,10 @@ class Rounder {
 
   void replace(ValueId v) {
     const Node node = r_.from[v];
-    if (code_ && takes_codes(v)) return replace_by_codes(v);
-    const ValueId a = rounded(node.operands[0]), b = rounded(node.operands[1]);
+    const FormatRef first = format_of(v, 0), second = format_of(v, 1);
+    const bool plain = first && second && is_without_scale(*first) && is_without_scale(*second);
+    if (plain && takes_codes(v)) return replace_by_codes(v, first, second);
+    const ValueId a = operand(v, 0, first), b = operand(v, 1, second);
     const std::vector<std::string>& i = node.attributes.indices;
     if (node.op == Op::contract_)
       r_.replace(v, r_.build.contract(a, b, i[0], i[1], i[2]));
@@ -251,11 +264,156 @@ class Rounder {
     });
   }
 
-  void replace_by_codes(ValueId v) {
+  // What this product is of a linear layer's three; nothing for products that are none of them.
+  std::optional<ProductKind> kind_of(ValueId v) const {
+    const std::vector<ValueId>& o = r_.from[v].operands;
+    if (takes_parameter(v))
+      return forward_[data_[o[0]] ? o[0] : o[1]] ? ProductKind::forward : ProductKind::input_gradient;
+    if (forward_[o[0]] != forward_[o[1]]) return ProductKind::weight_gradient;
+    return std::nullopt;
+  }
+
+  // What the recipe holds an operand in; null: the scalar type. Weights that lie in a file's format stay as they are.
+  FormatRef format_of(ValueId product, int side) const {
+    const Node& node = r_.from[product];
+    if (!type_.has_formats() || precise_.contains(product) || node.op == Op::contract_scatter_) return nullptr;
+    const auto kind = kind_of(product);
+    if (!kind) return nullptr;
+    const OperandFormats& formats = type_.formats[ordinal(*kind)];
+    const ValueId v = node.operands[side];
+    if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
+    return lies_in_format(v) ? nullptr : formats.weight;
+  }
+  bool lies_in_format(ValueId v) const {
+    while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
+    const Node& node = r_.from[v];
+    return node.op == Op::cast_ && r_.from[node.operands[0]].op == Op::input_ &&
+           r_.from[node.operands[0]].type.element.format;
+  }
+
+  // An operand of a product as the kernel reads it.
+  ValueId operand(ValueId product, int side, const FormatRef& f) {
+    const ValueId v = r_.from[product].operands[side];
+    if (!f) return rounded(v);
+    require_fitted(product, v, f);
+    if (const auto scalar = plain_scalar(*f)) return scalar == to_ ? rounded(v) : as_scalar(v, *scalar);
+    if (is_without_scale(*f)) {
+      if (!takes_codes(product)) return rounded(v);
+      const Coded c = coded(product, v, f);
+      return r_.build.mul(c.codes, c.scale);
+    }
+    const std::vector<std::string>& i = r_.from[product].attributes.indices;
+    keep_for_gradients(product, v);
+    return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
+                            rotation_of(product));
+  }
+
+  bool is_random(ValueId v) const {
+    if (!data_[v]) return type_.random.weight;
+    return forward_[v] ? type_.random.activation : type_.random.gradient;
+  }
+
+  // Both operands are rotated, or neither.
+  int64_t rotation_of(ValueId product) const {
+    const auto is_scaled = [](const FormatRef& f) { return f && !plain_scalar(*f) && !is_without_scale(*f); };
+    if (!is_scaled(format_of(product, 0)) || !is_scaled(format_of(product, 1))) return 0;
+    return type_.rotations[ordinal(*kind_of(product))];
+  }
+  // Rotated numbers are other numbers: what is known of the largest is not of them.
+  void require_fitted(ValueId product, ValueId v, const FormatRef& f) const {
+    if (rotation_of(product) == 0 || source_of_scale(v) == FieldSource::fitted) return;
+    throw Error(Exit::user,
+                fmt::format("an operand in '{}' is rotated, so that its scale must be fitted to it", f->name),
+                "leave rotations away, or delayed and predicted scales");
+  }
+
+  FieldSource source_of_scale(ValueId v) const {
+    if (!data_[v]) return type_.sources.weight;
+    return forward_[v] ? type_.sources.activation : type_.sources.gradient;
+  }
+
+  // The scale that is known before the numbers are; -1: they are looked at.
+  ValueId scale_of(ValueId product, ValueId v, const FormatRef& f) {
+    if (source_of_scale(v) == FieldSource::fitted) return -1;
+    if (tensor_scale(*f) < 0)
+      throw Error(Exit::user, fmt::format("format '{}' has more scales than one for the whole tensor", f->name),
+                  "scales are delayed or predicted where there is one; others are fitted");
+    return encoder_.scale_of_largest(known_largest(product, v), f);
+  }
+
+  // The largest magnitude as steps before tell it, rank 0; 0: they tell nothing.
+  ValueId known_largest(ValueId product, ValueId v) {
+    const auto [known, is_new] = largest_.try_emplace(below(v), -1);
+    if (!is_new) return known->second;
+    const std::string weight = weight_of(product);
+    Builder& b = r_.build;
+    if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(below(v)))
+      throw user_error("what '{}' becomes before products read it has no bound: its scale cannot be predicted", weight);
+    if (!data_[v] && type_.sources.weight == FieldSource::predicted) {
+      const std::string name = kLargestState + weight;
+      const ValueId there = r_.from.find_input(name);
+      if (there >= 0 && r_[there] >= 0) return known->second = r_[there];
+      return made_[name] = known->second = b.input(name, Role::state, {{}, {}});
+    }
+    const char* what = !data_[v] ? "weight" : forward_[v] ? "activation" : "gradient";
+    const std::string name = fmt::format("{}{}.{}", kHistoryState, weight, what);
+    const int64_t length = type_.sources.history;
+    const ValueId history = b.input(name, Role::state, {{length}, {}});
+    const ValueId largest = known->second = b.reshape(b.reduce(history, Reduction::max, {0}), {});
+    if (!trains_) return largest;
+    const ValueId now = b.reshape(find_largest(source_of(v)), {1});
+    b.update(history, length == 1 ? now : b.concat({b.slice(history, {1}, {length - 1}), now}, 0));
+    return largest;
+  }
+  // A parameter, or what is held of one as f32.
+  bool is_parameter(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (node.op == Op::cast_ && !r_.from[node.operands[0]].type.element.format) return is_parameter(node.operands[0]);
+    return node.op == Op::input_ && node.attributes.role == Role::parameter;
+  }
+  // The parameter of a product, or its number where both operands are data.
+  std::string weight_of(ValueId product) const {
+    for (ValueId o : r_.from[product].operands) {
+      if (data_[o]) continue;
+      while (r_.from[o].op != Op::input_ && !r_.from[o].operands.empty()) o = r_.from[o].operands[0];
+      return r_.from[o].attributes.name;
+    }
+    return fmt::format("{}", product);
+  }
+
+  // Codes of small floats and nothing else.
+  static bool is_without_scale(const Format& f) {
+    const FieldType* t = plain_field(f);
+    return t && t->is_float && t->has_sign && t->bits <= 8;
+  }
+  ValueId as_scalar(ValueId v, Scalar scalar) {
+    return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar);
+  }
+
+  // What products of the backward pass read of an activation is encoded where the activation is computed: codes are
+  // kept between the passes, not what they were made of.
+  void keep_for_gradients(ValueId product, ValueId v) {
+    if (!forward_[v] || !data_[v]) return;
+    for (const ValueId u : users_[v]) {
+      if (u < 0 || !is_rounded_product(u) || kind_of(u) != ProductKind::weight_gradient) continue;
+      for (int side = 0; side < 2; ++side) {
+        const FormatRef f = r_.from[u].operands[side] == v ? format_of(u, side) : nullptr;
+        const std::vector<std::string>& i = r_.from[u].attributes.indices;
+        if (f && !plain_scalar(*f) && !is_without_scale(*f))
+          (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
+                                 rotation_of(u));
+      }
+    }
+  }
+
+  // What an operand is encoded from.
+  ValueId source_of(ValueId v) { return is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v]; }
+
+  void replace_by_codes(ValueId v, const FormatRef& first, const FormatRef& second) {
     const Node node = r_.from[v];
-    const Coded a = coded(node.operands[0]), b = coded(node.operands[1]);
+    const Coded a = coded(v, node.operands[0], first), b = coded(v, node.operands[1], second);
     const std::vector<std::string>& i = node.attributes.indices;
-    const ValueId product = r_.build.contract(codes_for(v, 0), codes_for(v, 1), i[0], i[1], i[2]);
+    const ValueId product = r_.build.contract(codes_for(v, 0, first), codes_for(v, 1, second), i[0], i[1], i[2]);
     Formula f;
     f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
     f.outputs = {f.op(ScalarOp::mul_, f.input(0), f.op(ScalarOp::mul_, f.input(1), f.input(2)))};
@@ -269,37 +427,49 @@ class Rounder {
     ValueId transposed = -1;         // the codes again, as a matrix whose columns lie beside each other
     Shape matrix;
   };
-  Coded coded(ValueId v) {
-    Coded& known = coded_[v];
+  Coded coded(ValueId product, ValueId v, const FormatRef& f) {
+    Coded& known = coded_[{v, f.get()}];
     if (known.codes >= 0) return known;
     const Node& node = r_.from[v];
     if (node.op == Op::reshape_ || node.op == Op::permute_) {
-      known = coded(node.operands[0]);
+      known = coded(product, node.operands[0], f);
       known.codes = node.op == Op::reshape_ ? r_.build.reshape(known.codes, node.type.shape)
                                             : r_.build.permute(known.codes, node.attributes.axes);
       return known;
     }
     // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
-    const double most = plain_field(*code_)->max_finite();
+    const double most = plain_field(*f)->max_finite();
     const auto quotient = [&](ValueId x, bool inverse) {
-      Formula f;
-      f.inputs = {Scalar::f32};
-      const int largest = f.op(ScalarOp::max_, f.input(0), f.constant(Scalar::f32, 0x1p-100));
-      const int limit = f.constant(Scalar::f32, most);
-      f.outputs = {inverse ? f.op(ScalarOp::div_, limit, largest) : f.op(ScalarOp::div_, largest, limit)};
-      return r_.build.reshape(r_.build.map(f, {x}), {});
+      Formula q;
+      q.inputs = {Scalar::f32};
+      const int largest = q.op(ScalarOp::max_, q.input(0), q.constant(Scalar::f32, 0x1p-100));
+      const int limit = q.constant(Scalar::f32, most);
+      q.outputs = {inverse ? q.op(ScalarOp::div_, limit, largest) : q.op(ScalarOp::div_, largest, limit)};
+      return r_.build.reshape(r_.build.map(q, {x}), {});
     };
-    const ValueId value = is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v];
-    const ValueId largest = find_largest(value);
+    const ValueId value = source_of(v);
+    const bool is_fitted = source_of_scale(v) == FieldSource::fitted;
+    const ValueId largest = is_fitted ? find_largest(value) : or_else(known_largest(product, v), most);
     known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
     scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
     known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
-    known.codes = encoded(known.scaled);
+    if (is_random(v)) known.scaled = encoder_.rounded_at_random(known.scaled, f);
+    known.codes = encoded(known.scaled, f);
     return known;
   }
-  ValueId encoded(ValueId x) { return r_.build.cast(r_.build.cast(x, {Scalar::f32, code_}), Element{}); }
+  // The first of two numbers that is not 0.
+  ValueId or_else(ValueId x, double otherwise) {
+    Formula f;
+    f.inputs = {Scalar::f32};
+    const int is_none = f.op(ScalarOp::eq_, f.input(0), f.constant(Scalar::f32, 0));
+    f.outputs = {f.op(ScalarOp::select_, is_none, f.constant(Scalar::f32, otherwise), f.input(0))};
+    return r_.build.map(f, {x});
+  }
+  ValueId encoded(ValueId x, const FormatRef& f) {
+    return r_.build.cast(r_.build.cast(x, {Scalar::f32, f}), Element{});
+  }
   static int as_f32(Formula& f) {
     return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
   }
@@ -335,22 +505,23 @@ class Rounder {
 
   // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
   // instructions take bytes with neighbours along what is summed.
-  ValueId codes_for(ValueId product, size_t side) {
+  ValueId codes_for(ValueId product, size_t side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     const std::string &letters = r_.from[product].attributes.indices[side],
                       &kept = r_.from[product].attributes.indices[2];
     const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
     ValueId whole = v;
     while (r_.from[whole].op == Op::reshape_) whole = r_.from[whole].operands[0];
-    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v).codes;
+    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_)
+      return coded(product, v, f).codes;
     const Shape& matrix = r_.from[v].type.shape;
-    Coded& known = coded_[whole];
+    Coded& known = coded_[{whole, f.get()}];
     if (known.transposed < 0) {
       known.matrix = matrix;
       known.transposed =
-          r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0})), {1, 0});
+          r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0}), f), {1, 0});
     }
-    return known.matrix == matrix ? known.transposed : coded(v).codes;
+    return known.matrix == matrix ? known.transposed : coded(product, v, f).codes;
   }
 
   // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so
@@ -369,7 +540,7 @@ class Rounder {
     ValueId& known = rounded_[v];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
-    if (is_read_as_stored(v))
+    if (to_ == Scalar::f32 || is_read_as_stored(v))
       known = r_[v];
     else if (node.op == Op::reshape_)
       known = r_.build.reshape(rounded(node.operands[0]), node.type.shape);
@@ -382,22 +553,32 @@ class Rounder {
 
   Rewriter r_;
   Scalar to_;
-  FormatRef code_;
+  const ProductType& type_;
   int64_t most_decoded_;
   Users users_;
   std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
-  std::vector<Coded> coded_;
+  std::map<std::pair<ValueId, const Format*>, Coded> coded_;
   std::vector<bool> data_;     // depends on more than parameters
   std::set<ValueId> short_;    // kept so
   std::set<ValueId> precise_;  // products that take no codes
+  std::vector<bool> forward_;  // values of the forward pass
+  OperandEncoder encoder_;
+  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
+  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
+  bool trains_ = false;
 };
 
 }  // namespace
 
+bool ProductType::has_formats() const {
+  return std::any_of(formats.begin(), formats.end(),
+                     [](const OperandFormats& f) { return f.activation || f.weight || f.gradient; });
+}
+
 void round_products(Graph& g, const ProductType& to) {
-  LUMEN_CHECK(is_float(to.scalar) && (!to.code || (to.scalar != Scalar::f32 && plain_field(*to.code))));
-  if (to.scalar != Scalar::f32) g = Rounder(g, to).run();
+  LUMEN_CHECK(is_float(to.scalar));
+  if (to.scalar != Scalar::f32 || to.has_formats()) g = Rounder(g, to).run();
 }
 
 }  // namespace lumen::graph

@@ -82,7 +82,7 @@ class Encoder {
     std::vector<std::pair<int, FieldSource>> sources;
     std::vector<ValueId> fields;
     if (input.scale) {
-      sources.emplace_back(static_field(f), FieldSource::supplied);
+      sources.emplace_back(tensor_scale(f), FieldSource::supplied);
       fields.push_back(r_.build.scalar(*input.scale));
     }
     y = r_.build.cast(y, {Scalar::f32, input.format}, sources, fields);
@@ -100,22 +100,11 @@ class Encoder {
 
 }  // namespace
 
-int static_field(const Format& f) {
-  int found = -1;
-  for (int k = 0; k < std::ssize(f.fields); ++k) {
-    if (k == f.code_field) continue;
-    if (found >= 0 || f.fields[k].level != Level::tensor || f.fields[k].count != 1 || !f.fields[k].type.is_float)
-      return -1;
-    found = k;
-  }
-  return f.code_field >= 0 && f.code ? found : -1;
-}
-
 std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, const std::optional<double>& scale) {
   if (!f.encodes()) return "it can only be decoded";
   if (columns % f.block != 0) return fmt::format("{} columns do not divide into its blocks of {}", columns, f.block);
   if (!scale) return std::nullopt;
-  const int field = static_field(f);
+  const int field = tensor_scale(f);
   if (field < 0) return "a calibrated scale is for formats with one number for the whole tensor beside their codes";
   const FieldType& type = f.fields[field].type;
   const double kept = field_decode(type, field_encode(type, *scale));

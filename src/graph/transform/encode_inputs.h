@@ -15,12 +15,8 @@ namespace lumen::graph {
 struct EncodedInput {
   std::string weight;  // a parameter input: a matrix [N, K], or matrices [E, N, K] that rows pick
   FormatRef format;
-  std::optional<double> scale;  // of the format's static_field; none: all fields are fitted
+  std::optional<double> scale;  // of the format's tensor_scale; none: all fields are fitted
 };
-
-// The field that a calibrated scale stands for: the only one beside the codes, one number for the whole tensor. -1: the
-// format has other fields, or none, and is fitted while the graph runs.
-int static_field(const Format& f);
 
 // Why values of so many columns cannot be held in the format, or with that scale; nothing when they can.
 std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, const std::optional<double>& scale);

@@ -21,13 +21,14 @@ enum class Activations : uint8_t {
 
 // A group as families see it, and what they bid. Bids refer to the problems.
 struct Asked {
-  // What is held in a format is rounded already: no family rounds it again.
+  // What is held in a format is rounded already: no family rounds it again, nor what meets a weight that is encoded
+  // where it is used.
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
         Activations as = Activations::codes)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
         problem(sort_rows(plan.graph, rows_of(plan, group, target, as), target, before)),
         plain(with_plain_formats(problem, target, true)),
-        bids(ask_families({plan.graph, problem, plain, target, options.exact || (is_held && problem.row_scales.empty()),
+        bids(ask_families({plan.graph, problem, plain, target, options.exact || is_rounded_enough(plan.graph),
                            static_cast<int>(before.scratch.size())})) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -38,6 +39,11 @@ struct Asked {
     out.steps.back().cycles = bid.cycles;
     if (bid.without_codes) out.steps.back().plan += bids.why_no_codes();
     return out;
+  }
+  // What its operands pass through has rounded them: no family rounds either again.
+  bool is_rounded_enough(const graph::Graph& g) const {
+    if (!problem.row_scales.empty()) return false;
+    return is_weight_made_here(g, problem) ? !are_codes(problem) : is_held;
   }
   bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }
   double cycles() const { return bids.all().front().cycles; }
@@ -52,7 +58,8 @@ struct Asked {
                      Activations as) {
     DotProblem p = normalise_dot(plan, group);
     if (!is_held) return p;
-    if (as == Activations::row_scales) return with_row_scales(p, target).value_or(p);
+    if (as == Activations::row_scales)
+      return with_row_scales(p, target, is_weight_made_here(plan.graph, p)).value_or(p);
     if (as == Activations::codes && !p.pick) return p;
     return decode_rows(plan.graph, p, target, before).value_or(p);
   }

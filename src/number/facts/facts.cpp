@@ -408,6 +408,17 @@ const FieldType* plain_field(const Format& f) {
   return &f.fields[0].type;
 }
 
+int tensor_scale(const Format& f) {
+  int found = -1;
+  for (int k = 0; k < std::ssize(f.fields); ++k) {
+    if (k == f.code_field) continue;
+    if (found >= 0 || f.fields[k].level != Level::tensor || f.fields[k].count != 1 || !f.fields[k].type.is_float)
+      return -1;
+    found = k;
+  }
+  return f.code_field >= 0 && f.code ? found : -1;
+}
+
 std::optional<Scalar> plain_scalar(const Format& f) {
   const FieldType* field = plain_field(f);
   if (!field) return {};

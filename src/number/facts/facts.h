@@ -48,6 +48,10 @@ struct FormatFacts {
 };
 FormatFacts facts_of(const Format& f);
 
+// The only field beside the codes, where it is one number for the whole tensor: the scale that a calibration, or a
+// training step before, can know. -1: the format has other fields, or none.
+int tensor_scale(const Format& f);
+
 // The scalar that a format is, if it is no more: one IEEE float of that width for each element. Looks at its structure
 // alone.
 std::optional<Scalar> plain_scalar(const Format& f);

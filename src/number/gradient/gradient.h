@@ -3,6 +3,7 @@
 // codes held constant plus, through code(), the straight-through term (LSQ).
 //
 // May include: base, number/codec, number/facts, number/formula.
+// Offers: stochastic.h.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "lang/parser.h"
+#include "number/facts/facts.h"
 #include "number/library/library.h"
 
 namespace lumen::graph {
@@ -121,11 +122,11 @@ TEST(EncodeInputs, FormatsWithAScaleOfTheTensor) {
       Source{"own.lum",
              "format own6 { tensor top : f16\n element q : i6\n decode(i) = top * q\n"
              "fit tensor(x) { top = (max(j) abs(x[j])) / 31 }\n code(v) = clamp(rint(v * recip(top)), -31, 31) }\n"})));
-  EXPECT_EQ(static_field(*own.get("own6")), 0);
-  EXPECT_EQ(static_field(*library().get("int8")), 0);
-  EXPECT_EQ(static_field(*library().get("fp8_tensor")), 0);
+  EXPECT_EQ(tensor_scale(*own.get("own6")), 0);
+  EXPECT_EQ(tensor_scale(*library().get("int8")), 0);
+  EXPECT_EQ(tensor_scale(*library().get("fp8_tensor")), 0);
   for (const char* name : {"int8_row", "int8_block", "mxfp8_e4m3", "bf16", "fp8_e4m3", "nvfp4"})
-    EXPECT_EQ(static_field(*library().get(name)), -1) << name;
+    EXPECT_EQ(tensor_scale(*library().get(name)), -1) << name;
   EXPECT_TRUE(refuses_inputs(*own.get("own6"), 8, 1e-9)) << "f16 has no such number";
   EXPECT_FALSE(refuses_inputs(*own.get("own6"), 8, 1e-3));
 }

@@ -179,9 +179,12 @@ TEST(Record, ChangedFilesAreNamed) {
 // Another value than the recipe has, as a flag would give it.
 std::string another(const RecipeKey& key, const Recipe& base) {
   const std::map<std::string, std::string> choices = {
-      {"schedule.shape", "linear"}, {"data.form", "chats"},     {"data.train_on", "all"},   {"data.overflow", "drop"},
-      {"run.on_nan", "rollback"},   {"objective.name", "orpo"}, {"run.recompute", "layers"}};
+      {"schedule.shape", "linear"}, {"data.form", "chats"},     {"data.train_on", "all"},
+      {"data.overflow", "drop"},    {"run.on_nan", "rollback"}, {"objective.name", "orpo"},
+      {"run.recompute", "layers"},  {"ranks.shard", "states"},  {"memory.offload", "moments"}};
   if (const auto found = choices.find(key.name()); found != choices.end()) return found->second;
+  if (key.name().starts_with("products.") && key.name().ends_with("_rounding")) return "stochastic";
+  if (key.name().starts_with("products.") && key.name().ends_with("_scale")) return "delayed";
   if (key.is_switch()) return value_text(key, base) == "true" ? "false" : "true";
   if (key.is_number()) return key.most <= 1 ? "0.375" : "7";
   return "x";

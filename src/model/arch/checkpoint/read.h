@@ -1,7 +1,7 @@
 // Models from files: GGUF, or a Hugging Face folder (config.json + safetensors + tokenizer.json). Names, config keys
 // and row orders come from the family's text. Shapes are checked against the config; a missing or unexpected tensor is
 // an Error that names it. Proved by tests/model/arch/arch_test.cpp and
-// tests/cli/stream_check.py.
+// tests/cli/convert/stream_check.py.
 #pragma once
 
 #include <filesystem>

@@ -12,6 +12,7 @@
 #include "model/arch/low_rank_weights.h"
 #include "model/compress/quantize.h"
 #include "number/codec/codec.h"
+#include "number/facts/facts.h"
 
 namespace lumen::model {
 namespace {
@@ -121,7 +122,7 @@ std::set<std::string> kept_projections(std::span<const ActivationRange> ranges, 
 }
 
 double static_scale(const Format& f, double largest) {
-  const int field = graph::static_field(f);
+  const int field = tensor_scale(f);
   if (field < 0)
     throw Error(
         Exit::user,
@@ -169,7 +170,7 @@ std::vector<graph::EncodedInput> encodings_of(std::span<const ActivationRange> r
       const FormatRef& f = kept ? formats.kept_format : formats.format;
       if (!f) continue;
       graph::EncodedInput input{name, f, {}};
-      if (formats.has_static_scales && (!kept || graph::static_field(*f) >= 0))
+      if (formats.has_static_scales && (!kept || tensor_scale(*f) >= 0))
         input.scale = static_scale(*f, formats.clips ? best_reach(*f, r) : r.largest);
       out.push_back(std::move(input));
     }

@@ -2,7 +2,8 @@
 // (spikes), and the formats and scales that follow. Spikes: arXiv 2504.21553; their ratio: arXiv 2405.14428. Proved by
 // tests/model/compress/activations/activations_test.cpp.
 //
-// May include: base, graph/transform, model/arch, model/arch/checkpoint, model/calibrate, model/compress, number/codec.
+// May include: base, graph/transform, model/arch, model/arch/checkpoint, model/calibrate, model/compress, number/codec,
+// number/facts.
 // Offers: kept_by_loss.h.
 #pragma once
 
@@ -48,7 +49,7 @@ struct SpikeRule {
 std::set<std::string> kept_projections(std::span<const ActivationRange> ranges, const SpikeRule& rule);
 
 // The scale with which a format holds numbers of up to `largest`, as its own fit would find it. Error where the format
-// has no such scale (graph::static_field).
+// has no such scale (tensor_scale).
 double static_scale(const Format& f, double largest);
 
 // Up to which size a static scale is to reach, so that the squared errors of what was seen are least: less than the

@@ -83,7 +83,7 @@ class Loop {
         begun_at_(trainer.done()),
         evaluator_(recipe_),
         saver_(trainer, options.out) {
-    if (options_.out.empty()) return;
+    if (options_.out.empty() || !trainer_.writes()) return;
     if (begun_at_ == 0) {
       std::error_code error;
       fs::remove_all(options_.out / kTensorboardName, error);
@@ -252,7 +252,8 @@ class Loop {
   }
 
   void write_report() const {
-    if (!options_.out.empty()) write_file_atomic(options_.out / kReportName, html_report(read_run_log(options_.out)));
+    if (options_.out.empty() || !trainer_.writes()) return;
+    write_file_atomic(options_.out / kReportName, html_report(read_run_log(options_.out)));
   }
 
   void show(const Trainer::Step& step) {
@@ -328,9 +329,11 @@ class Loop {
 
 LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   trainer.require_data();
-  trainer.remember_reference(options.stop);
+  LoopOptions own = options;
+  own.stop = trainer.asked_to_stop(options.stop);
+  trainer.remember_reference(own.stop);
   (void)trainer.prove();  // what it begins with; and that evaluating works is known now, not after all steps
-  return Loop(trainer, options).run();
+  return Loop(trainer, own).run();
 }
 
 }  // namespace lumen::model

@@ -156,7 +156,7 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   options.full = true;
   options.exact = true;
   // Both in the precision of the run: what is compared is the weights.
-  options.products = product_type(trainer.recipe().precision, base.family->library().formats());
+  options.products = product_type(trainer.recipe(), base.family->library().formats());
   const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
   const Scratch guard(scratch);
   LogitsSource source;

@@ -40,7 +40,8 @@ void Saver::save() {
 
 void Saver::confirm() {
   if (is_new_) {
-    keep_checkpoints(out_, trainer_.recipe().keep, last_, best());
+    if (trainer_.writes()) keep_checkpoints(out_, trainer_.recipe().keep, last_, best());
+    trainer_.meet();
     std::error_code error;
     std::erase_if(good_, [&](const fs::path& path) { return !fs::exists(path, error); });
   }
@@ -53,7 +54,7 @@ fs::path Saver::best() const {
 }
 
 void Saver::link_best() const {
-  if (out_.empty()) return;
+  if (out_.empty() || !trainer_.writes()) return;
   const fs::path part = out_ / fmt::format(".{}.{}.part", kBestName, ::getpid());
   std::error_code error;
   fs::remove(part, error);
@@ -76,7 +77,7 @@ void Saver::restore_best() const {
 Error Saver::diverged(const Error& error) {
   std::string message = error.what();
   if (is_new_) {
-    discard_checkpoint(last_);
+    if (trainer_.writes()) discard_checkpoint(last_);
     message += fmt::format("; '{}', which leads to it, was removed", last_.string());
     std::erase(good_, last_);
   }
@@ -96,7 +97,7 @@ bool Saver::go_back(int64_t failed) {
   if (failed < 0 || before.rollbacks >= trainer_.recipe().rollbacks) return false;
   const bool again = failed <= before.failed_at;
   while (!good_.empty() && (step_of(good_.back()) > failed || (again && is_new_ && good_.size() > 1))) {
-    discard_checkpoint(good_.back());
+    if (trainer_.writes()) discard_checkpoint(good_.back());
     good_.pop_back();
     is_new_ = false;
   }

@@ -7,13 +7,38 @@
 #include "model/train/objective/teacher.h"
 
 namespace lumen::model {
+namespace {
+
+// Updates that are computed apart know no states but the optimizer's own, and steps by layers have no loss in one
+// graph.
+void require_together(const Recipe& recipe, const graph::ProductType& products) {
+  const OffloadSettings offload = offload_settings(recipe.offload);
+  const bool is_fitted = products.sources.activation == FieldSource::fitted &&
+                         products.sources.weight == FieldSource::fitted &&
+                         products.sources.gradient == FieldSource::fitted;
+  if (offload.any() && !is_fitted)
+    throw Error(Exit::usage, "memory.offload and scales that are delayed or predicted contradict each other",
+                "[products] with fitted scales goes with it");
+  if (offload.layers && products.has_formats())
+    throw Error(Exit::usage, "memory.offload = \"layers\" and formats of [products] contradict each other",
+                "moments alone can be offloaded then");
+}
+
+// Scales that are predicted need bounds of what the optimizer moves.
+OptimizerSettings with_bounds(const Recipe& recipe) {
+  OptimizerSettings out = recipe.optimizer;
+  if (recipe.products.weight_scale == "predicted") out.bound_every = recipe.products.rescale_every;
+  return out;
+}
+
+}  // namespace
 
 Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher)
     : model_(model),
       recipe_(recipe),
       form_(form),
       teacher_(teacher),
-      optimizer_(model.family->library(), recipe.optimizer) {
+      optimizer_(model.family->library(), with_bounds(recipe)) {
   if (teacher) require_teacher(model, *teacher);
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
@@ -31,7 +56,8 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
-  options_.products = product_type(recipe.precision, model.family->library().formats());
+  options_.products = product_type(recipe, model.family->library().formats());
+  require_together(recipe, options_.products);
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()
@@ -151,15 +177,26 @@ Method::Work Method::accumulate() const {
   return finished(accumulate_step(loss_, trained_, parts(), held_, changes_of(loss_)));
 }
 
-Method::Work Method::gradients() const {
+Method::Work Method::gradients_apart() const {
   return finished(
-      gradient_step(loss_, trained_, optimizer_, {parts(), recipe_.accumulate > 1}, held_, changes_of(loss_)));
+      gradient_sums_step(loss_, trained_, optimizer_, {parts(), recipe_.accumulate > 1}, held_, changes_of(loss_)));
 }
 
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
   return {apply_step(trained_, optimizer_, held_), options};
+}
+
+Method::Work Method::gradients() const {
+  return finished(gradient_step(loss_, trained_, parts(), held_, changes_of(loss_)));
+}
+
+Method::Work Method::apply(const std::vector<Parameter>& own) const {
+  run::CompileOptions options;
+  options.symbols = options_.symbols;
+  // Parts whose changes others take in a format are held in f32, as everything is then.
+  return {apply_parts(own, optimizer_, held_), options};
 }
 
 Method::Work Method::evaluation() const {
@@ -211,7 +248,11 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
   options.symbols = symbols;
   graph::Graph g = graph::evaluation_graph(graph::loss_graph(author, changes, symbols, objective), changes,
                                            on_graph(trained_, held_));
-  if (is_frozen()) return finished(std::move(g));
+  if (is_frozen()) {
+    Work work = finished(std::move(g));
+    work.options.products.random = {};  // nothing is drawn where nothing is trained
+    return work;
+  }
   Work work{std::move(g), options};
   add_stored_formats(work);
   return work;

@@ -43,6 +43,7 @@ class Method {
   // Products round what they multiply to a 16-bit float.
   bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
   const Optimizer& optimizer() const { return optimizer_; }
+  const FormatLibrary& formats() const { return model_.family->library().formats(); }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
@@ -53,10 +54,13 @@ class Method {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;                  // of one batch
-  Work accumulate() const;            // of one batch of several
-  Work apply() const;                 // after the last of them
-  Work gradients() const;             // of one batch, whose updates are computed apart (train/offload)
+  Work step() const;        // of one batch
+  Work accumulate() const;  // of one batch of several
+  Work apply() const;       // after the last of them
+  // The same of ranks that have parts of the parameters (optimizer.h).
+  Work gradients() const;
+  Work apply(const std::vector<Parameter>& parts) const;
+  Work gradients_apart() const;       // of one batch, whose updates are computed apart (train/offload)
   Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
   // What a step differentiates, how it is compiled, and what evaluations compute: for steps by layers (train/offload).

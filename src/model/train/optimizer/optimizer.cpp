@@ -77,7 +77,9 @@ class OptimizerGraph {
     const ValueId result = append(optimizer_.update(p), known, &next);
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
-    build_.update(parameter, parameter == value ? result : rounded(result));
+    const ValueId now = parameter == value ? result : rounded(result);
+    build_.update(parameter, now);
+    if (optimizer_.bounds(p)) bound(p, parameter == value ? now : build_.cast(now, {Scalar::f32, nullptr}));
     if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
   }
 
@@ -91,6 +93,19 @@ class OptimizerGraph {
     const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
     const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
     build_.update(mean, is_f32 ? next : rounded(next));
+  }
+
+  // The bound on a parameter's magnitude follows its new value (MOSS, section 3.2, with the bound of the optimizer's
+  // text in place of the rate).
+  void bound(const Parameter& p, ValueId value) {
+    const ValueId was = build_.input(graph::kLargestState + p.name, Role::state, f32_type({}));
+    std::vector<int> axes;
+    for (size_t i = 0; i < p.shape.size(); ++i) axes.push_back(i);
+    const ValueId largest =
+        build_.reshape(build_.reduce(build_.unary(ScalarOp::abs_, value), graph::Reduction::max, axes), {});
+    const ValueId move = build_.mul(numbers_.at(kMostMove), build_.scalar(p.rate));
+    const ValueId is_due = build_.binary(ScalarOp::ne_, numbers_.at(kRescale), build_.scalar(0.0));
+    build_.update(was, build_.select(is_due, largest, build_.add(was, move)));
   }
 
   // What the text sees of a state.
@@ -251,8 +266,20 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   return graph::training_graph(std::move(loss), changes, step_with("accumulate", trained, held, update));
 }
 
-Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
-                    const Accumulation& sums, const Holding& held, const graph::Changes& changes) {
+Graph gradient_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held,
+                    const graph::Changes& changes) {
+  const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
+    Builder build(g);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      g.results.push_back(build.mul(gradients[i], build.scalar(1.0 / parts)));
+      g.result_names.push_back(kGradient + trained[i].name);
+    }
+  };
+  return graph::training_graph(std::move(loss), changes, step_with("gradients", trained, held, update));
+}
+
+Graph gradient_sums_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                         const Accumulation& sums, const Holding& held, const graph::Changes& changes) {
   LUMEN_CHECK(sums.parts >= 1);
   const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
     Builder build(g);
@@ -290,6 +317,25 @@ std::pair<Parameters, std::vector<ValueId>> begin_update(Graph& g, const std::ve
   return {Parameters(g, trained, held), gradients};
 }
 
+// A graph that applies sums of gradients and clears them; `norm` gives their norm.
+Graph applied(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
+              const std::function<ValueId(OptimizerGraph&, Builder&, const std::vector<ValueId>&)>& norm,
+              const std::function<void(OptimizerGraph&, Graph&, ValueId norm, ValueId clip)>& results) {
+  Graph g;
+  g.name = "apply";
+  const auto [parameters, gradients] = begin_update(g, trained, held);
+  Builder build(g);
+  OptimizerGraph part(build, optimizer);
+  const ValueId whole = norm(part, build, gradients);
+  const ValueId clip = part.clip(whole);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+    build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
+  }
+  results(part, g, whole, clip);
+  return g;
+}
+
 }  // namespace
 
 std::string seed_of_draw(size_t draw) {
@@ -313,21 +359,26 @@ Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer
 }
 
 Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
-  Graph g;
-  g.name = "apply";
-  const auto [parameters, gradients] = begin_update(g, trained, held);
-  Builder build(g);
-  OptimizerGraph part(build, optimizer);
-  const ValueId norm = part.norm(gradients);
-  const ValueId clip = part.clip(norm);
-  for (size_t i = 0; i < trained.size(); ++i) {
-    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
-    build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
-  }
-  g.results = {norm};
-  g.result_names = {"norm"};
-  part.add_squares(g, trained);
-  return g;
+  return applied(
+      trained, optimizer, held,
+      [](OptimizerGraph& part, Builder&, const std::vector<ValueId>& gradients) { return part.norm(gradients); },
+      [&](OptimizerGraph& part, Graph& g, ValueId norm, ValueId) {
+        g.results = {norm};
+        g.result_names = {"norm"};
+        part.add_squares(g, trained);
+      });
+}
+
+Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held) {
+  return applied(
+      parts, optimizer, held,
+      [](OptimizerGraph&, Builder& build, const std::vector<ValueId>&) {
+        return build.input(kGivenNorm, Role::data, f32_type({}));
+      },
+      [](OptimizerGraph&, Graph& g, ValueId, ValueId clip) {
+        g.results = {clip};
+        g.result_names = {"clip"};
+      });
 }
 
 }  // namespace lumen::model

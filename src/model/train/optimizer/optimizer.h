@@ -25,6 +25,8 @@ namespace lumen::model {
 // Inputs of these graphs besides the loss graph's own: the optimizer's numbers and states (optimizer_rule.h), the seed
 // of roundings (held.h), and sums of gradients.
 inline constexpr const char* kGradient = "gradient.";  // + parameter
+// An input of the second of two graphs where others know the norm of all gradients.
+inline constexpr const char* kGivenNorm = "step.norm";
 // Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
 inline constexpr const char* kSquares = "squares.";
 // By what gradients are multiplied, so that all of them together are not larger than max_norm.
@@ -54,6 +56,13 @@ graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& tr
                              const Holding& held = {}, const graph::Changes& changes = {});
 graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
 
+// The same for ranks that have parts of all parameters (model/train/ranks): the first gives gradients / `parts` as
+// results "gradient.*" and keeps nothing; the second takes "step.norm" for the norm of all, and gives the factor
+// "clip".
+graph::Graph gradient_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+                           const Holding& held = {}, const graph::Changes& changes = {});
+graph::Graph apply_parts(const std::vector<Parameter>& parts, const Optimizer& optimizer, const Holding& held = {});
+
 // The same for updates that go parameter by parameter, or some at a time, with the same bits. The first graph leaves
 // the gradients of a batch in states "gradient.*", adding to them what is a `parts`-th where `adds`, and returns the
 // loss, "norm", kClip and "squares.*" of what is there then. The second one applies those of some parameters and reads
@@ -65,8 +74,8 @@ struct Accumulation {
 };
 inline constexpr uint32_t kFirstSalt = 1;
 std::string seed_of_draw(size_t draw);
-graph::Graph gradient_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
-                           const Accumulation& sums, const Holding& held = {}, const graph::Changes& changes = {});
+graph::Graph gradient_sums_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                                const Accumulation& sums, const Holding& held = {}, const graph::Changes& changes = {});
 graph::Graph group_step(const std::vector<Parameter>& group, const Optimizer& optimizer, bool clears,
                         const Holding& held = {});
 

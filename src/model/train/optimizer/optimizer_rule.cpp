@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kStatePrefix = "optimizer.";
 constexpr const char* kAverage = "average";
 constexpr const char* kNumberPrefix = "step.";
+constexpr const char* kMove = "most_move";
 constexpr const char* kDecay = "weight_decay";
 constexpr const char* kGiven[] = {"value", "gradient"};  // every function's
 constexpr const char* kRate = "rate";
@@ -163,6 +164,15 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
         numbers_.push_back(p.name);
     }
   }
+  if (settings_.bound_every > 0) {
+    if (std::none_of(decl_.functions.begin(), decl_.functions.end(),
+                     [](const lang::Function& f) { return f.name == kMove; }))
+      throw Error(Exit::usage,
+                  fmt::format("optimizer '{}' has no function '{}': how far a step moves a weight is not known",
+                              decl_.name, kMove),
+                  "products.weight_scale = \"fitted\" or \"delayed\" needs none");
+    numbers_.push_back(kMove);
+  }
   if (!has_update)
     throw error_at(decl_.place, fmt::format("optimizer '{}' has no function '{}'", decl_.name, update_),
                    "it makes a parameter's new value from 'value', 'gradient' and 'rate'");
@@ -246,6 +256,7 @@ int64_t Optimizer::state_bytes(const std::vector<Parameter>& trained, const Hold
 
 std::vector<std::pair<std::string, double>> Optimizer::numbers(int64_t step, double rate) const {
   std::vector<std::pair<std::string, double>> out = {{kLearningRate, rate}};
+  if (settings_.bound_every > 0) out.emplace_back(kRescale, step % settings_.bound_every == 0 ? 1 : 0);
   for (const std::string& name : numbers_)
     out.emplace_back(kNumberPrefix + name, graph::elaborate_number(library_.scope(), decl_, name, config_,
                                                                    {static_cast<double>(step), rate}));

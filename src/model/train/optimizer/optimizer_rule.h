@@ -26,6 +26,9 @@ struct OptimizerSettings {
   // held); "" for the latter: the same. A format whose blocks do not divide a parameter's rows leaves its states in
   // f32, and vectors' states are f32.
   std::string moments = "f32", second_moments;
+  // A bound on each matrix's magnitude is kept: what a step can move it is added, and every so many steps the true
+  // largest magnitude takes its place. 0: none is kept.
+  int64_t bound_every = 0;
   double ema_decay = 0;  // of a mean of the weights over the steps; 0: none is kept
 };
 
@@ -34,6 +37,11 @@ struct OptimizerSettings {
 OptimizerSettings resolved(const Library& library, OptimizerSettings settings, std::string* said = nullptr);
 
 inline constexpr const char* kLearningRate = "step.lr";  // input of a step; others are "step." and the number's name
+
+// Whether bounds of weights become what is largest of them; "step." and the number by which a step moves an element of
+// a weight at most, which optimizers' texts say (`most_move`).
+inline constexpr const char* kRescale = "step.rescale";
+inline constexpr const char* kMostMove = "step.most_move";
 
 // Whether an input of a training step is a state of the optimizer.
 bool is_optimizer_state(const std::string& input);
@@ -66,6 +74,9 @@ class Optimizer {
 
   // Inputs of a training step and their values: the rate, and what the text computes once for each step (from 1).
   std::vector<std::pair<std::string, double>> numbers(int64_t step, double rate) const;
+
+  // Whether a bound on the parameter's magnitude is kept, as a state of rank 0 (graph::kLargestState).
+  bool bounds(const Parameter& p) const { return settings_.bound_every > 0 && p.shape.size() >= 2; }
 
   // Mantissa bits of a format of small floats under powers of two, to which numbers can be rounded stochastically.
   static std::optional<int> stochastic_bits(const Format& format);

@@ -363,6 +363,12 @@ graph::ProductType product_type(const std::string& precision, const FormatLibrar
               "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 
+graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats) {
+  graph::ProductType type = product_type(recipe.precision, formats);
+  set_formats(type, recipe.products, formats);
+  return type;
+}
+
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
                                                                          const Model& model, bool importance) {
   std::map<std::string, std::pair<FormatRef, FieldSource>> chosen;

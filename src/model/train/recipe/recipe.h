@@ -5,7 +5,7 @@
 //
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
 // model/arch/family, model/file, model/template, model/train/objective, model/train/optimizer, number/facts,
-// number/formula, run/device.
+// number/formula, number/library, run/device.
 // Offers: phases.h, recipe_keys.h.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "model/train/recipe/adapter_settings.h"
 #include "model/train/recipe/groups.h"
 #include "model/train/recipe/offload_settings.h"
+#include "model/train/recipe/product_settings.h"
 #include "model/train/recipe/rule_scope.h"
 #include "model/train/recipe/schedule.h"
 #include "model/train/recipe/ship_settings.h"
@@ -89,6 +90,8 @@ struct Recipe {
   int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
+  // [products]: formats that operands of products pass through instead (product_settings.h).
+  ProductSettings products;
   // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
   // ("4GiB"). Speed and memory alone.
   std::string recompute = "none";
@@ -98,6 +101,9 @@ struct Recipe {
   std::string run_folder;    // where files of the run itself lie; no key: who starts the run knows it
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
+  // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1) or gradients (ZeRO 2); and
+  // the formats in which sums of gradients, and changes of parameters, go from one to the other.
+  std::string shard = "none", reduce_type = "f32", gather_type = "f32";
   // [evaluation], each time the validation loss is computed on the way, and at the end
   std::vector<std::string> eval_tasks;  // names, or task files
   std::string eval_data;                // folder with their data
@@ -159,6 +165,8 @@ void check_recipe(const Recipe& recipe);
 // What `precision` names: a plain float type, or a format of one 8 bit float without a scale (codes then; everything
 // else of a step as with bf16). Error when it is neither.
 graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats);
+// The same with the formats of [products].
+graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats);
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's

@@ -64,6 +64,36 @@ const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
 
+template <std::string ProductSettings::* member>
+NamedChoice rounding() {
+  return {[](const Recipe& r) { return r.products.*member; },
+          [](Recipe& r, const std::string& name) {
+            set_one_of(r.products.*member, name, "products: how it is rounded", {"nearest", "stochastic"});
+          }};
+}
+template <std::string ProductSettings::* member>
+NamedChoice scale() {
+  return {[](const Recipe& r) { return r.products.*member; },
+          [](Recipe& r, const std::string& name) {
+            set_one_of(r.products.*member, name, "products: where the scale comes from", {"fitted", "delayed"});
+          }};
+}
+const NamedChoice kWeightScale = {[](const Recipe& r) { return r.products.weight_scale; },
+                                  [](Recipe& r, const std::string& name) {
+                                    set_one_of(r.products.weight_scale, name, "products.weight_scale",
+                                               {"fitted", "delayed", "predicted"});
+                                  }};
+
+// Names of other programs for the same: ZeRO's stages, and FSDP's strategies.
+const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
+                            [](Recipe& r, const std::string& name) {
+                              const std::string own = name == "0" || name == "no_shard"        ? "none"
+                                                      : name == "1"                            ? "states"
+                                                      : name == "2" || name == "shard_grad_op" ? "gradients"
+                                                                                               : name;
+                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients"});
+                            }};
+
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -137,6 +167,29 @@ const RecipeKey kKeys[] = {
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"products", "activation", LUMEN_MEMBER(Text, products.activation)},
+    {"products", "weight", LUMEN_MEMBER(Text, products.weight)},
+    {"products", "gradient", LUMEN_MEMBER(Text, products.gradient)},
+    {"products", "forward_activation", LUMEN_MEMBER(Text, products.forward_activation)},
+    {"products", "forward_weight", LUMEN_MEMBER(Text, products.forward_weight)},
+    {"products", "input_weight", LUMEN_MEMBER(Text, products.input_weight)},
+    {"products", "input_gradient", LUMEN_MEMBER(Text, products.input_gradient)},
+    {"products", "weight_activation", LUMEN_MEMBER(Text, products.weight_activation)},
+    {"products", "weight_gradient", LUMEN_MEMBER(Text, products.weight_gradient)},
+    {"products", "activation_rounding", rounding<&ProductSettings::activation_rounding>()},
+    {"products", "weight_rounding", rounding<&ProductSettings::weight_rounding>()},
+    {"products", "gradient_rounding", rounding<&ProductSettings::gradient_rounding>()},
+    {"products", "activation_scale", scale<&ProductSettings::activation_scale>()},
+    {"products", "weight_scale", kWeightScale},
+    {"products", "gradient_scale", scale<&ProductSettings::gradient_scale>()},
+    {"products", "forward_rotation", LUMEN_MEMBER(int64_t, products.forward_rotation), 0, 4096},
+    {"products", "input_rotation", LUMEN_MEMBER(int64_t, products.input_rotation), 0, 4096},
+    {"products", "weight_rotation", LUMEN_MEMBER(int64_t, products.weight_rotation), 0, 4096},
+    {"products", "history", LUMEN_MEMBER(int64_t, products.history), 1, 4096},
+    {"products", "rescale_every", LUMEN_MEMBER(int64_t, products.rescale_every), 1, kMostSteps},
+    {"ranks", "shard", kShard, 0, 0, Effect::none},
+    {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
+    {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
     {"memory", "limit", kMemoryLimit, 0, 0, Effect::none},
     {"memory", "offload", kOffload, 0, 0, Effect::none},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},

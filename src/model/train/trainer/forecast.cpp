@@ -190,7 +190,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   };
   const int64_t values = offload.layers.any() ? largest(offload.layers.step, method.options())
                                               : arena(recomputing(whole           ? method.step()
-                                                                  : offload.any() ? method.gradients()
+                                                                  : offload.any() ? method.gradients_apart()
                                                                                   : method.accumulate()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {

@@ -13,6 +13,7 @@
 #include "model/train/method/lora.h"
 #include "model/train/method/recomputation.h"
 #include "model/train/objective/teacher.h"
+#include "model/train/ranks/rank_batches.h"
 #include "model/train/recipe/groups.h"
 #include "model/train/trainer/guard.h"
 #include "number/formula/scalar.h"
@@ -27,6 +28,8 @@ constexpr const char* kBrokenHint =
 constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
 constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
 constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
+constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
+constexpr uint32_t kRankRun = 0x9e3779b1;     // apart from those of other ranks
 constexpr const char* kDivergedHint =
     "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
 
@@ -79,14 +82,7 @@ struct LossSum {
       weight += w;
     }
   }
-  double mean() const { return total / weight; }
 };
-
-double mean_loss(const std::vector<float>& losses, const Batch& batch) {
-  LossSum sum;
-  sum.add(losses, batch);
-  return sum.mean();
-}
 
 // Rows that count nothing, so that there are as many as a program was compiled for.
 void fill_up(Batch& batch, int64_t rows) {
@@ -105,11 +101,14 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::sha
               window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
 
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
-                 std::shared_ptr<const Model> teacher)
+                 std::shared_ptr<const Model> teacher, std::shared_ptr<run::Communicator> ranks)
     : engine_(engine),
       model_(std::move(model)),
-      recipe_(with_length(std::move(recipe), model_)),
-      batches_(std::move(batches)),
+      communicator_(ranks && ranks->size() > 1 ? std::move(ranks) : nullptr),
+      given_(with_length(std::move(recipe), model_)),
+      recipe_(recipe_of_rank(given_, communicator_ ? communicator_->size() : 1)),
+      all_batches_(std::move(batches)),
+      batches_(communicator_ ? rank_batches(all_batches_, communicator_->rank(), communicator_->size()) : all_batches_),
       teacher_(std::move(teacher)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
   engine_.device().flush_subnormals(method_.has_short_products());
@@ -119,17 +118,29 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     begin_adapter();
   else
     begin_weights();
-  if (offload_settings(recipe_.offload).any()) begin_updates();
-  if (updates_) {
-    // Compiled by begin_updates.
-  } else if (recipe_.accumulate == 1) {
-    step_ = compile(recomputing(method_.step()));
-  } else {
-    accumulate_ = compile(recomputing(method_.accumulate()));
-    apply_ = compile(method_.apply());
-  }
+  compile_steps();
   work_ = method_.operations();
   begin_average();
+  begin_bounds();
+}
+
+void Trainer::compile_steps() {
+  const Sharding sharding = communicator_ ? sharding_of(recipe_) : Sharding::none;
+  if (offload_settings(recipe_.offload).any()) begin_updates();
+  if (updates_) {
+    // Compiled there; nothing is begun where nothing is gained.
+  } else if (recipe_.accumulate == 1) {
+    step_ = compile(recomputing(method_.step()));
+  } else if (sharding == Sharding::gradients) {
+    accumulate_ = compile(recomputing(method_.gradients()));
+  } else {
+    accumulate_ = compile(recomputing(method_.accumulate()));
+    if (sharding == Sharding::none) apply_ = compile(method_.apply());
+  }
+  if (communicator_)
+    ranked_ = std::make_unique<RankedStep>(
+        engine_, communicator_, method_, recipe_,
+        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
 }
 
 void Trainer::begin_teacher() {
@@ -143,14 +154,27 @@ void Trainer::begin_teacher() {
 
 // The mean of the weights begins as what they are.
 void Trainer::begin_average() {
+  if (ranked_) ranked_->begin(true);
+  if (ranked_ && ranked_->holds_parts()) return;
   for (const Parameter& p : method_.trained()) {
     const auto mean = tensors_.find(average_of(p.name));
     if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
   }
 }
 
+// Bounds of weights begin as what is largest of them (graph::kLargestState).
+void Trainer::begin_bounds() {
+  const std::string prefix = graph::kLargestState;
+  for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.starts_with(prefix); ++at) {
+    float largest = 0;
+    for (const float v : values(at->first.substr(prefix.size()))) largest = std::max(largest, std::fabs(v));
+    at->second->upload(&largest, sizeof largest);
+  }
+}
+
 void Trainer::exchange_average() {
   LUMEN_CHECK(has_average());
+  if (ranked_ && ranked_->holds_parts()) return exchange_parts_of_average();
   for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
   for (const auto& program : {step_, accumulate_, apply_, evaluate_, divergence_})
     if (program) bind_all(*program);
@@ -303,58 +327,75 @@ void Trainer::put_batch(const Batch& batch) {
   if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
-Trainer::Step Trainer::step() {
-  const auto start = std::chrono::steady_clock::now();
-  Step result;
+void Trainer::begin_step(Step& result) {
   result.rate = learning_rate(recipe_.schedule, done_);
   for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
-  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
+  // Parts of one parameter in several ranks are numbered alike: each draws other numbers.
+  const uint32_t rank = ranked_ && ranked_->holds_parts() ? communicator_->rank() * kRankRun : 0;
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed ^ rank, done_));
+  result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
+  if (const Objective* objective = method_.objective())
+    for (const std::string& name : objective->metrics()) result.metrics.emplace_back(name, 0);
+}
+
+// One of the batches that this process adds to the step's gradients.
+void Trainer::run_part(Step& result, int64_t part) {
+  // Every batch leaves out other numbers.
+  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
+  if (recipe_.adapter.dropout > 0)
+    set_seed(graph::kDropoutSeed,
+             rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
+  if (tensors_.contains(graph::kProductSeed))
+    set_seed(graph::kProductSeed,
+             rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part * ranks + rank));
+  put_training_batch(batches_->training(state_.batch_of(done_), part));
   const double share = 1.0 / method_.parts();
-  for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-    // Every batch leaves out other numbers.
-    if (recipe_.adapter.dropout > 0)
-      set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
-    put_training_batch(batches_->training(state_.batch_of(done_), part));
-    if (layers_) {
-      result.loss += layers_->run(part == 0) * share;
-      continue;
-    }
-    run::Program& program = step_ ? *step_ : *accumulate_;
-    program.run();
-    result.loss += scalar(program, "loss") * share;
-    if (const Objective* objective = method_.objective()) {
-      result.metrics.resize(objective->metrics().size());
-      for (size_t i = 0; i < result.metrics.size(); ++i) {
-        const std::string& name = objective->metrics()[i];
-        result.metrics[i].first = name;
-        result.metrics[i].second += scalar(program, name.c_str()) / recipe_.accumulate;
-      }
-    }
+  if (layers_) {
+    result.loss += layers_->run(part == 0) * share;
+    return;
   }
+  run::Program& program = step_ ? *step_ : *accumulate_;
+  program.run();
+  result.loss += scalar(program, "loss") * share;
+  for (auto& [name, value] : result.metrics) value += scalar(program, name.c_str()) / recipe_.accumulate;
+}
+
+Trainer::Step Trainer::step() {
+  if (ranked_) return step_among_ranks();
+  const auto start = std::chrono::steady_clock::now();
+  Step result;
+  begin_step(result);
+  for (int64_t part = 0; part < recipe_.accumulate; ++part) run_part(result, part);
   if (apply_) apply_->run();
   result.norm = layers_ ? layers_->norm() : scalar(last_of_step(), "norm");
-  result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
-  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-    diverged_ = true;
-    throw Error(Exit::numeric,
-                fmt::format("step {}: loss {} and gradient norm {} are not finite{}; training stopped", done_ + 1,
-                            result.loss, result.norm, broken_gradients()),
-                kDivergedHint);
-  }
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
   if (updates_) update();
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
+void Trainer::throw_not_finite(const Step& step, const std::string& broken) {
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              fmt::format("step {}: loss {} and gradient norm {} are not finite{}; training stopped", done_ + 1,
+                          step.loss, step.norm, broken),
+              kDivergedHint);
+}
+
 // Which gradients of the last step are not finite: where few are, the first of them is where it began.
 std::string Trainer::broken_gradients() {
+  std::vector<std::string> broken;
+  if (ranked_ && ranked_->holds_parts()) {
+    broken = ranked_->broken();
+  } else {
+    for (const Parameter& p : method_.trained())
+      if (!std::isfinite(square(p.name))) broken.push_back(p.name);
+  }
   std::string names;
   size_t count = 0;
-  for (const Parameter& p : method_.trained()) {
-    if (std::isfinite(square(p.name))) continue;
-    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
-  }
+  for (const std::string& name : broken)
+    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", name);
   if (count == 0) return {};
   if (count == method_.trained().size() && count > 3)
     return fmt::format(" (all {} gradients are not: the loss is broken)", count);
@@ -461,8 +502,12 @@ std::vector<float> Trainer::of_positions(run::Program* program, const Batch& bat
 }
 
 double Trainer::prove() {
-  const Batch batch = batches_->training(state_.batch_of(done_), 0);
-  const double loss = mean_loss(losses_of(batch), batch);
+  LossSum sum;
+  const auto failure = RankedStep::attempt([&] {
+    const Batch batch = batches_->training(state_.batch_of(done_), 0);
+    sum.add(losses_of(batch), batch);
+  });
+  const double loss = mean_over_ranks(sum.total, sum.weight, failure);
   if (std::isfinite(loss)) return loss;
   diverged_ = true;
   throw Error(Exit::numeric,
@@ -494,15 +539,22 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
   const int64_t all = batches_->validation_rows();
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
-  for (int64_t first = 0; first < rows; first += recipe_.batch) {
-    if (stop && stop->load()) return -1;
-    const int64_t count = std::min(recipe_.batch, rows - first);
-    Batch batch = batches_->validation(first, count);
-    batch.weights.resize(batch.tokens.size(), 1.0F);
-    fill_up(batch, recipe_.batch);
-    sum.add(of_positions(program, batch), batch);
-  }
-  return sum.mean();
+  // Ranks take turns.
+  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
+  bool stopped = false;
+  const auto failure = RankedStep::attempt([&] {
+    for (int64_t first = rank * recipe_.batch; first < rows && !stopped; first += ranks * recipe_.batch) {
+      stopped = stop && stop->load();
+      if (stopped) return;
+      const int64_t count = std::min(recipe_.batch, rows - first);
+      Batch batch = batches_->validation(first, count);
+      batch.weights.resize(batch.tokens.size(), 1.0F);
+      fill_up(batch, recipe_.batch);
+      sum.add(of_positions(program, batch), batch);
+    }
+  });
+  const double mean = mean_over_ranks(sum.total, sum.weight, failure);
+  return stopped ? -1 : mean;
 }
 
 double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
@@ -516,6 +568,14 @@ double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
+  if (ranked_ && ranked_->holds_parts() && has_average())
+    for (const Parameter& p : method_.trained()) {
+      const std::string name = average_of(p.name);
+      const std::vector<uint8_t> bytes = ranked_->whole_state(name, true);
+      tensors_.erase(name);
+      tensor(name, ranked_->states().at(name))->upload(bytes.data(), std::ssize(bytes));
+    }
+  ranked_ = nullptr;
   updates_ = nullptr;
   if (layers_) layers_->finish();
   step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;

@@ -3,8 +3,8 @@
 // bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
 //
 // May include: base, base/structured, graph/grad, graph/transform, model/arch, model/arch/adapter, model/data/examples,
-// model/file, model/train/method, model/train/objective, model/train/offload, model/train/recipe, model/train/record,
-// number/codec, number/formula, run/engine.
+// model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks, model/train/recipe,
+// model/train/record, number/codec, number/formula, run/engine.
 // Offers: forecast.h, guard.h.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "model/train/objective/objective_rows.h"
 #include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
+#include "model/train/ranks/ranks.h"
 #include "model/train/recipe/recipe.h"
 #include "model/train/record/lora_base.h"
 #include "model/train/trainer/run_state.h"
@@ -37,8 +38,10 @@ class Trainer {
   // stay packed, where they lie if the device can read them there. [[quantize]] rules become fake quantization of
   // training and evaluation. Error (exit 4) when a weight is not finite.
   // `teacher`: the model that the recipe's objective learns from, where it names one; its weights stay packed.
+  // `ranks`: who trains the same model together with this process. All have the same recipe, model and data, and call
+  // the same functions in the same order: step(), evaluations, save() and so on are done together.
   Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
-          std::shared_ptr<const Model> teacher = nullptr);
+          std::shared_ptr<const Model> teacher = nullptr, std::shared_ptr<run::Communicator> ranks = nullptr);
   // Random windows of a text.
   Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
 
@@ -69,10 +72,15 @@ class Trainer {
   // model has no rows for.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
-  const Recipe& recipe() const { return recipe_; }
+  const Recipe& recipe() const { return given_; }
   const Batches& batches() const { return *batches_; }
   run::Engine& engine() const { return engine_; }
   RunState& state() { return state_; }  // saved and restored with everything else
+  // Whether this process writes files; of several ranks the first does.
+  bool writes() const { return !communicator_ || communicator_->rank() == 0; }
+  void meet() const;  // all ranks come here before any goes on
+  // What all ranks have been asked to do, once one has been: known after each step. Alone: what it is given.
+  const std::atomic<bool>* asked_to_stop(const std::atomic<bool>* own);
 
   // For people: what lies on the device, the operations of a step (graph::training_work), numbers that are trained.
   struct Held {
@@ -157,6 +165,7 @@ class Trainer {
   void begin_fields();
   void begin_teacher();
   void begin_average();
+  void begin_bounds();
   void begin_updates();
   void begin_layers();
   void update();
@@ -169,6 +178,7 @@ class Trainer {
   run::Program& last_of_step() const;
   std::map<std::string, graph::Type> stored() const;
   void put_squares();
+  void compile_steps();
   Method::Work recomputing(Method::Work work);
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
@@ -179,6 +189,18 @@ class Trainer {
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
+  void begin_step(Step& step);
+  void run_part(Step& step, int64_t part);
+  // trainer_ranks.cpp
+  Step step_among_ranks();
+  void sum_over_ranks(Step& step);
+  void update_among_ranks(Step& step);
+  [[noreturn]] void throw_not_finite(const Step& step, const std::string& broken);
+  double mean_over_ranks(double total, double weight, const std::optional<Error>& failure);
+  void check_parts() const;
+  std::map<std::string, graph::Type> saved_states() const;
+  std::span<const uint8_t> state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const;
+  void exchange_parts_of_average();
   // trainer_objective.cpp
   void put_training_batch(const Batch& batch);
   void put_rows(const char* name, const std::vector<float>& numbers);
@@ -196,9 +218,10 @@ class Trainer {
   void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
 
   run::Engine& engine_;
-  Model model_;  // without bytes of weights that are trained: those are tensors
-  Recipe recipe_;
-  std::shared_ptr<const Batches> batches_;
+  Model model_;                                      // without bytes of weights that are trained: those are tensors
+  std::shared_ptr<run::Communicator> communicator_;  // null: alone
+  Recipe given_, recipe_;                            // of all ranks together, and this one's
+  std::shared_ptr<const Batches> all_batches_, batches_;
   std::shared_ptr<const Model> teacher_;
   Method method_;
   Hash base_;
@@ -217,6 +240,10 @@ class Trainer {
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
+  std::unique_ptr<RankedStep> ranked_;  // null: alone
+  Tensors averages_;                    // weights, while whole means are in their place
+  const std::atomic<bool>* asked_ = nullptr;
+  std::atomic<bool> all_asked_ = false;
 };
 
 }  // namespace lumen::model

@@ -20,6 +20,8 @@ constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of
 constexpr const char* kGoesOn = "goes_on";               // in the state: the adapter began as another run's
 
 constexpr const char* kOrigin = "origin";
+constexpr const char* kNotSavedHint =
+    "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate";
 
 // Checkpoints of the time when AdamW was the only optimizer call its moments adam.m.* and adam.v.*.
 std::string name_in(const TensorFile& file, const std::string& name) {
@@ -92,6 +94,47 @@ bool Trainer::is_saved(const std::string& name) const {
   return is_trained(name) || (!has_adapter() && model_.weights.contains(name));
 }
 
+// As a process alone has them.
+std::map<std::string, graph::Type> Trainer::saved_states() const {
+  if (ranked_ && ranked_->holds_parts()) return ranked_->states();
+  std::map<std::string, graph::Type> out;
+  for (const auto& [name, type] : stored())
+    if (is_optimizer_state(name)) out.emplace(name, type);
+  return out;
+}
+
+// The whole of a weight or a state, for whoever writes it.
+std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const {
+  if (is_optimizer_state(spec.name) && ranked_ && ranked_->holds_parts()) {
+    buffer = ranked_->whole_state(spec.name);
+  } else if (writes()) {
+    buffer.resize(graph::byte_size(type_of(spec.name)));
+    fetch(spec.name, buffer);
+  }
+  if (!writes()) return {};
+  return {buffer.data(), static_cast<size_t>(spec.blob_bytes())};
+}
+
+// What will be saved is looked at by whoever has it, and by the one that writes: a number that is none is known to all
+// ranks, before any writes.
+void Trainer::check_parts() const {
+  ranked_->settle();
+  const std::string where = fmt::format("after step {}", done_);
+  ranked_->agree(RankedStep::attempt([&] {
+    std::vector<uint8_t> bytes;
+    const auto look = [&](const std::string& name, const run::DeviceTensorRef& t) {
+      if (!t) return;
+      bytes.resize(t->bytes());
+      t->download(bytes.data(), t->bytes());
+      const TensorSpec spec = spec_of(name, t->type());
+      check_numbers(spec, std::span(bytes).first(spec.blob_bytes()), where, kNotSavedHint);
+    };
+    for (const auto& [name, t] : tensors_)
+      if (writes() && (is_saved(name) || (is_optimizer_state(name) && !ranked_->holds_parts()))) look(name, t);
+    for (const auto& [name, type] : ranked_->states()) look(name, ranked_->state_part(name));
+  }));
+}
+
 int64_t Trainer::checkpoint_bytes() const {
   int64_t bytes = 1 << 20;  // tokenizer and state
   for (const auto& [name, type] : stored()) bytes += graph::byte_size(type);
@@ -110,11 +153,12 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   if (diverged_)
     throw Error(Exit::numeric, fmt::format("the state after step {} is not saved: it has diverged", done_),
                 "go on from the last checkpoint");
+  if (ranked_) check_parts();
   CheckpointContent content;
   content.state.step = done_;
   content.state.seed = recipe_.seed;
-  content.state.data_position = state_.batch_of(done_) * recipe_.accumulate;
-  content.state.config = describe(recipe_);
+  content.state.data_position = state_.batch_of(done_) * given_.accumulate;
+  content.state.config = describe(given_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
   if (teacher_) content.state.more[kTeacher] = teacher_hash_;
@@ -122,20 +166,23 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
   if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
-  const std::map<std::string, graph::Type> all = stored();
-  for (const auto& [name, type] : all)
-    (is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, type));
+  for (const auto& [name, type] : stored())
+    if (!is_optimizer_state(name)) content.weights.push_back(spec_of(name, type));
+  for (const auto& [name, type] : saved_states()) content.optimizer.push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
+  if (!writes()) {  // and yet others want its parts
+    for (const TensorSpec& spec : content.optimizer) (void)state_bytes(spec, buffer);
+    meet();
+    return out / fmt::format("checkpoint-{}", done_);
+  }
   content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
-    buffer.resize(graph::byte_size(all.at(spec.name)));
-    fetch(spec.name, buffer);
-    const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
-    check_numbers(
-        spec, bytes, fmt::format("after step {}", done_),
-        "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate");
+    const std::span<const uint8_t> bytes = state_bytes(spec, buffer);
+    check_numbers(spec, bytes, fmt::format("after step {}", done_), kNotSavedHint);
     return bytes;
   };
-  return save_checkpoint(out, content);
+  const std::filesystem::path written = save_checkpoint(out, content);
+  meet();
+  return written;
 }
 
 void Trainer::restore(const std::filesystem::path& folder) {
@@ -145,7 +192,9 @@ void Trainer::restore(const std::filesystem::path& folder) {
 void Trainer::begin_with(const Checkpoint& checkpoint) {
   for (const auto& [name, type] : stored())
     if (is_saved(name)) store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
+  if (ranked_) ranked_->begin(false);
   goes_on_ = true;
+  begin_bounds();
 }
 
 void Trainer::begin_with(const Adapter& beginning) {
@@ -161,8 +210,17 @@ void Trainer::begin_with(const Adapter& beginning) {
 
 void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
+  const bool has_parts = ranked_ && ranked_->holds_parts();
   for (const auto& [name, type] : stored())
-    store(name, taken(is_optimizer_state(name) ? *checkpoint.optimizer : *checkpoint.weights, name, folder, type));
+    if (!is_optimizer_state(name))
+      store(name, taken(*checkpoint.weights, name, folder, type));
+    else if (!has_parts)
+      store(name, taken(*checkpoint.optimizer, name, folder, type));
+  if (ranked_) {
+    ranked_->begin(false);
+    for (const auto& [name, type] : ranked_->states())
+      ranked_->put_state(name, taken(*checkpoint.optimizer, name, folder, type));
+  }
   if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
   }

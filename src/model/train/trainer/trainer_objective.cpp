@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/train/ranks/rank_batches.h"
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
@@ -13,6 +14,10 @@ void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
 }
 
 void Trainer::require_rows() const {
+  if (communicator_ && batches_->form() == RowForm::pairs && recipe_.batch % 2 != 0)
+    throw Error(Exit::usage,
+                fmt::format("a batch of {} rows leaves pairs apart in {} ranks", given_.batch, communicator_->size()),
+                "--batch is the batch of all ranks together: name a multiple of twice their number");
   const Objective* objective = method_.objective();
   if (!objective && batches_->form() != RowForm::texts)
     throw Error(Exit::user, "rows of pairs or with labels need an objective",
@@ -57,26 +62,27 @@ std::vector<float> Trainer::reference_of(const Batch& batch) {
 void Trainer::remember_reference(const std::atomic<bool>* stop) {
   const Objective* objective = method_.objective();
   if (!objective || !objective->reads(kReference) || (has_adapter() && !goes_on_) || done_ > 0) return;
-  const auto add = [&](const Batch& batch) {
+  const auto add_rows = [&](const Batch& batch) {
     if (!reference_log_.has(batch)) reference_log_.add(batch, answer_logp(batch, losses_of(batch)));
+  };
+  const auto add = [&](const Batch& batch) {
+    add_rows(batch);
+    if (objective->reads(kDivergence)) add_rows(mismatched(batch));
   };
   // A run that goes back leaves batches out and reads as many behind its last one: more than it has steps are none.
   const int64_t steps = recipe_.schedule.steps;
   const int64_t more = recipe_.on_nan == "rollback" ? std::min(RunState::most_skipped(recipe_.rollbacks), steps) : 0;
   for (int64_t step = 0; step < steps + more; ++step) {
     if (stop && stop->load()) return;
-    for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-      const Batch batch = batches_->training(step, part);
-      add(batch);
-      if (objective->reads(kDivergence)) add(mismatched(batch));
+    for (int64_t part = 0; part < given_.accumulate; ++part) {
+      // The shares of every rank: what is remembered is saved, and read by as many ranks as there are then.
+      const Batch batch = all_batches_->training(step, part);
+      const int64_t ranks = batch.rows / recipe_.batch;
+      for (int64_t r = 0; r < ranks; ++r) add(share_of(batch, r, ranks));
     }
   }
   const int64_t rows = batches_->validation_rows() / recipe_.batch * recipe_.batch;
-  for (int64_t first = 0; first < rows; first += recipe_.batch) {
-    const Batch batch = batches_->validation(first, recipe_.batch);
-    add(batch);
-    if (objective->reads(kDivergence)) add(mismatched(batch));
-  }
+  for (int64_t first = 0; first < rows; first += recipe_.batch) add(batches_->validation(first, recipe_.batch));
 }
 
 // An objective is measured on whole batches.

@@ -37,7 +37,7 @@ void Trainer::begin_updates() {
   if (layers_)
     layers_->compile();
   else
-    accumulate_ = compile(recomputing(method_.gradients()));
+    accumulate_ = compile(recomputing(method_.gradients_apart()));
   updates_ = std::make_unique<GroupedUpdates>(
       engine_, method_, recipe_, std::move(states), layers_ ? layers_->lender() : accumulate_,
       [this](const std::string& name, const graph::Type& type) {

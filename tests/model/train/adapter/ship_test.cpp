@@ -36,7 +36,7 @@ double far(run::Engine& engine, Trainer& trainer, const fs::path& file) {
   options.assignments = stored_formats(written);
   options.symbols = {{"B", 1}, {"T", static_cast<int64_t>(window.size())}};
   options.exact = true;
-  options.products = product_type(trainer.recipe().precision, test_library()->formats());
+  options.products = product_type(trainer.recipe(), test_library()->formats());
   const auto program = engine.compile(loaded.function("forward"), options);
   const auto tokens = std::make_shared<run::DeviceTensor>(
       engine.device(), graph::Type{{1, static_cast<int64_t>(window.size())}, {Scalar::i32, nullptr}});

@@ -13,7 +13,17 @@ bool is_held_in_format(const graph::Graph& g, const DotProblem& p) {
   const DotLoad &a = p.loads[0], &b = p.loads[1];
   if (a.kind != DotLoad::Kind::packed || a.scratch >= 0 || g[a.source].op == graph::Op::input_) return false;
   const bool in_memory = b.kind == DotLoad::Kind::packed || b.kind == DotLoad::Kind::memory;
-  return in_memory && b.scratch < 0 && graph::unwritten(g)[b.source];
+  return (in_memory && b.scratch < 0 && graph::unwritten(g)[b.source]) || is_weight_made_here(g, p);
+}
+
+bool is_weight_made_here(const graph::Graph& g, const DotProblem& p) {
+  const DotLoad& b = p.loads[1];
+  return b.kind == DotLoad::Kind::packed && b.scratch < 0 && g[b.source].op != graph::Op::input_;
+}
+
+bool are_codes(const DotProblem& p) {
+  return std::all_of(p.loads.begin(), p.loads.begin() + 2,
+                     [](const DotLoad& l) { return l.kind == DotLoad::Kind::packed && plain_field(*l.format); });
 }
 
 int64_t CodedRows::most() const {

@@ -11,8 +11,14 @@
 
 namespace lumen::synth {
 
-// Whether a is computed by the program and held in a format, beside a weight that the program does not change.
+// Whether a is computed by the program and held in a format, beside a weight that the program does not change, or puts
+// into a format itself.
 bool is_held_in_format(const graph::Graph& g, const DotProblem& p);
+
+// Whether b is: a weight that a training step has put into a format. The other operand is as its author wants it.
+bool is_weight_made_here(const graph::Graph& g, const DotProblem& p);
+// Whether both operands are codes without scales: instructions multiply them as they are.
+bool are_codes(const DotProblem& p);
 
 // a's numbers as q * scale, with q of at most eight bits and scales of groups.
 struct CodedRows {

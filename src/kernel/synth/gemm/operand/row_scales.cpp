@@ -94,13 +94,14 @@ bool is_short(const DotLoad& l) {
 
 }  // namespace
 
-std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m) {
+std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both) {
   if (p.pick || p.runs || !is_short(p.loads[1])) return std::nullopt;
   const auto a = factored(p, 0), b = factored(p, 1);
-  if (!a) return std::nullopt;
+  if (!a || (both && !b)) return std::nullopt;
   DotProblem out = p;
   take_out(out, 0, *a);
-  if (!b) return out;
+  if (both) take_out(out, 1, *b);
+  if (!b || both) return out;
   const auto code = machine::code_of(*a->codes);
   if (code && code == machine::code_of(*b->codes) && find_matrix(m, {Scalar::u8, code}, 32)) take_out(out, 1, *b);
   return out;

@@ -13,7 +13,8 @@ namespace lumen::synth {
 
 // The problem with a's row scales behind its sums, and b's where both are then codes that the machine multiplies.
 // Nothing where a's format has no such scale, its codes are no 16-bit floats, or b would be rounded more than it is
-// beside activations in floats.
-std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m);
+// beside activations in floats. `both`: b is no more to be rounded than a: its scales come behind the sums, too, or
+// nothing.
+std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both = false);
 
 }  // namespace lumen::synth

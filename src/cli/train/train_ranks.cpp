@@ -1,0 +1,90 @@
+#include "cli/train/train_ranks.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/speaker.h"
+#include "run/device/gpu/gpu.h"
+#include "run/ranks/environment.h"
+#include "run/ranks/launch.h"
+
+namespace lumen::cli {
+namespace {
+
+int usable_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// "cuda" means as many GPUs as there are ranks on this host, one each.
+std::string device_of_rank(const std::string& device, int local_rank) {
+  if (device == "cuda" || device == "hip") return fmt::format("{}:{}", device, local_rank);
+  if (device != "auto") {
+    if (device.find(':') != std::string::npos)
+      throw Error(Exit::usage, fmt::format("--device {} is one GPU, but there are several ranks", device),
+                  "leave the number away: each rank takes the GPU with its own on the host");
+    return device;
+  }
+  for (const run::GpuVendor vendor : {run::GpuVendor::cuda, run::GpuVendor::hip})
+    if (std::ssize(run::survey_gpus(vendor).gpus) > local_rank)
+      return fmt::format("{}:{}", run::vendor_name(vendor), local_rank);
+  return "cpu";
+}
+
+int as_rank(const Shared& shared, const TrainFlags& flags, std::shared_ptr<run::Communicator> ranks,
+            int (*train)(const Shared&, TrainFlags&)) {
+  speak_as(ranks->rank());
+  if (is_hushed()) set_verbosity(Verbosity::quiet);
+  note(fmt::format("{}", ranks->describe()));
+  try {
+    Shared own = shared;
+    own.device = device_of_rank(shared.device, ranks->local_rank());
+    if (own.threads == 0) own.threads = std::max(1, usable_cores() / ranks->local_size());
+    own.tune = shared.tune && ranks->local_rank() == 0;  // what it finds serves all
+    TrainFlags mine = flags;
+    mine.ranks = ranks;
+    return train(own, mine);
+  } catch (const run::RankLost& lost) {
+    ranks->abort(lost.what());
+    // One of those that are left tells of it.
+    if (ranks->rank() == (lost.rank() == 0 ? 1 : 0) && !(lost.rank() == 0 && lost.has_told())) throw;
+    return exit_code(lost.code());
+  } catch (const Error& error) {
+    ranks->abort(error.what());
+    if (ranks->rank() == 0) throw;
+    return exit_code(error.code());  // the first rank tells why this one is gone, or has the same error
+  } catch (const std::exception& error) {
+    ranks->abort(error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+bool has_ranks(const TrainFlags& flags) {
+  return flags.ranks_here > 1 || run::ranks_of_environment().has_value();
+}
+
+int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const Shared&, TrainFlags&)) {
+  if (flags.print_config || flags.plan) return train(shared, flags);
+  if (const auto environment = run::ranks_of_environment()) {
+    if (flags.ranks_here > 1 && flags.ranks_here != environment->place.size)
+      throw usage_error("--ranks {} contradicts {}, which has started {} processes", flags.ranks_here,
+                        environment->starter_name(), environment->place.size);
+    return as_rank(shared, flags, run::join_ranks(*environment), train);
+  }
+  if (flags.ranks_here <= 1) {
+    for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type"})
+      if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32")
+        note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));
+    return train(shared, flags);
+  }
+  return run::run_ranks(flags.ranks_here, [&](std::unique_ptr<run::Communicator> ranks) {
+    return report_errors([&] { return as_rank(shared, flags, std::move(ranks), train); });
+  });
+}
+
+}  // namespace lumen::cli

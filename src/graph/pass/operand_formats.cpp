@@ -1,0 +1,161 @@
+#include "graph/pass/operand_formats.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/ordinal.h"
+#include "graph/ir/eval.h"
+#include "number/facts/facts.h"
+
+namespace lumen::graph {
+namespace {
+
+constexpr uint32_t kSigns = 0x51695;  // names the signs of rotations
+
+}  // namespace
+
+bool is_same_transposed(const Format& f) {
+  return f.block == 1 && f.row_bytes == 0 && !f.fit[ordinal(Level::row)] &&
+         (f.tile_bytes == 0 || f.tile_rows == f.tile_columns);
+}
+
+ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
+                                const FormatRef& f, bool at_random, ValueId scale, int64_t rotation) {
+  const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f);
+  std::vector<int> order;
+  std::string summed_axes;
+  const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
+  for (const bool summed : {false, true})
+    for (size_t d = 0; d < letters.size(); ++d)
+      if (is_kept(d) != summed) order.push_back(d);
+  if (is_whole) order = {0, 1};
+  std::string key;
+  for (const int d : order) key += fmt::format("{}{} ", d, is_kept(d) ? "" : "+");
+  if (is_whole) key = "whole";
+  const auto place = std::tuple(v, key, f.get(), at_random, rotation);
+  if (const auto known = known_.find(place); known != known_.end()) return known->second;
+
+  const Shape shape = r_.from[v].type.shape;
+  Shape ordered, rows;
+  int64_t summed = 1;
+  for (const int d : order) {
+    ordered.push_back(shape[d]);
+    if (is_kept(d) || is_whole)
+      rows.push_back(shape[d]);
+    else
+      summed *= shape[d].number();
+  }
+  if (!is_whole) rows.push_back(Dim(summed));
+  Builder& b = r_.build;
+  const bool moves = !std::is_sorted(order.begin(), order.end());
+  ValueId y = b.type(value).element == Element{} ? value : b.convert(value, Scalar::f32);
+  if (moves) y = b.permute(y, order);
+  if (rows != ordered) y = b.reshape(y, rows);
+  if (rotation > 0) y = rotated(y, rotation);
+  const int64_t length = rows.back().number(), left = length % f->block;
+  Shape padded = rows;
+  if (left != 0) padded.back() = Dim(length + f->block - left);
+  if (left != 0) y = b.pad(y, padded, std::vector<int64_t>(rows.size(), 0));
+  if (at_random) y = rounded_at_random(y, f, scale);
+  std::vector<std::pair<int, FieldSource>> sources;
+  std::vector<ValueId> fields;
+  if (scale >= 0) {
+    sources.emplace_back(tensor_scale(*f), FieldSource::supplied);
+    fields.push_back(scale);
+  }
+  y = b.cast(b.cast(y, {Scalar::f32, f}, sources, fields), Element{});
+  if (left != 0) y = b.slice(y, std::vector<int64_t>(rows.size(), 0), rows);
+  if (rows != ordered) y = b.reshape(y, ordered);
+  if (moves) {
+    std::vector<int> back(order.size());
+    for (size_t d = 0; d < order.size(); ++d) back[order[d]] = d;
+    y = b.permute(y, back);
+  }
+  return known_[place] = y;
+}
+
+ValueId OperandEncoder::rotated(ValueId rows, int64_t run) {
+  Builder& b = r_.build;
+  const Shape shape = b.type(rows).shape;
+  const int64_t length = shape.back().number();
+  if (length % run != 0)
+    throw user_error("a product sums {} numbers, which runs of {} that are rotated do not divide", length, run);
+  std::vector<double> matrix(run * run);
+  const double size = 1 / std::sqrt(double(run));
+  for (int64_t i = 0; i < run; ++i)
+    for (int64_t j = 0; j < run; ++j) {
+      const bool is_negative = std::popcount(uint64_t(i & j)) % 2 == 1;
+      matrix[i * run + j] = is_negative != (uniform_random(kSigns, 0, j) < 0.5F) ? -size : size;
+    }
+  Shape runs = shape;
+  runs.back() = Dim(length / run);
+  runs.push_back(Dim(run));
+  const ValueId hadamard = b.constant({{run, run}, Element{}}, std::move(matrix));
+  const std::string letters = std::string("abcdefgh").substr(0, runs.size() - 1);
+  const ValueId turned = b.contract(b.reshape(rows, runs), hadamard, letters + "y", "zy", letters + "z");
+  return b.reshape(turned, shape);
+}
+
+ValueId OperandEncoder::seed() {
+  if (seed_ < 0) seed_ = r_.build.input(kProductSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+  return seed_;
+}
+
+ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
+  Builder& b = r_.build;
+  const FormatRef field = field_format(f, {tensor_scale(*f), RoutineExpr{RoutineExpr::Kind::constant, Scalar::i32}});
+  const ValueId row = b.broadcast(b.reshape(largest, {1, 1}), {1, f->block});
+  const ValueId scale = b.reshape(b.slice(b.cast(b.cast(row, {Scalar::f32, field}), Element{}), {0, 0}, {1, 1}), {});
+  Formula known;
+  known.inputs = {Scalar::f32, Scalar::f32};
+  const int is_none = known.op(ScalarOp::eq_, known.input(0), known.constant(Scalar::f32, 0));
+  known.outputs = {known.op(ScalarOp::select_, is_none, known.constant(Scalar::f32, 1), known.input(1))};
+  return b.map(known, {largest, scale});
+}
+
+FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& field) {
+  FormatRef made = as_field(*f, field);
+  return fields_.try_emplace(made->hash.hex(), made).first->second;
+}
+
+ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale) {
+  const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
+  if (!rounding)
+    throw Error(Exit::user,
+                fmt::format("format '{}' looks its codes up in a table: it is not rounded to at random", f->name),
+                "round to the nearest, or name a format whose codes are integers or small floats");
+  Builder& b = r_.build;
+  const Shape shape = b.type(value).shape;
+  std::vector<ValueId> inputs = {value};
+  for (const ElementField& field : rounding->fields) {
+    if (scale >= 0) {
+      inputs.push_back(b.broadcast(b.reshape(scale, Shape(shape.size(), Dim(1))), shape));
+      continue;
+    }
+    const ValueId number = b.cast(b.cast(value, {Scalar::f32, field_format(f, field)}), Element{});
+    const Scalar type = f->fields[field.field].type.register_type();
+    inputs.push_back(type == Scalar::f32 ? number : b.convert(number, type));
+  }
+  if (rounding->uses_index) {
+    Formula place;
+    place.inputs = {Scalar::i32};
+    place.outputs = {place.op(ScalarOp::rem_, place.input(0), place.integer(Scalar::i32, f->block))};
+    inputs.push_back(b.map(place, {b.iota({shape, {Scalar::i32, nullptr}}, shape.size() - 1)}));
+  }
+  inputs.push_back(b.random(seed(), salt_++, shape));
+  return b.map(rounding->formula, inputs);
+}
+
+std::vector<bool> values_of_forward_pass(const Graph& g) {
+  std::vector<bool> needed(g.nodes.size(), false);
+  if (!g.results.empty()) needed[g.results[0]] = true;
+  for (ValueId v = std::ssize(g.nodes); v-- > 0;) {
+    if (!needed[v]) continue;
+    for (const ValueId o : g[v].operands) needed[o] = true;
+  }
+  return needed;
+}
+
+}  // namespace lumen::graph

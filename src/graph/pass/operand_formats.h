@@ -1,0 +1,52 @@
+// What an operand of a product becomes where it passes through a format: its axes in the order of the format's rows,
+// encoded, decoded, and in their old order again. Rows, and blocks within them, lie along what the product sums, so
+// that scales are constant where sums are; a format whose scales are those of the whole tensor or of square tiles is
+// the same for either order, and a weight then has one encoding for the forward and the backward pass. Proved by
+// tests/graph/operand_formats_test.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "graph/ir/rewrite.h"
+#include "graph/pass/pass.h"
+#include "number/gradient/stochastic.h"
+
+namespace lumen::graph {
+
+class OperandEncoder {
+ public:
+  explicit OperandEncoder(Rewriter& r) : r_(r) {}
+  // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
+  // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
+  // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations.
+  ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
+                  bool at_random, ValueId scale = -1, int64_t rotation = 0);
+  // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
+  // codes are a table.
+  ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1);
+  // The scale that the format has for a tensor whose largest magnitude is this one (rank 0); 1 for 0.
+  ValueId scale_of_largest(ValueId largest, const FormatRef& f);
+
+ private:
+  Rewriter& r_;
+  ValueId seed();
+  ValueId rotated(ValueId rows, int64_t run);
+  FormatRef field_format(const FormatRef& f, const ElementField& field);
+
+  // By value, its axes in order, format, rounding.
+  std::map<std::tuple<ValueId, std::string, const Format*, bool, int64_t>, ValueId> known_;
+  std::map<std::string, FormatRef> fields_;  // formats whose numbers are a field, by hash
+  ValueId seed_ = -1;
+  uint32_t salt_ = 0x0b5e;
+};
+
+// Whether the encoding of a matrix's transpose is the transpose of its encoding.
+bool is_same_transposed(const Format& f);
+
+// What the first result is computed from: in a training step the loss, so that other values are gradients and updates.
+std::vector<bool> values_of_forward_pass(const Graph& g);
+
+}  // namespace lumen::graph

@@ -1,0 +1,464 @@
+#include "model/train/ranks/ranks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "model/train/ranks/rank_graphs.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kBucketBytes = int64_t{64} << 20;  // of gradients that are exchanged at once
+constexpr int64_t kAlignment = 64;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
+  const FormatRef format = formats.get(name);
+  if (is_plain(*format, Scalar::f32)) return nullptr;
+  check_exchange_format(format, flag);
+  return format;
+}
+
+}  // namespace
+
+Sharding sharding_of(const Recipe& recipe) {
+  return recipe.shard == "states"      ? Sharding::states
+         : recipe.shard == "gradients" ? Sharding::gradients
+                                       : Sharding::none;
+}
+
+Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
+  if (ranks == 1) return recipe;
+  const bool pairs = recipe.data_form == "pairs";
+  if (recipe.batch % ranks != 0 || (pairs && recipe.batch / ranks % 2 != 0))
+    throw Error(
+        Exit::usage,
+        fmt::format("a batch of {} is not divided by {} ranks{}", recipe.batch, ranks, pairs ? " of pairs" : ""),
+        "--batch is the batch of all ranks together: name a multiple of their number");
+  const bool gathers = sharding_of(recipe) != Sharding::none;
+  if (recipe.gather_type != "f32" && !gathers)
+    throw Error(Exit::usage, fmt::format("--gather-type {}: no parameters are gathered", recipe.gather_type),
+                "--shard states lets each rank compute its part of the parameters, which are gathered then");
+  if (recipe.gather_type != "f32" && recipe.param_type != "f32")
+    throw Error(Exit::usage,
+                fmt::format("--gather-type {} and --param-type {} contradict each other", recipe.gather_type,
+                            recipe.param_type),
+                "parameters whose changes are gathered in a format are f32");
+  const ProductSettings& products = recipe.products;
+  for (const std::string& source : {products.activation_scale, products.weight_scale, products.gradient_scale})
+    if (source != "fitted")
+      throw Error(Exit::usage, fmt::format("[products]: scales that are {} are each rank's own", source),
+                  "several ranks take fitted scales (products.weight_scale = \"fitted\" and so on)");
+  if (!recipe.offload.empty() && recipe.offload != "none")
+    throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
+                "--shard states or gradients divides what several hold");
+  if (!recipe.memory_limit.empty())
+    throw Error(Exit::usage, fmt::format("--memory {} is for one process", recipe.memory_limit),
+                "--recompute, and --shard states or gradients, take less of each");
+  Recipe own = recipe;
+  own.batch /= ranks;
+  own.accumulate *= ranks;
+  return own;
+}
+
+RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
+                       const Recipe& recipe, Tensors tensors)
+    : engine_(engine),
+      ranks_(std::move(ranks)),
+      tensors_(std::move(tensors)),
+      sharding_(sharding_of(recipe)),
+      held_(method.held()),
+      averages_(recipe.optimizer.ema_decay > 0),
+      cuts_(cut_parameters(method.trained(), method.optimizer(), ranks_->size())) {
+  const FormatLibrary& formats = method.formats();
+  reduced_in_ = exchange_format(recipe.reduce_type, formats, "--reduce-type");
+  gathered_in_ = exchange_format(recipe.gather_type, formats, "--gather-type");
+  make_buckets();
+  if (!holds_parts()) return;
+  compile_apply(method);
+  if (gathered_in_) compile_changes();
+}
+
+std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), [](const graph::Node& n) { return n.op != graph::Op::input_; }))
+    return nullptr;  // a rank without a part
+  return engine_.compile(g, {});
+}
+
+graph::Type RankedStep::held_type(const Cut& cut) const {
+  const bool is_held = std::find(held_.names.begin(), held_.names.end(), cut.whole.name) != held_.names.end();
+  return {cut.whole.shape, {is_held ? held_.type : Scalar::f32, nullptr}};
+}
+
+// A trainer's tensor of a parameter: gradients with a prefix, or the parameter itself.
+run::DeviceTensorRef RankedStep::whole(const Cut& cut, const char* prefix) const {
+  const bool itself = *prefix == 0;
+  return tensors_(prefix + cut.whole.name,
+                  itself ? held_type(cut) : graph::Type{cut.whole.shape, {Scalar::f32, nullptr}});
+}
+
+run::DeviceTensorRef RankedStep::part(const run::DeviceTensorRef& all, const Cut& cut, int rank) const {
+  const int64_t row_bytes = all->bytes() / cut.rows;
+  auto* const at = reinterpret_cast<std::byte*>(all->data()) + cut.first[rank] * row_bytes;
+  return std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(all->type(), rank), all, at);
+}
+
+run::DeviceTensorRef RankedStep::gradient_part(const Cut& cut) const {
+  if (!reduces_each_batch()) return part(whole(cut, kGradient), cut, ranks_->rank());
+  return tensors_(kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, ranks_->rank()));
+}
+
+void RankedStep::make_buckets() {
+  int64_t bytes = 0;
+  for (const Cut& cut : cuts_) {
+    const int64_t own = cut.whole.count() * int64_t{sizeof(float)};
+    if (buckets_.empty() || bytes + own > kBucketBytes) {
+      buckets_.emplace_back();
+      bytes = 0;
+    }
+    buckets_.back().cuts.push_back(&cut);
+    bytes += own;
+  }
+  // What others send lies in memory that serves one bucket after the other.
+  const int own = ranks_->rank();
+  for (const Bucket& bucket : buckets_) {
+    int64_t need = 0;
+    for (const Cut* cut : bucket.cuts)
+      if (cut->rows_of(own) > 0)
+        need += ranks_->size() * aligned(cut->rows_of(own) * cut->columns * int64_t{sizeof(float)});
+    scratch_bytes_ = std::max(scratch_bytes_, need);
+  }
+  if (scratch_bytes_ > 0) scratch_ = engine_.allocate(scratch_bytes_);
+  for (Bucket& bucket : buckets_) compile_bucket(bucket);
+  if (reduces_each_batch()) return;
+  std::vector<const Cut*> all;
+  for (const Cut& cut : cuts_) all.push_back(&cut);
+  clear_ = compile(clear_graph(all));
+  for (const Cut& cut : cuts_) clear_->bind(kGradient + cut.whole.name, whole(cut, kGradient));
+}
+
+void RankedStep::compile_bucket(Bucket& bucket) {
+  const int own = ranks_->rank(), size = ranks_->size();
+  const bool adds = reduces_each_batch();
+  if (reduced_in_) bucket.encode = compile(encode_graph(bucket.cuts, reduced_in_));
+  bucket.sum = compile(sum_graph(bucket.cuts, own, size, adds, reduced_in_));
+  int64_t at = 0;
+  for (const Cut* cut : bucket.cuts) {
+    const FormatRef coded = exchanged_in(*cut, reduced_in_);
+    if (coded) {
+      auto& lost = lost_[cut->whole.name];
+      lost =
+          std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{cut->whole.shape, {Scalar::f32, nullptr}});
+      bucket.encode->bind(kLost + cut->whole.name, lost);
+    }
+    if (cut->rows_of(own) == 0) continue;
+    bucket.sum->bind(kGradient + cut->whole.name, gradient_part(*cut));
+    for (int r = 0; r < size; ++r) {
+      if (r == own && !adds && !coded) continue;
+      const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
+      auto in = std::make_shared<run::DeviceTensor>(engine_.device(), type, scratch_, scratch_.get() + at);
+      bucket.sum->bind(part_input(r, cut->whole.name), in);
+      at += aligned(in->bytes());
+    }
+  }
+}
+
+void RankedStep::compile_apply(const Method& method) {
+  const int own = ranks_->rank();
+  std::vector<const Cut*> all;
+  std::vector<Parameter> parts;
+  for (const Cut& cut : cuts_) {
+    all.push_back(&cut);
+    if (cut.rows_of(own) > 0) parts.push_back(cut.part(own));
+    const auto add = [&](const std::string& name, const graph::Type& type) {
+      state_types_[name] = type;
+      state_cuts_[name] = &cut;
+    };
+    for (const Optimizer::State& s : method.optimizer().states(cut.whole))
+      add(optimizer_state(s.name, cut.whole.name), s.type);
+    if (averages_) add(average_of(cut.whole.name), held_type(cut));
+  }
+  if (parts.empty()) return;
+  squares_ = compile(squares_graph(all, own));
+  const Method::Work work = method.apply(parts);
+  apply_ = engine_.compile(work.graph, work.options);
+  for (const Cut& cut : cuts_) {
+    if (cut.rows_of(own) == 0) continue;
+    run::DeviceTensorRef parameter = part(whole(cut, ""), cut, own);
+    if (gathered_in_) {
+      parameter = std::make_shared<run::DeviceTensor>(engine_.device(), parameter->type());
+      masters_[cut.whole.name] = parameter;
+    }
+    squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
+    apply_->bind(kGradient + cut.whole.name, gradient_part(cut));
+    apply_->bind(cut.whole.name, parameter);
+  }
+  for (const std::string& name : apply_->input_names()) {
+    const bool is_part = name.starts_with(kGradient) ||
+                         std::any_of(parts.begin(), parts.end(), [&](const Parameter& p) { return p.name == name; });
+    if (!is_part) apply_->bind(name, tensors_(name, apply_->input_type(name)));
+  }
+}
+
+void RankedStep::compile_changes() {
+  std::vector<const Cut*> all;
+  for (const Cut& cut : cuts_) all.push_back(&cut);
+  const int own = ranks_->rank();
+  change_ = compile(change_graph(all, own, gathered_in_));
+  follow_ = compile(follow_graph(all, ranks_->size(), gathered_in_));
+  for (const Cut& cut : cuts_) {
+    const FormatRef coded = exchanged_in(cut, gathered_in_);
+    if (!coded) continue;
+    const std::string& name = cut.whole.name;
+    if (cut.rows_of(own) > 0) {
+      change_->bind(kMaster + name, masters_.at(name));
+      change_->bind(kHeld + name, part(whole(cut, ""), cut, own));
+    }
+    auto& changes = changes_[name];
+    changes.resize(ranks_->size());
+    for (int r = 0; r < ranks_->size(); ++r) {
+      if (cut.rows_of(r) == 0) continue;
+      changes[r] = std::make_shared<run::DeviceTensor>(engine_.device(),
+                                                       cut.part_of({cut.whole.shape, {Scalar::f32, coded}}, r));
+      follow_->bind(part_input(r, name), changes[r]);
+      follow_->bind(kHeld + part_input(r, name), part(whole(cut, ""), cut, r));
+    }
+  }
+}
+
+void RankedStep::agree(const std::optional<Error>& failure) {
+  const std::string mine =
+      failure ? fmt::format("{:03}{}\n{}", exit_code(failure->code()), failure->what(), failure->hint())
+              : std::string();
+  const std::vector<std::string> all = ranks_->all_gather(mine);
+  for (int r = 0; r < ranks_->size(); ++r) {
+    if (all[r].empty()) continue;
+    const size_t line = all[r].rfind('\n');
+    const Exit code = Exit(std::stoi(all[r].substr(0, 3)));
+    throw Error(code, fmt::format("rank {}: {}", r, all[r].substr(3, line - 3)), all[r].substr(line + 1));
+  }
+}
+
+std::optional<Error> RankedStep::attempt(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const run::RankLost&) {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+std::vector<double> RankedStep::sum(std::vector<double> numbers) {
+  ranks_->all_reduce(numbers);
+  return numbers;
+}
+
+bool RankedStep::any(bool mine) {
+  return sum({mine ? 1.0 : 0.0})[0] > 0;
+}
+
+void RankedStep::reduce(run::Program& program) {
+  const int own = ranks_->rank(), size = ranks_->size();
+  const auto gradient = [&](const Cut& cut) {
+    return reduces_each_batch() ? program.result(kGradient + cut.whole.name) : whole(cut, kGradient);
+  };
+  if (reduced_in_) {
+    // A number that is none stops a rank here, and all others with it.
+    agree(attempt([&] {
+      for (const Bucket& bucket : buckets_) {
+        if (!bucket.encode) continue;
+        for (const Cut* cut : bucket.cuts)
+          if (exchanged_in(*cut, reduced_in_)) bucket.encode->bind(kGradient + cut->whole.name, gradient(*cut));
+        bucket.encode->run();
+      }
+    }));
+  }
+  for (Bucket& bucket : buckets_) {
+    run::SentPieces to(size);
+    run::TakenPieces from(size);
+    int64_t at = 0;
+    for (const Cut* cut : bucket.cuts) {
+      const FormatRef coded = exchanged_in(*cut, reduced_in_);
+      const run::DeviceTensorRef source = coded ? bucket.encode->result(kCoded + cut->whole.name) : gradient(*cut);
+      const bool keeps_own = !reduces_each_batch() && !coded;
+      const int64_t row_bytes =
+          coded ? cut->columns / coded->block * coded->block_bytes : cut->columns * int64_t{sizeof(float)};
+      for (int r = 0; r < size; ++r) {
+        if (cut->rows_of(r) == 0 || (r == own && keeps_own)) continue;
+        const auto* const data = reinterpret_cast<const std::byte*>(source->data()) + cut->first[r] * row_bytes;
+        to[r].push_back({data, cut->rows_of(r) * row_bytes});
+      }
+      if (cut->rows_of(own) == 0) continue;
+      const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
+      for (int r = 0; r < size; ++r) {
+        if (r == own && keeps_own) continue;
+        from[r].push_back({scratch_.get() + at, cut->rows_of(own) * row_bytes});
+        at += aligned(graph::byte_size(type));
+      }
+    }
+    ranks_->exchange(to, from);
+    if (bucket.sum) bucket.sum->run();
+  }
+}
+
+// Every rank's rows of tensors that all have whole.
+void RankedStep::share(const char* prefix) {
+  const int own = ranks_->rank(), size = ranks_->size();
+  run::SentPieces to(size);
+  run::TakenPieces from(size);
+  for (const Cut& cut : cuts_) {
+    const run::DeviceTensorRef all = whole(cut, prefix);
+    const int64_t row_bytes = all->bytes() / cut.rows;
+    auto* const data = reinterpret_cast<std::byte*>(all->data());
+    for (int r = 0; r < size; ++r) {
+      if (r == own) continue;
+      if (cut.rows_of(own) > 0) to[r].push_back({data + cut.first[own] * row_bytes, cut.rows_of(own) * row_bytes});
+      if (cut.rows_of(r) > 0) from[r].push_back({data + cut.first[r] * row_bytes, cut.rows_of(r) * row_bytes});
+    }
+  }
+  ranks_->exchange(to, from);
+}
+
+void RankedStep::share_sums() {
+  LUMEN_CHECK(!holds_parts());
+  share(kGradient);
+}
+
+double RankedStep::norm() {
+  double squares = 0;
+  if (squares_) {
+    squares_->run();
+    float number = 0;
+    squares_->result("squares")->download(&number, sizeof number);
+    squares = number;
+  }
+  return std::sqrt(sum({squares})[0]);
+}
+
+std::vector<std::string> RankedStep::broken() {
+  std::string mine;
+  for (const Cut& cut : cuts_) {
+    if (cut.rows_of(ranks_->rank()) == 0) continue;
+    float number = 0;
+    squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
+    mine += std::isfinite(number) ? '0' : '1';
+  }
+  const std::vector<std::string> all = ranks_->all_gather(mine);
+  std::vector<std::string> names;
+  std::vector<size_t> at(all.size(), 0);
+  for (const Cut& cut : cuts_) {
+    bool is_broken = false;
+    for (int r = 0; r < ranks_->size(); ++r)
+      if (cut.rows_of(r) > 0) is_broken = all[r].at(at[r]++) == '1' || is_broken;
+    if (is_broken) names.push_back(cut.whole.name);
+  }
+  return names;
+}
+
+void RankedStep::apply(double norm) {
+  LUMEN_CHECK(holds_parts());
+  const float number = norm;
+  agree(attempt([&] {
+    if (!apply_) return;
+    tensors_(kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&number, sizeof number);
+    apply_->run();  // and clears what it has used
+  }));
+  if (clear_) clear_->run();
+}
+
+void RankedStep::clear() {
+  if (clear_) clear_->run();
+  if (!reduces_each_batch()) return;
+  for (const Cut& cut : cuts_)
+    if (cut.rows_of(ranks_->rank()) > 0) gradient_part(cut)->clear();
+}
+
+void RankedStep::share_parameters() {
+  if (!gathered_in_) return share("");
+  if (change_) change_->run();
+  const int own = ranks_->rank(), size = ranks_->size();
+  run::SentPieces to(size);
+  run::TakenPieces from(size);
+  for (const Cut& cut : cuts_) {
+    const bool coded = exchanged_in(cut, gathered_in_) != nullptr;
+    const run::DeviceTensorRef all = whole(cut, "");
+    for (int r = 0; r < size; ++r) {
+      if (cut.rows_of(own) > 0) {
+        const auto source = coded ? change_->result(kCoded + cut.whole.name) : masters_.at(cut.whole.name);
+        to[r].push_back({source->data(), source->bytes()});
+      }
+      if (cut.rows_of(r) > 0) {
+        const auto target = coded ? changes_.at(cut.whole.name)[r] : part(all, cut, r);
+        from[r].push_back({target->data(), target->bytes()});
+      }
+    }
+  }
+  ranks_->exchange(to, from);
+  if (follow_) follow_->run();
+}
+
+void RankedStep::begin(bool averages) {
+  std::vector<uint8_t> bytes;
+  for (const Cut& cut : cuts_) {
+    if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts()) continue;
+    const run::DeviceTensorRef own = part(whole(cut, ""), cut, ranks_->rank());
+    bytes.resize(own->bytes());
+    own->download(bytes.data(), own->bytes());
+    if (gathered_in_) masters_.at(cut.whole.name)->upload(bytes.data(), own->bytes());
+    if (averages && averages_) tensors_(average_of(cut.whole.name), own->type())->upload(bytes.data(), own->bytes());
+  }
+  for (const auto& [name, lost] : lost_) lost->clear();
+}
+
+void RankedStep::settle() {
+  for (const auto& [name, lost] : lost_) lost->clear();
+  if (!gathered_in_) return;
+  for (const Cut& cut : cuts_) {
+    if (cut.rows_of(ranks_->rank()) == 0) continue;
+    const run::DeviceTensorRef master = masters_.at(cut.whole.name);
+    std::vector<uint8_t> bytes(master->bytes());
+    master->download(bytes.data(), master->bytes());
+    part(whole(cut, ""), cut, ranks_->rank())->upload(bytes.data(), master->bytes());
+  }
+  share("");
+}
+
+run::DeviceTensorRef RankedStep::state_part(const std::string& name) {
+  const Cut& cut = *state_cuts_.at(name);
+  if (cut.rows_of(ranks_->rank()) == 0) return nullptr;
+  const graph::Type& type = state_types_.at(name);
+  return tensors_(name, cut.in_rows ? cut.part_of(type, ranks_->rank()) : type);
+}
+
+std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool everywhere) {
+  const run::DeviceTensorRef own = state_part(name);
+  std::string bytes(own ? own->bytes() : 0, 0);
+  if (own) own->download(bytes.data(), own->bytes());
+  const std::vector<std::string> parts = everywhere ? ranks_->all_gather(bytes) : ranks_->gather(bytes, 0);
+  if (parts.empty()) return {};
+  const graph::Type& type = state_types_.at(name);
+  const Cut& cut = *state_cuts_.at(name);
+  std::vector<uint8_t> out(graph::byte_size(type));
+  for (int r = 0; r < ranks_->size(); ++r) {
+    if (cut.rows_of(r) == 0) continue;
+    place_part(cut, type, {reinterpret_cast<const uint8_t*>(parts[r].data()), parts[r].size()}, r, out);
+  }
+  return out;
+}
+
+void RankedStep::put_state(const std::string& name, std::span<const uint8_t> all) {
+  const run::DeviceTensorRef own = state_part(name);
+  if (!own) return;
+  const std::vector<uint8_t> bytes = part_bytes(*state_cuts_.at(name), state_types_.at(name), all, ranks_->rank());
+  own->upload(bytes.data(), std::ssize(bytes));
+}
+
+}  // namespace lumen::model

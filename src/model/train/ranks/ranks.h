@@ -1,0 +1,120 @@
+// A training step of several ranks. Each computes gradients of its share of a batch; they are summed in the order of
+// ranks, each rank's part of the rows by that rank, and either everybody gets all sums and computes all updates, or
+// each rank updates its part of the parameters and hands it to the others: then states of the optimizer, and sums of
+// gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
+// rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
+//
+// May include: base, graph/ir, model/data/examples, model/train/method, model/train/optimizer, model/train/recipe,
+// number/formula, run/engine, run/ranks.
+// Offers: rank_batches.h.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/train/method/method.h"
+#include "model/train/ranks/cuts.h"
+#include "model/train/recipe/recipe.h"
+#include "run/engine/engine.h"
+#include "run/ranks/ranks.h"
+
+namespace lumen::model {
+
+// What is held in parts, one rank each, rather than by every rank.
+enum class Sharding : uint8_t { none, states, gradients };
+Sharding sharding_of(const Recipe& recipe);
+
+// The recipe as a rank sees it: its share of a batch, which counts as one of more batches in a step. Error (usage) when
+// ranks do not divide the batch, or the recipe asks for exchanges that its sharding does not make.
+Recipe recipe_of_rank(const Recipe& recipe, int ranks);
+
+class RankedStep {
+ public:
+  // A trainer's tensor by name, made when it is not there.
+  using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
+             Tensors tensors);
+
+  run::Communicator& ranks() { return *ranks_; }
+  bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
+  // Gradients are results of a program for one batch, summed over ranks at once; else states that grow over batches.
+  bool reduces_each_batch() const { return sharding_ == Sharding::gradients; }
+
+  // What was done by each rank alone has worked everywhere; otherwise the Error of the first rank where it has not, for
+  // all ranks alike.
+  void agree(const std::optional<Error>& failure);
+  // Runs it, and keeps its Error for agree().
+  static std::optional<Error> attempt(const std::function<void()>& work);
+  std::vector<double> sum(std::vector<double> numbers);
+  // Whether any rank says so.
+  bool any(bool mine);
+
+  // Sums gradients over ranks: those that `program` has as results, or the states.
+  void reduce(run::Program& program);
+  // Without parts: everybody gets the sums of all.
+  void share_sums();
+  // With parts: the norm of all gradients; a step of the optimizer with it; and parameters for everybody.
+  double norm();
+  void apply(double norm);
+  void share_parameters();
+  void clear();  // gradients
+  // What the last norm() saw: names of parameters whose gradients are not finite, of all ranks.
+  std::vector<std::string> broken();
+
+  // Parameters have other values: parts and what exchanges have lost follow. `averages`: means, too.
+  void begin(bool averages);
+  // Everybody holds parameters without what exchanges in formats round, and nothing is kept for the next: so are they
+  // in a checkpoint, and so does a run that goes on from it begin.
+  void settle();
+
+  // States of the optimizer that are held in parts, as a checkpoint of one process has them; by name.
+  const std::map<std::string, graph::Type>& states() const { return state_types_; }
+  // The whole of one, for rank 0 or for every rank; empty elsewhere. All ranks call it.
+  std::vector<uint8_t> whole_state(const std::string& name, bool everywhere = false);
+  void put_state(const std::string& name, std::span<const uint8_t> whole);
+  // This rank's part of it; nothing where it has none.
+  run::DeviceTensorRef state_part(const std::string& name);
+  int64_t exchange_bytes() const { return scratch_bytes_; }
+
+ private:
+  // Parameters whose gradients are exchanged at once.
+  struct Bucket {
+    std::vector<const Cut*> cuts;
+    std::shared_ptr<run::Program> encode, sum;
+  };
+
+  void make_buckets();
+  void compile_bucket(Bucket& bucket);
+  void compile_apply(const Method& method);
+  void compile_changes();
+  std::shared_ptr<run::Program> compile(const graph::Graph& g) const;
+  run::DeviceTensorRef whole(const Cut& cut, const char* prefix) const;
+  run::DeviceTensorRef part(const run::DeviceTensorRef& whole, const Cut& cut, int rank) const;
+  run::DeviceTensorRef gradient_part(const Cut& cut) const;
+  graph::Type held_type(const Cut& cut) const;
+  void share(const char* prefix);
+
+  run::Engine& engine_;
+  std::shared_ptr<run::Communicator> ranks_;
+  Tensors tensors_;
+  Sharding sharding_;
+  FormatRef reduced_in_, gathered_in_;
+  Holding held_;
+  bool averages_ = false;
+  std::vector<Cut> cuts_;
+  std::vector<Bucket> buckets_;
+  std::shared_ptr<std::byte> scratch_;
+  int64_t scratch_bytes_ = 0;
+  std::shared_ptr<run::Program> squares_, apply_, clear_, change_, follow_;
+  std::map<std::string, run::DeviceTensorRef> masters_, lost_;
+  std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
+  std::map<std::string, graph::Type> state_types_;
+  std::map<std::string, const Cut*> state_cuts_;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,189 @@
+#include "run/ranks/gpu_transport.h"
+
+#include <dlfcn.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "run/device/choose/choose.h"
+#include "run/device/device.h"
+#include "run/device/gpu/gpu_context.h"
+#include "run/device/shared_library.h"
+#include "run/ranks/ranks.h"
+
+namespace lumen::run {
+namespace {
+
+constexpr int kBytes = 0;       // ncclInt8
+constexpr int kInProgress = 7;  // ncclInProgress
+constexpr int kNotReady = 600;  // of both drivers: a stream has work left
+constexpr int kOldest = 2700;   // has ncclSend; versions from 2.9 on have one digit more
+
+struct UniqueId {
+  char bytes[128];
+};
+
+struct Symbols {
+  std::string file, title;
+#define X(name, parameters, symbol) int(*name) parameters = nullptr;
+#include "run/ranks/gpu_transport_symbols.def"
+#undef X
+  const char* (*text)(int error) = nullptr;
+};
+
+Symbols open_symbols(GpuVendor vendor) {
+  const bool cuda = vendor == GpuVendor::cuda;
+  const char* name = cuda ? "NCCL" : "RCCL";
+  const SharedLibrary opened =
+      cuda ? open_shared_library("LUMEN_NCCL_LIBRARY", {"libnccl.so.2"}, RTLD_NOW, name,
+                                 "install NVIDIA's libnccl2, or name libnccl.so.2 in LUMEN_NCCL_LIBRARY")
+           : open_shared_library("LUMEN_RCCL_LIBRARY", {"librccl.so.1", "/opt/rocm/lib/librccl.so.1"}, RTLD_NOW, name,
+                                 "install AMD's rccl, or name librccl.so.1 in LUMEN_RCCL_LIBRARY");
+  Symbols out;
+  out.file = opened.file;
+  std::vector<std::string> missing;
+  const auto find = [&](const char* symbol) {
+    void* found = ::dlsym(opened.handle, symbol);
+    if (!found) missing.emplace_back(symbol);
+    return found;
+  };
+#define X(name, parameters, symbol) out.name = reinterpret_cast<decltype(out.name)>(find(symbol));
+#include "run/ranks/gpu_transport_symbols.def"
+#undef X
+  out.text = reinterpret_cast<decltype(out.text)>(find("ncclGetErrorString"));
+  if (!missing.empty())
+    throw Error(Exit::hardware, fmt::format("{} is no {}: it lacks {}", opened.file, name, fmt::join(missing, ", ")));
+  int version = 0;
+  if (out.version(&version) != 0 || version < kOldest)
+    throw Error(Exit::hardware, fmt::format("{} is too old for sending between two ranks", opened.file));
+  // 2.8.4 says 2804, 2.9.0 and later say 20900.
+  const int whole = version < 10000 ? 1000 : 10000;
+  out.title = fmt::format("{} {}.{}.{}", name, version / whole, version % whole / 100, version % 100);
+  return out;
+}
+
+class GpuTransport : public Transport {
+ public:
+  GpuTransport(Symbols symbols, Communicator& ranks, Device& device, GpuContextRef context, const UniqueId& id)
+      : symbols_(std::move(symbols)), ranks_(ranks), device_(device), context_(std::move(context)) {
+    context_->use();
+    check(symbols_.join(&communicator_, ranks_.size(), id, ranks_.rank()), "join");
+  }
+  // A rank that has failed does not wait for the others.
+  ~GpuTransport() override {
+    if (communicator_) symbols_.leave(communicator_);
+  }
+
+  std::string describe() const override { return symbols_.title; }
+
+  void abort(const std::string&) noexcept override {
+    if (communicator_) symbols_.abort(communicator_);
+    communicator_ = nullptr;
+  }
+
+  void exchange(const SentPieces& to, const TakenPieces& from) override {
+    LUMEN_CHECK(communicator_, "a rank goes on after it has ended");
+    device_.synchronize();  // what is sent has been computed
+    context_->use();
+    const GpuSymbols& gpu = context_->symbols();
+    const int own = ranks_.rank();
+    LUMEN_CHECK(to[own].size() == from[own].size());
+    for (size_t i = 0; i < to[own].size(); ++i) {
+      const SentPiece& piece = to[own][i];
+      if (piece.bytes == 0 || piece.data == from[own][i].data) continue;
+      context_->check(
+          gpu.copy_within(from[own][i].data, const_cast<void*>(piece.data), piece.bytes, context_->stream()),
+          "copy_within");
+    }
+    check(symbols_.group_begin(), "group_begin");
+    for (int r = 0; r < ranks_.size(); ++r) {
+      if (r == own) continue;
+      for (const SentPiece& p : to[r])
+        if (p.bytes > 0) check(symbols_.send(p.data, p.bytes, kBytes, r, communicator_, context_->stream()), "send");
+      for (const TakenPiece& p : from[r])
+        if (p.bytes > 0) check(symbols_.take(p.data, p.bytes, kBytes, r, communicator_, context_->stream()), "take");
+    }
+    check(symbols_.group_end(), "group_end");
+    wait();
+  }
+
+ private:
+  // A peer that has died leaves the stream waiting for good: who lives is asked meanwhile.
+  void wait() {
+    const GpuSymbols& gpu = context_->symbols();
+    if (!gpu.stream_query) return context_->synchronize();
+    auto last = std::chrono::steady_clock::now();
+    while (true) {
+      const int state = gpu.stream_query(context_->stream());
+      if (state == 0) return;
+      if (state != kNotReady) context_->check(state, "stream_query");
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < std::chrono::milliseconds(100)) {
+        std::this_thread::yield();
+        continue;
+      }
+      last = now;
+      try {
+        ranks_.check();
+        int failed = 0;
+        check(symbols_.failed(communicator_, &failed), "failed");
+        check(failed, "failed");
+      } catch (const Error&) {
+        abort({});
+        throw;
+      }
+    }
+  }
+
+  void check(int error, const char* what) const {
+    if (error == 0 || error == kInProgress) return;
+    throw Error(Exit::hardware, fmt::format("{}: {}: {} ({})", symbols_.title, what, symbols_.text(error), error),
+                "NCCL_DEBUG=INFO makes the library say more");
+  }
+
+  Symbols symbols_;
+  Communicator& ranks_;
+  Device& device_;
+  GpuContextRef context_;
+  void* communicator_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> open_gpu_transport(Communicator& ranks, Device& device, const std::string& name,
+                                              std::string* title) {
+  const DeviceChoice choice = parse_device(name);
+  LUMEN_CHECK(choice.kind == DeviceChoice::Kind::gpu, "{} is no GPU", name);
+  Symbols symbols;
+  std::string refusal;
+  try {
+    symbols = open_symbols(choice.vendor);
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  // All ranks or none: one without it would be waited for.
+  const std::vector<std::string> refusals = ranks.all_gather(refusal);
+  for (int r = 0; r < ranks.size(); ++r) {
+    if (refusals[r].empty()) continue;
+    if (ranks.rank() == 0)
+      note(fmt::format("rank {}: {}; what GPUs say to each other goes through memory of the host", r, refusals[r]));
+    return nullptr;
+  }
+  const auto gpu = open_gpu_library(choice.vendor);
+  int number = 0;
+  if (const int error = gpu->device_get(&number, choice.ordinal); error != 0)
+    throw gpu_error(*gpu, error, "device_get", name);
+  auto context = std::make_shared<GpuContext>(gpu, number, name);
+  UniqueId id{};
+  if (ranks.rank() == 0 && symbols.make_id(&id) != 0)
+    throw Error(Exit::hardware, fmt::format("{} makes no id for a communicator", symbols.title));
+  ranks.broadcast(std::as_writable_bytes(std::span(id.bytes)), 0);
+  *title = symbols.title;
+  return std::make_unique<GpuTransport>(std::move(symbols), ranks, device, std::move(context), id);
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,90 @@
+// What moves bytes between ranks: shared memory, TCP, MPI, or the library of a GPU's vendor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace lumen::run {
+
+// By rank, pieces of memory one behind the other.
+struct SentPiece {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+};
+struct TakenPiece {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+using SentPieces = std::vector<std::vector<SentPiece>>;
+using TakenPieces = std::vector<std::vector<TakenPiece>>;
+
+// A rank is gone, or has said that it ends. Exit code: that of a run that data or files ended.
+class RankLost : public Error {
+ public:
+  // `has_told`: it has said itself why it ends, and has told people.
+  RankLost(int rank, const std::string& why, bool has_told = false);
+  int rank() const { return rank_; }
+  bool has_told() const { return has_told_; }
+
+ private:
+  int rank_;
+  bool has_told_;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string describe() const = 0;  // "shared memory"
+  // See Communicator::exchange; what a rank sends itself is copied before.
+  virtual void exchange(const SentPieces& to, const TakenPieces& from) = 0;
+  virtual void check() {}  // RankLost when a rank is gone
+  virtual void abort(const std::string& why) noexcept = 0;
+};
+
+constexpr int64_t kLongestReason = 2000;  // of an abort, in bytes
+
+// Goes through the pieces of one rank, some bytes at a time.
+template <class Piece>
+class PieceWalk {
+ public:
+  explicit PieceWalk(const std::vector<Piece>& pieces) : pieces_(&pieces) {
+    for (const Piece& p : pieces) left_ += p.bytes;
+    skip_empty();
+  }
+  int64_t left() const { return left_; }
+  // The bytes that come next in one place; none where nothing is left.
+  Piece next() const {
+    if (left_ == 0) return {};
+    Piece p = (*pieces_)[at_];
+    p.data = moved(p.data, done_);
+    p.bytes -= done_;
+    return p;
+  }
+  void advance(int64_t bytes) {
+    left_ -= bytes;
+    done_ += bytes;
+    skip_empty();
+  }
+
+ private:
+  static const void* moved(const void* p, int64_t by) { return reinterpret_cast<const std::byte*>(p) + by; }
+  static void* moved(void* p, int64_t by) { return reinterpret_cast<std::byte*>(p) + by; }
+  void skip_empty() {
+    while (at_ < pieces_->size() && done_ == (*pieces_)[at_].bytes) {
+      ++at_;
+      done_ = 0;
+    }
+  }
+
+  const std::vector<Piece>* pieces_;
+  size_t at_ = 0;
+  int64_t done_ = 0, left_ = 0;
+};
+
+}  // namespace lumen::run

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Several processes train one model: losses follow those of one process, repeated runs have the same bytes, checkpoints have the
+layout of one process and are gone on with by any number of ranks; a rank that is killed (kill -9) at a random moment ends the
+others within seconds, nothing is lost, and what is resumed ends in the very bytes of a run left alone. Ranks are started by
+--ranks, and as torchrun, srun and mpirun start them (mpirun itself where it is installed).
+
+Usage: tests/cli/ranks_check.py LUMEN [SEED]
+
+LUMEN_KILLS in the environment is how many ranks are killed in all (3 without it; releases are held to 20).
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+KILLS = int(os.environ.get("LUMEN_KILLS", "3"))
+LONGEST = 300  # seconds of anything
+ENDS_WITHIN = 20  # seconds after a rank is killed, on a machine that has much else to do
+BASE = ["--shape", "tiny", "--warmup", "2", "--batch", "4", "--length", "32", "--threads", "1", "--eval-every", "4", "--save-every", "4", "-q"]
+
+
+class Check:
+    def __init__(self, lumen, work):
+        self.lumen, self.work = lumen, work
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD_", "SLURM_", "OMPI_", "MASTER_"))}
+        self.environment["LUMEN_CACHE"] = str(work / "cache")
+
+    def start(self, *words, before=(), **variables):
+        return subprocess.Popen([*before, self.lumen, "train", *map(str, words)], cwd=self.work, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env={**self.environment, **variables})
+
+    def run(self, *words, code=0, before=(), **variables):
+        process = self.start(*words, before=before, **variables)
+        out, err = process.communicate(timeout=LONGEST)
+        assert process.returncode == code, (process.args, process.returncode, out[-1000:], err[-3000:])
+        return out + err
+
+    def result(self, out):
+        """All that must be the same: the model, and every checkpoint."""
+        return {str(p.relative_to(self.work / out)): p.read_bytes() for p in sorted((self.work / out).rglob("*"))
+                if p.is_file() and p.suffix in (".gguf", ".safetensors")}
+
+    def same(self, a, b, what):
+        first, second = self.result(a), self.result(b)
+        assert first and first.keys() == second.keys(), (what, first.keys() ^ second.keys())
+        for name, content in first.items():
+            assert content == second[name], f"{what}: {name} differs"
+
+    def losses(self, out):
+        lines = [json.loads(line) for line in (self.work / out / "metrics.jsonl").read_text().splitlines()]
+        return [line["loss"] for line in lines if "norm" in line]
+
+    def near(self, a, b, within):
+        first, second = self.losses(a), self.losses(b)
+        assert len(first) == len(second) > 0
+        for x, y in zip(first, second):
+            assert abs(x - y) <= within * abs(x), (a, b, x, y)
+
+
+def layout(path):
+    """A safetensors file's header: names, types, shapes and places."""
+    blob = path.read_bytes()
+    return blob[8:8 + int.from_bytes(blob[:8], "little")]
+
+
+def runs_alike(c):
+    c.run(*BASE, "--steps", 12, "-o", "alone")
+    for shard in ("none", "states", "gradients"):
+        words = [*BASE, "--steps", 12, "--keep", 0, "--ranks", 4, "--shard", shard]
+        c.run(*words, "-o", f"four-{shard}")
+        c.near("alone", f"four-{shard}", 1e-5)
+        for part in ("model", "optimizer"):
+            name = f"checkpoint-12/{part}.safetensors"
+            assert layout(c.work / f"four-{shard}" / name) == layout(c.work / "alone" / name), (shard, part)
+        c.run(*words, "-o", "again")
+        c.same(f"four-{shard}", "again", "a second run")
+        shutil.rmtree(c.work / "again")
+        # Gone on with from the checkpoint in the middle: by as many ranks the same bytes, by fewer the same run.
+        for ranks, resumed in ((4, "same"), (2, "fewer"), (1, "one")):
+            shutil.copytree(c.work / f"four-{shard}", c.work / resumed, symlinks=True)
+            for step in (8, 12):
+                shutil.rmtree(c.work / resumed / f"checkpoint-{step}")
+            c.run("--resume", resumed, "--ranks", ranks, "--shard", shard, "--threads", 1, "-q")
+            if ranks == 4:
+                c.same(f"four-{shard}", resumed, "a resumed run")
+            else:
+                c.near(f"four-{shard}", resumed, 1e-5)
+            shutil.rmtree(c.work / resumed)
+
+
+def formats_and_kinds(c):
+    """Exchanges in formats, and everything that is trained otherwise than plain weights."""
+    for name, more in {
+        "coded": ["--shard", "gradients", "--reduce-type", "q8_0", "--gather-type", "q8_0"],
+        "coded-sums": ["--reduce-type", "mxfp8_e4m3"],
+    }.items():
+        words = [*BASE, "--steps", 12, "--keep", 0, "--ranks", 2, *more]
+        c.run(*words, "-o", name)
+        c.near("alone", name, 2e-2)
+        assert c.losses("alone") != c.losses(name)
+        # What exchanges have lost is forgotten at checkpoints, so that a run that goes on from one ends in the same bytes.
+        shutil.copytree(c.work / name, c.work / "resumed")
+        for step in (8, 12):
+            shutil.rmtree(c.work / "resumed" / f"checkpoint-{step}")
+        c.run("--resume", "resumed", "--ranks", 2, *more, "--threads", 1, "-q")
+        c.same(name, "resumed", name)
+        shutil.rmtree(c.work / "resumed")
+    kinds = {
+        "muon": ["--optimizer", "muon"], "adafactor": ["--optimizer", "adafactor"],
+        "moments": ["--moments", "q8_0"], "halves": ["--param-type", "bf16"], "mean": ["--ema", "0.9"],
+        "parts": ["--accumulate", "2"], "adapter": ["-m", "alone/model.gguf", "--lora", "--lora-rank", "4"],
+    }
+    for name, more in kinds.items():
+        base = BASE[2:] if name == "adapter" else BASE
+        words = [*base, "--steps", 8, "--ranks", 2, "--shard", "gradients", *more]
+        c.run(*base, "--steps", 8, *more, "-o", f"one-{name}")
+        c.run(*words, "-o", name)
+        c.near(f"one-{name}", name, 1e-2 if name == "halves" else 1e-3)
+        for path in sorted((c.work / name / "checkpoint-8").glob("*.safetensors")):
+            assert layout(path) == layout(c.work / f"one-{name}" / "checkpoint-8" / path.name), path
+        for p in (name, f"one-{name}"):
+            shutil.rmtree(c.work / p)
+
+
+def killed(c, seed):
+    rng = random.Random(seed)
+    words = [*BASE, "--steps", 60, "--keep", 0, "--seed", seed, "--ranks", 4]
+    begin = time.time()
+    c.run(*words, "--shard", "states", "-o", "left-alone")
+    whole = time.time() - begin
+    kills, resumes, slowest = 0, 0, 0.0
+    while kills < KILLS:
+        shutil.rmtree(c.work / "killed", ignore_errors=True)
+        go_on = [*words, "--shard", "states", "-o", "killed"]
+        while True:
+            process = c.start(*go_on)
+            wait = rng.uniform(0.3, 1.0) * whole if kills < KILLS else LONGEST
+            end = time.time() + wait
+            while process.poll() is None and time.time() < end:
+                time.sleep(0.01)
+            if process.poll() is None:
+                ranks = [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+                if not ranks:
+                    continue
+                os.kill(rng.choice(ranks), signal.SIGKILL)
+                hit = time.time()
+                out, err = process.communicate(timeout=LONGEST)
+                took = time.time() - hit
+                slowest = max(slowest, took)
+                assert took < ENDS_WITHIN, f"{took:.1f} s until all had ended"
+                if process.returncode == 0:
+                    break  # the rank had done all
+                assert process.returncode in (1, 3), (process.returncode, err)
+                assert "rank" in err and "Killed" in err, err
+                kills += 1
+            else:
+                out, err = process.communicate(timeout=LONGEST)
+                assert process.returncode == 0, err
+                break
+            saved = list((c.work / "killed").glob("checkpoint-*"))
+            resumes += bool(saved)
+            go_on = (["--resume", "killed", "--ranks", 4, "--shard", "states", "--threads", 1, "-q"] if saved else
+                     [*words, "--shard", "states", "-o", "killed", "--overwrite"])
+        c.same("left-alone", "killed", f"after {kills} kills")
+    print(f"ranks: {kills} killed, {resumes} times resumed from a checkpoint; all had ended within {slowest:.1f} s; same bytes")
+    # With fewer ranks it goes on as well.
+    shutil.rmtree(c.work / "killed" / "checkpoint-60")
+    c.run("--resume", "killed", "--ranks", 2, "--threads", 1, "-q")
+    c.near("left-alone", "killed", 1e-4)
+
+
+def stopped(c):
+    process = c.start(*BASE, "--steps", 100000, "--ranks", 4, "-o", "stopped")
+    while not list((c.work / "stopped").glob("checkpoint-*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=LONGEST)
+    assert process.returncode == 143, (process.returncode, err)
+    assert list((c.work / "stopped").glob("checkpoint-*"))
+
+
+def refusals(c):
+    assert "not divided by 3 ranks" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2)
+    assert "no parameters are gathered" in c.run(*BASE, "--ranks", 2, "--gather-type", "q8_0", "-o", "x", code=2)
+    assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
+    assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
+    errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)
+    assert errors.count("error:") == 1, errors
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def launchers(c):
+    """The same bytes whoever starts the ranks, and whatever carries what they say."""
+    words = [*BASE, "--steps", 6, "--shard", "states"]
+    c.run(*words, "--ranks", 2, "-o", "here")
+    for name, rank, more in (
+        ("torchrun", "RANK", {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "LUMEN_TOKEN": "secret"}),
+        ("slurm", "SLURM_PROCID", {"SLURM_NTASKS": "2", "SLURM_STEP_NODELIST": "localhost", "SLURM_JOB_ID": "77"}),
+    ):
+        port = str(free_port())
+        ranks = [c.start(*words, "-o", name, MASTER_PORT=port, **{rank: str(r)}, **more) for r in (0, 1)]
+        for process in ranks:
+            out, err = process.communicate(timeout=LONGEST)
+            assert process.returncode == 0, (name, err)
+        c.same("here", name, name)
+    if shutil.which("mpirun"):
+        c.run(*words, "-o", "mpi", before=["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,tcp", "-np", "2"])
+        c.same("here", "mpi", "mpirun")
+    else:
+        print("ranks: no mpirun here, MPI is not tried")
+
+
+def main():
+    lumen = str(Path(sys.argv[1]).resolve())
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
+    print(f"ranks: seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="lumen-ranks-") as folder:
+        c = Check(lumen, Path(folder))
+        for part in (runs_alike, formats_and_kinds, refusals, stopped, launchers):
+            begin = time.time()
+            part(c)
+            print(f"ranks: {part.__name__} in {time.time() - begin:.1f} s", flush=True)
+        killed(c, seed)
+
+
+if __name__ == "__main__":
+    main()
