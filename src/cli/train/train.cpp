@@ -19,6 +19,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
+#include "model/train/budget/budget.h"
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
 #include "model/train/method/method.h"
@@ -92,9 +93,27 @@ bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
   return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
 }
 
+double product_ceiling(run::Engine& engine, const model::Library& library, const model::Recipe& r,
+                       const Shared& shared) {
+  const graph::ProductType products = model::product_type(r, library.formats());
+  return run::product_ceiling(engine, products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar)),
+                              shared.cache);
+}
+
+// --memory: the recipe gets what keeps the device within it.
+void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const model::Model& model,
+                model::Recipe& r, bool is_there, const model::Model* teacher) {
+  if (r.memory_limit.empty()) return;
+  model::Budget budget =
+      model::within_limit(engine, model, r, {}, is_there, teacher, product_ceiling(engine, *library, r, shared));
+  note(budget.text);
+  r = std::move(budget.recipe);
+}
+
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
-model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
-                            model::Recipe& r, const TrainingData& data, const model::Model* teacher) {
+model::Model starting_model(run::Engine& engine, const Shared& shared, const model::LibraryRef& library,
+                            const TrainFlags& flags, model::Recipe& r, const TrainingData& data,
+                            const model::Model* teacher) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
@@ -105,6 +124,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
+    take_limit(engine, shared, library, model, r, true, teacher);
     if (rewrites(flags, r))
       model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher);
     else
@@ -127,6 +147,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
+  take_limit(engine, shared, library, outline, r, false, teacher);
   model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher);
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
@@ -357,6 +378,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
     model::refuse_own_base(out, model::model_files(base), stored.has_value());
+  recipe.run_folder = out.string();
   if (!flags.plan && is_first(flags)) take_folder(flags, out, own_folder);
   TrainingData data = find_training_data(recipe);
   make_paths_absolute(recipe);
@@ -367,9 +389,11 @@ int train(const Shared& shared, TrainFlags& flags) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
+    // A run that goes on keeps what was chosen when it began.
+    if (flags.has("memory.limit")) take_limit(engine, shared, library, model, recipe, true, teacher.get());
     model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get());
   } else {
-    model = starting_model(engine, library, flags, recipe, data, teacher.get());
+    model = starting_model(engine, shared, library, flags, recipe, data, teacher.get());
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
@@ -385,8 +409,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   note_short_schedule(recipe.schedule);
-  const graph::ProductType products = model::product_type(recipe, library->formats());
-  const std::string kind = products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
   const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
   const run::MemoryNeeds before = rewriting ? model::rewriting_needs(model, recipe) : run::MemoryNeeds();
@@ -400,7 +422,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     model::TrainingForecast f = model::forecast_training(engine, trained, recipe_here(flags, recipe), form,
                                                          !flags.model.empty(), teacher.get());
     for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
-    put_text(model::plan_text(f, run::product_ceiling(engine, kind, shared.cache)));
+    put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;
   }
   base.reset();
@@ -410,7 +432,6 @@ int train(const Shared& shared, TrainFlags& flags) {
               model::weights_hash(model).hex()};
   if (rewriting) model = rewritten_model(engine, library, model, recipe, out, flags);
   require_same(flags, recipe, *batches, checkpoint);
-  recipe.run_folder = out.string();
   const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);
   model::Trainer& trainer = *made;
   trainer.set_origin(std::move(origin));
@@ -421,7 +442,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   model::LoopOptions options;
   options.out = out;
   options.stop = &interrupted();
-  options.ceiling = run::product_ceiling(engine, kind, shared.cache);
+  options.ceiling = product_ceiling(engine, *library, recipe, shared);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);

@@ -139,6 +139,10 @@ constexpr KeyFlag kKeyFlags[] = {
      "is "
      "no room for), or how much the step's values may take; the same bits",
      "none|maps|layers|auto|4GiB"},
+    {"--memory", "memory.limit",
+     "What the device may hold: the cheapest of --recompute and --offload that fits is chosen and printed with its "
+     "cost",
+     "24G"},
     {"--offload", "memory.offload",
      "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, or "
      "in the "

@@ -58,7 +58,7 @@ class Visits {
   // `changed`: it is written behind. Error, here or later, when a write fails.
   void leave(size_t group, bool changed);
 
-  // By name, from and to this process; no group is here.
+  // By name, from and to this process. No group is here then: changes of one that has not left are lost.
   const Visitor* find(const std::string& name) const;
   void read(const std::string& name, std::span<uint8_t> to);
   void write(const std::string& name, std::span<const uint8_t> from);

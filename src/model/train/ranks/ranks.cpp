@@ -58,6 +58,9 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
   if (!recipe.offload.empty() && recipe.offload != "none")
     throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
                 "--shard states or gradients divides what several hold");
+  if (!recipe.memory_limit.empty())
+    throw Error(Exit::usage, fmt::format("--memory {} is for one process", recipe.memory_limit),
+                "--recompute, and --shard states or gradients, take less of each");
   Recipe own = recipe;
   own.batch /= ranks;
   own.accumulate *= ranks;

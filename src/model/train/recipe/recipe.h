@@ -97,7 +97,8 @@ struct Recipe {
   std::string recompute = "none";
   // [memory]: what lies outside of the device's memory (offload_settings.h).
   std::string offload;
-  std::string run_folder;  // where files of the run itself lie; no key: who starts the run knows it
+  std::string memory_limit;  // what the device may hold; "": all it has. What saves memory is chosen for it (budget.h)
+  std::string run_folder;    // where files of the run itself lie; no key: who starts the run knows it
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
   // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1) or gradients (ZeRO 2); and

@@ -55,6 +55,11 @@ const NamedChoice kOffload = {[](const Recipe& r) { return r.offload; },
                                 (void)offload_settings(text);
                                 r.offload = text;
                               }};
+const NamedChoice kMemoryLimit = {[](const Recipe& r) { return r.memory_limit; },
+                                  [](Recipe& r, const std::string& text) {
+                                    if (!text.empty()) (void)run::parse_amount(text, "memory.limit");
+                                    r.memory_limit = text;
+                                  }};
 const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
@@ -185,6 +190,7 @@ const RecipeKey kKeys[] = {
     {"ranks", "shard", kShard, 0, 0, Effect::none},
     {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
     {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
+    {"memory", "limit", kMemoryLimit, 0, 0, Effect::none},
     {"memory", "offload", kOffload, 0, 0, Effect::none},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},

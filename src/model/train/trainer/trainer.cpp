@@ -126,8 +126,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = communicator_ ? sharding_of(recipe_) : Sharding::none;
-  if (offload_settings(recipe_.offload).any()) {
-    begin_updates();
+  if (offload_settings(recipe_.offload).any()) begin_updates();
+  if (updates_) {
+    // Compiled there; nothing is begun where nothing is gained.
   } else if (recipe_.accumulate == 1) {
     step_ = compile(recomputing(method_.step()));
   } else if (sharding == Sharding::gradients) {

@@ -98,6 +98,14 @@ TEST(OffloadedUpdates, GiveTheSameBytesBesideAGpu) {
   }
 }
 
+// The host's memory is a processor's own: nothing is begun, and the run is the one without.
+TEST(OffloadedUpdates, StayOnProcessorsWhenTheHostIsNamed) {
+  run::Engine engine = make_engine(2);
+  const auto expected = files_of(engine, small_recipe(), "", "held");
+  for (const char* offload : {"moments=host", "layers=host"})
+    EXPECT_EQ(files_of(engine, small_recipe(), offload, "stay"), expected) << offload;
+}
+
 // Layers that are alike share a program; every state is somewhere once.
 TEST(OffloadedUpdates, ShareProgramsBetweenLayers) {
   const Model model = small_model();

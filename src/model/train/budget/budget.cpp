@@ -1,0 +1,187 @@
+#include "model/train/budget/budget.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "model/train/offload/offload.h"
+#include "run/device/available.h"
+#include "run/device/outside/outside.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr double kForwardShare = 1.0 / 3;  // of the products of a step
+
+// What a step moves, by what lies outside.
+struct Traffic {
+  int64_t beside_compute = 0, alone = 0;  // while layers are computed, and while updates are
+};
+
+Traffic traffic_of(const OffloadForecast& f, const Recipe& recipe) {
+  const auto twice = [](int64_t bytes) { return run::saturating_product(bytes, 2); };
+  Traffic out;
+  out.alone = twice(f.states);
+  if (!f.layers.any()) return out;
+  // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write.
+  const int64_t of_batch = run::saturating_sum(twice(f.layers.parameters), f.layers.gradients);
+  out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, recipe.accumulate),
+                                           run::saturating_product(f.layers.gradients, recipe.accumulate - 1));
+  out.alone = run::saturating_sum(out.alone, run::saturating_sum(twice(f.layers.parameters), f.layers.gradients));
+  return out;
+}
+
+class Chooser {
+ public:
+  Chooser(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form, bool weights_are_there,
+          const Model* teacher, const BudgetRates& rates)
+      : engine_(engine),
+        model_(model),
+        recipe_(recipe),
+        form_(form),
+        weights_are_there_(weights_are_there),
+        teacher_(teacher),
+        rates_(rates) {}
+
+  TrainingForecast forecast(const BudgetChoice& choice) const {
+    return forecast_training(engine_, model_, with(choice), form_, weights_are_there_, teacher_);
+  }
+
+  Recipe with(const BudgetChoice& choice) const {
+    Recipe r = recipe_;
+    r.recompute = choice.recompute;
+    r.offload = choice.offload;
+    return r;
+  }
+
+  // `whole`: of a step that holds all it wants.
+  double seconds(const BudgetChoice& choice, const TrainingForecast& whole) const {
+    const double compute = whole.operations / rates_.operations;
+    const Recipe r = with(choice);
+    const OffloadForecast f = forecast_offload(engine_.device(), model_, Method(model_, r, form_, teacher_), r);
+    const Traffic traffic = traffic_of(f, r);
+    double extra = traffic.alone / rates_.outside;
+    if (f.layers.any()) {
+      const double again = compute * (1 + kForwardShare);
+      return extra + std::max(again, traffic.beside_compute / rates_.outside) - compute;
+    }
+    // Maps read and write about what they make, once more; layers take the products of the forward part.
+    if (choice.recompute == "maps") extra += whole.values / rates_.memory;
+    if (choice.recompute == "layers") extra += compute * kForwardShare;
+    return extra;
+  }
+
+ private:
+  run::Engine& engine_;
+  const Model& model_;
+  const Recipe& recipe_;
+  BatchForm form_;
+  bool weights_are_there_;
+  const Model* teacher_;
+  const BudgetRates& rates_;
+};
+
+std::string offload_text(const std::string& what, const std::string& place) {
+  return place.empty() ? what : what + "=" + place;
+}
+
+// The ways of a recipe; those that its family or method has not are left out.
+std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
+  std::vector<std::string> offloads = {recipe.offload}, recomputed = {recipe.recompute};
+  if (recipe.offload.empty()) offloads = {"", offload_text("moments", place), offload_text("layers", place)};
+  if (recipe.recompute == "none") recomputed = {"none", "maps", "layers"};
+  std::vector<BudgetChoice> out;
+  for (const std::string& offload : offloads)
+    for (const std::string& recompute : recomputed)
+      if (!offload_settings(offload).layers || recompute == recomputed.front()) out.push_back({recompute, offload});
+  return out;
+}
+
+std::string name_of(const BudgetChoice& c) {
+  return fmt::format("--recompute {}{}{}", c.recompute, c.offload.empty() ? "" : " --offload ", c.offload);
+}
+
+std::string table(const std::vector<BudgetChoice>& choices) {
+  std::string text;
+  for (const BudgetChoice& c : choices)
+    if (c.bytes > 0)
+      text += fmt::format("\n  {:<44} {:>10} {:>+9.3g} s a step{}", name_of(c), run::print_amount(c.bytes), c.seconds,
+                          c.fits ? ", taken" : "");
+  return text;
+}
+
+}  // namespace
+
+double measure_outside(run::Device& device, const std::string& place) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const auto outside =
+      place == "host" ? run::outside_in_memory(device, kBytes) : run::outside_in_file(device, place, kBytes);
+  if (!outside) throw usage_error("this device's memory is the host's: nothing is gained there");
+  const std::unique_ptr<void, std::function<void(void*)>> memory(device.allocate(kBytes),
+                                                                 [&](void* p) { device.release(p); });
+  device.synchronize();
+  auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
+  const Clock::time_point begin = Clock::now();
+  outside->take(0, bytes, kBytes);
+  outside->bring(0, bytes, kBytes);
+  return 2.0 * kBytes / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
+}
+
+std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                         bool weights_are_there, const Model* teacher, int64_t limit,
+                                         const BudgetRates& rates, const std::string& place) {
+  const Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, rates);
+  std::vector<BudgetChoice> out;
+  const std::vector<BudgetChoice> all = ways(recipe, place);
+  const TrainingForecast whole = chooser.forecast(all.front());
+  for (BudgetChoice c : all) {
+    try {
+      c.seconds = chooser.seconds(c, whole);
+    } catch (const Error&) {
+      continue;  // steps by layers are not for every recipe and family
+    }
+    out.push_back(std::move(c));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const BudgetChoice& a, const BudgetChoice& b) { return a.seconds < b.seconds; });
+  for (BudgetChoice& c : out) {
+    c.bytes = chooser.forecast(c).total();
+    c.fits = c.bytes <= limit;
+    if (c.fits) break;
+  }
+  return out;
+}
+
+Budget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                    bool weights_are_there, const Model* teacher, double ceiling) {
+  const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
+  run::Device& device = engine.device();
+  // The host's memory where all of the run finds room there, else a file.
+  const int64_t parameters = run::saturating_product(model.weight_count(), int64_t{sizeof(float)});
+  const bool in_host =
+      !device.reads_host_memory() && run::saturating_product(parameters, 4) < run::host_room().available;
+  const std::string place = in_host ? "host" : "";
+  // A folder that is not there yet will lie on the disk of the nearest one above it.
+  std::filesystem::path folder = std::filesystem::absolute(run_folder(recipe));
+  while (!std::filesystem::is_directory(folder) && folder.has_relative_path()) folder = folder.parent_path();
+  const BudgetRates rates = {ceiling, engine.measure_memory(),
+                             measure_outside(device, in_host ? place : folder.string())};
+  const std::vector<BudgetChoice> choices =
+      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place);
+  const auto taken = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
+  const std::string text = fmt::format("at {:.3g} operations and {:.3g} GB outside a second:{}", rates.operations,
+                                       rates.outside / 1e9, table(choices));
+  if (taken == choices.end())
+    throw Error(Exit::hardware, fmt::format("nothing fits in {} ({})", recipe.memory_limit, text),
+                "choose a smaller batch or window, --param-type bf16, moments in a format, or an adapter (--lora)");
+  Budget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
+  out.recipe.recompute = taken->recompute;
+  out.recipe.offload = taken->offload;
+  return out;
+}
+
+}  // namespace lumen::model

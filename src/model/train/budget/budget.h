@@ -1,0 +1,46 @@
+// --memory: which of what saves memory a run needs, so that the device holds no more than it may, at the least cost in
+// time. Formats of states and weights are the recipe's; what is chosen is what is computed again and what lies outside
+// of the device. Proved by tests/model/train/budget/budget_test.cpp.
+//
+// May include: base, model/train/offload, model/train/trainer, run/device, run/device/outside.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/train/trainer/forecast.h"
+
+namespace lumen::model {
+
+// A second.
+struct BudgetRates {
+  double operations = 0;  // of products
+  double memory = 0;      // bytes of the device's memory
+  double outside = 0;     // bytes to and from where things lie outside
+};
+
+// `place`: "host", or a folder: what --offload takes. Measured with as many bytes as pass in about a tenth of a second.
+double measure_outside(run::Device& device, const std::string& place);
+
+struct BudgetChoice {
+  std::string recompute, offload;  // as recipes say it
+  double seconds = 0;              // that a step takes longer
+  int64_t bytes = 0;               // that the device holds then; 0: not looked at, for a cheaper one was enough
+  bool fits = false;
+};
+// Every way there is, the cheapest first. Those of `recipe` that say something already are kept. The first that fits in
+// `limit` bytes is the last that is looked at. `place`: as above.
+std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                         bool weights_are_there, const Model* teacher, int64_t limit,
+                                         const BudgetRates& rates, const std::string& place);
+
+// The recipe with what recipe.memory_limit takes, and a table for people. Error (exit 3) with the table when nothing
+// fits.
+struct Budget {
+  Recipe recipe;
+  std::string text;
+};
+Budget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                    bool weights_are_there, const Model* teacher, double ceiling);
+
+}  // namespace lumen::model

@@ -1,0 +1,88 @@
+// needs: none. Under smaller and smaller limits other ways are taken, each of which holds no more than it may, and
+// costs no less than the one before.
+#include "model/train/budget/budget.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/model/train/offload/offload_case.h"
+
+namespace lumen::model {
+namespace {
+
+const graph::Config kConfig = {{"hidden", 128}, {"layers", 12}, {"ffn", 512}, {"head_dim", 32}};
+const BudgetRates kRates = {1e11, 1e10, 1e9};
+
+Recipe recipe_of() {
+  Recipe recipe = small_recipe();
+  recipe.batch = 8;
+  recipe.run_folder = fresh_folder("budget").string();
+  return recipe;
+}
+
+TEST(Budget, TakesTheCheapestThatFits) {
+  run::Engine planner = make_engine(2);
+  const Model model = small_model(kConfig);
+  double cost = -1;
+  std::set<std::string> taken;
+  const auto at = [&](int64_t limit) {
+    return budget_choices(planner, model, recipe_of(), {}, false, nullptr, limit, kRates, "");
+  };
+  const int64_t most = at(INT64_MAX).front().bytes;
+  for (const double share : {1.0, 0.95, 0.8, 0.6, 0.4, 0.3}) {
+    const auto choices = at(static_cast<int64_t>(most * share));
+    const auto fits = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
+    if (fits == choices.end()) continue;
+    EXPECT_LE(fits->bytes, most * share);
+    EXPECT_GE(fits->seconds, cost) << share;
+    for (auto c = choices.begin(); c != fits; ++c) EXPECT_GT(c->bytes, most * share) << c->recompute << c->offload;
+    cost = fits->seconds;
+    if (!taken.insert(fits->recompute + " " + fits->offload).second) continue;
+    // What is taken is what the engine then holds.
+    Recipe recipe = recipe_of();
+    recipe.recompute = fits->recompute;
+    recipe.offload = fits->offload;
+    run::Engine engine = make_engine(2);
+    Trainer trainer(engine, small_model(kConfig), recipe, small_data());
+    (void)trainer.step();
+    (void)trainer.evaluate(2);
+    const int64_t peak = engine.device().memory().peak;
+    EXPECT_LE(peak, fits->bytes * 103 / 100) << fits->recompute << " " << fits->offload;
+    EXPECT_GE(peak, fits->bytes * 97 / 100) << fits->recompute << " " << fits->offload;
+  }
+  EXPECT_GE(taken.size(), 3U);
+  EXPECT_TRUE(taken.contains("none layers"));
+}
+
+TEST(Budget, KeepsWhatTheRecipeSays) {
+  run::Engine engine = make_engine(2);
+  const Model model = small_model(kConfig);
+  Recipe recipe = recipe_of();
+  recipe.offload = "moments";
+  for (const BudgetChoice& c : budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, ""))
+    EXPECT_EQ(c.offload, "moments");
+  recipe.recompute = "maps";
+  EXPECT_EQ(budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, "").size(), 1U);
+}
+
+TEST(Budget, RefusesWhatFitsInNoWay) {
+  run::Engine engine = make_engine(2);
+  const Model model = small_model(kConfig);
+  Recipe recipe = recipe_of();
+  recipe.memory_limit = "1M";
+  try {
+    (void)within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::hardware);
+    EXPECT_NE(std::string(e.what()).find("--offload layers"), std::string::npos) << e.what();
+  }
+  recipe.memory_limit = "10G";
+  const Budget budget = within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
+  EXPECT_EQ(budget.recipe.recompute, "none");
+  EXPECT_EQ(budget.recipe.offload, "");
+  EXPECT_NE(budget.text.find("taken"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lumen::model
