@@ -70,6 +70,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--activation-format", "fp8_row"},
     {"--weight-format", "fp8_tile"},
     {"--gradient-format", "fp8_e5m2_row"},
+    {"--memory", "24G"},
     {"--offload", "moments"},
     {"--ranks", "1"},
     {"--shard", "states"},

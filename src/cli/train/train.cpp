@@ -104,7 +104,7 @@ double product_ceiling(run::Engine& engine, const model::Library& library, const
 void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const model::Model& model,
                 model::Recipe& r, bool is_there, const model::Model* teacher) {
   if (r.memory_limit.empty()) return;
-  model::Budget budget =
+  model::MemoryBudget budget =
       model::within_limit(engine, model, r, {}, is_there, teacher, product_ceiling(engine, *library, r, shared));
   note(budget.text);
   r = std::move(budget.recipe);

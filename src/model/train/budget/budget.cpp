@@ -156,8 +156,8 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
   return out;
 }
 
-Budget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                    bool weights_are_there, const Model* teacher, double ceiling) {
+MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                          bool weights_are_there, const Model* teacher, double ceiling) {
   const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
   run::Device& device = engine.device();
   // The host's memory where all of the run finds room there, else a file.
@@ -178,7 +178,7 @@ Budget within_limit(run::Engine& engine, const Model& model, const Recipe& recip
   if (taken == choices.end())
     throw Error(Exit::hardware, fmt::format("nothing fits in {} ({})", recipe.memory_limit, text),
                 "choose a smaller batch or window, --param-type bf16, moments in a format, or an adapter (--lora)");
-  Budget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
+  MemoryBudget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
   out.recipe.recompute = taken->recompute;
   out.recipe.offload = taken->offload;
   return out;

@@ -36,11 +36,11 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
 
 // The recipe with what recipe.memory_limit takes, and a table for people. Error (exit 3) with the table when nothing
 // fits.
-struct Budget {
+struct MemoryBudget {
   Recipe recipe;
   std::string text;
 };
-Budget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                    bool weights_are_there, const Model* teacher, double ceiling);
+MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                          bool weights_are_there, const Model* teacher, double ceiling);
 
 }  // namespace lumen::model

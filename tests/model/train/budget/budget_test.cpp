@@ -78,7 +78,7 @@ TEST(Budget, RefusesWhatFitsInNoWay) {
     EXPECT_NE(std::string(e.what()).find("--offload layers"), std::string::npos) << e.what();
   }
   recipe.memory_limit = "10G";
-  const Budget budget = within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
+  const MemoryBudget budget = within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
   EXPECT_EQ(budget.recipe.recompute, "none");
   EXPECT_EQ(budget.recipe.offload, "");
   EXPECT_NE(budget.text.find("taken"), std::string::npos);
