@@ -71,6 +71,8 @@ const std::map<std::string, std::string> kOptions = {
     {"--weight-format", "fp8_tile"},
     {"--gradient-format", "fp8_e5m2_row"},
     {"--memory", "24G"},
+    {"--attention-format", "fp8_row"},
+    {"--kept-format", "fp8_row"},
     {"--offload", "moments"},
     {"--ranks", "1"},
     {"--shard", "states"},

@@ -1,11 +1,12 @@
 // Needs: none. What is computed again between borders of the forward part: the same bits, less memory.
-#include "graph/pass/recompute.h"
+#include "graph/keep/recompute.h"
 
 #include <gtest/gtest.h>
 
 #include "blocks.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/verify.h"
+#include "graph/keep/keep.h"
 #include "plan_run.h"
 
 namespace lumen::graph {

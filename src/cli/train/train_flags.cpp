@@ -134,6 +134,10 @@ constexpr KeyFlag kKeyFlags[] = {
      "FORMAT"},
     {"--weight-format", "products.weight", "The same of weights; what is trained and kept stays as it is", "FORMAT"},
     {"--gradient-format", "products.gradient", "The same of gradients of products' results", "FORMAT"},
+    {"--attention-format", "products.attention", "The same of queries, keys and values, where attentions multiply them",
+     "FORMAT"},
+    {"--kept-format", "memory.kept", "What gradients read of the forward pass lies in this format between the passes",
+     "FORMAT"},
     {"--recompute,--gradient-checkpointing,--gradient_checkpointing", "run.recompute",
      "What of a step is computed again rather than kept: none, maps (elementwise work alone), layers, auto (what there "
      "is "

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "graph/ir/graph.h"
-#include "graph/pass/recompute.h"
 
 namespace lumen::graph {
 
@@ -74,6 +73,9 @@ struct ProductType {
   // power of two) by a Hadamard matrix with columns of random signs: the product is the same, outliers are spread. 0:
   // none; and none where an operand has no format with scales.
   std::array<int64_t, kProductKinds> rotations = {};
+  // What attentions multiply passes through, row by row of a head: queries, keys and values; and the gradient of what
+  // they mixed. Scores and probabilities stay f32. Null: `scalar`.
+  FormatRef attention = nullptr, attention_gradient = nullptr;
   // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
   // decode.
   int64_t most_decoded = std::numeric_limits<int64_t>::max();

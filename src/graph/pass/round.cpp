@@ -217,11 +217,25 @@ class Rounder {
   void replace_attended(ValueId v) {
     const Node node = r_.from[v];
     std::vector<ValueId> o;
-    for (const ValueId operand : node.operands) o.push_back(attends(v, operand) ? rounded(operand) : r_[operand]);
+    for (int side = 0; side < 2; ++side) o.push_back(attended(v, side));
     const std::vector<std::string>& i = node.attributes.indices;
     r_.replace(v, r_.build.contract(o[0], o[1], i[0], i[1], i[2]));
     r_.to[r_[v]].label = node.label;
   }
+
+  // An operand of an attention's product, in the format that a recipe says: rows are what one head has of one token.
+  ValueId attended(ValueId product, int side) {
+    const Node& node = r_.from[product];
+    const ValueId v = node.operands[side];
+    if (!attends(product, v)) return r_[v];
+    const FormatRef& f = forward_.empty() || forward_[v] ? type_.attention : type_.attention_gradient;
+    if (!f) return rounded(v);
+    const bool makes_scores = attends(product, node.operands[1 - side]);
+    const std::string scores = node.attributes.indices[makes_scores ? 2 : 1 - side];
+    const std::string letters = node.attributes.indices[side];
+    return as_scalar_value(encoder_.encoded(v, source_of(v), letters, scores, f, false));
+  }
+  ValueId as_scalar_value(ValueId value) { return to_ == Scalar::f32 ? value : r_.build.convert(value, to_); }
 
   // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
   bool takes_codes(ValueId v) const {
@@ -572,8 +586,9 @@ class Rounder {
 }  // namespace
 
 bool ProductType::has_formats() const {
-  return std::any_of(formats.begin(), formats.end(),
-                     [](const OperandFormats& f) { return f.activation || f.weight || f.gradient; });
+  return attention || attention_gradient || std::any_of(formats.begin(), formats.end(), [](const OperandFormats& f) {
+           return f.activation || f.weight || f.gradient;
+         });
 }
 
 void round_products(Graph& g, const ProductType& to) {

@@ -19,6 +19,9 @@ void require_together(const Recipe& recipe, const graph::ProductType& products) 
   if (offload.any() && !is_fitted)
     throw Error(Exit::usage, "memory.offload and scales that are delayed or predicted contradict each other",
                 "[products] with fitted scales goes with it");
+  if (offload.layers && !recipe.kept.empty())
+    throw Error(Exit::usage, "memory.offload = \"layers\" and memory.kept contradict each other",
+                "a step by layers keeps what one layer computes alone: leave memory.kept away");
   if (offload.layers && products.has_formats())
     throw Error(Exit::usage, "memory.offload = \"layers\" and formats of [products] contradict each other",
                 "moments alone can be offloaded then");
@@ -57,6 +60,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
+  options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
   require_together(recipe, options_.products);
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int64_t kSpared = 20;  // a twentieth of a device's free memory is left alone
 
-}  // namespace
-
 graph::Recompute recomputation(const std::string& text, const run::Device& device, int64_t others) {
   using What = graph::Recompute::What;
   if (text == "none") return {};
@@ -21,6 +19,14 @@ graph::Recompute recomputation(const std::string& text, const run::Device& devic
   if (text != "auto") return {What::fit, run::parse_amount(text, "run.recompute")};
   const int64_t free = device.memory().free;
   return {What::fit, std::max<int64_t>(0, free - free / kSpared - others)};
+}
+
+}  // namespace
+
+void recompute(Method::Work* work, const std::string& text, const run::Device& device, int64_t others) {
+  const FormatRef kept = work->options.recompute.kept;
+  work->options.recompute = recomputation(text, device, others);
+  work->options.recompute.kept = kept;
 }
 
 int64_t beside_values(run::Engine& engine, const Method& method, const Recipe& recipe) {

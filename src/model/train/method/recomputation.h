@@ -10,8 +10,8 @@
 namespace lumen::model {
 
 // `auto` is as much as the device has when `others`, bytes of what is not there yet beside the step's values, are
-// taken.
-graph::Recompute recomputation(const std::string& text, const run::Device& device, int64_t others);
+// taken. `work` gets it.
+void recompute(Method::Work* work, const std::string& text, const run::Device& device, int64_t others);
 
 // Bytes that training takes beside weights and the values of a step.
 int64_t beside_values(run::Engine& engine, const Method& method, const Recipe& recipe);

@@ -5,14 +5,17 @@
 
 namespace lumen::model {
 
+FormatRef encodable(const std::string& key, const std::string& name, const FormatLibrary& formats) {
+  if (name.empty() || name == "none") return nullptr;
+  const FormatRef f = formats.get(name);
+  if (f->encodes()) return f;
+  throw Error(Exit::user, fmt::format("{}: format '{}' can only be decoded", key, name),
+              "name a format that numbers can be written in, `lumen format list` has them");
+}
+
 void set_formats(graph::ProductType& type, const ProductSettings& settings, const FormatLibrary& formats) {
   const auto find = [&](const char* key, const std::string& own, const std::string& all) -> FormatRef {
-    const std::string& name = own.empty() ? all : own;
-    if (name.empty() || name == "none") return nullptr;
-    const FormatRef f = formats.get(name);
-    if (f->encodes()) return f;
-    throw Error(Exit::user, fmt::format("products.{}: format '{}' can only be decoded", key, name),
-                "name a format that numbers can be written in, `lumen format list` has them");
+    return encodable(fmt::format("products.{}", key), own.empty() ? all : own, formats);
   };
   using graph::ProductKind;
   const auto formats_of = [&](ProductKind kind) -> graph::OperandFormats& { return type.formats[ordinal(kind)]; };
@@ -28,6 +31,8 @@ void set_formats(graph::ProductType& type, const ProductSettings& settings, cons
   set(input.gradient, find("input_gradient", s.input_gradient, s.gradient), s.input_gradient);
   graph::OperandFormats& weight = formats_of(ProductKind::weight_gradient);
   set(weight.activation, find("weight_activation", s.weight_activation, s.activation), s.weight_activation);
+  type.attention = find("attention", s.attention, "");
+  type.attention_gradient = find("attention_gradient", s.attention_gradient, "");
   type.random = {s.activation_rounding == "stochastic", s.weight_rounding == "stochastic",
                  s.gradient_rounding == "stochastic"};
   for (const int64_t run : {s.forward_rotation, s.input_rotation, s.weight_rotation})

@@ -16,6 +16,8 @@ struct ProductSettings {
   std::string forward_activation, forward_weight;
   std::string input_weight, input_gradient;
   std::string weight_activation, weight_gradient;
+  // Queries, keys and values where attentions multiply them, and the gradient of what they mixed.
+  std::string attention, attention_gradient;
   // "nearest", or "stochastic".
   std::string activation_rounding = "nearest", weight_rounding = "nearest", gradient_rounding = "nearest";
   // "fitted", "delayed" (the largest of the last `history` steps) or, of weights, "predicted": by what their optimizer
@@ -27,6 +29,8 @@ struct ProductSettings {
 };
 
 // Error for names of no format, and of formats that cannot be encoded.
+// Null for "" and "none". `key`: where a recipe says the name.
+FormatRef encodable(const std::string& key, const std::string& name, const FormatLibrary& formats);
 void set_formats(graph::ProductType& type, const ProductSettings& settings, const FormatLibrary& formats);
 
 }  // namespace lumen::model

@@ -95,7 +95,9 @@ struct Recipe {
   // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
   // ("4GiB"). Speed and memory alone.
   std::string recompute = "none";
-  // [memory]: what lies outside of the device's memory (offload_settings.h).
+  // [memory]: what gradients read of the forward pass lies in this format between the passes; "": as it is.
+  std::string kept;
+  // What lies outside of the device's memory (offload_settings.h).
   std::string offload;
   std::string memory_limit;  // what the device may hold; "": all it has. What saves memory is chosen for it (budget.h)
   std::string run_folder;    // where files of the run itself lie; no key: who starts the run knows it

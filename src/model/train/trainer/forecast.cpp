@@ -179,7 +179,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     if (recipe.recompute == "auto")
       others = run::saturating_sum(beside_offloaded(engine, model, method, recipe),
                                    run::saturating_sum(weights_are_there ? 0 : out.weights, out.adapters));
-    work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
+    recompute(&work, recipe.recompute, engine.device(), others);
     return work;
   };
   const bool whole = recipe.accumulate == 1 && !offload.any();

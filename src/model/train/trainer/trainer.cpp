@@ -276,7 +276,7 @@ void Trainer::put_squares() {
 
 Method::Work Trainer::recomputing(Method::Work work) {
   const int64_t others = recipe_.recompute == "auto" ? beside_offloaded(engine_, model_, method_, recipe_) : 0;
-  work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
+  recompute(&work, recipe_.recompute, engine_.device(), others);
   return work;
 }
 

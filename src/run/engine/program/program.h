@@ -1,7 +1,7 @@
 // Compiled graphs as those who run them see them: what is asked for when a graph is compiled, the program, its tensors,
 // and what its kernels did.
 //
-// May include: base, graph/ir, graph/pass, kernel/synth/step, run/device, run/engine/cache.
+// May include: base, graph/ir, graph/keep, graph/pass, kernel/synth/step, run/device, run/engine/cache.
 // Offers: execute.h, explain.h.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/ir/eval.h"
+#include "graph/keep/keep.h"
 #include "graph/pass/pass.h"
 #include "run/engine/cache/compile_report.h"
 #include "run/engine/program/tensor.h"

@@ -1,6 +1,8 @@
 // A small model, its text, and folders for tests of what lies outside of a device's memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,8 +33,11 @@ inline std::shared_ptr<Dataset> small_data() {
   return std::make_shared<Dataset>(Dataset::from_text(training_text(), Tokenizer::characters(training_text())));
 }
 
+// Tests run beside each other: each has folders of its own.
 inline std::filesystem::path fresh_folder(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(LUMEN_BINARY_DIR) / "offload-test" / name;
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::filesystem::path path =
+      std::filesystem::path(LUMEN_BINARY_DIR) / "offload-test" / test->test_suite_name() / test->name() / name;
   std::filesystem::remove_all(path);
   std::filesystem::create_directories(path);
   return path;

@@ -2,7 +2,7 @@
 // in order; where only one that depends on both data and parameters is still to be read by the forward part, everything
 // after flows through that one: a border. Inside a chosen stretch, what gradients read is copied, with what it needs
 // back to the stretch's beginning, in front of its first reader; the memory of the originals is free between.
-#include "graph/pass/recompute.h"
+#include "graph/keep/recompute.h"
 
 #include <algorithm>
 #include <map>
@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/keep/forward_part.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
 
@@ -20,52 +21,12 @@ namespace {
 
 constexpr size_t kLongestPeriod = 16;  // stretches of a layer
 
-// What is known of each value of a graph with a loss.
-struct Facts {
-  std::vector<bool> forward;       // the loss is made of it
-  std::vector<bool> of_data;       // depends on an input that is no parameter
-  std::vector<bool> of_parameter;  // depends on a parameter
-  std::vector<ValueId> base;       // below views
-  ValueId end = 0;                 // of the forward part
-
-  bool active(ValueId v) const { return forward[v] && of_data[v] && of_parameter[v]; }
-};
-
 bool is_computed(const Node& node) {
   return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_;
 }
 
-Facts facts_of(const Graph& g, ValueId loss) {
-  const ValueId size = g.nodes.size();
-  Facts f;
-  f.forward.resize(g.nodes.size());
-  f.of_data.resize(g.nodes.size());
-  f.of_parameter.resize(g.nodes.size());
-  f.forward[loss] = true;
-  for (ValueId v = loss; v >= 0; --v)
-    if (f.forward[v])
-      for (const ValueId o : g[v].operands) f.forward[o] = true;
-  f.end = size;
-  std::vector<bool> after(g.nodes.size());  // depends on the forward part
-  for (ValueId v = 0; v < size; ++v) {
-    const Node& node = g[v];
-    f.base.push_back(is_view(node.op) ? f.base[node.operands[0]] : v);
-    if (node.op == Op::input_) {
-      f.of_parameter[v] = node.attributes.role == Role::parameter;
-      f.of_data[v] = !f.of_parameter[v];
-    }
-    for (const ValueId o : node.operands) {
-      if (f.of_data[o]) f.of_data[v] = true;
-      if (f.of_parameter[o]) f.of_parameter[v] = true;
-      after[v] = after[v] || after[o] || f.active(o);
-    }
-    if (!f.forward[v] && after[v] && f.end == size) f.end = v;
-  }
-  return f;
-}
-
 // What a stretch computes, as a text: alike for layers that are alike.
-std::string signature(const Graph& g, const Facts& f, const Stretch& s) {
+std::string signature(const Graph& g, const ForwardPart& f, const Stretch& s) {
   std::string text;
   for (ValueId v = s.begin; v < s.end; ++v)
     if (f.active(v) && !is_view(g[v].op)) text += fmt::format("{} {};", op_info(g[v].op).name, print(g[v].type));
@@ -73,7 +34,7 @@ std::string signature(const Graph& g, const Facts& f, const Stretch& s) {
 }
 
 // Neighbours that together repeat become one.
-std::vector<Stretch> joined(const Graph& g, const Facts& f, const std::vector<Stretch>& parts) {
+std::vector<Stretch> joined(const Graph& g, const ForwardPart& f, const std::vector<Stretch>& parts) {
   std::vector<std::string> names;
   for (const Stretch& s : parts) names.push_back(signature(g, f, s));
   const auto alike = [&](size_t period) {
@@ -99,12 +60,12 @@ std::vector<Stretch> joined(const Graph& g, const Facts& f, const std::vector<St
 class Recomputer {
  public:
   Recomputer(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen)
-      : r_(g), facts_(facts_of(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
+      : r_(g), part_(forward_part(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
     for (size_t k = 0; k < chosen.size(); ++k) {
       const Stretch& s = chosen[k];
       for (ValueId v = s.begin; v < s.end; ++v) {
         const Node& node = g[v];
-        if (facts_.forward[v] && facts_.of_parameter[v] && is_computed(node) && op_info(node.op).pure) stretch_[v] = k;
+        if (part_.forward[v] && part_.of_parameter[v] && is_computed(node) && op_info(node.op).pure) stretch_[v] = k;
       }
       for (ValueId v = s.begin; v < s.end; ++v)
         if (is_border(v, s.end)) stretch_[v] = -1;
@@ -114,8 +75,7 @@ class Recomputer {
 
   Graph run() {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
-      const bool reads_copies = v >= facts_.end && !facts_.forward[v];
-      if (!reads_copies) {
+      if (!part_.is_behind(v)) {
         r_.keep(v);
         continue;
       }
@@ -129,17 +89,17 @@ class Recomputer {
 
   // Without stretches: values that elementwise work alone makes of what is kept.
   Recomputer(const Graph& g, ValueId loss)
-      : r_(g), facts_(facts_of(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
+      : r_(g), part_(forward_part(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
     choose_maps();
   }
 
   // What gradients read inside a stretch, and the multiplications that computing it again takes.
   void measure(Stretch* s) {
     std::set<ValueId> read, slice;
-    for (ValueId v = facts_.end; v < std::ssize(r_.from.nodes); ++v) {
-      if (facts_.forward[v]) continue;
+    for (ValueId v = part_.end; v < std::ssize(r_.from.nodes); ++v) {
+      if (part_.forward[v]) continue;
       for (const ValueId o : r_.from[v].operands)
-        if (inside(o, *s)) read.insert(facts_.base[o]);
+        if (inside(o, *s)) read.insert(part_.base[o]);
     }
     std::vector<ValueId> open(read.begin(), read.end());
     while (!open.empty()) {
@@ -167,24 +127,24 @@ class Recomputer {
     for (const Node& node : g.nodes)
       for (const ValueId o : node.operands) readers[o] += 1;
     std::vector<bool> repeatable(g.nodes.size()), kept(g.nodes.size()), ends_product(g.nodes.size());
-    for (ValueId v = 0; v < facts_.end; ++v) {
+    for (ValueId v = 0; v < part_.end; ++v) {
       const Node& node = g[v];
       const bool local = node.op == Op::map_ || is_view(node.op);
       ends_product[v] =
           is_product(node.op) || (local && std::any_of(node.operands.begin(), node.operands.end(),
                                                        [&](ValueId o) { return ends_product[o] && readers[o] == 1; }));
-      repeatable[v] = facts_.forward[v] && local && op_info(node.op).pure && facts_.active(v) && !ends_product[v];
+      repeatable[v] = part_.forward[v] && local && op_info(node.op).pure && part_.active(v) && !ends_product[v];
     }
     for (const ValueId v : g.results) repeatable[v] = false;
     // Kernels of attention and of its gradient keep no scores as it is.
     for (const Attention& a : find_attention(g, users_of(g), 0, false))
       for (const ValueId v : a.nodes) repeatable[v] = false;
-    for (ValueId v = facts_.end; v < size; ++v) {
-      if (facts_.forward[v]) continue;
+    for (ValueId v = part_.end; v < size; ++v) {
+      if (part_.forward[v]) continue;
       for (const ValueId o : g[v].operands)
-        if (facts_.active(facts_.base[o])) kept[facts_.base[o]] = true;
+        if (part_.active(part_.base[o])) kept[part_.base[o]] = true;
     }
-    for (ValueId v = facts_.end; v-- > 0;) {
+    for (ValueId v = part_.end; v-- > 0;) {
       if (!kept[v] || !repeatable[v]) continue;
       // What it is made of, through what can be computed again.
       std::set<ValueId> sources, seen;
@@ -194,7 +154,7 @@ class Recomputer {
         open.pop_back();
         if (!seen.insert(x).second) continue;
         if (x != v && (!repeatable[x] || kept[x])) {
-          if (facts_.active(facts_.base[x])) sources.insert(facts_.base[x]);
+          if (part_.active(part_.base[x])) sources.insert(part_.base[x]);
           continue;
         }
         for (const ValueId o : g[x].operands) open.push_back(o);
@@ -208,11 +168,11 @@ class Recomputer {
       for (const ValueId x : seen)
         if (x == v || (repeatable[x] && !kept[x])) stretch_[x] = 0;
     }
-    for (ValueId v = 0; v < facts_.end; ++v)
+    for (ValueId v = 0; v < part_.end; ++v)
       if (kept[v]) stretch_[v] = -1;
     // Views of what is kept follow it.
-    for (ValueId v = 0; v < facts_.end; ++v)
-      if (is_view(g[v].op) && stretch_[v] < 0 && stretch_[facts_.base[v]] == 0 && repeatable[v]) stretch_[v] = 0;
+    for (ValueId v = 0; v < part_.end; ++v)
+      if (is_view(g[v].op) && stretch_[v] < 0 && stretch_[part_.base[v]] == 0 && repeatable[v]) stretch_[v] = 0;
   }
 
   // Read by the forward part after the stretch: kept.
@@ -220,7 +180,7 @@ class Recomputer {
     if (last_.empty()) {
       last_.resize(r_.from.nodes.size(), -1);
       for (ValueId u = 0; u < std::ssize(r_.from.nodes); ++u)
-        if (facts_.forward[u])
+        if (part_.forward[u])
           for (const ValueId o : r_.from[u].operands) last_[o] = std::max(last_[o], u);
     }
     return last_[v] >= end;
@@ -248,7 +208,7 @@ class Recomputer {
   }
 
   Rewriter r_;
-  Facts facts_;
+  ForwardPart part_;
   std::vector<int> stretch_;     // by value: of the chosen ones, where it may be computed again
   std::vector<ValueId> copies_;  // by value
   std::vector<ValueId> last_;    // by value: its last reader in the forward part
@@ -257,7 +217,7 @@ class Recomputer {
 }  // namespace
 
 std::vector<Stretch> find_stretches(const Graph& g, ValueId loss) {
-  const Facts f = facts_of(g, loss);
+  const ForwardPart f = forward_part(g, loss);
   // By value below views: the last node of the forward part that reads it.
   std::vector<ValueId> last(g.nodes.size(), -1);
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
@@ -288,36 +248,6 @@ Graph recompute_maps(const Graph& g, ValueId loss) {
 
 Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen) {
   return Recomputer(g, loss, chosen).run();
-}
-
-Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
-                          const std::function<Pipeline(const Graph&)>& plan) {
-  if (recompute.what == Recompute::What::none || g.results.empty()) return plan(g);
-  const ValueId loss = g.results[0];
-  if (recompute.what == Recompute::What::maps) return plan(recompute_maps(g, loss));
-  std::vector<Stretch> stretches = find_stretches(g, loss);
-  if (recompute.what == Recompute::What::layers) return plan(recompute_stretches(g, loss, stretches));
-  std::stable_sort(stretches.begin(), stretches.end(),
-                   [](const Stretch& a, const Stretch& b) { return a.work * b.bytes < b.work * a.bytes; });
-  const auto with = [&](size_t count) {
-    return plan(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
-  };
-  // The fewest that are enough: more of them never need more memory, but for what alignment adds.
-  size_t too_few = 0, enough = stretches.size();
-  Pipeline best = plan(g);
-  if (best.memory.arena_bytes <= recompute.bytes || stretches.empty()) return best;
-  best = with(enough);
-  while (best.memory.arena_bytes <= recompute.bytes && enough - too_few > 1) {
-    const size_t middle = too_few + (enough - too_few) / 2;
-    Pipeline half = with(middle);
-    if (half.memory.arena_bytes <= recompute.bytes) {
-      enough = middle;
-      best = std::move(half);
-    } else {
-      too_few = middle;
-    }
-  }
-  return best;
 }
 
 }  // namespace lumen::graph

@@ -4,23 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
-#include "graph/fuse/plan.h"
 #include "graph/ir/graph.h"
 
 namespace lumen::graph {
-
-struct Recompute {
-  enum class What : uint8_t {
-    none,
-    maps,    // what elementwise kernels make of values that are kept anyway
-    layers,  // all that can be
-    fit      // as little as brings the arena down to `bytes`, cheapest first; all where nothing does
-  } what = What::none;
-  int64_t bytes = 0;
-};
 
 // A stretch of the forward part: nodes after one border up to the next.
 struct Stretch {
@@ -39,10 +27,5 @@ Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretc
 // Values that gradients read are computed again where that takes elementwise work alone on what is kept anyway: norms
 // from the residual stream and their sums, products of gates. Bits stay.
 Graph recompute_maps(const Graph& g, ValueId loss);
-
-// The plan of a graph whose first result is its loss, with what the memory asks for computed again. `plan` makes groups
-// and memory of a graph; it is asked again and again where as little as fits is computed twice.
-Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
-                          const std::function<Pipeline(const Graph&)>& plan);
 
 }  // namespace lumen::graph

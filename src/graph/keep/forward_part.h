@@ -1,0 +1,26 @@
+// The forward part of a training step: what its loss is made of, and what lies beside that only to be encoded for the
+// gradients. Proved by tests/graph/recompute_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+struct ForwardPart {
+  std::vector<bool> forward;       // the loss is made of it; or it is made of the forward part alone, to be encoded
+  std::vector<bool> of_data;       // depends on an input that is no parameter
+  std::vector<bool> of_parameter;  // depends on a parameter
+  std::vector<ValueId> base;       // below views, and below what decodes codes: what lies in memory
+  ValueId end = 0;                 // the first node that is not of the forward part and depends on it
+
+  bool active(ValueId v) const { return forward[v] && of_data[v] && of_parameter[v]; }
+  // A node of the backward pass or of an update.
+  bool is_behind(ValueId v) const { return v >= end && !forward[v]; }
+};
+
+// `loss`: a number. Numeric extents.
+ForwardPart forward_part(const Graph& g, ValueId loss);
+
+}  // namespace lumen::graph

@@ -1,0 +1,42 @@
+#include "graph/keep/keep.h"
+
+#include <algorithm>
+
+#include "graph/keep/kept_format.h"
+#include "graph/keep/recompute.h"
+
+namespace lumen::graph {
+
+Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
+                          const std::function<Pipeline(const Graph&)>& plan_kept) {
+  if (!is_step(g)) return plan_kept(g);
+  const auto plan = [&](const Graph& h) { return plan_kept(keep_in_format(h, h.results[0], recompute.kept)); };
+  if (recompute.what == Recompute::What::none) return plan(g);
+  const ValueId loss = g.results[0];
+  if (recompute.what == Recompute::What::maps) return plan(recompute_maps(g, loss));
+  std::vector<Stretch> stretches = find_stretches(g, loss);
+  if (recompute.what == Recompute::What::layers) return plan(recompute_stretches(g, loss, stretches));
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const Stretch& a, const Stretch& b) { return a.work * b.bytes < b.work * a.bytes; });
+  const auto with = [&](size_t count) {
+    return plan(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
+  };
+  // The fewest that are enough: more of them never need more memory, but for what alignment adds.
+  size_t too_few = 0, enough = stretches.size();
+  Pipeline best = plan(g);
+  if (best.memory.arena_bytes <= recompute.bytes || stretches.empty()) return best;
+  best = with(enough);
+  while (best.memory.arena_bytes <= recompute.bytes && enough - too_few > 1) {
+    const size_t middle = too_few + (enough - too_few) / 2;
+    Pipeline half = with(middle);
+    if (half.memory.arena_bytes <= recompute.bytes) {
+      enough = middle;
+      best = std::move(half);
+    } else {
+      too_few = middle;
+    }
+  }
+  return best;
+}
+
+}  // namespace lumen::graph
