@@ -11,7 +11,92 @@
 namespace lumen::synth {
 
 namespace {
+
 constexpr int64_t kGrain = 16384;  // elements per task
+constexpr int64_t kLine = 64;      // bytes that are read together
+
+struct Turn {
+  Collapsed axes;  // strides of the source and of the result, in elements
+  int near = -1;   // the axis that is contiguous in the source
+};
+
+std::optional<Turn> find_turn(const Access& from, const std::vector<int64_t>& shape, int lanes) {
+  Turn t{collapse(shape, {from.strides, dense_strides_of(shape)}, {})};
+  const int last = t.axes.extents.size() - 1;
+  for (int d = 0; d < last; ++d)
+    if (t.axes.strides[0][d] == 1) t.near = d;
+  if (lanes < 2 || t.near < 0 || t.axes.strides[0][last] == 1) return std::nullopt;
+  if (t.axes.extents[t.near] < lanes || t.axes.extents[last] < lanes) return std::nullopt;
+  return t;
+}
+
+}  // namespace
+
+bool write_turned(Builder& b, BufferId in, BufferId out, const TurnedCopy& copy, const machine::Machine& target) {
+  const int lanes = target.f32_lanes();
+  const std::optional<Turn> turn = find_turn(copy.from, copy.shape, lanes);
+  if (!turn) return false;
+  const Collapsed& c = turn->axes;
+  const int last = c.extents.size() - 1, near = turn->near;
+  std::vector<int> others;
+  std::vector<int64_t> outer;
+  for (int d = 0; d < last; ++d) {
+    if (d == near) continue;
+    others.push_back(d);
+    outer.push_back(c.extents[d]);
+  }
+  const int64_t in_bytes = scalar_bytes(copy.source), out_bytes = scalar_bytes(copy.result);
+  const int64_t near_extent = c.extents[near], far_extent = c.extents[last];
+  const int64_t near_in = in_bytes, far_in = c.strides[0][last] * in_bytes;
+  const int64_t near_out = c.strides[1][near] * out_bytes, far_out = out_bytes;
+  // So many columns at once that lines of memory are read once; threads of a GPU read them together anyway.
+  const int64_t line = target.wave > 1 ? lanes : kLine / in_bytes;
+  const int64_t strip = std::max<int64_t>(lanes, std::min(near_extent, line) / lanes * lanes);
+  const Tasks tasks =
+      cut(outer, near_extent, std::max<int64_t>(target.grain(kGrain) / far_extent / strip * strip, strip), strip);
+  const auto read = [&](int n, Expr at) { return cast(b.load(in, {copy.source, n}, at, in_bytes), copy.result); };
+  const auto nothing = [] {};
+  for_tasks(b, tasks, outer, near_extent, nothing, [&](const std::vector<Expr>& counters, Expr first, Expr end) {
+    Expr source = b.i64(copy.from.offset * in_bytes), target_at = b.i64(0);
+    for (size_t k = 0; k < others.size(); ++k) {
+      source = source + counters[k] * (c.strides[0][others[k]] * in_bytes);
+      target_at = target_at + counters[k] * (c.strides[1][others[k]] * out_bytes);
+    }
+    const auto one = [&](Expr i, Expr j) {
+      b.store(out, read(1, source + (i * near_in + j * far_in)), target_at + (i * near_out + j * far_out), out_bytes);
+    };
+    const auto square = [&](Expr i, Expr j) {
+      const Expr corner = source + (i * near_in + j * far_in);
+      std::vector<Expr> tile;
+      for (int k = 0; k < lanes; ++k) tile.push_back(read(lanes, corner + k * far_in));
+      transpose(b, tile);
+      const Expr to = target_at + (i * near_out + j * far_out);
+      for (int k = 0; k < lanes; ++k) b.store(out, tile[k], to + k * near_out, out_bytes);
+    };
+    const int64_t whole_far = far_extent / lanes * lanes;
+    const auto strips = [&](Expr from, Expr to, int64_t width) {
+      b.loop(LoopKind::serial, from, to, width, [&](Expr i) {
+        b.count(0, whole_far, lanes, [&](Expr j) {
+          if (width == lanes) return square(i, j);
+          b.loop(LoopKind::serial, i, i + width, lanes, [&](Expr part) { square(part, j); });
+        });
+        if (whole_far < far_extent)
+          b.loop(LoopKind::serial, i, i + width, 1,
+                 [&](Expr row) { b.count(whole_far, far_extent, 1, [&](Expr j) { one(row, j); }); });
+      });
+    };
+    const Expr length = end - first;
+    const Expr whole = end - length % lanes;
+    if (strip == lanes) {
+      strips(first, whole, lanes);
+    } else {
+      const Expr wide = end - length % strip;
+      strips(first, wide, strip);
+      strips(wide, whole, lanes);
+    }
+    b.loop(LoopKind::serial, whole, end, 1, [&](Expr i) { b.count(0, far_extent, 1, [&](Expr j) { one(i, j); }); });
+  });
+  return true;
 }
 
 std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
@@ -22,59 +107,12 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   const Scalar s = g[load].type.element.scalar;
   if (!in_memory || g[from.source].type.element.format || scalar_bytes(s) != 4) return std::nullopt;
   const std::vector<int64_t> shape = extents_of(g[load].type.shape);
-  const Collapsed c = collapse(shape, {from.strides, dense_strides_of(shape)}, {});
-  const int last = c.extents.size() - 1;
-  int near = -1;  // the axis that is contiguous in the source
-  for (int d = 0; d < last; ++d)
-    if (c.strides[0][d] == 1) near = d;
-  const int lanes = target.f32_lanes();
-  if (near < 0 || c.strides[0][last] == 1 || c.extents[near] < lanes || c.extents[last] < lanes) return std::nullopt;
-
   StepBuilder builder(g);
-  Builder& b = builder.b;
   const BufferId in = builder.value(from.source, false), out = builder.value(result, true);
-  std::vector<int> others;
-  std::vector<int64_t> outer;
-  for (int d = 0; d < last; ++d) {
-    if (d == near) continue;
-    others.push_back(d);
-    outer.push_back(c.extents[d]);
-  }
-  const int64_t near_extent = c.extents[near], far_extent = c.extents[last];
-  const int64_t near_in = 4, far_in = c.strides[0][last] * 4, near_out = c.strides[1][near] * 4, far_out = 4;
-  const Tasks tasks =
-      cut(outer, near_extent, std::max<int64_t>(target.grain(kGrain) / far_extent / lanes * lanes, lanes), lanes);
-  const auto nothing = [] {};
-  for_tasks(b, tasks, outer, near_extent, nothing, [&](const std::vector<Expr>& counters, Expr first, Expr end) {
-    Expr read = b.i64(from.offset * 4), write = b.i64(0);
-    for (size_t k = 0; k < others.size(); ++k) {
-      read = read + counters[k] * (c.strides[0][others[k]] * 4);
-      write = write + counters[k] * (c.strides[1][others[k]] * 4);
-    }
-    const auto one = [&](Expr i, Expr j) {
-      const Expr x = b.load(in, {s, 1}, read + (i * near_in + j * far_in), 4);
-      b.store(out, x, write + (i * near_out + j * far_out), 4);
-    };
-    const int64_t whole_far = far_extent / lanes * lanes;
-    const Expr length = end - first;
-    const Expr whole = end - length % lanes;
-    b.loop(LoopKind::serial, first, whole, lanes, [&](Expr i) {
-      b.count(0, whole_far, lanes, [&](Expr j) {
-        const Expr corner = read + (i * near_in + j * far_in);
-        std::vector<Expr> tile;
-        for (int k = 0; k < lanes; ++k) tile.push_back(b.load(in, {s, lanes}, corner + k * far_in, 4));
-        transpose(b, tile);
-        const Expr to = write + (i * near_out + j * far_out);
-        for (int k = 0; k < lanes; ++k) b.store(out, tile[k], to + k * near_out, 4);
-      });
-      if (whole_far < far_extent)
-        b.loop(LoopKind::serial, i, i + lanes, 1,
-               [&](Expr row) { b.count(whole_far, far_extent, 1, [&](Expr j) { one(row, j); }); });
-    });
-    b.loop(LoopKind::serial, whole, end, 1, [&](Expr i) { b.count(0, far_extent, 1, [&](Expr j) { one(i, j); }); });
-  });
+  if (!write_turned(builder.b, in, out, {from, shape, s, s}, target)) return std::nullopt;
   Synthesis made;
-  made.steps.push_back(builder.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));
+  made.steps.push_back(
+      builder.finish(fmt::format("turn {} x{}", shape_text(shape), target.f32_lanes()), 0, 8.0 * product(shape)));
   return made;
 }
 
