@@ -1,7 +1,7 @@
 // How fast a tokenizer is: each line on stdin asks for one pass over the documents (lines of a file), one after another
-// on one thread; the answer is the seconds of the processor it took and the number of tokens. bench/vs_tokenizers.py drives
-// it beside another library.  usage: bench_tokenize TOKENIZER FILE [batch]     (batch: all threads, and time that
-// passed)
+// on one thread; the answer is the seconds of the processor it took and the number of tokens. bench/vs_tokenizers.py
+// drives it beside another library.  usage: bench_tokenize TOKENIZER FILE [batch]     (batch: all threads, and time
+// that passed)
 #include <chrono>
 #include <ctime>
 #include <iostream>

@@ -122,6 +122,17 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   return 0;
 }
 
+// A type, or a recipe that says what operands pass through and what a step keeps.
+void take_precision(const model::Library& library, const std::string& precision, run::CompileOptions& options) {
+  if (!model::is_recipe_of_products(library, precision)) {
+    options.products = model::product_type(precision, library.formats());
+    return;
+  }
+  const model::Recipe r = model::parse_recipe(library.recipe(precision)->text, precision);
+  options.products = model::product_type(r, library.formats());
+  options.recompute.kept = model::encodable("memory.kept", r.kept, library.formats());
+}
+
 int compile(const Shared& shared, const CompileFlags& flags) {
   if (!flags.out.empty())
     model::refuse_own_input(model::Paths{flags.file}, model::Paths{flags.out}, "name another file for --out");
@@ -139,7 +150,7 @@ int compile(const Shared& shared, const CompileFlags& flags) {
     g = graph::encode_all_inputs(std::move(g), named_format(library->formats(), flags.activations));
   complete(options.symbols, g);
   options.exact = flags.exact;
-  options.products = model::product_type(flags.precision, library->formats());
+  take_precision(*library, flags.precision, options);
   for (const std::string& text : flags.formats) {
     const size_t at = text.find('=');
     graph::FormatAssignment a;
@@ -213,7 +224,8 @@ void add_compile(CLI::App& app, Command& command) {
       ->excludes(explain);
   explain->excludes(emit);
   sub->add_option("--precision", flags->precision,
-                  "Float type that operands of products with parameters and of attention are rounded to")
+                  "Float type that operands of products with parameters and of attention are rounded to, or a recipe "
+                  "that says what each operand passes through")
       ->type_name("TYPE")
       ->capture_default_str();
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");

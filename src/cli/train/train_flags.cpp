@@ -254,8 +254,7 @@ constexpr const char* kPrecision = "run.precision";
 
 // --precision names a type, or a recipe that says what all operands pass through.
 void apply_precision(const model::Library& library, const std::string& name, model::Recipe& r) {
-  const FormatRef format = library.formats().find(name);
-  if (library.recipe(name) && !(format && plain_field(*format)))
+  if (model::is_recipe_of_products(library, name))
     r = read_recipe(library, name, std::move(r));
   else
     model::set_value(model::recipe_key(kPrecision), name, r);

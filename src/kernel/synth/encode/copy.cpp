@@ -37,14 +37,15 @@ void copy_whole(Builder& b, BufferId source, BufferId target, int64_t bytes, int
 }
 
 // Where the last axis is strided in memory.
-std::optional<Step> turned_to_scratch(const graph::Plan& plan, const graph::Group& group, const Access& from,
-                                      const std::vector<int64_t>& shape, int scratch, const machine::Machine& target) {
+std::optional<Step> transposed_to_scratch(const graph::Plan& plan, const graph::Group& group, const Access& from,
+                                          const std::vector<int64_t>& shape, int scratch,
+                                          const machine::Machine& target) {
   if (target.wave > 1 || !graph::reads_memory(group, from.source)) return std::nullopt;
   const graph::Element element = plan.graph[from.source].type.element;
   if (element.format || !is_float(element.scalar) || scalar_bytes(element.scalar) > 4) return std::nullopt;
   StepBuilder builder(plan.graph);
   const BufferId in = builder.value(from.source, false), out = builder.scratch(scratch, product(shape) * 4, true);
-  if (!write_turned(builder.b, in, out, {from, shape, element.scalar, Scalar::f32}, target)) return std::nullopt;
+  if (!write_transposed(builder.b, in, out, {from, shape, element.scalar, Scalar::f32}, target)) return std::nullopt;
   return builder.finish(fmt::format("turn {} x{}", shape_text(shape), target.f32_lanes()), 0,
                         (4.0 + scalar_bytes(element.scalar)) * product(shape));
 }
@@ -55,7 +56,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
                      const machine::Machine& target) {
   const std::vector<int64_t> shape = extents_of(plan.graph[v].type.shape);
   const Access from = follow(plan, group, v);
-  if (auto turned = turned_to_scratch(plan, group, from, shape, scratch, target)) return *std::move(turned);
+  if (auto transposed = transposed_to_scratch(plan, group, from, shape, scratch, target)) return *std::move(transposed);
   const Access to{v, 0, own_strides_of(shape)};
   StepBuilder builder(plan.graph);
   Builder& b = builder.b;

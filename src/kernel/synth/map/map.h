@@ -10,14 +10,15 @@
 namespace lumen::synth {
 
 // Elements of a load, dense in the order of its shape.
-struct TurnedCopy {
+struct TransposedCopy {
   Access from;
   std::vector<int64_t> shape;
   Scalar source = Scalar::f32, result = Scalar::f32;
 };
 // One kernel that copies a load whose last axis is strided in memory by squares that are transposed in registers; false
 // where the load is another, or lanes are single: then nothing was written.
-bool write_turned(Builder& b, BufferId in, BufferId out, const TurnedCopy& copy, const machine::Machine& target);
+bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy,
+                      const machine::Machine& target);
 
 // The same as a group, of a load that is copied to a result of its shape; nothing when another way is better.
 std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,

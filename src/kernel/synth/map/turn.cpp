@@ -32,7 +32,8 @@ std::optional<Turn> find_turn(const Access& from, const std::vector<int64_t>& sh
 
 }  // namespace
 
-bool write_turned(Builder& b, BufferId in, BufferId out, const TurnedCopy& copy, const machine::Machine& target) {
+bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy,
+                      const machine::Machine& target) {
   const int lanes = target.f32_lanes();
   const std::optional<Turn> turn = find_turn(copy.from, copy.shape, lanes);
   if (!turn) return false;
@@ -109,7 +110,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   const std::vector<int64_t> shape = extents_of(g[load].type.shape);
   StepBuilder builder(g);
   const BufferId in = builder.value(from.source, false), out = builder.value(result, true);
-  if (!write_turned(builder.b, in, out, {from, shape, s, s}, target)) return std::nullopt;
+  if (!write_transposed(builder.b, in, out, {from, shape, s, s}, target)) return std::nullopt;
   Synthesis made;
   made.steps.push_back(
       builder.finish(fmt::format("turn {} x{}", shape_text(shape), target.f32_lanes()), 0, 8.0 * product(shape)));

@@ -363,6 +363,11 @@ graph::ProductType product_type(const std::string& precision, const FormatLibrar
               "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 
+bool is_recipe_of_products(const Library& library, const std::string& precision) {
+  const FormatRef format = library.formats().find(precision);
+  return library.recipe(precision) && !(format && plain_field(*format));
+}
+
 graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats) {
   graph::ProductType type = product_type(recipe.precision, formats);
   set_formats(type, recipe.products, formats);

@@ -169,6 +169,8 @@ void check_recipe(const Recipe& recipe);
 graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats);
 // The same with the formats of [products].
 graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& formats);
+// Whether --precision means a recipe of the library by this name: a type of that name comes first.
+bool is_recipe_of_products(const Library& library, const std::string& precision);
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's
