@@ -14,12 +14,12 @@ constexpr uint64_t kArguments = uint64_t{1} << 43;           // where the segmen
 constexpr uint64_t kMostInstructions = uint64_t{1} << 33;    // of a work-group, before it is taken for hung
 
 void set_registers(const Chip& chip, const KernelCode& k, unsigned group, Wave* w) {
-  uint16_t s = 0;
-  if (k.private_buffer || k.dispatch_ptr || k.queue_ptr || k.dispatch_id || k.flat_scratch_init || k.private_size ||
-      k.kernarg_preload != 0)
-    fault("user SGPRs beside the address of arguments are not known");
-  if (k.kernarg_ptr) w->set_wide(s, kArguments), s = static_cast<uint16_t>(s + 2);
-  s = static_cast<uint16_t>(k.user_sgprs);
+  // What a launch passes beside the arguments keeps the untouched registers' bits: whoever uses it reaches no memory.
+  if (k.kernarg_preload != 0) fault("arguments in registers are not known");
+  if (k.private_segment && !chip.flat_scratch) fault("private memory by a buffer is not known");
+  const int before = 4 * k.private_buffer + 2 * (k.dispatch_ptr + k.queue_ptr);
+  if (k.kernarg_ptr) w->set_wide(before, kArguments);
+  auto s = static_cast<size_t>(k.user_sgprs);
   if (chip.group_in_ttmp) {
     w->scalar[kTtmp + 9] = group;
     w->scalar[kTtmp + 7] = 0;
@@ -81,6 +81,7 @@ void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& 
     w.set_exec(rest >= lanes ? w.all() : (uint64_t{1} << rest) - 1);
     for (int l = 0; l < lanes; ++l) (*w.vector)[0][static_cast<size_t>(l)] = static_cast<uint32_t>(n * lanes + l);
     w.memory = &memory_;
+    w.vectors = k.vgprs;
     w.code_base = object.base;
     w.private_bytes = k.private_bytes;
     w.private_memory.assign(static_cast<size_t>(k.private_bytes) * static_cast<size_t>(lanes), 0xff);

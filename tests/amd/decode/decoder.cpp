@@ -121,6 +121,13 @@ bool parse_operands(const Operation& op, std::string_view rest, Instruction* i) 
     if (words[0] == "off") {
       ++i->operands, first = 1;  // no register: the kind stays none
       i->off = true;
+    } else if (words[0].starts_with("gpr_idx(")) {
+      // Bits: the sources 0, 1, 2, the result.
+      for (const std::string_view what : split(words[0].substr(8, words[0].size() - 9), ',')) {
+        if (what != "SRC0" && what != "SRC1" && what != "SRC2" && what != "DST") return false;
+        i->offset |= what == "DST" ? 8 : int64_t{1} << (what[3] - '0');
+      }
+      ++i->operands, first = 1;
     } else if (words[0].starts_with("hwreg(")) {
       if (!parse_mode(words[0], i)) return false;
       ++i->operands, first = 1;
@@ -154,6 +161,7 @@ bool parse_single(const Chip& chip, std::string_view text, bool dual, Instructio
   const Operation& op = found->second;
   set_name(whole, op, i);
   i->loads = whole.find("load") != std::string::npos || whole.find("_read") != std::string::npos;
+  i->counter = counter_of(chip, whole.starts_with("ds_") ? kLds : kLoads);
   if (name.ends_with("_sdwa")) i->sdwa.on = true;
   if (op.shape == Shape::ignored) return true;
   if (op.shape == Shape::wait) return parse_wait(chip, whole, rest, i);

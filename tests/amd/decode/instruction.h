@@ -75,7 +75,8 @@ struct Instruction {
   std::array<Operand, kMostOperands> at{};
   uint8_t op_sel = 0, op_sel_hi = 0xff, neg_lo = 0, neg_hi = 0, output_modifier = 0;
   bool clamp = false, gives_back = false, to_lds = false, off = false;
-  bool loads = false;        // registers are written some time later
+  bool loads = false;        // registers are written some time later, in the order of this counter
+  Counter counter = kLoads;
   bool zeroes_high = false;  // a result of 16 bits clears the other half of its register
   int64_t offset = 0, offset1 = 0;
   uint32_t number = 0;  // of the operation's own use

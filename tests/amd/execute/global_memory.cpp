@@ -77,16 +77,7 @@ void store_memory(Wave& w, const Instruction& i) {
   count(w, i, kStores, nullptr, 0);
 }
 
-// Straight into LDS: M0 is where, lanes lie one behind the other.
-void load_to_lds(Wave& w, const Instruction& i) {
-  const Access a = Access::of(i.number);
-  const uint64_t base = (w.scalar[kM0] & 0xffff) + static_cast<uint64_t>(i.offset);
-  std::vector<LdsAccess> made;
-  each_lane(w, [&](int l) {
-    const uint8_t* from = w.memory->reach(address_of(w, i, i.at[0], i.at[1], l), static_cast<uint64_t>(a.bytes), false);
-    const uint64_t at = base + static_cast<uint64_t>(l * a.bytes);
-    std::memcpy(w.lds->write(at, a.bytes, w.number, w.arrived, w.passed), from, static_cast<size_t>(a.bytes));
-  });
+void load_to_lds(Wave&, const Instruction&) {
   fault("loads straight into LDS are not known: who has waited for them is not followed");
 }
 
@@ -157,10 +148,9 @@ void add_global_memory(const Chip& chip, Operations& t) {
   const bool nine = chip.major == 9;
   const std::vector<Type> types{Type::raw};
   for (const auto& [name, a] : load_accesses(nine, false)) {
-    const bool keeps = a.half != 0;
     for (const char* head : {"global_load_", "flat_load_"})
-      t[head + name] = {.run = load, .types = types, .accumulates = keeps, .number = a.number()};
-    t["scratch_load_" + name] = {.run = load_private, .types = types, .accumulates = keeps, .number = a.number()};
+      t[head + name] = {.run = load, .types = types, .number = a.number()};
+    t["scratch_load_" + name] = {.run = load_private, .types = types, .number = a.number()};
     t["global_load_lds_" + name] = {.run = load_to_lds, .types = types, .results = 0, .number = a.number()};
   }
   for (const auto& [name, a] : store_accesses(nine, false)) {

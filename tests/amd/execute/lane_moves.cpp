@@ -91,6 +91,29 @@ void swap(Wave& w, const Instruction& i) {
 }
 void nothing(Wave&, const Instruction&) {}
 
+// V_MOVREL: registers counted from M0 on. `number`: 1 the source, 2 the result.
+void move_relative(Wave& w, const Instruction& i) {
+  Instruction moved = i;
+  for (const int n : {0, 1})
+    if (i.number & (n == 1 ? 1 : 2)) {
+      Operand& o = moved.at[static_cast<size_t>(n)];
+      const uint32_t at = o.first + w.scalar[kM0];
+      if (o.kind != Operand::Kind::vector || at >= static_cast<uint32_t>(w.vectors)) fault("register v{} is not allocated", at);
+      o.first = static_cast<uint16_t>(at);
+    }
+  Column<uint32_t> words;
+  raw_words(w, moved, moved.at[1], 0, 0, &words);
+  store_words(w, moved, moved.at[0], 0, words);
+}
+// Generation 9: while the mode is on, sources or results of vector instructions count from an index on.
+void index_on(Wave& w, const Instruction& i) {
+  w.index = static_cast<int>(scalar_of(w, i.at[0]) & 0xff);
+  w.indexed = static_cast<unsigned>(i.offset);
+}
+void index_off(Wave& w, const Instruction&) {
+  w.indexed = 0;
+}
+
 }  // namespace
 
 void add_lane_moves(const Chip&, Operations& t) {
@@ -106,6 +129,11 @@ void add_lane_moves(const Chip&, Operations& t) {
   t["v_permlane16_swap_b32"] = {.run = swap_rows, .types = words, .results = 2, .accumulates = true, .number = 16};
   t["v_permlane32_swap_b32"] = {.run = swap_rows, .types = words, .results = 2, .accumulates = true, .number = 32};
   t["v_swap_b32"] = {.run = swap, .types = words, .results = 2, .accumulates = true};
+  t["v_movrels_b32"] = {.run = move_relative, .types = words, .number = 1};
+  t["v_movreld_b32"] = {.run = move_relative, .types = words, .number = 2};
+  t["v_movrelsd_b32"] = {.run = move_relative, .types = words, .number = 3};
+  t["s_set_gpr_idx_on"] = {.run = index_on, .types = words, .results = 0};
+  t["s_set_gpr_idx_off"] = {.run = index_off, .results = 0, .shape = Operation::Shape::ignored};
   t["v_nop"] = {.run = nothing, .types = {}, .results = 0};
 }
 

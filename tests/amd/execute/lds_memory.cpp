@@ -63,11 +63,12 @@ void load_two(Wave& w, const Instruction& i) {
   Counted c{w, {}};
   if (i.at[0].words != 2 * registers(bytes)) fault("registers for {} bytes", 2 * bytes);
   each_lane(w, [&](int l) {
+    const uint64_t base = address(w, i.at[1], l, 0);  // its register may be one of the results
     for (int n = 0; n < 2; ++n) {
       Operand to = i.at[0];
       to.first = static_cast<uint16_t>(to.first + n * registers(bytes));
       const int64_t offset = (n == 0 ? i.offset : i.offset1) * stride;
-      put_loaded(w, to, l, {bytes}, c.read(address(w, i.at[1], l, offset), bytes));
+      put_loaded(w, to, l, {bytes}, c.read(base + static_cast<uint64_t>(offset), bytes));
     }
   });
   c.issue(&i.at[0], 2 * registers(bytes));
@@ -154,7 +155,7 @@ void add_lds(const Chip& chip, Operations& t) {
   const std::vector<Type> types{Type::raw};
   const bool nine = chip.major == 9;
   for (const auto& [name, a] : load_accesses(nine, true))
-    t[(nine ? "ds_read_" : "ds_load_") + name] = {.run = load, .types = types, .accumulates = a.half != 0, .number = a.number()};
+    t[(nine ? "ds_read_" : "ds_load_") + name] = {.run = load, .types = types, .number = a.number()};
   for (const auto& [name, a] : store_accesses(nine, true))
     t[(nine ? "ds_write_" : "ds_store_") + name] = {.run = store_lds, .types = types, .results = 0, .number = a.number()};
   for (const uint32_t bytes : {4U, 8U})

@@ -28,13 +28,30 @@ void check_pending(const Wave& w, const Instruction& i) {
         fault("register s{} is read before its {} were waited for", r, name_of(w.pending_scalar[r].counter));
   for (const Span& s : i.vector_writes)
     for (int r = s.first; r < s.first + s.count; ++r)
-      if (is_pending(w, w.pending_vector[r]) && !i.loads)
+      if (is_pending(w, w.pending_vector[r]) && !(i.loads && i.counter == w.pending_vector[r].counter))
         fault("register {}{} is written before its {} were waited for", r < kAccumulation ? 'v' : 'a',
               r % kAccumulation, name_of(w.pending_vector[r].counter));
   for (const Span& s : i.scalar_writes)
     for (int r = s.first; r < s.first + s.count; ++r)
       if (is_pending(w, w.pending_scalar[r]))
         fault("register s{} is written before its {} were waited for", r, name_of(w.pending_scalar[r].counter));
+}
+
+// An instruction whose registers count from the index on (S_SET_GPR_IDX_ON).
+Instruction indexed(const Wave& w, const Instruction& i) {
+  const bool vectors = !i.vector_reads.empty() || !i.vector_writes.empty();
+  if (!vectors) return i;
+  if (!i.text.starts_with("v_mov_b32")) fault("only moves are known with indexed registers");
+  Instruction moved = i;
+  for (const int n : {0, 1}) {
+    Operand& o = moved.at[static_cast<size_t>(n)];
+    if (!(w.indexed & (n == 0 ? 8U : 1U)) || o.kind != Operand::Kind::vector) continue;
+    const int at = o.first + w.index;
+    if (at >= w.vectors) fault("register v{} is not allocated", at);
+    o.first = static_cast<uint16_t>(at);
+    (n == 0 ? moved.vector_writes : moved.vector_reads) = {{o.first, o.words}};
+  }
+  return moved;
 }
 
 // One wave until it waits at a barrier or ends.
@@ -46,7 +63,13 @@ void run(Wave& w, const std::vector<Instruction>& code, uint64_t* budget) {
     try {
       if (w.under_way()) check_pending(w, i);
       ++w.place;
-      i.run(w, i);
+      if (w.indexed != 0 && i.text.starts_with("v_")) {
+        const Instruction moved = indexed(w, i);
+        if (w.under_way()) check_pending(w, moved);
+        moved.run(w, moved);
+      } else {
+        i.run(w, i);
+      }
     } catch (const Fault& f) {
       fault("at {:#x}: {}: {}", i.address, i.text, f.what());
     }

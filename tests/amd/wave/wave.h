@@ -49,6 +49,9 @@ class Wave {
   Memory* memory = nullptr;
   std::vector<uint8_t> private_memory;  // of each lane, one behind the other
   int private_bytes = 0;
+  int vectors = kVectors;  // allocated, without those of accumulation
+  int index = 0;           // of registers, and of which operands (S_SET_GPR_IDX_ON)
+  unsigned indexed = 0;
   uint64_t code_base = 0;  // added to an instruction's address
 
   uint64_t all() const { return lanes == 64 ? ~uint64_t{0} : (uint64_t{1} << lanes) - 1; }
