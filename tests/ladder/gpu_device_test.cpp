@@ -1,9 +1,13 @@
-// Needs: an NVIDIA GPU (skipped without one). The ladder's rung on the card: scalar operations bit for bit, formats
+// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on the card: scalar operations bit for bit, formats
 // equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
 // fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "dot_cases.h"
+#ifdef LUMEN_AMD_INTERPRETER
+#include "tests/amd/gpu_code.h"
+#else
 #include "gpu_code.h"
+#endif
 #include "graph_cases.h"
 #include "kernel/loop/expand.h"
 #include "number/codec/codec.h"
@@ -19,7 +23,7 @@ class LadderGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     gpu_ = GpuCode::open();
-    if (!gpu_) GTEST_SKIP() << "no NVIDIA GPU, or no driver";
+    if (!gpu_) GTEST_SKIP() << "no such GPU, or no driver";
   }
   const machine::Machine& machine() const { return gpu_->machine(); }
   Check at(double tolerance) const { return {.tolerance = tolerance, .machines = {machine().name}}; }

@@ -39,6 +39,7 @@ enum : int {
   kBadHandle = 400,
   kNotFound = 500,
   kBadAddress = 700,
+  kLaunchFailed = 719,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
   kCaptureInvalid = 901
@@ -133,6 +134,7 @@ struct State {
     gpu.device_bytes += size;
     gpu.most_bytes = std::max(gpu.most_bytes, gpu.device_bytes);
     std::memset(host + (at - device), 0xcd, bytes);
+    if (gpu.taken) gpu.taken(at, bytes, host + (at - device));
     return at;
   }
 
@@ -140,6 +142,7 @@ struct State {
     const auto block = blocks.find(static_cast<char*>(memory));
     if (block == blocks.end()) return kInvalid;
     const auto size = static_cast<int64_t>(block->second);
+    if (gpu.given_back) gpu.given_back(memory);
     (pooled[block->first] ? used : plain) -= size;
     --gpu.device_blocks;
     gpu.device_bytes -= size;
@@ -229,6 +232,7 @@ void say(const std::string& text, char* to, size_t bytes) {
     say(s.gpu.log, log, log_bytes);
     return kHip ? kBadImage : kBadText;
   }
+  if (s.gpu.accept && !s.gpu.accept(image)) return kBadImage;
   *module = new Module{std::move(image)};
   ++s.gpu.modules;
   return kOk;
@@ -301,6 +305,12 @@ int NAME(cuGetErrorName, hipDrvGetErrorName)(int error, const char** name) {
     case kBadAddress:
       *name = kHip ? "hipErrorIllegalAddress" : "CUDA_ERROR_ILLEGAL_ADDRESS";
       return kOk;
+    case kBadImage:
+      *name = kHip ? "hipErrorInvalidImage" : "CUDA_ERROR_INVALID_IMAGE";
+      return kOk;
+    case kLaunchFailed:
+      *name = kHip ? "hipErrorLaunchFailure" : "CUDA_ERROR_LAUNCH_FAILED";
+      return kOk;
     case 999:
       *name = kHip ? "hipErrorUnknown" : "CUDA_ERROR_UNKNOWN";
       return kOk;
@@ -310,7 +320,7 @@ int NAME(cuGetErrorName, hipDrvGetErrorName)(int error, const char** name) {
 }
 int NAME(cuGetErrorString, hipDrvGetErrorString)(int error, const char** text) {
   if (error == kInvalid) return kInvalid;
-  *text = "as the stand-in says";
+  *text = state().gpu.said.empty() ? "as the stand-in says" : state().gpu.said.c_str();
   return kOk;
 }
 int NAME(cuDeviceGetCount, hipGetDeviceCount)(int* count) {
@@ -616,6 +626,9 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* handle, unsigned blocks, u
   return push(stream, true, [=, f = found->second.get()] {
     State& now = state();
     now.gpu.launches.push_back({f->symbol, blocks, threads, shared_bytes, bytes});
+    if (now.gpu.run)
+      return now.gpu.run(f->host, std::as_bytes(std::span(arguments)), blocks, threads, shared_bytes) ? int{kOk}
+                                                                                                      : int{kLaunchFailed};
     std::vector<void*> host;
     for (void* argument : arguments) {
       host.push_back(now.view(argument, 1));

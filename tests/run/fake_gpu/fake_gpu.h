@@ -7,6 +7,7 @@
 // Tests reach its state through fake_gpu(), exported by each library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -42,6 +43,17 @@ struct Gpu {
   // runs it with host addresses of the arguments, the status last.
   std::function<void*(const std::string& image, const std::string& symbol)> find;
   std::function<void(void* function, std::span<void* const> arguments, unsigned blocks, unsigned threads)> execute;
+
+  // Or they are code of the device, and somebody executes it: where `run` is set, it gets a launch as the driver was given
+  // it, `accept` looks at images when they are loaded, `taken` and `given_back` hear of memory. What is false fails the
+  // call, and `said` is its description.
+  std::function<bool(const std::string& image)> accept;
+  std::function<void(void* address, size_t bytes, void* host)> taken;
+  std::function<void(void* address)> given_back;
+  std::function<bool(void* function, std::span<const std::byte> arguments, unsigned blocks, unsigned threads,
+                     unsigned shared_bytes)>
+      run;
+  std::string said;
 
   // What happened.
   std::vector<std::string> calls;

@@ -1,0 +1,110 @@
+// libamdhip64 with a chip behind it that executes machine code: the driver's stand-in (tests/run/fake_gpu) keeps memory,
+// streams and recordings, and every launch runs in the interpreter.
+//   LUMEN_STAND_IN_AMD    the chip: gfx90a, gfx942, gfx950, gfx1100, gfx1201
+//   LUMEN_STAND_IN_COUNT  a file that at the end gets how many instructions each kernel executed
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tests/amd/fault.h"
+#include "tests/amd/machine.h"
+#include "tests/run/fake_gpu/fake_gpu.h"
+
+extern "C" lumen::fake::Gpu* fake_gpu();
+
+namespace lumen::amd {
+namespace {
+
+struct Found {
+  LoadedObject* object = nullptr;
+  LoadedKernel* kernel = nullptr;
+};
+
+class Driver {
+ public:
+  explicit Driver(const Chip& chip) : machine_(chip), gpu_(*fake_gpu()) {
+    gpu_.architecture = chip.name;
+    gpu_.bytes = int64_t{3} << 30;
+    gpu_.accept = [this](const std::string& image) { return guarded([&] { load(image); }); };
+    gpu_.find = [this](const std::string& image, const std::string& symbol) { return find(image, symbol); };
+    gpu_.taken = [this](void* address, size_t bytes, void* host) {
+      machine_.memory().add(reinterpret_cast<uint64_t>(address), bytes, host, true);
+    };
+    gpu_.given_back = [this](void* address) { machine_.memory().remove(reinterpret_cast<uint64_t>(address)); };
+    gpu_.run = [this](void* function, std::span<const std::byte> arguments, unsigned blocks, unsigned threads, unsigned shared) {
+      const auto& f = *static_cast<Found*>(function);
+      const uint64_t before = machine_.executed();
+      const bool well = guarded([&] { machine_.launch(*f.object, *f.kernel, {blocks, threads, shared, arguments}); });
+      counts_[f.kernel->code.symbol] += machine_.executed() - before;
+      return well;
+    };
+  }
+  ~Driver() {
+    const char* path = std::getenv("LUMEN_STAND_IN_COUNT");
+    std::FILE* file = path ? std::fopen(path, "a") : nullptr;
+    if (!file) return;
+    for (const auto& [symbol, count] : counts_)
+      std::fprintf(file, "%s %s %llu\n", machine_.chip().name.c_str(), symbol.c_str(), static_cast<unsigned long long>(count));
+    std::fclose(file);
+  }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+ private:
+  template <class F>
+  bool guarded(F f) {
+    try {
+      f();
+      return true;
+    } catch (const Fault& fault) {
+      gpu_.said = fault.what();
+      return false;
+    }
+  }
+  LoadedObject& load(const std::string& image) {
+    auto& object = objects_[image];
+    if (!object) {
+      try {
+        object = machine_.load(std::span(reinterpret_cast<const uint8_t*>(image.data()), image.size()));
+      } catch (...) {
+        objects_.erase(image);
+        throw;
+      }
+    }
+    return *object;
+  }
+  void* find(const std::string& image, const std::string& symbol) {
+    LoadedObject& object = load(image);
+    const auto kernel = object.kernels.find(symbol);
+    if (kernel == object.kernels.end()) return nullptr;
+    auto& found = found_[&kernel->second];
+    found = {&object, &kernel->second};
+    return &found;
+  }
+
+  Machine machine_;
+  fake::Gpu& gpu_;
+  std::map<std::string, std::unique_ptr<LoadedObject>> objects_;
+  std::map<LoadedKernel*, Found> found_;
+  std::map<std::string, uint64_t> counts_;
+};
+
+// Opened with the library; a chip that is not known leaves a driver without a GPU.
+struct Start {
+  Start() {
+    const char* name = std::getenv("LUMEN_STAND_IN_AMD");
+    const Chip* chip = find_chip(name ? name : "");
+    if (!chip) {
+      std::fprintf(stderr, "stand-in for libamdhip64: LUMEN_STAND_IN_AMD names no chip that is known: %s\n", name ? name : "");
+      fake_gpu()->devices = 0;
+      return;
+    }
+    driver = std::make_unique<Driver>(*chip);
+  }
+  std::unique_ptr<Driver> driver;
+} start;
+
+}  // namespace
+}  // namespace lumen::amd

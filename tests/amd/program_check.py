@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The whole program on AMD chips that nobody has here: `lumen doctor`, training steps and a model that writes, through the HIP
+driver's stand-in, whose launches run in the interpreter; what training and writing give is held against the processor's.
+
+Usage: tests/amd/program_check.py BUILD CHIP...
+
+LUMEN_AMD_LONG=1 in the environment: every format of the library in `doctor`, more precisions, longer texts.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LONG = os.environ.get("LUMEN_AMD_LONG", "") not in ("", "0")
+
+
+def run(command: list, chip: str = "") -> str:
+    """Standard output; `chip`: on it. Ends the check where the command fails."""
+    environment = dict(os.environ)
+    environment.pop("LUMEN_STAND_IN_AMD", None)
+    if chip:
+        environment |= {"LUMEN_STAND_IN_AMD": chip, "LUMEN_HIP_LIBRARY": str(BUILD / "tests/amd/libamdhip64.so")}
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        sys.exit(f"{chip}: {' '.join(str(c) for c in command)} ends with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def losses(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line[key] for line in lines for key in ("loss", "validation_loss") if key in line]
+
+
+def train(folder: Path, device: str, cache: Path, precision: str, chip: str = "") -> list[float]:
+    run([LUMEN, "train", "--shape", "tiny", "--steps", 3, "--warmup", 1, "--batch", 2, "--length", 24, "--seed", 3, "--precision", precision,
+         "--data", TEXT, "--validation", "0.2", "--device", device, "--cache", cache, "-o", folder], chip)
+    return losses(folder)
+
+
+def write(model: Path, device: str, cache: Path, chip: str = "") -> str:
+    return run([LUMEN, "run", "-m", model, "-p", "the lamp", "-n", 40 if LONG else 8, "--temp", 0, "--seed", 1, "--device", device, "--cache",
+                cache, "--no-tune"], chip)
+
+
+def check(chip: str, folder: Path) -> None:
+    cache = folder / "cache"
+    said = run([LUMEN, "doctor", "--device", "hip", "--cache", cache, *(["--all"] if LONG else [])], chip)
+    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line or "usable" in line]
+    if "REFUSED" in said or not any("usable" in line for line in agrees):
+        sys.exit(f"{chip}: doctor\n{said}")
+    print(f"{chip}: doctor: {agrees[-1]}")
+    for precision in ("f32", "bf16", "f16") if LONG else ("f32", "bf16"):
+        here = train(folder / f"cpu-{precision}", "cpu", cache, precision)
+        there = train(folder / f"{chip}-{precision}", "hip", cache, precision, chip)
+        bound = 1e-5 if precision == "f32" else 1e-3
+        far = max(abs(a - b) / abs(a) for a, b in zip(here, there))
+        if len(here) != len(there) or not far <= bound:
+            sys.exit(f"{chip}: {precision}: losses {there}, on the processor {here}")
+        print(f"{chip}: three training steps in {precision}: losses within {far:.1e}")
+    base = folder / "cpu-f32/model.gguf"
+    small = folder / "small.gguf"
+    run([LUMEN, "quantize", base, small, "q8_0"])
+    for model in (base, small):
+        here, there = write(model, "cpu", cache), write(model, "hip", cache, chip)
+        if here != there:
+            sys.exit(f"{chip}: {model.name} writes {there!r}, on the processor {here!r}")
+        print(f"{chip}: {model.name} writes the processor's tokens")
+
+
+if len(sys.argv) < 3:
+    sys.exit(__doc__)
+BUILD = Path(sys.argv[1])
+LUMEN = BUILD / "lumen"
+for name in sys.argv[2:]:
+    with tempfile.TemporaryDirectory() as temporary:
+        TEXT = Path(temporary) / "text.txt"
+        TEXT.write_text("the lamp is lit and the long road goes on over the hill to the sea.\n" * 12)
+        check(name, Path(temporary))
