@@ -163,6 +163,7 @@ std::vector<Machine> amd_machines() {
   add_mfma_of_mi300(mi300, kNoMinus4, kNoMinus5);
   add_mfma_of_mi300(mi350, kOcp4, kOcp5);
   add_mfma_of_mi350(mi350);
+  for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) m->has_integer_blocks = true;
   for (const auto& [name, units] : {std::pair{"gfx1030", 80},
                                     {"gfx1100", 96},
                                     {"gfx1101", 60},
@@ -174,6 +175,7 @@ std::vector<Machine> amd_machines() {
     const bool third = m.name.starts_with("gfx11"), fourth = m.name.starts_with("gfx12");
     add_dots(m, third || fourth);
     if (third || fourth) add_wmma(m, third);
+    m.has_integer_blocks = third || fourth;
     out.push_back(std::move(m));
   }
   return out;

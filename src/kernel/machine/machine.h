@@ -124,6 +124,8 @@ struct Machine {
   int64_t busy_tasks = 0;          // tasks that keep the whole machine busy; 0: a few
   int64_t task_bytes = 256 << 10;  // of private sums a task may keep
   Tier tier = Tier::compiled;
+  // GEMM by matrix instructions for integers: not where nothing has executed them yet.
+  bool has_integer_blocks = false;
   std::vector<Row> rows;
   std::vector<DotRow> dots;         // best first
   std::vector<TileRow> tiles;       // empty: no matrix unit

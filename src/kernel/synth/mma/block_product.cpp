@@ -35,6 +35,10 @@ loop::Fragment sums_of(const BlockTile& tile) {
 
 }  // namespace
 
+Scalar sums_of_factor(const machine::Factor& factor) {
+  return factor.scalar == Scalar::i8 ? Scalar::i32 : Scalar::f32;
+}
+
 int BlockTile::step_m() const {
   return row ? row->m : kRowsOfLanes;
 }
@@ -45,7 +49,7 @@ int BlockTile::step_n() const {
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size) {
   const machine::MatrixRow* best = nullptr;
   for (const machine::MatrixRow& r : m.matrices) {
-    if (r.in_shared || r.scale_group > 0 || r.acc != Scalar::f32) continue;
+    if (r.in_shared || r.scale_group > 0 || r.acc != sums_of_factor(factor)) continue;
     if (!(r.a == factor) || !(r.b == factor)) continue;
     if (r.m > size || r.n > size) continue;
     if (!best || int64_t{r.m} * r.n * r.k > int64_t{best->m} * best->n * best->k ||
@@ -58,8 +62,8 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
                                              bool a_transposed, bool b_transposed, bool a_in_registers) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.a_in_registers == a_in_registers && r.n == n && r.acc == Scalar::f32 && r.a == factor &&
-        r.b == factor && r.a_transposed == a_transposed && r.b_transposed == b_transposed)
+    if (r.in_shared && r.a_in_registers == a_in_registers && r.n == n && r.acc == sums_of_factor(factor) &&
+        r.a == factor && r.b == factor && r.a_transposed == a_transposed && r.b_transposed == b_transposed)
       return &r;
   return nullptr;
 }
@@ -160,14 +164,19 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_
 
 // Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
 void BlockProduct::add_partial() {
-  const VType sums{Scalar::f32, acc_elements_};
+  const VType sums = sums_type();
   for (size_t i = 0; i < partial_.size(); ++i)
     b_.store(sums_[i], b_.load(sums_[i], sums, b_.i64(0), 16) + b_.load(partial_[i], sums, b_.i64(0), 16), b_.i64(0),
              16);
 }
 
+Expr BlockProduct::zero_sums() {
+  const VType type = sums_type();
+  return is_float(type.scalar) ? b_.real(0, type) : b_.integer(0, type);
+}
+
 void BlockProduct::clear() {
-  for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
+  for (const BufferId s : sums_) b_.store(s, zero_sums(), b_.i64(0), 16);
 }
 
 // Byte of a panel where a lane's shares of its group's first instruction begin.
@@ -182,7 +191,7 @@ Expr BlockProduct::lane_place(Side side, Expr lane) {
 void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
   if (k < 0) k = tile_.stage_k;
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
-  for (const BufferId s : partial_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
+  for (const BufferId s : partial_) b_.store(s, zero_sums(), b_.i64(0), 16);
   multiply_rows(lane, a, a_from + lane_place(Side::a, lane), b, b_from + lane_place(Side::b, lane),
                 (k + chunk_k_ - 1) / chunk_k_);
   add_partial();
@@ -221,7 +230,7 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
 
 // The side of fewer instructions is held in registers, the other one passes by.
 void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from) {
-  const VType sums{Scalar::f32, acc_elements_};
+  const VType sums = sums_type();
   const auto left = [&](int i) { return fetch(a_, a, a_from + i * tile_.step_m() * a_.row_bytes); };
   const auto right = [&](int j) { return fetch(c_, b, b_from + j * tile_.step_n() * c_.row_bytes); };
   const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
@@ -262,7 +271,7 @@ void BlockProduct::begin(Expr lane, const RegisterOperand& a, Panel b) {
 void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k) {
   LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_in_registers == (a_operand != nullptr));
   LUMEN_CHECK(!a_operand || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
-  const VType sums{Scalar::f32, acc_elements_};
+  const VType sums = sums_type();
   const Expr group = lane / tile_.wave;
   const Expr down = group / tile_.groups_n, across = group % tile_.groups_n;
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
@@ -287,7 +296,7 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
         factors.emplace_back(a_operand ? (*a_operand)[step] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
-      Expr now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
+      Expr now = fresh ? zero_sums() : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
         now = a_operand ? b_.product(tile_.row->row, now, left, b.buffer, right)
                         : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
@@ -296,7 +305,7 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
 }
 
 void BlockProduct::ready() {
-  const VType sums{Scalar::f32, acc_elements_};
+  const VType sums = sums_type();
   for (const BufferId s : partial_.empty() ? sums_ : partial_)
     b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
   add_partial();
@@ -364,15 +373,17 @@ void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLin
   const int count = parts(side).size(), tile = number / count;
   const Part& mine = parts(side)[number % count];
   const Expr first = first_line(across, lane);
-  const VType type{Scalar::f32, run(side)};
+  const VType type{sums_type().scalar, run(side)};
   for (int t = 0; t < tile_.tiles(across); ++t)
     for (const Part& p : parts(across)) {
       if (type.lanes > 1 && p.offset % type.lanes != 0) continue;
       const Expr along = first + (t * tile_.step(across) + p.offset);
       const Expr at = b_.i64(int64_t{mine.element + p.element} * 4);
       const BufferId sums = side == Side::a ? sum(tile, t) : sum(t, tile);
-      const Expr x = change(along, b_.load(sums, type, at, 4));
-      if (x.exists()) b_.store(sums, x, at, 4);
+      const Expr x = change(along, cast(b_.load(sums, type, at, 4), Scalar::f32));
+      if (!x.exists()) continue;
+      LUMEN_CHECK(type.scalar == Scalar::f32, "sums of integers are only read");
+      b_.store(sums, x, at, 4);
     }
 }
 

@@ -47,7 +47,9 @@ struct BlockTile {
   int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
 };
 
-// The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
+// What products of such factors are added in: i32 for integers, else f32.
+Scalar sums_of_factor(const machine::Factor& factor);
+// The instruction to multiply numbers of this type with, in those sums; null when the machine has none. `shared`: those
 // that read their factors from shared memory, of `n` columns, are meant; `a_in_registers`: the first one from
 // registers.
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
@@ -172,6 +174,9 @@ class BlockProduct {
   // Where instructions add to: the sums, or those of a panel (short_sums).
   BufferId product(int i, int j) const { return partial_.empty() ? sum(i, j) : partial_[i * tile_.tiles_n + j]; }
   void add_partial();
+  // A lane's sums of one instruction as they are held; those who read them get f32.
+  VType sums_type() const { return {tile_.row ? tile_.row->acc : Scalar::f32, acc_elements_}; }
+  Expr zero_sums();
   int64_t step_apart(int runs) const;
   std::vector<BufferId> sums_, partial_;
 };

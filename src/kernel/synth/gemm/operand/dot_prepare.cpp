@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/operand/row_scales.h"
 #include "kernel/synth/mma/block_product.h"
 #include "kernel/synth/order/lane_pass.h"
 #include "kernel/synth/order/transpose.h"
@@ -294,6 +295,13 @@ DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exac
       p.loads[i].kind = DotLoad::Kind::memory;
       p.loads[i].scalar = Scalar::u8;
       p.loads[i].code = a;
+      p.loads[i].format = nullptr;
+    }
+  const bool packed = p.loads[0].kind == DotLoad::Kind::packed && p.loads[1].kind == DotLoad::Kind::packed;
+  if (!exact && packed && are_multiplied_as_integers(*p.loads[0].format, *p.loads[1].format, m))
+    for (size_t i = 0; i < 2; ++i) {
+      p.loads[i].kind = DotLoad::Kind::memory;
+      p.loads[i].scalar = Scalar::i8;
       p.loads[i].format = nullptr;
     }
   for (DotLoad& l : p.loads) {

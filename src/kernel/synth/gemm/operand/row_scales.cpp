@@ -94,6 +94,17 @@ bool is_short(const DotLoad& l) {
 
 }  // namespace
 
+bool are_multiplied_as_integers(const Format& a, const Format& b, const machine::Machine& m) {
+  const auto is_byte = [](const Format& f) {
+    if (f.block != 1 || f.fields.size() != 1 || f.fields[0].count != 1 || !f.decode.body.empty()) return false;
+    const FieldType& t = f.fields[0].type;
+    const RoutineExpr* value = &f.decode.result;
+    if (value->kind == RoutineExpr::Kind::op && value->op == ScalarOp::cast_) value = value->args.data();
+    return value->kind == RoutineExpr::Kind::field && !t.is_float && t.has_sign && t.bits == 8;
+  };
+  return is_byte(a) && is_byte(b) && m.has_integer_blocks && find_matrix(m, {Scalar::i8, {}}, 32);
+}
+
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both) {
   if (p.pick || p.runs || !is_short(p.loads[1])) return std::nullopt;
   const auto a = factored(p, 0), b = factored(p, 1);
@@ -103,7 +114,8 @@ std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Ma
   if (both) take_out(out, 1, *b);
   if (!b || both) return out;
   const auto code = machine::code_of(*a->codes);
-  if (code && code == machine::code_of(*b->codes) && find_matrix(m, {Scalar::u8, code}, 32)) take_out(out, 1, *b);
+  const bool floats = code && code == machine::code_of(*b->codes) && find_matrix(m, {Scalar::u8, code}, 32);
+  if (floats || are_multiplied_as_integers(*a->codes, *b->codes, m)) take_out(out, 1, *b);
   return out;
 }
 

@@ -11,6 +11,9 @@
 
 namespace lumen::synth {
 
+// Codes that are integers of a byte each, which the machine's matrix instructions multiply as such.
+bool are_multiplied_as_integers(const Format& a, const Format& b, const machine::Machine& m);
+
 // The problem with a's row scales behind its sums, and b's where both are then codes that the machine multiplies.
 // Nothing where a's format has no such scale, its codes are no 16-bit floats, or b would be rounded more than it is
 // beside activations in floats. `both`: b is no more to be rounded than a: its scales come behind the sums, too, or
