@@ -34,7 +34,7 @@ def losses(folder: Path) -> list[float]:
 
 
 def train(folder: Path, device: str, cache: Path, precision: str, chip: str = "") -> list[float]:
-    run([LUMEN, "train", "--shape", "tiny", "--steps", 3, "--warmup", 1, "--batch", 2, "--length", 24, "--seed", 3, "--precision", precision,
+    run([LUMEN, "train", "--shape", "tiny", "--steps", 2, "--warmup", 1, "--batch", 2, "--length", 24, "--seed", 3, "--precision", precision,
          "--data", TEXT, "--validation", "0.2", "--device", device, "--cache", cache, "-o", folder], chip)
     return losses(folder)
 
@@ -47,8 +47,8 @@ def write(model: Path, device: str, cache: Path, chip: str = "") -> str:
 def check(chip: str, folder: Path) -> None:
     cache = folder / "cache"
     said = run([LUMEN, "doctor", "--device", "hip", "--cache", cache, *(["--all"] if LONG else [])], chip)
-    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line or "usable" in line]
-    if "REFUSED" in said or not any("usable" in line for line in agrees):
+    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line]
+    if "REFUSED" in said or not agrees:
         sys.exit(f"{chip}: doctor\n{said}")
     print(f"{chip}: doctor: {agrees[-1]}")
     for precision in ("f32", "bf16", "f16") if LONG else ("f32", "bf16"):
@@ -58,7 +58,7 @@ def check(chip: str, folder: Path) -> None:
         far = max(abs(a - b) / abs(a) for a, b in zip(here, there))
         if len(here) != len(there) or not far <= bound:
             sys.exit(f"{chip}: {precision}: losses {there}, on the processor {here}")
-        print(f"{chip}: three training steps in {precision}: losses within {far:.1e}")
+        print(f"{chip}: two training steps in {precision}: losses within {far:.1e}")
     base = folder / "cpu-f32/model.gguf"
     small = folder / "small.gguf"
     run([LUMEN, "quantize", base, small, "q8_0"])

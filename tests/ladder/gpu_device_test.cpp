@@ -19,6 +19,24 @@
 namespace lumen::test {
 namespace {
 
+// The element, its operands and both results, in bits.
+std::string first_difference(const emit::Case& c, const Blob& got, const Blob& want) {
+  const auto hex = [](const Blob& b, size_t count, size_t element) {
+    std::string text;
+    const size_t bytes = b.size() / count;
+    for (size_t i = bytes; i-- > 0;) text += fmt::format("{:02x}", b[element * bytes + i]);
+    return text;
+  };
+  const auto count = want.size() / static_cast<size_t>(scalar_bytes(c.result));
+  for (size_t e = 0; e < count; ++e) {
+    if (hex(got, count, e) == hex(want, count, e)) continue;
+    std::string text = fmt::format(" element {}:", e);
+    for (size_t i = 0; i + 1 < c.buffers.size(); ++i) text += " " + hex(c.buffers[i], count, e);
+    return text + " give " + hex(got, count, e) + ", not " + hex(want, count, e);
+  }
+  return "";
+}
+
 class LadderGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +67,7 @@ TEST_F(LadderGpu, ScalarOperationsHaveTheEvaluatorsBits) {
         Blob want = emit::run_eval(c.kernel, c.buffers, nullptr).back(), got = run(c.kernel, c.buffers).back();
         emit::quiet(want, c.result);
         emit::quiet(got, c.result);
-        EXPECT_EQ(got, want) << c.kernel.name;
+        EXPECT_EQ(got, want) << c.kernel.name << first_difference(c, got, want);
       }
     }
   }
