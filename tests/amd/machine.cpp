@@ -16,8 +16,9 @@ constexpr uint64_t kMostInstructions = uint64_t{1} << 33;    // of a work-group,
 void set_registers(const Chip& chip, const KernelCode& k, unsigned group, Wave* w) {
   // What a launch passes beside the arguments keeps the untouched registers' bits: whoever uses it reaches no memory.
   if (k.kernarg_preload != 0) fault("arguments in registers are not known");
-  if (k.private_segment && !chip.flat_scratch) fault("private memory by a buffer is not known");
   const int before = 4 * k.private_buffer + 2 * (k.dispatch_ptr + k.queue_ptr);
+  if (k.private_buffer)
+    for (size_t n = 0; n < 4; ++n) w->scalar[n] = kPrivateBuffer[n];
   if (k.kernarg_ptr) w->set_wide(before, kArguments);
   auto s = static_cast<size_t>(k.user_sgprs);
   if (chip.group_in_ttmp) {
@@ -28,6 +29,7 @@ void set_registers(const Chip& chip, const KernelCode& k, unsigned group, Wave* 
     if (k.group_y) w->scalar[s++] = 0;
     if (k.group_z) w->scalar[s++] = 0;
   }
+  if (k.private_segment && !chip.flat_scratch) w->scalar[s++] = 0;  // where the wave's own begins
   if (k.group_info) fault("work-group information is not known");
   w->scalar[kM0] = 0xffffffff;
   w->mode = k.mode;

@@ -13,6 +13,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+FORMAT = """
+format mine : block 32, doc "six bits, a scale of each 32" {
+  d : f16
+  q : i6[32]
+  decode(i) = d * q[i]
+  fit(x)    { let s = (max(j) abs(x[j])) / 31;  d = s }
+  code(v)   = clamp(rint(v * recip(s)), -31, 31)
+}
+"""
 LONG = os.environ.get("LUMEN_AMD_LONG", "") not in ("", "0")
 
 
@@ -33,9 +42,10 @@ def losses(folder: Path) -> list[float]:
     return [line[key] for line in lines for key in ("loss", "validation_loss") if key in line]
 
 
-def train(folder: Path, device: str, cache: Path, precision: str, chip: str = "") -> list[float]:
-    run([LUMEN, "train", "--shape", "tiny", "--steps", 3, "--warmup", 1, "--batch", 2, "--length", 24, "--seed", 3, "--precision", precision,
-         "--data", TEXT, "--validation", "0.2", "--device", device, "--cache", cache, "-o", folder], chip)
+def train(folder: Path, device: str, precision: str, chip: str = "") -> list[float]:
+    # Without a cache the GPU's ceilings are not measured, which would take hours here.
+    run([LUMEN, "train", "--shape", "tiny", "--steps", 2, "--warmup", 1, "--batch", 2, "--length", 24, "--seed", 3, "--precision", precision,
+         "--data", TEXT, "--validation", "0.2", "--device", device, "--cache", "off", "-o", folder], chip)
     return losses(folder)
 
 
@@ -47,18 +57,24 @@ def write(model: Path, device: str, cache: Path, chip: str = "") -> str:
 def check(chip: str, folder: Path) -> None:
     cache = folder / "cache"
     said = run([LUMEN, "doctor", "--device", "hip", "--cache", cache, *(["--all"] if LONG else [])], chip)
-    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line or "usable" in line]
-    if "REFUSED" in said or not any("usable" in line for line in agrees):
+    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line]
+    if "REFUSED" in said or not agrees:
         sys.exit(f"{chip}: doctor\n{said}")
     print(f"{chip}: doctor: {agrees[-1]}")
+    mine = folder / "mine.lum"
+    mine.write_text(FORMAT)
+    said = run([LUMEN, "format", "check", mine, "--device", "hip", "--cache", cache], chip)
+    if "FAIL" in said:
+        sys.exit(f"{chip}: a format of one's own\n{said}")
+    print(f"{chip}: a format of one's own agrees with its codec")
     for precision in ("f32", "bf16", "f16") if LONG else ("f32", "bf16"):
-        here = train(folder / f"cpu-{precision}", "cpu", cache, precision)
-        there = train(folder / f"{chip}-{precision}", "hip", cache, precision, chip)
+        here = train(folder / f"cpu-{precision}", "cpu", precision)
+        there = train(folder / f"{chip}-{precision}", "hip", precision, chip)
         bound = 1e-5 if precision == "f32" else 1e-3
         far = max(abs(a - b) / abs(a) for a, b in zip(here, there))
         if len(here) != len(there) or not far <= bound:
             sys.exit(f"{chip}: {precision}: losses {there}, on the processor {here}")
-        print(f"{chip}: three training steps in {precision}: losses within {far:.1e}")
+        print(f"{chip}: two training steps in {precision}: losses within {far:.1e}")
     base = folder / "cpu-f32/model.gguf"
     small = folder / "small.gguf"
     run([LUMEN, "quantize", base, small, "q8_0"])

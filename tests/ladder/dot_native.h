@@ -29,7 +29,7 @@ inline std::vector<Case> cases_of(const synth::Synthesis& s, const graph::Plan& 
       buffers.emplace_back(memory.of(a));
     }
     // Transcendental operations in the form every machine computes them.
-    loop::eval(loop::expand(step.kernel), buffers, [&](std::string_view row) { return m.meaning(row); });
+    loop::eval(loop::expand(step.kernel), buffers, [&](std::string_view row) { return m.meaning(row); }, m.wave);
     for (const synth::Argument& a : step.arguments) c.after.push_back(memory.of(a));
     cases.push_back(std::move(c));
   }

@@ -116,6 +116,7 @@ bool parse_modifier(std::string_view word, Instruction* i) {
   if (is_hint(word)) return true;
   if (word == "clamp") return i->clamp = true, true;
   if (word == "glc" || word == "sc0" || word == "th:TH_ATOMIC_RETURN") return i->gives_back = true, true;
+  if (word == "offen") return true;  // the operand is there
   if (word == "off") return i->off = true, true;
   if (word == "lds") return i->to_lds = true, true;
   if (word == "row_mirror") return i->dpp.kind = Dpp::Kind::mirror, true;

@@ -114,6 +114,7 @@ Operand parse_operand(std::string_view text, Type type) {
   Operand o;
   o.type = type;
   if (!is_constant(text) && take(&text, "-")) o.negative = true;
+  if (text.starts_with("lit(") && text.ends_with(")")) text = text.substr(4, text.size() - 5);
   if (text.starts_with("neg(") && text.ends_with(")")) text = text.substr(4, text.size() - 5), o.negative = true;
   if (text.starts_with("|") && text.ends_with("|") && text.size() > 2)
     text = text.substr(1, text.size() - 2), o.absolute = true;

@@ -62,6 +62,10 @@ void get_pc(Wave& w, const Instruction& i) {
   set_scalar64(w, i.at[0], w.code_base + i.address + i.bytes);
 }
 
+void set_pc(Wave& w, const Instruction& i) {
+  w.jump = scalar64(w, i.at[0]);
+}
+
 // The only hardware register that is known is MODE; `number`: 2 it is read.
 void access_mode(Wave& w, const Instruction& i) {
   const int low = static_cast<int>(i.offset & 31), bits = static_cast<int>(i.offset1);
@@ -103,6 +107,7 @@ void add_control(const Chip& chip, Operations& t) {
   t["s_barrier"] = {.run = barrier, .results = 0, .shape = Operation::Shape::ignored};
   t["s_barrier_signal"] = {.run = signal, .types = {Type::b32}, .results = 0};
   t["s_barrier_wait"] = {.run = wait_signal, .types = {Type::b32}, .results = 0};
+  t["s_setpc_b64"] = {.run = set_pc, .types = {Type::b64}, .results = 0};
   t["s_getpc_b64"] = {.run = get_pc, .types = {Type::b64}};
   t["s_setreg_imm32_b32"] = t["s_setreg_b32"] = {.run = access_mode, .types = {Type::none, Type::b32}, .results = 0};
   t["s_getreg_b32"] = {.run = access_mode, .types = {Type::b32}, .number = 2};

@@ -42,7 +42,7 @@ F scaled(F s0, F s1, F s2, bool* vcc) {
   if (tiny(s1)) return std::ldexp(s0, kScale<F>);
   if (tiny(reciprocal) && quotient_tiny) {
     *vcc = true;
-    return s0 == s1 ? std::ldexp(s0, kScale<F>) : s0;
+    return s0 == s1 ? std::ldexp(s0, -kScale<F>) : s0;
   }
   if (tiny(reciprocal)) return std::ldexp(s0, -kScale<F>);
   if (quotient_tiny) {
@@ -100,6 +100,7 @@ F fixed_up(F q, F d, F n) {
   if (d == 0 || std::isinf(n)) return negative ? -infinity : infinity;
   if (std::isinf(d) || n == 0) return negative ? F{-0.0} : F{0};
   if (exponent_of(n) - exponent_of(d) < -(kBias<F> + (sizeof(F) == 4 ? 23 : 52))) return negative ? F{-0.0} : F{0};
+  if (q != q) return negative ? -infinity : infinity;  // the steps before overflowed
   return negative ? -std::fabs(q) : std::fabs(q);
 }
 
@@ -147,6 +148,10 @@ void add_division(Operations& t) {
   t["v_div_fmas_f64"] = {.run = div_fmas<double>, .types = {Type::f64}, .shape = Operation::Shape::vcc_reader};
   t["v_div_fixup_f32"] = lanes_of([](float q, float d, float n) { return fixed_up(q, d, n); });
   t["v_div_fixup_f64"] = lanes_of([](double q, double d, double n) { return fixed_up(q, d, n); });
+  t["v_div_fixup_f16"] = lanes_of([](Half q, Half d, Half n) {
+    const float r = fixed_up(q.value(), d.value(), n.value());
+    return Half{half_bits(static_cast<double>(r))};
+  });
   for (const bool to_exec : {false, true}) {
     const std::string name = to_exec ? "v_cmpx_class_" : "v_cmp_class_";
     t[name + "f32"] = {.run = compare_class<float>, .types = {Type::b64, Type::f32, Type::b32}, .number = to_exec};

@@ -17,7 +17,13 @@ void scalar_load(Wave& w, const Instruction& i) {
   }
   const uint64_t address = scalar64(w, i.at[1]) + static_cast<uint64_t>(offset);
   if (address % 4 != 0) fault("address {:#x} is not aligned", address);
-  std::memcpy(&w.scalar[to.first], w.memory->reach(address, i.number, false), i.number);
+  // The compiler rounds sizes up where a load cannot leave its aligned piece of memory; what lies outside of the
+  // allocation there is nobody's.
+  for (uint32_t at = 0; at < i.number; at += 4) {
+    const bool outside = at > 0 && address % i.number == 0 && !w.memory->holds(address + at, 4);
+    w.scalar[to.first + at / 4] = kUntouched;
+    if (!outside) std::memcpy(&w.scalar[to.first + at / 4], w.memory->reach(address + at, 4, false), 4);
+  }
   const Counter counter = counter_of(w.chip, kScalarMemory);
   w.pend_scalar(to.first, to.words, counter, w.issue(counter, true));
 }
@@ -34,7 +40,7 @@ uint64_t address_of(const Wave& w, const Instruction& i, const Operand& v, const
   return (at(0) | at(1) << 32) + offset;
 }
 bool is_flat(const Instruction& i) {
-  return i.text.starts_with("flat_");
+  return i.text[0] == 'f';
 }
 // Flat instructions may reach LDS too and count there.
 void count(Wave& w, const Instruction& i, Counter what, const Operand* to, int words) {
@@ -113,7 +119,7 @@ void atomic(Wave& w, const Instruction& i) {
 uint8_t* private_bytes(Wave& w, const Instruction& i, const Operand& v, const Operand& s, int lane, int bytes) {
   int64_t at = i.offset;
   if (v.kind == Operand::Kind::vector) at += (*w.vector)[v.first][static_cast<size_t>(lane)];
-  if (s.kind == Operand::Kind::scalar) at += scalar32(w, s);
+  if (s.kind == Operand::Kind::scalar || s.kind == Operand::Kind::constant) at += scalar32(w, s);
   if (at < 0 || at + bytes > w.private_bytes) fault("private memory at {}, of {} bytes", at, w.private_bytes);
   return w.private_memory.data() + static_cast<size_t>(lane) * static_cast<size_t>(w.private_bytes) + at;
 }
@@ -125,6 +131,34 @@ void load_private(Wave& w, const Instruction& i) {
 void store_private(Wave& w, const Instruction& i) {
   const Access a = Access::of(i.number);
   each_lane(w, [&](int l) { take_stored(w, i.at[1], l, a, private_bytes(w, i, i.at[0], i.at[2], l, a.bytes)); });
+  count(w, i, kStores, nullptr, 0);
+}
+
+// Private memory as a buffer: the only one that is known.
+void require_private(const Wave& w, const Operand& resource) {
+  bool is = resource.kind == Operand::Kind::scalar && resource.words == 4;
+  for (size_t n = 0; is && n < 4; ++n) is = w.scalar[resource.first + n] == kPrivateBuffer[n];
+  if (!is) fault("a buffer that is not private memory");
+}
+// The scalar offset counts bytes of all lanes together, four of each lane side by side.
+uint8_t* private_part(Wave& w, const Instruction& i, int lane, int bytes) {
+  const uint32_t all = scalar32(w, i.at[3]), lanes = static_cast<uint32_t>(w.lanes);
+  if (all % (4 * lanes) != 0) fault("an offset of {} bytes for {} lanes", all, lanes);
+  Operand each;
+  each.kind = Operand::Kind::constant, each.bits = all / lanes;
+  return private_bytes(w, i, i.at[1], each, lane, bytes);
+}
+void load_private_buffer(Wave& w, const Instruction& i) {
+  const Access a = Access::of(i.number);
+  if (i.to_lds) fault("loads straight into LDS are not known");
+  require_private(w, i.at[2]);
+  each_lane(w, [&](int l) { put_loaded(w, i.at[0], l, a, private_part(w, i, l, a.bytes)); });
+  count(w, i, kLoads, &i.at[0], registers(a));
+}
+void store_private_buffer(Wave& w, const Instruction& i) {
+  const Access a = Access::of(i.number);
+  require_private(w, i.at[2]);
+  each_lane(w, [&](int l) { take_stored(w, i.at[0], l, a, private_part(w, i, l, a.bytes)); });
   count(w, i, kStores, nullptr, 0);
 }
 
@@ -150,12 +184,14 @@ void add_global_memory(const Chip& chip, Operations& t) {
   for (const auto& [name, a] : load_accesses(nine, false)) {
     for (const char* head : {"global_load_", "flat_load_"})
       t[head + name] = {.run = load, .types = types, .number = a.number()};
+    t["buffer_load_" + name] = {.run = load_private_buffer, .types = types, .number = a.number()};
     t["scratch_load_" + name] = {.run = load_private, .types = types, .number = a.number()};
     t["global_load_lds_" + name] = {.run = load_to_lds, .types = types, .results = 0, .number = a.number()};
   }
   for (const auto& [name, a] : store_accesses(nine, false)) {
     for (const char* head : {"global_store_", "flat_store_"})
       t[head + name] = {.run = store_memory, .types = types, .results = 0, .number = a.number()};
+    t["buffer_store_" + name] = {.run = store_private_buffer, .types = types, .results = 0, .number = a.number()};
     t["scratch_store_" + name] = {.run = store_private, .types = types, .results = 0, .number = a.number()};
   }
   for (size_t n = 0; n < atomics().size(); ++n)

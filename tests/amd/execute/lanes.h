@@ -96,6 +96,18 @@ void fetch(const Wave& w, const Instruction& i, const Operand& o, int source, Co
   }
 }
 
+// Where the numbers of all lanes lie: in the register itself where nothing is done to them, else in `room`.
+template <class T>
+const T* column(const Wave& w, const Instruction& i, const Operand& o, int source, Column<T>& room) {
+  if constexpr (sizeof(T) == 4) {
+    const bool plain = o.kind == Operand::Kind::vector && !o.absolute && !o.negative && !i.sdwa.on &&
+                       (source != 0 || i.dpp.kind == Dpp::Kind::none);
+    if (plain) return reinterpret_cast<const T*>((*w.vector)[o.first].data());
+  }
+  fetch(w, i, o, source, room);
+  return room.data();
+}
+
 // Output modifiers: times 2, times 4, half; then to 0 .. 1.
 template <class F>
 F modified(F x, const Instruction& i) {
@@ -124,9 +136,7 @@ void store(Wave& w, const Instruction& i, const Operand& o, Column<T>& value) {
     store_words(w, i, o, 0, low);
     store_words(w, i, o, 1, high);
   } else if constexpr (sizeof(T) == 4) {
-    Column<uint32_t> words;
-    std::memcpy(words.data(), value.data(), sizeof(words));
-    store_words(w, i, o, 0, words);
+    store_words(w, i, o, 0, reinterpret_cast<const Column<uint32_t>&>(value));
   } else {
     Column<uint16_t> halves;
     std::memcpy(halves.data(), value.data(), sizeof(halves));
@@ -143,6 +153,23 @@ F made(F x, S... sources) {
   return x;
 }
 
+// One column for each source; nothing is written to them before they are used.
+template <class... S>
+struct Rooms {};
+template <class T, class... S>
+struct Rooms<T, S...> {
+  Column<T> first;
+  Rooms<S...> others;
+};
+template <size_t N, class... S>
+auto& room(Rooms<S...>& r) {
+  if constexpr (N == 0) {
+    return r.first;
+  } else {
+    return room<N - 1>(r.others);
+  }
+}
+
 // ---- one function of numbers as an operation of all lanes: results first, sources behind.
 template <class F>
 struct Called;
@@ -153,15 +180,18 @@ struct Called<R (C::*)(S...) const> {
 
   template <class F, bool kOld, size_t... N>
   static void run(Wave& w, const Instruction& i, std::index_sequence<N...>) {
-    std::tuple<Column<S>...> in;
+    Rooms<S...> rooms;
     // With kOld the last source is the old result.
-    (fetch(w, i, i.at[kOld && N + 1 == sizeof...(S) ? 0 : N + 1], kOld && N + 1 == sizeof...(S) ? -1 : static_cast<int>(N),
-           std::get<N>(in)),
-     ...);
+    compute<F>(w, i,
+               column(w, i, i.at[kOld && N + 1 == sizeof...(S) ? 0 : N + 1],
+                      kOld && N + 1 == sizeof...(S) ? -1 : static_cast<int>(N), room<N>(rooms))...);
+  }
+  template <class F>
+  static void compute(Wave& w, const Instruction& i, const S*... in) {
     Column<R> out;
     const F f{};
     const int lanes = w.lanes;
-    for (int l = 0; l < lanes; ++l) out[l] = f(std::get<N>(in)[l]...);
+    for (int l = 0; l < lanes; ++l) out[l] = f(in[l]...);
     store(w, i, i.at[0], out);
   }
   template <class F, bool kOld>

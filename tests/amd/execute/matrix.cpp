@@ -111,9 +111,8 @@ void write_sums(Wave& w, const Instruction& i, const Shape& s, const SumsOf& sum
     }
 }
 
-void require_all_lanes(const Wave& w, const Instruction& i, const SumsOf& sums) {
-  // MFMA does not look at EXEC.
-  if (!w.chip.cdna() && w.exec() != w.all()) fault("a matrix instruction with lanes switched off");
+// EXEC is not looked at: all lanes take part.
+void require_sums(const Instruction& i, const SumsOf& sums) {
   if (i.at[0].kind != Operand::Kind::vector || i.at[0].words != sums.registers) fault("sums of {} registers", i.at[0].words);
 }
 
@@ -127,7 +126,7 @@ void mfma(Wave& w, const Instruction& i) {
   const Shape& s = shapes()[i.number];
   if (i.cbsz != 0 || i.abid != 0 || i.blgp != 0) fault("broadcasts within a matrix instruction");
   const SumsOf sums = mfma_sums(s);
-  require_all_lanes(w, i, sums);
+  require_sums(i, sums);
   Product p;
   const int share = s.k * s.rows / 64;
   p.a.resize(static_cast<size_t>(s.rows * s.k)), p.b.resize(p.a.size());
@@ -174,7 +173,7 @@ void mfma_scaled(Wave& w, const Instruction& i) {
   Shape s = shapes()[i.number];
   s.a = coded(i.cbsz), s.b = coded(i.blgp);
   const SumsOf sums = mfma_sums(s);
-  require_all_lanes(w, i, sums);
+  require_sums(i, sums);
   const bool scales = i.operands > 4;
   Product p;
   p.a.resize(static_cast<size_t>(s.rows * s.k)), p.b.resize(p.a.size());
@@ -207,7 +206,7 @@ void wmma(Wave& w, const Instruction& i) {
   const bool third = w.chip.major == 11;
   const SumsOf sums = third ? SumsOf{16, 16, 8, [](int l, int r) { return 2 * r + l / 16; }}
                             : SumsOf{16, 16, 8, [](int l, int r) { return 8 * (l / 16) + r; }};
-  require_all_lanes(w, i, sums);
+  require_sums(i, sums);
   Product p;
   p.a.resize(16 * 16), p.b.resize(16 * 16);
   const int share = third ? 16 : 8;

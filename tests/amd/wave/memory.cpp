@@ -13,6 +13,13 @@ void Memory::remove(uint64_t address) {
   last_ = {};
 }
 
+bool Memory::holds(uint64_t address, uint64_t bytes) const {
+  auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return false;
+  const Range& r = (--after)->second;
+  return address - r.address < r.bytes && r.bytes - (address - r.address) >= bytes;
+}
+
 void Memory::find(uint64_t address, uint64_t bytes, bool writes) {
   auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) fault("address {:#x} lies in no allocation", address);

@@ -13,6 +13,7 @@ class Memory {
   void add(uint64_t address, uint64_t bytes, void* host, bool writable);
   void remove(uint64_t address);
 
+  bool holds(uint64_t address, uint64_t bytes) const;
   // The host's bytes; faults where some lie outside what is allocated, or are written and may not be.
   uint8_t* reach(uint64_t address, uint64_t bytes, bool writes) {
     const Range& r = last_;

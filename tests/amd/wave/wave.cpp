@@ -1,6 +1,8 @@
 // See wave.h. Counters: the instruction set documents, "Data dependency resolution" and "S_WAITCNT".
 #include "tests/amd/wave/wave.h"
 
+#include <algorithm>
+
 #include "tests/amd/fault.h"
 
 namespace lumen::amd {
@@ -54,6 +56,14 @@ Instruction indexed(const Wave& w, const Instruction& i) {
   return moved;
 }
 
+// Where a computed branch goes.
+uint64_t place_of(const std::vector<Instruction>& code, uint64_t address) {
+  const auto at = std::lower_bound(code.begin(), code.end(), address,
+                                   [](const Instruction& i, uint64_t a) { return i.address < a; });
+  if (at == code.end() || at->address != address) fault("a branch to {:#x}, no instruction of the kernel", address);
+  return static_cast<uint64_t>(at - code.begin());
+}
+
 // One wave until it waits at a barrier or ends.
 void run(Wave& w, const std::vector<Instruction>& code, uint64_t* budget) {
   while (!w.ended && !w.waits_at_barrier) {
@@ -63,13 +73,14 @@ void run(Wave& w, const std::vector<Instruction>& code, uint64_t* budget) {
     try {
       if (w.under_way()) check_pending(w, i);
       ++w.place;
-      if (w.indexed != 0 && i.text.starts_with("v_")) {
+      if (w.indexed != 0 && i.text[0] == 'v') {
         const Instruction moved = indexed(w, i);
         if (w.under_way()) check_pending(w, moved);
         moved.run(w, moved);
       } else {
         i.run(w, i);
       }
+      if (w.jump != ~uint64_t{0}) w.place = place_of(code, w.jump - w.code_base), w.jump = ~uint64_t{0};
     } catch (const Fault& f) {
       fault("at {:#x}: {}: {}", i.address, i.text, f.what());
     }

@@ -19,6 +19,9 @@ namespace lumen::amd {
 constexpr int kMostLanes = 64;
 constexpr uint32_t kUntouched = 0xffc0dead;  // what registers hold at the beginning: a NaN, a far address
 
+// The resource that stands for private memory where it is reached as a buffer (gfx90a).
+constexpr uint32_t kPrivateBuffer[4] = {0x5c4a7000, 0, 0x5c4a7002, 0x5c4a7003};
+
 struct LdsAccess {
   uint32_t sequence;
   uint64_t address;
@@ -38,6 +41,7 @@ class Wave {
   const Chip& chip;
   int lanes, number;
   uint64_t place = 0;  // number of the next instruction
+  uint64_t jump = ~uint64_t{0};  // a computed branch goes there, an address in memory
   bool ended = false, waits_at_barrier = false;
   uint32_t arrived = 0, passed = 0;  // barriers
   uint32_t mode = 0xf0;
