@@ -1,6 +1,6 @@
-// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on the card: scalar operations bit for bit, formats
-// equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
-// fragments, blocks that exchange.
+// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on
+// the card: scalar operations bit for bit, formats equal to the codec, random graphs and attentions, dots equal to the
+// evaluator, matrix instructions by their fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "dot_cases.h"
 #ifdef LUMEN_AMD_INTERPRETER
@@ -12,6 +12,7 @@
 #include "kernel/loop/expand.h"
 #include "number/codec/codec.h"
 #include "tests/kernel/synth/attention/attend_cases.h"
+#include "tests/kernel/synth/coded_cases.h"
 #include "tests/kernel/synth/codes_cases.h"
 #include "tests/kernel/synth/scatter_cases.h"
 #include "wave_case.h"
@@ -160,6 +161,16 @@ TEST_F(LadderGpu, CodesOfMapsEqualTheCodec) {
   for (const CodesCase& c : codes_in_lines()) cases.push_back(c);
   cases.push_back({{8, 128, 512}, {1024, 512}});
   for (const CodesCase& c : cases) check(codes_graph(c).g, at(0), &execute);
+}
+
+// Codes in matrix instructions, scales behind the sums.
+TEST_F(LadderGpu, ProductsOfWhatStepsEncode) {
+  const Execute execute = gpu_->execute();
+  for (const CodedCase& c : coded_cases()) {
+    Check inexact = at(1e-4);
+    inexact.options.exact = false;
+    check(coded_graph(c).g, inexact, &execute);
+  }
 }
 
 // By blocks, with and without matrix instructions, forward and backward.

@@ -8,6 +8,7 @@
 
 #include "lang/parser.h"
 #include "number/library/library.h"
+#include "tests/kernel/synth/coded_cases.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 
 namespace lumen {
@@ -105,6 +106,17 @@ TEST(RowScales, WhatHasNoneStaysExact) {
     check({activations, "int8_row", 64, 128, 64}, "sm_90a", "", false, 1e-5);
   check({"int8_row", "int8_row", 64, 128, 64}, "sm_90a", "", true, 1e-5);
   for (const int64_t rows : {1, 3}) check({"int8_row", "int8_row", rows, 128, 64}, "sm_90a", "", false, 1e-5);
+}
+
+// Integers of a byte meet in integer instructions, with sums of 32 bits, where something has executed those.
+TEST(RowScales, IntegersOfAStepMeetInIntegerInstructions) {
+  for (const char* name : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_90a"})
+    for (const test::CodedCase& c : test::coded_cases()) {
+      test::Check inexact{.tolerance = 1e-4, .machines = {name}, .options = {.exact = false}};
+      const auto plans = test::check(test::coded_graph(c).g, inexact);
+      EXPECT_EQ(test::any_contains(plans, "i8i8.i32"), machine::find_machine(name)->has_integer_blocks)
+          << name << " " << plans.back();
+    }
 }
 
 }  // namespace
