@@ -38,9 +38,13 @@ bool is_first(const TrainFlags& flags) {
   return !flags.ranks || flags.ranks->rank() == 0;
 }
 
+int ranks_of(const TrainFlags& flags) {
+  return flags.ranks ? flags.ranks->size() : flags.plan ? std::max(1, flags.ranks_here) : 1;
+}
+
 // What this process does of a recipe.
 model::Recipe recipe_here(const TrainFlags& flags, const model::Recipe& recipe) {
-  return model::recipe_of_rank(recipe, flags.ranks ? flags.ranks->size() : flags.plan ? flags.ranks_here : 1);
+  return model::recipe_of_rank(recipe, ranks_of(flags));
 }
 
 model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
@@ -106,9 +110,10 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     if (rewrites(flags, r))
-      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher);
+      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher,
+                              ranks_of(flags));
     else
-      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher);
+      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher, ranks_of(flags));
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -127,7 +132,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
-  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher);
+  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
@@ -367,7 +372,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
-    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get());
+    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
     model = starting_model(engine, library, flags, recipe, data, teacher.get());
     std::error_code error;
@@ -395,10 +400,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   std::optional<model::Model> base;
   if (rewriting) base = model::rewritten_outline(model, recipe);
   const model::Model& trained = base ? *base : model;
-  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get());
+  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get(), ranks_of(flags));
   if (flags.plan) {
     model::TrainingForecast f = model::forecast_training(engine, trained, recipe_here(flags, recipe), form,
-                                                         !flags.model.empty(), teacher.get());
+                                                         !flags.model.empty(), teacher.get(), ranks_of(flags));
     for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
     put_text(model::plan_text(f, run::product_ceiling(engine, kind, shared.cache)));
     return 0;

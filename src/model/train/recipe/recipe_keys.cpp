@@ -85,8 +85,9 @@ const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
                               const std::string own = name == "0" || name == "no_shard"        ? "none"
                                                       : name == "1"                            ? "states"
                                                       : name == "2" || name == "shard_grad_op" ? "gradients"
+                                                      : name == "3" || name == "full_shard"    ? "parameters"
                                                                                                : name;
-                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients"});
+                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients", "parameters"});
                             }};
 
 // A reference to a member: (double, schedule.peak).
@@ -185,6 +186,7 @@ const RecipeKey kKeys[] = {
     {"ranks", "shard", kShard, 0, 0, Effect::none},
     {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
     {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
+    {"ranks", "overlap", LUMEN_MEMBER(bool, overlap), 0, 0, Effect::none},
     {"memory", "offload", kOffload, 0, 0, Effect::none},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "kl", LUMEN_MEMBER(bool, eval_kl), 0, 0, Effect::none},
