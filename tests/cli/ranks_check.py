@@ -153,7 +153,9 @@ def scales(c):
 
 def killed(c, seed, shard, count):
     rng = random.Random(f"{seed} {shard}")
-    words = [*BASE, "--steps", 60, "--keep", 0, "--seed", seed, "--ranks", 4]
+    steps = 200
+    words = [*BASE, "--steps", steps, "--keep", 0, "--seed", seed, "--ranks", 4]
+    saved_now = lambda: set((c.work / "killed").glob("checkpoint-*"))
     begin = time.time()
     c.run(*words, "--shard", shard, "-o", "left-alone")
     whole = time.time() - begin
@@ -162,8 +164,13 @@ def killed(c, seed, shard, count):
         shutil.rmtree(c.work / "killed", ignore_errors=True)
         go_on = [*words, "--shard", shard, "-o", "killed"]
         while True:
+            before = saved_now()
             process = c.start(*go_on)
             wait = rng.uniform(0.3, 1.0) * whole if kills < count else LONGEST
+            if kills < count and rng.random() < 0.7:  # starting takes most of the time: a kill within the steps
+                while process.poll() is None and saved_now() <= before:
+                    time.sleep(0.005)
+                wait = rng.uniform(0, 0.5)
             end = time.time() + wait
             while process.poll() is None and time.time() < end:
                 time.sleep(0.01)
@@ -193,7 +200,7 @@ def killed(c, seed, shard, count):
         c.same("left-alone", "killed", f"after {kills} kills")
     print(f"ranks: with {shard} in parts {kills} killed, {resumes} times resumed from a checkpoint; all had ended within {slowest:.1f} s; same bytes")
     # With fewer ranks it goes on as well.
-    shutil.rmtree(c.work / "killed" / "checkpoint-60")
+    shutil.rmtree(c.work / "killed" / f"checkpoint-{steps}")
     c.run("--resume", "killed", "--ranks", 2, "--threads", 1, "-q")
     c.near("left-alone", "killed", 1e-4)
     for p in ("left-alone", "killed"):

@@ -3,6 +3,7 @@
 #include "model/train/ranks/ranks.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/file/file.h"
@@ -81,6 +82,45 @@ TEST(TrainingRanks, ExchangesInFormats) {
   }
 }
 
+// Histories and bounds by which a step's scales are chosen, as a checkpoint has them.
+std::map<std::string, std::vector<float>> known_scales(const std::filesystem::path& folder) {
+  const Checkpoint checkpoint = load_checkpoint(folder, test_library()->formats());
+  std::map<std::string, std::vector<float>> out;
+  for (const StoredTensor& t : checkpoint.optimizer->tensors()) {
+    if (!t.name.starts_with(graph::kHistoryState) && !t.name.starts_with(graph::kLargestState)) continue;
+    const std::vector<uint8_t> bytes = t.blob();
+    std::vector<float>& to = out[t.name];
+    to.resize(bytes.size() / sizeof(float));
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+  }
+  return out;
+}
+
+// What was largest in a batch is known to all, and is what one process sees; so are bounds of weights in parts.
+TEST(TrainingRanks, ScalesAreThoseOfWholeBatchesAndWeights) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lumen-ranks-scales";
+  for (const char* name : {"fp8-delayed", "moss"})
+    for (const char* shard : {"none", "states", "gradients"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, shard));
+      std::filesystem::remove_all(folder);
+      Recipe recipe = small_recipe();
+      recipe.accumulate = 2;
+      recipe = parse_recipe(test_library()->recipe(name)->text, name, recipe);
+      recipe.products.history = 8;
+      (void)trained(recipe, 2, nullptr, folder / "one");
+      recipe.shard = shard;
+      (void)among_ranks(2, recipe, 2, folder / "two");
+      const auto one = known_scales(folder / "one" / "checkpoint-2"),
+                 two = known_scales(folder / "two" / "checkpoint-2");
+      ASSERT_GT(one.size(), 2U);
+      ASSERT_EQ(one.size(), two.size());
+      for (const auto& [state, numbers] : one)
+        for (size_t i = 0; i < numbers.size(); ++i)
+          EXPECT_NEAR(two.at(state)[i], numbers[i], 0.25 * std::abs(numbers[i])) << state << " " << i;
+    }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(TrainingRanks, WhatIsWrongIsRefused) {
   const auto refused = [](Recipe recipe, int ranks) {
     try {
@@ -101,6 +141,9 @@ TEST(TrainingRanks, WhatIsWrongIsRefused) {
   EXPECT_EQ(refused(recipe, 2), "");
   recipe.param_type = "bf16";
   EXPECT_NE(refused(recipe, 2).find("contradict"), std::string::npos);
+  recipe.param_type = "f32";
+  recipe.products.weight_scale = "predicted";
+  EXPECT_NE(refused(recipe, 2).find("predicted"), std::string::npos);
 }
 
 // A number that is none in one rank is every rank's error.
