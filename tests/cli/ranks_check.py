@@ -72,7 +72,7 @@ def layout(path):
 
 def runs_alike(c):
     c.run(*BASE, "--steps", 12, "-o", "alone")
-    for shard in ("none", "states", "gradients"):
+    for shard in ("none", "states", "gradients", "parameters"):
         words = [*BASE, "--steps", 12, "--keep", 0, "--ranks", 4, "--shard", shard]
         c.run(*words, "-o", f"four-{shard}")
         c.near("alone", f"four-{shard}", 1e-5)
@@ -100,6 +100,7 @@ def formats_and_kinds(c):
     for name, more in {
         "coded": ["--shard", "gradients", "--reduce-type", "q8_0", "--gather-type", "q8_0"],
         "coded-sums": ["--reduce-type", "mxfp8_e4m3"],
+        "coded-layers": ["--shard", "parameters", "--reduce-type", "q8_0", "--gather-type", "q8_0"],
     }.items():
         words = [*BASE, "--steps", 12, "--keep", 0, "--ranks", 2, *more]
         c.run(*words, "-o", name)
@@ -119,29 +120,57 @@ def formats_and_kinds(c):
     }
     for name, more in kinds.items():
         base = BASE[2:] if name == "adapter" else BASE
-        words = [*base, "--steps", 8, "--ranks", 2, "--shard", "gradients", *more]
         c.run(*base, "--steps", 8, *more, "-o", f"one-{name}")
-        c.run(*words, "-o", name)
-        c.near(f"one-{name}", name, 1e-2 if name == "halves" else 1e-3)
-        for path in sorted((c.work / name / "checkpoint-8").glob("*.safetensors")):
-            assert layout(path) == layout(c.work / f"one-{name}" / "checkpoint-8" / path.name), path
-        for p in (name, f"one-{name}"):
+        for shard in ("gradients", "parameters") if name in ("muon", "halves", "mean", "parts") else ("gradients",):
+            c.run(*base, "--steps", 8, "--ranks", 2, "--shard", shard, *more, "-o", name)
+            c.near(f"one-{name}", name, 1e-2 if name == "halves" else 1e-3)
+            for path in sorted((c.work / name / "checkpoint-8").glob("*.safetensors")):
+                assert layout(path) == layout(c.work / f"one-{name}" / "checkpoint-8" / path.name), path
+            shutil.rmtree(c.work / name)
+        shutil.rmtree(c.work / f"one-{name}")
+
+
+def scales(c):
+    """Scales that steps before tell: those of the whole batch, and in checkpoints those of one process."""
+    for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients")):
+        words = [*BASE, "--steps", 8, "--keep", 0, "--precision", precision]
+        c.run(*words, "-o", "one-scaled")
+        c.run(*words, "--ranks", 2, "--shard", shard, "-o", "scaled")
+        c.near("one-scaled", "scaled", 1e-2)
+        assert layout(c.work / "scaled/checkpoint-8/optimizer.safetensors") == layout(c.work / "one-scaled/checkpoint-8/optimizer.safetensors")
+        for ranks, resumed in ((2, "same"), (1, "one")):
+            shutil.copytree(c.work / "scaled", c.work / resumed, symlinks=True)
+            shutil.rmtree(c.work / resumed / "checkpoint-8")
+            c.run("--resume", resumed, "--ranks", ranks, "--shard", shard, "--threads", 1, "-q")
+            if ranks == 2:
+                c.same("scaled", resumed, precision)
+            else:
+                c.near("scaled", resumed, 1e-2)
+            shutil.rmtree(c.work / resumed)
+        for p in ("one-scaled", "scaled"):
             shutil.rmtree(c.work / p)
 
 
-def killed(c, seed):
-    rng = random.Random(seed)
-    words = [*BASE, "--steps", 60, "--keep", 0, "--seed", seed, "--ranks", 4]
+def killed(c, seed, shard, count):
+    rng = random.Random(f"{seed} {shard}")
+    steps = 200
+    words = [*BASE, "--steps", steps, "--keep", 0, "--seed", seed, "--ranks", 4]
+    saved_now = lambda: set((c.work / "killed").glob("checkpoint-*"))
     begin = time.time()
-    c.run(*words, "--shard", "states", "-o", "left-alone")
+    c.run(*words, "--shard", shard, "-o", "left-alone")
     whole = time.time() - begin
     kills, resumes, slowest = 0, 0, 0.0
-    while kills < KILLS:
+    while kills < count:
         shutil.rmtree(c.work / "killed", ignore_errors=True)
-        go_on = [*words, "--shard", "states", "-o", "killed"]
+        go_on = [*words, "--shard", shard, "-o", "killed"]
         while True:
+            before = saved_now()
             process = c.start(*go_on)
-            wait = rng.uniform(0.3, 1.0) * whole if kills < KILLS else LONGEST
+            wait = rng.uniform(0.3, 1.0) * whole if kills < count else LONGEST
+            if kills < count and rng.random() < 0.7:  # starting takes most of the time: a kill within the steps
+                while process.poll() is None and saved_now() <= before:
+                    time.sleep(0.005)
+                wait = rng.uniform(0, 0.5)
             end = time.time() + wait
             while process.poll() is None and time.time() < end:
                 time.sleep(0.01)
@@ -166,14 +195,16 @@ def killed(c, seed):
                 break
             saved = list((c.work / "killed").glob("checkpoint-*"))
             resumes += bool(saved)
-            go_on = (["--resume", "killed", "--ranks", 4, "--shard", "states", "--threads", 1, "-q"] if saved else
-                     [*words, "--shard", "states", "-o", "killed", "--overwrite"])
+            go_on = (["--resume", "killed", "--ranks", 4, "--shard", shard, "--threads", 1, "-q"] if saved else
+                     [*words, "--shard", shard, "-o", "killed", "--overwrite"])
         c.same("left-alone", "killed", f"after {kills} kills")
-    print(f"ranks: {kills} killed, {resumes} times resumed from a checkpoint; all had ended within {slowest:.1f} s; same bytes")
+    print(f"ranks: with {shard} in parts {kills} killed, {resumes} times resumed from a checkpoint; all had ended within {slowest:.1f} s; same bytes")
     # With fewer ranks it goes on as well.
-    shutil.rmtree(c.work / "killed" / "checkpoint-60")
+    shutil.rmtree(c.work / "killed" / f"checkpoint-{steps}")
     c.run("--resume", "killed", "--ranks", 2, "--threads", 1, "-q")
     c.near("left-alone", "killed", 1e-4)
+    for p in ("left-alone", "killed"):
+        shutil.rmtree(c.work / p)
 
 
 def stopped(c):
@@ -190,6 +221,8 @@ def stopped(c):
 def refusals(c):
     assert "not divided by 3 ranks" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2)
     assert "no parameters are gathered" in c.run(*BASE, "--ranks", 2, "--gather-type", "q8_0", "-o", "x", code=2)
+    assert "an adapter needs all parameters" in c.run("-m", "alone/model.gguf", *BASE[2:], "--ranks", 2, "--zero", 3, "--lora", "-o", "x", code=2)
+    assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--precision", "moss", "-o", "x", code=2)
     assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
     assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
     errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)
@@ -202,9 +235,9 @@ def free_port():
         return s.getsockname()[1]
 
 
-def launchers(c):
+def launchers(c, shard):
     """The same bytes whoever starts the ranks, and whatever carries what they say."""
-    words = [*BASE, "--steps", 6, "--shard", "states"]
+    words = [*BASE, "--steps", 6, "--shard", shard]
     c.run(*words, "--ranks", 2, "-o", "here")
     for name, rank, more in (
         ("torchrun", "RANK", {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "LUMEN_TOKEN": "secret"}),
@@ -221,6 +254,20 @@ def launchers(c):
         c.same("here", "mpi", "mpirun")
     else:
         print("ranks: no mpirun here, MPI is not tried")
+    for p in c.work.iterdir():
+        if p.name in ("here", "torchrun", "slurm", "mpi"):
+            shutil.rmtree(p)
+
+
+def plans(c):
+    """What is in parts is counted as parts."""
+    def together(*more):
+        out = c.run("--shape", "tiny", "--batch", 4, "--length", 32, "--plan", *more)
+        return {line[:40].strip(): float(line[40:].split()[0]) for line in out.splitlines() if line.endswith("MiB")}
+    whole, states, parameters = (together("--ranks", 4, "--shard", s) for s in ("none", "states", "parameters"))
+    assert states["states of the optimizer"] < 0.3 * whole["states of the optimizer"], (whole, states)
+    assert parameters["together"] < whole["together"], (whole, parameters)
+    assert "exchanges with other ranks" in parameters and "exchanges with other ranks" not in together()
 
 
 def main():
@@ -229,11 +276,14 @@ def main():
     print(f"ranks: seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="lumen-ranks-") as folder:
         c = Check(lumen, Path(folder))
-        for part in (runs_alike, formats_and_kinds, refusals, stopped, launchers):
+        parts = (runs_alike, formats_and_kinds, scales, refusals, plans, stopped, lambda c: launchers(c, "states"),
+                 lambda c: launchers(c, "parameters"))
+        for name, part in zip(("runs alike", "formats and kinds", "scales", "refusals", "plans", "stopped", "launchers", "launchers"), parts):
             begin = time.time()
             part(c)
-            print(f"ranks: {part.__name__} in {time.time() - begin:.1f} s", flush=True)
-        killed(c, seed)
+            print(f"ranks: {name} in {time.time() - begin:.1f} s", flush=True)
+        killed(c, seed, "states", KILLS - KILLS // 2)
+        killed(c, seed, "parameters", KILLS // 2)
 
 
 if __name__ == "__main__":

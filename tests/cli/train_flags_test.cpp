@@ -78,6 +78,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--shard", "states"},
     {"--reduce-type", "int8_row"},
     {"--gather-type", "f32"},
+    {"--overlap-exchanges", ""},
     {"--param-type", "bf16"},
     {"--format", "q4_0"},
     {"--output-type", "q8_0"},

@@ -39,9 +39,13 @@ bool is_first(const TrainFlags& flags) {
   return !flags.ranks || flags.ranks->rank() == 0;
 }
 
+int ranks_of(const TrainFlags& flags) {
+  return flags.ranks ? flags.ranks->size() : flags.plan ? std::max(1, flags.ranks_here) : 1;
+}
+
 // What this process does of a recipe.
 model::Recipe recipe_here(const TrainFlags& flags, const model::Recipe& recipe) {
-  return model::recipe_of_rank(recipe, flags.ranks ? flags.ranks->size() : flags.plan ? flags.ranks_here : 1);
+  return model::recipe_of_rank(recipe, ranks_of(flags));
 }
 
 model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
@@ -126,9 +130,10 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     take_limit(engine, shared, library, model, r, true, teacher);
     if (rewrites(flags, r))
-      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher);
+      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher,
+                              ranks_of(flags));
     else
-      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher);
+      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher, ranks_of(flags));
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -148,7 +153,7 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   take_limit(engine, shared, library, outline, r, false, teacher);
-  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher);
+  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
@@ -391,7 +396,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     model = std::move(stored->model);
     // A run that goes on keeps what was chosen when it began.
     if (flags.has("memory.limit")) take_limit(engine, shared, library, model, recipe, true, teacher.get());
-    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get());
+    model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
     model = starting_model(engine, shared, library, flags, recipe, data, teacher.get());
     std::error_code error;
@@ -417,10 +422,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   std::optional<model::Model> base;
   if (rewriting) base = model::rewritten_outline(model, recipe);
   const model::Model& trained = base ? *base : model;
-  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get());
+  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get(), ranks_of(flags));
   if (flags.plan) {
     model::TrainingForecast f = model::forecast_training(engine, trained, recipe_here(flags, recipe), form,
-                                                         !flags.model.empty(), teacher.get());
+                                                         !flags.model.empty(), teacher.get(), ranks_of(flags));
     for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
     put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;

@@ -156,14 +156,18 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
-     "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2)",
-     "none|states|gradients"},
+     "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2), "
+     "parameters (and those: each layer's are gathered before it is computed; ZeRO 3)",
+     "none|states|gradients|parameters"},
     {"--reduce-type,--reduce_type", "ranks.reduce_type",
      "What sums of gradients go from rank to rank in: f32, or any format with an encoder; what that loses counts in "
      "the "
      "next step",
      "FORMAT"},
     {"--gather-type,--gather_type", "ranks.gather_type", "The same of changes of parameters, with --shard", "FORMAT"},
+    {"--overlap-exchanges,--overlap_comm", "ranks.overlap",
+     "With --shard parameters: exchanges go on beside the computation where they can, which takes room for two layers "
+     "rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},

@@ -53,7 +53,10 @@ class Rounder {
     if (!to.has_formats()) return;
     find_precise();
     forward_ = values_of_forward_pass(g);
-    trains_ = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::update_; });
+    // A step writes what it trains, or gives gradients of it.
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+      trains_ =
+          trains_ || g[v].op == Op::update_ || (is_rounded_product(v) && kind_of(v) == ProductKind::weight_gradient);
   }
 
   Graph run() {

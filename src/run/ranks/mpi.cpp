@@ -70,6 +70,7 @@ class MpiTransport : public Transport {
   }
 
   std::string describe() const override { return "MPI"; }
+  bool serves_any_thread() const override { return false; }
 
   void exchange(const SentPieces& to, const TakenPieces& from) override {
     std::vector<void*> requests;

@@ -44,6 +44,9 @@ class Communicator {
   int local_size() const { return place_.local_size; }
   std::string describe() const;  // "4 ranks by shared memory"
 
+  // Whether other threads may exchange, one at a time.
+  bool serves_any_thread() const { return !carrier_ || carrier_->serves_any_thread(); }
+
   // Small things of the processes themselves. Every rank calls the same, in the same order.
   void barrier();
   // What each rank says, by rank.

@@ -43,7 +43,8 @@ class Transport {
   virtual std::string describe() const = 0;  // "shared memory"
   // See Communicator::exchange; what a rank sends itself is copied before.
   virtual void exchange(const SentPieces& to, const TakenPieces& from) = 0;
-  virtual void check() {}  // RankLost when a rank is gone
+  virtual bool serves_any_thread() const { return true; }  // one at a time; else the one that has made it
+  virtual void check() {}                                  // RankLost when a rank is gone
   virtual void abort(const std::string& why) noexcept = 0;
 };
 

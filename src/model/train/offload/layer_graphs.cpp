@@ -60,7 +60,7 @@ std::string leaving(size_t in) {
   return fmt::format("leaving.{}", in);
 }
 
-graph::LayerCut cut_for_training(const Graph& function, const std::string& who) {
+graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
   graph::LayerCut cut = graph::cut_layers(function);
   bool simple = cut.parts.size() > 1;
   for (const graph::LayerCut::Carried& c : cut.carried)
@@ -71,7 +71,7 @@ graph::LayerCut cut_for_training(const Graph& function, const std::string& who) 
   throw Error(
       Exit::user,
       fmt::format("'{}' cannot be trained layer by layer: its layers hand on more than the next one reads", who),
-      "leave 'layers' out of --offload");
+      instead);
 }
 
 Holding held_in(const graph::LayerPart& part, const Holding& all) {
@@ -125,6 +125,7 @@ Graph backward_part(const graph::LayerPart& part, const Holding& held, const Bac
     if (how.parts > 1) total = build.mul(total, build.scalar(1.0 / how.parts));
     if (how.adds.contains(name)) total = build.add(sum, total);
     build.update(sum, total);
+    if (how.alone) continue;
     g.results.push_back(sum_of(build, build.mul(total, total)));
     g.result_names.push_back(kSquares + name);
   }

@@ -19,7 +19,8 @@ std::string leaving(size_t in);    // gradient of carried_in(in)
 
 // The parts of a function without calls, each of whose carried values one other part reads, the next. Error (user)
 // where layers hand on more than that: such a family is trained as a whole.
-graph::LayerCut cut_for_training(const graph::Graph& function, const std::string& who);
+// `instead`: what the user may do then.
+graph::LayerCut cut_for_training(const graph::Graph& function, const std::string& who, const std::string& instead);
 
 // The names of a part's parameters in its graph, held as `all` says of the model's.
 Holding held_in(const graph::LayerPart& part, const Holding& all);
@@ -35,6 +36,7 @@ struct BackwardPart {
   std::set<std::string> adds;
   int parts = 1;
   int64_t most_logits = 0;  // bytes that are there at once
+  bool alone = false;       // somebody else sums: nothing is added, and there are no squares
 };
 graph::Graph backward_part(const graph::LayerPart& part, const Holding& held, const BackwardPart& how);
 

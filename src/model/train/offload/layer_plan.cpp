@@ -15,16 +15,22 @@ bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void require_plain(const Method& method, const Recipe& recipe) {
+void require_plain(const Method& method, const Recipe& recipe, LayersLie lie) {
+  const bool outside = lie == LayersLie::outside;
   const char* what = method.is_frozen()                                      ? "an adapter"
                      : method.objective()                                    ? "an objective"
-                     : recipe.optimizer.ema_decay > 0                        ? "a mean of the weights"
+                     : recipe.optimizer.ema_decay > 0 && outside             ? "a mean of the weights"
                      : recipe.eval_kl                                        ? "a divergence from a reference"
                      : !recipe.eval_tasks.empty() || !recipe.samples.empty() ? "tasks and samples on the way"
                                                                              : nullptr;
   if (what)
-    throw Error(Exit::usage, fmt::format("--offload layers: {} needs all parameters on the device", what),
-                "--offload moments works with it");
+    throw Error(Exit::usage,
+                fmt::format("{}: {} needs all parameters on the device",
+                            outside ? "--offload layers" : "--shard parameters", what),
+                outside ? "--offload moments works with it" : "--shard gradients works with it");
+  if (!outside && method.options().products.has_formats())
+    throw Error(Exit::usage, "ranks.shard = \"parameters\" and formats of [products] contradict each other",
+                "--shard gradients works with them");
 }
 
 void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
@@ -59,9 +65,10 @@ std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
 
 // `first`: of the batches of a step.
 graph::Graph backward_of(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts,
-                         size_t k, bool first) {
+                         size_t k, bool first, LayersLie lie) {
   const graph::LayerPart& at = parts[k].part;
   BackwardPart how;
+  how.alone = lie == LayersLie::with_ranks;
   how.parts = recipe.accumulate > 1 ? method.parts() : 1;
   how.most_logits = most_logits(method.loss(), method.trained());
   for (const Parameter& p : method.trained()) {
@@ -71,7 +78,7 @@ graph::Graph backward_of(const Method& method, const Recipe& recipe, const std::
     bool again = !first;
     for (size_t other = k + 1; other < parts.size(); ++other)
       again = again || is_among(parts[other].part.parameters, p.name);
-    if (again) how.adds.insert(how.trained.back());
+    if (again && !how.alone) how.adds.insert(how.trained.back());
   }
   return backward_part(at, held_in(at, method.held()), how);
 }
@@ -98,22 +105,29 @@ int64_t LayerPlan::between_bytes() const {
   return bytes;
 }
 
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe) {
-  require_plain(method, recipe);
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie) {
+  require_plain(method, recipe, lie);
+  const char* const instead = lie == LayersLie::outside ? "leave 'layers' out of --offload" : "--shard gradients";
   LayerPlan plan;
-  graph::LayerCut cut = cut_for_training(method.loss(), model.name);
+  plan.sums_elsewhere = lie == LayersLie::with_ranks;
+  graph::LayerCut cut = cut_for_training(method.loss(), model.name, instead);
   plan.carried = cut.carried;
   plan.parts = parts_of(std::move(cut));
   for (size_t k = 0; k < plan.parts.size(); ++k) {
     LayerPlan::Part& at = plan.parts[k];
     if (k + 1 < plan.parts.size()) at.forward = forward_part(at.part, held_in(at.part, method.held()));
-    at.backward = backward_of(method, recipe, plan.parts, k, true);
-    if (recipe.accumulate > 1) at.more = backward_of(method, recipe, plan.parts, k, false);
+    at.backward = backward_of(method, recipe, plan.parts, k, true, lie);
+    if (recipe.accumulate > 1 && !plan.sums_elsewhere) at.more = backward_of(method, recipe, plan.parts, k, false, lie);
   }
-  cut = cut_for_training(method.token_losses(), model.name);
+  cut = cut_for_training(method.token_losses(), model.name, instead);
   LUMEN_CHECK(cut.carried.size() == plan.carried.size(), "losses of positions have other layers than their mean");
   for (size_t i = 0; i < cut.carried.size(); ++i) LUMEN_CHECK(cut.carried[i].type == plan.carried[i].type);
   plan.evaluated = parts_of(std::move(cut));
+  LUMEN_CHECK(plan.evaluated.size() == plan.parts.size());
+  for (size_t k = 0; k < plan.parts.size(); ++k)
+    if (lie == LayersLie::with_ranks && plan.evaluated[k].names != plan.parts[k].names)
+      throw Error(Exit::user,
+                  fmt::format("'{}': losses of positions read other parameters than their mean", model.name), instead);
   for (LayerPlan::Part& at : plan.evaluated) {
     at.forward = forward_part(at.part, held_in(at.part, method.held()));
     if (at.part.out.empty()) graph::compute_by_rows(*at.forward, most_logits(method.loss(), method.trained()));

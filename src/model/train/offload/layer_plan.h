@@ -24,8 +24,9 @@ struct LayerPlan {
     // The last part has no forward graph of its own. `more`: where further batches add to the first one's gradients.
     std::optional<graph::Graph> forward, backward, more;
   };
-  std::vector<Part> parts, evaluated;
+  std::vector<Part> parts, evaluated;  // as many
   std::vector<graph::LayerCut::Carried> carried;
+  bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (BackwardPart::alone)
 
   // Parameters of layers, and gradients of those that are trained, a group for each layer.
   std::map<int, size_t> group_of;
@@ -38,7 +39,11 @@ struct LayerPlan {
   int64_t between_bytes() const;
 };
 
+// Whether a step goes by layers since its parameters lie outside of the device, or in pieces with other ranks.
+enum class LayersLie : uint8_t { outside, with_ranks };
+
 // Error (user, usage) when the recipe asks for what only a step as a whole does.
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe);
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe,
+                      LayersLie lie = LayersLie::outside);
 
 }  // namespace lumen::model

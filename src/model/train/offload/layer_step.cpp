@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "graph/ir/text.h"
-#include "model/train/offload/offload.h"
-#include "run/device/available.h"
 
 namespace lumen::model {
 namespace {
@@ -21,27 +19,13 @@ run::CompileOptions evaluation_options(const Method& method) {
 
 }  // namespace
 
-std::unique_ptr<LayerStep> LayerStep::open(run::Engine& engine, const Model& model, const Method& method,
-                                           const Recipe& recipe, TensorOf tensor) {
-  if (!offloads_layers(engine.device(), recipe)) {
-    note("parameters stay where they are: this device's memory is the host's");
-    return nullptr;
-  }
-  return std::unique_ptr<LayerStep>(
-      new LayerStep(engine, method, recipe, plan_layers(model, method, recipe), std::move(tensor)));
-}
-
-LayerStep::LayerStep(run::Engine& engine, const Method& method, const Recipe& recipe, LayerPlan plan, TensorOf tensor)
-    : engine_(engine), method_(method), plan_(std::move(plan)), tensor_(std::move(tensor)) {
-  const OffloadPlace place = *offload_settings(recipe.offload).layers;
-  const std::filesystem::path own = run_folder(recipe);
-  parameters_ = Visits::open(engine_, place, own, plan_.parameters, kParameterSeats);
-  gradients_ = Visits::open(engine_, place, own, plan_.gradients, kGradientSeats);
-  LUMEN_CHECK(parameters_ && gradients_);
-  note(fmt::format("{} of layers' parameters and {} of their gradients lie in {}",
-                   run::print_amount(all_bytes(plan_.parameters)), run::print_amount(all_bytes(plan_.gradients)),
-                   parameters_->describe()));
-}
+LayerStep::LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<Lodging> lodging,
+                     TensorOf tensor)
+    : engine_(engine),
+      method_(method),
+      plan_(std::move(plan)),
+      tensor_(std::move(tensor)),
+      lodging_(std::move(lodging)) {}
 
 // The largest first, whose memory for values serves the others.
 void LayerStep::compile_all(const std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>>& work,
@@ -84,23 +68,13 @@ void LayerStep::compile() {
   compile_all(work, method_.options());
 }
 
-bool LayerStep::has(const std::string& name) const {
-  return parameters_->find(name) || gradients_->find(name);
-}
-
-run::DeviceTensorRef LayerStep::tensor(const std::string& name, const graph::Type& type) {
-  for (Visits* visits : {parameters_.get(), gradients_.get()})
-    if (visits->find(name)) return visits->tensor(name);
-  return tensor_(name, type);
-}
-
 run::DeviceTensorRef LayerStep::between(const std::string& name, int carried) {
   run::DeviceTensorRef& tensor = between_[name];
   if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), plan_.carried[carried].type);
   return tensor;
 }
 
-void LayerStep::bind(const LayerPlan::Part& at, run::Program& program) {
+void LayerStep::bind(const LayerPlan::Part& at, size_t number, run::Program& program) {
   std::map<std::string, std::pair<std::string, int>> known;
   const auto hand = [&](const std::string& input, const std::string& name, int carried) {
     known[input] = {name, carried};
@@ -119,58 +93,71 @@ void LayerStep::bind(const LayerPlan::Part& at, run::Program& program) {
       continue;
     }
     const std::string prefix = input.starts_with(kGradient) ? kGradient : "";
-    const auto name = at.names.find(input.substr(prefix.size()));
-    program.bind(input, tensor(name == at.names.end() ? input : prefix + name->second, program.input_type(input)));
+    const auto found = at.names.find(input.substr(prefix.size()));
+    const std::string name = found == at.names.end() ? input : prefix + found->second;
+    const run::DeviceTensorRef lodges = lodging_->tensor(number, name);
+    program.bind(input, lodges ? lodges : tensor_(name, program.input_type(input)));
   }
 }
 
-void LayerStep::call(int layer) {
-  if (layer >= 0) parameters_->call(plan_.group_of.at(layer));
+// Work of this process alone. Where others wait for it, what comes behind a failure is done without it.
+void LayerStep::attempt(const std::function<void()>& work) {
+  if (!lodging_->goes_to_the_end()) return work();
+  if (failure_) return;
+  try {
+    work();
+  } catch (const Error& error) {
+    failure_ = error;
+  }
 }
 
-// `next`: the layer that is wanted then; -1: none.
-void LayerStep::forward(const LayerPlan::Part& at, run::Program& program, int next) {
-  call(at.part.layer);
-  call(next);
-  if (at.part.layer >= 0) parameters_->come(plan_.group_of.at(at.part.layer));
-  bind(at, program);
-  program.run();
-  if (at.part.layer >= 0) parameters_->leave(plan_.group_of.at(at.part.layer), false);
+void LayerStep::end_pass() {
+  lodging_->end_pass();
+  if (!failure_) return;
+  const Error error = *std::exchange(failure_, std::nullopt);
+  throw Error(error);
 }
 
-void LayerStep::backward(const LayerPlan::Part& at, run::Program& program, bool first, int next) {
-  call(at.part.layer);
-  call(next);
-  if (at.part.layer >= 0) {
-    const size_t group = plan_.group_of.at(at.part.layer);
-    if (first)
-      gradients_->claim(group);
-    else
-      gradients_->come(group);
-    parameters_->come(group);
-  }
-  bind(at, program);
-  program.run();
-  for (const Parameter& p : method_.trained()) {
-    if (std::find(at.part.parameters.begin(), at.part.parameters.end(), p.name) == at.part.parameters.end()) continue;
-    program.result(kSquares + at.part.name_of(p.name))->download(&squares_[p.name], sizeof(float));
-  }
-  if (at.part.layer < 0) return;
-  const size_t group = plan_.group_of.at(at.part.layer);
-  parameters_->leave(group, false);
-  gradients_->leave(group, true);
+void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& program) {
+  lodging_->call(k);
+  if (k + 1 < plan_.parts.size()) lodging_->call(k + 1);
+  lodging_->come(k);
+  attempt([&] {
+    bind(at, k, program);
+    program.run();
+  });
+  lodging_->leave(k);
+}
+
+void LayerStep::backward(size_t k, run::Program& program, bool first) {
+  const LayerPlan::Part& at = plan_.parts[k];
+  lodging_->call(k);
+  if (k > 0) lodging_->call(k - 1);
+  lodging_->open_gradients(k, first);
+  lodging_->come(k);
+  attempt([&] {
+    bind(at, k, program);
+    program.run();
+    for (const Parameter& p : method_.trained()) {
+      if (std::find(at.part.parameters.begin(), at.part.parameters.end(), p.name) == at.part.parameters.end()) continue;
+      if (!plan_.sums_elsewhere)
+        program.result(kSquares + at.part.name_of(p.name))->download(&squares_[p.name], sizeof(float));
+    }
+  });
+  lodging_->leave(k);
+  lodging_->close_gradients(k);
 }
 
 double LayerStep::run(bool first) {
-  const auto layer_of = [&](size_t k) { return plan_.parts[k].part.layer; };
   const size_t last = plan_.parts.size() - 1;
-  for (size_t k = 0; k < last; ++k) forward(plan_.parts[k], *programs_[k].forward, layer_of(k + 1));
+  for (size_t k = 0; k < last; ++k) forward(plan_.parts[k], k, *programs_[k].forward);
   float loss = 0;
   for (size_t k = last + 1; k-- > 0;) {
     run::Program& program = first || !programs_[k].more ? *programs_[k].backward : *programs_[k].more;
-    backward(plan_.parts[k], program, first, k > 0 ? layer_of(k - 1) : -1);
-    if (k == last) program.result("loss")->download(&loss, sizeof loss);
+    backward(k, program, first);
+    if (k == last) attempt([&] { program.result("loss")->download(&loss, sizeof loss); });
   }
+  end_pass();
   return loss;
 }
 
@@ -198,29 +185,18 @@ void LayerStep::finish() {
   lender_ = nullptr;
 }
 
-void LayerStep::turn(int from, int to) {
-  const auto group = [&](int layer) { return plan_.group_of.at(layer); };
-  if (from >= 0) {
-    parameters_->leave(group(from), true);
-    gradients_->leave(group(from), false);
-  }
-  if (to < 0) return;
-  for (Visits* visits : {parameters_.get(), gradients_.get()}) {
-    visits->come(group(to));
-    if (group(to) + 1 < visits->groups().size()) visits->call(group(to) + 1);
-  }
+void LayerStep::compile_evaluation() {
+  std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>> work;
+  evaluated_.resize(plan_.evaluated.size());
+  for (size_t k = 0; k < evaluated_.size(); ++k)
+    work.emplace_back(&*plan_.evaluated[k].forward, &evaluated_[k].forward);
+  compile_all(work, evaluation_options(method_));
 }
 
 run::DeviceTensorRef LayerStep::losses() {
-  const size_t parts = plan_.evaluated.size();
-  if (evaluated_.empty()) {
-    std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>> work;
-    evaluated_.resize(parts);
-    for (size_t k = 0; k < parts; ++k) work.emplace_back(&*plan_.evaluated[k].forward, &evaluated_[k].forward);
-    compile_all(work, evaluation_options(method_));
-  }
-  for (size_t k = 0; k < parts; ++k)
-    forward(plan_.evaluated[k], *evaluated_[k].forward, k + 1 < parts ? plan_.evaluated[k + 1].part.layer : -1);
+  if (evaluated_.empty()) compile_evaluation();
+  for (size_t k = 0; k < evaluated_.size(); ++k) forward(plan_.evaluated[k], k, *evaluated_[k].forward);
+  end_pass();
   return evaluated_.back().forward->result(kResult);
 }
 

@@ -5,7 +5,7 @@
 //
 // May include: base, graph/grad, graph/ir, graph/transform, model/train/method, model/train/recipe, run/device,
 // run/device/outside, run/engine.
-// Offers: layer_step.h.
+// Offers: layer_plan.h, layer_step.h, lodging.h, outside_lodging.h.
 #pragma once
 
 #include <filesystem>

@@ -121,6 +121,35 @@ graph::Graph follow_graph(const std::vector<const Cut*>& cuts, int ranks, const 
   return g;
 }
 
+graph::Graph code_graph(const std::vector<const Cut*>& cuts, int rank, const FormatRef& format) {
+  graph::Graph g = named("code_parameters");
+  Builder build(g);
+  for (const Cut* cut : cuts) {
+    const FormatRef coded = exchanged_in(*cut, format);
+    if (!coded || cut->rows_of(rank) == 0) continue;
+    const ValueId master = build.input(kMaster + cut->whole.name, Role::data, part_type(*cut, rank));
+    g.results.push_back(build.cast(master, {Scalar::f32, coded}));
+    g.result_names.push_back(kCoded + cut->whole.name);
+  }
+  return g;
+}
+
+graph::Graph decode_graph(const std::vector<const Cut*>& cuts, int ranks, const FormatRef& format) {
+  graph::Graph g = named("decode_parameters");
+  Builder build(g);
+  for (const Cut* cut : cuts) {
+    const FormatRef coded = exchanged_in(*cut, format);
+    if (!coded) continue;
+    for (int r = 0; r < ranks; ++r) {
+      if (cut->rows_of(r) == 0) continue;
+      const std::string name = part_input(r, cut->whole.name);
+      const ValueId code = build.input(name, Role::data, part_type(*cut, r, coded));
+      build.update(build.input(kHeld + name, Role::state, part_type(*cut, r)), build.cast(code, kF32));
+    }
+  }
+  return g;
+}
+
 graph::Graph squares_graph(const std::vector<const Cut*>& cuts, int rank) {
   graph::Graph g = named("squares");
   Builder build(g);

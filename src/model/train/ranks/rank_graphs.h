@@ -35,6 +35,10 @@ graph::Graph change_graph(const std::vector<const Cut*>& cuts, int rank, const F
 // held.part<r>.* grow by part<r>.*, of all ranks' parts.
 graph::Graph follow_graph(const std::vector<const Cut*>& cuts, int ranks, const FormatRef& format);
 
+// coded.* = master.* in the format, of this rank's parts; and held.part<r>.* = part<r>.*, of all ranks' parts.
+graph::Graph code_graph(const std::vector<const Cut*>& cuts, int rank, const FormatRef& format);
+graph::Graph decode_graph(const std::vector<const Cut*>& cuts, int ranks, const FormatRef& format);
+
 // "squares": the sum of the squares of gradient.* of this rank's parts; and of each, "squares.*".
 graph::Graph squares_graph(const std::vector<const Cut*>& cuts, int rank);
 // gradient.* of whole parameters become 0.

@@ -18,6 +18,22 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Whose gradients are exchanged at once.
+std::vector<std::vector<const Cut*>> buckets_of(const std::vector<Cut>& cuts) {
+  std::vector<std::vector<const Cut*>> out;
+  int64_t bytes = 0;
+  for (const Cut& cut : cuts) {
+    const int64_t own = cut.whole.count() * int64_t{sizeof(float)};
+    if (out.empty() || bytes + own > kBucketBytes) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().push_back(&cut);
+    bytes += own;
+  }
+  return out;
+}
+
 FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
   const FormatRef format = formats.get(name);
   if (is_plain(*format, Scalar::f32)) return nullptr;
@@ -27,10 +43,28 @@ FormatRef exchange_format(const std::string& name, const FormatLibrary& formats,
 
 }  // namespace
 
+// What others send lies in memory that serves one bucket after the other.
+int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks) {
+  int64_t most = 0;
+  for (const std::vector<const Cut*>& bucket : buckets_of(cuts)) {
+    int64_t need = 0;
+    for (const Cut* cut : bucket)
+      if (cut->rows_of(rank) > 0) need += ranks * aligned(cut->rows_of(rank) * cut->columns * int64_t{sizeof(float)});
+    most = std::max(most, need);
+  }
+  return most;
+}
+
+Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats) {
+  return {exchange_format(recipe.reduce_type, formats, "--reduce-type"),
+          exchange_format(recipe.gather_type, formats, "--gather-type")};
+}
+
 Sharding sharding_of(const Recipe& recipe) {
-  return recipe.shard == "states"      ? Sharding::states
-         : recipe.shard == "gradients" ? Sharding::gradients
-                                       : Sharding::none;
+  return recipe.shard == "states"       ? Sharding::states
+         : recipe.shard == "gradients"  ? Sharding::gradients
+         : recipe.shard == "parameters" ? Sharding::parameters
+                                        : Sharding::none;
 }
 
 Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
@@ -50,11 +84,11 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
                 fmt::format("--gather-type {} and --param-type {} contradict each other", recipe.gather_type,
                             recipe.param_type),
                 "parameters whose changes are gathered in a format are f32");
-  const ProductSettings& products = recipe.products;
-  for (const std::string& source : {products.activation_scale, products.weight_scale, products.gradient_scale})
-    if (source != "fitted")
-      throw Error(Exit::usage, fmt::format("[products]: scales that are {} are each rank's own", source),
-                  "several ranks take fitted scales (products.weight_scale = \"fitted\" and so on)");
+  if (recipe.gather_type != "f32" && recipe.products.weight_scale == "predicted")
+    throw Error(Exit::usage,
+                fmt::format("--gather-type {} and weights' scales that are predicted contradict each other",
+                            recipe.gather_type),
+                "bounds are of weights as they are updated, not of what others hold of them");
   if (!recipe.offload.empty() && recipe.offload != "none")
     throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
                 "--shard states or gradients divides what several hold");
@@ -76,13 +110,36 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
       held_(method.held()),
       averages_(recipe.optimizer.ema_decay > 0),
       cuts_(cut_parameters(method.trained(), method.optimizer(), ranks_->size())) {
-  const FormatLibrary& formats = method.formats();
-  reduced_in_ = exchange_format(recipe.reduce_type, formats, "--reduce-type");
-  gathered_in_ = exchange_format(recipe.gather_type, formats, "--gather-type");
-  make_buckets();
+  const auto [reduced_in, gathered_in] = exchanges_of(recipe, method.formats());
+  reduced_in_ = reduced_in;
+  gathered_in_ = gathered_in;
+  overlaps_ = recipe.overlap && engine.device().reads_host_memory() && ranks_->serves_any_thread();
+  if (holds_parameters()) {
+    for (const Cut& cut : cuts_) {
+      parameter_types_[cut.whole.name] = held_type(cut.whole, held_);
+      state_cuts_[cut.whole.name] = &cut;
+    }
+  } else {
+    make_buckets();
+  }
   if (!holds_parts()) return;
   compile_apply(method);
-  if (gathered_in_) compile_changes();
+  if (gathered_in_ && !holds_parameters()) compile_changes();
+}
+
+std::shared_ptr<Lodging> RankedStep::lodge(const LayerPlan& plan) {
+  LUMEN_CHECK(holds_parameters());
+  lodging_ = std::make_shared<RankLodging>(
+      engine_, *ranks_, lodgers_of(plan, cuts_, held_, {{}, reduced_in_, gathered_in_, overlaps_}), tensors_);
+  return lodging_;
+}
+
+void RankedStep::forget_parameters() {
+  if (lodging_) lodging_->forget_parameters();
+}
+
+int64_t RankedStep::exchange_bytes() const {
+  return lodging_ ? lodging_->exchange_bytes() : scratch_bytes_;
 }
 
 std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
@@ -91,16 +148,11 @@ std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
   return engine_.compile(g, {});
 }
 
-graph::Type RankedStep::held_type(const Cut& cut) const {
-  const bool is_held = std::find(held_.names.begin(), held_.names.end(), cut.whole.name) != held_.names.end();
-  return {cut.whole.shape, {is_held ? held_.type : Scalar::f32, nullptr}};
-}
-
 // A trainer's tensor of a parameter: gradients with a prefix, or the parameter itself.
 run::DeviceTensorRef RankedStep::whole(const Cut& cut, const char* prefix) const {
   const bool itself = *prefix == 0;
   return tensors_(prefix + cut.whole.name,
-                  itself ? held_type(cut) : graph::Type{cut.whole.shape, {Scalar::f32, nullptr}});
+                  itself ? held_type(cut.whole, held_) : graph::Type{cut.whole.shape, {Scalar::f32, nullptr}});
 }
 
 run::DeviceTensorRef RankedStep::part(const run::DeviceTensorRef& all, const Cut& cut, int rank) const {
@@ -115,25 +167,8 @@ run::DeviceTensorRef RankedStep::gradient_part(const Cut& cut) const {
 }
 
 void RankedStep::make_buckets() {
-  int64_t bytes = 0;
-  for (const Cut& cut : cuts_) {
-    const int64_t own = cut.whole.count() * int64_t{sizeof(float)};
-    if (buckets_.empty() || bytes + own > kBucketBytes) {
-      buckets_.emplace_back();
-      bytes = 0;
-    }
-    buckets_.back().cuts.push_back(&cut);
-    bytes += own;
-  }
-  // What others send lies in memory that serves one bucket after the other.
-  const int own = ranks_->rank();
-  for (const Bucket& bucket : buckets_) {
-    int64_t need = 0;
-    for (const Cut* cut : bucket.cuts)
-      if (cut->rows_of(own) > 0)
-        need += ranks_->size() * aligned(cut->rows_of(own) * cut->columns * int64_t{sizeof(float)});
-    scratch_bytes_ = std::max(scratch_bytes_, need);
-  }
+  for (std::vector<const Cut*>& cuts : buckets_of(cuts_)) buckets_.push_back({std::move(cuts), nullptr, nullptr});
+  scratch_bytes_ = exchange_scratch(cuts_, ranks_->rank(), ranks_->size());
   if (scratch_bytes_ > 0) scratch_ = engine_.allocate(scratch_bytes_);
   for (Bucket& bucket : buckets_) compile_bucket(bucket);
   if (reduces_each_batch()) return;
@@ -182,7 +217,7 @@ void RankedStep::compile_apply(const Method& method) {
     };
     for (const Optimizer::State& s : method.optimizer().states(cut.whole))
       add(optimizer_state(s.name, cut.whole.name), s.type);
-    if (averages_) add(average_of(cut.whole.name), held_type(cut));
+    if (averages_) add(average_of(cut.whole.name), held_type(cut.whole, held_));
   }
   if (parts.empty()) return;
   squares_ = compile(squares_graph(all, own));
@@ -190,8 +225,8 @@ void RankedStep::compile_apply(const Method& method) {
   apply_ = engine_.compile(work.graph, work.options);
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(own) == 0) continue;
-    run::DeviceTensorRef parameter = part(whole(cut, ""), cut, own);
-    if (gathered_in_) {
+    run::DeviceTensorRef parameter = holds_parameters() ? state_part(cut.whole.name) : part(whole(cut, ""), cut, own);
+    if (gathered_in_ && !holds_parameters()) {
       parameter = std::make_shared<run::DeviceTensor>(engine_.device(), parameter->type());
       masters_[cut.whole.name] = parameter;
     }
@@ -254,6 +289,26 @@ std::optional<Error> RankedStep::attempt(const std::function<void()>& work) {
     return error;
   }
   return std::nullopt;
+}
+
+bool RankedStep::updates(const std::string& parameter) const {
+  for (const Cut& cut : cuts_)
+    if (cut.whole.name == parameter) return !holds_parts() || cut.rows_of(ranks_->rank()) > 0;
+  return false;
+}
+
+std::vector<float> RankedStep::largest(const std::vector<float>& numbers) {
+  const std::string mine(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
+  std::vector<float> out = numbers;
+  for (const std::string& theirs : ranks_->all_gather(mine)) {
+    LUMEN_CHECK(theirs.size() == mine.size(), "ranks compare different numbers");
+    for (size_t i = 0; i < out.size(); ++i) {
+      float one = 0;
+      std::memcpy(&one, theirs.data() + i * sizeof one, sizeof one);
+      if (!(one <= out[i])) out[i] = one;  // what is no number is kept
+    }
+  }
+  return out;
 }
 
 std::vector<double> RankedStep::sum(std::vector<double> numbers) {
@@ -382,6 +437,7 @@ void RankedStep::clear() {
 }
 
 void RankedStep::share_parameters() {
+  if (holds_parameters()) return forget_parameters();
   if (!gathered_in_) return share("");
   if (change_) change_->run();
   const int own = ranks_->rank(), size = ranks_->size();
@@ -409,18 +465,22 @@ void RankedStep::begin(bool averages) {
   std::vector<uint8_t> bytes;
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts()) continue;
-    const run::DeviceTensorRef own = part(whole(cut, ""), cut, ranks_->rank());
+    const run::DeviceTensorRef own =
+        holds_parameters() ? state_part(cut.whole.name) : part(whole(cut, ""), cut, ranks_->rank());
     bytes.resize(own->bytes());
     own->download(bytes.data(), own->bytes());
-    if (gathered_in_) masters_.at(cut.whole.name)->upload(bytes.data(), own->bytes());
+    if (gathered_in_ && !holds_parameters()) masters_.at(cut.whole.name)->upload(bytes.data(), own->bytes());
     if (averages && averages_) tensors_(average_of(cut.whole.name), own->type())->upload(bytes.data(), own->bytes());
   }
   for (const auto& [name, lost] : lost_) lost->clear();
+  if (lodging_) lodging_->forget_lost();
+  forget_parameters();
 }
 
 void RankedStep::settle() {
   for (const auto& [name, lost] : lost_) lost->clear();
-  if (!gathered_in_) return;
+  if (lodging_) lodging_->forget_lost();
+  if (!gathered_in_ || holds_parameters()) return;
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0) continue;
     const run::DeviceTensorRef master = masters_.at(cut.whole.name);
@@ -434,8 +494,12 @@ void RankedStep::settle() {
 run::DeviceTensorRef RankedStep::state_part(const std::string& name) {
   const Cut& cut = *state_cuts_.at(name);
   if (cut.rows_of(ranks_->rank()) == 0) return nullptr;
-  const graph::Type& type = state_types_.at(name);
-  return tensors_(name, cut.in_rows ? cut.part_of(type, ranks_->rank()) : type);
+  return tensors_(name, cut.part_of(type_in_parts(name), ranks_->rank()));
+}
+
+graph::Type RankedStep::type_in_parts(const std::string& name) const {
+  const auto state = state_types_.find(name);
+  return state == state_types_.end() ? parameter_types_.at(name) : state->second;
 }
 
 std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool everywhere) {
@@ -444,7 +508,7 @@ std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool every
   if (own) own->download(bytes.data(), own->bytes());
   const std::vector<std::string> parts = everywhere ? ranks_->all_gather(bytes) : ranks_->gather(bytes, 0);
   if (parts.empty()) return {};
-  const graph::Type& type = state_types_.at(name);
+  const graph::Type type = type_in_parts(name);
   const Cut& cut = *state_cuts_.at(name);
   std::vector<uint8_t> out(graph::byte_size(type));
   for (int r = 0; r < ranks_->size(); ++r) {
@@ -457,7 +521,7 @@ std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool every
 void RankedStep::put_state(const std::string& name, std::span<const uint8_t> all) {
   const run::DeviceTensorRef own = state_part(name);
   if (!own) return;
-  const std::vector<uint8_t> bytes = part_bytes(*state_cuts_.at(name), state_types_.at(name), all, ranks_->rank());
+  const std::vector<uint8_t> bytes = part_bytes(*state_cuts_.at(name), type_in_parts(name), all, ranks_->rank());
   own->upload(bytes.data(), std::ssize(bytes));
 }
 

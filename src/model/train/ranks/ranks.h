@@ -4,9 +4,9 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, model/data/examples, model/train/method, model/train/optimizer, model/train/recipe,
-// number/formula, run/engine, run/ranks.
-// Offers: rank_batches.h.
+// May include: base, graph/ir, model/data/examples, model/train/method, model/train/offload, model/train/optimizer,
+// model/train/recipe, number/formula, run/device, run/device/outside, run/engine, run/ranks.
+// Offers: rank_batches.h, rank_forecast.h.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,9 @@
 
 #include "base/error.h"
 #include "model/train/method/method.h"
+#include "model/train/offload/layer_plan.h"
 #include "model/train/ranks/cuts.h"
+#include "model/train/ranks/rank_lodging.h"
 #include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 #include "run/ranks/ranks.h"
@@ -26,12 +28,20 @@
 namespace lumen::model {
 
 // What is held in parts, one rank each, rather than by every rank.
-enum class Sharding : uint8_t { none, states, gradients };
+enum class Sharding : uint8_t { none, states, gradients, parameters };
 Sharding sharding_of(const Recipe& recipe);
 
 // The recipe as a rank sees it: its share of a batch, which counts as one of more batches in a step. Error (usage) when
 // ranks do not divide the batch, or the recipe asks for exchanges that its sharding does not make.
 Recipe recipe_of_rank(const Recipe& recipe, int ranks);
+
+// The formats that it names for exchanges; null: f32. Error (usage) when one serves none.
+struct Exchanges {
+  FormatRef reduced_in, gathered_in;
+};
+Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats);
+// Bytes of what others send of whole gradients at once.
+int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks);
 
 class RankedStep {
  public:
@@ -42,8 +52,12 @@ class RankedStep {
 
   run::Communicator& ranks() { return *ranks_; }
   bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
+  // Parameters, too: they have the places of parts in steps by layers, which lodge() serves.
+  bool holds_parameters() const { return sharding_ == Sharding::parameters; }
   // Gradients are results of a program for one batch, summed over ranks at once; else states that grow over batches.
-  bool reduces_each_batch() const { return sharding_ == Sharding::gradients; }
+  bool reduces_each_batch() const { return sharding_ == Sharding::gradients || holds_parameters(); }
+  // Where parameters are, and gradients go to, in steps of the plan.
+  std::shared_ptr<Lodging> lodge(const LayerPlan& plan);
 
   // What was done by each rank alone has worked everywhere; otherwise the Error of the first rank where it has not, for
   // all ranks alike.
@@ -51,6 +65,10 @@ class RankedStep {
   // Runs it, and keeps its Error for agree().
   static std::optional<Error> attempt(const std::function<void()>& work);
   std::vector<double> sum(std::vector<double> numbers);
+  // The largest of each number that any rank has.
+  std::vector<float> largest(const std::vector<float>& numbers);
+  // Whether this rank computes new values of the parameter, or of a part of it.
+  bool updates(const std::string& parameter) const;
   // Whether any rank says so.
   bool any(bool mine);
 
@@ -72,14 +90,17 @@ class RankedStep {
   // in a checkpoint, and so does a run that goes on from it begin.
   void settle();
 
-  // States of the optimizer that are held in parts, as a checkpoint of one process has them; by name.
+  // States of the optimizer that are held in parts, as a checkpoint of one process has them; by name. And parameters.
   const std::map<std::string, graph::Type>& states() const { return state_types_; }
+  const std::map<std::string, graph::Type>& parameters() const { return parameter_types_; }
+  // Parts of parameters have other numbers.
+  void forget_parameters();
   // The whole of one, for rank 0 or for every rank; empty elsewhere. All ranks call it.
   std::vector<uint8_t> whole_state(const std::string& name, bool everywhere = false);
   void put_state(const std::string& name, std::span<const uint8_t> whole);
   // This rank's part of it; nothing where it has none.
   run::DeviceTensorRef state_part(const std::string& name);
-  int64_t exchange_bytes() const { return scratch_bytes_; }
+  int64_t exchange_bytes() const;
 
  private:
   // Parameters whose gradients are exchanged at once.
@@ -96,7 +117,7 @@ class RankedStep {
   run::DeviceTensorRef whole(const Cut& cut, const char* prefix) const;
   run::DeviceTensorRef part(const run::DeviceTensorRef& whole, const Cut& cut, int rank) const;
   run::DeviceTensorRef gradient_part(const Cut& cut) const;
-  graph::Type held_type(const Cut& cut) const;
+  graph::Type type_in_parts(const std::string& name) const;
   void share(const char* prefix);
 
   run::Engine& engine_;
@@ -113,7 +134,9 @@ class RankedStep {
   std::shared_ptr<run::Program> squares_, apply_, clear_, change_, follow_;
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
-  std::map<std::string, graph::Type> state_types_;
+  std::map<std::string, graph::Type> state_types_, parameter_types_;
+  std::shared_ptr<RankLodging> lodging_;
+  bool overlaps_ = false;
   std::map<std::string, const Cut*> state_cuts_;
 };
 

@@ -103,9 +103,11 @@ struct Recipe {
   std::string run_folder;    // where files of the run itself lie; no key: who starts the run knows it
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
-  // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1) or gradients (ZeRO 2); and
-  // the formats in which sums of gradients, and changes of parameters, go from one to the other.
+  // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1), gradients (ZeRO 2) or
+  // parameters (ZeRO 3); the formats in which sums of gradients, and changes of parameters, go from one to the other;
+  // and whether that may go on beside the computation, where there is room for it.
   std::string shard = "none", reduce_type = "f32", gather_type = "f32";
+  bool overlap = true;
   // [evaluation], each time the validation loss is computed on the way, and at the end
   std::vector<std::string> eval_tasks;  // names, or task files
   std::string eval_data;                // folder with their data

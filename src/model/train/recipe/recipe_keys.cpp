@@ -90,8 +90,9 @@ const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
                               const std::string own = name == "0" || name == "no_shard"        ? "none"
                                                       : name == "1"                            ? "states"
                                                       : name == "2" || name == "shard_grad_op" ? "gradients"
+                                                      : name == "3" || name == "full_shard"    ? "parameters"
                                                                                                : name;
-                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients"});
+                              set_one_of(r.shard, own, "ranks.shard", {"none", "states", "gradients", "parameters"});
                             }};
 
 // A reference to a member: (double, schedule.peak).
@@ -192,6 +193,7 @@ const RecipeKey kKeys[] = {
     {"ranks", "shard", kShard, 0, 0, Effect::none},
     {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
     {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
+    {"ranks", "overlap", LUMEN_MEMBER(bool, overlap), 0, 0, Effect::none},
     {"memory", "kept", LUMEN_MEMBER(Text, kept)},
     {"memory", "limit", kMemoryLimit, 0, 0, Effect::none},
     {"memory", "offload", kOffload, 0, 0, Effect::none},

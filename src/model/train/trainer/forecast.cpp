@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
 #include "model/train/offload/offload.h"
+#include "model/train/ranks/rank_forecast.h"
 #include "model/train/recipe/groups.h"
 #include "model/train/trainer/trainer.h"
 
@@ -23,7 +25,7 @@ int64_t element_bytes(const graph::Shape& shape, Scalar type) {
 
 // Without values, which need a plan.
 TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher,
-                               const OffloadForecast& offload) {
+                               const OffloadForecast& offload, const std::optional<RankForecast>& rank) {
   TrainingForecast out;
   out.teacher = teacher ? teacher->weight_bytes() : 0;
   const Holding& held = method.held();
@@ -59,7 +61,19 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     out.gradients = run::saturating_sum(out.gradients - layers.gradients, layers.gradient_seats);
   }
   out.values = apart ? 0 : trained;
+  if (rank) {
+    out.moments = rank->states;
+    out.exchanges = rank->exchanges;
+    out.weights = out.weights - rank->in_parts + rank->parameters + rank->whole_parameters;
+    out.gradients = rank->sums + rank->whole_gradients;
+  }
   return out;
+}
+
+std::optional<RankForecast> of_rank(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe,
+                                    int ranks) {
+  if (ranks == 1) return std::nullopt;
+  return forecast_rank(model, method, recipe, ranks, engine.device().reads_host_memory());
 }
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -98,10 +112,11 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
 // of smaller products; then computing values again; then shorter windows. Every try plans a whole step, so that few are
 // made: halves take less and less.
 std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                            bool weights_are_there, const Model* teacher) {
+                            bool weights_are_there, const Model* teacher, int ranks) {
   constexpr int64_t kShortest = 64;
   const auto would_fit = [&](const Recipe& r) {
-    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher), weights_are_there);
+    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher, ranks),
+                weights_are_there);
   };
   int64_t halvings = 0;
   for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
@@ -165,14 +180,16 @@ run::MemoryNeeds TrainingForecast::needs() const {
   needs.push_back({offloaded > 0 ? "gradients" : "gradients, summed over batches", gradients});
   needs.push_back({offloaded > 0 ? "values of a step" : "values of a step, gradients among them", values});
   needs.push_back({"values of an evaluation", evaluation});
+  if (exchanges > 0) needs.push_back({"exchanges with other ranks", exchanges});
   return needs;
 }
 
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                   bool weights_are_there, const Model* teacher) {
+                                   bool weights_are_there, const Model* teacher, int ranks) {
   const Method method(model, recipe, form, teacher);
   const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
-  TrainingForecast out = of_parameters(model, recipe, method, teacher, offload);
+  const std::optional<RankForecast> rank = of_rank(engine, model, method, recipe, ranks);
+  TrainingForecast out = of_parameters(model, recipe, method, teacher, offload, rank);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
@@ -188,22 +205,32 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     for (const graph::Graph& g : graphs) most = std::max(most, arena({g, options}));
     return most;
   };
-  const int64_t values = offload.layers.any() ? largest(offload.layers.step, method.options())
-                                              : arena(recomputing(whole           ? method.step()
-                                                                  : offload.any() ? method.gradients_apart()
-                                                                                  : method.accumulate()));
+  const bool by_layers = rank && rank->sharding == Sharding::parameters;
+  const bool has_apply = rank && rank->sharding != Sharding::none;
+  const auto step = [&] {
+    if (rank && rank->sharding == Sharding::gradients) return method.gradients();
+    return whole ? method.step() : offload.any() ? method.gradients_apart() : method.accumulate();
+  };
+  const int64_t values = by_layers              ? largest(rank->step, method.options())
+                         : offload.layers.any() ? largest(offload.layers.step, method.options())
+                                                : arena(recomputing(step()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {
     const int64_t bytes = arena(work);
     return bytes <= values ? 0 : bytes;
   };
-  out.values = run::saturating_sum(values, offload.layers.between);
-  if (!whole && !offload.any()) out.values = run::saturating_sum(values, beside(method.apply()));
+  out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
+  if (has_apply) {
+    // It does not share the step's memory.
+    if (!rank->updated.empty()) out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
+  } else if (!whole && !offload.any()) {
+    out.values = run::saturating_sum(values, beside(method.apply()));
+  }
   for (const graph::Graph& update : offload.updates) out.values = run::saturating_sum(out.values, beside({update, {}}));
   out.evaluation = 0;
-  for (const graph::Graph& part : offload.layers.evaluation)
+  for (const graph::Graph& part : by_layers ? rank->evaluation : offload.layers.evaluation)
     out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
-  if (!offload.layers.any()) out.evaluation = beside(method.evaluation());
+  if (!offload.layers.any() && !by_layers) out.evaluation = beside(method.evaluation());
   if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
   if (const Objective* objective = method.objective()) {
     out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
@@ -238,7 +265,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
 }
 
 void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
-                      BatchForm form, const Model* teacher) {
+                      BatchForm form, const Model* teacher, int ranks) {
   if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
     throw usage_error("batch, accumulate and length must be at least 1");
   if (recipe.accumulate > kMostBatches)
@@ -246,14 +273,15 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   // What is certain without a plan is refused without one.
   const Method method(model, recipe, form, teacher);
   require(engine, model, recipe,
-          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe)),
+          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe),
+                        of_rank(engine, model, method, recipe, ranks)),
           weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");
-  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher);
+  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher, ranks);
   if (fits(engine, f, weights_are_there)) return;
   require(engine, model, recipe, f, weights_are_there,
-          cheapest_change(engine, model, recipe, form, weights_are_there, teacher));
+          cheapest_change(engine, model, recipe, form, weights_are_there, teacher, ranks));
 }
 
 }  // namespace lumen::model

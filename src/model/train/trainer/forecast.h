@@ -16,6 +16,7 @@ struct TrainingForecast {
   int64_t moments = 0;     // states of the optimizer
   int64_t offloaded = 0;   // of those, outside of the device's memory; moments: of pieces that visit it
   bool in_file = false;    // .. which is a file
+  int64_t exchanges = 0;   // of several ranks
   int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
   int64_t values = 0;      // within a step
   int64_t evaluation = 0;  // within an evaluation
@@ -26,9 +27,10 @@ struct TrainingForecast {
   run::MemoryNeeds needs() const;
 };
 
-// `model` needs its family, config and parameters; of weights only types and sizes are looked at.
+// `model` needs its family, config and parameters; of weights only types and sizes are looked at. `ranks`: of one of so
+// many, the recipe being that of a rank (recipe_of_rank).
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
-                                   bool weights_are_there = false, const Model* teacher = nullptr);
+                                   bool weights_are_there = false, const Model* teacher = nullptr, int ranks = 1);
 
 // For people: a table of what is needed. `ceiling`: operations a second the device can do at best; 0: not known.
 std::string plan_text(const TrainingForecast& forecast, double ceiling);
@@ -36,6 +38,6 @@ std::string plan_text(const TrainingForecast& forecast, double ceiling);
 // Refuses (exit 3) what does not fit, and says which change of the recipe would. `weights_are_there`: the model's
 // weights are in memory already.
 void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there = false,
-                      BatchForm form = {}, const Model* teacher = nullptr);
+                      BatchForm form = {}, const Model* teacher = nullptr, int ranks = 1);
 
 }  // namespace lumen::model

@@ -12,6 +12,10 @@
 
 namespace lumen::model {
 
+// What to do where numbers have become such.
+inline constexpr const char* kDivergedHint =
+    "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
+
 // Weights beyond this have squares that f32 does not hold: norms of what they are multiplied with become 0 or infinite,
 // and the loss says no more about them.
 inline constexpr float kLargestWeight = 1.8e19F;

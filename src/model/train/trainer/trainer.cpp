@@ -23,15 +23,11 @@ namespace {
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
-constexpr const char* kBrokenHint =
-    "the model that training begins with is broken, or --precision names a type that does not hold its values";
 constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
 constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
 constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
 constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
 constexpr uint32_t kRankRun = 0x9e3779b1;     // apart from those of other ranks
-constexpr const char* kDivergedHint =
-    "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
 
 graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
@@ -54,6 +50,14 @@ std::string decoded_text(const std::map<std::string, int>& counts, const std::st
   return text.empty() ? text : fmt::format("training in {}: {}", type, text);
 }
 
+// What is held of numbers.
+std::vector<float> as_held(std::span<const float> numbers, Scalar type) {
+  std::vector<float> out(numbers.begin(), numbers.end());
+  if (type != Scalar::f32)
+    for (float& x : out) x = bf16_to_f32(f32_to_bf16(x));
+  return out;
+}
+
 Recipe with_length(Recipe recipe, const Model& model) {
   recipe.length = window_length(model, recipe);
   check_recipe(recipe);
@@ -69,29 +73,6 @@ graph::Graph row_squares(const graph::Shape& shape, bool rows) {
   g.results = {build.reshape(sums, graph::low_rank_rows(shape, rows))};
   g.result_names = {kResult};
   return g;
-}
-
-// Mean of losses by the weights of their positions.
-struct LossSum {
-  double total = 0, weight = 0;
-  void add(const std::vector<float>& losses, const Batch& batch) {
-    for (size_t i = 0; i < losses.size(); ++i) {
-      const double w = batch.weights.empty() ? 1.0 : batch.weights[i];
-      if (w == 0) continue;
-      total += w * losses[i];
-      weight += w;
-    }
-  }
-};
-
-// Rows that count nothing, so that there are as many as a program was compiled for.
-void fill_up(Batch& batch, int64_t rows) {
-  const size_t size = rows * batch.length;
-  batch.rows = rows;
-  batch.tokens.resize(size, 0);
-  batch.targets.resize(size, 0);
-  batch.weights.resize(size, 0.0F);
-  if (!batch.starts.empty()) batch.starts.resize(size, 0);
 }
 
 }  // namespace
@@ -114,6 +95,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   engine_.device().flush_subnormals(method_.has_short_products());
   if (teacher_) begin_teacher();
   if (offload_settings(recipe_.offload).layers) begin_layers();
+  if (communicator_ && sharding_of(recipe_) == Sharding::parameters) begin_layers_among_ranks();
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -126,6 +108,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = communicator_ ? sharding_of(recipe_) : Sharding::none;
+  if (sharding == Sharding::parameters) return;  // begun already
   if (offload_settings(recipe_.offload).any()) begin_updates();
   if (updates_) {
     // Compiled there; nothing is begun where nothing is gained.
@@ -174,7 +157,7 @@ void Trainer::begin_bounds() {
 
 void Trainer::exchange_average() {
   LUMEN_CHECK(has_average());
-  if (ranked_ && ranked_->holds_parts()) return exchange_parts_of_average();
+  if ((ranked_ && ranked_->holds_parts()) || !gathered_.empty()) return exchange_parts_of_average();
   for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
   for (const auto& program : {step_, accumulate_, apply_, evaluate_, divergence_})
     if (program) bind_all(*program);
@@ -205,13 +188,21 @@ void Trainer::begin_weights() {
     const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
     require_finite(numbers, model_.name, name, kDamagedHint);
     put_values(name, w.type.shape, numbers, is_held ? type : Scalar::f32);
+    if (lies_in_parts(name)) put_fields(name, f32_weight(w.type.shape, as_held(numbers, is_held ? type : Scalar::f32)));
     w.bytes = {};
   }
   decoded_ = decoded_text(decoded, recipe_.param_type);
+  for (const auto& [name, w] : model_.weights)
+    if (!lies_in_parts(name)) put_fields(name, {});
+}
+
+// Learned fields of a weight, as its format fits them to what is held of it; `held` empty: to what is there.
+void Trainer::put_fields(const std::string& weight, const Weight& held) {
   for (const LearnedField& f : method_.learned()) {
-    const std::vector<float> own = values(f.weight);
-    put_values(f.parameter.name, f.parameter.shape,
-               fitted_values(f, f32_weight(model_.weights.at(f.weight).type.shape, own)), Scalar::f32);
+    if (f.weight != weight) continue;
+    const Weight there =
+        held.bytes.size() == 0 ? f32_weight(model_.weights.at(weight).type.shape, values(weight)) : held;
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, there), Scalar::f32);
   }
 }
 
@@ -338,8 +329,8 @@ void Trainer::begin_step(Step& result) {
     for (const std::string& name : objective->metrics()) result.metrics.emplace_back(name, 0);
 }
 
-// One of the batches that this process adds to the step's gradients.
-void Trainer::run_part(Step& result, int64_t part) {
+// The data of one of the batches that this process adds to the step's gradients.
+void Trainer::read_part(int64_t part) {
   // Every batch leaves out other numbers.
   const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
   if (recipe_.adapter.dropout > 0)
@@ -349,6 +340,9 @@ void Trainer::run_part(Step& result, int64_t part) {
     set_seed(graph::kProductSeed,
              rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part * ranks + rank));
   put_training_batch(batches_->training(state_.batch_of(done_), part));
+}
+
+void Trainer::run_part(Step& result, int64_t part) {
   const double share = 1.0 / method_.parts();
   if (layers_) {
     result.loss += layers_->run(part == 0) * share;
@@ -365,7 +359,10 @@ Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
   begin_step(result);
-  for (int64_t part = 0; part < recipe_.accumulate; ++part) run_part(result, part);
+  for (int64_t part = 0; part < recipe_.accumulate; ++part) {
+    read_part(part);
+    run_part(result, part);
+  }
   if (apply_) apply_->run();
   result.norm = layers_ ? layers_->norm() : scalar(last_of_step(), "norm");
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
@@ -418,7 +415,8 @@ std::vector<Trainer::Held> Trainer::memory() const {
                                                                                                       : moments;
     kind.bytes += t->bytes();
   }
-  Held values{"values of a step"}, evaluation{"values of an evaluation"};
+  Held values{"values of a step"}, evaluation{"values of an evaluation"}, exchanges{"exchanges"};
+  if (ranked_) exchanges.bytes += ranked_->exchange_bytes();
   for (const auto& program : {step_, accumulate_, apply_})
     if (program) values.bytes += program->own_bytes();
   if (updates_) {
@@ -426,14 +424,14 @@ std::vector<Trainer::Held> Trainer::memory() const {
     if (updates_->states()) moments.bytes += updates_->states()->seat_bytes();
   }
   if (layers_) {
-    trained.bytes += layers_->parameters().seat_bytes();
-    gradients.bytes += layers_->gradients().seat_bytes();
+    trained.bytes += layers_->lodging().parameter_bytes();
+    gradients.bytes += layers_->lodging().gradient_bytes();
     values.bytes += layers_->own_bytes() + layers_->between_bytes();
   }
   for (const auto& program : {evaluate_, divergence_})
     if (program) evaluation.bytes += program->own_bytes();
   std::vector<Held> out;
-  for (Held* kind : {&trained, &frozen, &teacher, &moments, &gradients, &values, &evaluation, &data})
+  for (Held* kind : {&trained, &frozen, &teacher, &moments, &gradients, &values, &evaluation, &exchanges, &data})
     if (kind->bytes > 0) out.push_back(std::move(*kind));
   return out;
 }
@@ -483,92 +481,10 @@ void Trainer::require_data() const {
   require_validation();
 }
 
-// Rows x length losses of what put_batch put there. Null: they come from a step by layers.
-run::Program* Trainer::evaluation() {
-  if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
-  return evaluate_.get();
-}
-
-std::vector<float> Trainer::losses_of(const Batch& batch) {
-  return of_positions(evaluation(), batch);
-}
-
-std::vector<float> Trainer::of_positions(run::Program* program, const Batch& batch) {
-  put_batch(batch);
-  if (program) program->run();
-  std::vector<float> losses(batch.rows * batch.length);
-  (program ? program->result(kResult) : layers_->losses())->download(losses.data(), losses.size() * sizeof(float));
-  return losses;
-}
-
-double Trainer::prove() {
-  LossSum sum;
-  const auto failure = RankedStep::attempt([&] {
-    const Batch batch = batches_->training(state_.batch_of(done_), 0);
-    sum.add(losses_of(batch), batch);
-  });
-  const double loss = mean_over_ranks(sum.total, sum.weight, failure);
-  if (std::isfinite(loss)) return loss;
-  diverged_ = true;
-  throw Error(Exit::numeric,
-              done_ == 0
-                  ? fmt::format("before the first step the loss is {}; training stopped", loss)
-                  : fmt::format("after step {} the loss with the new weights is {}; training stopped", done_, loss),
-              done_ == 0 ? kBrokenHint : kDivergedHint);
-}
-
-double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
-  const int64_t all = batches_->validation_rows();
-  if (all < 1) require_data();
-  if (method_.objective()) {
-    const double loss = evaluate_objective(rows, stop);
-    if (std::isfinite(loss)) return loss;
-    diverged_ = true;
-    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
-                kDivergedHint);
-  }
-  const double loss = mean_of_validation(evaluation(), rows, stop);
-  if (std::isfinite(loss)) return loss;
-  diverged_ = true;
-  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
-              kDivergedHint);
-}
-
-// The mean loss of the first rows of the validation data; -1 when `stop` became true.
-double Trainer::mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop) {
-  const int64_t all = batches_->validation_rows();
-  rows = rows == 0 ? all : std::min(rows, all);
-  LossSum sum;
-  // Ranks take turns.
-  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
-  bool stopped = false;
-  const auto failure = RankedStep::attempt([&] {
-    for (int64_t first = rank * recipe_.batch; first < rows && !stopped; first += ranks * recipe_.batch) {
-      stopped = stop && stop->load();
-      if (stopped) return;
-      const int64_t count = std::min(recipe_.batch, rows - first);
-      Batch batch = batches_->validation(first, count);
-      batch.weights.resize(batch.tokens.size(), 1.0F);
-      fill_up(batch, recipe_.batch);
-      sum.add(of_positions(program, batch), batch);
-    }
-  });
-  const double mean = mean_over_ranks(sum.total, sum.weight, failure);
-  return stopped ? -1 : mean;
-}
-
-double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
-  if (!divergence_) divergence_ = compile(method_.divergence());
-  const double far = mean_of_validation(divergence_.get(), rows, stop);
-  if (std::isfinite(far)) return far;
-  diverged_ = true;
-  throw Error(Exit::numeric,
-              fmt::format("after step {} the divergence from the reference is {}; training stopped", done_, far),
-              kDivergedHint);
-}
-
 void Trainer::finish() {
-  if (ranked_ && ranked_->holds_parts() && has_average())
+  if (has_parts_of_parameters())
+    gather_all();
+  else if (ranked_ && ranked_->holds_parts() && has_average())
     for (const Parameter& p : method_.trained()) {
       const std::string name = average_of(p.name);
       const std::vector<uint8_t> bytes = ranked_->whole_state(name, true);
@@ -625,7 +541,7 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
-  if (layers_) throw usage_error("--offload layers: logits need all parameters on the device");
+  if (layers_) throw usage_error("a step by layers: logits need all parameters on the device");
   const auto length = std::ssize(window);
   if (!logits_ || logits_length_ != length) {
     const Method::Work work = method_.logits(length);
@@ -692,7 +608,9 @@ Trainer::Snapshot Trainer::snapshot() const {
 
 std::string Trainer::explain() const {
   if (updates_) return (layers_ ? layers_->explain() : accumulate_->explain()) + updates_->explain();
-  return step_ ? step_->explain() : accumulate_->explain() + apply_->explain();
+  if (layers_) return layers_->explain();
+  if (step_) return step_->explain();
+  return accumulate_->explain() + (apply_ ? apply_->explain() : "");
 }
 
 }  // namespace lumen::model

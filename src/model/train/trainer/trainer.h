@@ -24,6 +24,7 @@
 #include "model/train/objective/objective_rows.h"
 #include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
+#include "model/train/offload/outside_lodging.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/recipe/recipe.h"
 #include "model/train/record/lora_base.h"
@@ -161,6 +162,7 @@ class Trainer {
  private:
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
+  void put_fields(const std::string& weight, const Weight& held);
   void begin_adapter();
   void begin_fields();
   void begin_teacher();
@@ -168,6 +170,7 @@ class Trainer {
   void begin_bounds();
   void begin_updates();
   void begin_layers();
+  void begin_layers_among_ranks();
   void update();
   std::map<std::string, graph::Type> all_types() const;
   Visits* lodging(const std::string& name) const;
@@ -190,6 +193,7 @@ class Trainer {
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
   void begin_step(Step& step);
+  void read_part(int64_t part);
   void run_part(Step& step, int64_t part);
   // trainer_ranks.cpp
   Step step_among_ranks();
@@ -197,6 +201,16 @@ class Trainer {
   void update_among_ranks(Step& step);
   [[noreturn]] void throw_not_finite(const Step& step, const std::string& broken);
   double mean_over_ranks(double total, double weight, const std::optional<Error>& failure);
+  bool has_parts_of_parameters() const { return ranked_ && ranked_->holds_parameters(); }
+  bool lies_in_parts(const std::string& name) const;
+  graph::Type type_in_parts(const std::string& name) const;
+  void agree_before_exchanges(const std::optional<Error>& failure);
+  void gather_all();
+  std::vector<std::string> states_of(const char* prefix) const;
+  void share_histories();
+  void share_bounds();
+  float gradient_scale(const std::string& state) const;
+  void settle_histories() const;
   void check_parts() const;
   std::map<std::string, graph::Type> saved_states() const;
   std::span<const uint8_t> state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const;
@@ -230,6 +244,7 @@ class Trainer {
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::unique_ptr<LayerStep> layers_;        // in the place of step_ and accumulate_, where parameters lie elsewhere
+  std::shared_ptr<OutsideLodging> outside_;  // where that is outside of the device
   std::unique_ptr<GroupedUpdates> updates_;  // in the place of apply_, where states of the optimizer lie elsewhere
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
@@ -240,8 +255,9 @@ class Trainer {
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
-  std::unique_ptr<RankedStep> ranked_;  // null: alone
-  Tensors averages_;                    // weights, while whole means are in their place
+  std::unique_ptr<RankedStep> ranked_;                    // null: alone
+  Tensors averages_;                                      // weights, while whole means are in their place
+  std::map<std::string, std::vector<uint8_t>> gathered_;  // by finish(), what ranks had parts of
   const std::atomic<bool>* asked_ = nullptr;
   std::atomic<bool> all_asked_ = false;
 };

@@ -64,6 +64,17 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
                  is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
 }
 
+// All of them are f32.
+void scale_numbers(std::span<uint8_t> bytes, float divisor, float factor) {
+  if (divisor == 1 && factor == 1) return;
+  for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
+    float x = 0;
+    std::memcpy(&x, bytes.data() + at, sizeof x);
+    x = x / divisor * factor;
+    std::memcpy(bytes.data() + at, &x, sizeof x);
+  }
+}
+
 // The bytes of a tensor of a checkpoint that is to become one of a run.
 std::vector<uint8_t> taken(const TensorFile& file, const std::string& name, const std::string& folder,
                            const graph::Type& type) {
@@ -96,8 +107,8 @@ bool Trainer::is_saved(const std::string& name) const {
 
 // As a process alone has them.
 std::map<std::string, graph::Type> Trainer::saved_states() const {
-  if (ranked_ && ranked_->holds_parts()) return ranked_->states();
   std::map<std::string, graph::Type> out;
+  if (ranked_) out = ranked_->states();
   for (const auto& [name, type] : stored())
     if (is_optimizer_state(name)) out.emplace(name, type);
   return out;
@@ -105,11 +116,12 @@ std::map<std::string, graph::Type> Trainer::saved_states() const {
 
 // The whole of a weight or a state, for whoever writes it.
 std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const {
-  if (is_optimizer_state(spec.name) && ranked_ && ranked_->holds_parts()) {
+  if (ranked_ && (ranked_->states().contains(spec.name) || lies_in_parts(spec.name))) {
     buffer = ranked_->whole_state(spec.name);
   } else if (writes()) {
     buffer.resize(graph::byte_size(type_of(spec.name)));
     fetch(spec.name, buffer);
+    scale_numbers(buffer, gradient_scale(spec.name), 1);
   }
   if (!writes()) return {};
   return {buffer.data(), static_cast<size_t>(spec.blob_bytes())};
@@ -119,6 +131,7 @@ std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vecto
 // ranks, before any writes.
 void Trainer::check_parts() const {
   ranked_->settle();
+  settle_histories();
   const std::string where = fmt::format("after step {}", done_);
   ranked_->agree(RankedStep::attempt([&] {
     std::vector<uint8_t> bytes;
@@ -130,8 +143,10 @@ void Trainer::check_parts() const {
       check_numbers(spec, std::span(bytes).first(spec.blob_bytes()), where, kNotSavedHint);
     };
     for (const auto& [name, t] : tensors_)
-      if (writes() && (is_saved(name) || (is_optimizer_state(name) && !ranked_->holds_parts()))) look(name, t);
-    for (const auto& [name, type] : ranked_->states()) look(name, ranked_->state_part(name));
+      if (writes() && (is_saved(name) || (is_optimizer_state(name) && !ranked_->states().contains(name))))
+        look(name, t);
+    for (const auto* parts : {&ranked_->states(), &ranked_->parameters()})
+      for (const auto& [name, type] : *parts) look(name, ranked_->state_part(name));
   }));
 }
 
@@ -171,7 +186,8 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   for (const auto& [name, type] : saved_states()) content.optimizer.push_back(spec_of(name, type));
   std::vector<uint8_t> buffer;
   if (!writes()) {  // and yet others want its parts
-    for (const TensorSpec& spec : content.optimizer) (void)state_bytes(spec, buffer);
+    for (const auto* specs : {&content.weights, &content.optimizer})
+      for (const TensorSpec& spec : *specs) (void)state_bytes(spec, buffer);
     meet();
     return out / fmt::format("checkpoint-{}", done_);
   }
@@ -210,12 +226,13 @@ void Trainer::begin_with(const Adapter& beginning) {
 
 void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
-  const bool has_parts = ranked_ && ranked_->holds_parts();
-  for (const auto& [name, type] : stored())
-    if (!is_optimizer_state(name))
-      store(name, taken(*checkpoint.weights, name, folder, type));
-    else if (!has_parts)
-      store(name, taken(*checkpoint.optimizer, name, folder, type));
+  for (const auto& [name, type] : stored()) {
+    if (ranked_ && ranked_->states().contains(name)) continue;
+    std::vector<uint8_t> bytes =
+        taken(is_optimizer_state(name) ? *checkpoint.optimizer : *checkpoint.weights, name, folder, type);
+    scale_numbers(bytes, 1, gradient_scale(name));
+    store(name, bytes);
+  }
   if (ranked_) {
     ranked_->begin(false);
     for (const auto& [name, type] : ranked_->states())

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "model/train/trainer/trainer.h"
 #include "number/formula/scalar.h"
 
@@ -23,8 +24,15 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 
 // Parameters of layers visit the device while the step goes through the layers.
 void Trainer::begin_layers() {
-  layers_ = LayerStep::open(engine_, model_, method_, recipe_,
-                            [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+  if (!offloads_layers(engine_.device(), recipe_)) {
+    note("parameters stay where they are: this device's memory is the host's");
+    return;
+  }
+  LayerPlan plan = plan_layers(model_, method_, recipe_);
+  outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  layers_ = std::make_unique<LayerStep>(
+      engine_, method_, std::move(plan), outside_,
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
 }
 
 // States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
@@ -41,7 +49,7 @@ void Trainer::begin_updates() {
   updates_ = std::make_unique<GroupedUpdates>(
       engine_, method_, recipe_, std::move(states), layers_ ? layers_->lender() : accumulate_,
       [this](const std::string& name, const graph::Type& type) {
-        return layers_ && layers_->has(name) ? layers_->tensor(name, type) : tensor(name, type);
+        return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
       });
 }
 
@@ -49,34 +57,42 @@ void Trainer::begin_updates() {
 void Trainer::update() {
   set_scalar(kClip, layers_ ? layers_->clip(recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
   std::function<void(int, int)> turn;
-  if (layers_) turn = [this](int from, int to) { layers_->turn(from, to); };
+  if (outside_) turn = [this](int from, int to) { outside_->turn(from, to); };
   updates_->run(rounding_seed(recipe_.seed, done_), turn);
 }
 
 Visits* Trainer::lodging(const std::string& name) const {
-  if (layers_ && layers_->parameters().find(name)) return &layers_->parameters();
+  if (outside_ && outside_->parameters().find(name)) return &outside_->parameters();
   Visits* const states = updates_ ? updates_->states() : nullptr;
   return states && states->find(name) ? states : nullptr;
 }
 
 graph::Type Trainer::type_of(const std::string& name) const {
+  if (lies_in_parts(name)) return type_in_parts(name);
   const Visits* const visits = lodging(name);
   return visits ? visits->find(name)->type : tensors_.at(name)->type();
 }
 
 std::map<std::string, graph::Type> Trainer::all_types() const {
   std::map<std::string, graph::Type> out;
+  if (has_parts_of_parameters()) out = ranked_->parameters();
   for (const auto& [name, t] : tensors_) out.emplace(name, t->type());
   const auto add = [&](const Visits& visits) {
     for (const VisitorGroup& g : visits.groups())
       for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
   };
-  if (layers_) add(layers_->parameters());
+  if (outside_) add(outside_->parameters());
   if (updates_ && updates_->states()) add(*updates_->states());
   return out;
 }
 
 void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
+  if (lies_in_parts(name)) {
+    const std::vector<uint8_t> whole = ranked_ ? ranked_->whole_state(name, true) : gathered_.at(name);
+    LUMEN_CHECK(whole.size() == to.size());
+    std::copy(whole.begin(), whole.end(), to.begin());
+    return;
+  }
   if (Visits* const visits = lodging(name))
     visits->read(name, to);
   else
@@ -84,6 +100,7 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
 }
 
 void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
+  if (lies_in_parts(name)) return ranked_->put_state(name, from);
   if (Visits* const visits = lodging(name))
     visits->write(name, from);
   else
@@ -92,7 +109,7 @@ void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
                          Scalar type) {
-  if (!lodging(name)) (void)tensor(name, {shape, {type, nullptr}});
+  if (!lodging(name) && !lies_in_parts(name)) (void)tensor(name, {shape, {type, nullptr}});
   if (type == Scalar::f32) return store(name, bytes_of(numbers));
   std::vector<uint16_t> halves(numbers.size());
   std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);

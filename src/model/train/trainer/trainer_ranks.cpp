@@ -1,6 +1,8 @@
 // The trainer's part that works together with other ranks.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 #include "base/check.h"
 #include "model/train/trainer/trainer.h"
@@ -15,6 +17,45 @@ const std::atomic<bool>* Trainer::asked_to_stop(const std::atomic<bool>* own) {
   if (!communicator_) return own;
   asked_ = own;
   return &all_asked_;
+}
+
+// Each rank holds a part of all parameters; those of layers are gathered while the step goes through the layers.
+void Trainer::begin_layers_among_ranks() {
+  const auto own = [this](const std::string& name, const graph::Type& type) { return tensor(name, type); };
+  LayerPlan plan = plan_layers(model_, method_, recipe_, LayersLie::with_ranks);
+  ranked_ = std::make_unique<RankedStep>(engine_, communicator_, method_, recipe_, own);
+  std::shared_ptr<Lodging> lodging = ranked_->lodge(plan);
+  layers_ = std::make_unique<LayerStep>(engine_, method_, std::move(plan), std::move(lodging), own);
+  layers_->compile();
+  layers_->compile_evaluation();
+}
+
+bool Trainer::lies_in_parts(const std::string& name) const {
+  return (ranked_ && ranked_->parameters().contains(name)) || gathered_.contains(name);
+}
+
+// As a process alone has it.
+graph::Type Trainer::type_in_parts(const std::string& name) const {
+  const std::vector<Parameter>& all = method_.trained();
+  const auto p = std::find_if(all.begin(), all.end(),
+                              [&](const Parameter& one) { return one.name == name || average_of(one.name) == name; });
+  LUMEN_CHECK(p != all.end(), "'{}' is in no parts", name);
+  return held_type(*p, method_.held());
+}
+
+// All ranks go on to exchange what a pass by layers needs, or none.
+void Trainer::agree_before_exchanges(const std::optional<Error>& failure) {
+  if (has_parts_of_parameters()) ranked_->agree(failure);
+}
+
+// What is written at the end is written by one rank, without the others.
+void Trainer::gather_all() {
+  for (const Parameter& p : method_.trained()) {
+    gathered_[p.name] = ranked_->whole_state(p.name);
+    if (has_average()) gathered_[average_of(p.name)] = ranked_->whole_state(average_of(p.name));
+    tensors_.erase(p.name);
+    tensors_.erase(average_of(p.name));
+  }
 }
 
 // The mean by all ranks' totals; an error in one of them is all ranks'.
@@ -35,10 +76,14 @@ Trainer::Step Trainer::step_among_ranks() {
   try {
     std::optional<Error> failure;
     for (int64_t part = 0; part < given_.accumulate; ++part) {
+      if (!failure) failure = RankedStep::attempt([&] { read_part(part); });
+      agree_before_exchanges(failure);
       if (!failure) failure = RankedStep::attempt([&] { run_part(result, part); });
-      if (!ranked_->reduces_each_batch() && part + 1 < given_.accumulate) continue;
+      const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
+      if (!reduces && states_of(graph::kHistoryState).empty()) continue;
       ranked_->agree(failure);
-      ranked_->reduce(*accumulate_);
+      share_histories();
+      if (reduces && !layers_) ranked_->reduce(*accumulate_);
     }
     sum_over_ranks(result);
     update_among_ranks(result);
@@ -66,7 +111,7 @@ void Trainer::sum_over_ranks(Step& step) {
 void Trainer::update_among_ranks(Step& step) {
   if (!ranked_->holds_parts()) {
     ranked_->share_sums();
-    ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));
+    ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // bounds of weights are all ranks' then
     step.norm = scalar(*apply_, "norm");
     if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
     return;
@@ -74,11 +119,80 @@ void Trainer::update_among_ranks(Step& step) {
   step.norm = ranked_->norm();
   if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
   ranked_->apply(step.norm);
+  share_bounds();
   ranked_->share_parameters();
+}
+
+std::vector<std::string> Trainer::states_of(const char* prefix) const {
+  std::vector<std::string> out;
+  for (auto at = tensors_.lower_bound(prefix); at != tensors_.end() && at->first.starts_with(prefix); ++at)
+    out.push_back(at->first);
+  return out;
+}
+
+namespace {
+
+// The last number of a state.
+run::DeviceTensorRef last_of(run::Engine& engine, const run::DeviceTensorRef& state) {
+  auto* const end = reinterpret_cast<std::byte*>(state->data()) + state->bytes();
+  return std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{{1}, {Scalar::f32, nullptr}}, state,
+                                             end - sizeof(float));
+}
+
+}  // namespace
+
+// What was largest in a batch is so in all of it, not in this rank's share.
+void Trainer::share_histories() {
+  const std::vector<std::string> names = states_of(graph::kHistoryState);
+  if (names.empty()) return;
+  std::vector<float> largest(names.size());
+  for (size_t i = 0; i < names.size(); ++i)
+    last_of(engine_, tensors_.at(names[i]))->download(&largest[i], sizeof(float));
+  largest = ranked_->largest(largest);
+  for (size_t i = 0; i < names.size(); ++i) last_of(engine_, tensors_.at(names[i]))->upload(&largest[i], sizeof(float));
+}
+
+// Bounds that ranks keep of their parts of weights are those of the weights.
+void Trainer::share_bounds() {
+  const std::vector<std::string> names = states_of(graph::kLargestState);
+  if (names.empty()) return;
+  std::vector<float> bounds(names.size(), 0);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (ranked_->updates(names[i].substr(std::string(graph::kLargestState).size())))
+      tensors_.at(names[i])->download(&bounds[i], sizeof(float));
+  bounds = ranked_->largest(bounds);
+  for (size_t i = 0; i < names.size(); ++i) tensors_.at(names[i])->upload(&bounds[i], sizeof(float));
+}
+
+// The loss of a share is a mean over fewer positions than that of the batch: by what gradients are larger. A checkpoint
+// holds histories of gradients as a process alone has them.
+float Trainer::gradient_scale(const std::string& state) const {
+  const bool is_of_gradients = state.starts_with(graph::kHistoryState) && state.ends_with(".gradient");
+  return communicator_ && is_of_gradients && method_.parts() > 1 ? communicator_->size() : 1;
+}
+
+// What a checkpoint holds of histories is what this run goes on with, as one does that begins with the checkpoint.
+void Trainer::settle_histories() const {
+  for (const std::string& name : states_of(graph::kHistoryState)) {
+    const float scale = gradient_scale(name);
+    if (scale == 1) continue;
+    std::vector<float> numbers = values(name);
+    for (float& x : numbers) x = x / scale * scale;
+    tensors_.at(name)->upload(numbers.data(), std::ssize(numbers) * int64_t{sizeof(float)});
+  }
 }
 
 // Means that ranks hold in parts: whole ones take the weights' places, and go again.
 void Trainer::exchange_parts_of_average() {
+  if (has_parts_of_parameters() || !gathered_.empty()) {
+    for (const Parameter& p : method_.trained()) {
+      const std::string mean = average_of(p.name);
+      if (tensors_.contains(p.name)) std::swap(tensors_.at(p.name), tensors_.at(mean));
+      if (gathered_.contains(p.name)) std::swap(gathered_.at(p.name), gathered_.at(mean));
+    }
+    if (ranked_) ranked_->forget_parameters();
+    return;
+  }
   if (!averages_.empty()) {
     for (auto& [name, weight] : averages_) tensors_.at(name) = std::move(weight);
     averages_.clear();

@@ -106,6 +106,26 @@ TEST(RankGraphs, WhoFollowsChangesComesNearToTheMaster) {
   EXPECT_LT(far, 1e-5);
 }
 
+// Parameters that go in a format: all ranks' rows, as the format holds them.
+TEST(RankGraphs, ParametersInAFormat) {
+  const Cut cut = matrix();
+  const FormatRef format = test_library()->formats().get("q8_0");
+  std::map<std::string, Tensor> inputs;
+  for (const int rank : {0, 1}) {
+    const graph::Graph code = code_graph({&cut}, rank, format);
+    graph::verify_or_die(code, "test");
+    inputs[part_input(rank, "w")] = graph::eval(code, {{"master.w", numbers(kPart, rank)}}, {}).at(0);
+    inputs["held." + part_input(rank, "w")] = numbers(kPart, 7);
+  }
+  Tensors states;
+  (void)graph::eval(decode_graph({&cut}, 2, format), inputs, {}, &states);
+  for (const int rank : {0, 1}) {
+    const Tensor want = numbers(kPart, rank);
+    for (size_t i = 0; i < want.values.size(); ++i)
+      EXPECT_NEAR(states.at("held." + part_input(rank, "w")).values[i], want.values[i], 2.0 / 127) << i;
+  }
+}
+
 TEST(RankGraphs, SquaresAndClearing) {
   const Cut cut = matrix();
   const Tensor gradient = numbers(kPart, 0);

@@ -3,98 +3,19 @@
 #include "model/train/ranks/ranks.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/file/file.h"
-#include "model/train/trainer/trainer.h"
-#include "tests/model/tiny.h"
-#include "tests/model/train/training_case.h"
-#include "tests/run/ranks/among.h"
+#include "tests/model/train/ranks/ranked_run.h"
 
 namespace lumen::model {
 namespace {
 
-struct Fresh {
-  Model model;
-  std::shared_ptr<const Batches> batches;
-  explicit Fresh(const Recipe& recipe) {
-    const Tokenizer tokenizer = Tokenizer::characters(training_text());
-    const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
-    const FamilyRef family = test_library()->family("llama");
-    model = initialise(family, family->config("tiny", {{"vocab", 1.0 * tokenizer.size()}}), 3);
-    model.tokenizer = tokenizer;
-    batches = window_batches(data, recipe.seed, recipe.batch, recipe.length, recipe.accumulate);
-  }
-};
-
-struct RankedRun {
-  std::vector<double> losses, norms;
-  double validation = 0;
-  std::map<std::string, std::vector<uint8_t>> weights;
-};
-
-RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
-                  const std::filesystem::path& out = {}) {
-  run::Engine engine = make_engine(1);
-  const Fresh s(recipe);
-  Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
-  RankedRun run;
-  for (int i = 0; i < steps; ++i) {
-    const Trainer::Step step = trainer.step();
-    run.losses.push_back(step.loss);
-    run.norms.push_back(step.norm);
-  }
-  (void)trainer.prove();
-  run.validation = trainer.evaluate();
-  if (!out.empty()) (void)trainer.save(out);
-  run.weights = weights_of(trainer);
-  return run;
-}
-
-// By rank; all must have the same weights.
-std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps, const std::filesystem::path& out = {}) {
-  std::vector<RankedRun> runs(size);
-  const auto memory = std::make_shared<run::SharedMemory>(size);
-  std::vector<std::string> errors(size);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        auto own =
-            std::make_shared<run::Communicator>(run::RankPlace{r, size, r, size}, run::join_shared_memory(memory, r));
-        try {
-          runs[r] = trained(recipe, steps, own, out);
-        } catch (const std::exception& error) {
-          own->abort(error.what());
-          throw;
-        }
-      } catch (const std::exception& error) {
-        errors[r] = error.what();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
-  for (const RankedRun& run : runs) {
-    EXPECT_EQ(run.weights, runs[0].weights);
-    EXPECT_EQ(run.losses, runs[0].losses);
-    EXPECT_EQ(run.validation, runs[0].validation);
-  }
-  return runs;
-}
-
-void expect_near(const RankedRun& a, const RankedRun& b, double within) {
-  ASSERT_EQ(a.losses.size(), b.losses.size());
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    EXPECT_NEAR(a.losses[i], b.losses[i], within * std::abs(a.losses[i])) << i;
-    EXPECT_NEAR(a.norms[i], b.norms[i], 10 * within * std::abs(a.norms[i])) << i;
-  }
-  EXPECT_NEAR(a.validation, b.validation, within * std::abs(a.validation));
-}
-
 TEST(TrainingRanks, TrainWhatOneTrains) {
   Recipe recipe = small_recipe();
   const RankedRun one = trained(recipe, 6, nullptr);
-  for (const char* shard : {"none", "states", "gradients"}) {
+  for (const char* shard : {"none", "states", "gradients", "parameters"}) {
     recipe.shard = shard;
     const RankedRun two = among_ranks(2, recipe, 6)[0], again = among_ranks(2, recipe, 6)[0];
     expect_near(one, two, 1e-5);
@@ -110,8 +31,10 @@ TEST(TrainingRanks, BatchesInPartsAndOtherOptimizers) {
     recipe.optimizer.name = optimizer;
     recipe.optimizer.ema_decay = 0.9;
     const RankedRun one = trained(recipe, 3, nullptr);
-    recipe.shard = "gradients";
-    expect_near(one, among_ranks(3, recipe, 3)[0], 1e-4);
+    for (const char* shard : {"gradients", "parameters"}) {
+      recipe.shard = shard;
+      expect_near(one, among_ranks(3, recipe, 3)[0], 1e-4);
+    }
   }
 }
 
@@ -122,36 +45,80 @@ TEST(TrainingRanks, CheckpointsAreThoseOfOneProcess) {
   Recipe recipe = small_recipe();
   recipe.optimizer.moments = "q8_0";
   (void)trained(recipe, 2, nullptr, folder / "one");
-  recipe.shard = "states";
-  const RankedRun two = among_ranks(2, recipe, 2, folder / "two")[0];
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
-    const std::string a = read_file(folder / "one" / "checkpoint-2" / name, 1 << 24);
-    const std::string b = read_file(folder / "two" / "checkpoint-2" / name, 1 << 24);
-    ASSERT_EQ(a.size(), b.size());
-    uint64_t header = 0;
-    std::memcpy(&header, a.data(), sizeof header);
-    EXPECT_EQ(a.substr(0, header + 8), b.substr(0, header + 8)) << name;
+  for (const char* shard : {"states", "parameters"}) {
+    recipe.shard = shard;
+    std::filesystem::remove_all(folder / "two");
+    const RankedRun two = among_ranks(2, recipe, 2, folder / "two")[0];
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string a = read_file(folder / "one" / "checkpoint-2" / name, 1 << 24);
+      const std::string b = read_file(folder / "two" / "checkpoint-2" / name, 1 << 24);
+      ASSERT_EQ(a.size(), b.size());
+      uint64_t header = 0;
+      std::memcpy(&header, a.data(), sizeof header);
+      EXPECT_EQ(a.substr(0, header + 8), b.substr(0, header + 8)) << name;
+    }
+    // One process goes on from it.
+    run::Engine engine = make_engine(1);
+    const Fresh s(recipe);
+    Trainer trainer(engine, s.model, recipe, s.batches);
+    trainer.restore(folder / "two" / "checkpoint-2");
+    EXPECT_EQ(weights_of(trainer), two.weights);
+    (void)trainer.step();
   }
-  // One process goes on from it.
-  run::Engine engine = make_engine(1);
-  const Fresh s(recipe);
-  Trainer trainer(engine, s.model, recipe, s.batches);
-  trainer.restore(folder / "two" / "checkpoint-2");
-  EXPECT_EQ(weights_of(trainer), two.weights);
-  (void)trainer.step();
   std::filesystem::remove_all(folder);
 }
 
 TEST(TrainingRanks, ExchangesInFormats) {
-  Recipe recipe = small_recipe();
-  recipe.shard = "gradients";
-  const RankedRun plain = among_ranks(2, recipe, 8)[0];
-  recipe.reduce_type = "q8_0";
-  recipe.gather_type = "q8_0";
-  const RankedRun coded = among_ranks(2, recipe, 8)[0];
-  EXPECT_NE(coded.weights, plain.weights);
-  expect_near(plain, coded, 1e-2);
-  EXPECT_EQ(among_ranks(2, recipe, 8)[0].weights, coded.weights);
+  for (const char* shard : {"gradients", "parameters"}) {
+    Recipe recipe = small_recipe();
+    recipe.shard = shard;
+    const RankedRun plain = among_ranks(2, recipe, 8)[0];
+    recipe.reduce_type = "q8_0";
+    recipe.gather_type = "q8_0";
+    const RankedRun coded = among_ranks(2, recipe, 8)[0];
+    EXPECT_NE(coded.weights, plain.weights);
+    expect_near(plain, coded, 1e-2);
+    EXPECT_EQ(among_ranks(2, recipe, 8)[0].weights, coded.weights);
+  }
+}
+
+// Histories and bounds by which a step's scales are chosen, as a checkpoint has them.
+std::map<std::string, std::vector<float>> known_scales(const std::filesystem::path& folder) {
+  const Checkpoint checkpoint = load_checkpoint(folder, test_library()->formats());
+  std::map<std::string, std::vector<float>> out;
+  for (const StoredTensor& t : checkpoint.optimizer->tensors()) {
+    if (!t.name.starts_with(graph::kHistoryState) && !t.name.starts_with(graph::kLargestState)) continue;
+    const std::vector<uint8_t> bytes = t.blob();
+    std::vector<float>& to = out[t.name];
+    to.resize(bytes.size() / sizeof(float));
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+  }
+  return out;
+}
+
+// What was largest in a batch is known to all, and is what one process sees; so are bounds of weights in parts.
+TEST(TrainingRanks, ScalesAreThoseOfWholeBatchesAndWeights) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "lumen-ranks-scales";
+  for (const char* name : {"fp8-delayed", "moss"})
+    for (const char* shard : {"none", "states", "gradients"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, shard));
+      std::filesystem::remove_all(folder);
+      Recipe recipe = small_recipe();
+      recipe.accumulate = 2;
+      recipe = parse_recipe(test_library()->recipe(name)->text, name, recipe);
+      recipe.products.history = 8;
+      (void)trained(recipe, 2, nullptr, folder / "one");
+      recipe.shard = shard;
+      (void)among_ranks(2, recipe, 2, folder / "two");
+      const auto one = known_scales(folder / "one" / "checkpoint-2"),
+                 two = known_scales(folder / "two" / "checkpoint-2");
+      ASSERT_GT(one.size(), 2U);
+      ASSERT_EQ(one.size(), two.size());
+      for (const auto& [state, numbers] : one)
+        for (size_t i = 0; i < numbers.size(); ++i)
+          EXPECT_NEAR(two.at(state)[i], numbers[i], 0.25 * std::abs(numbers[i])) << state << " " << i;
+    }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TrainingRanks, WhatIsWrongIsRefused) {
@@ -174,24 +141,29 @@ TEST(TrainingRanks, WhatIsWrongIsRefused) {
   EXPECT_EQ(refused(recipe, 2), "");
   recipe.param_type = "bf16";
   EXPECT_NE(refused(recipe, 2).find("contradict"), std::string::npos);
+  recipe.param_type = "f32";
+  recipe.products.weight_scale = "predicted";
+  EXPECT_NE(refused(recipe, 2).find("predicted"), std::string::npos);
 }
 
 // A number that is none in one rank is every rank's error.
 TEST(TrainingRanks, FailTogether) {
-  const auto errors = run::among_shared(2, [](run::Communicator& own) {
-    run::Engine engine = make_engine(1);
-    Recipe recipe = small_recipe();
-    recipe.schedule.peak = 1e30;
-    recipe.schedule.floor = 1e30;
-    recipe.schedule.warmup = 0;
-    recipe.shard = own.size() == 2 ? "states" : "none";
-    const Fresh s(recipe);
-    const std::shared_ptr<run::Communicator> shared(&own, [](run::Communicator*) {});
-    Trainer trainer(engine, s.model, recipe, s.batches, nullptr, shared);
-    for (int i = 0; i < 5; ++i) (void)trainer.step();
-  });
-  EXPECT_NE(errors[0].find("not finite"), std::string::npos) << errors[0];
-  EXPECT_EQ(errors[0], errors[1]);
+  for (const char* shard : {"states", "parameters"}) {
+    const auto errors = run::among_shared(2, [&](run::Communicator& own) {
+      run::Engine engine = make_engine(1);
+      Recipe recipe = small_recipe();
+      recipe.schedule.peak = 1e30;
+      recipe.schedule.floor = 1e30;
+      recipe.schedule.warmup = 0;
+      recipe.shard = shard;
+      const Fresh s(recipe);
+      const std::shared_ptr<run::Communicator> shared(&own, [](run::Communicator*) {});
+      Trainer trainer(engine, s.model, recipe, s.batches, nullptr, shared);
+      for (int i = 0; i < 5; ++i) (void)trainer.step();
+    });
+    EXPECT_NE(errors[0].find("not finite"), std::string::npos) << errors[0];
+    EXPECT_EQ(errors[0], errors[1]);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+#include "model/train/ranks/rank_forecast.h"
+
+#include <set>
+
+#include "graph/ir/text.h"
+#include "model/train/ranks/rank_graphs.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+int64_t part_bytes(const Cut& cut, const graph::Type& type, int rank) {
+  return cut.rows_of(rank) == 0 ? 0 : graph::byte_size(cut.part_of(type, rank));
+}
+
+graph::Type f32_of(const Cut& cut, const FormatRef& format = nullptr) {
+  return {cut.whole.shape, {Scalar::f32, format}};
+}
+
+// Copies of parts that are held exactly, and changes of all ranks, where those are sent in a format; and what formats
+// have lost of gradients, with the codes that are sent.
+int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
+  int64_t bytes = 0;
+  for (const Cut& cut : cuts) {
+    if (const FormatRef coded = exchanged_in(cut, in.reduced_in))
+      bytes += graph::byte_size(f32_of(cut)) + graph::byte_size(f32_of(cut, coded));
+    if (!in.gathered_in) continue;
+    bytes += part_bytes(cut, f32_of(cut), rank);
+    if (const FormatRef coded = exchanged_in(cut, in.gathered_in))
+      for (int r = 0; r < ranks; ++r) bytes += part_bytes(cut, f32_of(cut, coded), r) * (r == rank ? 2 : 1);
+  }
+  return bytes;
+}
+
+void forecast_layers(RankForecast& out, const LayerPlan& plan, const Lodgers& lodgers, int rank, int ranks) {
+  const LodgingNeeds needs = lodging_needs(lodgers, rank, ranks);
+  out.whole_parameters = needs.parameters;
+  out.whole_gradients = needs.gradients;
+  out.exchanges = needs.exchanges;
+  out.between = plan.between_bytes();
+}
+
+// Each text once.
+void add_graphs(RankForecast& out, const LayerPlan& plan) {
+  std::set<std::string> known, evaluated;
+  const auto add = [](const std::optional<graph::Graph>& g, std::set<std::string>& seen,
+                      std::vector<graph::Graph>& to) {
+    if (g && seen.insert(graph::print(*g)).second) to.push_back(*g);
+  };
+  for (const LayerPlan::Part& at : plan.parts) {
+    add(at.forward, known, out.step);
+    add(at.backward, known, out.step);
+  }
+  for (const LayerPlan::Part& at : plan.evaluated) add(at.forward, evaluated, out.evaluation);
+}
+
+}  // namespace
+
+RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks, bool host) {
+  const Sharding sharding = sharding_of(recipe);
+  const std::vector<Cut> cuts = cut_parameters(method.trained(), method.optimizer(), ranks);
+  const Exchanges in = exchanges_of(recipe, method.formats());
+  const bool has_means = recipe.optimizer.ema_decay > 0;
+  std::optional<LayerPlan> plan;
+  if (sharding == Sharding::parameters) plan = plan_layers(model, method, recipe, LayersLie::with_ranks);
+  RankForecast most;
+  int64_t most_bytes = -1;
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankForecast one;
+    one.sharding = sharding;
+    if (sharding == Sharding::none) one.states = method.optimizer().state_bytes(method.trained(), method.held());
+    for (const Cut& cut : cuts) {
+      const graph::Type held = held_type(cut.whole, method.held());
+      if (sharding != Sharding::none && cut.rows_of(rank) > 0) {
+        one.updated.push_back(cut.part(rank));
+        for (const Optimizer::State& s : method.optimizer().states(cut.whole))
+          one.states += part_bytes(cut, s.type, rank);
+        if (has_means) one.states += part_bytes(cut, held, rank);
+      }
+      const bool sums_parts = sharding == Sharding::gradients || sharding == Sharding::parameters;
+      one.sums += sums_parts ? part_bytes(cut, f32_of(cut), rank) : graph::byte_size(f32_of(cut));
+      if (!plan) continue;
+      one.parameters += part_bytes(cut, held, rank);
+      one.in_parts += graph::byte_size(held);
+    }
+    if (plan)
+      forecast_layers(
+          one, *plan,
+          lodgers_of(*plan, cuts, method.held(), {{}, in.reduced_in, in.gathered_in, recipe.overlap && host}), rank,
+          ranks);
+    else
+      one.exchanges = exchange_scratch(cuts, rank, ranks) + coded_bytes(cuts, in, rank, ranks);
+    const int64_t bytes = one.states + one.sums + one.parameters + one.exchanges;
+    if (bytes <= most_bytes) continue;
+    most_bytes = bytes;
+    most = std::move(one);
+  }
+  if (plan) add_graphs(most, *plan);
+  return most;
+}
+
+}  // namespace lumen::model

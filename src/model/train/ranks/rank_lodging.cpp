@@ -1,0 +1,383 @@
+#include "model/train/ranks/rank_lodging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "graph/ir/text.h"
+#include "model/train/optimizer/optimizer.h"
+#include "model/train/ranks/rank_graphs.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr size_t kSeats = 2;  // one is computed with, one comes or goes
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+graph::Type f32_of(const Lodgers::Member& m) {
+  return {m.cut->whole.shape, {Scalar::f32, nullptr}};
+}
+
+// A row in a format, or as it is held.
+int64_t row_bytes(const Lodgers::Member& m, const graph::Type& whole, const FormatRef& coded) {
+  return coded ? m.cut->columns / coded->block * coded->block_bytes : graph::byte_size(whole) / m.cut->rows;
+}
+
+graph::Type piece_type(const Lodgers::Member& m, const FormatRef& coded, int rank) {
+  return m.cut->part_of({m.cut->whole.shape, {Scalar::f32, coded}}, rank);
+}
+// The room of a rank's rows as numbers, or in a format.
+int64_t piece_room(const Lodgers::Member& m, const FormatRef& coded, int rank) {
+  return m.cut->rows_of(rank) == 0 ? 0 : aligned(graph::byte_size(piece_type(m, coded, rank)));
+}
+
+// What one part of a step takes.
+struct PartBytes {
+  int64_t parameters = 0, gradients = 0, codes = 0, arrived = 0;
+};
+PartBytes bytes_of(const Lodgers& lodgers, size_t part, int rank, int ranks) {
+  PartBytes out;
+  for (const Lodgers::Member& m : lodgers.parts[part]) {
+    out.parameters += aligned(graph::byte_size(m.type));
+    out.gradients += aligned(graph::byte_size(f32_of(m)));
+    if (const FormatRef coded = exchanged_in(*m.cut, lodgers.gathered_in))
+      for (int r = 0; r < ranks; ++r) out.codes += piece_room(m, coded, r);
+    out.arrived += ranks * piece_room(m, exchanged_in(*m.cut, lodgers.reduced_in), rank);
+  }
+  return out;
+}
+
+size_t seats_of(const Lodgers& lodgers) {
+  return lodgers.overlaps ? std::min(kSeats, lodgers.parts.size()) : 1;
+}
+
+// The most of any part that takes the seat.
+PartBytes seat_bytes(const Lodgers& lodgers, size_t seat, int rank, int ranks) {
+  PartBytes most;
+  for (size_t k = seat; k < lodgers.parts.size(); k += seats_of(lodgers)) {
+    const PartBytes own = bytes_of(lodgers, k, rank, ranks);
+    most.parameters = std::max(most.parameters, own.parameters);
+    most.gradients = std::max(most.gradients, own.gradients);
+    most.codes = std::max(most.codes, own.codes);
+    most.arrived = std::max(most.arrived, own.arrived);
+  }
+  return most;
+}
+
+// Under names of their places, so that parts alike have graphs of one text.
+std::vector<Cut> by_place(const std::vector<Lodgers::Member>& members) {
+  std::vector<Cut> out;
+  for (const Lodgers::Member& m : members) {
+    out.push_back(*m.cut);
+    out.back().whole.name = fmt::format("p{}", out.size() - 1);
+  }
+  return out;
+}
+std::string place(size_t member) {
+  return fmt::format("p{}", member);
+}
+
+}  // namespace
+
+Lodgers lodgers_of(const LayerPlan& plan, const std::vector<Cut>& cuts, const Holding& held, Lodgers how) {
+  for (const LayerPlan::Part& at : plan.parts) {
+    how.parts.emplace_back();
+    for (const Cut& cut : cuts)
+      if (std::find(at.part.parameters.begin(), at.part.parameters.end(), cut.whole.name) != at.part.parameters.end())
+        how.parts.back().push_back({&cut, held_type(cut.whole, held)});
+  }
+  return how;
+}
+
+LodgingNeeds lodging_needs(const Lodgers& lodgers, int rank, int ranks) {
+  LodgingNeeds out;
+  int64_t arrived = 0;
+  for (size_t s = 0; s < seats_of(lodgers); ++s) {
+    const PartBytes seat = seat_bytes(lodgers, s, rank, ranks);
+    out.parameters += seat.parameters;
+    out.gradients += seat.gradients;
+    out.exchanges += seat.codes;
+    arrived = std::max(arrived, seat.arrived);
+  }
+  out.exchanges += arrived;
+  std::map<std::string, int64_t> lost;
+  for (const auto& part : lodgers.parts)
+    for (const Lodgers::Member& m : part)
+      if (exchanged_in(*m.cut, lodgers.reduced_in)) lost[m.cut->whole.name] = graph::byte_size(f32_of(m));
+  for (const auto& [unused, bytes] : lost) out.exchanges += bytes;
+  return out;
+}
+
+RankLodging::RankLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors)
+    : engine_(engine), ranks_(ranks), lodgers_(std::move(lodgers)), tensors_(std::move(tensors)) {
+  const int own = ranks_.rank(), size = ranks_.size();
+  needs_ = lodging_needs(lodgers_, own, size);
+  const auto memory = [&](int64_t bytes) { return bytes > 0 ? engine_.allocate(bytes) : nullptr; };
+  int64_t arrived = 0;
+  for (size_t s = 0; s < seats_of(lodgers_); ++s) {
+    const PartBytes bytes = seat_bytes(lodgers_, s, own, size);
+    Seat seat;
+    seat.parameters = memory(bytes.parameters);
+    seat.codes = memory(bytes.codes);
+    seat.gradients = memory(bytes.gradients);
+    seats_.push_back(std::move(seat));
+    arrived = std::max(arrived, bytes.arrived);
+  }
+  arrived_ = memory(arrived);
+  programs_.resize(lodgers_.parts.size());
+  for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
+  engine_.device().synchronize();  // what makes memory zero is not in the order of what comes
+  if (lodgers_.overlaps) ferry_ = std::make_unique<run::Ferry>();
+}
+
+std::shared_ptr<run::Program> RankLodging::compile(const graph::Graph& g) {
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), [](const graph::Node& n) { return n.op != graph::Op::input_; }))
+    return nullptr;
+  std::shared_ptr<run::Program>& program = by_text_[graph::print(g)];
+  if (!program) program = engine_.compile(g, {});
+  return program;
+}
+
+void RankLodging::compile_part(size_t part) {
+  const std::vector<Cut> named = by_place(lodgers_.parts[part]);
+  std::vector<const Cut*> cuts;
+  for (const Cut& c : named) cuts.push_back(&c);
+  Programs& to = programs_[part];
+  to.code = compile(code_graph(cuts, ranks_.rank(), lodgers_.gathered_in));
+  to.decode = compile(decode_graph(cuts, ranks_.size(), lodgers_.gathered_in));
+  to.encode = compile(encode_graph(cuts, lodgers_.reduced_in));
+  to.sum = compile(sum_graph(cuts, ranks_.rank(), ranks_.size(), true, lodgers_.reduced_in));
+  for (const Member& m : lodgers_.parts[part]) {
+    run::DeviceTensorRef* lost = exchanged_in(*m.cut, lodgers_.reduced_in) ? &lost_[m.cut->whole.name] : nullptr;
+    if (lost && !*lost) *lost = std::make_shared<run::DeviceTensor>(engine_.device(), f32_of(m));
+  }
+}
+
+run::DeviceTensorRef RankLodging::at(const graph::Type& type, const std::shared_ptr<std::byte>& memory,
+                                     int64_t offset) const {
+  return std::make_shared<run::DeviceTensor>(engine_.device(), type, memory, memory.get() + offset);
+}
+
+run::DeviceTensorRef RankLodging::own(const Member& m) const {
+  return tensors_(m.cut->whole.name, m.cut->part_of(m.type, ranks_.rank()));
+}
+
+run::DeviceTensorRef RankLodging::tensor(size_t part, const std::string& name) {
+  Seat& s = seat(part);
+  int64_t parameters = 0, gradients = 0;
+  for (const Member& m : lodgers_.parts[part]) {
+    if (name == m.cut->whole.name) {
+      LUMEN_CHECK(std::cmp_equal(s.part, part) && s.is_used, "'{}' is not here", name);
+      return at(m.type, s.parameters, parameters);
+    }
+    if (name == kGradient + m.cut->whole.name) return at(f32_of(m), s.gradients, gradients);
+    parameters += aligned(graph::byte_size(m.type));
+    gradients += aligned(graph::byte_size(f32_of(m)));
+  }
+  return nullptr;
+}
+
+// An exchange, done at once or beside what comes next; in the order in which they are begun.
+std::optional<run::Ferry::Ticket> RankLodging::begin(run::SentPieces to, run::TakenPieces from) {
+  if (!ferry_) {
+    ranks_.exchange(to, from);
+    return std::nullopt;
+  }
+  return ferry_->give([this, to = std::move(to), from = std::move(from)] { ranks_.exchange(to, from); });
+}
+
+void RankLodging::wait(std::optional<run::Ferry::Ticket>& ticket) {
+  if (ticket) ferry_->wait(*std::exchange(ticket, std::nullopt));
+}
+
+// What fails here is told at the end of a pass: until then others take what this rank sends, whatever it is.
+void RankLodging::attempt(const std::function<void()>& work) {
+  if (failure_) return;
+  try {
+    work();
+  } catch (const run::RankLost&) {
+    throw;
+  } catch (const Error& error) {
+    failure_ = error;
+  }
+}
+
+void RankLodging::call(size_t part) {
+  Seat& s = seat(part);
+  if (ferry_ && !s.is_used && !std::cmp_equal(s.part, part)) gather(part);
+}
+
+void RankLodging::come(size_t part) {
+  Seat& s = seat(part);
+  LUMEN_CHECK(!s.is_used, "part {} is still here", s.part);
+  if (!std::cmp_equal(s.part, part)) gather(part);
+  arrive(part);
+  s.is_used = true;
+}
+
+void RankLodging::leave(size_t part) {
+  Seat& s = seat(part);
+  LUMEN_CHECK(s.is_used && std::cmp_equal(s.part, part));
+  s.is_used = false;
+}
+
+// Each rank's rows go to all others.
+void RankLodging::gather(size_t part) {
+  const int own_rank = ranks_.rank(), size = ranks_.size();
+  for (Seat& other : seats_) wait(other.ticket);  // whose codes the same program may hold
+  Seat& s = seat(part);
+  s.part = part;
+  s.is_whole = false;
+  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::shared_ptr<run::Program>& code = programs_[part].code;
+  if (code)
+    attempt([&] {
+      for (size_t i = 0; i < members.size(); ++i)
+        if (exchanged_in(*members[i].cut, lodgers_.gathered_in) && members[i].cut->rows_of(own_rank) > 0)
+          code->bind(kMaster + place(i), own(members[i]));
+      code->run();
+    });
+  run::SentPieces to(size);
+  run::TakenPieces from(size);
+  int64_t whole_at = 0, code_at = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Member& m = members[i];
+    const FormatRef coded = exchanged_in(*m.cut, lodgers_.gathered_in);
+    const int64_t bytes = row_bytes(m, m.type, coded);
+    if (m.cut->rows_of(own_rank) > 0) {
+      const run::DeviceTensorRef source = coded ? code->result(kCoded + place(i)) : own(m);
+      for (int r = 0; r < size; ++r) to[r].push_back({source->data(), m.cut->rows_of(own_rank) * bytes});
+    }
+    for (int r = 0; r < size; ++r) {
+      if (m.cut->rows_of(r) == 0) continue;
+      std::byte* const target =
+          coded ? s.codes.get() + code_at : s.parameters.get() + whole_at + m.cut->first[r] * bytes;
+      from[r].push_back({target, m.cut->rows_of(r) * bytes});
+      if (coded) code_at += piece_room(m, coded, r);
+    }
+    whole_at += aligned(graph::byte_size(m.type));
+  }
+  s.ticket = begin(std::move(to), std::move(from));
+}
+
+// What was sent is whole parameters.
+void RankLodging::arrive(size_t part) {
+  Seat& s = seat(part);
+  wait(s.ticket);
+  if (std::exchange(s.is_whole, true) || !programs_[part].decode) return;
+  run::Program& decode = *programs_[part].decode;
+  attempt([&] {
+    int64_t whole_at = 0, code_at = 0;
+    const std::vector<Member>& members = lodgers_.parts[part];
+    for (size_t i = 0; i < members.size(); ++i) {
+      const Member& m = members[i];
+      const FormatRef coded = exchanged_in(*m.cut, lodgers_.gathered_in);
+      const int64_t bytes = row_bytes(m, m.type, nullptr);
+      for (int r = 0; r < ranks_.size() && coded; ++r) {
+        if (m.cut->rows_of(r) == 0) continue;
+        decode.bind(part_input(r, place(i)), at(piece_type(m, coded, r), s.codes, code_at));
+        decode.bind(kHeld + part_input(r, place(i)),
+                    at(m.cut->part_of(m.type, r), s.parameters, whole_at + m.cut->first[r] * bytes));
+        code_at += piece_room(m, coded, r);
+      }
+      whole_at += aligned(graph::byte_size(m.type));
+    }
+    decode.run();
+  });
+}
+
+void RankLodging::open_gradients(size_t part, bool) {
+  if (summing_ && &seat(*summing_) == &seat(part)) finish_sums();
+}
+
+// Each rank's rows of all gradients go to that rank.
+void RankLodging::close_gradients(size_t part) {
+  finish_sums();
+  const int own_rank = ranks_.rank(), size = ranks_.size();
+  const std::vector<Member>& members = lodgers_.parts[part];
+  const std::shared_ptr<run::Program>& encode = programs_[part].encode;
+  if (encode)
+    attempt([&] {
+      for (size_t i = 0; i < members.size(); ++i) {
+        if (!exchanged_in(*members[i].cut, lodgers_.reduced_in)) continue;
+        const std::string& name = members[i].cut->whole.name;
+        encode->bind(kGradient + place(i), tensor(part, kGradient + name));
+        encode->bind(kLost + place(i), lost_.at(name));
+      }
+      encode->run();
+    });
+  run::SentPieces to(size);
+  run::TakenPieces from(size);
+  int64_t arrived = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Member& m = members[i];
+    const FormatRef coded = exchanged_in(*m.cut, lodgers_.reduced_in);
+    const int64_t bytes = row_bytes(m, f32_of(m), coded);
+    const run::DeviceTensorRef source =
+        coded ? encode->result(kCoded + place(i)) : tensor(part, kGradient + m.cut->whole.name);
+    const auto* const data = reinterpret_cast<const std::byte*>(source->data());
+    for (int r = 0; r < size; ++r) {
+      if (m.cut->rows_of(r) > 0) to[r].push_back({data + m.cut->first[r] * bytes, m.cut->rows_of(r) * bytes});
+      if (m.cut->rows_of(own_rank) == 0) continue;
+      from[r].push_back({arrived_.get() + arrived, m.cut->rows_of(own_rank) * bytes});
+      arrived += piece_room(m, coded, own_rank);
+    }
+  }
+  sum_ticket_ = begin(std::move(to), std::move(from));
+  summing_ = part;
+  if (!ferry_) finish_sums();
+}
+
+void RankLodging::bind_reduction(size_t part) {
+  const int own_rank = ranks_.rank();
+  run::Program& sum = *programs_[part].sum;
+  const std::vector<Member>& members = lodgers_.parts[part];
+  int64_t arrived = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Member& m = members[i];
+    if (m.cut->rows_of(own_rank) == 0) continue;
+    const FormatRef coded = exchanged_in(*m.cut, lodgers_.reduced_in);
+    sum.bind(kGradient + place(i), tensors_(kGradient + m.cut->whole.name, m.cut->part_of(f32_of(m), own_rank)));
+    for (int r = 0; r < ranks_.size(); ++r) {
+      sum.bind(part_input(r, place(i)), at(piece_type(m, coded, own_rank), arrived_, arrived));
+      arrived += piece_room(m, coded, own_rank);
+    }
+  }
+}
+
+void RankLodging::finish_sums() {
+  if (!summing_) return;
+  wait(sum_ticket_);
+  const size_t part = *std::exchange(summing_, std::nullopt);
+  if (!programs_[part].sum) return;
+  attempt([&] {
+    bind_reduction(part);
+    programs_[part].sum->run();
+  });
+}
+
+void RankLodging::end_pass() {
+  finish_sums();
+  for (Seat& s : seats_) wait(s.ticket);
+  if (!failure_) return;
+  const Error error = *std::exchange(failure_, std::nullopt);
+  throw Error(error);
+}
+
+void RankLodging::forget_parameters() {
+  for (Seat& s : seats_) {
+    LUMEN_CHECK(!s.is_used);
+    wait(s.ticket);
+    s.part = -1;
+  }
+}
+
+void RankLodging::forget_lost() {
+  for (const auto& [name, lost] : lost_) lost->clear();
+}
+
+}  // namespace lumen::model

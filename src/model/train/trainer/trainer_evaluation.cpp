@@ -1,0 +1,133 @@
+// The trainer's part that computes losses without training: of the next batch, and of validation data.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "model/train/trainer/guard.h"
+#include "model/train/trainer/trainer.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr const char* kBrokenHint =
+    "the model that training begins with is broken, or --precision names a type that does not hold its values";
+
+// Mean of losses by the weights of their positions.
+struct LossSum {
+  double total = 0, weight = 0;
+  void add(const std::vector<float>& losses, const Batch& batch) {
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const double w = batch.weights.empty() ? 1.0 : batch.weights[i];
+      if (w == 0) continue;
+      total += w * losses[i];
+      weight += w;
+    }
+  }
+};
+
+// Rows that count nothing, so that there are as many as a program was compiled for.
+void fill_up(Batch& batch, int64_t rows) {
+  const size_t size = rows * batch.length;
+  batch.rows = rows;
+  batch.tokens.resize(size, 0);
+  batch.targets.resize(size, 0);
+  batch.weights.resize(size, 0.0F);
+  if (!batch.starts.empty()) batch.starts.resize(size, 0);
+}
+
+}  // namespace
+
+// Rows x length losses of what put_batch put there. Null: they come from a step by layers.
+run::Program* Trainer::evaluation() {
+  if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
+  return evaluate_.get();
+}
+
+std::vector<float> Trainer::losses_of(const Batch& batch) {
+  return of_positions(evaluation(), batch);
+}
+
+std::vector<float> Trainer::of_positions(run::Program* program, const Batch& batch) {
+  put_batch(batch);
+  if (program) program->run();
+  std::vector<float> losses(batch.rows * batch.length);
+  (program ? program->result(kResult) : layers_->losses())->download(losses.data(), losses.size() * sizeof(float));
+  return losses;
+}
+
+double Trainer::prove() {
+  LossSum sum;
+  Batch batch;
+  auto failure = RankedStep::attempt([&] { batch = batches_->training(state_.batch_of(done_), 0); });
+  agree_before_exchanges(failure);
+  if (!failure) failure = RankedStep::attempt([&] { sum.add(losses_of(batch), batch); });
+  const double loss = mean_over_ranks(sum.total, sum.weight, failure);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              done_ == 0
+                  ? fmt::format("before the first step the loss is {}; training stopped", loss)
+                  : fmt::format("after step {} the loss with the new weights is {}; training stopped", done_, loss),
+              done_ == 0 ? kBrokenHint : kDivergedHint);
+}
+
+double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
+  if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
+  const double loss = mean_of_validation(evaluation(), rows, stop);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+              kDivergedHint);
+}
+
+// The mean loss of the first rows of the validation data; -1 when `stop` became true.
+double Trainer::mean_of_validation(run::Program* program, int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
+  rows = rows == 0 ? all : std::min(rows, all);
+  LossSum sum;
+  // Ranks take turns. Where they hold parts of parameters none is without rows, as the others wait for what it has.
+  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
+  const bool together = has_parts_of_parameters();
+  bool stopped = false;
+  std::optional<Error> failure;
+  for (int64_t turn = 0; turn < rows && !stopped && !failure; turn += ranks * recipe_.batch) {
+    const int64_t first = turn + rank * recipe_.batch;
+    if (first >= rows && !together) break;
+    stopped = stop && stop->load();
+    if (together) stopped = ranked_->any(stopped);
+    if (stopped) break;
+    Batch batch;
+    failure = RankedStep::attempt([&] {
+      const int64_t count = std::min(recipe_.batch, rows - first);
+      batch = batches_->validation(count > 0 ? first : 0, std::max<int64_t>(count, 1));
+      batch.weights.resize(batch.tokens.size(), 1.0F);
+      if (count < 1) std::fill(batch.weights.begin(), batch.weights.end(), 0.0F);
+      fill_up(batch, recipe_.batch);
+    });
+    agree_before_exchanges(failure);
+    if (!failure) failure = RankedStep::attempt([&] { sum.add(of_positions(program, batch), batch); });
+    if (together) ranked_->agree(failure);
+  }
+  const double mean = mean_over_ranks(sum.total, sum.weight, failure);
+  return stopped ? -1 : mean;
+}
+
+double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
+  if (!divergence_) divergence_ = compile(method_.divergence());
+  const double far = mean_of_validation(divergence_.get(), rows, stop);
+  if (std::isfinite(far)) return far;
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              fmt::format("after step {} the divergence from the reference is {}; training stopped", done_, far),
+              kDivergedHint);
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,100 @@
+// Trainers of several ranks, threads of one process, for tests.
+#pragma once
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "model/train/trainer/trainer.h"
+#include "tests/model/tiny.h"
+#include "tests/model/train/training_case.h"
+#include "tests/run/ranks/among.h"
+
+namespace lumen::model {
+
+struct Fresh {
+  Model model;
+  std::shared_ptr<const Batches> batches;
+  explicit Fresh(const Recipe& recipe, const graph::Config& other = {}) {
+    const Tokenizer tokenizer = Tokenizer::characters(training_text());
+    const auto data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
+    const FamilyRef family = test_library()->family("llama");
+    graph::Config config = other;
+    config["vocab"] = tokenizer.size();
+    model = initialise(family, family->config("tiny", config), 3);
+    model.tokenizer = tokenizer;
+    batches = window_batches(data, recipe.seed, recipe.batch, recipe.length, recipe.accumulate);
+  }
+};
+
+struct RankedRun {
+  std::vector<double> losses, norms;
+  double validation = 0;
+  std::map<std::string, std::vector<uint8_t>> weights;
+};
+
+inline RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
+                         const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+  run::Engine engine = make_engine(1);
+  const Fresh s(recipe, config);
+  Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
+  RankedRun run;
+  for (int i = 0; i < steps; ++i) {
+    const Trainer::Step step = trainer.step();
+    run.losses.push_back(step.loss);
+    run.norms.push_back(step.norm);
+  }
+  (void)trainer.prove();
+  run.validation = trainer.evaluate();
+  if (!out.empty()) (void)trainer.save(out);
+  run.weights = weights_of(trainer);
+  return run;
+}
+
+// By rank; all must have the same weights.
+inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps,
+                                          const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+  std::vector<RankedRun> runs(size);
+  const auto memory = std::make_shared<run::SharedMemory>(size);
+  std::vector<std::string> errors(size);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] {
+      try {
+        auto own =
+            std::make_shared<run::Communicator>(run::RankPlace{r, size, r, size}, run::join_shared_memory(memory, r));
+        try {
+          runs[r] = trained(recipe, steps, own, out, config);
+        } catch (const std::exception& error) {
+          own->abort(error.what());
+          throw;
+        }
+      } catch (const std::exception& error) {
+        errors[r] = error.what();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  for (const RankedRun& run : runs) {
+    EXPECT_EQ(run.weights, runs[0].weights);
+    EXPECT_EQ(run.losses, runs[0].losses);
+    EXPECT_EQ(run.validation, runs[0].validation);
+  }
+  return runs;
+}
+
+inline void expect_near(const RankedRun& a, const RankedRun& b, double within) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i], b.losses[i], within * std::abs(a.losses[i])) << i;
+    EXPECT_NEAR(a.norms[i], b.norms[i], 10 * within * std::abs(a.norms[i])) << i;
+  }
+  EXPECT_NEAR(a.validation, b.validation, within * std::abs(a.validation));
+}
+
+}  // namespace lumen::model
