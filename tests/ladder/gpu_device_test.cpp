@@ -1,6 +1,6 @@
-// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on the card: scalar operations bit for bit, formats
-// equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
-// fragments, blocks that exchange.
+// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on
+// the card: scalar operations bit for bit, formats equal to the codec, random graphs and attentions, dots equal to the
+// evaluator, matrix instructions by their fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "dot_cases.h"
 #ifdef LUMEN_AMD_INTERPRETER
