@@ -8,12 +8,12 @@ namespace lumen::amd {
 
 struct Chip {
   std::string name;
-  int major = 9;              // of the instruction set: 9 (CDNA), 11, 12 (RDNA)
-  int wave = 64;              // lanes
-  int lds_bytes = 64 << 10;   // of a work-group
-  int vgpr_granule = 8;       // what the descriptor counts in
-  bool one_file = true;       // accumulation registers lie behind the others (gfx90a and later CDNA)
-  bool flat_scratch = false;  // the hardware sets the base of private memory up
+  int major = 9;               // of the instruction set: 9 (CDNA), 11, 12 (RDNA)
+  int wave = 64;               // lanes
+  int lds_bytes = 64 << 10;    // of a work-group
+  int vgpr_granule = 8;        // what the descriptor counts in
+  bool one_file = true;        // accumulation registers lie behind the others (gfx90a and later CDNA)
+  bool flat_scratch = false;   // the hardware sets the base of private memory up
   bool group_in_ttmp = false;  // numbers of the work-group lie in ttmp7 and ttmp9
   bool fnuz = false;           // 8-bit floats without negative zero
   unsigned elf_mach = 0;       // in e_flags of the object

@@ -1,4 +1,5 @@
-// What ends an execution: code that does what the hardware forbids or leaves open, or that the interpreter does not know.
+// What ends an execution: code that does what the hardware forbids or leaves open, or that the interpreter does not
+// know.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,9 +1,8 @@
-// The ladder's GPU rung on a chip that nobody has here: kernels compiled for it run in the interpreter, in this process.
-// The same name and calls as tests/ladder/gpu_code.h.
+// The ladder's GPU rung on a chip that nobody has here: kernels compiled for it run in the interpreter, in this
+// process. The same name and calls as tests/ladder/gpu_code.h.
 #pragma once
 
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,8 +29,10 @@ class GpuCode {
   const machine::Machine& machine() const { return *machine_; }
 
   void prepare(const std::vector<loop::Kernel>& kernels) {
-    std::string object = emit::emit(kernels, *machine_, emit::Output::object);
-    if (change) change(object);
+    prepare(kernels, emit::emit(kernels, *machine_, emit::Output::object));
+  }
+  // Of an object that was made of them before.
+  void prepare(const std::vector<loop::Kernel>& kernels, const std::string& object) {
     load(object);
     for (const loop::Kernel& k : kernels) {
       const std::string symbol = emit::symbol_name(k);
@@ -78,8 +79,6 @@ class GpuCode {
   Execute execute() {
     return [this](const loop::Kernel& k, std::span<const std::span<uint8_t>> buffers) { return run(k, buffers); };
   }
-
-  std::function<void(std::string& object)> change;  // what a test does to objects before they are loaded
 
  private:
   struct Found {

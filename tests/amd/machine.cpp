@@ -10,8 +10,8 @@
 namespace lumen::amd {
 namespace {
 
-constexpr uint64_t kArguments = uint64_t{1} << 43;           // where the segment of arguments lies
-constexpr uint64_t kMostInstructions = uint64_t{1} << 33;    // of a work-group, before it is taken for hung
+constexpr uint64_t kArguments = uint64_t{1} << 43;         // where the segment of arguments lies
+constexpr uint64_t kMostInstructions = uint64_t{1} << 33;  // of a work-group, before it is taken for hung
 
 void set_registers(const Chip& chip, const KernelCode& k, unsigned group, Wave* w) {
   // What a launch passes beside the arguments keeps the untouched registers' bits: whoever uses it reaches no memory.
@@ -70,7 +70,8 @@ void Machine::unload(LoadedObject& object) {
 void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& launch, unsigned number) {
   const KernelCode& k = kernel.code;
   const int lanes = chip_.wave;
-  const auto waves = static_cast<int>((launch.threads + static_cast<unsigned>(lanes) - 1) / static_cast<unsigned>(lanes));
+  const auto waves =
+      static_cast<int>((launch.threads + static_cast<unsigned>(lanes) - 1) / static_cast<unsigned>(lanes));
   Group group{Lds(k.lds_bytes + static_cast<int>(launch.shared_bytes)), {}};
   for (int n = 0; n < waves; ++n) {
     Wave w(chip_, lanes, n);
@@ -104,7 +105,8 @@ void Machine::launch(LoadedObject& object, LoadedKernel& kernel, const Launch& l
     fault("kernel {}: {} bytes of arguments, {} expected", k.symbol, launch.arguments.size(), k.kernarg_bytes);
   if (launch.threads == 0 || static_cast<int>(launch.threads) > k.most_threads)
     fault("kernel {}: work-groups of {}, at most {}", k.symbol, launch.threads, k.most_threads);
-  if (static_cast<uint64_t>(launch.blocks) * launch.threads > 0xffffffffU) fault("kernel {}: too many threads", k.symbol);
+  if (static_cast<uint64_t>(launch.blocks) * launch.threads > 0xffffffffU)
+    fault("kernel {}: too many threads", k.symbol);
   if (k.lds_bytes + static_cast<int64_t>(launch.shared_bytes) > chip_.lds_bytes)
     fault("kernel {}: {} bytes of LDS", k.symbol, k.lds_bytes + static_cast<int64_t>(launch.shared_bytes));
   if (kernel.instructions.empty()) {

@@ -1,5 +1,5 @@
-// Needs: a chip that LUMEN_STAND_IN_AMD names. A few rows beside streaming weights by matrix instructions, whose barrier
-// behind the loop has no wait of its own (docs/amd.md): no write to LDS is under way at a barrier.
+// Needs: a chip that LUMEN_STAND_IN_AMD names. A few rows beside streaming weights by matrix instructions, whose
+// barrier behind the loop has no wait of its own (docs/amd.md): no write to LDS is under way at a barrier.
 #include <gtest/gtest.h>
 
 #include "dot_cases.h"
@@ -12,11 +12,10 @@ TEST(AmdSkinny, WritesToLdsAreWaitedForBeforeBarriers) {
   test::GpuCode* gpu = test::GpuCode::open();
   if (!gpu) GTEST_SKIP() << "LUMEN_STAND_IN_AMD names no chip";
   std::vector<Case> cases;
-  for (const char* name : {"q4_0", "q4_k", "int3_g128"}) {
+  for (const char* name : {"q4_0", "q4_k"}) {
     const FormatRef f = FormatLibrary::builtin().find(name);
     ASSERT_TRUE(f) << name;
-    add_cases(cases, contract_of({5, 2560}, type_of({75, 2560}, f), "mk", "nk", "mn", true),
-              gpu->machine(), false);
+    add_cases(cases, contract_of({5, 2560}, type_of({75, 2560}, f), "mk", "nk", "mn", true), gpu->machine(), false);
   }
   int with_matrices = 0;
   for (const Case& c : cases) {

@@ -14,16 +14,20 @@ namespace {
 
 constexpr int64_t kLanes = 128, kBlocks = 3;
 
-// Every lane brings a number to shared memory and takes the one of the lane that faces it, twice as large, less its own.
+std::span<const uint8_t> bytes_of(const std::string& object) {
+  return {reinterpret_cast<const uint8_t*>(object.data()), object.size()};
+}
+
+// Every lane brings a number to shared memory and takes the one of the lane that faces it, twice as large, less its
+// own.
 loop::Kernel exchange() {
   loop::Builder b("exchange");
   const auto x = b.param("x", kBlocks * kLanes * 4, false), y = b.param("y", kBlocks * kLanes * 4, true);
   b.loop(loop::LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](loop::Expr block) {
     const auto shared = b.alloc(kLanes * 4, 16, loop::Space::shared);
     const loop::VType f32{Scalar::f32, 1};
-    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::Expr lane) {
-      b.store(shared, b.load(x, f32, (block * kLanes + lane) * 4, 4), lane * 4, 4);
-    });
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1,
+           [&](loop::Expr lane) { b.store(shared, b.load(x, f32, (block * kLanes + lane) * 4, 4), lane * 4, 4); });
     b.barrier();
     b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::Expr lane) {
       const loop::Expr mine = b.load(x, f32, (block * kLanes + lane) * 4, 4);
@@ -64,7 +68,8 @@ class AmdTool : public ::testing::Test {
   template <class F>
   std::string found_with(size_t n, F change) {
     GpuCode code(*chip_);
-    code.prepare({kernel_});
+    if (object_.empty()) object_ = emit::emit({&kernel_, 1}, *machine::find_machine(chip_->name), emit::Output::object);
+    code.prepare({kernel_}, object_);
     EXPECT_EQ(found(code), "");  // decoded now
     change(code.kernel(kernel_).instructions[n]);
     return found(code);
@@ -78,6 +83,7 @@ class AmdTool : public ::testing::Test {
 
   const amd::Chip* chip_ = nullptr;
   loop::Kernel kernel_ = exchange();
+  std::string object_;
   std::vector<Blob> before_{Blob(kBlocks * kLanes * 4), Blob(kBlocks * kLanes * 4)}, want_;
 };
 
@@ -91,10 +97,12 @@ TEST_F(AmdTool, FindsWaitsAndBarriersThatAreGone) {
   int waits = 0, found_waits = 0, barriers = 0, found_barriers = 0;
   for (size_t n = 0; n < all.size(); ++n) {
     const std::string& text = all[n].text;
-    const bool wait = text.starts_with("s_wait") && !text.starts_with("s_wait_alu") && !text.starts_with("s_waitcnt_depctr");
+    const bool wait =
+        text.starts_with("s_wait") && !text.starts_with("s_wait_alu") && !text.starts_with("s_waitcnt_depctr");
     const bool barrier = text.starts_with("s_barrier");
     if (!wait && !barrier) continue;
-    const std::string what = found_with(n, [](amd::Instruction& i) { i.run = [](amd::Wave&, const amd::Instruction&) {}; });
+    const std::string what =
+        found_with(n, [](amd::Instruction& i) { i.run = [](amd::Wave&, const amd::Instruction&) {}; });
     (wait && !text.starts_with("s_barrier") ? waits : barriers) += 1;
     if (!what.empty()) (wait ? found_waits : found_barriers) += 1;
     EXPECT_TRUE(!wait || what != "another result") << text;
@@ -130,18 +138,18 @@ TEST_F(AmdTool, FindsBitsThatAreTurned) {
     if (end == 0 && i.text.starts_with("s_endpgm")) end = i.address - at.entry;
   std::mt19937 random(11);
   int turned = 0, found_turned = 0;
+  const std::string object = emit::emit({&kernel_, 1}, *machine::find_machine(chip_->name), emit::Output::object);
+  const auto elf = amd::read_code_object(*chip_, bytes_of(object));
+  const std::string text(elf.elf.memory.begin() + static_cast<std::ptrdiff_t>(at.entry),
+                         elf.elf.memory.begin() + static_cast<std::ptrdiff_t>(at.entry + at.code_bytes));
+  const size_t place = object.find(text);
+  ASSERT_NE(place, std::string::npos);
   for (int trial = 0; trial < 150; ++trial) {
     GpuCode code(*chip_);
     const uint64_t bit = random() % (8 * end);
-    code.change = [&](std::string& object) {
-      const auto elf = amd::read_code_object(*chip_, std::span(reinterpret_cast<const uint8_t*>(object.data()), object.size()));
-      const auto& memory = elf.elf.memory;
-      const std::string text(memory.begin() + static_cast<std::ptrdiff_t>(at.entry),
-                             memory.begin() + static_cast<std::ptrdiff_t>(at.entry + at.code_bytes));
-      const size_t place = object.find(text);
-      ASSERT_NE(place, std::string::npos);
-      object[place + bit / 8] = static_cast<char>(object[place + bit / 8] ^ 1 << (bit % 8));
-    };
+    std::string damaged = object;
+    damaged[place + bit / 8] = static_cast<char>(damaged[place + bit / 8] ^ 1 << (bit % 8));
+    code.prepare({kernel_}, damaged);
     ++turned;
     if (!found(code).empty()) ++found_turned;
   }
@@ -155,7 +163,7 @@ TEST_F(AmdTool, RefusesDamagedObjects) {
   const auto load = [&](const std::string& bytes) -> std::string {
     try {
       amd::Machine machine(*chip_);
-      machine.load(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+      machine.load(bytes_of(bytes));
     } catch (const amd::Fault& f) {
       EXPECT_GT(std::string(f.what()).size(), 5U);
       return f.what();
@@ -172,7 +180,8 @@ TEST_F(AmdTool, RefusesDamagedObjects) {
   refused = 0;
   for (int trial = 0; trial < 2000; ++trial) {
     std::string damaged = object;
-    for (int k = 0; k < 3; ++k) damaged[random() % std::min<size_t>(damaged.size(), 0x900)] = static_cast<char>(random());
+    for (int k = 0; k < 3; ++k)
+      damaged[random() % std::min<size_t>(damaged.size(), 0x900)] = static_cast<char>(random());
     refused += !load(damaged).empty();
   }
   EXPECT_GT(refused, 500);

@@ -54,7 +54,8 @@ void take_apart(const Chip& chip, const Descriptor& d, KernelCode* k) {
   if (k->lds_bytes > chip.lds_bytes) fault("kernel {}: {} bytes of LDS", k->symbol, k->lds_bytes);
   int needed = 4 * k->private_buffer + 2 * (k->dispatch_ptr + k->queue_ptr + k->kernarg_ptr + k->dispatch_id) +
                2 * k->flat_scratch_init + k->private_size + k->kernarg_preload;
-  if (needed > k->user_sgprs) fault("kernel {}: {} user SGPRs where {} are asked for", k->symbol, k->user_sgprs, needed);
+  if (needed > k->user_sgprs)
+    fault("kernel {}: {} user SGPRs where {} are asked for", k->symbol, k->user_sgprs, needed);
 }
 
 void compare(const KernelCode& k, const Packed& m) {

@@ -11,7 +11,7 @@ namespace lumen::amd {
 namespace {
 
 constexpr int kAmdgpuMachine = 224, kAmdhsaSystem = 64, kCodeObject5 = 3;  // EM_AMDGPU, ELFOSABI_AMDGPU_HSA, version 5
-constexpr uint64_t kMostMemory = uint64_t{256} << 20;
+constexpr uint64_t kMostMemory = uint64_t{16} << 20;
 constexpr unsigned kMetadataNote = 32;
 
 class File {
@@ -93,7 +93,8 @@ void read_symbols(const Image& image, const Dynamic& d, Elf* elf) {
   for (uint32_t i = 1; i < count; ++i) {
     const auto s = image.at<Elf64_Sym>(d.symbols + uint64_t{i} * sizeof(Elf64_Sym), "a symbol");
     if (s.st_name >= d.string_bytes) fault("ELF: a symbol's name lies outside the table of names");
-    if (s.st_shndx == SHN_UNDEF) fault("ELF: symbol {} is undefined", image.text(d.strings + s.st_name, d.strings + d.string_bytes));
+    if (s.st_shndx == SHN_UNDEF)
+      fault("ELF: symbol {} is undefined", image.text(d.strings + s.st_name, d.strings + d.string_bytes));
     if (s.st_value > elf->memory.size() || s.st_size > elf->memory.size() - s.st_value)
       fault("ELF: a symbol lies outside memory");
     elf->symbols[image.text(d.strings + s.st_name, d.strings + d.string_bytes)] = {

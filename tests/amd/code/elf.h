@@ -1,4 +1,5 @@
-// A linked code object as a loader sees it: segments at their places in memory, symbols, notes. Every offset is checked.
+// A linked code object as a loader sees it: segments at their places in memory, symbols, notes. Every offset is
+// checked.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@ struct ElfSymbol {
 };
 
 struct Elf {
-  unsigned machine_flags = 0;                // e_flags
-  std::vector<uint8_t> memory;               // all segments, from address 0 on
+  unsigned machine_flags = 0;                           // e_flags
+  std::vector<uint8_t> memory;                          // all segments, from address 0 on
   std::vector<std::pair<uint64_t, uint64_t>> writable;  // ranges of memory that code may write
-  std::map<std::string, ElfSymbol> symbols;  // dynamic, defined
-  std::vector<uint8_t> metadata;             // the note of the AMDGPU vendor, MessagePack
+  std::map<std::string, ElfSymbol> symbols;             // dynamic, defined
+  std::vector<uint8_t> metadata;                        // the note of the AMDGPU vendor, MessagePack
 };
 
 // Faults on anything a loader refuses.

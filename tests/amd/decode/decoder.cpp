@@ -11,8 +11,8 @@
 #include "tests/amd/decode/modifiers.h"
 #include "tests/amd/decode/operand_text.h"
 #include "tests/amd/decode/operation.h"
-#include "tests/amd/wave/wave.h"
 #include "tests/amd/fault.h"
+#include "tests/amd/wave/wave.h"
 
 namespace lumen::amd {
 namespace {
@@ -66,21 +66,30 @@ bool parse_wait(const Chip& chip, std::string_view name, std::string_view rest, 
       if (open == std::string_view::npos || !word.ends_with(")")) return false;
       const std::string_view which = word.substr(0, open);
       if (!parse_number(word.substr(open + 1, word.size() - open - 2), &n)) return false;
-      if (which == "vmcnt") set(kLoads, static_cast<int>(n));
-      else if (which == "lgkmcnt") set(kLds, static_cast<int>(n));
-      else if (which != "expcnt") return false;
+      if (which == "vmcnt")
+        set(kLoads, static_cast<int>(n));
+      else if (which == "lgkmcnt")
+        set(kLds, static_cast<int>(n));
+      else if (which != "expcnt")
+        return false;
     }
     return true;
   }
   if (rest.starts_with("null, ")) rest.remove_prefix(6);
   if (!parse_number(trimmed(rest), &n)) return false;
   const int low = static_cast<int>(n & 0x3f), high = static_cast<int>(n >> 8 & 0x3f);
-  if (name == "s_waitcnt_vscnt" || name == "s_wait_storecnt") set(kStores, static_cast<int>(n));
-  else if (name == "s_waitcnt_vmcnt" || name == "s_wait_loadcnt") set(kLoads, static_cast<int>(n));
-  else if (name == "s_waitcnt_lgkmcnt" || name == "s_wait_dscnt") set(kLds, static_cast<int>(n));
-  else if (name == "s_wait_kmcnt") set(kScalarMemory, static_cast<int>(n));
-  else if (name == "s_wait_loadcnt_dscnt") set(kLoads, high), set(kLds, low);
-  else if (name == "s_wait_storecnt_dscnt") set(kStores, high), set(kLds, low);
+  if (name == "s_waitcnt_vscnt" || name == "s_wait_storecnt")
+    set(kStores, static_cast<int>(n));
+  else if (name == "s_waitcnt_vmcnt" || name == "s_wait_loadcnt")
+    set(kLoads, static_cast<int>(n));
+  else if (name == "s_waitcnt_lgkmcnt" || name == "s_wait_dscnt")
+    set(kLds, static_cast<int>(n));
+  else if (name == "s_wait_kmcnt")
+    set(kScalarMemory, static_cast<int>(n));
+  else if (name == "s_wait_loadcnt_dscnt")
+    set(kLoads, high), set(kLds, low);
+  else if (name == "s_wait_storecnt_dscnt")
+    set(kStores, high), set(kLds, low);
   return true;
 }
 
@@ -90,7 +99,8 @@ bool parse_mode(std::string_view text, Instruction* i) {
   const auto parts = split(text.substr(6, text.size() - 7), ',');
   if (parts.empty() || parts[0] != "HW_REG_MODE") return false;
   i->offset = 0, i->offset1 = 32;
-  return parts.size() == 1 || (parts.size() == 3 && parse_number(parts[1], &i->offset) && parse_number(parts[2], &i->offset1));
+  return parts.size() == 1 ||
+         (parts.size() == 3 && parse_number(parts[1], &i->offset) && parse_number(parts[2], &i->offset1));
 }
 
 void note_registers(const Operation& op, Instruction* i) {
@@ -145,7 +155,8 @@ void set_name(std::string_view name, const Operation& op, Instruction* i) {
   i->run = op.run;
   i->number = op.number;
   i->zeroes_high = op.zeroes_high;
-  if (name.find("fma_mix") != std::string_view::npos || name.find("mad_mix") != std::string_view::npos) i->op_sel_hi = 0;
+  if (name.find("fma_mix") != std::string_view::npos || name.find("mad_mix") != std::string_view::npos)
+    i->op_sel_hi = 0;
   if (name.find("mfma_scale") != std::string_view::npos) i->op_sel_hi = 0;
 }
 
@@ -167,8 +178,9 @@ bool parse_single(const Chip& chip, std::string_view text, bool dual, Instructio
   if (op.shape == Shape::wait) return parse_wait(chip, whole, rest, i);
   if (op.shape == Shape::branch) return parse_number(rest, &i->offset);
   if (!parse_operands(op, rest, i)) return false;
-  if (i->clamp && !op.integer_clamp && (op.types.empty() || (op.types[0] != Type::f32 && op.types[0] != Type::f64 &&
-                                                            op.types[0] != Type::f16 && op.types[0] != Type::pk32)))
+  if (i->clamp && !op.integer_clamp &&
+      (op.types.empty() ||
+       (op.types[0] != Type::f32 && op.types[0] != Type::f64 && op.types[0] != Type::f16 && op.types[0] != Type::pk32)))
     return false;
   if (chip.major > 9) i->zeroes_high = false;
   note_registers(op, i);
@@ -199,7 +211,8 @@ class Disassembler {
       LLVMInitializeAMDGPUDisassembler();
     });
     const std::string features = chip.wave == 32 ? "+wavefrontsize32" : "+wavefrontsize64";
-    context_ = LLVMCreateDisasmCPUFeatures("amdgcn-amd-amdhsa", chip.name.c_str(), features.c_str(), nullptr, 0, nullptr, nullptr);
+    context_ = LLVMCreateDisasmCPUFeatures("amdgcn-amd-amdhsa", chip.name.c_str(), features.c_str(), nullptr, 0,
+                                           nullptr, nullptr);
     if (!context_) fault("LLVM has no disassembler for {}", chip.name);
   }
   ~Disassembler() { LLVMDisasmDispose(context_); }
@@ -209,7 +222,8 @@ class Disassembler {
   // 0: no instruction.
   size_t next(std::span<const uint8_t> code, uint64_t address, std::string* text) {
     char line[512] = {};
-    const size_t n = LLVMDisasmInstruction(context_, const_cast<uint8_t*>(code.data()), code.size(), address, line, sizeof line);
+    const size_t n =
+        LLVMDisasmInstruction(context_, const_cast<uint8_t*>(code.data()), code.size(), address, line, sizeof line);
     *text = trimmed(line);
     return n;
   }
@@ -269,7 +283,8 @@ std::vector<Instruction> decode(const Chip& chip, std::span<const uint8_t> code,
   }
   for (Instruction& i : out) {
     if (!i.text.starts_with("s_branch") && !i.text.starts_with("s_cbranch")) continue;
-    const auto target = at.find(i.address + 4 + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int16_t>(i.offset)) * 4));
+    const auto target =
+        at.find(i.address + 4 + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int16_t>(i.offset)) * 4));
     if (target != at.end()) i.target = target->second;
   }
   return out;

@@ -1,4 +1,5 @@
-// One decoded instruction: what the text of a disassembler says, taken apart once, so that executing it looks nothing up.
+// One decoded instruction: what the text of a disassembler says, taken apart once, so that executing it looks nothing
+// up.
 #pragma once
 
 #include <array>
@@ -75,12 +76,12 @@ struct Instruction {
   std::array<Operand, kMostOperands> at{};
   uint8_t op_sel = 0, op_sel_hi = 0xff, neg_lo = 0, neg_hi = 0, output_modifier = 0;
   bool clamp = false, gives_back = false, to_lds = false, off = false;
-  bool loads = false;        // registers are written some time later, in the order of this counter
+  bool loads = false;  // registers are written some time later, in the order of this counter
   Counter counter = kLoads;
   bool zeroes_high = false;  // a result of 16 bits clears the other half of its register
   int64_t offset = 0, offset1 = 0;
-  uint32_t number = 0;  // of the operation's own use
-  int target = -1;      // of a branch: an instruction's number
+  uint32_t number = 0;                         // of the operation's own use
+  int target = -1;                             // of a branch: an instruction's number
   int most[kCounters] = {-1, -1, -1, -1, -1};  // a wait: so many may be left
   int cbsz = 0, blgp = 0, abid = 0;
   Dpp dpp;

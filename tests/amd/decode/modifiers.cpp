@@ -13,8 +13,10 @@ bool bit_list(std::string_view text, uint8_t* bits) {
   int n = 0;
   for (const char c : text) {
     if (c == '1') *bits = static_cast<uint8_t>(*bits | 1 << n);
-    if (c == ',') ++n;
-    else if (c != '0' && c != '1') return false;
+    if (c == ',')
+      ++n;
+    else if (c != '0' && c != '1')
+      return false;
   }
   return true;
 }
@@ -34,10 +36,14 @@ bool sdwa(std::string_view name, std::string_view value, Sdwa* s) {
   if (name == "src0_sel") return part(value, &s->from[0]);
   if (name == "src1_sel") return part(value, &s->from[1]);
   if (name != "dst_unused") return false;
-  if (value == "UNUSED_PAD") s->unused = Sdwa::Unused::pad;
-  else if (value == "UNUSED_SEXT") s->unused = Sdwa::Unused::sext;
-  else if (value == "UNUSED_PRESERVE") s->unused = Sdwa::Unused::preserve;
-  else return false;
+  if (value == "UNUSED_PAD")
+    s->unused = Sdwa::Unused::pad;
+  else if (value == "UNUSED_SEXT")
+    s->unused = Sdwa::Unused::sext;
+  else if (value == "UNUSED_PRESERVE")
+    s->unused = Sdwa::Unused::preserve;
+  else
+    return false;
   return true;
 }
 
@@ -73,15 +79,17 @@ bool dpp(std::string_view name, std::string_view value, Dpp* d) {
   if (name == "bank_mask") return d->bank_mask = static_cast<unsigned>(n), true;
   if (name == "bound_ctrl") return d->bound_zero = true, true;
   if (name == "fi") return d->fetch_inactive = n != 0, true;
-  constexpr std::pair<std::string_view, Kind> kNames[] = {
-      {"row_shl", Kind::shl},   {"row_shr", Kind::shr},     {"row_ror", Kind::ror},    {"row_share", Kind::share},
-      {"row_xmask", Kind::xmask}, {"row_newbcast", Kind::share}, {"row_bcast", Kind::broadcast}};
+  constexpr std::pair<std::string_view, Kind> kNames[] = {{"row_shl", Kind::shl},        {"row_shr", Kind::shr},
+                                                          {"row_ror", Kind::ror},        {"row_share", Kind::share},
+                                                          {"row_xmask", Kind::xmask},    {"row_newbcast", Kind::share},
+                                                          {"row_bcast", Kind::broadcast}};
   for (const auto& [known, kind] : kNames)
     if (name == known) {
       d->kind = kind, d->number = static_cast<int>(n);
       return true;
     }
-  constexpr std::pair<std::string_view, int> kWaves[] = {{"wave_shl", 0x130}, {"wave_rol", 0x134}, {"wave_shr", 0x138}, {"wave_ror", 0x13c}};
+  constexpr std::pair<std::string_view, int> kWaves[] = {
+      {"wave_shl", 0x130}, {"wave_rol", 0x134}, {"wave_shr", 0x138}, {"wave_ror", 0x13c}};
   for (const auto& [known, code] : kWaves)
     if (name == known) {
       d->kind = Kind::wave, d->number = code;
@@ -94,7 +102,8 @@ bool dpp(std::string_view name, std::string_view value, Dpp* d) {
 bool is_hint(std::string_view word) {
   for (const std::string_view hint : {"slc", "dlc", "nt", "sc1", "nv"})
     if (word == hint) return true;
-  return word.starts_with("scope:") || (word.starts_with("th:") && word.find("ATOMIC_RETURN") == std::string_view::npos);
+  return word.starts_with("scope:") ||
+         (word.starts_with("th:") && word.find("ATOMIC_RETURN") == std::string_view::npos);
 }
 
 bool with_number(std::string_view name, int64_t n, Instruction* i) {

@@ -47,12 +47,23 @@ struct Named {
   uint16_t first;
   uint8_t words;
 };
-constexpr Named kNamed[] = {{"vcc", kVcc, 2},         {"vcc_lo", kVcc, 1},        {"vcc_hi", kVcc + 1, 1},
-                            {"exec", kExec, 2},       {"exec_lo", kExec, 1},      {"exec_hi", kExec + 1, 1},
-                            {"m0", kM0, 1},           {"null", kNull, 1},         {"scc", kScc, 1},
-                            {"src_scc", kScc, 1},     {"src_vccz", kVccz, 1},     {"src_execz", kExecz, 1},
-                            {"vccz", kVccz, 1},       {"execz", kExecz, 1},       {"flat_scratch", kFlatScratch, 2},
-                            {"flat_scratch_lo", kFlatScratch, 1}, {"flat_scratch_hi", kFlatScratch + 1, 1},
+constexpr Named kNamed[] = {{"vcc", kVcc, 2},
+                            {"vcc_lo", kVcc, 1},
+                            {"vcc_hi", kVcc + 1, 1},
+                            {"exec", kExec, 2},
+                            {"exec_lo", kExec, 1},
+                            {"exec_hi", kExec + 1, 1},
+                            {"m0", kM0, 1},
+                            {"null", kNull, 1},
+                            {"scc", kScc, 1},
+                            {"src_scc", kScc, 1},
+                            {"src_vccz", kVccz, 1},
+                            {"src_execz", kExecz, 1},
+                            {"vccz", kVccz, 1},
+                            {"execz", kExecz, 1},
+                            {"flat_scratch", kFlatScratch, 2},
+                            {"flat_scratch_lo", kFlatScratch, 1},
+                            {"flat_scratch_hi", kFlatScratch + 1, 1},
                             {"xnack_mask", kXnack, 2}};
 
 uint64_t constant_of(std::string_view text, Type type) {
@@ -67,7 +78,8 @@ uint64_t constant_of(std::string_view text, Type type) {
       case Type::f64:
         return literal ? static_cast<uint64_t>(n) << 32 : static_cast<uint64_t>(n);
       case Type::i64:
-        return literal ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(n))) : static_cast<uint64_t>(n);
+        return literal ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(n)))
+                       : static_cast<uint64_t>(n);
       case Type::b64:
         return static_cast<uint64_t>(n);
       default:

@@ -14,11 +14,11 @@ namespace lumen::amd {
 struct Operation {
   Run run = nullptr;
   std::vector<Type> types{};  // of the operands in the order of the text; the last one holds for all behind it
-  int results = 1;          // so many operands are written
-  bool accumulates = false;  // the first operand is read too
+  int results = 1;            // so many operands are written
+  bool accumulates = false;   // the first operand is read too
   uint32_t number = 0;
   enum class Shape : uint8_t { plain, wait, branch, immediate, ignored, vcc_reader, vcc_writer } shape = Shape::plain;
-  bool zeroes_high = false;  // on generation 9: see Instruction
+  bool zeroes_high = false;    // on generation 9: see Instruction
   bool integer_clamp = false;  // `clamp` saturates and the operation does it itself
 };
 

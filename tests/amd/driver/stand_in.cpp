@@ -1,5 +1,5 @@
-// libamdhip64 with a chip behind it that executes machine code: the driver's stand-in (tests/run/fake_gpu) keeps memory,
-// streams and recordings, and every launch runs in the interpreter.
+// libamdhip64 with a chip behind it that executes machine code: the driver's stand-in (tests/run/fake_gpu) keeps
+// memory, streams and recordings, and every launch runs in the interpreter.
 //   LUMEN_STAND_IN_AMD    the chip: gfx90a, gfx942, gfx950, gfx1100, gfx1201
 //   LUMEN_STAND_IN_COUNT  a file that at the end gets how many instructions each kernel executed
 #include <cstdio>
@@ -33,7 +33,8 @@ class Driver {
       machine_.memory().add(reinterpret_cast<uint64_t>(address), bytes, host, true);
     };
     gpu_.given_back = [this](void* address) { machine_.memory().remove(reinterpret_cast<uint64_t>(address)); };
-    gpu_.run = [this](void* function, std::span<const std::byte> arguments, unsigned blocks, unsigned threads, unsigned shared) {
+    gpu_.run = [this](void* function, std::span<const std::byte> arguments, unsigned blocks, unsigned threads,
+                      unsigned shared) {
       const auto& f = *static_cast<Found*>(function);
       const uint64_t before = machine_.executed();
       const bool well = guarded([&] { machine_.launch(*f.object, *f.kernel, {blocks, threads, shared, arguments}); });
@@ -46,7 +47,8 @@ class Driver {
     std::FILE* file = path ? std::fopen(path, "a") : nullptr;
     if (!file) return;
     for (const auto& [symbol, count] : counts_)
-      std::fprintf(file, "%s %s %llu\n", machine_.chip().name.c_str(), symbol.c_str(), static_cast<unsigned long long>(count));
+      std::fprintf(file, "%s %s %llu\n", machine_.chip().name.c_str(), symbol.c_str(),
+                   static_cast<unsigned long long>(count));
     std::fclose(file);
   }
   Driver(const Driver&) = delete;
@@ -97,7 +99,8 @@ struct Start {
     const char* name = std::getenv("LUMEN_STAND_IN_AMD");
     const Chip* chip = find_chip(name ? name : "");
     if (!chip) {
-      std::fprintf(stderr, "stand-in for libamdhip64: LUMEN_STAND_IN_AMD names no chip that is known: %s\n", name ? name : "");
+      std::fprintf(stderr, "stand-in for libamdhip64: LUMEN_STAND_IN_AMD names no chip that is known: %s\n",
+                   name ? name : "");
       fake_gpu()->devices = 0;
       return;
     }

@@ -4,12 +4,22 @@ namespace lumen::amd {
 
 std::vector<NamedAccess> load_accesses(bool generation9, bool lds) {
   if (generation9 && !lds)
-    return {{"ubyte", {1}}, {"sbyte", {1, true}}, {"ushort", {2}}, {"sshort", {2, true}}, {"dword", {4}}, {"dwordx2", {8}},
-            {"dwordx3", {12}}, {"dwordx4", {16}}, {"ubyte_d16", {1, false, 1}}, {"ubyte_d16_hi", {1, false, 2}},
-            {"sbyte_d16", {1, true, 1}}, {"sbyte_d16_hi", {1, true, 2}}, {"short_d16", {2, false, 1}},
+    return {{"ubyte", {1}},
+            {"sbyte", {1, true}},
+            {"ushort", {2}},
+            {"sshort", {2, true}},
+            {"dword", {4}},
+            {"dwordx2", {8}},
+            {"dwordx3", {12}},
+            {"dwordx4", {16}},
+            {"ubyte_d16", {1, false, 1}},
+            {"ubyte_d16_hi", {1, false, 2}},
+            {"sbyte_d16", {1, true, 1}},
+            {"sbyte_d16_hi", {1, true, 2}},
+            {"short_d16", {2, false, 1}},
             {"short_d16_hi", {2, false, 2}}};
-  std::vector<NamedAccess> all = {{"u8", {1}}, {"i8", {1, true}}, {"u16", {2}}, {"i16", {2, true}}, {"b32", {4}},
-                                  {"b64", {8}}, {"b96", {12}}, {"b128", {16}}};
+  std::vector<NamedAccess> all = {{"u8", {1}},  {"i8", {1, true}}, {"u16", {2}},  {"i16", {2, true}},
+                                  {"b32", {4}}, {"b64", {8}},      {"b96", {12}}, {"b128", {16}}};
   if (lds) {
     for (const char* n : {"u8_d16", "i8_d16", "u16_d16"}) {
       const Access a{n[1] == '8' ? 1 : 2, n[0] == 'i', 1};
@@ -28,8 +38,10 @@ std::vector<NamedAccess> load_accesses(bool generation9, bool lds) {
 
 std::vector<NamedAccess> store_accesses(bool generation9, bool lds) {
   if (generation9 && !lds)
-    return {{"byte", {1}}, {"byte_d16_hi", {1, false, 2}}, {"short", {2}}, {"short_d16_hi", {2, false, 2}}, {"dword", {4}},
-            {"dwordx2", {8}}, {"dwordx3", {12}}, {"dwordx4", {16}}};
+    return {{"byte", {1}},     {"byte_d16_hi", {1, false, 2}},
+            {"short", {2}},    {"short_d16_hi", {2, false, 2}},
+            {"dword", {4}},    {"dwordx2", {8}},
+            {"dwordx3", {12}}, {"dwordx4", {16}}};
   std::vector<NamedAccess> all = {{"b8", {1}}, {"b16", {2}}, {"b32", {4}}, {"b64", {8}}, {"b96", {12}}, {"b128", {16}}};
   all.push_back({lds ? "b8_d16_hi" : "d16_hi_b8", {1, false, 2}});
   all.push_back({lds ? "b16_d16_hi" : "d16_hi_b16", {2, false, 2}});
@@ -46,7 +58,8 @@ void put_loaded(Wave& w, const Operand& to, int lane, const Access& a, const uin
   }
   uint32_t x = from[0];
   if (a.bytes == 2) x |= static_cast<uint32_t>(from[1]) << 8;
-  if (a.sign) x = a.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(x)) : static_cast<uint32_t>(static_cast<int16_t>(x));
+  if (a.sign)
+    x = a.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(x)) : static_cast<uint32_t>(static_cast<int16_t>(x));
   if (a.half == 0) at(0) = x;
   if (a.half == 1) at(0) = (at(0) & 0xffff0000) | (x & 0xffff);
   if (a.half == 2) at(0) = (at(0) & 0xffff) | x << 16;
@@ -92,19 +105,28 @@ void add_integers(std::vector<NamedAtomic>& all, const char* u, const char* s, c
   using std::string;
   add(string("add_") + u, [](uint64_t o, uint64_t d, uint64_t) { return o + d; });
   add(string("sub_") + u, [](uint64_t o, uint64_t d, uint64_t) { return o - d; });
-  add(string("min_") + u, [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return std::min<U>(static_cast<U>(o), static_cast<U>(d)); });
-  add(string("max_") + u, [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return std::max<U>(static_cast<U>(o), static_cast<U>(d)); });
-  add(string("min_") + s, [](uint64_t o, uint64_t d, uint64_t) { return static_cast<uint64_t>(std::min<S>(static_cast<S>(o), static_cast<S>(d))); });
-  add(string("max_") + s, [](uint64_t o, uint64_t d, uint64_t) { return static_cast<uint64_t>(std::max<S>(static_cast<S>(o), static_cast<S>(d))); });
+  add(string("min_") + u,
+      [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return std::min<U>(static_cast<U>(o), static_cast<U>(d)); });
+  add(string("max_") + u,
+      [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return std::max<U>(static_cast<U>(o), static_cast<U>(d)); });
+  add(string("min_") + s, [](uint64_t o, uint64_t d, uint64_t) {
+    return static_cast<uint64_t>(std::min<S>(static_cast<S>(o), static_cast<S>(d)));
+  });
+  add(string("max_") + s, [](uint64_t o, uint64_t d, uint64_t) {
+    return static_cast<uint64_t>(std::max<S>(static_cast<S>(o), static_cast<S>(d)));
+  });
   add(string("and_") + b, [](uint64_t o, uint64_t d, uint64_t) { return o & d; });
   add(string("or_") + b, [](uint64_t o, uint64_t d, uint64_t) { return o | d; });
   add(string("xor_") + b, [](uint64_t o, uint64_t d, uint64_t) { return o ^ d; });
   add(string("swap_") + b, [](uint64_t, uint64_t d, uint64_t) { return d; });
-  add(string("inc_") + u, [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return static_cast<U>(o) >= static_cast<U>(d) ? 0 : o + 1; });
+  add(string("inc_") + u,
+      [](uint64_t o, uint64_t d, uint64_t) -> uint64_t { return static_cast<U>(o) >= static_cast<U>(d) ? 0 : o + 1; });
   add(string("dec_") + u, [](uint64_t o, uint64_t d, uint64_t) -> uint64_t {
     return static_cast<U>(o) == 0 || static_cast<U>(o) > static_cast<U>(d) ? d : o - 1;
   });
-  all.push_back({string("cmpswap_") + b, bytes, [](uint64_t o, uint64_t d, uint64_t c) { return static_cast<U>(o) == static_cast<U>(c) ? d : o; }, true});
+  all.push_back({string("cmpswap_") + b, bytes,
+                 [](uint64_t o, uint64_t d, uint64_t c) { return static_cast<U>(o) == static_cast<U>(c) ? d : o; },
+                 true});
 }
 
 }  // namespace

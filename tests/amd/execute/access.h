@@ -12,12 +12,8 @@ struct Access {
   int bytes = 4;
   bool sign = false;
   int half = 0;  // 1: the low half of a register, the other is kept; 2: the high one
-  uint32_t number() const {
-    return static_cast<uint32_t>(bytes | (sign ? 1 << 8 : 0) | half << 9);
-  }
-  static Access of(uint32_t n) {
-    return {static_cast<int>(n & 0xff), (n >> 8 & 1) != 0, static_cast<int>(n >> 9 & 3)};
-  }
+  uint32_t number() const { return static_cast<uint32_t>(bytes | (sign ? 1 << 8 : 0) | half << 9); }
+  static Access of(uint32_t n) { return {static_cast<int>(n & 0xff), (n >> 8 & 1) != 0, static_cast<int>(n >> 9 & 3)}; }
 };
 struct NamedAccess {
   std::string name;

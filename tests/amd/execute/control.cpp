@@ -77,11 +77,34 @@ void access_mode(Wave& w, const Instruction& i) {
 }
 
 void add_hints(const Chip& chip, Operations& t) {
-  for (const char* name :
-       {"s_nop", "s_clause", "s_delay_alu", "s_wait_alu", "s_waitcnt_depctr", "s_sendmsg", "s_sleep", "s_setprio",
-        "s_set_inst_prefetch_distance", "s_inst_prefetch", "s_icache_inv", "s_wait_idle", "s_code_end", "buffer_gl0_inv",
-        "buffer_gl1_inv", "buffer_inv", "buffer_wbl2", "buffer_wbinvl1", "buffer_wbinvl1_vol", "global_inv", "global_wb",
-        "global_wbinv", "s_dcache_inv", "s_dcache_wb", "s_prefetch_inst", "s_prefetch_data", "s_wakeup", "s_ttracedata"})
+  for (const char* name : {"s_nop",
+                           "s_clause",
+                           "s_delay_alu",
+                           "s_wait_alu",
+                           "s_waitcnt_depctr",
+                           "s_sendmsg",
+                           "s_sleep",
+                           "s_setprio",
+                           "s_set_inst_prefetch_distance",
+                           "s_inst_prefetch",
+                           "s_icache_inv",
+                           "s_wait_idle",
+                           "s_code_end",
+                           "buffer_gl0_inv",
+                           "buffer_gl1_inv",
+                           "buffer_inv",
+                           "buffer_wbl2",
+                           "buffer_wbinvl1",
+                           "buffer_wbinvl1_vol",
+                           "global_inv",
+                           "global_wb",
+                           "global_wbinv",
+                           "s_dcache_inv",
+                           "s_dcache_wb",
+                           "s_prefetch_inst",
+                           "s_prefetch_data",
+                           "s_wakeup",
+                           "s_ttracedata"})
     t[name] = {.run = nothing, .results = 0, .shape = Operation::Shape::ignored};
   (void)chip;
 }

@@ -45,7 +45,8 @@ void add_of_32_bits(Operations& t) {
   t["v_cvt_f32_ubyte1"] = lanes_of([](uint32_t a) { return static_cast<float>(a >> 8 & 0xff); });
   t["v_cvt_f32_ubyte2"] = lanes_of([](uint32_t a) { return static_cast<float>(a >> 16 & 0xff); });
   t["v_cvt_f32_ubyte3"] = lanes_of([](uint32_t a) { return static_cast<float>(a >> 24); });
-  t["v_cvt_off_f32_i4"] = lanes_of([](uint32_t a) { return static_cast<float>(static_cast<int32_t>(a << 28) >> 28) / 16; });
+  t["v_cvt_off_f32_i4"] =
+      lanes_of([](uint32_t a) { return static_cast<float>(static_cast<int32_t>(a << 28) >> 28) / 16; });
   t["v_cvt_f64_f32"] = lanes_of([](float a) { return static_cast<double>(a); });
   t["v_cvt_f32_f64"] = lanes_of([](double a) { return static_cast<float>(a); });
   t["v_cvt_f64_i32"] = lanes_of([](int32_t a) { return static_cast<double>(a); });
@@ -67,9 +68,8 @@ void add_of_16_bits(Operations& t) {
       lanes_of([](float a, float b) { return half_toward_zero(a) | uint32_t{half_toward_zero(b)} << 16; });
   t["v_cvt_pk_f16_f32"] = lanes_of([](float a, float b) { return half_bits(a) | uint32_t{half_bits(b)} << 16; });
   t["v_cvt_pk_bf16_f32"] = lanes_of([](float a, float b) { return bf16_bits(a) | uint32_t{bf16_bits(b)} << 16; });
-  t["v_cvt_pk_u16_u32"] = lanes_of([](uint32_t a, uint32_t b) {
-    return std::min(a, 0xffffU) | std::min(b, 0xffffU) << 16;
-  });
+  t["v_cvt_pk_u16_u32"] =
+      lanes_of([](uint32_t a, uint32_t b) { return std::min(a, 0xffffU) | std::min(b, 0xffffU) << 16; });
   t["v_cvt_pk_i16_i32"] = lanes_of([](int32_t a, int32_t b) {
     const auto cut = [](int32_t x) { return static_cast<uint32_t>(std::clamp(x, -32768, 32767)) & 0xffff; };
     return cut(a) | cut(b) << 16;

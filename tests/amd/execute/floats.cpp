@@ -94,24 +94,23 @@ void add_f32(Operations& t) {
       lanes_of([](float a, float b) { return a == 0 || b == 0 ? 0.0F : made(a * b, a, b); });
   t["v_fmaak_f32"] = t["v_fmamk_f32"] = t["v_fma_f32"];
   // Never with denormals.
-  t["v_mad_f32"] = lanes_of([](float a, float b, float c) {
-    return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c));
-  });
-  t["v_mac_f32"] = accumulating([](float a, float b, float c) {
-    return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c));
-  });
+  t["v_mad_f32"] = lanes_of(
+      [](float a, float b, float c) { return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c)); });
+  t["v_mac_f32"] = accumulating(
+      [](float a, float b, float c) { return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c)); });
   t["v_min3_f32"] = t["v_min3_num_f32"] = lanes_of([](float a, float b, float c) { return least(least(a, b), c); });
   t["v_max3_f32"] = t["v_max3_num_f32"] = lanes_of([](float a, float b, float c) { return most(most(a, b), c); });
   t["v_maxmin_f32"] = t["v_maxmin_num_f32"] = lanes_of([](float a, float b, float c) { return least(most(a, b), c); });
   t["v_minmax_f32"] = t["v_minmax_num_f32"] = lanes_of([](float a, float b, float c) { return most(least(a, b), c); });
   t["v_med3_f32"] = t["v_med3_num_f32"] = lanes_of([](float a, float b, float c) { return middle(a, b, c); });
   t["v_rcp_f32"] = t["v_rcp_iflag_f32"] = lanes_of([](float a) { return flushed(made(1 / flushed(a), a)); });
-  t["v_rsq_f32"] = lanes_of([](float a) {
-    return made(static_cast<float>(1 / std::sqrt(static_cast<double>(flushed(a)))), a);
-  });
+  t["v_rsq_f32"] =
+      lanes_of([](float a) { return made(static_cast<float>(1 / std::sqrt(static_cast<double>(flushed(a)))), a); });
   t["v_sqrt_f32"] = t["v_s_sqrt_f32"] = lanes_of([](float a) { return made(std::sqrt(a), a); });
-  t["v_exp_f32"] = lanes_of([](float a) { return flushed(static_cast<float>(std::exp2(static_cast<double>(flushed(a))))); });
-  t["v_log_f32"] = lanes_of([](float a) { return made(static_cast<float>(std::log2(static_cast<double>(flushed(a)))), a); });
+  t["v_exp_f32"] =
+      lanes_of([](float a) { return flushed(static_cast<float>(std::exp2(static_cast<double>(flushed(a))))); });
+  t["v_log_f32"] =
+      lanes_of([](float a) { return made(static_cast<float>(std::log2(static_cast<double>(flushed(a)))), a); });
   constexpr double kTurn = 6.283185307179586;
   t["v_sin_f32"] = lanes_of([](float a) { return made(static_cast<float>(std::sin(kTurn * a)), a); });
   t["v_cos_f32"] = lanes_of([](float a) { return made(static_cast<float>(std::cos(kTurn * a)), a); });
@@ -154,8 +153,8 @@ void add_f16(Operations& t) {
   t["v_trunc_f16"] = lanes_of([](Half a) { return half(std::trunc(wide(a))); });
   t["v_rndne_f16"] = lanes_of([](Half a) { return half(std::nearbyint(wide(a))); });
   t["v_ldexp_f16"] = lanes_of([](Half a, int16_t n) { return half(std::ldexp(wide(a), n)); });
-  for (const char* n : {"add", "sub", "subrev", "mul", "fmac", "min", "max", "rcp", "sqrt", "rsq", "exp", "log", "floor",
-                        "ceil", "trunc", "rndne", "ldexp"})
+  for (const char* n : {"add", "sub", "subrev", "mul", "fmac", "min", "max", "rcp", "sqrt", "rsq", "exp", "log",
+                        "floor", "ceil", "trunc", "rndne", "ldexp"})
     t[std::string("v_") + n + "_f16"].zeroes_high = true;
 }
 

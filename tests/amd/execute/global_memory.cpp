@@ -7,7 +7,8 @@ namespace {
 
 void scalar_load(Wave& w, const Instruction& i) {
   const Operand& to = i.at[0];
-  if (to.kind != Operand::Kind::scalar || to.words * 4 != static_cast<int>(i.number)) fault("registers for {} bytes", i.number);
+  if (to.kind != Operand::Kind::scalar || to.words * 4 != static_cast<int>(i.number))
+    fault("registers for {} bytes", i.number);
   int64_t offset = i.offset;
   const Operand& by = i.at[2];
   if (by.kind == Operand::Kind::constant) {
@@ -70,7 +71,8 @@ void load(Wave& w, const Instruction& i) {
   const Access a = Access::of(i.number);
   if (i.at[0].words != registers(a)) fault("registers for {} bytes", a.bytes);
   each_lane(w, [&](int l) {
-    put_loaded(w, i.at[0], l, a, w.memory->reach(address_of(w, i, i.at[1], i.at[2], l), static_cast<uint64_t>(a.bytes), false));
+    put_loaded(w, i.at[0], l, a,
+               w.memory->reach(address_of(w, i, i.at[1], i.at[2], l), static_cast<uint64_t>(a.bytes), false));
   });
   count(w, i, kLoads, &i.at[0], registers(a));
 }
@@ -78,7 +80,8 @@ void store_memory(Wave& w, const Instruction& i) {
   const Access a = Access::of(i.number);
   if (i.at[1].words != registers(a)) fault("registers for {} bytes", a.bytes);
   each_lane(w, [&](int l) {
-    take_stored(w, i.at[1], l, a, w.memory->reach(address_of(w, i, i.at[0], i.at[2], l), static_cast<uint64_t>(a.bytes), true));
+    take_stored(w, i.at[1], l, a,
+                w.memory->reach(address_of(w, i, i.at[0], i.at[2], l), static_cast<uint64_t>(a.bytes), true));
   });
   count(w, i, kStores, nullptr, 0);
 }
@@ -101,7 +104,8 @@ void atomic(Wave& w, const Instruction& i) {
     const auto value = [&](int word) {
       uint64_t x = 0;
       for (int k = 0; k < words; ++k)
-        x |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(data.first + word + k)][static_cast<size_t>(l)]) << (32 * k);
+        x |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(data.first + word + k)][static_cast<size_t>(l)])
+             << (32 * k);
       return x;
     };
     uint64_t old = 0;
@@ -110,7 +114,8 @@ void atomic(Wave& w, const Instruction& i) {
     std::memcpy(memory, &now, static_cast<size_t>(a.bytes));
     if (!returns) return;
     for (int k = 0; k < words; ++k)
-      (*w.vector)[static_cast<size_t>(i.at[0].first + k)][static_cast<size_t>(l)] = static_cast<uint32_t>(old >> (32 * k));
+      (*w.vector)[static_cast<size_t>(i.at[0].first + k)][static_cast<size_t>(l)] =
+          static_cast<uint32_t>(old >> (32 * k));
   });
   count(w, i, returns ? kLoads : kStores, returns ? &i.at[0] : nullptr, words);
 }
@@ -165,8 +170,9 @@ void store_private_buffer(Wave& w, const Instruction& i) {
 // Generation 9 names atomics without types.
 std::string name9(const NamedAtomic& a) {
   static const std::pair<const char*, const char*> names[] = {
-      {"add_u", "add"}, {"sub_u", "sub"}, {"min_u", "umin"}, {"max_u", "umax"}, {"min_i", "smin"}, {"max_i", "smax"}, {"and_b", "and"},
-      {"or_b", "or"},   {"xor_b", "xor"}, {"swap_b", "swap"}, {"inc_u", "inc"}, {"dec_u", "dec"},  {"cmpswap_b", "cmpswap"}};
+      {"add_u", "add"},  {"sub_u", "sub"}, {"min_u", "umin"},       {"max_u", "umax"}, {"min_i", "smin"},
+      {"max_i", "smax"}, {"and_b", "and"}, {"or_b", "or"},          {"xor_b", "xor"},  {"swap_b", "swap"},
+      {"inc_u", "inc"},  {"dec_u", "dec"}, {"cmpswap_b", "cmpswap"}};
   for (const auto& [head, name] : names)
     if (a.name.starts_with(head)) return std::string(name) + (a.bytes == 8 ? "_x2" : "");
   return a.name;
@@ -175,10 +181,12 @@ std::string name9(const NamedAtomic& a) {
 }  // namespace
 
 void add_global_memory(const Chip& chip, Operations& t) {
-  const std::pair<const char*, uint32_t> widths[] = {{"dword", 4}, {"dwordx2", 8}, {"dwordx3", 12}, {"dwordx4", 16}, {"dwordx8", 32}, {"dwordx16", 64},
-                                                     {"b32", 4},   {"b64", 8},     {"b96", 12},     {"b128", 16},    {"b256", 32},    {"b512", 64}};
+  const std::pair<const char*, uint32_t> widths[] = {
+      {"dword", 4}, {"dwordx2", 8}, {"dwordx3", 12}, {"dwordx4", 16}, {"dwordx8", 32}, {"dwordx16", 64},
+      {"b32", 4},   {"b64", 8},     {"b96", 12},     {"b128", 16},    {"b256", 32},    {"b512", 64}};
   for (const auto& [name, bytes] : widths)
-    t[std::string("s_load_") + name] = {.run = scalar_load, .types = {Type::b32, Type::b64, Type::b32}, .number = bytes};
+    t[std::string("s_load_") + name] = {
+        .run = scalar_load, .types = {Type::b32, Type::b64, Type::b32}, .number = bytes};
   const bool nine = chip.major == 9;
   const std::vector<Type> types{Type::raw};
   for (const auto& [name, a] : load_accesses(nine, false)) {

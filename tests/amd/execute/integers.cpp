@@ -79,9 +79,8 @@ void add_products(Operations& t) {
   t["v_mul_hi_i32"] =
       lanes_of([](int32_t a, int32_t b) { return static_cast<int32_t>(static_cast<int64_t>(a) * b >> 32); });
   t["v_mul_u32_u24"] = lanes_of([](uint32_t a, uint32_t b) { return (a & k24) * (b & k24); });
-  t["v_mul_i32_i24"] = lanes_of([](uint32_t a, uint32_t b) {
-    return static_cast<uint32_t>(static_cast<int64_t>(signed24(a)) * signed24(b));
-  });
+  t["v_mul_i32_i24"] = lanes_of(
+      [](uint32_t a, uint32_t b) { return static_cast<uint32_t>(static_cast<int64_t>(signed24(a)) * signed24(b)); });
   t["v_mul_hi_u32_u24"] = lanes_of([](uint32_t a, uint32_t b) { return high_product(a & k24, b & k24); });
   t["v_mul_hi_i32_i24"] = lanes_of([](uint32_t a, uint32_t b) {
     return static_cast<int32_t>(static_cast<int64_t>(signed24(a)) * signed24(b) >> 32);
@@ -92,7 +91,8 @@ void add_products(Operations& t) {
   });
   t["v_mul_lo_u16"] = lanes_of([](uint16_t a, uint16_t b) { return static_cast<uint16_t>(uint32_t{a} * b); });
   t["v_mul_lo_u16"].zeroes_high = true;
-  t["v_mad_u16"] = lanes_of([](uint16_t a, uint16_t b, uint16_t c) { return static_cast<uint16_t>(uint32_t{a} * b + c); });
+  t["v_mad_u16"] =
+      lanes_of([](uint16_t a, uint16_t b, uint16_t c) { return static_cast<uint16_t>(uint32_t{a} * b + c); });
   t["v_mad_i16"] = t["v_mad_u16"];
   t["v_mad_u32_u16"] = lanes_of([](uint16_t a, uint16_t b, uint32_t c) { return uint32_t{a} * b + c; });
   t["v_mad_i32_i16"] = lanes_of([](int16_t a, int16_t b, int32_t c) { return int32_t{a} * b + c; });

@@ -44,7 +44,8 @@ void count_below(Wave& w, const Instruction& i) {
   store(w, i, i.at[0], base);
 }
 
-// V_PERMLANE16, V_PERMLANEX16 (`number` 1: from the other row of a pair of rows). op_sel: fetch inactive lanes, zero those.
+// V_PERMLANE16, V_PERMLANEX16 (`number` 1: from the other row of a pair of rows). op_sel: fetch inactive lanes, zero
+// those.
 void permute_rows(Wave& w, const Instruction& i) {
   Column<uint32_t> from, out;
   raw_words(w, i, i.at[1], 0, 0, &from);
@@ -69,7 +70,8 @@ void permute_halves(Wave& w, const Instruction& i) {
   for (int l = 0; l < w.lanes; ++l) out[l] = from[static_cast<size_t>(w.lanes == 64 ? l ^ 32 : l)];
   store_words(w, i, i.at[0], 0, out);
 }
-// V_PERMLANE16_SWAP, V_PERMLANE32_SWAP: odd rows (the upper half) of the first with even rows (the lower half) of the second.
+// V_PERMLANE16_SWAP, V_PERMLANE32_SWAP: odd rows (the upper half) of the first with even rows (the lower half) of the
+// second.
 void swap_rows(Wave& w, const Instruction& i) {
   const int size = static_cast<int>(i.number);
   auto &a = (*w.vector)[i.at[0].first], &b = (*w.vector)[i.at[1].first];
@@ -98,7 +100,8 @@ void move_relative(Wave& w, const Instruction& i) {
     if (i.number & (n == 1 ? 1 : 2)) {
       Operand& o = moved.at[static_cast<size_t>(n)];
       const uint32_t at = o.first + w.scalar[kM0];
-      if (o.kind != Operand::Kind::vector || at >= static_cast<uint32_t>(w.vectors)) fault("register v{} is not allocated", at);
+      if (o.kind != Operand::Kind::vector || at >= static_cast<uint32_t>(w.vectors))
+        fault("register v{} is not allocated", at);
       o.first = static_cast<uint16_t>(at);
     }
   Column<uint32_t> words;

@@ -97,11 +97,13 @@ void atomic(Wave& w, const Instruction& i) {
     uint64_t old = 0, data = 0;
     std::memcpy(&old, memory, static_cast<size_t>(a.bytes));
     for (int k = 0; k < a.bytes / 4; ++k)
-      data |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(i.at[first + 1].first + k)][static_cast<size_t>(l)]) << (32 * k);
+      data |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(i.at[first + 1].first + k)][static_cast<size_t>(l)])
+              << (32 * k);
     const uint64_t now = a.change(old, data, 0);
     std::memcpy(memory, &now, static_cast<size_t>(a.bytes));
     for (int k = 0; returns && k < a.bytes / 4; ++k)
-      (*w.vector)[static_cast<size_t>(i.at[0].first + k)][static_cast<size_t>(l)] = static_cast<uint32_t>(old >> (32 * k));
+      (*w.vector)[static_cast<size_t>(i.at[0].first + k)][static_cast<size_t>(l)] =
+          static_cast<uint32_t>(old >> (32 * k));
   });
   c.issue(returns ? &i.at[0] : nullptr, a.bytes / 4);
 }
@@ -114,7 +116,8 @@ void permute_backward(Wave& w, const Instruction& i) {
   const auto old_index = index;
   for (int l = 0; l < w.lanes; ++l) {
     if (!(exec >> l & 1)) continue;
-    const auto s = static_cast<size_t>((old_index[static_cast<size_t>(l)] + static_cast<uint64_t>(i.offset)) / 4 % static_cast<uint64_t>(w.lanes));
+    const auto s = static_cast<size_t>((old_index[static_cast<size_t>(l)] + static_cast<uint64_t>(i.offset)) / 4 %
+                                       static_cast<uint64_t>(w.lanes));
     to[static_cast<size_t>(l)] = exec >> s & 1 ? from[s] : 0;
   }
   Counted{w, {}}.issue(&i.at[0], 1);
@@ -125,7 +128,8 @@ void permute_forward(Wave& w, const Instruction& i) {
   Column<uint32_t> out{};
   for (int l = 0; l < w.lanes; ++l)
     if (exec >> l & 1)
-      out[static_cast<size_t>((index[static_cast<size_t>(l)] + static_cast<uint64_t>(i.offset)) / 4 % static_cast<uint64_t>(w.lanes))] = from[static_cast<size_t>(l)];
+      out[static_cast<size_t>((index[static_cast<size_t>(l)] + static_cast<uint64_t>(i.offset)) / 4 %
+                              static_cast<uint64_t>(w.lanes))] = from[static_cast<size_t>(l)];
   store_words(w, i, i.at[0], 0, out);
   Counted{w, {}}.issue(&i.at[0], 1);
 }
@@ -157,19 +161,22 @@ void add_lds(const Chip& chip, Operations& t) {
   for (const auto& [name, a] : load_accesses(nine, true))
     t[(nine ? "ds_read_" : "ds_load_") + name] = {.run = load, .types = types, .number = a.number()};
   for (const auto& [name, a] : store_accesses(nine, true))
-    t[(nine ? "ds_write_" : "ds_store_") + name] = {.run = store_lds, .types = types, .results = 0, .number = a.number()};
+    t[(nine ? "ds_write_" : "ds_store_") + name] = {
+        .run = store_lds, .types = types, .results = 0, .number = a.number()};
   for (const uint32_t bytes : {4U, 8U})
     for (const uint32_t far : {0U, 1U}) {
       const std::string bits = bytes == 4 ? "b32" : "b64";
       const std::string middle = nine ? (far ? "2st64_" : "2_") : (far ? "_2addr_stride64_" : "_2addr_");
       t[(nine ? "ds_read" : "ds_load") + middle + bits] = {.run = load_two, .types = types, .number = bytes | far << 8};
-      t[(nine ? "ds_write" : "ds_store") + middle + bits] = {.run = store_two, .types = types, .results = 0, .number = bytes | far << 8};
+      t[(nine ? "ds_write" : "ds_store") + middle + bits] = {
+          .run = store_two, .types = types, .results = 0, .number = bytes | far << 8};
     }
   for (uint32_t n = 0; n < atomics().size(); ++n) {
     const std::string& name = atomics()[n].name;
     const size_t under = name.rfind('_');
     t["ds_" + name] = {.run = atomic, .types = types, .results = 0, .number = n};
-    t["ds_" + name.substr(0, under) + "_rtn" + name.substr(under)] = {.run = atomic, .types = types, .number = n | 1 << 8};
+    t["ds_" + name.substr(0, under) + "_rtn" + name.substr(under)] = {
+        .run = atomic, .types = types, .number = n | 1 << 8};
   }
   t["ds_bpermute_b32"] = {.run = permute_backward, .types = types};
   t["ds_permute_b32"] = {.run = permute_forward, .types = types};

@@ -34,7 +34,8 @@ double element(const Wave& w, const Operand& o, int lane, int e, const Element& 
   if (word >= o.words) fault("a factor of {} registers, where element {} lies behind them", o.words, e);
   uint64_t bits = (*w.vector)[static_cast<size_t>(o.first + word)][static_cast<size_t>(lane)];
   if (shift + t.bits > 32)
-    bits |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(o.first + word + 1)][static_cast<size_t>(lane)]) << 32;
+    bits |= static_cast<uint64_t>((*w.vector)[static_cast<size_t>(o.first + word + 1)][static_cast<size_t>(lane)])
+            << 32;
   const uint64_t x = bits >> shift & ((uint64_t{1} << t.bits) - 1);
   switch (t.kind) {
     case Kind::f32:
@@ -77,7 +78,8 @@ void write_sums(Wave& w, const Instruction& i, const Shape& s, const SumsOf& sum
       else if (c.kind != Operand::Kind::constant)
         fault("sums that are neither registers nor a constant");
       if (c.negative) fault("negative sums");
-      p.c[at(l, r)] = s.integer ? static_cast<double>(static_cast<int32_t>(bits)) : static_cast<double>(std::bit_cast<float>(bits));
+      p.c[at(l, r)] =
+          s.integer ? static_cast<double>(static_cast<int32_t>(bits)) : static_cast<double>(std::bit_cast<float>(bits));
     }
   const auto k = static_cast<size_t>(s.k), columns = static_cast<size_t>(s.columns);
   for (size_t m = 0; m < static_cast<size_t>(s.rows); ++m) {
@@ -94,14 +96,17 @@ void write_sums(Wave& w, const Instruction& i, const Shape& s, const SumsOf& sum
         for (size_t n = 0; n < columns; ++n) added[n] += x * y[n];
       }
     }
-    for (size_t n = 0; n < columns; ++n) sum[n] = s.a.kind == Kind::f32 ? static_cast<double>(chained[n]) : sum[n] + added[n];
+    for (size_t n = 0; n < columns; ++n)
+      sum[n] = s.a.kind == Kind::f32 ? static_cast<double>(chained[n]) : sum[n] + added[n];
   }
   for (int r = 0; r < sums.registers; ++r)
     for (int l = 0; l < w.lanes; ++l) {
       const double x = p.c[at(l, r)];
       uint32_t bits = 0;
       if (s.integer) {
-        const double most = i.clamp && x > 2147483647.0 ? 2147483647.0 : i.clamp && x < -2147483648.0 ? -2147483648.0 : x;
+        const double most = i.clamp && x > 2147483647.0    ? 2147483647.0
+                            : i.clamp && x < -2147483648.0 ? -2147483648.0
+                                                           : x;
         bits = static_cast<uint32_t>(static_cast<int64_t>(most));
       } else {
         bits = std::bit_cast<uint32_t>(static_cast<float>(x));
@@ -113,7 +118,8 @@ void write_sums(Wave& w, const Instruction& i, const Shape& s, const SumsOf& sum
 
 // EXEC is not looked at: all lanes take part.
 void require_sums(const Instruction& i, const SumsOf& sums) {
-  if (i.at[0].kind != Operand::Kind::vector || i.at[0].words != sums.registers) fault("sums of {} registers", i.at[0].words);
+  if (i.at[0].kind != Operand::Kind::vector || i.at[0].words != sums.registers)
+    fault("sums of {} registers", i.at[0].words);
 }
 
 SumsOf mfma_sums(const Shape& s) {
@@ -229,7 +235,8 @@ uint32_t number_of(const Shape& s) {
 }
 void add_mfma(Operations& t, const std::string& name, int size, int k, Element e) {
   const bool integer = e.kind == Kind::i8;
-  t["v_mfma_" + name] = {.run = mfma, .types = {integer ? Type::b32 : Type::f32}, .number = number_of({size, size, k, e, e, integer})};
+  t["v_mfma_" + name] = {
+      .run = mfma, .types = {integer ? Type::b32 : Type::f32}, .number = number_of({size, size, k, e, e, integer})};
 }
 
 void add_cdna(const Chip& chip, Operations& t) {
@@ -266,7 +273,9 @@ void add_cdna(const Chip& chip, Operations& t) {
 
 void add_rdna(Operations& t) {
   const auto add = [&](const std::string& name, Element a, Element b, bool integer) {
-    t["v_wmma_" + name] = {.run = wmma, .types = {integer ? Type::b32 : Type::f32}, .number = number_of({16, 16, 16, a, b, integer}),
+    t["v_wmma_" + name] = {.run = wmma,
+                           .types = {integer ? Type::b32 : Type::f32},
+                           .number = number_of({16, 16, 16, a, b, integer}),
                            .integer_clamp = true};
   };
   const Element f16{Kind::f16, {}, 16}, bf16{Kind::bf16, {}, 16}, i8{Kind::i8, {}, 8};

@@ -1,5 +1,5 @@
-// Instructions on two halves at once, mixed products of halves and f32, dot products: op_sel and op_sel_hi say which half
-// of a source goes to which half of the result.
+// Instructions on two halves at once, mixed products of halves and f32, dot products: op_sel and op_sel_hi say which
+// half of a source goes to which half of the result.
 #include <algorithm>
 
 #include "tests/amd/execute/table.h"
@@ -86,7 +86,8 @@ void packed_move(Wave& w, const Instruction& i) {
   store_words(w, i, i.at[0], 1, high);
 }
 
-// V_FMA_MIX: each source is f32, or the half that op_sel says where op_sel_hi is set. `number`: 0 f32, 1 low, 2 high half.
+// V_FMA_MIX: each source is f32, or the half that op_sel says where op_sel_hi is set. `number`: 0 f32, 1 low, 2 high
+// half.
 void mixed(Wave& w, const Instruction& i) {
   Column<float> in[3];
   for (int s = 0; s < 3; ++s) {
@@ -159,8 +160,10 @@ void add_packed(Operations& t) {
   t["v_pk_add_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(number(a) + number(b)); });
   t["v_pk_mul_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(number(a) * number(b)); });
   t["v_pk_fma_f16"] = of_halves<3>([](H a, H b, H c) { return half_bits(std::fma(number(a), number(b), number(c))); });
-  t["v_pk_min_f16"] = t["v_pk_min_num_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(least(number(a), number(b))); });
-  t["v_pk_max_f16"] = t["v_pk_max_num_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(most(number(a), number(b))); });
+  t["v_pk_min_f16"] = t["v_pk_min_num_f16"] =
+      of_halves<2>([](H a, H b, H) { return half_bits(least(number(a), number(b))); });
+  t["v_pk_max_f16"] = t["v_pk_max_num_f16"] =
+      of_halves<2>([](H a, H b, H) { return half_bits(most(number(a), number(b))); });
   const Type pk = Type::pk16;
   t["v_pk_add_u16"] = t["v_pk_add_i16"] = of_halves<2>([](H a, H b, H) { return static_cast<H>(a + b); }, pk);
   t["v_pk_sub_u16"] = t["v_pk_sub_i16"] = of_halves<2>([](H a, H b, H) { return static_cast<H>(a - b); }, pk);

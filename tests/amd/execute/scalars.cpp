@@ -9,8 +9,10 @@ enum class Flag : uint8_t { keep, nonzero, given };
 
 template <class T>
 T source(const Wave& w, const Operand& o) {
-  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(scalar64(w, o));
-  else return std::bit_cast<T>(scalar32(w, o));
+  if constexpr (sizeof(T) == 8)
+    return std::bit_cast<T>(scalar64(w, o));
+  else
+    return std::bit_cast<T>(scalar32(w, o));
 }
 
 template <class F>
@@ -22,8 +24,10 @@ struct Scalar<R (C::*)(bool&, S...) const> {
   static void run(Wave& w, const Instruction& i, std::index_sequence<N...>) {
     bool flag = w.scc;
     const R r = F{}(flag, source<S>(w, i.at[N + 1])...);
-    if constexpr (sizeof(R) == 8) set_scalar64(w, i.at[0], std::bit_cast<uint64_t>(r));
-    else set_scalar32(w, i.at[0], std::bit_cast<uint32_t>(r));
+    if constexpr (sizeof(R) == 8)
+      set_scalar64(w, i.at[0], std::bit_cast<uint64_t>(r));
+    else
+      set_scalar32(w, i.at[0], std::bit_cast<uint32_t>(r));
     if constexpr (G == Flag::nonzero) w.scc = r != 0;
     if constexpr (G == Flag::given) w.scc = flag;
   }
@@ -185,7 +189,8 @@ void add_fields(Operations& t) {
   t["s_ff1_i32_b32"] = t["s_ctz_i32_b32"] = keeps([](bool&, U a) { return a == 0 ? -1 : std::countr_zero(a); });
   t["s_ff1_i32_b64"] = t["s_ctz_i32_b64"] = keeps([](bool&, uint64_t a) { return a == 0 ? -1 : std::countr_zero(a); });
   t["s_flbit_i32_b32"] = t["s_clz_i32_u32"] = keeps([](bool&, U a) { return a == 0 ? -1 : std::countl_zero(a); });
-  t["s_flbit_i32_b64"] = t["s_clz_i32_u64"] = keeps([](bool&, uint64_t a) { return a == 0 ? -1 : std::countl_zero(a); });
+  t["s_flbit_i32_b64"] = t["s_clz_i32_u64"] =
+      keeps([](bool&, uint64_t a) { return a == 0 ? -1 : std::countl_zero(a); });
   t["s_bcnt1_i32_b32"] = nonzero([](bool&, U a) { return std::popcount(a); });
   t["s_bcnt1_i32_b64"] = nonzero([](bool&, uint64_t a) { return std::popcount(a); });
 }
@@ -211,7 +216,8 @@ void move_if(Wave& w, const Instruction& i) {
 // s_addk and s_mulk have their own register as source.
 template <bool kMultiply>
 void with_constant(Wave& w, const Instruction& i) {
-  const auto a = static_cast<int32_t>(scalar32(w, i.at[0])), b = static_cast<int32_t>(static_cast<int16_t>(i.at[1].bits));
+  const auto a = static_cast<int32_t>(scalar32(w, i.at[0])),
+             b = static_cast<int32_t>(static_cast<int16_t>(i.at[1].bits));
   int32_t r = 0;
   const bool over = kMultiply ? __builtin_mul_overflow(a, b, &r) : __builtin_add_overflow(a, b, &r);
   if (!kMultiply) w.scc = over;
@@ -234,16 +240,36 @@ void save_exec(Wave& w, const Instruction& i) {
   const uint64_t old = wide ? w.wide(kExec) : w.scalar[kExec], s = wide ? scalar64(w, i.at[1]) : scalar32(w, i.at[1]);
   uint64_t r = 0;
   switch (i.number) {
-    case kAnd: r = s & old; break;
-    case kOr: r = s | old; break;
-    case kXor: r = s ^ old; break;
-    case kAndNot1: r = s & ~old; break;
-    case kOrNot1: r = s | ~old; break;
-    case kNand: r = ~(s & old); break;
-    case kNor: r = ~(s | old); break;
-    case kXnor: r = ~(s ^ old); break;
-    case kAndNot0: r = ~s & old; break;
-    default: r = ~s | old; break;
+    case kAnd:
+      r = s & old;
+      break;
+    case kOr:
+      r = s | old;
+      break;
+    case kXor:
+      r = s ^ old;
+      break;
+    case kAndNot1:
+      r = s & ~old;
+      break;
+    case kOrNot1:
+      r = s | ~old;
+      break;
+    case kNand:
+      r = ~(s & old);
+      break;
+    case kNor:
+      r = ~(s | old);
+      break;
+    case kXnor:
+      r = ~(s ^ old);
+      break;
+    case kAndNot0:
+      r = ~s & old;
+      break;
+    default:
+      r = ~s | old;
+      break;
   }
   if (!wide) r = static_cast<uint32_t>(r);
   if (wide) {
@@ -257,9 +283,9 @@ void save_exec(Wave& w, const Instruction& i) {
 }
 void add_save_exec(Operations& t) {
   const std::pair<const char*, uint32_t> names[] = {
-      {"and", kAnd},           {"or", kOr},           {"xor", kXor},           {"andn2", kAndNot1}, {"orn2", kOrNot1}, {"nand", kNand},
-      {"nor", kNor},           {"xnor", kXnor},       {"andn1", kAndNot0},     {"orn1", kOrNot0},
-      {"and_not1", kAndNot1},  {"or_not1", kOrNot1},  {"and_not0", kAndNot0},  {"or_not0", kOrNot0}};
+      {"and", kAnd},          {"or", kOr},          {"xor", kXor},          {"andn2", kAndNot1}, {"orn2", kOrNot1},
+      {"nand", kNand},        {"nor", kNor},        {"xnor", kXnor},        {"andn1", kAndNot0}, {"orn1", kOrNot0},
+      {"and_not1", kAndNot1}, {"or_not1", kOrNot1}, {"and_not0", kAndNot0}, {"or_not0", kOrNot0}};
   for (const auto& [name, number] : names)
     for (const char* bits : {"_saveexec_b32", "_saveexec_b64"})
       t[std::string("s_") + name + bits] = {.run = save_exec, .types = {Type::b64}, .number = number};
@@ -317,15 +343,22 @@ void add_scalar_floats(Operations& t) {
   t["s_sub_f32"] = keeps([](bool&, F a, F b) { return made(a - b, a, b); });
   t["s_mul_f32"] = keeps([](bool&, F a, F b) { return made(a * b, a, b); });
   t["s_fmaak_f32"] = t["s_fmamk_f32"] = keeps([](bool&, F a, F b, F c) { return made(std::fma(a, b, c), a, b, c); });
-  t["s_fmac_f32"] = {.run = [](Wave& w, const Instruction& i) {
-                       const auto f = [&](int n) { return std::bit_cast<float>(scalar32(w, i.at[static_cast<size_t>(n)])); };
-                       const float r = made(std::fma(f(1), f(2), f(0)), f(0), f(1), f(2));
-                       set_scalar32(w, i.at[0], std::bit_cast<uint32_t>(r));
-                     },
+  t["s_fmac_f32"] = {.run =
+                         [](Wave& w, const Instruction& i) {
+                           const auto f = [&](int n) {
+                             return std::bit_cast<float>(scalar32(w, i.at[static_cast<size_t>(n)]));
+                           };
+                           const float r = made(std::fma(f(1), f(2), f(0)), f(0), f(1), f(2));
+                           set_scalar32(w, i.at[0], std::bit_cast<uint32_t>(r));
+                         },
                      .types = {Type::f32},
                      .accumulates = true};
-  t["s_min_num_f32"] = t["s_min_f32"] = keeps([](bool&, F a, F b) { return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? a : b) : std::min(a, b); });
-  t["s_max_num_f32"] = t["s_max_f32"] = keeps([](bool&, F a, F b) { return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? b : a) : std::max(a, b); });
+  t["s_min_num_f32"] = t["s_min_f32"] = keeps([](bool&, F a, F b) {
+    return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? a : b) : std::min(a, b);
+  });
+  t["s_max_num_f32"] = t["s_max_f32"] = keeps([](bool&, F a, F b) {
+    return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? b : a) : std::max(a, b);
+  });
   t["s_trunc_f32"] = keeps([](bool&, F a) { return std::trunc(a); });
   t["s_floor_f32"] = keeps([](bool&, F a) { return std::floor(a); });
   t["s_ceil_f32"] = keeps([](bool&, F a) { return std::ceil(a); });
@@ -341,9 +374,7 @@ void add_scalar_floats(Operations& t) {
   t["s_cvt_f32_f16"] = keeps([](bool&, uint32_t a) { return half_value(static_cast<uint16_t>(a)); });
   t["s_cvt_hi_f32_f16"] = keeps([](bool&, uint32_t a) { return half_value(static_cast<uint16_t>(a >> 16)); });
   t["s_cvt_f16_f32"] = keeps([](bool&, F a) { return uint32_t{half_bits(a)}; });
-  const auto c = [&](const char* n, auto f) {
-    t[std::string("s_cmp_") + n + "_f32"] = compared<float>(f);
-  };
+  const auto c = [&](const char* n, auto f) { t[std::string("s_cmp_") + n + "_f32"] = compared<float>(f); };
   c("lt", [](F a, F b) { return a < b; });
   c("eq", [](F a, F b) { return a == b; });
   c("le", [](F a, F b) { return a <= b; });

@@ -39,11 +39,14 @@ double decode_float(const FloatCode& f, uint32_t code) {
   const bool top = exponent == (1U << f.exponent) - 1;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (f.kind == FloatCode::Kind::ieee && top)
-    return mantissa != 0 ? nan : negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+    return mantissa != 0 ? nan
+           : negative    ? -std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::infinity();
   if (f.kind == FloatCode::Kind::fn && top && mantissa == (1U << f.mantissa) - 1) return nan;
   if (f.kind == FloatCode::Kind::fnuz && code == 1U << bits) return nan;
-  const double x = exponent == 0 ? std::ldexp(mantissa, 1 - f.bias - f.mantissa)
-                                 : std::ldexp((1U << f.mantissa) + mantissa, static_cast<int>(exponent) - f.bias - f.mantissa);
+  const double x = exponent == 0
+                       ? std::ldexp(mantissa, 1 - f.bias - f.mantissa)
+                       : std::ldexp((1U << f.mantissa) + mantissa, static_cast<int>(exponent) - f.bias - f.mantissa);
   return negative ? -x : x;
 }
 
@@ -53,7 +56,8 @@ uint32_t encode_float(const FloatCode& f, double x, bool saturate, const uint32_
   const int bits = f.exponent + f.mantissa;
   const uint32_t sign = static_cast<uint32_t>(negative) << bits;
   const double size = std::fabs(x);
-  const uint32_t infinity = f.kind == FloatCode::Kind::ieee ? sign | ((1U << f.exponent) - 1) << f.mantissa : nan_code(f, negative);
+  const uint32_t infinity =
+      f.kind == FloatCode::Kind::ieee ? sign | ((1U << f.exponent) - 1) << f.mantissa : nan_code(f, negative);
   const bool saturates = saturate || f.kind == FloatCode::Kind::finite;
   if (std::isinf(x)) return saturates && f.kind != FloatCode::Kind::ieee ? sign | largest(f) : infinity;
   int exponent = 0;

@@ -20,8 +20,8 @@ constexpr FloatCode kFp4{2, 1, 1, FloatCode::Kind::finite};
 
 double decode_float(const FloatCode& f, uint32_t code);
 
-// `saturate`: what is too large becomes the largest number instead of infinity or NaN. `random`: stochastic rounding, the
-// bits are added below the last place (32 of them); null: to nearest.
+// `saturate`: what is too large becomes the largest number instead of infinity or NaN. `random`: stochastic rounding,
+// the bits are added below the last place (32 of them); null: to nearest.
 uint32_t encode_float(const FloatCode& f, double x, bool saturate = false, const uint32_t* random = nullptr);
 
 uint16_t half_bits(double x);

@@ -40,7 +40,7 @@ class Wave {
 
   const Chip& chip;
   int lanes, number;
-  uint64_t place = 0;  // number of the next instruction
+  uint64_t place = 0;            // number of the next instruction
   uint64_t jump = ~uint64_t{0};  // a computed branch goes there, an address in memory
   bool ended = false, waits_at_barrier = false;
   uint32_t arrived = 0, passed = 0;  // barriers

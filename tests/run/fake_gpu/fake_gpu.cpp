@@ -627,8 +627,9 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* handle, unsigned blocks, u
     State& now = state();
     now.gpu.launches.push_back({f->symbol, blocks, threads, shared_bytes, bytes});
     if (now.gpu.run)
-      return now.gpu.run(f->host, std::as_bytes(std::span(arguments)), blocks, threads, shared_bytes) ? int{kOk}
-                                                                                                      : int{kLaunchFailed};
+      return now.gpu.run(f->host, std::as_bytes(std::span(arguments)), blocks, threads, shared_bytes)
+                 ? int{kOk}
+                 : int{kLaunchFailed};
     std::vector<void*> host;
     for (void* argument : arguments) {
       host.push_back(now.view(argument, 1));

@@ -44,9 +44,9 @@ struct Gpu {
   std::function<void*(const std::string& image, const std::string& symbol)> find;
   std::function<void(void* function, std::span<void* const> arguments, unsigned blocks, unsigned threads)> execute;
 
-  // Or they are code of the device, and somebody executes it: where `run` is set, it gets a launch as the driver was given
-  // it, `accept` looks at images when they are loaded, `taken` and `given_back` hear of memory. What is false fails the
-  // call, and `said` is its description.
+  // Or they are code of the device, and somebody executes it: where `run` is set, it gets a launch as the driver was
+  // given it, `accept` looks at images when they are loaded, `taken` and `given_back` hear of memory. What is false
+  // fails the call, and `said` is its description.
   std::function<bool(const std::string& image)> accept;
   std::function<void(void* address, size_t bytes, void* host)> taken;
   std::function<void(void* address)> given_back;
