@@ -1,7 +1,7 @@
-#include "tests/amd/execute/table.h"
-
 #include <map>
 #include <mutex>
+
+#include "tests/amd/execute/table.h"
 
 namespace lumen::amd {
 
