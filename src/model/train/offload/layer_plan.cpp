@@ -28,6 +28,9 @@ void require_plain(const Method& method, const Recipe& recipe, LayersLie lie) {
                 fmt::format("{}: {} needs all parameters on the device",
                             outside ? "--offload layers" : "--shard parameters", what),
                 outside ? "--offload moments works with it" : "--shard gradients works with it");
+  if (!outside && !recipe.kept.empty())
+    throw Error(Exit::usage, "ranks.shard = \"parameters\" and memory.kept contradict each other",
+                "a step by layers keeps what one layer computes alone: leave memory.kept away");
   if (!outside && method.options().products.has_formats())
     throw Error(Exit::usage, "ranks.shard = \"parameters\" and formats of [products] contradict each other",
                 "--shard gradients works with them");

@@ -248,7 +248,8 @@ std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine
 machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
   const DotLoad &a = p.loads[0], &b = p.loads[1];
   if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar && a.code == b.code &&
-      scalar_bytes(a.scalar) <= 2 && (is_float(a.scalar) || a.code || a.scalar == Scalar::i8) && find_matrix(m, {a.scalar, a.code}, 32))
+      scalar_bytes(a.scalar) <= 2 && (is_float(a.scalar) || a.code || a.scalar == Scalar::i8) &&
+      find_matrix(m, {a.scalar, a.code}, 32))
     return {a.scalar, a.code};
   if (exact || (!is_short(a) && !is_short(b))) return {Scalar::f32, {}};
   for (const Scalar s : {Scalar::bf16, Scalar::f16})
