@@ -42,7 +42,7 @@ struct Asked {
   }
   // What its operands pass through has rounded them: no family rounds either again.
   bool is_rounded_enough(const graph::Graph& g) const {
-    if (!problem.row_scales.empty()) return false;
+    if (!problem.row_scales.empty() || problem.are_short) return false;
     return is_weight_made_here(g, problem) ? !are_codes(problem) : is_held;
   }
   bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }

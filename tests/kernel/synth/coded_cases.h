@@ -11,9 +11,10 @@ struct CodedCase {
 };
 
 inline std::vector<CodedCase> coded_cases() {
-  return {{128, 128, 128, "int8_row", "int8_row"},
-          {80, 144, 192, "int8_row", "int8_row"},
-          {65, 70, 96, "int8_row", "int8_row"}};
+  return {{128, 128, 128, "int8_row", "int8_row"},      {80, 144, 192, "int8_row", "int8_row"},
+          {65, 70, 96, "int8_row", "int8_row"},         {128, 128, 128, "fp8_two_level", "fp8_tensor"},
+          {96, 80, 160, "mxfp8_e4m3_up", "mxfp8_e5m2"}, {80, 96, 256, "fp8_1x128_p2", "fp8_128x128_p2"},
+          {128, 64, 96, "nvfp4_divided", "mxfp4_up"},   {70, 66, 64, "fp8_e5m2_tensor", "fp8_row"}};
 }
 
 // y = x w^T with both held in formats on the way.

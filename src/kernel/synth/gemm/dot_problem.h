@@ -40,6 +40,8 @@ struct DotProblem : graph::DotIndices {
   std::optional<DotRuns> runs;
   // Loads whose numbers multiply finished sums before the epilogue: scales of rows of a or b (operand/row_scales.h).
   std::vector<size_t> row_scales = {};
+  // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
+  bool are_short = false;
 
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
   double flops() const;       // multiplications and additions of the contraction

@@ -41,8 +41,65 @@ FormatRef codes_of(const Format& f, const RoutineExpr& value, int field) {
 }
 
 struct Factored {
-  FormatRef codes, scale;
+  FormatRef codes, scale;   // no scale: all of it stays with the codes
+  bool has_blocks = false;  // scales within rows stay with the codes
 };
+
+constexpr int kShortDigits = 8;  // of a bf16 number, in bits
+
+// Bits between the first and the last of a number that are not zero, at most; nothing where that is not known.
+std::optional<int> digits_of(const Format& f, const RoutineExpr& e) {
+  if (e.kind == RoutineExpr::Kind::field) {
+    const FieldType& t = f.fields[e.slot].type;
+    return t.is_float ? t.mantissa_bits + 1 : t.bits;
+  }
+  if (e.kind != RoutineExpr::Kind::op) return std::nullopt;
+  if (e.op == ScalarOp::cast_ || e.op == ScalarOp::neg_) return digits_of(f, e.args[0]);
+  if (e.op != ScalarOp::mul_) return std::nullopt;
+  const auto a = digits_of(f, e.args[0]), b = digits_of(f, e.args[1]);
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
+int digits_of(double value) {
+  int exponent = 0;
+  double rest = std::abs(std::frexp(value, &exponent));
+  int bits = 0;
+  for (; rest != 0; rest = rest * 2 - std::floor(rest * 2)) bits += 1;
+  return bits;
+}
+
+// A product as what is the same for a whole row, and the rest.
+struct Split {
+  std::optional<RoutineExpr> row, rest;
+};
+Split split_by_row(const Format& f, const RoutineExpr& e) {
+  if (is_constant_in_row(f, e)) return {e, std::nullopt};
+  if (e.kind != RoutineExpr::Kind::op || e.op != ScalarOp::mul_) return {std::nullopt, e};
+  const Split a = split_by_row(f, e.args[0]), b = split_by_row(f, e.args[1]);
+  const auto product = [&](const std::optional<RoutineExpr>& x,
+                           const std::optional<RoutineExpr>& y) -> std::optional<RoutineExpr> {
+    if (!x || !y) return x ? x : y;
+    RoutineExpr out = e;
+    out.args = {*x, *y};
+    return out;
+  };
+  return {product(a.row, b.row), product(a.rest, b.rest)};
+}
+
+// Blocks under scales of few digits: codes times those are 16-bit floats, what rows share comes behind the sums.
+std::optional<Factored> in_short_blocks(const FormatRef& f, const ScaledForm& form, const std::vector<double>& values) {
+  const Split split = split_by_row(*f, *form.scale);
+  if (!split.rest) return std::nullopt;
+  const std::optional<int> digits = digits_of(*f, *split.rest);
+  int most = 0;
+  for (const double v : values)
+    if (std::isfinite(v)) most = std::max(most, digits_of(v));
+  if (!digits || *digits + most > kShortDigits) return std::nullopt;
+  if (!split.row) return Factored{f, nullptr, true};
+  RoutineExpr product = *form.scale;
+  product.args = {*split.rest, form.value};
+  return Factored{decoded_by(*f, product, " blocks"), decoded_by(*f, *split.row, " scale"), true};
+}
 
 // Rows lie along k, and whole ones: what m or n counts are rows.
 bool has_rows(const DotProblem& p, size_t load) {
@@ -68,14 +125,16 @@ std::optional<Factored> factored(const DotProblem& p, size_t load) {
     return std::nullopt;
   const Format& f = *l.format;
   const FormatFacts facts = facts_of(f);
-  if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale || !is_constant_in_row(f, *facts.scaled->scale))
-    return std::nullopt;
+  if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale) return std::nullopt;
   const auto by_code = values_by_code(f, facts.scaled->value);
-  if (!by_code || !are_short(by_code->values)) return std::nullopt;
+  if (!by_code) return std::nullopt;
+  if (!is_constant_in_row(f, *facts.scaled->scale)) return in_short_blocks(l.format, *facts.scaled, by_code->values);
+  if (!are_short(by_code->values)) return std::nullopt;
   return Factored{codes_of(f, facts.scaled->value, by_code->field), decoded_by(f, *facts.scaled->scale, " scale")};
 }
 
 void take_out(DotProblem& p, size_t load, const Factored& by) {
+  if (!by.scale) return;
   p.row_scales.push_back(p.loads.size());
   p.loads.push_back(p.loads[load]);
   p.loads.back().format = by.scale;
@@ -105,11 +164,20 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
   return is_byte(a) && is_byte(b) && m.has_integer_blocks && find_matrix(m, {Scalar::i8, {}}, 32);
 }
 
+// Numbers of blocks have the range of bf16 and no other short float's: few rows go other ways.
+bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
+  constexpr int64_t kLeastRows = 65;
+  return p.m.extent >= kLeastRows && p.n.extent > 1 && find_matrix(m, {Scalar::bf16, {}}, 32);
+}
+
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both) {
   if (p.pick || p.runs || !is_short(p.loads[1])) return std::nullopt;
   const auto a = factored(p, 0), b = factored(p, 1);
   if (!a || (both && !b)) return std::nullopt;
+  const bool has_blocks = a->has_blocks || (b && b->has_blocks);
+  if (has_blocks && (!both || !multiplies_blocks(p, m))) return std::nullopt;
   DotProblem out = p;
+  out.are_short = both;
   take_out(out, 0, *a);
   if (both) take_out(out, 1, *b);
   if (!b || both) return out;
