@@ -5,10 +5,7 @@
 namespace lumen::amd {
 namespace {
 
-void scalar_load(Wave& w, const Instruction& i) {
-  const Operand& to = i.at[0];
-  if (to.kind != Operand::Kind::scalar || to.words * 4 != static_cast<int>(i.number))
-    fault("registers for {} bytes", i.number);
+uint64_t scalar_address(const Wave& w, const Instruction& i) {
   int64_t offset = i.offset;
   const Operand& by = i.at[2];
   if (by.kind == Operand::Kind::constant) {
@@ -16,7 +13,14 @@ void scalar_load(Wave& w, const Instruction& i) {
   } else if (by.kind == Operand::Kind::scalar) {
     offset += scalar32(w, by);
   }
-  const uint64_t address = scalar64(w, i.at[1]) + static_cast<uint64_t>(offset);
+  return scalar64(w, i.at[1]) + static_cast<uint64_t>(offset);
+}
+
+void scalar_load(Wave& w, const Instruction& i) {
+  const Operand& to = i.at[0];
+  if (to.kind != Operand::Kind::scalar || to.words * 4 != static_cast<int>(i.number))
+    fault("registers for {} bytes", i.number);
+  const uint64_t address = scalar_address(w, i);
   if (address % 4 != 0) fault("address {:#x} is not aligned", address);
   // The compiler rounds sizes up where a load cannot leave its aligned piece of memory; what lies outside of the
   // allocation there is nobody's.
@@ -27,6 +31,23 @@ void scalar_load(Wave& w, const Instruction& i) {
   }
   const Counter counter = counter_of(w.chip, kScalarMemory);
   w.pend_scalar(to.first, to.words, counter, w.issue(counter, true));
+}
+
+// S_LOAD_U8, _I8, _U16, _I16 of generation 12: one or two bytes, extended to a register.
+constexpr uint32_t kSigned = 16;  // beside the number of bytes
+void scalar_load_short(Wave& w, const Instruction& i) {
+  const Operand& to = i.at[0];
+  if (to.kind != Operand::Kind::scalar || to.words != 1) fault("no register for a short number");
+  const uint32_t bytes = i.number % kSigned;
+  const uint64_t address = scalar_address(w, i);
+  if (address % bytes != 0) fault("address {:#x} is not aligned", address);
+  uint32_t value = 0;
+  std::memcpy(&value, w.memory->reach(address, bytes, false), bytes);
+  const uint32_t sign = uint32_t{1} << (bytes * 8 - 1);
+  if (i.number >= kSigned) value = (value ^ sign) - sign;
+  w.scalar[to.first] = value;
+  const Counter counter = counter_of(w.chip, kScalarMemory);
+  w.pend_scalar(to.first, 1, counter, w.issue(counter, true));
 }
 
 // Registers of an address, 64 bits or 32 beside a scalar base.
@@ -187,6 +208,10 @@ void add_global_memory(const Chip& chip, Operations& t) {
   for (const auto& [name, bytes] : widths)
     t[std::string("s_load_") + name] = {
         .run = scalar_load, .types = {Type::b32, Type::b64, Type::b32}, .number = bytes};
+  for (const auto& [name, number] :
+       {std::pair<const char*, uint32_t>{"u8", 1}, {"i8", 1 + kSigned}, {"u16", 2}, {"i16", 2 + kSigned}})
+    t[std::string("s_load_") + name] = {
+        .run = scalar_load_short, .types = {Type::b32, Type::b64, Type::b32}, .number = number};
   const bool nine = chip.major == 9;
   const std::vector<Type> types{Type::raw};
   for (const auto& [name, a] : load_accesses(nine, false)) {

@@ -7,14 +7,22 @@ namespace lumen::test {
 
 struct CodedCase {
   int64_t m, n, k;
-  const char *a, *b;  // formats
+  const char *a, *b;    // formats
+  bool across = false;  // the sum is over the first axis of both
 };
 
 inline std::vector<CodedCase> coded_cases() {
-  return {{128, 128, 128, "int8_row", "int8_row"},      {80, 144, 192, "int8_row", "int8_row"},
-          {65, 70, 96, "int8_row", "int8_row"},         {128, 128, 128, "fp8_two_level", "fp8_tensor"},
-          {96, 80, 160, "mxfp8_e4m3_up", "mxfp8_e5m2"}, {80, 96, 256, "fp8_1x128_p2", "fp8_128x128_p2"},
-          {128, 64, 96, "nvfp4_divided", "mxfp4_up"},   {70, 66, 64, "fp8_e5m2_tensor", "fp8_row"}};
+  return {{128, 128, 128, "int8_row", "int8_row"},
+          {80, 144, 192, "int8_row", "int8_row"},
+          {65, 70, 96, "int8_row", "int8_row"},
+          {128, 128, 128, "fp8_two_level", "fp8_tensor"},
+          {96, 80, 160, "mxfp8_e4m3_up", "mxfp8_e5m2"},
+          {80, 96, 256, "fp8_1x128_p2", "fp8_128x128_p2"},
+          {128, 64, 96, "nvfp4_divided", "mxfp4_up"},
+          {70, 66, 64, "fp8_e5m2_tensor", "fp8_row"},
+          {96, 128, 80, "fp8_e5m2_tensor", "fp8_tensor", true},
+          {128, 256, 128, "fp8_128x128_p2", "fp8_128x128_p2", true},
+          {96, 160, 64, "int8", "int8", true}};
 }
 
 // y = x w^T with both held in formats on the way.
@@ -23,9 +31,12 @@ inline G coded_graph(const CodedCase& c) {
   const auto coded = [&](graph::ValueId v, const char* format) {
     return t.decoded(t.b.cast(v, {Scalar::f32, format_named(format)}));
   };
-  const graph::ValueId x = coded(t.in("x", {c.m, c.k}), c.a);
-  const graph::ValueId w = coded(t.in("w", {c.n, c.k}, Scalar::f32, graph::Role::parameter), c.b);
-  t.out(t.b.contract(x, w, "mk", "nk", "mn"));
+  const auto shape = [&](int64_t rows) {
+    return c.across ? std::vector<int64_t>{c.k, rows} : std::vector<int64_t>{rows, c.k};
+  };
+  const graph::ValueId x = coded(t.in("x", shape(c.m)), c.a);
+  const graph::ValueId w = coded(t.in("w", shape(c.n), Scalar::f32, graph::Role::parameter), c.b);
+  t.out(t.b.contract(x, w, c.across ? "km" : "mk", c.across ? "kn" : "nk", "mn"));
   return t;
 }
 

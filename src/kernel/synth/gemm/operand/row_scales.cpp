@@ -119,15 +119,25 @@ bool are_short(const std::vector<double>& values) {
   });
 }
 
-std::optional<Factored> factored(const DotProblem& p, size_t load) {
+// Numbers of blocks have the range of bf16 and no other short float's: few rows go other ways.
+bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
+  constexpr int64_t kLeastRows = 65;
+  return p.m.extent >= kLeastRows && p.n.extent > 1 && find_matrix(m, {Scalar::bf16, {}}, 32);
+}
+
+std::optional<Factored> factored(const DotProblem& p, size_t load, const machine::Machine& m) {
   const DotLoad& l = p.loads[load];
-  if (l.kind != DotLoad::Kind::packed || l.scratch >= 0 || !unpacks_along(p, load, p.k) || !has_rows(p, load))
-    return std::nullopt;
+  if (l.kind != DotLoad::Kind::packed || l.scratch >= 0) return std::nullopt;
   const Format& f = *l.format;
+  // Across its rows a matrix is read where nothing belongs to one of them.
+  const bool along = unpacks_along(p, load, p.k) && has_rows(p, load);
+  const bool across = f.row_bytes == 0 && unpacks_along(p, load, load == 0 ? p.m : p.n);
+  if (!along && !across) return std::nullopt;
   const FormatFacts facts = facts_of(f);
   if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale) return std::nullopt;
   const auto by_code = values_by_code(f, facts.scaled->value);
   if (!by_code) return std::nullopt;
+  if (!along && !multiplies_blocks(p, m)) return std::nullopt;
   if (!is_constant_in_row(f, *facts.scaled->scale)) return in_short_blocks(l.format, *facts.scaled, by_code->values);
   if (!are_short(by_code->values)) return std::nullopt;
   return Factored{codes_of(f, facts.scaled->value, by_code->field), decoded_by(f, *facts.scaled->scale, " scale")};
@@ -164,15 +174,9 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
   return is_byte(a) && is_byte(b) && m.has_integer_blocks && find_matrix(m, {Scalar::i8, {}}, 32);
 }
 
-// Numbers of blocks have the range of bf16 and no other short float's: few rows go other ways.
-bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
-  constexpr int64_t kLeastRows = 65;
-  return p.m.extent >= kLeastRows && p.n.extent > 1 && find_matrix(m, {Scalar::bf16, {}}, 32);
-}
-
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both) {
   if (p.pick || p.runs || !is_short(p.loads[1])) return std::nullopt;
-  const auto a = factored(p, 0), b = factored(p, 1);
+  const auto a = factored(p, 0, m), b = factored(p, 1, m);
   if (!a || (both && !b)) return std::nullopt;
   const bool has_blocks = a->has_blocks || (b && b->has_blocks);
   if (has_blocks && (!both || !multiplies_blocks(p, m))) return std::nullopt;
