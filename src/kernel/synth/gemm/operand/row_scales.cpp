@@ -119,7 +119,7 @@ bool are_short(const std::vector<double>& values) {
   });
 }
 
-// Numbers of blocks have the range of bf16 and no other short float's: few rows go other ways.
+// Numbers of blocks have the range of bf16, which f16 has not: few rows, which that may multiply, go other ways.
 bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
   constexpr int64_t kLeastRows = 65;
   return p.m.extent >= kLeastRows && p.n.extent > 1 && find_matrix(m, {Scalar::bf16, {}}, 32);
