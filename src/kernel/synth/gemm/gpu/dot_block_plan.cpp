@@ -24,6 +24,7 @@ constexpr int kSchedulers = 4;        // of a multiprocessor
 constexpr int64_t kLeastSplitStages = 4;  // stages
 constexpr int kMostPanels = 4;            // of an operand
 constexpr size_t kCandidates = 4;
+constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
 bool is_copied(Supply s) {
   return s == Supply::copies || s == Supply::beside;
@@ -105,13 +106,16 @@ class BlockChooser {
   }
 
   void consider(BlockTile tile) {
+    tile.scales_runs = p_.adds_runs();
+    if (tile.scales_runs && !tile.row) return;
     const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
-    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.row && tile.row->short_sums;
+    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.has_partial();
     if (sums > kMostSums || sums * (twice ? 2 : 1) > (in_shared ? kMostHeld : kMostSums)) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {
       tile.stage_k = std::max(step, bytes / scalar_bytes(factor_) / step * step);
+      if (tile.scales_runs && p_.run_k() % tile.stage_k != 0) continue;
       if (tile.stage_k % step == 0 && finish(tile)) return;
     }
   }
@@ -122,7 +126,8 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_transposed);
     t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_transposed);
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
-    const int64_t stage = panel_bytes(tile);
+    if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
+    const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
     if (all_copies)
       while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= m_.shared_bytes) ++t.buffers;
@@ -155,7 +160,7 @@ class BlockChooser {
   // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
   // ends of tiles are hidden so far as they can be.
   void consider_walks(BlockPlan t) {
-    if (p_.pick || p_.blocks || (t.tile.row && t.tile.row->short_sums)) return;
+    if (p_.pick || p_.blocks || t.tile.has_partial()) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
     if (t.stages < least) return;
     for (const bool stream_k : {false, true}) {
@@ -208,7 +213,7 @@ class BlockChooser {
             : m * n * scalar_bytes(factor_) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
+    const double tile = (per_k + promotion(t)) * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
@@ -223,6 +228,18 @@ class BlockChooser {
       cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.splits + 1) * 4 /
                                     (units * costs_.bytes);
     return cycles;
+  }
+
+  // Scales of a stage, of every row and column at most.
+  static int64_t scale_bytes(const BlockTile& tile) { return (tile.m() + tile.n()) * 4; }
+
+  // Cycles of a multiprocessor, for each k, that it takes to add sums of runs under their scales, so far as products do
+  // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
+  double promotion(const BlockPlan& t) const {
+    if (!t.tile.scales_runs) return 0;
+    const bool by_column = p_.run_scales[1] && p_.run_scales[1]->rows == 1;
+    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (by_column ? 2 : 1);
+    return sums / costs_.rate / (t.tile.stage_k * t.short_run()) * (t.overlaps() ? kPromoting : 1);
   }
 
   const DotProblem& p_;
@@ -275,6 +292,7 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
   if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   if (t.scheduler.persistent_blocks > 0)
     text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);
+  if (t.run_stages > 0) text += fmt::format(" runs of {} scaled", p.run_k());
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }
