@@ -109,6 +109,10 @@ void narrow_iotas(Graph& g);
 void clone_masks(Graph& g);
 // convert_casts: a cast between scalars is a map.
 void convert_casts(Graph& g);
+// separate_fits: scales that are a formula of the largest magnitudes of rows, tiles or the tensor are computed by nodes
+// of their own, which what computes the numbers can do; casts into bytes of the same numbers, as they lie and
+// transposed, read one map of them.
+void separate_fits(Graph& g);
 // copy_loads: what no kernel can read where it lies (views that strides cannot express, a state's old value read after
 // its update, blocks that do not unroll), and results that would be loads, are copied by maps.
 void copy_loads(Graph& g);

@@ -110,6 +110,7 @@ Plan fuse(Graph g) {
   pass("narrow_iotas", narrow_iotas);              // positions vary along one axis
   pass("clone_masks", clone_masks);                // what is cheaper computed than read joins its readers
   pass("convert_casts", convert_casts);            // casts between scalars are maps
+  pass("separate_fits", separate_fits);            // scales of casts become reductions
   pass("copy_loads", copy_loads);                  // what kernels cannot read where it lies is copied
   pass("order_operands", order_operands);          // weights are a product's second operand
   Plan plan{std::move(g), {}};
