@@ -250,7 +250,7 @@ class Parser {
       constexpr std::string_view kNames[] = {"gather", "spread"};
       const auto m = position(kNames, word("what an exchange moves"));
       if (!m) fail("expected gather or spread");
-      a.moves = static_cast<Moves>(*m);
+      a.moves = Moves(*m);
     } else if (word_ == "ranks") {
       expect("ranks=");
       a.ranks = number<int>();

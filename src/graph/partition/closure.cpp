@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostInputs = 32;  // what reaches further is no pair of products
 
-// Of one axis: sections by where they begin.
+// Sections of one axis by where they begin.
 struct Wanted {
   int axis = 0;
   std::map<int64_t, int64_t> sections;
@@ -74,7 +74,7 @@ class ClosureFinder {
 
   // An operand that broadcasts: its axis, where it has one.
   void want_stretched(ValueId operand, ValueId v, const Split& split) {
-    const int axis = split.axis - static_cast<int>(shape(v).size() - shape(operand).size());
+    const int axis = split.axis + std::ssize(shape(operand)) - std::ssize(shape(v));
     if (axis >= 0 && shape(operand)[axis] == shape(v)[split.axis]) want(operand, axis, split.sections);
   }
 
@@ -155,13 +155,14 @@ class ClosureFinder {
   void contract(const Node& node, const Split& split) {
     const char letter = node.attributes.indices.back()[split.axis];
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const size_t at = node.attributes.indices[i].find(letter);
-      if (at == std::string::npos) continue;
+      const std::string& letters = node.attributes.indices[i];
+      if (letters.find(letter) == std::string::npos) continue;
+      const int at = letters.find(letter);
       const ValueId o = node.operands[i];
       const bool is_index = i == 2, is_picked = node.op == Op::contract_gather_ && i == 1 && at == 0;
       failed_ = failed_ || is_picked || is_index;
       if (is_weight_like(o)) ++out_.rows;
-      want(o, static_cast<int>(at), split.sections);
+      want(o, at, split.sections);
     }
   }
   bool is_weight_like(ValueId v) const {

@@ -1,5 +1,6 @@
 // What must be split with an operand of a product, if the product is to sum over parts: from the operand back to the
-// products that its rows come of, element by element. Proved by tests/graph/partition/search_test.cpp.
+// products that its rows come of, element by element. Proved by tests/graph/partition/partition_test.cpp and
+// tests/model/families/partition_test.cpp.
 #pragma once
 
 #include <map>

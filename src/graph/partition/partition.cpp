@@ -18,7 +18,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kFewNumbers = 4096;     // are gathered by every rank, and summed by it: one exchange rather than two
+constexpr int64_t kFewNumbers = 4096;  // are gathered by every rank, and summed by it: one exchange rather than two
 constexpr uint32_t kRankSalt = 0x9e3779b1;  // random numbers of parts are other ones
 
 enum class How : uint8_t { replicated, split, partial };
@@ -41,8 +41,13 @@ Formula sum_in_order(Scalar type, int count, ScalarOp op) {
 
 class Partitioner {
  public:
-  Partitioner(const Graph& g, const TensorSplit& partition, const std::function<bool(const std::string&)>& stays_partial)
-      : g_(g), partition_(partition), stays_partial_(stays_partial), build_(to_), forms_(g.nodes.size()),
+  Partitioner(const Graph& g, const TensorSplit& partition,
+              const std::function<bool(const std::string&)>& stays_partial)
+      : g_(g),
+        partition_(partition),
+        stays_partial_(stays_partial),
+        build_(to_),
+        forms_(g.nodes.size()),
         readers_(g.nodes.size()) {
     to_.name = g.name;
     for (const Node& node : g.nodes)
@@ -72,6 +77,7 @@ class Partitioner {
 
  private:
   const Shape& shape(ValueId old) const { return g_[old].type.shape; }
+  int rank(ValueId old) const { return shape(old).size(); }
   int ranks() const { return partition_.ranks; }
   Shape local(ValueId old, const Split& split) const { return local_shape(shape(old), split, ranks()); }
 
@@ -131,7 +137,7 @@ class Partitioner {
 
   ValueId gathered(ValueId x, const Split& split) {
     const Shape own = build_.type(x).shape;
-    const auto axis = static_cast<size_t>(split.axis);
+    const size_t axis = split.axis;
     ++exchanged_.gathers;
     exchanged_.gathered += elements(own).number() * ranks();
     const ValueId all = build_.exchange(x, Moves::gather, ranks());
@@ -147,7 +153,7 @@ class Partitioner {
       std::vector<int> axes;  // the ranks' axis before the one that is split
       for (size_t d = 0; d < own.size(); ++d) {
         if (d == axis) axes.push_back(0);
-        axes.push_back(static_cast<int>(d) + 1);
+        axes.push_back(d + 1);
       }
       Shape joined = own;
       joined[axis] = Dim(s);
@@ -161,12 +167,12 @@ class Partitioner {
     if (place_ < 0) place_ = build_.input(kTensorRank, Role::data, {{}, {Scalar::i32, nullptr}});
     return place_;
   }
-  ValueId scaled_place(int64_t by) { return build_.mul(place(), build_.scalar(static_cast<double>(by), Scalar::i32)); }
+  ValueId scaled_place(int64_t by) { return build_.mul(place(), build_.scalar(by, Scalar::i32)); }
   ValueId is_first() { return build_.binary(ScalarOp::eq_, place(), build_.scalar(0, Scalar::i32)); }
 
   // This rank's chunks of every section, taken out of the whole.
   ValueId taken(ValueId x, const Split& split) {
-    const auto axis = static_cast<size_t>(split.axis);
+    const size_t axis = split.axis;
     const Shape all = build_.type(x).shape;
     std::vector<ValueId> chunks;
     int64_t at = 0;
@@ -181,9 +187,9 @@ class Partitioner {
       apart[axis] = Dim(s / ranks());
       const Shape chunk = apart;
       apart.insert(apart.begin() + axis, Dim(ranks()));
-      std::vector<int> axes = {static_cast<int>(axis)};
+      std::vector<int> axes = {split.axis};
       for (size_t d = 0; d < apart.size(); ++d)
-        if (d != axis) axes.push_back(static_cast<int>(d));
+        if (d != axis) axes.push_back(d);
       section = build_.permute(build_.reshape(section, apart), axes);
       chunks.push_back(build_.reshape(build_.gather(section, build_.reshape(place(), {1})), chunk));
     }
@@ -211,8 +217,8 @@ class Partitioner {
         if (readers_[v] > 0) return map_in_parts(v, split);
         break;
       case Op::broadcast_: {
-        const int shift = static_cast<int>(node.type.shape.size() - shape(node.operands[0]).size());
-        return build_.broadcast(stretched_part(node.operands[0], split, shift), local(v, split));
+        const ValueId a = node.operands[0];
+        return build_.broadcast(stretched_part(a, split, rank(v) - rank(a)), local(v, split));
       }
       default:
         break;
@@ -234,9 +240,9 @@ class Partitioner {
     const Scalar type = build_.type(index).element.scalar;
     const int64_t rows = split.sections[0] / ranks();
     const ValueId own = build_.sub(build_.convert(index, Scalar::i32), scaled_place(rows));
-    const ValueId zero = build_.scalar(0, Scalar::i32), last = build_.scalar(static_cast<double>(rows - 1), Scalar::i32);
-    const ValueId inside = build_.binary(ScalarOp::and_, build_.binary(ScalarOp::le_, zero, own),
-                                         build_.binary(ScalarOp::le_, own, last));
+    const ValueId zero = build_.scalar(0, Scalar::i32), last = build_.scalar(rows - 1, Scalar::i32);
+    const ValueId inside =
+        build_.binary(ScalarOp::and_, build_.binary(ScalarOp::le_, zero, own), build_.binary(ScalarOp::le_, own, last));
     const ValueId near = build_.binary(ScalarOp::min_, build_.binary(ScalarOp::max_, own, zero), last);
     return {build_.convert(near, type), inside};
   }
@@ -266,8 +272,7 @@ class Partitioner {
   ValueId map_in_parts(ValueId v, const Split& split) {
     const Node& node = g_[v];
     std::vector<ValueId> operands;
-    for (const ValueId o : node.operands)
-      operands.push_back(stretched_part(o, split, static_cast<int>(node.type.shape.size() - shape(o).size())));
+    for (const ValueId o : node.operands) operands.push_back(stretched_part(o, split, rank(v) - rank(o)));
     const ValueId out = build_.map(node.attributes.formula, operands);
     const Shape own = local(v, split);
     return build_.type(out).shape == own ? out : build_.broadcast(out, own);
@@ -281,7 +286,7 @@ class Partitioner {
     const std::string wrong = check_type(to_, node);
     LUMEN_CHECK(wrong.empty(), "a part of %{}: {}", v, wrong);
     to_.nodes.push_back(std::move(node));
-    return static_cast<ValueId>(to_.nodes.size()) - 1;
+    return to_.nodes.size() - 1;
   }
 
   void keep_whole(ValueId v) {
@@ -337,7 +342,7 @@ class Partitioner {
   const Forms* split_among(ValueId v, int* shift) const {
     for (const ValueId o : g_[v].operands) {
       if (!is_split(o)) continue;
-      *shift = static_cast<int>(shape(v).size() - shape(o).size());
+      *shift = rank(v) - rank(o);
       return &forms_[o];
     }
     return nullptr;
@@ -360,8 +365,7 @@ class Partitioner {
       linear.push_back(is_partial(o));
       operands.push_back(is_partial(o) ? forms_[o].native : whole(o));
     }
-    if (is_linear(node.attributes.formula, linear))
-      return set(v, How::partial, copy(v, std::move(operands), shape(v)));
+    if (is_linear(node.attributes.formula, linear)) return set(v, How::partial, copy(v, std::move(operands), shape(v)));
     // A number beside partial sums is one itself, if the first rank alone has it.
     for (size_t i = 0; i < operands.size(); ++i)
       if (!linear[i]) operands[i] = build_.select(is_first(), operands[i], zero_like(operands[i]));
@@ -374,9 +378,8 @@ class Partitioner {
   // Whether all partial sums that a node reads may be summed behind it: nobody else wants them, and they do not grow.
   bool stays_linear(ValueId v) const {
     return std::all_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
-      return !is_partial(o) ||
-             (readers_[o] <= 1 && elements(shape(o)).number() >= elements(shape(v)).number() && is_float(g_[v].type.element.scalar) &&
-              !g_[v].type.element.format);
+      return !is_partial(o) || (readers_[o] <= 1 && elements(shape(o)).number() >= elements(shape(v)).number() &&
+                                is_float(g_[v].type.element.scalar) && !g_[v].type.element.format);
     });
   }
 
@@ -428,16 +431,22 @@ class Partitioner {
     const char letter = letters[leader][led.axis];
     std::vector<ValueId> operands;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const size_t at = letters[i].find(letter);
-      const bool has = at != std::string::npos && !(picks && i == 1 && at == 0);
-      operands.push_back(has ? part(node.operands[i], {static_cast<int>(at), led.sections}) : whole(node.operands[i]));
+      const int at = place_of(letter, letters[i]);
+      const bool has = at >= 0 && !(picks && i == 1 && at == 0);
+      operands.push_back(has ? part(node.operands[i], {at, led.sections}) : whole(node.operands[i]));
     }
-    const size_t out = result.find(letter);
-    if (out != std::string::npos && !(scatters && out == 0)) {
-      const Split split{static_cast<int>(out), led.sections};
+    const int out = place_of(letter, result);
+    if (out >= 0 && !(scatters && out == 0)) {
+      const Split split{out, led.sections};
       return set(v, How::split, copy(v, std::move(operands), local(v, split)), split);
     }
     set(v, How::partial, copy(v, std::move(operands), shape(v)));
+  }
+
+  // -1: it is none of them.
+  static int place_of(char letter, const std::string& letters) {
+    const size_t at = letters.find(letter);
+    return at == std::string::npos ? -1 : at;
   }
 
   // A partial sum times what everybody has, where nobody else reads it and it gets no larger.
@@ -454,8 +463,7 @@ class Partitioner {
     const Node& node = g_[v];
     const ValueId a = node.operands[0];
     const bool sums = node.attributes.reduction == Reduction::sum;
-    if (is_partial(a) && sums && stays_linear(v))
-      return set(v, How::partial, copy(v, {forms_[a].native}, shape(v)));
+    if (is_partial(a) && sums && stays_linear(v)) return set(v, How::partial, copy(v, {forms_[a].native}, shape(v)));
     if (!is_split(a)) return keep_whole(v);
     const Split split = forms_[a].split;
     const std::vector<int>& axes = node.attributes.axes;
@@ -470,7 +478,7 @@ class Partitioner {
   void gather(ValueId v) {
     const Node& node = g_[v];
     const ValueId table = node.operands[0], index = node.operands[1];
-    const int rank = static_cast<int>(shape(index).size());
+    const int rows = rank(index);
     if (is_split(index)) {
       const Split split = forms_[index].split;
       return set(v, How::split, copy(v, {whole(table), forms_[index].native}, local(v, split)), split);
@@ -478,7 +486,7 @@ class Partitioner {
     if (!is_split(table)) return keep_whole(v);
     const Split of_table = forms_[table].split;
     if (of_table.axis > 0) {
-      const Split split{rank + of_table.axis - 1, of_table.sections};
+      const Split split{rows + of_table.axis - 1, of_table.sections};
       return set(v, How::split, copy(v, {forms_[table].native, whole(index)}, local(v, split)), split);
     }
     if (of_table.sections.size() > 1) return keep_whole(v);
@@ -489,12 +497,11 @@ class Partitioner {
   void scatter_add(ValueId v) {
     const Node& node = g_[v];
     const ValueId value = node.operands[0], index = node.operands[1];
-    const int rank = static_cast<int>(shape(index).size());
+    const int rows = rank(index);
     if (!is_split(value)) return keep_whole(v);
     const Split split = forms_[value].split;
-    if (split.axis < rank)
-      return set(v, How::partial, copy(v, {forms_[value].native, part(index, split)}, shape(v)));
-    const Split out{split.axis - rank + 1, split.sections};
+    if (split.axis < rows) return set(v, How::partial, copy(v, {forms_[value].native, part(index, split)}, shape(v)));
+    const Split out{split.axis - rows + 1, split.sections};
     set(v, How::split, copy(v, {forms_[value].native, whole(index)}, local(v, out)), out);
   }
 
@@ -514,10 +521,10 @@ class Partitioner {
     const Shape& from = shape(node.operands[0]);
     if (node.op == Op::permute_) {
       const std::vector<int>& axes = node.attributes.axes;
-      return Split{static_cast<int>(std::find(axes.begin(), axes.end(), split.axis) - axes.begin()), split.sections};
+      const int axis = std::find(axes.begin(), axes.end(), split.axis) - axes.begin();
+      return Split{axis, split.sections};
     }
-    if (node.op == Op::broadcast_)
-      return Split{split.axis + static_cast<int>(node.type.shape.size() - from.size()), split.sections};
+    if (node.op == Op::broadcast_) return Split{split.axis + rank(v) - rank(node.operands[0]), split.sections};
     const auto reshaped = through_reshape(from, split, node.type.shape, ranks());
     if (!reshaped || !reshaped->divides) return std::nullopt;
     return reshaped->split;
@@ -552,7 +559,7 @@ class Partitioner {
     const std::string wrong = check_type(to_, node);
     LUMEN_CHECK(wrong.empty(), "a part of %{}: {}", v, wrong);
     to_.nodes.push_back(std::move(node));
-    set(v, How::split, static_cast<ValueId>(to_.nodes.size()) - 1, out);
+    set(v, How::split, to_.nodes.size() - 1, out);
   }
 
   void concat(ValueId v) {
@@ -626,9 +633,8 @@ Graph partitioned(const Graph& g, const TensorSplit& partition,
   for (const ValueId v : g.inputs()) {
     const auto found = partition.inputs.find(g[v].attributes.name);
     if (found != partition.inputs.end() && !deals(found->second, partition.ranks))
-      throw Error(Exit::usage,
-                  fmt::format("{} ranks do not divide {} of '{}'", partition.ranks,
-                              g[v].type.shape[found->second.axis].number(), found->first));
+      throw Error(Exit::usage, fmt::format("{} ranks do not divide {} of '{}'", partition.ranks,
+                                           g[v].type.shape[found->second.axis].number(), found->first));
   }
   Partitioner p(g, partition, stays_partial);
   Graph out = p.run();

@@ -5,7 +5,6 @@
 // Proved by tests/graph/partition.
 //
 // May include: base, graph/ir, graph/match, number/formula.
-// Offers: split.h.
 #pragma once
 
 #include <functional>
@@ -27,7 +26,7 @@ struct TensorSplit {
 
 // What partitioned graphs exchange, a rank's own numbers counted once.
 struct Exchanged {
-  int64_t sums = 0, gathers = 0;  // of partial sums, and of parts that somebody needs as a whole
+  int64_t sums = 0, gathers = 0;     // of partial sums, and of parts that somebody needs as a whole
   int64_t summed = 0, gathered = 0;  // numbers
 };
 
@@ -39,9 +38,10 @@ Graph partitioned(const Graph& g, const TensorSplit& partition,
                   Exchanged* exchanged = nullptr);
 
 // Pairs of products between which everything is done element by element, or head by head: the first one's weight is
-// split by rows, the second one's by columns, and one sum is exchanged. Tables and last products are split by rows where
-// nothing but sums is exchanged for it. Of a function as a trainer differentiates it; `may_split`: names of parameters.
-// Error (usage) that says which product of parts ranks do not divide, or that there is none.
-TensorSplit find_partition(const Graph& g, int ranks, const std::function<bool(const std::string& parameter)>& may_split);
+// split by rows, the second one's by columns, and one sum is exchanged. Tables and last products are split by rows
+// where nothing but sums is exchanged for it. Of a function as a trainer differentiates it; `may_split`: names of
+// parameters. Error (usage) that says which product of parts ranks do not divide, or that there is none.
+TensorSplit find_partition(const Graph& g, int ranks,
+                           const std::function<bool(const std::string& parameter)>& may_split);
 
 }  // namespace lumen::graph

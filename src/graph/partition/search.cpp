@@ -1,4 +1,5 @@
-// find_partition: see partition.h. Proved by tests/graph/partition/search_test.cpp.
+// find_partition: see partition.h. Proved by tests/graph/partition/partition_test.cpp and
+// tests/model/families/partition_test.cpp.
 #include <algorithm>
 
 #include "base/error.h"
@@ -53,9 +54,10 @@ class Search {
     }
     if (cost(out_).gathers > 0) retake(taken);
     if (taken.empty() || out_.inputs.empty())
-      throw Error(Exit::usage, fmt::format("{} ranks cannot share this model's matrices: it has no pair of products with "
-                                           "nothing but elementwise work, or work by heads, between them",
-                                           out_.ranks),
+      throw Error(Exit::usage,
+                  fmt::format("{} ranks cannot share this model's matrices: it has no pair of products with "
+                              "nothing but elementwise work, or work by heads, between them",
+                              out_.ranks),
                   "leave --tensor-parallel away: --shard divides what ranks hold of any model");
     split_tables();
     return std::move(out_);
@@ -82,10 +84,10 @@ class Search {
       const size_t there = other.find(own[at]);
       if (there == std::string::npos || letters.back().find(own[at]) != std::string::npos) continue;
       const ValueId x = node.operands[1 - side];
-      const auto found = closure_of(g_, users_, x, whole_axis(g_[x].type.shape, static_cast<int>(there)), out_.ranks);
+      const auto found = closure_of(g_, users_, x, whole_axis(g_[x].type.shape, there), out_.ranks);
       if (!found || found->rows == 0) continue;
       Pair pair{name, *found};
-      const Split columns = whole_axis(g_[node.operands[side]].type.shape, static_cast<int>(at));
+      const Split columns = whole_axis(g_[node.operands[side]].type.shape, at);
       if (!pair.closure.inputs.try_emplace(name, columns).second) continue;
       const bool may = std::all_of(pair.closure.inputs.begin(), pair.closure.inputs.end(),
                                    [&](const auto& input) { return may_split_(input.first); });
@@ -96,11 +98,12 @@ class Search {
   }
 
   [[noreturn]] void refuse(const Pair& pair) const {
-    throw Error(Exit::usage,
-                fmt::format("{} ranks do not divide what '{}' multiplies: it has {} parts (heads, or columns) that stay "
-                            "together",
-                            out_.ranks, pair.weight, pair.closure.undivided),
-                "--tensor-parallel takes a number that divides the key-value heads and the width of the feed-forward part");
+    throw Error(
+        Exit::usage,
+        fmt::format("{} ranks do not divide what '{}' multiplies: it has {} parts (heads, or columns) that stay "
+                    "together",
+                    out_.ranks, pair.weight, pair.closure.undivided),
+        "--tensor-parallel takes a number that divides the key-value heads and the width of the feed-forward part");
   }
 
   // Not when another pair has split the same parameter otherwise.
@@ -156,7 +159,8 @@ class Search {
 
 }  // namespace
 
-TensorSplit find_partition(const Graph& g, int ranks, const std::function<bool(const std::string& parameter)>& may_split) {
+TensorSplit find_partition(const Graph& g, int ranks,
+                           const std::function<bool(const std::string& parameter)>& may_split) {
   return Search(g, ranks, may_split).run();
 }
 

@@ -55,16 +55,18 @@ std::optional<Reshaped> through_reshape(const Shape& from_shape, const Split& sp
   const std::vector<int64_t> from = extents_of(from_shape), to = extents_of(to_shape);
   const Run run = run_of(from, split.axis, to);
   // All sections of the run, in elements.
-  const int64_t before = product(from, run.from_begin, split.axis), behind = product(from, split.axis + 1, run.from_end);
+  const int64_t before = product(from, run.from_begin, split.axis),
+                behind = product(from, split.axis + 1, run.from_end);
   std::vector<int64_t> all;
   for (int64_t i = 0; i < before; ++i)
     for (const int64_t s : split.sections) all.push_back(s * behind);
   std::optional<Reshaped> found;
-  for (size_t k = run.to_begin; k < run.to_end; ++k) {
+  const int end = run.to_end;
+  for (int k = run.to_begin; k < end; ++k) {
     const int64_t repeats = product(to, run.to_begin, k), inner = product(to, k + 1, run.to_end);
     if (to[k] == 1 || std::ssize(all) % repeats != 0) continue;
     const size_t count = all.size() / repeats;
-    Reshaped one{{static_cast<int>(k), {}}, true};
+    Reshaped one{{k, {}}, true};
     bool fits = true;
     for (size_t i = 0; i < all.size() && fits; ++i) {
       fits = all[i] == all[i % count] && all[i] % inner == 0 && all[i] / inner > 1;

@@ -20,7 +20,7 @@ struct Split {
 
 Split whole_axis(const Shape& shape, int axis);  // of one section
 bool deals(const Split& split, int ranks);       // whether ranks divide every section
-// Of a value that is split: what one rank has.
+// What one rank has of a value that is split.
 Shape local_shape(const Shape& shape, const Split& split, int ranks);
 
 // The split of the same elements, row-major, under another shape, either way: the outermost axis that ranks divide, or

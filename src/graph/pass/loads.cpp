@@ -1,7 +1,7 @@
 // copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
 // that strides cannot express, a state's old value that is read after its update, the value of an update that reads
-// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks. So are results that would be loads. Proved by
-// tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks. So are results that
+// would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"

@@ -50,7 +50,9 @@ class GroupTransport : public Transport {
 std::shared_ptr<Communicator> Communicator::group(std::shared_ptr<Communicator> all, std::vector<int> members) {
   const auto own = std::find(members.begin(), members.end(), all->rank());
   LUMEN_CHECK(own != members.end() && std::is_sorted(members.begin(), members.end()) && members.back() < all->size());
-  RankPlace place{static_cast<int>(own - members.begin()), static_cast<int>(members.size()), 0, 1};
+  RankPlace place;
+  place.rank = own - members.begin();
+  place.size = members.size();
   auto out = std::make_shared<Communicator>(
       place, members.size() == 1 ? nullptr : std::make_unique<GroupTransport>(all, members));
   out->all_ = std::move(all);

@@ -37,9 +37,9 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Those of `members`, ranks of `all` in rising order and this one among them, as ranks 0, 1, .. of their own. What they
-  // say to each other goes the way that it does among all, GPUs' memory too. Groups without a common member are not
-  // waited for.
+  // Those of `members`, ranks of `all` in rising order and this one among them, as ranks 0, 1, .. of their own. What
+  // they say to each other goes the way that it does among all, GPUs' memory too. Groups without a common member are
+  // not waited for.
   static std::shared_ptr<Communicator> group(std::shared_ptr<Communicator> all, std::vector<int> members);
 
   const RankPlace& place() const { return place_; }

@@ -2,9 +2,9 @@
 // all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
-// May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch, model/arch/adapter,
-// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device,
-// run/engine.
+// May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch,
+// model/arch/adapter, model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec,
+// run/device, run/engine.
 // Offers: lora.h, recomputation.h.
 #pragma once
 
@@ -40,7 +40,7 @@ class Method {
   // Weights stay as they are: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
-  // Of the ranks that hold one model together (recipe.tensor_parallel), which tensors are held in parts: parameters,
+  // Which tensors are held in parts by ranks that hold one model together (recipe.tensor_parallel): parameters,
   // and by their names gradients and states; null: this process holds all. And parameters as one rank has them.
   const graph::TensorSplit* partition() const { return partition_ ? &*partition_ : nullptr; }
   std::vector<Parameter> trained_here() const;

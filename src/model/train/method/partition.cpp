@@ -1,4 +1,6 @@
 // The part of a method that is of ranks that hold one model together: which tensors they split, and graphs of one rank.
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/pass/pass.h"
 #include "model/train/method/method.h"
@@ -20,8 +22,7 @@ void Method::partition_tensors() {
     return model_.find(name) != nullptr ||
            std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
   };
-  graph::TensorSplit found =
-      graph::find_partition(plain(loss_), static_cast<int>(recipe_.tensor_parallel), may_split);
+  graph::TensorSplit found = graph::find_partition(plain(loss_), recipe_.tensor_parallel, may_split);
   for (const Parameter& p : trained_) {
     const auto split = found.inputs.find(p.name);
     if (split == found.inputs.end()) continue;
@@ -52,21 +53,25 @@ Method::Work Method::in_parts(Work work) const {
 }
 
 std::string Method::partition_text() const {
-  int64_t all = 0, split = 0, matrices = 0;
+  constexpr int64_t kNamed = 4;
+  int64_t all = 0, split = 0, matrices = 0, others = 0;
   std::string whole;
   for (const Parameter& p : model_.parameters) {
     all += p.count();
     const bool is_split = partition_->inputs.contains(p.name);
     if (is_split) split += p.count();
     if (is_split) ++matrices;
-    if (!is_split && p.shape.size() >= 2) whole += fmt::format("{}'{}'", whole.empty() ? "" : ", ", p.name);
+    if (is_split || p.shape.size() < 2) continue;
+    if (++others <= kNamed) whole += fmt::format("{}'{}'", whole.empty() ? "" : ", ", p.name);
   }
+  if (others > kNamed) whole += fmt::format(" and {} others", others - kNamed);
   graph::Exchanged sums;
   (void)graph::partitioned(plain(loss_), *partition_, {}, &sums);
-  return fmt::format("{} ranks hold one model: {} tensors with {:.1f} % of its numbers in parts{}; {} sums are exchanged "
-                     "forward",
-                     partition_->ranks, matrices, 100.0 * static_cast<double>(split) / static_cast<double>(all),
-                     whole.empty() ? "" : fmt::format(", {} whole in each", whole), sums.sums);
+  return fmt::format(
+      "{} ranks hold one model: {} tensors with {:.1f} % of its numbers in parts{}; {} sums are exchanged "
+      "forward",
+      partition_->ranks, matrices, 100.0 * split / all, whole.empty() ? "" : fmt::format(", {} whole in each", whole),
+      sums.sums);
 }
 
 }  // namespace lumen::model

@@ -4,8 +4,9 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, model/data/examples, model/train/method, model/train/offload, model/train/optimizer,
-// model/train/recipe, number/formula, run/device, run/device/outside, run/engine, run/ranks.
+// May include: base, graph/ir, graph/partition, model/arch, model/data/examples, model/train/method,
+// model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
+// run/engine, run/engine/program, run/ranks.
 // Offers: rank_batches.h, rank_forecast.h.
 #pragma once
 

@@ -29,8 +29,8 @@ std::vector<Piece> pieces_of(const graph::Type& type, const graph::Split& split,
   const int64_t row_units = behind / columns;  // rows below the axis
   std::vector<Piece> out = {{0, 0, before, row_units * whole.row_stride, 1}};
   if (f->row_bytes > 0)
-    out.push_back({whole.section[ordinal(Level::row)], part.section[ordinal(Level::row)], before,
-                   row_units * f->row_bytes, 1});
+    out.push_back(
+        {whole.section[ordinal(Level::row)], part.section[ordinal(Level::row)], before, row_units * f->row_bytes, 1});
   return out;
 }
 
@@ -65,6 +65,8 @@ int data_ranks(const Recipe& recipe, int ranks) {
          "--shard gradients works with it");
   refuse(!recipe.eval_tasks.empty() || !recipe.samples.empty(),
          "tasks and samples on the way need all parameters in one place", "ask the trained model, or a checkpoint");
+  refuse(recipe.recompute == "auto", "--recompute auto lets ranks compute different steps",
+         "--recompute layers, or an amount of memory, is the same for all");
   refuse(!recipe.quantize.empty(), "[[quantize]] rules round matrices as a whole", "--shard gradients works with them");
   refuse(recipe.ship.ships(), "an adapter inside a rounding rounds matrices as a whole",
          "--shard gradients works with it");
@@ -72,14 +74,13 @@ int data_ranks(const Recipe& recipe, int ranks) {
          "magnitudes of an adapter are of matrices as a whole", "--shard gradients works with them");
   refuse(recipe.products.weight_scale == "predicted", "scales that are predicted are of matrices as a whole",
          "[products] with delayed or fitted scales goes with it");
-  return static_cast<int>(ranks / tensor);
+  return ranks / tensor;
 }
 
 std::string refusal_to_cut(const graph::Type& whole, const graph::Split& split, int ranks) {
   const FormatRef& f = whole.element.format;
   if (!f) return {};
-  if (f->tile_bytes > 0 || f->tensor_bytes > 0)
-    return fmt::format("{} has fields of more than a row", f->name);
+  if (f->tile_bytes > 0 || f->tensor_bytes > 0) return fmt::format("{} has fields of more than a row", f->name);
   if (split.axis + 1 < std::ssize(whole.shape)) return {};
   if (f->row_bytes > 0) return fmt::format("{} has fields of whole rows, and the columns are dealt", f->name);
   for (const int64_t section : split.sections)
@@ -146,12 +147,14 @@ std::vector<uint8_t> TensorParts::gathered(const std::string& name, const graph:
 
 run::Exchange TensorParts::exchange() {
   return [group = group_](graph::Moves moves, const void* from, void* to, int64_t bytes) {
+    const auto* const own = reinterpret_cast<const std::byte*>(from);
+    auto* const all = reinterpret_cast<std::byte*>(to);
     run::SentPieces sent(group->size());
     run::TakenPieces taken(group->size());
     for (int r = 0; r < group->size(); ++r) {
       const int64_t at = moves == graph::Moves::gather ? 0 : r * bytes;
-      sent[r] = {{static_cast<const std::byte*>(from) + at, bytes}};
-      taken[r] = {{static_cast<std::byte*>(to) + r * bytes, bytes}};
+      sent[r] = {{own + at, bytes}};
+      taken[r] = {{all + r * bytes, bytes}};
     }
     group->exchange(sent, taken);
   };
@@ -159,7 +162,7 @@ run::Exchange TensorParts::exchange() {
 
 RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const Recipe& recipe) {
   if (!all) return {};
-  const int tensor = static_cast<int>(recipe.tensor_parallel), data = data_ranks(recipe, all->size());
+  const int tensor = recipe.tensor_parallel, data = data_ranks(recipe, all->size());
   if (tensor == 1) return {all, nullptr};
   RankGrid out;
   std::vector<int> neighbours, others;

@@ -24,7 +24,7 @@ int data_ranks(const Recipe& recipe, int ranks);
 // A tensor's split, if it can be cut so where it lies: what stands in its way otherwise.
 std::string refusal_to_cut(const graph::Type& whole, const graph::Split& split, int ranks);
 graph::Type part_type(const graph::Type& whole, const graph::Split& split, int ranks);
-// Of a tensor in its element's own bytes.
+// Bytes of a tensor as its element has them.
 std::vector<uint8_t> part_bytes(const graph::Type& whole, const graph::Split& split, int ranks, int rank,
                                 std::span<const uint8_t> bytes);
 void place_part(const graph::Type& whole, const graph::Split& split, int ranks, int rank, std::span<const uint8_t> part,
@@ -37,12 +37,13 @@ class TensorParts {
       : group_(std::move(group)), partition_(partition) {}
 
   run::Communicator& group() { return *group_; }
-  // Of a tensor by its name; null: every rank has all of it.
+  // How a tensor is split, by its name; null: every rank has all of it.
   const graph::Split* split_of(const std::string& name) const;
-  // Of one that is held in parts, or not.
+  // Types of one that is held in parts, or not.
   graph::Type whole_type(const std::string& name, const graph::Type& own) const;
   graph::Type own_type(const std::string& name, const graph::Type& whole) const;
-  std::vector<uint8_t> own_part(const std::string& name, const graph::Type& whole, std::span<const uint8_t> bytes) const;
+  std::vector<uint8_t> own_part(const std::string& name, const graph::Type& whole,
+                                std::span<const uint8_t> bytes) const;
   // All ranks of the group call it, and all get it.
   std::vector<uint8_t> gathered(const std::string& name, const graph::Type& whole, std::span<const uint8_t> own);
   // What programs exchange values through.

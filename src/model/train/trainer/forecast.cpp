@@ -76,7 +76,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
 
 std::optional<RankForecast> of_rank(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe,
                                     int ranks) {
-  const int shares = ranks / static_cast<int>(recipe.tensor_parallel);
+  const int shares = ranks / recipe.tensor_parallel;
   if (shares == 1) return std::nullopt;
   return forecast_rank(model, method, recipe, shares, engine.device().reads_host_memory());
 }

@@ -103,7 +103,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   else
     begin_weights();
   compile_steps();
-  work_ = method_.operations() / static_cast<double>(grid_.tensor ? grid_.tensor->size() : 1);
+  work_ = method_.operations() / (grid_.tensor ? grid_.tensor->size() : 1);
   begin_average();
   begin_bounds();
 }

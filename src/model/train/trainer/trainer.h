@@ -247,7 +247,7 @@ class Trainer {
   Model model_;                                      // without bytes of weights that are trained: those are tensors
   std::shared_ptr<run::Communicator> communicator_;  // null: alone
   RankGrid grid_;
-  Recipe given_, recipe_;                            // of all ranks together, and this one's
+  Recipe given_, recipe_;  // of all ranks together, and this one's
   std::shared_ptr<const Batches> all_batches_, batches_;
   std::shared_ptr<const Model> teacher_;
   Method method_;

@@ -175,7 +175,7 @@ void Trainer::share_bounds() {
 // holds histories of gradients as a process alone has them.
 float Trainer::gradient_scale(const std::string& state) const {
   const bool is_of_gradients = state.starts_with(graph::kHistoryState) && state.ends_with(".gradient");
-  return is_of_gradients && method_.parts() > 1 ? static_cast<float>(data_ranks()) : 1;
+  return is_of_gradients && method_.parts() > 1 ? data_ranks() : 1;
 }
 
 // What a checkpoint holds of histories is what this run goes on with, as one does that begins with the checkpoint.

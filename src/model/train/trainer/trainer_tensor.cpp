@@ -17,14 +17,14 @@ void Trainer::begin_tensor_parts() {
     const std::string refusal =
         split == partition.inputs.end() ? "" : refusal_to_cut(type, split->second, partition.ranks);
     if (!refusal.empty())
-      throw Error(Exit::usage,
-                  fmt::format("{} ranks cannot share '{}': {}", partition.ranks, name, refusal),
+      throw Error(Exit::usage, fmt::format("{} ranks cannot share '{}': {}", partition.ranks, name, refusal),
                   "formats of blocks that stand alone, and divide the parts, can be shared");
   };
   if (has_adapter())
     for (const auto& [name, w] : model_.weights) require_cut(name, w.type);
   for (const Parameter& p : method_.trained())
-    for (const Optimizer::State& s : method_.optimizer().states(p)) require_cut(optimizer_state(s.name, p.name), s.type);
+    for (const Optimizer::State& s : method_.optimizer().states(p))
+      require_cut(optimizer_state(s.name, p.name), s.type);
   tensor_parts_ = std::make_unique<TensorParts>(grid_.tensor, partition);
   if (grid_.data && sharding_of(recipe_) != Sharding::none)
     for (const Cut& cut : cut_parameters(method_.trained_here(), method_.optimizer(), grid_.data->size()))

@@ -48,7 +48,7 @@ Launch exchange_launch(const Graph& g, const graph::Group& group, const BufferAd
   launch.exchange = node.attributes.moves;
   launch.piece_bytes = graph::byte_size(node.type) / node.attributes.ranks;
   launch.plan = fmt::format("{} between {} ranks", gathers ? "gather" : "spread", node.attributes.ranks);
-  launch.bytes = static_cast<double>(graph::byte_size(node.type));
+  launch.bytes = graph::byte_size(node.type);
   launch.addresses = {addresses.of(group.inputs.at(0)), addresses.of(group.root)};
   return launch;
 }

@@ -21,8 +21,8 @@ struct BufferAddress {
 };
 
 struct Launch {
-  void* kernel = nullptr;            // as the device has loaded it
-  std::shared_ptr<Product> product;  // in its place: a library's product
+  void* kernel = nullptr;                // as the device has loaded it
+  std::shared_ptr<Product> product;      // in its place: a library's product
   std::optional<graph::Moves> exchange;  // in its place: with other ranks
   int64_t piece_bytes = 0;               // of an exchange, for each rank
   LaunchConfig launch_config;

@@ -21,8 +21,8 @@ namespace lumen::run {
 
 class Program;
 
-// What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`; with
-// `gather` the one piece of `from` for all of them. Called between launches, when all before are done.
+// What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`;
+// with `gather` the one piece of `from` for all of them. Called between launches, when all before are done.
 using Exchange = std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes)>;
 
 struct CompileOptions {
