@@ -168,6 +168,9 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--overlap-exchanges,--overlap_comm", "ranks.overlap",
      "With --shard parameters: exchanges go on beside the computation where they can, which takes room for two layers "
      "rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
+    {"--tensor-parallel,--tensor_parallel,--tp", "ranks.tensor_parallel",
+     "Neighbouring ranks that hold one model together, each a part of its matrices, of their gradients and of the "
+     "optimizer's states; it divides --ranks, and groups of so many share each batch"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},

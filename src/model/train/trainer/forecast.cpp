@@ -33,13 +33,17 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     return element_bytes(p.shape, is_held ? held.type : Scalar::f32);
   };
+  const auto is_split = [&](const std::string& name) {
+    return method.partition() && method.partition()->inputs.contains(name);
+  };
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     const bool packed = method.is_frozen() && w != model.weights.end();
-    out.weights = run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
+    const int64_t whole = packed ? byte_size(w->second.type) : held_bytes(p);
+    out.weights = run::saturating_sum(out.weights, is_split(p.name) ? whole / method.partition()->ranks : whole);
   }
   int64_t trained = 0;
-  for (const Parameter& p : method.trained()) {
+  for (const Parameter& p : method.trained_here()) {
     trained = run::saturating_sum(trained, element_bytes(p.shape, Scalar::f32));
     if (model.find(p.name) == nullptr) out.adapters = run::saturating_sum(out.adapters, held_bytes(p));
   }
@@ -47,7 +51,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     if (c.magnitudes)
       out.adapters = run::saturating_sum(
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
-  out.moments = method.optimizer().state_bytes(method.trained(), held);
+  out.moments = method.optimizer().state_bytes(method.trained_here(), held);
   if (offload.any()) {
     out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
     out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
@@ -72,8 +76,9 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
 
 std::optional<RankForecast> of_rank(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe,
                                     int ranks) {
-  if (ranks == 1) return std::nullopt;
-  return forecast_rank(model, method, recipe, ranks, engine.device().reads_host_memory());
+  const int shares = ranks / recipe.tensor_parallel;
+  if (shares == 1) return std::nullopt;
+  return forecast_rank(model, method, recipe, shares, engine.device().reads_host_memory());
 }
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -245,6 +250,10 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   }
   out.operations = method.operations();
   out.trained = moving_count(method.trained());
+  if (method.partition()) {
+    out.partition = method.partition_text();
+    out.operations /= method.partition()->ranks;
+  }
   return out;
 }
 
@@ -256,6 +265,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   for (const run::MemoryNeed& need : f.needs())
     if (need.bytes > 0) line(need.what, in_mib(need.bytes));
   line("together", in_mib(f.total()));
+  if (!f.partition.empty()) text += f.partition + "\n";
   if (f.offloaded > 0) line(f.in_file ? "states in a file" : "states in memory of the host", in_mib(f.offloaded));
   if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));

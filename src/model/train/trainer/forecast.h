@@ -17,6 +17,7 @@ struct TrainingForecast {
   int64_t offloaded = 0;   // of those, outside of the device's memory; moments: of pieces that visit it
   bool in_file = false;    // .. which is a file
   int64_t exchanges = 0;   // of several ranks
+  std::string partition;   // which matrices ranks hold together, for people
   int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
   int64_t values = 0;      // within a step
   int64_t evaluation = 0;  // within an evaluation

@@ -70,13 +70,16 @@ Visits* Trainer::lodging(const std::string& name) const {
 graph::Type Trainer::type_of(const std::string& name) const {
   if (lies_in_parts(name)) return type_in_parts(name);
   const Visits* const visits = lodging(name);
-  return visits ? visits->find(name)->type : tensors_.at(name)->type();
+  if (visits) return visits->find(name)->type;
+  const graph::Type& own = tensors_.at(name)->type();
+  return tensor_parts_ ? tensor_parts_->whole_type(name, own) : own;
 }
 
 std::map<std::string, graph::Type> Trainer::all_types() const {
   std::map<std::string, graph::Type> out;
   if (has_parts_of_parameters()) out = ranked_->parameters();
-  for (const auto& [name, t] : tensors_) out.emplace(name, t->type());
+  for (const auto& [name, t] : tensors_)
+    out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, t->type()) : t->type());
   const auto add = [&](const Visits& visits) {
     for (const VisitorGroup& g : visits.groups())
       for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
@@ -93,23 +96,28 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
     std::copy(whole.begin(), whole.end(), to.begin());
     return;
   }
-  if (Visits* const visits = lodging(name))
-    visits->read(name, to);
-  else
-    tensors_.at(name)->download(to.data(), std::ssize(to));
+  const auto own = [&](std::span<uint8_t> bytes) { tensors_.at(name)->download(bytes.data(), std::ssize(bytes)); };
+  if (Visits* const visits = lodging(name)) return visits->read(name, to);
+  if (!is_in_parts(name)) return own(to);
+  std::vector<uint8_t> part(tensors_.at(name)->bytes());
+  own(part);
+  const std::vector<uint8_t> whole = tensor_parts_->gathered(name, type_of(name), part);
+  std::copy(whole.begin(), whole.end(), to.begin());
 }
 
 void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
   if (lies_in_parts(name)) return ranked_->put_state(name, from);
-  if (Visits* const visits = lodging(name))
-    visits->write(name, from);
-  else
-    tensors_.at(name)->upload(from.data(), std::ssize(from));
+  if (Visits* const visits = lodging(name)) return visits->write(name, from);
+  if (!is_in_parts(name)) return tensors_.at(name)->upload(from.data(), std::ssize(from));
+  const std::vector<uint8_t> part = tensor_parts_->own_part(name, type_of(name), from);
+  tensors_.at(name)->upload(part.data(), std::ssize(part));
 }
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
                          Scalar type) {
-  if (!lodging(name) && !lies_in_parts(name)) (void)tensor(name, {shape, {type, nullptr}});
+  const graph::Type whole{shape, {type, nullptr}};
+  if (!lodging(name) && !lies_in_parts(name))
+    (void)tensor(name, tensor_parts_ ? tensor_parts_->own_type(name, whole) : whole);
   if (type == Scalar::f32) return store(name, bytes_of(numbers));
   std::vector<uint16_t> halves(numbers.size());
   std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
