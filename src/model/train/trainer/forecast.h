@@ -14,8 +14,9 @@ struct TrainingForecast {
   int64_t weights = 0;     // of all parameters: as they are held, or beside an adapter as their file has them
   int64_t adapters = 0;    // and learned fields
   int64_t moments = 0;     // states of the optimizer
-  int64_t offloaded = 0;   // of those, outside of the device's memory; moments: of pieces that visit it
-  bool in_file = false;    // .. which is a file
+  bool states_visit = false;  // .. pieces of them
+  int64_t offloaded = 0;      // outside of the device's memory
+  bool in_file = false;       // .. some of it in a file
   int64_t exchanges = 0;   // of several ranks
   int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
   int64_t values = 0;      // within a step
