@@ -133,8 +133,7 @@ FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& f
   return fields_.try_emplace(made->hash.hex(), made).first->second;
 }
 
-ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale,
-                                          const std::string& weight) {
+ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale, const std::string& weight) {
   const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
   if (!rounding)
     throw Error(Exit::user,
@@ -173,8 +172,8 @@ std::vector<bool> values_of_arriving(const Graph& g) {
   if (std::none_of(g.nodes.begin(), g.nodes.end(), is_arriving)) return {};
   std::vector<bool> out(g.nodes.size());
   for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
-    out[v] = is_arriving(g[v]) ||
-             std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return out[o]; });
+    out[v] =
+        is_arriving(g[v]) || std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return out[o]; });
   return out;
 }
 

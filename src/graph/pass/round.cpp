@@ -602,8 +602,8 @@ class Rounder {
   std::vector<bool> forward_;  // values of the forward pass
   OperandEncoder encoder_;
   std::map<ValueId, std::string> owner_;  // of a value below its views that a product reads: that product's parameter
-  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
-  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
+  std::map<ValueId, ValueId> largest_;    // what is known of a value's magnitude, by what lies below its views
+  std::map<std::string, ValueId> made_;   // states that were wanted before the graph has them
   bool trains_ = false;
 };
 

@@ -26,8 +26,8 @@ Traffic traffic_of(const OffloadForecast& f, const Recipe& recipe) {
   Traffic out;
   out.alone = twice(f.states);
   if (!f.layers.any()) return out;
-  // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write. What
-  // is kept between the passes leaves and comes.
+  // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write.
+  // What is kept between the passes leaves and comes.
   const int64_t of_batch =
       run::saturating_sum(run::saturating_sum(twice(f.layers.parameters), f.layers.gradients), twice(f.layers.kept));
   out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, recipe.accumulate),

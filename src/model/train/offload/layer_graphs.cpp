@@ -62,7 +62,9 @@ std::string leaving(size_t in) {
 }
 
 graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
-  graph::LayerCut cut = graph::cut_layers(function);
+  Graph g = function;
+  graph::inline_calls(g);
+  graph::LayerCut cut = graph::cut_layers_as_written(g);
   bool simple = cut.parts.size() > 1;
   for (const graph::LayerCut::Carried& c : cut.carried)
     simple = simple && c.to == c.from + 1 && is_real(c.type) && !c.type.shape.empty();

@@ -30,9 +30,10 @@ Holding held_in(const graph::LayerPart& part, const Holding& all);
 // For evaluations: writes what the part hands on to kept(i); results that it has stay.
 graph::Graph forward_part(const graph::LayerPart& part, const Holding& held);
 
-// The part and its gradients: from arriving(i), or where it has the loss from that, to leaving(i) and "gradient.NAME" of
-// the parameters `trained` of its graph, times 1 / parts, which is added to what is there for those in `adds`. Results:
-// what the part has, and kSquares + NAME of what is there then. Operands of products are rounded as in a whole step.
+// The part and its gradients: from arriving(i), or where it has the loss from that, to leaving(i) and "gradient.NAME"
+// of the parameters `trained` of its graph, times 1 / parts, which is added to what is there for those in `adds`.
+// Results: what the part has, and kSquares + NAME of what is there then. Operands of products are rounded as in a whole
+// step.
 struct StepPart {
   std::vector<std::string> trained;  // as the part's graph names them
   std::set<std::string> adds;
@@ -40,10 +41,10 @@ struct StepPart {
   int64_t most_logits = 0;  // bytes that are there at once
   bool alone = false;       // somebody else sums: nothing is added, and there are no squares
 };
-// Of a part that hands values on: a forward graph that writes them to kept(i), and a backward graph.
+// The passes of a part that hands values on: a forward graph that writes them to kept(i), and a backward graph.
 graph::Passes passes_of(const graph::LayerPart& part, const Holding& held, const StepPart& how,
                         const graph::ProductType& products, const graph::Recompute& recompute);
-// Of the part with the loss: both passes in one graph.
+// The part with the loss: both passes in one graph.
 graph::Graph last_part(const graph::LayerPart& part, const Holding& held, const StepPart& how,
                        const graph::ProductType& products);
 // How these are compiled.

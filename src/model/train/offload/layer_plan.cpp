@@ -23,25 +23,27 @@ const char* flag_of(LayersLie lie) {
 
 void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside) {
   const bool here = lie == LayersLie::here;
-  const char* what = method.is_frozen()                                                    ? "an adapter"
-                     : method.objective()                                                  ? "an objective"
-                     : recipe.optimizer.ema_decay > 0 && lie == LayersLie::outside         ? "a mean of the weights"
-                     : recipe.eval_kl                                                      ? "a divergence from a reference"
+  const char* what = method.is_frozen()                                            ? "an adapter"
+                     : method.objective()                                          ? "an objective"
+                     : recipe.optimizer.ema_decay > 0 && lie == LayersLie::outside ? "a mean of the weights"
+                     : recipe.eval_kl                                              ? "a divergence from a reference"
                      : (!recipe.eval_tasks.empty() || !recipe.samples.empty()) && !here ? "tasks and samples on the way"
-                                                                                           : nullptr;
+                                                                                        : nullptr;
   if (what)
     throw Error(Exit::usage,
                 fmt::format("{}: {} needs {}", flag_of(lie), what,
                             here ? "a step that does not go by layers" : "all parameters on the device"),
                 lie == LayersLie::with_ranks ? "--shard gradients works with it" : "--offload moments works with it");
   if (!recipe.kept.empty() && (!keeps_outside || recipe.recompute == "layers"))
-    throw Error(Exit::usage, fmt::format("{} and memory.kept contradict each other", flag_of(lie)),
-                lie == LayersLie::with_ranks
-                    ? "a step by layers keeps what one layer computes alone: leave memory.kept away"
-                    : "layers that are computed again keep nothing that could lie in a format: with --offload activations, "
-                      "and without --recompute layers, they keep what gradients read");
+    throw Error(
+        Exit::usage, fmt::format("{} and memory.kept contradict each other", flag_of(lie)),
+        lie == LayersLie::with_ranks
+            ? "a step by layers keeps what one layer computes alone: leave memory.kept away"
+            : "layers that are computed again keep nothing that could lie in a format: with --offload activations, "
+              "and without --recompute layers, they keep what gradients read");
   if (keeps_outside && recipe.recompute != "none" && recipe.recompute != "maps" && recipe.recompute != "layers")
-    throw Error(Exit::usage, fmt::format("--offload activations and --recompute {} contradict each other", recipe.recompute),
+    throw Error(Exit::usage,
+                fmt::format("--offload activations and --recompute {} contradict each other", recipe.recompute),
                 "none, maps or layers go with it; --memory chooses among them");
 }
 
@@ -125,7 +127,8 @@ void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, Laye
   std::vector<std::vector<Visitor>> groups;
   for (size_t k = 0; plan.keeps_outside && k < plan.parts.size(); ++k) {
     groups.emplace_back();
-    for (const auto& [input, type] : plan.parts[k].kept) groups.back().push_back({plan.visitor_name(k, input), type, 0});
+    for (const auto& [input, type] : plan.parts[k].kept)
+      groups.back().push_back({plan.visitor_name(k, input), type, 0});
   }
   plan.kept = placed(std::move(groups));
 }

@@ -24,15 +24,15 @@ struct LayerPlan {
     std::map<std::string, std::string> names;  // of parameters, by what the graph calls them
     // The last part has no forward graph of its own. `more`: where further batches add to the first one's gradients.
     std::optional<graph::Graph> forward, backward, more;
-    // What the backward graph reads of the forward pass, where that lies outside of the device meanwhile: by the names of
-    // its inputs. Of the last part what was handed to it.
+    // What the backward graph reads of the forward pass, where that lies outside of the device meanwhile: by the names
+    // of its inputs. Of the last part what was handed to it.
     std::vector<graph::Passes::Kept> kept;
   };
   std::vector<Part> parts, evaluated;  // as many
   std::vector<graph::LayerCut::Carried> carried;
   bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (BackwardPart::alone)
 
-  bool keeps_outside = false;     // what backward graphs read of the forward pass visits the device
+  bool keeps_outside = false;  // what backward graphs read of the forward pass visits the device
   // Those of all parts, a group for each.
   std::vector<VisitorGroup> kept;
   bool has_kept(size_t part, const std::string& input) const;
@@ -42,8 +42,8 @@ struct LayerPlan {
   std::map<int, size_t> group_of;
   std::vector<VisitorGroup> parameters, gradients;
 
-  // Under which a tensor that layers hand to each other is known: forward all are kept, unless they lie outside, backward
-  // and in evaluations two of a kind take turns.
+  // Under which a tensor that layers hand to each other is known: forward all are kept, unless they lie outside,
+  // backward and in evaluations two of a kind take turns.
   std::string kept_name(int carried_number) const;
   std::string gradient_name(int carried_number) const;
   int64_t between_bytes() const;

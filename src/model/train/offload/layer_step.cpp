@@ -101,7 +101,8 @@ run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
 
 // What a parameter, its gradient, what was largest of it, or a seed of its layer is called outside of a part's graph.
 std::string LayerStep::known_as(const LayerPlan::Part& at, const std::string& input) const {
-  if (input == std::string(graph::kProductSeed) + ".layer") return fmt::format("{}.{}", graph::kProductSeed, at.part.layer);
+  if (input == std::string(graph::kProductSeed) + ".layer")
+    return fmt::format("{}.{}", graph::kProductSeed, at.part.layer);
   for (const char* prefix : {"", kGradient, graph::kLargestState, graph::kHistoryState}) {
     if (!input.starts_with(prefix)) continue;
     const std::string rest = input.substr(std::string_view(prefix).size());
@@ -246,7 +247,8 @@ void LayerStep::compile_evaluation() {
 
 run::DeviceTensorRef LayerStep::losses() {
   if (evaluated_.empty()) compile_evaluation();
-  for (size_t k = 0; k < evaluated_.size(); ++k) forward(plan_.evaluated[k], k, *evaluated_[k].forward, Pass::evaluation);
+  for (size_t k = 0; k < evaluated_.size(); ++k)
+    forward(plan_.evaluated[k], k, *evaluated_[k].forward, Pass::evaluation);
   end_pass();
   return evaluated_.back().forward->result(kResult);
 }

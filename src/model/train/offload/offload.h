@@ -1,10 +1,11 @@
 // Training with less memory of the device than it needs. States of the optimizer lie in a file or in the host's memory
 // and visit the device group by group while updates are computed, with the bits of a step that holds everything
 // (updates.cpp); so do parameters of layers and their gradients, and what the forward pass keeps for the backward pass,
-// where the whole step goes layer by layer (layer_step.h). Proved by tests/model/train/offload/updates_test.cpp and layer_step_test.cpp.
+// where the whole step goes layer by layer (layer_step.h). Proved by tests/model/train/offload/updates_test.cpp and
+// layer_step_test.cpp.
 //
-// May include: base, graph/grad, graph/ir, graph/transform, model/train/method, model/train/recipe, run/device,
-// run/device/outside, run/engine.
+// May include: base, graph/grad, graph/ir, graph/keep, graph/pipeline, graph/transform, model/train/method,
+// model/train/recipe, run/device, run/device/outside, run/engine.
 // Offers: layer_plan.h, layer_step.h, lodging.h, outside_lodging.h.
 #pragma once
 

@@ -146,8 +146,7 @@ int64_t held_bytes(const std::vector<VisitorGroup>& groups) {
 OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& model, const Method& method,
                                         const Recipe& recipe) {
   const bool outside = offloads_layers(device, recipe), keeps_outside = offloads_activations(device, recipe);
-  LayerPlan plan =
-      plan_layers(model, method, recipe, outside ? LayersLie::outside : LayersLie::here, keeps_outside);
+  LayerPlan plan = plan_layers(model, method, recipe, outside ? LayersLie::outside : LayersLie::here, keeps_outside);
   OffloadForecast::Layers out;
   out.parameters = held_bytes(plan.parameters);
   out.gradients = held_bytes(plan.gradients);
@@ -156,7 +155,8 @@ OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& 
   out.kept = all_bytes(plan.kept);
   out.kept_seats = seats_of(plan.kept, kKeptSeats);
   out.computes_again = !keeps_outside || recipe.recompute == "layers";
-  out.outside = run::saturating_sum(run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients)), out.kept);
+  out.outside =
+      run::saturating_sum(run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients)), out.kept);
   out.between = plan.between_bytes();
   std::set<std::string> known;
   const auto add = [&](std::optional<graph::Graph>& g, std::vector<graph::Graph>& to) {

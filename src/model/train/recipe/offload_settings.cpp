@@ -16,8 +16,7 @@ OffloadSettings offload_settings(const std::string& text) {
     if (!is_known || (equals < one.size() && equals + 1 == one.size()))
       throw Error(Exit::usage, fmt::format("memory.offload: '{}' is nothing that can be offloaded", one),
                   "moments, layers or activations, alone, with =host or with =FOLDER");
-    std::optional<OffloadPlace>& to =
-        what == "moments" ? out.moments : what == "layers" ? out.layers : out.activations;
+    std::optional<OffloadPlace>& to = what == "moments" ? out.moments : what == "layers" ? out.layers : out.activations;
     if (to) throw usage_error("memory.offload: '{}' is named twice", what);
     OffloadPlace place;
     place.folder = equals < one.size() ? one.substr(equals + 1) : "";

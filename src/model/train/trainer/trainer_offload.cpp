@@ -47,8 +47,8 @@ void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
   std::unique_ptr<Visits> states;
   if (offload_settings(recipe_.offload).moments)
-    states = open_states(
-        engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+    states = open_states(engine_, recipe_,
+                         visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !layers_) return;
   if (layers_)
     layers_->compile();

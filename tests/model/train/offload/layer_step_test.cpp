@@ -36,8 +36,11 @@ void set_products(Recipe& r, const char* format) {
   r.products.activation = r.products.weight = r.products.gradient = format;
 }
 const Case kFormats[] = {
-    {"short", [](Recipe& r) { r.precision = "bf16"; }},
-    {"rows", [](Recipe& r) { set_products(r, "fp8_row"); }},
+    {"rows, attention",
+     [](Recipe& r) {
+       set_products(r, "fp8_row");
+       r.products.attention = "fp8_row";
+     }},
     {"at random, rotated",
      [](Recipe& r) {
        set_products(r, "mxfp4_up");
@@ -55,7 +58,6 @@ const Case kFormats[] = {
        set_products(r, "fp8_tensor");
        r.products.weight_scale = "predicted";
      }},
-    {"attention", [](Recipe& r) { r.products.attention = "fp8_row"; }},
 };
 
 struct Outcome {
@@ -129,7 +131,7 @@ TEST(LayerStep, TrainsAsWholeStepsDo) {
   }
 }
 
-// What is drawn, rotated and remembered is what it is in a whole step.
+// What is drawn, rotated and remembered is what it is in a whole step: other numbers would be far from those.
 TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
   run::Engine engine = make_engine(2);
   for (const Case& c : kFormats) {
@@ -138,7 +140,7 @@ TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
     const Outcome whole = run_of(engine, recipe, c.config, "", "whole");
     for (const char* offload : {"layers", "activations"})
       expect_alike(fmt::format("{}, {}", c.name, offload), whole, run_of(engine, recipe, c.config, offload, offload),
-                   1e-3);
+                   2e-5);
   }
 }
 
@@ -169,7 +171,7 @@ TEST(LayerStep, KeepsActivationsElsewhereWithTheSameBits) {
     EXPECT_EQ(run_of(there, recipe, {}, place, "gpu").files, kept.files) << place;
   // Kept in a format: as in a whole step.
   recipe.kept = "fp8_row";
-  expect_alike("kept", run_of(two, recipe, {}, "", "whole"), run_of(two, recipe, {}, "activations", "kept"), 1e-3);
+  expect_alike("kept", run_of(two, recipe, {}, "", "whole"), run_of(two, recipe, {}, "activations", "kept"), 2e-5);
 }
 
 TEST(LayerStep, GivesItsOwnBitsAgain) {
