@@ -61,16 +61,25 @@ std::string leaving(size_t in) {
   return fmt::format("leaving.{}", in);
 }
 
-graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
-  Graph g = function;
-  graph::inline_calls(g);
-  graph::LayerCut cut = graph::cut_layers_as_written(g);
+namespace {
+
+bool is_simple(const graph::LayerCut& cut) {
   bool simple = cut.parts.size() > 1;
   for (const graph::LayerCut::Carried& c : cut.carried)
     simple = simple && c.to == c.from + 1 && is_real(c.type) && !c.type.shape.empty();
   for (size_t i = 0; i + 1 < cut.parts.size(); ++i)
     for (const std::string& result : cut.parts[i].graph.result_names) simple = simple && is_carried(result);
-  if (simple) return cut;
+  return simple;
+}
+
+}  // namespace
+
+graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
+  Graph g = function;
+  graph::inline_calls(g);
+  if (graph::LayerCut cut = graph::cut_layers_as_written(g); is_simple(cut)) return cut;
+  // Values that are the same under two names are handed on once then.
+  if (graph::LayerCut cut = graph::cut_layers(g); is_simple(cut)) return cut;
   throw Error(
       Exit::user,
       fmt::format("'{}' cannot be trained layer by layer: its layers hand on more than the next one reads", who),
