@@ -150,9 +150,10 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--offload", "memory.offload",
      "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, or "
      "in the "
-     "host's memory: moments (the optimizer's states; the same bits), or layers (also the layers' parameters and "
-     "gradients: a step goes layer by layer, and computes each again for its gradients)",
-     "moments|layers[=host|FOLDER],.."},
+     "host's memory: moments (the optimizer's states; the same bits), layers (also the layers' parameters and "
+     "gradients: a step goes layer by layer, and computes each again for its gradients), activations (what layers keep "
+     "for their gradients, which are not computed again then but as --recompute says)",
+     "moments|layers|activations[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",

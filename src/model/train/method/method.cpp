@@ -9,24 +9,6 @@
 namespace lumen::model {
 namespace {
 
-// Updates that are computed apart know no states but the optimizer's own, and steps by layers have no loss in one
-// graph.
-void require_together(const Recipe& recipe, const graph::ProductType& products) {
-  const OffloadSettings offload = offload_settings(recipe.offload);
-  const bool is_fitted = products.sources.activation == FieldSource::fitted &&
-                         products.sources.weight == FieldSource::fitted &&
-                         products.sources.gradient == FieldSource::fitted;
-  if (offload.any() && !is_fitted)
-    throw Error(Exit::usage, "memory.offload and scales that are delayed or predicted contradict each other",
-                "[products] with fitted scales goes with it");
-  if (offload.layers && !recipe.kept.empty())
-    throw Error(Exit::usage, "memory.offload = \"layers\" and memory.kept contradict each other",
-                "a step by layers keeps what one layer computes alone: leave memory.kept away");
-  if (offload.layers && products.has_formats())
-    throw Error(Exit::usage, "memory.offload = \"layers\" and formats of [products] contradict each other",
-                "moments alone can be offloaded then");
-}
-
 // Scales that are predicted need bounds of what the optimizer moves.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
@@ -61,7 +43,6 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
   options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
-  require_together(recipe, options_.products);
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
+#include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_forecast.h"
 #include "model/train/recipe/groups.h"
@@ -54,6 +55,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   out.moments = method.optimizer().state_bytes(method.trained_here(), held);
   if (offload.any()) {
     out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
+    out.states_visit = offload.outside > 0;
     out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
     out.in_file = offload.in_file;
   }
@@ -181,7 +183,7 @@ run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
   if (teacher > 0) needs.push_back({"weights of the teacher", teacher});
   if (adapters > 0) needs.push_back({"adapters", adapters});
-  needs.push_back({offloaded > 0 ? "states of the optimizer, three groups" : "states of the optimizer", moments});
+  needs.push_back({states_visit ? "states of the optimizer, three groups" : "states of the optimizer", moments});
   needs.push_back({offloaded > 0 ? "gradients" : "gradients, summed over batches", gradients});
   needs.push_back({offloaded > 0 ? "values of a step" : "values of a step, gradients among them", values});
   needs.push_back({"values of an evaluation", evaluation});
@@ -216,8 +218,8 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     if (rank && rank->sharding == Sharding::gradients) return method.gradients();
     return whole ? method.step() : offload.any() ? method.gradients_apart() : method.accumulate();
   };
-  const int64_t values = by_layers              ? largest(rank->step, method.options())
-                         : offload.layers.any() ? largest(offload.layers.step, method.options())
+  const int64_t values = by_layers              ? largest(rank->step, part_options(method))
+                         : offload.layers.any() ? largest(offload.layers.step, part_options(method))
                                                 : arena(recomputing(step()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {
@@ -225,6 +227,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     return bytes <= values ? 0 : bytes;
   };
   out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
+  out.values = run::saturating_sum(out.values, offload.layers.kept_seats);
   if (has_apply) {
     // It does not share the step's memory.
     if (!rank->updated.empty()) out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
@@ -266,7 +269,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
     if (need.bytes > 0) line(need.what, in_mib(need.bytes));
   line("together", in_mib(f.total()));
   if (!f.partition.empty()) text += f.partition + "\n";
-  if (f.offloaded > 0) line(f.in_file ? "states in a file" : "states in memory of the host", in_mib(f.offloaded));
+  if (f.offloaded > 0) line(f.in_file ? "in files" : "in memory of the host", in_mib(f.offloaded));
   if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));

@@ -27,6 +27,7 @@ constexpr const char* kDamagedHint = "the model is damaged; train from another f
 constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
 constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
 constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
+constexpr uint32_t kLayerRun = 0x85ebca6b;    // .. in other layers
 constexpr uint32_t kRankRun = 0x9e3779b1;     // apart from those of other ranks
 
 graph::Type f32_scalar() {
@@ -96,7 +97,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   engine_.device().flush_subnormals(method_.has_short_products());
   if (grid_.tensor) begin_tensor_parts();
   if (teacher_) begin_teacher();
-  if (offload_settings(recipe_.offload).layers) begin_layers();
+  begin_layers();
   if (communicator_ && sharding_of(recipe_) == Sharding::parameters) begin_layers_among_ranks();
   if (method_.is_frozen())
     begin_adapter();
@@ -343,9 +344,13 @@ void Trainer::read_part(int64_t part) {
   if (recipe_.adapter.dropout > 0)
     set_seed(graph::kDropoutSeed,
              rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
-  if (tensors_.contains(graph::kProductSeed))
-    set_seed(graph::kProductSeed,
-             rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part * ranks + rank));
+  // One for each layer, and one for what is in none.
+  for (const std::string& name : states_of(graph::kProductSeed)) {
+    const size_t end = std::string_view(graph::kProductSeed).size();
+    const uint32_t layer = name.size() == end ? 0 : std::stoul(name.substr(end + 1)) + 1;
+    set_seed(name.c_str(), rounding_seed(recipe_.seed ^ (kProductRun + layer * kLayerRun),
+                                         done_ * recipe_.accumulate + part * ranks + rank));
+  }
   put_training_batch(batches_->training(state_.batch_of(done_), part));
 }
 
@@ -555,7 +560,8 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
-  if (layers_) throw usage_error("a step by layers: logits need all parameters on the device");
+  if (outside_ || has_parts_of_parameters())
+    throw usage_error("a step by layers: logits need all parameters on the device");
   const auto length = std::ssize(window);
   if (!logits_ || logits_length_ != length) {
     const Method::Work work = method_.logits(length);

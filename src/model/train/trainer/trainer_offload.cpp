@@ -24,23 +24,31 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 
 // Parameters of layers visit the device while the step goes through the layers.
 void Trainer::begin_layers() {
-  if (!offloads_layers(engine_.device(), recipe_)) {
+  const run::Device& device = engine_.device();
+  const OffloadSettings settings = offload_settings(recipe_.offload);
+  if (settings.layers && !offloads_layers(device, recipe_))
     note("parameters stay where they are: this device's memory is the host's");
-    return;
-  }
-  LayerPlan plan = plan_layers(model_, method_, recipe_);
-  outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  if (settings.activations && !offloads_activations(device, recipe_))
+    note("activations stay where they are: this device's memory is the host's");
+  if (!goes_by_layers(device, recipe_)) return;
+  const LayersLie lie = offloads_layers(device, recipe_) ? LayersLie::outside : LayersLie::here;
+  LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
+  std::shared_ptr<Lodging> lodging = std::make_shared<StayingLodging>();
+  if (lie == LayersLie::outside) lodging = outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
   layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), outside_,
-      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+      engine_, method_, std::move(plan), std::move(lodging),
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
 }
 
 // States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
 // begun.
 void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
-  std::unique_ptr<Visits> states = open_states(
-      engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+  std::unique_ptr<Visits> states;
+  if (offload_settings(recipe_.offload).moments)
+    states = open_states(engine_, recipe_,
+                         visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !layers_) return;
   if (layers_)
     layers_->compile();

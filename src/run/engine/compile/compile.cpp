@@ -113,6 +113,7 @@ graph::Pipeline run_pipeline(const Graph& g, const CompileOptions& options, cons
   constexpr int64_t kMostDecoded = int64_t{512} << 20;  // bytes
   graph::ProductType products = options.products;
   if (machine.kind == machine::Kind::gpu) products.most_decoded = kMostDecoded;
+  if (options.is_rounded) products = {};
   return graph::run_pipeline(g, options.assignments, options.symbols, products, options.recompute);
 }
 

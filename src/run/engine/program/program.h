@@ -30,6 +30,7 @@ struct CompileOptions {
   graph::Bindings symbols;
   bool exact = false;
   graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
+  bool is_rounded = false;               // .. which they are already (graph::with_rounded_products)
   std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
                                          // two never run at once, and neither's results are read after the other ran
   graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
