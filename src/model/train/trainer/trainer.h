@@ -220,7 +220,6 @@ class Trainer {
   int64_t data_ranks() const { return grid_.data ? grid_.data->size() : 1; }
   int64_t data_rank() const { return grid_.data ? grid_.data->rank() : 0; }
   void begin_tensor_parts();
-  void require_parts_of_parts() const;
   bool is_in_parts(const std::string& name) const { return tensor_parts_ && tensor_parts_->split_of(name); }
   run::DeviceTensorRef weight_tensor(const std::string& name, const Weight& w);
   bool asked_now(const std::atomic<bool>* stop) const;

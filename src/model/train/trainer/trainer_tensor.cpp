@@ -9,6 +9,30 @@
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
+namespace {
+
+// Parts are cut once more among groups, by rows, and hold states in the formats that wholes have.
+void require_parts_of_parts(const Method& method, const Recipe& recipe, const TensorParts& parts, int groups) {
+  const std::vector<Parameter> here = method.trained_here();
+  for (size_t i = 0; i < here.size(); ++i) {
+    const std::vector<Optimizer::State> own = method.optimizer().states(here[i]),
+                                        whole = method.optimizer().states(method.trained()[i]);
+    for (size_t k = 0; k < whole.size(); ++k)
+      if (!(own.at(k).type.element == whole[k].type.element))
+        throw Error(Exit::usage,
+                    fmt::format("--tensor-parallel and --shard {}: blocks of {} do not divide parts of '{}'",
+                                recipe.shard, whole[k].type.element.format->name, here[i].name),
+                    "leave one of the two away, or hold states in f32");
+  }
+  for (const Cut& cut : cut_parameters(here, method.optimizer(), groups))
+    if (!cut.in_rows && parts.split_of(cut.whole.name))
+      throw Error(Exit::usage,
+                  fmt::format("--tensor-parallel and --shard {}: the optimizer computes '{}' as a whole", recipe.shard,
+                              cut.whole.name),
+                  "leave one of the two away, or choose an optimizer that computes element by element");
+}
+
+}  // namespace
 
 void Trainer::begin_tensor_parts() {
   const graph::TensorSplit& partition = *method_.partition();
@@ -32,30 +56,10 @@ void Trainer::begin_tensor_parts() {
     for (const Optimizer::State& s : method_.optimizer().states(p))
       require_cut(optimizer_state(s.name, p.name), s.type);
   tensor_parts_ = std::make_unique<TensorParts>(grid_.tensor, partition);
-  if (grid_.data && sharding_of(recipe_) != Sharding::none) require_parts_of_parts();
+  if (grid_.data && sharding_of(recipe_) != Sharding::none)
+    require_parts_of_parts(method_, recipe_, *tensor_parts_, grid_.data->size());
   const int32_t rank = grid_.tensor->rank();
   tensor(graph::kTensorRank, {{}, {Scalar::i32, nullptr}})->upload(&rank, sizeof rank);
-}
-
-// Parts are cut once more among groups, by rows, and hold states in the formats that wholes have.
-void Trainer::require_parts_of_parts() const {
-  const std::vector<Parameter> here = method_.trained_here();
-  for (size_t i = 0; i < here.size(); ++i) {
-    const std::vector<Optimizer::State> own = method_.optimizer().states(here[i]),
-                                        whole = method_.optimizer().states(method_.trained()[i]);
-    for (size_t k = 0; k < whole.size(); ++k)
-      if (!(own.at(k).type.element == whole[k].type.element))
-        throw Error(Exit::usage,
-                    fmt::format("--tensor-parallel and --shard {}: blocks of {} do not divide parts of '{}'",
-                                recipe_.shard, whole[k].type.element.format->name, here[i].name),
-                    "leave one of the two away, or hold states in f32");
-  }
-  for (const Cut& cut : cut_parameters(here, method_.optimizer(), grid_.data->size()))
-    if (!cut.in_rows && is_in_parts(cut.whole.name))
-      throw Error(Exit::usage,
-                  fmt::format("--tensor-parallel and --shard {}: the optimizer computes '{}' as a whole", recipe_.shard,
-                              cut.whole.name),
-                  "leave one of the two away, or choose an optimizer that computes element by element");
 }
 
 // A frozen weight, or this rank's part of it.
