@@ -30,6 +30,7 @@ void require_together(const Recipe& recipe, const graph::ProductType& products) 
 // Scales that are predicted need bounds of what the optimizer moves.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
+  out.held = {recipe.param_type, recipe.param_rounding, recipe.param_compensation};
   if (recipe.products.weight_scale == "predicted") out.bound_every = recipe.products.rescale_every;
   return out;
 }
@@ -67,7 +68,6 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   const graph::Graph author = function_of(model, objective_     ? objective_->function()
                                                  : form.weights ? "token_loss"
                                                                 : "loss");
-  const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
       throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
@@ -76,7 +76,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
     require_members(recipe.groups, trained_);
     trained_ = grouped(std::move(trained_), recipe.groups);
-    held_ = holding_of(trained_, type);
+    held_ = holding_of(trained_, optimizer_.held());
     if (recipe.ship.ships()) {
       shipping_.emplace(model, recipe, changes_);
       for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
@@ -97,7 +97,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     all.insert(all.end(), fields.begin(), fields.end());
     require_members(recipe.groups, all);
     trained_ = grouped(std::move(trained_), recipe.groups);
-    held_ = holding_of(trained_, type);
+    held_ = holding_of(trained_, optimizer_.held());
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
 }

@@ -3,9 +3,9 @@
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
 // May include: base, graph/grad, graph/pass, graph/pipeline, graph/transform, model/arch, model/arch/adapter,
-// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device,
-// run/engine.
-// Offers: lora.h, recomputation.h.
+// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, number/facts,
+// run/device, run/engine.
+// Offers: lora.h, machine_floats.h, recomputation.h.
 #pragma once
 
 #include <optional>
