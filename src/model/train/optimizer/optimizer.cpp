@@ -77,10 +77,10 @@ class OptimizerGraph {
     if (compensates) known["value"] = whole(value, known.at(kRest));
     std::map<std::string, ValueId> next;
     const ValueId result = append(optimizer_.update(p), known, &next);
-    const Kept kept = kept_of(parameter, value, result, compensates);
-    if (compensates) next[kRest] = kept.rest;
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
+    const Kept kept = kept_of(parameter, value, result, compensates);
+    if (compensates) build_.update(held[kRest], as_held(kept.rest, build_.type(held[kRest]).element));
     build_.update(parameter, kept.value);
     if (optimizer_.bounds(p)) bound(p, as_f32(kept.value));
     if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
@@ -99,7 +99,7 @@ class OptimizerGraph {
       const Halves halves = split_halves(build_, result);
       return {halves.upper, halves.lower};
     }
-    const ValueId now = build_.cast(result, as);
+    const ValueId now = as_held(result, as);
     return {now, compensates ? build_.sub(result, as_f32(now)) : -1};
   }
   // What the text sees of a parameter and its rest.
@@ -108,6 +108,10 @@ class OptimizerGraph {
   }
   ValueId as_f32(ValueId value) {
     return build_.type(value).element == graph::Element{} ? value : build_.cast(value, {Scalar::f32, nullptr});
+  }
+
+  ValueId as_held(ValueId value, const graph::Element& as) {
+    return as == graph::Element{} ? value : build_.cast(value, as);
   }
 
   // The mean of a parameter over the steps follows its new value.
@@ -142,8 +146,7 @@ class OptimizerGraph {
   // What is held of a new value.
   ValueId stored(const Optimizer::State& state, ValueId value) {
     const FormatRef& format = state.type.element.format;
-    if (!format) return state.type.element == graph::Element{} ? value : build_.cast(value, state.type.element);
-    if (state.name == kRest) return build_.cast(value, state.type.element);
+    if (!format) return value;
     if (state.is_root) value = build_.unary(ScalarOp::sqrt_, value);
     if (const auto bits = Optimizer::stochastic_bits(*format)) {
       const ValueId from = seed();
