@@ -52,6 +52,7 @@ void Trainer::begin_tensor_parts() {
   };
   if (has_adapter())
     for (const auto& [name, w] : model_.weights) require_cut(name, w.type);
+  for (const Parameter& p : method_.trained()) require_cut(p.name, method_.held().type_of(p));
   for (const Parameter& p : method_.trained())
     for (const Optimizer::State& s : method_.optimizer().states(p))
       require_cut(optimizer_state(s.name, p.name), s.type);
