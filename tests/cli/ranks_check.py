@@ -115,13 +115,14 @@ def formats_and_kinds(c):
         shutil.rmtree(c.work / "resumed")
     kinds = {
         "muon": ["--optimizer", "muon"], "adafactor": ["--optimizer", "adafactor"],
-        "moments": ["--moments", "q8_0"], "halves": ["--param-type", "bf16"], "mean": ["--ema", "0.9"],
+        "moments": ["--moments", "q8_0"], "halves": ["--param-type", "bf16"],
+        "rests": ["--param-type", "bf16", "--param-compensation", "exact"], "mean": ["--ema", "0.9"],
         "parts": ["--accumulate", "2"], "adapter": ["-m", "alone/model.gguf", "--lora", "--lora-rank", "4"],
     }
     for name, more in kinds.items():
         base = BASE[2:] if name == "adapter" else BASE
         c.run(*base, "--steps", 8, *more, "-o", f"one-{name}")
-        for shard in ("gradients", "parameters") if name in ("muon", "halves", "mean", "parts") else ("gradients",):
+        for shard in ("gradients", "parameters") if name in ("muon", "halves", "rests", "mean", "parts") else ("gradients",):
             c.run(*base, "--steps", 8, "--ranks", 2, "--shard", shard, *more, "-o", name)
             c.near(f"one-{name}", name, 1e-2 if name == "halves" else 1e-3)
             for path in sorted((c.work / name / "checkpoint-8").glob("*.safetensors")):
@@ -132,7 +133,7 @@ def formats_and_kinds(c):
 
 def scales(c):
     """Scales that steps before tell: those of the whole batch, and in checkpoints those of one process."""
-    for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients")):
+    for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients"), ("fp8-delayed", "parameters"), ("moss", "parameters")):
         words = [*BASE, "--steps", 8, "--keep", 0, "--precision", precision]
         c.run(*words, "-o", "one-scaled")
         c.run(*words, "--ranks", 2, "--shard", shard, "-o", "scaled")
@@ -222,7 +223,7 @@ def refusals(c):
     assert "not divided by 3 ranks" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2)
     assert "no parameters are gathered" in c.run(*BASE, "--ranks", 2, "--gather-type", "q8_0", "-o", "x", code=2)
     assert "an adapter needs all parameters" in c.run("-m", "alone/model.gguf", *BASE[2:], "--ranks", 2, "--zero", 3, "--lora", "-o", "x", code=2)
-    assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--precision", "moss", "-o", "x", code=2)
+    assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--kept-format", "fp8_row", "-o", "x", code=2)
     assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
     assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
     errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)

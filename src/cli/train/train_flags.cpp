@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "model/train/method/machine_floats.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
 
@@ -150,11 +151,20 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--offload", "memory.offload",
      "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, or "
      "in the "
-     "host's memory: moments (the optimizer's states; the same bits), or layers (also the layers' parameters and "
-     "gradients: a step goes layer by layer, and computes each again for its gradients)",
-     "moments|layers[=host|FOLDER],.."},
+     "host's memory: moments (the optimizer's states; the same bits), layers (also the layers' parameters and "
+     "gradients: a step goes layer by layer, and computes each again for its gradients), activations (what layers keep "
+     "for their gradients, which are not computed again then but as --recompute says)",
+     "moments|layers|activations[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
-     "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
+     "What matrices are held in between steps: f32, bf16, f16, or any format with an encoder; rounded at random, or to "
+     "the nearest with a compensation",
+     "FORMAT"},
+    {"--param-rounding,--param_rounding", "run.param_rounding",
+     "How new values are rounded to it where there is no compensation", "stochastic|nearest"},
+    {"--param-compensation,--param_compensation", "run.param_compensation",
+     "What rounding loses of parameters is held, too, and counts in the next step: in a format, or exact (with bf16: "
+     "the lower half of the f32)",
+     "none|exact|FORMAT"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
      "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2), "
      "parameters (and those: each layer's are gathered before it is computed; ZeRO 3)",
@@ -168,6 +178,9 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--overlap-exchanges,--overlap_comm", "ranks.overlap",
      "With --shard parameters: exchanges go on beside the computation where they can, which takes room for two layers "
      "rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
+    {"--tensor-parallel,--tensor_parallel,--tp", "ranks.tensor_parallel",
+     "Neighbouring ranks that hold one model together, each a part of its matrices, of their gradients and of the "
+     "optimizer's states; it divides --ranks, and groups of so many share each batch"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
@@ -354,7 +367,9 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   } else if (flags.model.empty()) {
     throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
   }
-  (void)model::product_type(r, library.formats());
+  // What a machine's own formats are is known when the device is.
+  (void)model::product_type(
+      model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
   return r;
 }
 

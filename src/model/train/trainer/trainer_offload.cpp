@@ -1,6 +1,8 @@
 // The trainer's part that knows where tensors lie: on the device, or outside of its memory.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -24,23 +26,31 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 
 // Parameters of layers visit the device while the step goes through the layers.
 void Trainer::begin_layers() {
-  if (!offloads_layers(engine_.device(), recipe_)) {
+  const run::Device& device = engine_.device();
+  const OffloadSettings settings = offload_settings(recipe_.offload);
+  if (settings.layers && !offloads_layers(device, recipe_))
     note("parameters stay where they are: this device's memory is the host's");
-    return;
-  }
-  LayerPlan plan = plan_layers(model_, method_, recipe_);
-  outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  if (settings.activations && !offloads_activations(device, recipe_))
+    note("activations stay where they are: this device's memory is the host's");
+  if (!goes_by_layers(device, recipe_)) return;
+  const LayersLie lie = offloads_layers(device, recipe_) ? LayersLie::outside : LayersLie::here;
+  LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
+  std::shared_ptr<Lodging> lodging = std::make_shared<StayingLodging>();
+  if (lie == LayersLie::outside) lodging = outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
   layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), outside_,
-      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+      engine_, method_, std::move(plan), std::move(lodging),
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
 }
 
 // States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
 // begun.
 void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
-  std::unique_ptr<Visits> states = open_states(
-      engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+  std::unique_ptr<Visits> states;
+  if (offload_settings(recipe_.offload).moments)
+    states = open_states(engine_, recipe_,
+                         visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !layers_) return;
   if (layers_)
     layers_->compile();
@@ -70,13 +80,16 @@ Visits* Trainer::lodging(const std::string& name) const {
 graph::Type Trainer::type_of(const std::string& name) const {
   if (lies_in_parts(name)) return type_in_parts(name);
   const Visits* const visits = lodging(name);
-  return visits ? visits->find(name)->type : tensors_.at(name)->type();
+  if (visits) return visits->find(name)->type;
+  const graph::Type& own = tensors_.at(name)->type();
+  return tensor_parts_ ? tensor_parts_->whole_type(name, own) : own;
 }
 
 std::map<std::string, graph::Type> Trainer::all_types() const {
   std::map<std::string, graph::Type> out;
   if (has_parts_of_parameters()) out = ranked_->parameters();
-  for (const auto& [name, t] : tensors_) out.emplace(name, t->type());
+  for (const auto& [name, t] : tensors_)
+    out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, t->type()) : t->type());
   const auto add = [&](const Visits& visits) {
     for (const VisitorGroup& g : visits.groups())
       for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
@@ -93,41 +106,125 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
     std::copy(whole.begin(), whole.end(), to.begin());
     return;
   }
-  if (Visits* const visits = lodging(name))
-    visits->read(name, to);
-  else
-    tensors_.at(name)->download(to.data(), std::ssize(to));
+  const auto own = [&](std::span<uint8_t> bytes) { tensors_.at(name)->download(bytes.data(), std::ssize(bytes)); };
+  if (Visits* const visits = lodging(name)) return visits->read(name, to);
+  if (!is_in_parts(name)) return own(to);
+  std::vector<uint8_t> part(tensors_.at(name)->bytes());
+  own(part);
+  const std::vector<uint8_t> whole = tensor_parts_->gathered(name, type_of(name), part);
+  std::copy(whole.begin(), whole.end(), to.begin());
 }
 
 void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
   if (lies_in_parts(name)) return ranked_->put_state(name, from);
-  if (Visits* const visits = lodging(name))
-    visits->write(name, from);
-  else
-    tensors_.at(name)->upload(from.data(), std::ssize(from));
+  if (Visits* const visits = lodging(name)) return visits->write(name, from);
+  if (!is_in_parts(name)) return tensors_.at(name)->upload(from.data(), std::ssize(from));
+  const std::vector<uint8_t> part = tensor_parts_->own_part(name, type_of(name), from);
+  tensors_.at(name)->upload(part.data(), std::ssize(part));
 }
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
-                         Scalar type) {
-  if (!lodging(name) && !lies_in_parts(name)) (void)tensor(name, {shape, {type, nullptr}});
-  if (type == Scalar::f32) return store(name, bytes_of(numbers));
+                         const graph::Element& as) {
+  const graph::Type whole{shape, as};
+  if (!lodging(name) && !lies_in_parts(name))
+    (void)tensor(name, tensor_parts_ ? tensor_parts_->own_type(name, whole) : whole);
+  store(name, encoded(numbers, whole));
+}
+
+// Numbers as a tensor of the type has them, and back.
+std::vector<uint8_t> Trainer::encoded(std::span<const float> numbers, const graph::Type& type) const {
+  const graph::Element& as = type.element;
+  if (as == graph::Element{}) {
+    const std::span<const uint8_t> bytes = bytes_of(numbers);
+    return {bytes.begin(), bytes.end()};
+  }
+  if (as.format) {
+    const int64_t columns = type.shape.back().number(), rows = std::ssize(numbers) / columns;
+    return engine_.encode(as.format, numbers.data(), rows, columns);
+  }
+  LUMEN_CHECK(scalar_bytes(as.scalar) == sizeof(uint16_t));
   std::vector<uint16_t> halves(numbers.size());
-  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
-  store(name, bytes_of(std::span<const uint16_t>(halves)));
+  std::transform(numbers.begin(), numbers.end(), halves.begin(), as.scalar == Scalar::bf16 ? f32_to_bf16 : f32_to_f16);
+  const std::span<const uint8_t> bytes = bytes_of(std::span<const uint16_t>(halves));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<float> Trainer::decoded(std::span<const uint8_t> bytes, const graph::Type& type) const {
+  const graph::Element& as = type.element;
+  std::vector<float> out(graph::elements(type.shape).number());
+  if (as.format) {
+    const int64_t columns = type.shape.back().number();
+    return engine_.decode(as.format, bytes.data(), std::ssize(out) / columns, columns);
+  }
+  if (as == graph::Element{}) {
+    std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+    return out;
+  }
+  std::vector<uint16_t> halves(out.size());
+  std::memcpy(halves.data(), bytes.data(), halves.size() * sizeof(uint16_t));
+  std::transform(halves.begin(), halves.end(), out.begin(), as.scalar == Scalar::bf16 ? bf16_to_f32 : f16_to_f32);
+  return out;
 }
 
 std::vector<float> Trainer::values(const std::string& name) const {
   const graph::Type type = type_of(name);
-  const size_t count = graph::elements(type.shape).number();
-  std::vector<float> out(count);
-  if (type.element.scalar == Scalar::f32) {
+  if (type.element == graph::Element{}) {
+    std::vector<float> out(graph::elements(type.shape).number());
     fetch(name, bytes_of(std::span(out)));
     return out;
   }
-  std::vector<uint16_t> halves(count);
-  fetch(name, bytes_of(std::span(halves)));
-  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
-  return out;
+  std::vector<uint8_t> bytes(graph::byte_size(type));
+  fetch(name, bytes);
+  return decoded(bytes, type);
+}
+
+// A parameter as the recipe holds it; gives what that holds, where it is not f32. What rounding loses of it waits for
+// its state (begin_rests).
+std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape& shape,
+                                     std::span<const float> numbers) {
+  const auto& trained = method_.trained();
+  const auto p = std::find_if(trained.begin(), trained.end(), [&](const Parameter& t) { return t.name == name; });
+  if (p == trained.end() || !method_.held().has(name)) {
+    put_values(name, shape, numbers);
+    return {};
+  }
+  const Optimizer& optimizer = method_.optimizer();
+  const graph::Element& as = method_.held().type;
+  std::vector<float> kept(numbers.begin(), numbers.end());
+  std::vector<float> rest(optimizer.compensates(*p) ? numbers.size() : 0);
+  if (optimizer.held().is_exact) {
+    for (size_t i = 0; i < numbers.size(); ++i) std::tie(kept[i], rest[i]) = halves_of(numbers[i]);
+  } else {
+    kept = decoded(encoded(numbers, {shape, as}), {shape, as});
+    for (size_t i = 0; i < rest.size(); ++i) rest[i] = numbers[i] - kept[i];
+  }
+  if (!rest.empty()) rests_[optimizer_state(kRest, name)] = encoded(rest, {shape, optimizer.held().rest_of(*p)});
+  put_values(name, shape, kept, as);
+  return kept;
+}
+
+// What rounding has lost of the weights the run begins with.
+void Trainer::begin_rests() {
+  for (const auto& [name, bytes] : rests_) {
+    if (!ranked_ || !ranked_->states().contains(name)) {
+      store(name, bytes);
+      continue;
+    }
+    const graph::Type& type = ranked_->states().at(name);
+    ranked_->put_state(
+        name, tensor_parts_ ? tensor_parts_->own_part(name, tensor_parts_->whole_type(name, type), bytes) : bytes);
+  }
+  rests_.clear();
+}
+
+// Nothing of them.
+void Trainer::clear_rests() {
+  for (const Parameter& p : method_.trained()) {
+    if (!method_.optimizer().compensates(p)) continue;
+    const std::vector<float> none(p.count());
+    rests_[optimizer_state(kRest, p.name)] = encoded(none, {p.shape, method_.optimizer().held().rest_of(p)});
+  }
+  begin_rests();
 }
 
 // The program whose results tell of all gradients.
