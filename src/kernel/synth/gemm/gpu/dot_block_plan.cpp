@@ -22,6 +22,7 @@ constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
 constexpr int kSchedulers = 4;        // of a multiprocessor
 constexpr int64_t kLeastSplitStages = 4;  // stages
+constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
 constexpr int kMostPanels = 4;            // of an operand
 constexpr size_t kCandidates = 4;
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
@@ -110,7 +111,8 @@ class BlockChooser {
     if (tile.scales_runs && !tile.row) return;
     const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
     const bool in_shared = tile.row && tile.row->in_shared, twice = tile.has_partial();
-    if (sums > kMostSums || sums * (twice ? 2 : 1) > (in_shared ? kMostHeld : kMostSums)) return;
+    const int64_t columns = scales_columns() ? int64_t{tile.step_n()} * tile.tiles_n / kColumnsBeside : 0;
+    if (sums > kMostSums || sums * (twice ? 2 : 1) + columns > (in_shared ? kMostHeld : kMostSums)) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {
@@ -230,6 +232,8 @@ class BlockChooser {
     return cycles;
   }
 
+  // Each column has scales of its own, which lanes hold beside sums.
+  bool scales_columns() const { return p_.run_scales[1] && p_.run_scales[1]->rows == 1; }
   // Scales of a stage, of every row and column at most.
   static int64_t scale_bytes(const BlockTile& tile) { return (tile.m() + tile.n()) * 4; }
 
@@ -237,8 +241,7 @@ class BlockChooser {
   // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
   double promotion(const BlockPlan& t) const {
     if (!t.tile.scales_runs) return 0;
-    const bool by_column = p_.run_scales[1] && p_.run_scales[1]->rows == 1;
-    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (by_column ? 2 : 1);
+    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (scales_columns() ? 2 : 1);
     return sums / costs_.rate / (t.tile.stage_k * t.short_run()) * (t.overlaps() ? kPromoting : 1);
   }
 
