@@ -48,7 +48,7 @@ struct DotProblem : graph::DotIndices {
   std::optional<DotRuns> runs;
   // Loads whose numbers multiply finished sums before the epilogue: scales of rows of a or b (operand/row_scales.h).
   std::vector<size_t> row_scales = {};
-  // Of a and b (operand/row_scales.h): sums over runs of K are multiplied by these before they are added in f32. Only
+  // Scales of a and b (operand/row_scales.h) that multiply sums over runs of K before those are added in f32. Only
   // blocks of lanes do that.
   std::array<std::optional<RunScales>, 2> run_scales = {};
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.

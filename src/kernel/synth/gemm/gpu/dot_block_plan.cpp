@@ -241,7 +241,7 @@ class BlockChooser {
   // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
   double promotion(const BlockPlan& t) const {
     if (!t.tile.scales_runs) return 0;
-    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (scales_columns() ? 2 : 1);
+    const double sums = 1.0 * t.tile.m() * t.tile.n() * (scales_columns() ? 2 : 1);
     return sums / costs_.rate / (t.tile.stage_k * t.short_run()) * (t.overlaps() ? kPromoting : 1);
   }
 
