@@ -93,6 +93,7 @@ TEST(EncodeLanes, OnlyMagnitudesAreShared) {
   };
   EXPECT_TRUE(shares("fp8_row", Level::row, synth::kAllValues));
   EXPECT_TRUE(shares("mxfp8_e4m3", Level::block, 32));
+  EXPECT_TRUE(shares("fp8_two_level", Level::block, 32));  // on one side of a branch
   EXPECT_FALSE(shares("mxfp8_e4m3", Level::block, 16));
   EXPECT_FALSE(shares("q4_0", Level::block, 32));  // the place of the largest counts
   EXPECT_FALSE(shares("q4_1", Level::block, 32));  // the least, too
