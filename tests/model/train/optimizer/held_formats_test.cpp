@@ -7,6 +7,7 @@
 #include "graph/ir/verify.h"
 #include "model/train/loop/loop.h"
 #include "model/train/optimizer/held.h"
+#include "model/train/record/record.h"
 #include "model/train/trainer/forecast.h"
 #include "number/formula/scalar.h"
 #include "tests/model/tiny.h"
@@ -233,6 +234,7 @@ TEST(HeldFormats, ResumeBitForBit) {
     const graph::Element stored = c.weights->get("layers.0.wq").element;
     EXPECT_EQ(stored.format ? stored.format->name : std::string(scalar_name(stored.scalar)), type);
     EXPECT_EQ(c.weights->get("norm").element.scalar, Scalar::f32);
+    EXPECT_EQ(read_run(test_library(), c).model.weights.size(), s.model.weights.size());
     EXPECT_EQ(c.optimizer->find(optimizer_state(kRest, "layers.0.wq")) != nullptr, rest != std::string("none"));
     Trainer second(two, s.model, recipe, s.data);
     second.restore(c);
