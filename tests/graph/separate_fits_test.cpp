@@ -67,7 +67,9 @@ TEST(SeparateFits, OperandsOfRowsAreWrittenBothWaysAtOnce) {
   EXPECT_EQ(k.encoding, 3) << print(plan.graph);
   EXPECT_EQ(k.all, 14) << print(plan.graph);
   for (const Group& group : plan.groups)
-    if (group.shape == KernelShape::move) EXPECT_EQ(group.results.size(), 2U);
+    if (group.shape == KernelShape::move) {
+      EXPECT_EQ(group.results.size(), 2U);
+    }
   int with_rows = 0;  // reductions that write the numbers as well
   for (const Group& group : plan.groups)
     if (group.shape == KernelShape::reduce && group.results.size() > 1) ++with_rows;
@@ -83,7 +85,9 @@ TEST(SeparateFits, TilesAndTensorsToo) {
     for (const Group& group : plan.groups)
       for (const ValueId v : group.nodes) {
         const Node& node = plan.graph[v];
-        if (node.op == Op::cast_ && node.type.element.format) EXPECT_EQ(node.operands.size(), 2U);
+        if (node.op == Op::cast_ && node.type.element.format) {
+          EXPECT_EQ(node.operands.size(), 2U);
+        }
       }
   }
 }

@@ -335,6 +335,7 @@ class Partitioner {
   void input(ValueId v) {
     const auto found = partition_.inputs.find(g_[v].attributes.name);
     if (found == partition_.inputs.end()) return keep_whole(v);
+    if (const FormatRef& f = g_[v].type.element.format) check_blocks(v, *f, found->second);
     set(v, How::split, copy(v, {}, local(v, found->second)), found->second);
   }
 

@@ -4,14 +4,17 @@ runs have the same bytes, checkpoints are those of one process and are gone on w
 
 Usage: tests/cli/ranks/tensor_parallel_check.py LUMEN
 """
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ranks_check import BASE, Check, layout
+from ranks_check import BASE, LONGEST, Check, layout
 
 
 def grid(ranks, tensor, *more):
@@ -43,7 +46,8 @@ def runs_alike(c):
 def kinds(c):
     """What is trained otherwise than plain weights, and other families."""
     for name, (more, ranks, within) in {
-        "heads": (["--shape", "gpt2-tiny"], 4, 1e-5), "muon": (["--optimizer", "muon"], 2, 1e-4), "halves": (["--param-type", "bf16"], 2, 1e-2),
+        "heads": (["--shape", "gpt2-tiny"], 4, 1e-5), "muon": (["--optimizer", "muon", "--param-type", "bf16"], 2, 1e-2),
+        "scales": (["--precision", "fp8-delayed"], 2, 1e-2),
         "short": (["--precision", "bf16", "--ema", "0.9", "--accumulate", "2"], 2, 1e-3),
         "adapter": (["-m", "alone/model.gguf", "--lora", "--lora-rank", "4"], 2, 1e-5),
     }.items():
@@ -61,10 +65,24 @@ def refusals(c):
         (grid(3, 2), 2, "does not divide 3 ranks"),
         (["--tensor-parallel", 2], 2, "there is one process"),
         (grid(2, 2, "--shard", "parameters"), 2, "--shard gradients works with it"),
+        (grid(2, 2, "--moments", "q8_0"), 2, "cannot be held in q8_0 in 2 parts"),
         (grid(4, 2, "--optimizer", "muon", "--shard", "states"), 2, "as a whole"),
     ):
         out = c.run(*BASE, "--steps", 2, *words, "-o", "refused", code=code)
         assert told in out, (words, out)
+
+
+def stopped(c):
+    """One rank of a grid is asked to stop: all save and end together."""
+    process = c.start(*BASE, "--steps", 100000, "--keep", 0, *grid(4, 2), "-o", "stopped")
+    until = time.time() + LONGEST
+    while not (c.work / "stopped" / "checkpoint-8").exists():
+        assert process.poll() is None and time.time() < until, process.communicate()
+        time.sleep(0.05)
+    ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(ranks[3]), signal.SIGTERM)
+    out, err = process.communicate(timeout=LONGEST)
+    assert process.returncode in (130, 143), (process.returncode, err)
 
 
 def plans(c):
@@ -79,7 +97,7 @@ def plans(c):
 def main():
     with tempfile.TemporaryDirectory(prefix="lumen-tensor-") as folder:
         c = Check(str(Path(sys.argv[1]).resolve()), Path(folder))
-        for part in (runs_alike, kinds, refusals, plans):
+        for part in (runs_alike, kinds, refusals, stopped, plans):
             begin = time.time()
             part(c)
             print(f"tensor parallel: {part.__name__} in {time.time() - begin:.1f} s", flush=True)

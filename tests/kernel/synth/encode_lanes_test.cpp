@@ -56,25 +56,22 @@ void check(const Format& f, const std::vector<std::pair<int64_t, int64_t>>& shap
   }
 }
 
-const Format& format(const char* name) {
-  return *FormatLibrary::builtin().find(name);
-}
-
 TEST(EncodeLanes, RowsTilesAndTensorsAreTheCodecs) {
   for (const char* name : {"fp8_row", "fp8_row_p2", "int8_row", "fp8_e5m2_tensor", "int8"})
-    check(format(name), {{1, 1}, {3, 7}, {5, 40}, {2, 1032}});
+    check(*format_named(name), {{1, 1}, {3, 7}, {5, 40}, {2, 1032}});
   for (const char* name : {"fp8_1x128_p2", "fp8_tile", "fp8_128x128_p2", "int8_1x128"})
-    check(format(name), {{3, 7}, {3, 260}, {130, 136}});
+    check(*format_named(name), {{3, 7}, {3, 260}, {130, 136}});
 }
 
 TEST(EncodeLanes, BlocksAreTheCodecs) {
   for (const char* name :
        {"mxfp8_e4m3_up", "fp8_two_level", "int8_block", "mxfp4_up", "nvfp4_divided", "mxint8", "q8_0"})
-    check(format(name), {{1, 32}, {3, 96}, {5, 320}});
+    check(*format_named(name), {{1, 32}, {3, 96}, {5, 320}});
 }
 
 TEST(EncodeLanes, TensorsAreFoundByManyBlocks) {
-  const Format& f = format("fp8_tensor");
+  const FormatRef named = format_named("fp8_tensor");
+  const Format& f = *named;
   const auto m = machine::find_machine("sm_90a");
   std::vector<float> x = values(260 * 256, Kind::numbers, 9);
   for (const bool odd : {false, true}) {
@@ -89,10 +86,11 @@ TEST(EncodeLanes, TensorsAreFoundByManyBlocks) {
 // Lanes share what tells nothing of order, and no more.
 TEST(EncodeLanes, OnlyMagnitudesAreShared) {
   const auto shares = [](const char* name, Level level, int64_t count) {
-    return synth::shared_loop(*format(name).fit[ordinal(level)], count) != nullptr;
+    return synth::shared_loop(*format_named(name)->fit[ordinal(level)], count) != nullptr;
   };
   EXPECT_TRUE(shares("fp8_row", Level::row, synth::kAllValues));
   EXPECT_TRUE(shares("mxfp8_e4m3", Level::block, 32));
+  EXPECT_TRUE(shares("fp8_two_level", Level::block, 32));  // on one side of a branch
   EXPECT_FALSE(shares("mxfp8_e4m3", Level::block, 16));
   EXPECT_FALSE(shares("q4_0", Level::block, 32));  // the place of the largest counts
   EXPECT_FALSE(shares("q4_1", Level::block, 32));  // the least, too

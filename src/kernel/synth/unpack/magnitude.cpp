@@ -47,9 +47,7 @@ bool is_magnitude_loop(const RoutineStmt& s) {
 const RoutineStmt* shared_loop(const Routine& fit, int64_t count) {
   std::vector<const RoutineStmt*> found;
   collect(fit.body, found);
-  const bool is_outside =
-      found.size() == 1 && std::ranges::any_of(fit.body, [&](const RoutineStmt& s) { return &s == found[0]; });
-  if (!is_outside || !is_magnitude_loop(*found[0])) return nullptr;
+  if (found.size() != 1 || !is_magnitude_loop(*found[0])) return nullptr;
   const RoutineExpr& to = found[0]->to;
   const bool all = count == kAllValues ? to.kind == Kind::extent : to.kind == Kind::constant && to.integer == count;
   return all ? found[0] : nullptr;

@@ -45,7 +45,11 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
                        p.name, scalar_name(tensor.element.scalar));
     w.type.element = {Scalar::f32, format};
   }
-  if (tensor.is_blob() && tensor.data.size() == static_cast<size_t>(graph::byte_size(w.type)))
+  // Files have no room between and behind the sections of a format's rows, which memory has.
+  const bool has_sections = tensor.element.format && !tensor.is_blob();
+  if (has_sections)
+    w.bytes = tensor.blob();
+  else if (tensor.is_blob() && std::ssize(tensor.data) == graph::byte_size(w.type))
     w.bytes = Bytes(tensor.data, checkpoint.weights);
   else
     throw user_error("{}: tensor '{}' is not as training writes it", checkpoint.folder.string(), p.name);

@@ -108,7 +108,9 @@ void Trainer::sum_over_ranks(Step& step) {
   for (const auto& [name, value] : step.metrics) numbers.push_back(value);
   numbers = ranked_->sum(std::move(numbers));
   step.loss = numbers[0];
-  if (numbers[1] > 0 || (tensor_parts_ && asked_now(asked_))) all_asked_ = true;
+  // Others than those that share the batch may have been asked, and all say so to all.
+  const bool elsewhere = tensor_parts_ && asked_now(asked_);
+  if (numbers[1] > 0 || elsewhere) all_asked_ = true;
   for (size_t i = 0; i < step.metrics.size(); ++i) step.metrics[i].second = numbers[2 + i];
 }
 
