@@ -179,9 +179,10 @@ TEST(Record, ChangedFilesAreNamed) {
 // Another value than the recipe has, as a flag would give it.
 std::string another(const RecipeKey& key, const Recipe& base) {
   const std::map<std::string, std::string> choices = {
-      {"schedule.shape", "linear"},  {"data.form", "chats"},     {"data.train_on", "all"},    {"data.overflow", "drop"},
-      {"run.on_nan", "rollback"},    {"objective.name", "orpo"}, {"run.recompute", "layers"}, {"ranks.shard", "states"},
-      {"memory.offload", "moments"}, {"memory.limit", "24G"}};
+      {"schedule.shape", "linear"}, {"data.form", "chats"},           {"data.train_on", "all"},
+      {"data.overflow", "drop"},    {"run.on_nan", "rollback"},       {"objective.name", "orpo"},
+      {"run.recompute", "layers"},  {"ranks.shard", "states"},        {"memory.offload", "moments"},
+      {"memory.limit", "24G"},      {"run.param_rounding", "nearest"}};
   if (const auto found = choices.find(key.name()); found != choices.end()) return found->second;
   if (key.name().starts_with("products.") && key.name().ends_with("_rounding")) return "stochastic";
   if (key.name().starts_with("products.") && key.name().ends_with("_scale")) return "delayed";
