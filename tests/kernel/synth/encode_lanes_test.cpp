@@ -1,5 +1,8 @@
 // Needs: none. Encoders in which lanes of waves share records and blocks: the codec's bytes, executed by the loop
 // evaluator, of numbers and of what is none.
+#include <algorithm>
+#include <limits>
+
 #include "kernel/synth/encode/convert.h"
 #include "kernel/synth/unpack/magnitude.h"
 #include "tests/kernel/synth/synth_harness.h"
@@ -41,13 +44,19 @@ Blob encoded(const Format& f, const std::vector<float>& x, int64_t rows, int64_t
   return to;
 }
 
+// What is no number the codec refuses: there a processor's encoder, which looks at one value after the other, says.
+Blob wanted(const Format& f, const std::vector<float>& x, int64_t rows, int64_t columns) {
+  const bool numbers = std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
+  return numbers ? encode(f, x, rows, columns) : encoded(f, x, rows, columns, *machine::find_machine("x86-64-v3"));
+}
+
 void check(const Format& f, const std::vector<std::pair<int64_t, int64_t>>& shapes) {
   for (const char* name : {"sm_90a", "gfx942"}) {
     const auto m = machine::find_machine(name);
     for (const auto& [rows, columns] : shapes)
       for (const Kind kind : {Kind::numbers, Kind::specials, Kind::zeros}) {
         const std::vector<float> x = values(rows * columns, kind, 5);
-        const Blob want = encode(f, x, rows, columns), got = encoded(f, x, rows, columns, *m);
+        const Blob want = wanted(f, x, rows, columns), got = encoded(f, x, rows, columns, *m);
         size_t at = 0;
         while (at < want.size() && want[at] == got[at]) ++at;
         EXPECT_EQ(at, want.size()) << f.name << " " << name << " " << rows << "x" << columns << " kind "
@@ -77,7 +86,7 @@ TEST(EncodeLanes, TensorsAreFoundByManyBlocks) {
   for (const bool odd : {false, true}) {
     if (odd) x[1000] = std::nanf("");
     std::vector<std::string> plans;
-    EXPECT_EQ(encoded(f, x, 260, 256, *m, &plans), encode(f, x, 260, 256));
+    EXPECT_EQ(encoded(f, x, 260, 256, *m, &plans), wanted(f, x, 260, 256));
     ASSERT_EQ(plans.size(), 3u);
     EXPECT_NE(plans[0].find("blocks"), std::string::npos) << plans[0];
   }
