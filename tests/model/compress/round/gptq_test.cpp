@@ -218,6 +218,7 @@ TEST(Gptq, EveryFormatLosesLessThanByRounding) {
   int number = 0;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     if (!f->encodes() || f->name == "e8m0") continue;  // it has no sign
+    if (f->name == "int16_plain") continue;            // all of these weights are less than half of its step
     const GptqResult got = gptq.round(f, w, rows, straight);
     double in_order = 0, weighed = 0;
     if (f->code && number++ % 3 == 0) in_order = gptq.round(f, w, rows, ordered).after;
