@@ -109,7 +109,9 @@ int run_ranks(int size, const std::function<int(std::unique_ptr<Communicator>)>&
       memory->report_lost(r, why);
       if (code == 0) warn(fmt::format("rank {}: {}", r, why));
     }
-    if (code == 0) code = own;
+    // That others were lost is any rank's end; what went wrong is told by the one where it did, in whatever order they
+    // end.
+    if (code == 0 || (code == 1 && own > 1)) code = own;
   }
   return code;
 }
