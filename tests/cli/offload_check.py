@@ -51,7 +51,7 @@ def main() -> None:
                "--seed", str(seed), "--param-type", "bf16", "--moments", "mxfp8_e4m3", "-q"]
         kills = 0
         # Steps by layers may round otherwise than whole ones; they are held to themselves.
-        kept = ["--accumulate", "2", "--precision", "moss"]
+        kept = ["--accumulate", "2", "--precision", "fp8-delayed"]
         for offload, held, more in (("moments", [], []), ("layers", ["--offload", "layers"], []),
                                     ("activations", ["--offload", "activations,layers"], kept)):
             started = time.monotonic()
