@@ -90,6 +90,7 @@ class AttendBlock : protected AttendWriter {
     b_.use_fast_math({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
   }
   void end_fast_math() { b_.use_fast_math({}); }
+  bool rounds_factors() const { return is_float(tiles_.factor) && scalar_bytes(tiles_.factor) == 2; }
 
   // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
   struct Laid {
