@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run whose states of the optimizer, or whose layers, lie in a file, killed (kill -9) at random moments and resumed, ends with
+"""A run whose states of the optimizer, or whose layers and what they keep, lie in a file, killed (kill -9) at random moments and resumed, ends with
 the very model of a run left alone; no file is left; where the file finds no room, the run ends with code 1 and its checkpoints are
 whole.
 
@@ -51,25 +51,28 @@ def main() -> None:
                "--seed", str(seed), "--param-type", "bf16", "--moments", "mxfp8_e4m3", "-q"]
         kills = 0
         # Steps by layers may round otherwise than whole ones; they are held to themselves.
-        for offload, held in (("moments", []), ("layers", ["--offload", "layers"])):
+        kept = ["--accumulate", "2", "--precision", "moss"]
+        for offload, held, more in (("moments", [], []), ("layers", ["--offload", "layers"], []),
+                                    ("activations", ["--offload", "activations,layers"], kept)):
             started = time.monotonic()
-            subprocess.run([*run, *held, "-o", f"held-{offload}"], cwd=folder, check=True, capture_output=True)
+            subprocess.run([*run, *more, *held, "-o", f"held-{offload}"], cwd=folder, check=True, capture_output=True)
             seconds = time.monotonic() - started
-            kills += killed_run(lumen, [*run, "--offload", offload], offload, folder, seconds, draw)
+            kills += killed_run(lumen, [*run, *more, "--offload", offload], offload, folder, seconds, draw)
             expected = (folder / f"held-{offload}/model.gguf").read_bytes()
             assert (folder / offload / "model.gguf").read_bytes() == expected, f"{offload}: another model, seed {seed}"
             left = [p.name for p in (folder / offload).iterdir() if "offload" in p.name]
             assert not left, left
 
-        out = folder / "moments"
-        more = [lumen, "train", "--resume", "-o", "moments", "--steps", "44", "-q"]
-        before = sorted(p.name for p in out.glob("checkpoint-*"))
-        full = subprocess.run([*more, "--cache", "off"], cwd=folder, capture_output=True, text=True, preexec_fn=small_files)
-        assert full.returncode == 1, (full.returncode, full.stderr)
-        assert "no room for the" in full.stderr and "lumen-offload" in full.stderr, full.stderr
-        assert sorted(p.name for p in out.glob("checkpoint-*")) == before
-        again = subprocess.run(more, cwd=folder, capture_output=True, text=True)
-        assert again.returncode == 0, again.stderr
+        for name in ("moments", "activations"):
+            out = folder / name
+            more = [lumen, "train", "--resume", "-o", name, "--steps", "44", "-q"]
+            before = sorted(p.name for p in out.glob("checkpoint-*"))
+            full = subprocess.run([*more, "--cache", "off"], cwd=folder, capture_output=True, text=True, preexec_fn=small_files)
+            assert full.returncode == 1, (full.returncode, full.stderr)
+            assert "no room for the" in full.stderr and "lumen-offload" in full.stderr, full.stderr
+            assert sorted(p.name for p in out.glob("checkpoint-*")) == before
+            again = subprocess.run(more, cwd=folder, capture_output=True, text=True)
+            assert again.returncode == 0, again.stderr
         print(f"offload: the same models after {kills} kills; a full disk stops with a clear line")
 
 

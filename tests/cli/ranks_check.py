@@ -132,7 +132,7 @@ def formats_and_kinds(c):
 
 def scales(c):
     """Scales that steps before tell: those of the whole batch, and in checkpoints those of one process."""
-    for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients")):
+    for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients"), ("fp8-delayed", "parameters"), ("moss", "parameters")):
         words = [*BASE, "--steps", 8, "--keep", 0, "--precision", precision]
         c.run(*words, "-o", "one-scaled")
         c.run(*words, "--ranks", 2, "--shard", shard, "-o", "scaled")
@@ -222,7 +222,7 @@ def refusals(c):
     assert "not divided by 3 ranks" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2)
     assert "no parameters are gathered" in c.run(*BASE, "--ranks", 2, "--gather-type", "q8_0", "-o", "x", code=2)
     assert "an adapter needs all parameters" in c.run("-m", "alone/model.gguf", *BASE[2:], "--ranks", 2, "--zero", 3, "--lora", "-o", "x", code=2)
-    assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--precision", "moss", "-o", "x", code=2)
+    assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--kept-format", "fp8_row", "-o", "x", code=2)
     assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
     assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
     errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)

@@ -37,11 +37,11 @@ std::string print_groups(const Plan& plan) {
 }
 
 const std::map<std::string, void (*)(Graph&)> kPasses = {
-    {"inline", inline_calls},          {"simplify", simplify},
-    {"split", split_contracts},        {"separate_attention", separate_attention},
-    {"narrow_iotas", narrow_iotas},    {"clone_masks", clone_masks},
-    {"convert_casts", convert_casts},  {"copy_loads", copy_loads},
-    {"order_operands", order_operands}};
+    {"inline", inline_calls},         {"simplify", simplify},
+    {"split", split_contracts},       {"separate_attention", separate_attention},
+    {"narrow_iotas", narrow_iotas},   {"clone_masks", clone_masks},
+    {"convert_casts", convert_casts}, {"separate_fits", separate_fits},
+    {"copy_loads", copy_loads},       {"order_operands", order_operands}};
 const std::map<std::string, void (*)(Partition&)> kGroupings = {
     {"group_attention", group_attention},   {"group_attention_gradients", group_attention_gradients},
     {"group_epilogues", group_epilogues},   {"group_codes", group_codes},

@@ -150,9 +150,10 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--offload", "memory.offload",
      "What lies outside of the device's memory and visits it, in a file of the run's folder or of another FOLDER, or "
      "in the "
-     "host's memory: moments (the optimizer's states; the same bits), or layers (also the layers' parameters and "
-     "gradients: a step goes layer by layer, and computes each again for its gradients)",
-     "moments|layers[=host|FOLDER],.."},
+     "host's memory: moments (the optimizer's states; the same bits), layers (also the layers' parameters and "
+     "gradients: a step goes layer by layer, and computes each again for its gradients), activations (what layers keep "
+     "for their gradients, which are not computed again then but as --recompute says)",
+     "moments|layers|activations[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
@@ -168,6 +169,9 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--overlap-exchanges,--overlap_comm", "ranks.overlap",
      "With --shard parameters: exchanges go on beside the computation where they can, which takes room for two layers "
      "rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
+    {"--tensor-parallel,--tensor_parallel,--tp", "ranks.tensor_parallel",
+     "Neighbouring ranks that hold one model together, each a part of its matrices, of their gradients and of the "
+     "optimizer's states; it divides --ranks, and groups of so many share each batch"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},

@@ -77,6 +77,10 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
     return as_rank(shared, flags, run::join_ranks(*environment), train);
   }
   if (flags.ranks_here <= 1) {
+    if (flags.has("ranks.tensor_parallel") && flags.text("ranks.tensor_parallel") != "1")
+      throw Error(Exit::usage,
+                  fmt::format("--tensor-parallel {}: there is one process", flags.text("ranks.tensor_parallel")),
+                  "--ranks starts as many, or more");
     for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type"})
       if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32")
         note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));

@@ -8,6 +8,7 @@
 //   gather       dtable = scatter_add(dr);  scatter_add: dvalue = gather(dr)
 //   views        the opposite view: reshape, inverse permute, sum, pad, slice
 //   cast         straight through (cast.cpp)
+//   exchange     none: what is differentiated is partitioned behind that
 //   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
 //
 // Proved by finite differences in tests/graph/grad/grad_test.cpp.
@@ -189,6 +190,9 @@ void grad_update(Reverse& r, ValueId v, ValueId) {
                    r.build.graph[v].label.empty() ? "" : " (" + r.build.graph[v].label + ")");
 }
 
+void grad_exchange(Reverse&, ValueId v, ValueId) {
+  LUMEN_UNREACHABLE("exchange %{} in what is differentiated: graphs are partitioned behind that", v);
+}
 void grad_call(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");
 }

@@ -175,6 +175,13 @@ ValueId Builder::update(ValueId state, ValueId value, std::vector<ValueId> start
   return append(graph, std::move(node));
 }
 
+ValueId Builder::exchange(ValueId a, Moves moves, int ranks) {
+  Node node = make(Op::exchange_, {a});
+  node.attributes.moves = moves;
+  node.attributes.ranks = ranks;
+  return append(graph, std::move(node));
+}
+
 ValueId Builder::call(std::shared_ptr<const Graph> callee, std::vector<ValueId> operands) {
   Node node = make(Op::call_, std::move(operands));
   node.attributes.name = callee->name;

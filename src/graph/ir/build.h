@@ -38,6 +38,7 @@ class Builder {
                std::vector<ValueId> fields = {});
   ValueId random(ValueId seed, uint32_t salt, Shape shape);
   ValueId update(ValueId state, ValueId value, std::vector<ValueId> starts = {});
+  ValueId exchange(ValueId a, Moves moves, int ranks);
   ValueId call(std::shared_ptr<const Graph> callee, std::vector<ValueId> operands);
   ValueId result(ValueId call, int index);
 

@@ -476,6 +476,13 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
 std::vector<Tensor> run(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options,
                         std::map<std::string, Tensor>* states);
 
+Tensor eval_exchange(Machine& m, const Node& n, ValueId) {
+  if (!m.options.exchange) throw user_error("an exchange between {} ranks: this one is alone", n.attributes.ranks);
+  Tensor r = m.options.exchange(n, m.operand(n, 0));
+  r.type = bind(n.type, m.options.symbols);
+  return r;
+}
+
 Tensor eval_call(Machine& m, const Node& n, ValueId v) {
   const Graph& callee = *n.attributes.callee;
   std::map<std::string, Tensor> arguments;

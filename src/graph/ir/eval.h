@@ -1,6 +1,7 @@
 // The oracle: executes a graph node by node, plainly. Every kernel is tested against it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -18,6 +19,8 @@ struct Tensor {
 struct EvalOptions {
   bool wide = false;  // all arithmetic in double, never rounded to f32: for finite differences
   Bindings symbols;
+  // What other ranks make of an exchange with this one's operand; null: this one is alone, and has none.
+  std::function<Tensor(const Node&, const Tensor&)> exchange = {};
 };
 
 // Inputs by name (states included); symbols missing in the options follow from their shapes. Returns results by order;

@@ -31,6 +31,7 @@ int op_count();
 
 enum class Role : uint8_t { data, parameter, state };
 enum class Reduction : uint8_t { sum, max, min };
+enum class Moves : uint8_t { gather, spread };
 
 class Graph;
 using ValueId = int;
@@ -47,6 +48,8 @@ struct Attributes {
   std::vector<int64_t> starts, strides;  // slice, pad
   std::vector<std::pair<int, FieldSource>> sources;  // cast: (field, source) of the extra operands
   uint32_t salt = 0;                                 // random
+  Moves moves = Moves::gather;                       // exchange
+  int ranks = 0;                                     // exchange
   std::shared_ptr<const Graph> callee;               // call
   int index = 0;                                     // result
 };

@@ -391,6 +391,19 @@ Type infer_update(const Site& s) {
   return s.operand(0);
 }
 
+Type infer_exchange(const Site& s) {
+  s.scalar_operand(0);
+  const int ranks = s.attributes.ranks;
+  require(ranks >= 2, "an exchange between {} ranks", ranks);
+  Type t = s.operand(0);
+  if (s.attributes.moves == Moves::gather) {
+    t.shape.insert(t.shape.begin(), Dim(ranks));
+    return t;
+  }
+  require(!t.shape.empty() && t.shape[0] == Dim(ranks), "{} has no row for each of {} ranks", print(t), ranks);
+  return t;
+}
+
 Type infer_call(const Site& s) {
   require(s.attributes.callee != nullptr, "needs a callee");
   const Graph& callee = *s.attributes.callee;

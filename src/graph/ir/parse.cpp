@@ -246,6 +246,14 @@ class Parser {
     } else if (word_ == "salt") {
       expect("salt=");
       a.salt = number<uint32_t>();
+    } else if (word_ == "moves") {
+      constexpr std::string_view kNames[] = {"gather", "spread"};
+      const auto m = position(kNames, word("what an exchange moves"));
+      if (!m) fail("expected gather or spread");
+      a.moves = Moves(*m);
+    } else if (word_ == "ranks") {
+      expect("ranks=");
+      a.ranks = number<int>();
     } else if (word_ == "callee") {
       expect("@");
       a.name = name("a graph's name");

@@ -75,6 +75,8 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
     return "sources=" + bracketed(items);
   }
   if (word == "salt") return fmt::format("salt={}", a.salt);
+  if (word == "moves") return a.moves == Moves::gather ? "gather" : "spread";
+  if (word == "ranks") return fmt::format("ranks={}", a.ranks);
   if (word == "callee") return "@" + print_name(a.callee->name);
   if (word == "index") return fmt::format("index={}", a.index);
   LUMEN_UNREACHABLE("op.def names an attribute without a spelling: {}", word);

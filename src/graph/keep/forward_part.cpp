@@ -60,18 +60,26 @@ ForwardPart forward_part(const Graph& g, ValueId loss) {
   f.of_data.resize(size);
   f.of_parameter.resize(size);
   f.end = size;
-  f.forward[loss] = true;
-  for (ValueId v = loss; v >= 0; --v)
-    if (f.forward[v])
-      for (const ValueId o : g[v].operands) f.forward[o] = true;
+  const std::vector<bool> arrived = values_of_arriving(g);
+  if (arrived.empty()) {
+    f.forward[loss] = true;
+    for (ValueId v = loss; v >= 0; --v)
+      if (f.forward[v])
+        for (const ValueId o : g[v].operands) f.forward[o] = true;
+  } else {
+    // All up to the first node that depends on what arrives.
+    f.end = 0;
+    while (f.end < size && (!arrived[f.end] || is_arriving(g[f.end]))) ++f.end;
+    for (ValueId v = 0; v < f.end; ++v) f.forward[v] = !is_arriving(g[v]);
+  }
   const std::vector<bool> ends = encoded_or_remembered(g);
   std::vector<bool> depends(size);  // on the forward part
   for (ValueId v = 0; v < size; ++v) {
     const Node& node = g[v];
     f.base.push_back(base_of(g, f.base, v));
     if (node.op == Op::input_) {
-      f.of_parameter[v] = node.attributes.role == Role::parameter;
-      f.of_data[v] = !f.of_parameter[v];
+      f.of_parameter[v] = node.attributes.role == Role::parameter || is_carried_in(node);
+      f.of_data[v] = node.attributes.role != Role::parameter;
     }
     bool is_of_it = true;  // made of the forward part alone
     for (const ValueId o : node.operands) {
@@ -83,7 +91,8 @@ ForwardPart forward_part(const Graph& g, ValueId loss) {
     if (f.forward[v] || !depends[v]) continue;
     // Views of the forward part, and what decodes its codes, are of it, too, whoever reads them.
     const bool is_there = f.base[v] != v && f.forward[f.base[v]];
-    if (is_of_it && f.end == size && (ends[v] || is_there))
+    const bool may_be = arrived.empty() ? f.end == size : !arrived[v];
+    if (is_of_it && may_be && (ends[v] || is_there))
       f.forward[v] = true;
     else if (f.end == size)
       f.end = v;

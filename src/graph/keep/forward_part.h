@@ -20,7 +20,8 @@ struct ForwardPart {
   bool is_behind(ValueId v) const { return v >= end && !forward[v]; }
 };
 
-// `loss`: a number. Numeric extents.
+// `loss`: a number. Numeric extents. In a layer's part of a step (graph/pass/pass.h) the forward part is what comes
+// before the first node that reads a gradient that arrives, and there is no loss.
 ForwardPart forward_part(const Graph& g, ValueId loss);
 
 }  // namespace lumen::graph

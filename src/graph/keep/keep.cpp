@@ -6,13 +6,21 @@
 #include "graph/keep/recompute.h"
 
 namespace lumen::graph {
+namespace {
+
+// A layer's part of a step has none, and nobody asks for it.
+ValueId loss_of(const Graph& g) {
+  return g.results.empty() ? -1 : g.results[0];
+}
+
+}  // namespace
 
 Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
                           const std::function<Pipeline(const Graph&)>& plan_kept) {
   if (!is_step(g)) return plan_kept(g);
-  const auto plan = [&](const Graph& h) { return plan_kept(keep_in_format(h, h.results[0], recompute.kept)); };
+  const auto plan = [&](const Graph& h) { return plan_kept(keep_in_format(h, loss_of(h), recompute.kept)); };
   if (recompute.what == Recompute::What::none) return plan(g);
-  const ValueId loss = g.results[0];
+  const ValueId loss = loss_of(g);
   if (recompute.what == Recompute::What::maps) return plan(recompute_maps(g, loss));
   std::vector<Stretch> stretches = find_stretches(g, loss);
   if (recompute.what == Recompute::What::layers) return plan(recompute_stretches(g, loss, stretches));

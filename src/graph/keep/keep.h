@@ -1,6 +1,7 @@
 // What a training step keeps between its passes, and what it computes again instead.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pass.
+// Offers: passes.h.
 #pragma once
 
 #include <cstdint>

@@ -152,6 +152,7 @@ class Keeper {
 }  // namespace
 
 bool is_step(const Graph& g) {
+  if (std::any_of(g.nodes.begin(), g.nodes.end(), is_arriving)) return true;
   if (g.results.empty() || !g[g.results[0]].type.shape.empty()) return false;
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::update_; });
 }

@@ -14,7 +14,7 @@ namespace lumen::graph {
 // Numeric extents; `loss` is a number. Error when the format cannot be encoded.
 Graph keep_in_format(const Graph& g, ValueId loss, const FormatRef& format);
 
-// Whether a graph is a training step: a loss, and updates behind it.
+// Whether a graph is a training step: a loss, and updates behind it; or a layer's part of one.
 bool is_step(const Graph& g);
 
 }  // namespace lumen::graph

@@ -21,8 +21,9 @@ namespace {
 
 constexpr size_t kLongestPeriod = 16;  // stretches of a layer
 
+// Not what has come from other ranks: it is kept, for it would be sent again.
 bool is_computed(const Node& node) {
-  return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_;
+  return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_ && node.op != Op::exchange_;
 }
 
 // What a stretch computes, as a text: alike for layers that are alike.

@@ -1,7 +1,7 @@
 // copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
 // that strides cannot express, a state's old value that is read after its update, the value of an update that reads
-// what it writes, blocks that no straight code takes apart. So are results that would be loads. Proved by
-// tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks. So are results that
+// would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -58,6 +58,8 @@ class Copier {
       load(v);
     else if (r_.from[v].op == Op::update_)
       update(v);
+    else if (r_.from[v].op == Op::exchange_)
+      exchange(v);
     else
       r_.keep(v);
     r_.keep_label(v);
@@ -93,6 +95,20 @@ class Copier {
       operands[1] = copy(operands[1]);
     }
     r_.replace(v, r_.build.update(operands[0], operands[1], {operands.begin() + 2, operands.end()}));
+  }
+
+  // What is sent lies as it is sent.
+  void exchange(ValueId v) {
+    const ValueId sent = r_[r_.from[v].operands[0]];
+    const auto access = affine_access(r_.to, sent);
+    bool lies = access && access->offset == 0 && read_below(r_.to, sent) == access->source;
+    if (lies) {
+      const std::vector<int64_t> extents = extents_of(r_.build.type(sent).shape), dense = dense_strides_of(extents);
+      lies = elements(r_.build.type(access->source).shape) == elements(r_.build.type(sent).shape);
+      for (size_t d = 0; d < extents.size(); ++d) lies = lies && (extents[d] == 1 || access->strides[d] == dense[d]);
+    }
+    const Attributes& a = r_.from[v].attributes;
+    r_.replace(v, r_.build.exchange(lies ? sent : copy(sent), a.moves, a.ranks));
   }
 
   Rewriter r_;

@@ -14,6 +14,16 @@ namespace {
 
 constexpr uint32_t kSigns = 0x51695;  // names the signs of rotations
 
+// "layers.3.wq": step.products.3; in a graph of one layer, "layer.wq": step.products.layer.
+std::string seed_for(const std::string& weight) {
+  constexpr std::string_view kAny = "layers.", kOne = "layer.";
+  if (weight.starts_with(kOne)) return std::string(kProductSeed) + ".layer";
+  if (!weight.starts_with(kAny)) return kProductSeed;
+  const size_t end = weight.find_first_not_of("0123456789", kAny.size());
+  if (end == std::string::npos || end == kAny.size() || weight[end] != '.') return kProductSeed;
+  return fmt::format("{}.{}", kProductSeed, weight.substr(kAny.size(), end - kAny.size()));
+}
+
 }  // namespace
 
 bool is_same_transposed(const Format& f) {
@@ -22,7 +32,8 @@ bool is_same_transposed(const Format& f) {
 }
 
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
-                                const FormatRef& f, bool at_random, ValueId scale, int64_t rotation) {
+                                const FormatRef& f, bool at_random, ValueId scale, int64_t rotation,
+                                const std::string& weight) {
   const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f);
   std::vector<int> order;
   std::string summed_axes;
@@ -58,7 +69,7 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   Shape padded = rows;
   if (left != 0) padded.back() = Dim(length + f->block - left);
   if (left != 0) y = b.pad(y, padded, std::vector<int64_t>(rows.size(), 0));
-  if (at_random) y = rounded_at_random(y, f, scale);
+  if (at_random) y = rounded_at_random(y, f, scale, weight);
   std::vector<std::pair<int, FieldSource>> sources;
   std::vector<ValueId> fields;
   if (scale >= 0) {
@@ -98,9 +109,11 @@ ValueId OperandEncoder::rotated(ValueId rows, int64_t run) {
   return b.reshape(turned, shape);
 }
 
-ValueId OperandEncoder::seed() {
-  if (seed_ < 0) seed_ = r_.build.input(kProductSeed, Role::data, {{}, {Scalar::u32, nullptr}});
-  return seed_;
+ValueId OperandEncoder::drawn(const Shape& shape, const std::string& weight) {
+  const std::string name = seed_for(weight);
+  Draws& draws = draws_[name];
+  if (draws.seed < 0) draws.seed = r_.build.input(name, Role::data, {{}, {Scalar::u32, nullptr}});
+  return r_.build.random(draws.seed, draws.salt++, shape);
 }
 
 ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
@@ -120,7 +133,7 @@ FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& f
   return fields_.try_emplace(made->hash.hex(), made).first->second;
 }
 
-ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale) {
+ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale, const std::string& weight) {
   const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
   if (!rounding)
     throw Error(Exit::user,
@@ -144,11 +157,31 @@ ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, Val
     place.outputs = {place.op(ScalarOp::rem_, place.input(0), place.integer(Scalar::i32, f->block))};
     inputs.push_back(b.map(place, {b.iota({shape, {Scalar::i32, nullptr}}, shape.size() - 1)}));
   }
-  inputs.push_back(b.random(seed(), salt_++, shape));
+  inputs.push_back(drawn(shape, weight));
   return b.map(rounding->formula, inputs);
 }
 
+bool is_carried_in(const Node& node) {
+  return node.op == Op::input_ && node.attributes.name.starts_with(kCarriedIn);
+}
+bool is_arriving(const Node& node) {
+  return node.op == Op::input_ && node.attributes.name.starts_with(kArriving);
+}
+
+std::vector<bool> values_of_arriving(const Graph& g) {
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), is_arriving)) return {};
+  std::vector<bool> out(g.nodes.size());
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+    out[v] =
+        is_arriving(g[v]) || std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return out[o]; });
+  return out;
+}
+
 std::vector<bool> values_of_forward_pass(const Graph& g) {
+  if (std::vector<bool> behind = values_of_arriving(g); !behind.empty()) {
+    behind.flip();
+    return behind;
+  }
   std::vector<bool> needed(g.nodes.size(), false);
   if (!g.results.empty()) needed[g.results[0]] = true;
   for (ValueId v = std::ssize(g.nodes); v-- > 0;) {

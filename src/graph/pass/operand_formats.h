@@ -21,32 +21,37 @@ class OperandEncoder {
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
-  // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations.
+  // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations. `weight`: the parameter
+  // of a product that reads it, whose layer has the seed of what is drawn; empty: there is none.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
-                  bool at_random, ValueId scale = -1, int64_t rotation = 0);
+                  bool at_random, ValueId scale = -1, int64_t rotation = 0, const std::string& weight = {});
   // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
   // codes are a table.
-  ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1);
+  ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1, const std::string& weight = {});
   // The scale that the format has for a tensor whose largest magnitude is this one (rank 0); 1 for 0.
   ValueId scale_of_largest(ValueId largest, const FormatRef& f);
 
  private:
   Rewriter& r_;
-  ValueId seed();
+  ValueId drawn(const Shape& shape, const std::string& weight);
   ValueId rotated(ValueId rows, int64_t run);
   FormatRef field_format(const FormatRef& f, const ElementField& field);
 
   // By value, its axes in order, format, rounding.
   std::map<std::tuple<ValueId, std::string, const Format*, bool, int64_t>, ValueId> known_;
   std::map<std::string, FormatRef> fields_;  // formats whose numbers are a field, by hash
-  ValueId seed_ = -1;
-  uint32_t salt_ = 0x0b5e;
+  struct Draws {
+    ValueId seed = -1;
+    uint32_t salt = 0x0b5e;  // of the next one
+  };
+  std::map<std::string, Draws> draws_;  // by the name of the seed
 };
 
 // Whether the encoding of a matrix's transpose is the transpose of its encoding.
 bool is_same_transposed(const Format& f);
 
 // What the first result is computed from: in a training step the loss, so that other values are gradients and updates.
+// In a layer's part of a step (pass.h): what depends on no gradient that arrives.
 std::vector<bool> values_of_forward_pass(const Graph& g);
 
 }  // namespace lumen::graph

@@ -43,11 +43,22 @@ struct OperandFormats {
 };
 
 // Which operands are rounded up or down at random, as their distances say, rather than to the nearest; what is drawn is
-// a function of (the input kProductSeed, operand, element).
+// a function of (the seed, operand, element). The seed is the input kProductSeed, with the number of a layer behind it
+// ("step.products.3") for operands of products with its parameters: layers that are alike draw alike from their own.
 struct RandomRoundings {
   bool activation = false, weight = false, gradient = false;
 };
 inline constexpr const char* kProductSeed = "step.products";  // u32, rank 0, data
+
+// Inputs of one layer's part of a training step (graph/transform/layers.h): what a layer before has computed, which
+// depends on data and on parameters, and gradients of what the part hands on. In a graph with one of the latter, what
+// depends on none of them is of the forward pass, and the rest of the backward pass.
+inline constexpr const char* kCarriedIn = "carried.in.";  // + number
+inline constexpr const char* kArriving = "arriving.";     // + number
+bool is_carried_in(const Node& node);
+bool is_arriving(const Node& node);
+// By value: depends on a gradient that arrives. Empty where none does.
+std::vector<bool> values_of_arriving(const Graph& g);
 
 // round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision), or pass
 // through formats. What is kept between products and products that reductions read (logits, and their gradients) have
@@ -109,6 +120,10 @@ void narrow_iotas(Graph& g);
 void clone_masks(Graph& g);
 // convert_casts: a cast between scalars is a map.
 void convert_casts(Graph& g);
+// separate_fits: scales that are a formula of the largest magnitudes of rows, tiles or the tensor are computed by nodes
+// of their own, which what computes the numbers can do; casts into bytes of the same numbers, as they lie and
+// transposed, read one map of them.
+void separate_fits(Graph& g);
 // copy_loads: what no kernel can read where it lies (views that strides cannot express, a state's old value read after
 // its update, blocks that do not unroll), and results that would be loads, are copied by maps.
 void copy_loads(Graph& g);

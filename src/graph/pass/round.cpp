@@ -52,6 +52,7 @@ class Rounder {
                      : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
     if (!to.has_formats()) return;
     find_precise();
+    find_owners();
     forward_ = values_of_forward_pass(g);
     // A step writes what it trains, or gives gradients of it.
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
@@ -322,7 +323,26 @@ class Rounder {
     const std::vector<std::string>& i = r_.from[product].attributes.indices;
     keep_for_gradients(product, v);
     return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
-                            rotation_of(product));
+                            rotation_of(product), drawn_for(product, v));
+  }
+
+  // The parameter whose layer has the seed of what is drawn for an operand: of this product, or where both operands are
+  // data, as for the gradient of a weight, of another product that reads one of them.
+  std::string drawn_for(ValueId product, ValueId v) const {
+    if (!is_random(v)) return {};
+    if (takes_parameter(product)) return weight_of(product);
+    for (const ValueId o : r_.from[product].operands) {
+      const auto owner = owner_.find(below(o));
+      if (owner != owner_.end()) return owner->second;
+    }
+    return {};
+  }
+  void find_owners() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      if (!is_rounded_product(v) || !takes_parameter(v)) continue;
+      for (const ValueId o : r_.from[v].operands)
+        if (data_[o]) owner_.try_emplace(below(o), weight_of(v));
+    }
   }
 
   bool is_random(ValueId v) const {
@@ -418,7 +438,7 @@ class Rounder {
         const std::vector<std::string>& i = r_.from[u].attributes.indices;
         if (f && !plain_scalar(*f) && !is_without_scale(*f))
           (void)encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
-                                 rotation_of(u));
+                                 rotation_of(u), drawn_for(product, v));
       }
     }
   }
@@ -472,7 +492,7 @@ class Rounder {
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
     scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
     known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
-    if (is_random(v)) known.scaled = encoder_.rounded_at_random(known.scaled, f);
+    if (is_random(v)) known.scaled = encoder_.rounded_at_random(known.scaled, f, -1, drawn_for(product, v));
     known.codes = encoded(known.scaled, f);
     return known;
   }
@@ -581,8 +601,9 @@ class Rounder {
   std::set<ValueId> precise_;  // products that take no codes
   std::vector<bool> forward_;  // values of the forward pass
   OperandEncoder encoder_;
-  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
-  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
+  std::map<ValueId, std::string> owner_;  // of a value below its views that a product reads: that product's parameter
+  std::map<ValueId, ValueId> largest_;    // what is known of a value's magnitude, by what lies below its views
+  std::map<std::string, ValueId> made_;   // states that were wanted before the graph has them
   bool trains_ = false;
 };
 

@@ -31,6 +31,7 @@ std::string key_of(const Node& n) {
       fmt::format("{} {} {} {} {} {} {} {} {} {} {}", ordinal(n.op), print(n.type), fmt::join(n.operands, ","), a.axis,
                   fmt::join(a.axes, ","), ordinal(a.reduction), fmt::join(a.indices, ","), fmt::join(a.starts, ","),
                   fmt::join(a.strides, ","), a.salt, a.index);
+  if (n.op == Op::exchange_) key += fmt::format(" {} {}", ordinal(a.moves), a.ranks);
   for (double x : a.data) key += fmt::format(" {}", x);
   for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, ordinal(source));
   if (n.op == Op::map_) key += " " + print_formula(a.formula);
@@ -144,7 +145,8 @@ class Simplifier {
   ValueId fold(const Node& old, const std::vector<ValueId>& operands) {
     const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(),
                                                             [&](ValueId o) { return node(o).op == Op::constant_; });
-    if (!constants || !op_info(old.op).pure || old.type.element.format || old.op == Op::call_) return -1;
+    if (!constants || !op_info(old.op).pure || old.type.element.format) return -1;
+    if (old.op == Op::call_ || old.op == Op::exchange_) return -1;
     const bool splats = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return is_splat(node(o)); });
     const Element e = old.type.element;
     if (splats && is_view(old.op)) return splat(old.type.shape, e, node(operands[0]).attributes.data[0]);

@@ -83,8 +83,8 @@ Graph evaluation_graph(Graph g, const Changes& changes, const Trained& trained) 
   return g;
 }
 
-Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                      const ProductType& products, const Recompute& recompute) {
+Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                            const ProductType& products) {
   const Way pass(g);
   pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
   pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
@@ -94,7 +94,13 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them
   pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
-  return plan_recomputing(g, recompute, plan_graph);  // what is not kept; plans again where only plans say what fits
+  return g;
+}
+
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      const ProductType& products, const Recompute& recompute) {
+  const Graph rounded = with_rounded_products(std::move(g), assignments, symbols, products);
+  return plan_recomputing(rounded, recompute, plan_graph);  // what is not kept; again where only plans say what fits
 }
 
 Pipeline plan_graph(const Graph& g) {
@@ -110,6 +116,7 @@ Plan fuse(Graph g) {
   pass("narrow_iotas", narrow_iotas);              // positions vary along one axis
   pass("clone_masks", clone_masks);                // what is cheaper computed than read joins its readers
   pass("convert_casts", convert_casts);            // casts between scalars are maps
+  pass("separate_fits", separate_fits);            // scales of casts become reductions
   pass("copy_loads", copy_loads);                  // what kernels cannot read where it lies is copied
   pass("order_operands", order_operands);          // weights are a product's second operand
   Plan plan{std::move(g), {}};

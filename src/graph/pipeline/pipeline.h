@@ -51,6 +51,11 @@ Graph training_graph(Graph loss, const Changes& changes, const TrainingStep& ste
 // A loss graph, or what loss_graph makes of a function without an objective, as it is evaluated between steps.
 Graph evaluation_graph(Graph loss, const Changes& changes, const Trained& trained);
 
+// The first passes of run_pipeline: to numeric extents, and operands of products as they are rounded. What it gives may
+// go there again, with products and assignments as they are ({}).
+Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                            const ProductType& products);
+
 // All passes, for a graph that is to be run. `recompute`: of a training step, whose first result is its loss.
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
                       const ProductType& products = {}, const Recompute& recompute = {});

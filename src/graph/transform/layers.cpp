@@ -195,4 +195,8 @@ LayerCut cut_layers(Graph g) {
   return Cutter(g).run();
 }
 
+LayerCut cut_layers_as_written(const Graph& g) {
+  return Cutter(g).run();
+}
+
 }  // namespace lumen::graph

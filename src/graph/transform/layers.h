@@ -38,5 +38,7 @@ struct LayerCut {
 };
 
 LayerCut cut_layers(Graph g);
+// The same of a function without calls, as it is written: what is made of its parts is what is made of all of it.
+LayerCut cut_layers_as_written(const Graph& g);
 
 }  // namespace lumen::graph

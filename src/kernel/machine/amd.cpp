@@ -34,12 +34,17 @@ Fragment mfma_sums(int size) {
 }
 
 // `as`: the type of the intrinsic's factors where it is not the fragment's.
-void add_mfma(Machine& m, int size, int k, const Factor& f, Scalar acc, const std::string& llvm,
+void add_mfma(Machine& m, int size, int k, const Factor& a, const Factor& b, Scalar acc, const std::string& llvm,
               const std::string& as = {}) {
-  MatrixRow r{.m = size, .n = size, .k = k, .a = f, .b = f, .acc = acc};
-  r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, f.bits()), mfma_factor(size, k, f.bits()));
+  MatrixRow r{.m = size, .n = size, .k = k, .a = a, .b = b, .acc = acc};
+  r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, a.bits()), mfma_factor(size, k, b.bits()));
   const std::string type = as.empty() ? "" : ":" + as;
   add_matrix(m, r, "llvm.amdgcn.mfma." + llvm, size == 16 ? 8 : 16, fmt::format("1{} 2{} 0 =0 =0 =0", type, type));
+}
+
+void add_mfma(Machine& m, int size, int k, const Factor& f, Scalar acc, const std::string& llvm,
+              const std::string& as = {}) {
+  add_mfma(m, size, k, f, f, acc, llvm, as);
 }
 
 void add_mfma_of_mi100(Machine& m) {
@@ -62,10 +67,14 @@ void add_mfma_of_mi300(Machine& m, const FloatCode& four, const FloatCode& five)
   add_mfma(m, 32, 16, kI8, Scalar::i32, "i32.32x32x16.i8");
   add_mfma(m, 16, 32, kI8, Scalar::i32, "i32.16x16x32.i8");
   // The hardware calls the code of more precision fp8, the other bf8.
-  add_mfma(m, 32, 16, {Scalar::u8, four}, Scalar::f32, "f32.32x32x16.fp8.fp8");
-  add_mfma(m, 16, 32, {Scalar::u8, four}, Scalar::f32, "f32.16x16x32.fp8.fp8");
-  add_mfma(m, 32, 16, {Scalar::u8, five}, Scalar::f32, "f32.32x32x16.bf8.bf8");
-  add_mfma(m, 16, 32, {Scalar::u8, five}, Scalar::f32, "f32.16x16x32.bf8.bf8");
+  const std::pair<FloatCode, const char*> codes[] = {{four, "fp8"}, {five, "bf8"}};
+  for (const auto& [a, left] : codes)
+    for (const auto& [b, right] : codes)
+      for (const int size : {32, 16}) {
+        const int k = 512 / size;
+        add_mfma(m, size, k, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32,
+                 fmt::format("f32.{}x{}x{}.{}.{}", size, size, k, left, right));
+      }
 }
 
 // CDNA4, V_MFMA_SCALE_F32_*_F8F6F4: a lane gives 32 elements of its row and the scale of one group of 32. Codes of 4
@@ -115,11 +124,15 @@ Fragment wmma_sums(bool twice) {
                : fragment(32, 8, {{2, 16, 0}, {8, 0, 1}}, {{16, 1, 0}});
 }
 
+void add_wmma(Machine& m, bool twice, const Factor& a, const Factor& b, Scalar acc, const std::string& llvm,
+              const std::string& arguments) {
+  MatrixRow r{.a = a, .b = b, .acc = acc};
+  r.collective = collective(32, wmma_sums(twice), wmma_factor(a.bits(), twice), wmma_factor(b.bits(), twice));
+  add_matrix(m, r, "llvm.amdgcn.wmma." + llvm, 16, arguments);
+}
 void add_wmma(Machine& m, bool twice, const Factor& f, Scalar acc, const std::string& llvm,
               const std::string& arguments) {
-  MatrixRow r{.a = f, .b = f, .acc = acc};
-  r.collective = collective(32, wmma_sums(twice), wmma_factor(f.bits(), twice), wmma_factor(f.bits(), twice));
-  add_matrix(m, r, "llvm.amdgcn.wmma." + llvm, 16, arguments);
+  add_wmma(m, twice, f, f, acc, llvm, arguments);
 }
 
 void add_wmma(Machine& m, bool twice) {
@@ -131,8 +144,11 @@ void add_wmma(Machine& m, bool twice) {
   add_wmma(m, twice, kI8, Scalar::i32, "i32.16x16x16.iu8", bytes);
   if (twice) return;
   m.codes = {kOcp4, kOcp5};
-  add_wmma(m, twice, {Scalar::u8, kOcp4}, Scalar::f32, "f32.16x16x16.fp8.fp8", "1:v2i32 2:v2i32 0");
-  add_wmma(m, twice, {Scalar::u8, kOcp5}, Scalar::f32, "f32.16x16x16.bf8.bf8", "1:v2i32 2:v2i32 0");
+  const std::pair<FloatCode, const char*> codes[] = {{kOcp4, "fp8"}, {kOcp5, "bf8"}};
+  for (const auto& [a, left] : codes)
+    for (const auto& [b, right] : codes)
+      add_wmma(m, twice, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32, fmt::format("f32.16x16x16.{}.{}", left, right),
+               "1:v2i32 2:v2i32 0");
 }
 
 // V_DOT4_I32_I8 and, on RDNA from the third generation on, V_DOT4_I32_IU8 that takes the sign of each factor.

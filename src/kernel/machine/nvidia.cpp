@@ -51,10 +51,13 @@ void add_loads(Machine& m) {
                   "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16");
 }
 
-void add_mma(Machine& m, Factor f, Scalar acc, double cycles, const std::string& llvm) {
-  MatrixRow r{.n = 8, .k = 256 / f.bits(), .a = f, .b = f, .acc = acc, .short_sums = f.code.has_value()};
-  r.collective = collective(kWarp, sums(), left(f.bits()), right(f.bits()));
+void add_mma(Machine& m, const Factor& a, const Factor& b, Scalar acc, double cycles, const std::string& llvm) {
+  MatrixRow r{.n = 8, .k = 256 / a.bits(), .a = a, .b = b, .acc = acc, .short_sums = a.code.has_value()};
+  r.collective = collective(kWarp, sums(), left(a.bits()), right(b.bits()));
   add_matrix(m, r, "llvm.nvvm.mma." + llvm, cycles, "1 2 0");
+}
+void add_mma(Machine& m, const Factor& f, Scalar acc, double cycles, const std::string& llvm) {
+  add_mma(m, f, f, acc, cycles, llvm);
 }
 
 // `cycles`: of an instruction, of which each of a multiprocessor's four schedulers has one under way.
@@ -67,32 +70,35 @@ void add_mma(Machine& m, bool short_codes, double cycles) {
   // PTX ISA, cvt: two codes to two f16.
   add_conversion(m, kOcp4, "llvm.nvvm.e4m3x2.to.f16x2.rn");
   add_conversion(m, kOcp5, "llvm.nvvm.e5m2x2.to.f16x2.rn");
-  add_mma(m, {Scalar::u8, kOcp4}, Scalar::f32, cycles, "m16n8k32.row.col.f32.e4m3.e4m3.f32");
-  add_mma(m, {Scalar::u8, kOcp5}, Scalar::f32, cycles, "m16n8k32.row.col.f32.e5m2.e5m2.f32");
+  for (const FloatCode& a : {kOcp4, kOcp5})
+    for (const FloatCode& b : {kOcp4, kOcp5})
+      add_mma(m, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32, cycles,
+              fmt::format("m16n8k32.row.col.f32.{}.{}.f32", code_name(a), code_name(b)));
 }
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
 // byte rows, 128 byte swizzle: K-major, or (transposed; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
 // warps execute one; its row name says the shape to src/emit/lower/wgmma.cpp.
 // A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
-void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool b_transposed = false,
-               bool a_in_registers = false) {
+void add_wgmma(Machine& m, const Factor& a, const Factor& b, Scalar acc, bool a_transposed = false,
+               bool b_transposed = false, bool a_in_registers = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
+  const int bits = a.bits();
   const auto factor = [&](int rows, int columns, bool transposed) {
     return transposed
-               ? loop::transposed_fragment(f.bits(), rows, columns, kRowBytes, kTransposedColumns * kRowBytes, kSwizzle)
-               : loop::shared_fragment(f.bits(), rows, columns, kRowBytes, kSwizzle);
+               ? loop::transposed_fragment(bits, rows, columns, kRowBytes, kTransposedColumns * kRowBytes, kSwizzle)
+               : loop::shared_fragment(bits, rows, columns, kRowBytes, kSwizzle);
   };
   const Fragment held = fragment(16, 8, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{2, 0, 4}, {4, 1, 0}, {2, 0, 1}});
   for (const int n : {64, 128, 192, 256}) {
-    if (n == 192 && !f.code) continue;  // for sums that take twice the registers
+    if (n == 192 && !a.code) continue;  // for sums that take twice the registers
     MatrixRow r{.m = 64,
                 .n = n,
-                .k = 256 / f.bits(),
-                .a = f,
-                .b = f,
+                .k = 256 / bits,
+                .a = a,
+                .b = b,
                 .acc = acc,
-                .short_sums = f.code.has_value(),
+                .short_sums = a.code.has_value(),
                 .in_shared = true,
                 .a_in_registers = a_in_registers,
                 .a_transposed = a_transposed,
@@ -103,10 +109,10 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool
     c.operands[1].in_memory = !a_in_registers;
     c.operands[2].in_memory = true;
     r.collective = std::make_shared<const loop::Collective>(std::move(c));
-    const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
+    const auto type = [](const Factor& f) { return f.scalar == Scalar::i8 ? "s8" : factor_name(f); };
     add_matrix(m, r,
                fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", n, r.k,
-                           acc == Scalar::i32 ? "s32" : scalar_name(acc), type, type),
+                           acc == Scalar::i32 ? "s32" : scalar_name(acc), type(a), type(b)),
                n / 2.0);
   }
 }
@@ -130,12 +136,14 @@ std::vector<Machine> nvidia_machines() {
   hopper.tier = Tier::measured;  // the ladder, on an H100
   for (const Scalar s : {Scalar::f16, Scalar::bf16})
     for (const bool a_transposed : {false, true})
-      for (const bool b_transposed : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, a_transposed, b_transposed);
+      for (const bool b_transposed : {false, true})
+        add_wgmma(hopper, {s, {}}, {s, {}}, Scalar::f32, a_transposed, b_transposed);
   for (const Scalar s : {Scalar::f16, Scalar::bf16})
-    for (const bool b_transposed : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, false, b_transposed, true);
-  add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);
-  add_wgmma(hopper, {Scalar::u8, kOcp5}, Scalar::f32);
-  add_wgmma(hopper, {Scalar::i8, {}}, Scalar::i32);
+    for (const bool b_transposed : {false, true})
+      add_wgmma(hopper, {s, {}}, {s, {}}, Scalar::f32, false, b_transposed, true);
+  for (const FloatCode& a : {kOcp4, kOcp5})
+    for (const FloatCode& b : {kOcp4, kOcp5}) add_wgmma(hopper, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32);
+  add_wgmma(hopper, {Scalar::i8, {}}, {Scalar::i8, {}}, Scalar::i32);
   return all;
 }
 

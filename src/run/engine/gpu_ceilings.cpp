@@ -120,6 +120,7 @@ std::vector<CeilingKernel> gpu_ceiling_kernels(const machine::Machine& m) {
   std::map<std::string, const MatrixRow*> largest;
   for (const MatrixRow& r : m.matrices) {
     if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a_in_registers || r.a_transposed || r.b_transposed) continue;
+    if (!(r.a == r.b)) continue;  // as fast as the others of its size
     // Sums that are taken out have a second set of registers.
     if (r.short_sums && r.n > kMostColumnsTwice) continue;
     const MatrixRow*& kept = largest[what_is_multiplied(r.row)];

@@ -11,6 +11,7 @@
 #include "kernel/synth/synth.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
+#include "run/engine/compile/repeat.h"
 #include "run/engine/program/explain.h"
 
 namespace lumen::run {
@@ -69,6 +70,7 @@ Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& t
   Written out;
   std::set<std::string> seen;
   for (const graph::Group& group : pipeline.plan.groups) {
+    if (is_exchange(pipeline.plan.graph, group)) continue;
     synth::Synthesis made = synth::synthesize(pipeline.plan, group, target, options);
     if (!made.bids.empty()) out.offers.push_back({made.steps.back().plan, std::move(made.bids)});
     for (synth::Step& step : made.steps) {

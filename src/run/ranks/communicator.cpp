@@ -19,7 +19,46 @@ int64_t bytes_in(std::span<const float> numbers) {
   return std::ssize(numbers) * int64_t{sizeof(float)};
 }
 
+// By all ranks, what a group's members send or take.
+template <class Pieces>
+Pieces among_all(const Pieces& of_members, const std::vector<int>& members, int size) {
+  Pieces out(size);
+  for (size_t i = 0; i < members.size(); ++i) out[members[i]] = of_members[i];
+  return out;
+}
+
 }  // namespace
+
+// A group's part of what carries bytes between all.
+class GroupTransport : public Transport {
+ public:
+  GroupTransport(std::shared_ptr<Communicator> all, std::vector<int> members)
+      : all_(std::move(all)), members_(std::move(members)) {}
+  std::string describe() const override { return all_->carrier_->describe(); }
+  void exchange(const SentPieces& to, const TakenPieces& from) override {
+    all_->carrier_->exchange(among_all(to, members_, all_->size()), among_all(from, members_, all_->size()));
+  }
+  bool serves_any_thread() const override { return all_->serves_any_thread(); }
+  void check() override { all_->check(); }
+  void abort(const std::string& why) noexcept override { all_->abort(why); }
+
+ private:
+  std::shared_ptr<Communicator> all_;
+  std::vector<int> members_;
+};
+
+std::shared_ptr<Communicator> Communicator::group(std::shared_ptr<Communicator> all, std::vector<int> members) {
+  const auto own = std::find(members.begin(), members.end(), all->rank());
+  LUMEN_CHECK(own != members.end() && std::is_sorted(members.begin(), members.end()) && members.back() < all->size());
+  RankPlace place;
+  place.rank = own - members.begin();
+  place.size = members.size();
+  auto out = std::make_shared<Communicator>(
+      place, members.size() == 1 ? nullptr : std::make_unique<GroupTransport>(all, members));
+  out->all_ = std::move(all);
+  out->members_ = std::move(members);
+  return out;
+}
 
 RankLost::RankLost(int rank, const std::string& why, bool has_told)
     : Error(Exit::user, fmt::format("rank {} is gone: {}", rank, why),
@@ -127,6 +166,7 @@ void Communicator::use(Device& device, const std::string& name) {
 
 void Communicator::exchange(const SentPieces& to, const TakenPieces& from) {
   LUMEN_CHECK(std::ssize(to) == size() && std::ssize(from) == size());
+  if (all_) return all_->exchange(among_all(to, members_, all_->size()), among_all(from, members_, all_->size()));
   if (direct_) return direct_->exchange(to, from);
   if (!device_ || device_->reads_host_memory()) {
     if (device_) device_->synchronize();

@@ -37,6 +37,11 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  // Those of `members`, ranks of `all` in rising order and this one among them, as ranks 0, 1, .. of their own. What
+  // they say to each other goes the way that it does among all, GPUs' memory too. Groups without a common member are
+  // not waited for.
+  static std::shared_ptr<Communicator> group(std::shared_ptr<Communicator> all, std::vector<int> members);
+
   const RankPlace& place() const { return place_; }
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
@@ -80,6 +85,7 @@ class Communicator {
   static constexpr int64_t kLongestText = int64_t{1} << 36;  // bytes that a rank may say
 
  private:
+  friend class GroupTransport;
   std::vector<std::string> gather_texts(const std::string& mine, int root);
   void exchange_through_host(const SentPieces& to, const TakenPieces& from);
 
@@ -87,6 +93,8 @@ class Communicator {
   std::unique_ptr<Transport> carrier_, direct_;
   Device* device_ = nullptr;
   std::string carries_;
+  std::shared_ptr<Communicator> all_;  // of a group: those it is part of
+  std::vector<int> members_;
 };
 
 }  // namespace lumen::run

@@ -16,7 +16,7 @@ namespace {
 // Before the bytes of an exchange, or the reason of an abort.
 struct Frame {
   uint32_t magic, kind;
-  uint64_t number;  // of the exchange
+  uint64_t number;  // of those between the two ranks
   int64_t bytes;
 };
 constexpr int64_t kHead = sizeof(Frame);
@@ -36,13 +36,14 @@ class TcpTransport : public Transport {
   }
 
   void exchange(const SentPieces& to, const TakenPieces& from) override {
-    ++number_;
     std::vector<PieceWalk<SentPiece>> sent;
     std::vector<PieceWalk<TakenPiece>> taken;
     for (size_t r = 0; r < peers_.size(); ++r) {
       sent.emplace_back(to[r]);
       taken.emplace_back(from[r]);
-      peers_[r].out_head = {kFrameMagic, kBytes, number_, sent[r].left()};
+      if (sent[r].left() > 0) ++peers_[r].sent;
+      if (taken[r].left() > 0) ++peers_[r].taken;
+      peers_[r].out_head = {kFrameMagic, kBytes, peers_[r].sent, sent[r].left()};
       peers_[r].out_done = sent[r].left() > 0 ? 0 : kHead;
       peers_[r].in_done = taken[r].left() > 0 ? 0 : kHead;
       peers_[r].expects = taken[r].left();
@@ -92,6 +93,7 @@ class TcpTransport : public Transport {
     Frame out_head{}, in_head{};
     int64_t out_done = 0, in_done = 0;  // bytes of the frame's head
     int64_t expects = 0;
+    uint64_t sent = 0, taken = 0;  // messages
   };
 
   bool has_to_send(int r, const PieceWalk<SentPiece>& walk) const {
@@ -146,9 +148,9 @@ class TcpTransport : public Transport {
     if (f.magic != kFrameMagic) throw lost(r, "it sends what is no message");
     if (f.kind == kAbort) throw told(r, f);
     if (f.kind == kFarewell) throw lost(r, "it has ended before the others");
-    if (f.kind != kBytes || f.number != number_ || f.bytes != peer.expects)
+    if (f.kind != kBytes || f.number != peer.taken || f.bytes != peer.expects)
       throw lost(r, fmt::format("it sends {} bytes as message {}, where {} are expected as {}", f.bytes, f.number,
-                                peer.expects, number_));
+                                peer.expects, peer.taken));
   }
 
   // Where sending fails, the other end may have said why before.
@@ -182,7 +184,6 @@ class TcpTransport : public Transport {
 
   std::vector<Peer> peers_;
   int rank_;
-  uint64_t number_ = 0;
 };
 
 }  // namespace

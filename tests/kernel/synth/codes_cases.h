@@ -33,6 +33,36 @@ inline std::vector<CodesCase> codes_in_lines() {
           {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, false, "q4_0"}};
 }
 
+// Numbers in memory under scales that are found here, as training encodes operands: `matrix` gives rows and columns.
+inline std::vector<CodesCase> codes_under_scales() {
+  return {{{2, 16, 64}, {32, 64}, true, "fp8_row_p2", Scalar::bf16},
+          {{32, 64}, {32, 64}, true, "fp8_row"},
+          {{2, 16, 2, 24}, {32, 48}, true, "int8_row", Scalar::bf16},
+          {{48, 36}, {48, 36}, false, "fp8_e5m2_row", Scalar::f16},
+          {{128, 256}, {128, 256}, true, "fp8_1x128_p2", Scalar::bf16},
+          {{256, 128}, {256, 128}, true, "fp8_1x128"},
+          {{128, 256}, {}, true, "fp8_128x128_p2"},
+          {{256, 128}, {256, 128}, true, "fp8_tile", Scalar::bf16},
+          {{4, 12, 40}, {48, 40}, true, "fp8_tensor", Scalar::bf16},
+          {{16, 1024}, {}, true, "fp8_e5m2_tensor", Scalar::bf16},
+          {{15, 7}, {15, 7}, true, "fp8_row", Scalar::bf16},
+          {{3, 5, 44}, {}, true, "int8_row"}};
+}
+
+inline G scaled_codes_graph(const CodesCase& c) {
+  G t;
+  graph::ValueId x = t.in("x", c.shape, c.element);
+  if (c.element != Scalar::f32) x = t.b.convert(x, Scalar::f32);
+  const graph::Element codes{Scalar::f32, format_named(c.format)};
+  const int64_t columns = c.matrix.empty() ? c.shape.back() : c.matrix[1];
+  int64_t rows = 1;
+  for (const int64_t n : c.shape) rows *= n;
+  x = t.b.reshape(x, G::shape({rows / columns, columns}));
+  if (c.straight) t.out(t.b.cast(x, codes));
+  if (!c.matrix.empty()) t.out(t.b.cast(t.b.permute(x, {1, 0}), codes));
+  return t;
+}
+
 inline G codes_graph(const CodesCase& c) {
   G t;
   const graph::ValueId x = c.held ? t.decoded(t.in("x", c.shape, format_named(c.held), graph::Role::parameter))

@@ -25,6 +25,18 @@ TEST(SynthCodes, OtherSizes) {
   for (const CodesCase& c : codes_in_lines()) run(c, false);
 }
 
+// Scales are found by reductions, and one kernel writes what a matrix is both ways.
+TEST(SynthCodes, UnderScales) {
+  for (const CodesCase& c : codes_under_scales()) {
+    const G t = scaled_codes_graph(c);
+    const std::vector<std::string> plans = check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}});
+    EXPECT_TRUE(any_contains(plans, "codes")) << c.format;
+    EXPECT_FALSE(any_contains(plans, "encode")) << c.format;
+    const bool in_squares = !c.matrix.empty() && c.matrix[0] % 16 == 0;
+    EXPECT_EQ(any_contains(plans, "in squares"), in_squares) << c.format;
+  }
+}
+
 // Something else reads the map, or a cast is of another matrix: it is in memory, and every cast has a kernel.
 TEST(SynthCodes, MapsThatAreReadElsewhereStay) {
   G t;

@@ -87,6 +87,28 @@ TEST_P(RanksTest, GathersTextsAndBroadcasts) {
             kNoErrors3);
 }
 
+// Groups say what they want, each as often as it likes, and all of them something together in between.
+TEST_P(RanksTest, GroupsTalkAmongThemselves) {
+  EXPECT_EQ(among_ranks([](Communicator& own) {
+              const std::shared_ptr<Communicator> all(&own, [](Communicator*) {});
+              const bool pairs = own.rank() != 1;
+              const auto group = Communicator::group(all, pairs ? std::vector<int>{0, 2} : std::vector<int>{1});
+              EXPECT_EQ(group->size(), pairs ? 2 : 1);
+              EXPECT_EQ(group->rank(), own.rank() == 2 ? 1 : 0);
+              for (int turn = 0; turn < 3; ++turn) {
+                const std::string mine(1, 'a' + own.rank());
+                const std::vector<std::string> ours = group->all_gather(mine);
+                EXPECT_EQ(ours, pairs ? (std::vector<std::string>{"a", "c"}) : std::vector<std::string>{"b"});
+                if (!pairs) (void)group->all_gather("more");
+                std::vector<float> numbers = {own.rank() + 0.25F, 1.0F};
+                group->all_reduce(numbers);
+                EXPECT_EQ(numbers, pairs ? (std::vector<float>{2.5F, 2.0F}) : (std::vector<float>{1.25F, 1.0F}));
+                EXPECT_EQ(own.all_gather(mine), (std::vector<std::string>{"a", "b", "c"}));
+              }
+            }),
+            kNoErrors3);
+}
+
 TEST_P(RanksTest, AllEndWhereOneEnds) {
   const auto errors = among_ranks([](Communicator& own) {
     own.barrier();

@@ -81,7 +81,7 @@ std::map<int64_t, std::vector<BlockCodes::Fragment>> BlockCodes::fragments() con
   return words;
 }
 
-void BlockCodes::write_records(Expr start, int64_t stride) {
+void BlockCodes::write_records(Expr start, int64_t stride, int64_t align) {
   if (lanes_ == 1 && is_large(format_)) return write_record(start);
   const int64_t bytes = format_.block_bytes;
   const auto words = fragments();
@@ -97,7 +97,7 @@ void BlockCodes::write_records(Expr start, int64_t stride) {
         word = word | shifted(cast(x, Scalar::u32), part.shift);
       }
     }
-    write_word(word, start, stride, w * 4, std::min<int64_t>(4, bytes - w * 4));
+    write_word(word, start, stride, w * 4, std::min<int64_t>(4, bytes - w * 4), align);
   }
 }
 
@@ -111,14 +111,14 @@ void BlockCodes::write_record(Expr start) {
   }
 }
 
-void BlockCodes::write_word(Expr word, Expr start, int64_t stride, int64_t at, int64_t bytes) {
+void BlockCodes::write_word(Expr word, Expr start, int64_t stride, int64_t at, int64_t bytes, int64_t align) {
   int64_t done = 0;
   while (done < bytes) {
     const int64_t n = std::bit_floor(static_cast<uint64_t>(bytes - done));
     const Expr x = cast(shifted(word, -8 * done), unsigned_of(8 * n));
     const Expr first = start + (at + done);
     if (lanes_ == 1 || stride == n) {
-      b_.store(blob_, x, first, 1);
+      b_.store(blob_, x, first, at + done == 0 ? align : 1);
     } else {
       b_.scatter(blob_, x, b_.splat(first, lanes_) + b_.lane_steps(lanes_, stride));
     }

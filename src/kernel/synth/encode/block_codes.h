@@ -27,8 +27,8 @@ class BlockCodes {
   Expr table(int table, Expr index);
   // Bytes to an entry of an array with a value for each lane: all lanes of an entry lie together.
   Expr entry_offset(Expr index, int64_t size);
-  // Lane l's record begins `stride` bytes times l behind `start`.
-  void write_records(Expr start, int64_t stride);
+  // Lane l's record begins `stride` bytes times l behind `start`, a multiple of `align`.
+  void write_records(Expr start, int64_t stride, int64_t align = 1);
 
  private:
   // The bits of a record's word (u32), from the codes of its fields.
@@ -39,7 +39,7 @@ class BlockCodes {
   };
   std::map<int64_t, std::vector<Fragment>> fragments() const;
   void write_record(Expr start);
-  void write_word(Expr word, Expr start, int64_t stride, int64_t at, int64_t bytes);
+  void write_word(Expr word, Expr start, int64_t stride, int64_t at, int64_t bytes, int64_t align);
 
   Builder& b_;
   const Format& format_;

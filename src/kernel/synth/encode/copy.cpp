@@ -38,30 +38,35 @@ void copy_whole(Builder& b, BufferId source, BufferId target, int64_t bytes, int
 
 // Where the last axis is strided in memory.
 std::optional<Step> transposed_to_scratch(const graph::Plan& plan, const graph::Group& group, const Access& from,
-                                          const std::vector<int64_t>& shape, int scratch,
+                                          const std::vector<int64_t>& shape, int scratch, Scalar type,
                                           const machine::Machine& target) {
-  if (target.wave > 1 || !graph::reads_memory(group, from.source)) return std::nullopt;
+  if (!graph::reads_memory(group, from.source)) return std::nullopt;
   const graph::Element element = plan.graph[from.source].type.element;
   if (element.format || !is_float(element.scalar) || scalar_bytes(element.scalar) > 4) return std::nullopt;
   StepBuilder builder(plan.graph);
-  const BufferId in = builder.value(from.source, false), out = builder.scratch(scratch, product(shape) * 4, true);
-  if (!write_transposed(builder.b, in, out, {from, shape, element.scalar, Scalar::f32}, target)) return std::nullopt;
+  const BufferId in = builder.value(from.source, false),
+                 out = builder.scratch(scratch, product(shape) * scalar_bytes(type), true);
+  const TransposedCopy copy{from, shape, element.scalar, type};
+  const bool written = target.wave > 1 ? write_transposed_by_threads(builder.b, in, out, copy)
+                                       : write_transposed(builder.b, in, out, copy, target);
+  if (!written) return std::nullopt;
   return builder.finish(fmt::format("turn {} x{}", shape_text(shape), target.f32_lanes()), 0,
-                        (4.0 + scalar_bytes(element.scalar)) * product(shape));
+                        (scalar_bytes(type) + scalar_bytes(element.scalar)) * static_cast<double>(product(shape)));
 }
 
 }  // namespace
 
 Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
-                     const machine::Machine& target) {
+                     const machine::Machine& target, Scalar type) {
   const std::vector<int64_t> shape = extents_of(plan.graph[v].type.shape);
   const Access from = follow(plan, group, v);
-  if (auto transposed = transposed_to_scratch(plan, group, from, shape, scratch, target)) return *std::move(transposed);
+  if (auto transposed = transposed_to_scratch(plan, group, from, shape, scratch, type, target))
+    return *std::move(transposed);
   const Access to{v, 0, own_strides_of(shape)};
   StepBuilder builder(plan.graph);
   Builder& b = builder.b;
   for (const graph::ValueId input : group.inputs) builder.value(input, false);
-  const BufferId buffer = builder.scratch(scratch, product(shape) * 4, true);
+  const BufferId buffer = builder.scratch(scratch, product(shape) * scalar_bytes(type), true);
   Body body(builder, plan, group, shape, {}, {{v, from}}, {{v, to}});
   const int lanes = target.f32_lanes();
   std::vector<int64_t> outer = body.extents();
@@ -74,12 +79,12 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
       [&](const std::vector<Expr>& counters, Expr first, Expr end) {
         for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
         for_lanes(b, body, lanes, 4, first, end, inner % lanes == 0, [&](int) {
-          const Expr x = cast(body.value(v), Scalar::f32);
-          body.store_to(buffer, Scalar::f32, body.store_place(v) * 4, x);
+          const Expr x = cast(body.value(v), type);
+          body.store_to(buffer, type, body.store_place(v) * scalar_bytes(type), x);
         });
         for (size_t d = 0; d < counters.size(); ++d) body.close();
       });
-  return builder.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * product(shape));
+  return builder.finish(fmt::format("copy {}", shape_text(shape)), 0, (4.0 + scalar_bytes(type)) * product(shape));
 }
 
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {

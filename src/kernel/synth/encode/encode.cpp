@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/ordinal.h"
 #include "kernel/synth/encode/block_codes.h"
+#include "kernel/synth/encode/blocks_by_lanes.h"
 #include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
@@ -19,7 +20,9 @@ constexpr int64_t kGrain = 8192;  // elements per task
 
 class BlockEncoder {
  public:
-  BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes, const machine::Machine& target)
+  // `by_lanes`: groups begin at multiples of as many blocks as they have.
+  BlockEncoder(Builder& b, const Format& f, const EncodeOperands& given, int lanes, const machine::Machine& target,
+               bool by_lanes = false)
       : b_(b),
         format_(f),
         given_(given),
@@ -28,6 +31,7 @@ class BlockEncoder {
         blob_(given.blob),
         supplied_(given.supplied),
         lanes_(lanes),
+        by_lanes_(by_lanes),
         codes_(b, f, given.blob, lanes, target) {}
 
   // In the task's region: private memory and tables.
@@ -66,7 +70,7 @@ class BlockEncoder {
       fit_->run();
     }
     if (code_ && !code_is_set_) run_code();
-    codes_.write_records(first_ * format_.block_bytes, format_.block_bytes);
+    codes_.write_records(first_ * format_.block_bytes, format_.block_bytes, by_lanes_ ? lanes_ : 1);
   }
 
  private:
@@ -96,40 +100,40 @@ class BlockEncoder {
   };
 
   void load_values() {
-    const int64_t bytes = format_.block * 4;
-    lay(given_.x, first_ * bytes, values_);
+    lay(given_.x, given_.x_type, first_, values_);
     if (!weighs()) return;
     const Expr block = given_.importance == Importance::columns ? first_ % (columns_ / format_.block) : first_;
-    lay(given_.weights, block * bytes, weights_);
+    lay(given_.weights, Scalar::f32, block, weights_);
   }
 
-  void lay(BufferId x, Expr start, Numbers& to) {
-    const int64_t block = format_.block;
+  // Blocks first .. of numbers of a type.
+  void lay(BufferId x, Scalar type, Expr first, Numbers& to) {
+    const int64_t block = format_.block, size = scalar_bytes(type);
+    const Expr start = first * (block * size);
+    const auto read = [&](int lanes, Expr at, int64_t align) {
+      return cast(b_.load(x, {type, lanes}, at, align), Scalar::f32);
+    };
     if (block == 1) {
-      to.plain = b_.load(x, {Scalar::f32, lanes_}, start, 4);
+      to.plain = read(lanes_, start, by_lanes_ ? size * lanes_ : size);
       return;
     }
     if (lanes_ == 1) {
-      b_.count(0, block, 1, [&](Expr j) {
-        const Expr at = j * 4;
-        b_.store(to.buffer, b_.load(x, {Scalar::f32, 1}, start + at, 4), at, 4);
-      });
+      b_.count(0, block, 1, [&](Expr j) { b_.store(to.buffer, read(1, start + j * size, size), j * 4, 4); });
       return;
     }
     const int64_t square = block / lanes_ * lanes_;
     if (square > 0) {
       b_.count(0, square, lanes_, [&](Expr j) {
         std::vector<Expr> tile;
-        for (int l = 0; l < lanes_; ++l)
-          tile.push_back(b_.load(x, {Scalar::f32, lanes_}, start + (j * 4 + l * block * 4), 4));
+        for (int l = 0; l < lanes_; ++l) tile.push_back(read(lanes_, start + (j * size + l * block * size), size));
         transpose(b_, tile);
         for (int k = 0; k < lanes_; ++k) b_.store(to.buffer, tile[k], (j + k) * (lanes_ * 4), 4);
       });
     }
     if (square < block) {
       b_.count(square, block, 1, [&](Expr j) {
-        const Expr at = b_.splat(start + j * 4, lanes_) + lane_steps(block * 4);
-        b_.store(to.buffer, b_.gather(x, Scalar::f32, at), j * (lanes_ * 4), 4);
+        const Expr at = b_.splat(start + j * size, lanes_) + lane_steps(block * size);
+        b_.store(to.buffer, cast(b_.gather(x, type, at), Scalar::f32), j * (lanes_ * 4), 4);
       });
     }
   }
@@ -155,9 +159,11 @@ class BlockEncoder {
       const Field& f = format_.fields[k];
       if (f.level == Level::block || f.count != 1) continue;
       const auto entry = [&](int l) { return read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0)); };
-      outer_[k] = b_.join(f.level == Level::tile ? lanes_ : 1, entry);
+      outer_[k] = b_.join(f.level == Level::tile && !is_in_one_tile() ? lanes_ : 1, entry);
     }
   }
+  // All lanes of a group.
+  bool is_in_one_tile() const { return by_lanes_ && format_.tile_columns % (format_.block * lanes_) == 0; }
 
   Expr outer_record(Level level, Expr row, int lane) {
     Expr record = b_.i64(layout_.section[ordinal(level)]);
@@ -219,6 +225,7 @@ class BlockEncoder {
   BufferId blob_;
   const std::vector<SuppliedValues>& supplied_;
   int lanes_;
+  bool by_lanes_;
   Numbers values_, weights_;
   bool code_is_set_ = false;  // by the weighted fit
   BlockCodes codes_;
@@ -236,7 +243,7 @@ class RowFit {
     RoutineHooks hooks;
     hooks.source = [this](int slot, Expr index) {
       if (slot == 1) return given_.weight(b_, row_, index);
-      return b_.load(given_.x, {Scalar::f32, 1}, (row_ * given_.columns + index) * 4, 4);
+      return given_.values(b_, row_ * given_.columns + index);
     };
     hooks.extent = [this] { return b_.i64(given_.columns); };
     hooks.field = [this, layout](int slot, Expr index) {
@@ -267,16 +274,41 @@ class RowFit {
   Expr row_;
 };
 
+// Where threads of a GPU have tasks of their own, those beside each other encode numbers beside each other, whatever
+// their rows are. False where numbers are encoded in blocks, or rows have no whole vectors.
+bool encode_by_lanes(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target) {
+  if (target.wave <= 1 || f.block > 1 || f.block_bytes != 1 || given.weighs(f, Level::block)) return false;
+  int width = 8;
+  while (width > 1 && given.columns % width != 0) width /= 2;
+  if (width == 1) return false;
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(given.rows * given.columns / width), 1, [&](Expr task) {
+    BlockEncoder encoder(b, f, given, width, target, true);
+    encoder.begin();
+    encoder.blocks(task * width);
+    b.branch(task == 0, [&] { clear_between(b, f, given); });
+  });
+  return true;
+}
+
 }  // namespace
+
+void clear_between(Builder& b, const Format& f, const EncodeOperands& given) {
+  const BlobLayout layout = blob_layout(f, given.rows, given.columns);
+  for (const Level level : {Level::block, Level::row, Level::tile, Level::tensor}) {
+    const int k = ordinal(level);
+    const int64_t end = layout.section[k] + record_count(f, level, given.rows, given.columns) * record_bytes(f, level);
+    const int64_t next = k + 1 < kLevels ? layout.section[k + 1] : layout.total;
+    if (end < next) clear_bytes(b, given.blob, end, next);
+  }
+}
 
 void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target) {
   const int lanes = target.f32_lanes();
   const int64_t rows = given.rows, columns = given.columns;
-  const BufferId blob = given.blob;
   LUMEN_CHECK(f.encodes(), "a format that only decodes");
-  const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t per_row = columns / f.block, total = rows * per_row;
   const bool weighs = given.weighs(f, Level::block);
+  if (encode_by_lanes(b, f, given, target) || encode_blocks_by_lanes(b, f, given, target)) return;
   const bool by_rows = f.row_bytes > 0 || f.tile_bytes > 0 || weighs;  // importance is that of columns
   const int64_t run = by_rows ? per_row : total;                       // blocks that may share a group of lanes
   const int width = run >= lanes && !is_large(f) ? lanes : 1;
@@ -316,15 +348,7 @@ void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, con
       const Expr first = task * blocks_per_task;
       stretch(first, min(first + blocks_per_task, b.i64(total)));
     }
-    // Bytes between sections are zero.
-    b.branch(task == 0, [&] {
-      for (const Level level : {Level::block, Level::row, Level::tile, Level::tensor}) {
-        const int k = ordinal(level);
-        const int64_t end = layout.section[k] + record_count(f, level, rows, columns) * record_bytes(f, level);
-        const int64_t next = k + 1 < kLevels ? layout.section[k + 1] : layout.total;
-        if (end < next) clear_bytes(b, blob, end, next);
-      }
-    });
+    b.branch(task == 0, [&] { clear_between(b, f, given); });
   });
 }
 

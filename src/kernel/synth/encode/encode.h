@@ -7,8 +7,11 @@
 // Offers: convert.h, feedback.h.
 #pragma once
 
+#include <functional>
+
 #include "kernel/synth/step/step.h"
 #include "kernel/synth/step/step_builder.h"
+#include "kernel/synth/unpack/routine.h"
 
 namespace lumen::synth {
 
@@ -21,9 +24,9 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
 Synthesis encode_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 bool has_map(const graph::Plan& plan, const graph::Group& group);
 
-// A load of the group, written densely as f32 into a scratch buffer.
+// A load of the group, written densely into a scratch buffer.
 Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
-                     const machine::Machine& target);
+                     const machine::Machine& target, Scalar type = Scalar::f32);
 
 // A field whose values are handed in rather than fitted: f32, one per entry and record of its level, row-major.
 struct SuppliedValues {
@@ -38,6 +41,7 @@ enum class Importance : uint8_t { none, columns, elements };
 struct EncodeOperands {
   int64_t rows = 0, columns = 0;
   BufferId x = -1, blob = -1;
+  Scalar x_type = Scalar::f32;  // or a 16-bit float
   std::vector<SuppliedValues> supplied;
   Importance importance = Importance::none;
   BufferId weights = -1;
@@ -45,13 +49,28 @@ struct EncodeOperands {
   // The fit of a level: the weighted one where importance is given and the format has one.
   const std::optional<Routine>& fit(const Format& f, Level level) const;
   bool weighs(const Format& f, Level level) const;
+  // Numbers of x from one on, as f32; `align`: of that number, in elements.
+  Expr values(Builder& b, Expr first, int lanes = 1, int64_t align = 1) const;
   Expr weight(Builder& b, Expr row, Expr column) const;  // of one element
 };
 
+// Where the values of a record lie in x: `high` rows of `wide` columns, which are numbered row by row.
+struct RecordPlace {
+  Expr row, column, high, wide;
+  Expr element(Expr index, int64_t columns) const;
+};
+RecordPlace record_place(Builder& b, const Format& f, Level level, const EncodeOperands& given, Expr record);
+
 // Fields of one record level above the block (row, tile, tensor): fitted or supplied. One kernel.
 void encode_level(Builder& b, const Format& f, Level level, const EncodeOperands& given);
+// What a fit sees and sets where it runs for the record that begins at `base`; `once`: who sets.
+RoutineHooks level_hooks(Builder& b, const Format& f, Level level, const EncodeOperands& given,
+                         const RecordPlace& place, Expr base,
+                         const std::function<void(const std::function<void()>&)>& once);
 // The data section, and zeros between sections. One kernel.
 void encode_blocks(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target);
+// Bytes between sections become zero.
+void clear_between(Builder& b, const Format& f, const EncodeOperands& given);
 bool is_supplied(const std::vector<SuppliedValues>& supplied, int field);
 int64_t record_count(const Format& f, Level level, int64_t rows, int64_t columns);
 // Bytes `from` to `to` behind `base` become zero; none: of the buffer.

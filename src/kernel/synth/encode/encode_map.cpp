@@ -1,14 +1,16 @@
 // Codes of maps. Transposed ones are made in registers: a task has sixteen rows of a few columns, whose codes it joins
-// into words along the rows. Equal to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// into words along the rows. Fields above the numbers are supplied; steps before write them. Equal to the codec bit for
+// bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "kernel/synth/body/nest.h"
+#include "kernel/synth/encode/code_fields.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/step/ceil_div.h"
-#include "kernel/synth/unpack/field.h"
-#include "number/facts/facts.h"
 
 namespace lumen::synth {
 
@@ -23,7 +25,13 @@ constexpr int64_t kNearRows = 4, kNearColumns = 8;  // tasks beside each other w
 class CodeKernel {
  public:
   CodeKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan), g_(plan.graph), target_(target), builder_(plan.graph), b_(builder_.b), inner_(group) {
+      : plan_(plan),
+        g_(plan.graph),
+        target_(target),
+        group_(group),
+        builder_(plan.graph),
+        b_(builder_.b),
+        inner_(group) {
     for (const graph::ValueId v : group.nodes)
       if (g_[v].op == Op::map_) map_ = v;
     for (const graph::ValueId r : group.results) {
@@ -31,10 +39,7 @@ class CodeKernel {
       LUMEN_CHECK(a.source == map_ && a.offset == 0);
       (a.strides == own_strides_of(extents_of(g_[r].type.shape)) ? straight_ : transposed_) = r;
     }
-    field_ = plain_field(*g_[group.root].type.element.format);
-    LUMEN_CHECK(field_ && field_->bits == 8);
-    std::erase_if(inner_.nodes, [&](graph::ValueId v) { return v > map_ && v != map_; });
-    inner_.results = {map_};
+    keep_map();
     shape_ = extents_of(g_[map_].type.shape);
     if (transposed_ < 0) return;
     const std::vector<int64_t> matrix = extents_of(g_[transposed_].type.shape);
@@ -46,17 +51,24 @@ class CodeKernel {
   }
 
   Synthesis run() {
+    Synthesis out;
+    std::map<graph::ValueId, CodeFields> fields;
+    for (const graph::ValueId r : {straight_, transposed_})
+      if (r >= 0) fields.emplace(r, CodeFields(plan_, group_, r, target_, out));
     for (const graph::ValueId v : inner_.inputs) builder_.value(v, false);
+    for (auto& [r, of] : fields) of.declare(builder_);
     for (const graph::ValueId r : {straight_, transposed_})
       if (r >= 0) builder_.value(r, true);
+    if (straight_ >= 0) straight_fields_ = &fields.at(straight_);
+    if (transposed_ >= 0) transposed_fields_ = &fields.at(transposed_);
     std::vector<bool> barrier(shape_.size(), false);
     if (transposed_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
     body_ = std::make_unique<Body>(builder_, plan_, inner_, shape_, barrier);
-    const bool in_squares = transposed_ >= 0 && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
+    const bool agrees = straight_ < 0 || straight_fields_->columns() == columns_ || !straight_fields_->are_many();
+    const bool in_squares = transposed_ >= 0 && agrees && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
                             body_->extents().back() == columns_ && body_->extents().size() > 1 &&
                             kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
     in_squares ? squares() : lines();
-    Synthesis out;
     const double elements = product(shape_);
     const std::string ways = straight_ < 0 ? "transposed" : transposed_ < 0 ? "" : "and transposed";
     out.steps.push_back(builder_.finish(
@@ -66,22 +78,36 @@ class CodeKernel {
   }
 
  private:
-  Expr code() { return encode_value(b_, *field_, body_->value(map_)); }  // u32 lanes
+  // The map and what it reads, without the casts and what they are supplied with.
+  void keep_map() {
+    std::set<graph::ValueId> nodes = {map_}, inputs;
+    for (auto v = std::ssize(inner_.nodes); v-- > 0;) {
+      if (!nodes.contains(inner_.nodes[v])) continue;
+      for (const graph::ValueId o : g_[inner_.nodes[v]].operands)
+        (std::ranges::binary_search(inner_.nodes, o) ? nodes : inputs).insert(o);
+    }
+    std::erase_if(inner_.nodes, [&](graph::ValueId v) { return !nodes.contains(v); });
+    std::erase_if(inner_.inputs, [&](graph::ValueId v) { return !inputs.contains(v); });
+    inner_.results = {map_};
+  }
+
   Expr as_bytes(Expr code) { return cast(code, Scalar::u8); }
 
-  // Once, in the first task's region: what is behind the codes is zero.
+  // Once, in the first task's region: what lies between sections is zero.
   void clear_rest(Expr task) {
-    const int64_t used = product(shape_), all = graph::byte_size(g_[straight_ >= 0 ? straight_ : transposed_].type);
-    if (used == all) return;
+    const auto leaves = [](const CodeFields* f) { return f && f->leaves_gaps(); };
+    if (!leaves(straight_fields_) && !leaves(transposed_fields_)) return;
     b_.branch(task == 0, [&] {
-      for (const graph::ValueId r : {straight_, transposed_})
-        if (r >= 0) clear_bytes(b_, builder_.value(r, true), used, all);
+      for (const CodeFields* f : {straight_fields_, transposed_fields_})
+        if (f) f->clear_gaps(builder_);
     });
   }
 
   // Vectors along the last axis; transposed codes one by one.
   void lines() {
-    const int lanes = transposed_ < 0 ? target_.f32_lanes() : 1;
+    const int64_t last = body_->extents().back();
+    const bool in_runs = transposed_ < 0 && straight_fields_->is_same_for(target_.f32_lanes(), last);
+    const int lanes = in_runs ? target_.f32_lanes() : 1;
     const bool threads = target_.wave > 1;
     const int unroll = threads ? 1 : 2;
     std::vector<int64_t> outer = body_->extents();
@@ -98,12 +124,18 @@ class CodeKernel {
           for (size_t d = 0; d < counters.size(); ++d) body_->open(d, counters[d]);
           body_->hoist(lanes);
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
-            const Expr x = as_bytes(code()), number = body_->store_place(map_);
-            if (straight_ >= 0) body_->store_to(builder_.value(straight_, true), Scalar::u8, number, x);
+            const Expr x = body_->value(map_), number = body_->store_place(map_);
+            if (straight_ >= 0) {
+              const int64_t across = straight_fields_->columns();
+              const CodeFields::Values of = straight_fields_->at(b_, number / across, number % across);
+              const Expr code = straight_fields_->code(b_, x, of);
+              body_->store_to(builder_.value(straight_, true), Scalar::u8, number, as_bytes(code));
+            }
             if (transposed_ < 0) return;
             const Expr row = number / columns_;
             const Expr column = number % columns_;
-            body_->store_to(builder_.value(transposed_, true), Scalar::u8, column * rows_ + row, x);
+            const Expr code = transposed_fields_->code(b_, x, transposed_fields_->at(b_, column, row));
+            body_->store_to(builder_.value(transposed_, true), Scalar::u8, column * rows_ + row, as_bytes(code));
           });
           for (size_t d = 0; d < counters.size(); ++d) body_->close();
         });
@@ -139,20 +171,28 @@ class CodeKernel {
     std::vector<int64_t> outer = body_->extents();
     outer.pop_back();
     std::vector<Expr> joined;  // four rows each, by column
+    CodeFields::Values straight, transposed;
     for (int64_t i = 0; i < kRows; ++i) {
       const Expr line = row + i;
       const std::vector<Expr> at = digits(b_, line, outer);
       for (size_t d = 0; d < at.size(); ++d) body_->open(d, at[d]);
       body_->enter_chunk(column, n);
       body_->open_lanes(column, n, {});
-      const Expr x = code();
-      if (straight_ >= 0) b_.store(builder_.value(straight_, true), as_bytes(x), line * columns_ + column, n);
+      const Expr x = body_->value(map_);
+      if (straight_ >= 0) {
+        if (i == 0 || !straight_fields_->is_same_below(kRows)) straight = straight_fields_->along(b_, line, column, n);
+        const Expr code = as_bytes(straight_fields_->code(b_, x, straight));
+        b_.store(builder_.value(straight_, true), code, line * columns_ + column, n);
+      }
+      if (i == 0 || !transposed_fields_->is_same_for(kRows, rows_))
+        transposed = transposed_fields_->below(b_, column, line, n);
+      const Expr code = transposed_fields_->code(b_, x, transposed);
       body_->close();
       for (size_t d = 0; d < at.size(); ++d) body_->close();
       if (i % 4 == 0)
-        joined.push_back(x);
+        joined.push_back(code);
       else
-        joined.back() = joined.back() | (x << (8 * (i % 4)));
+        joined.back() = joined.back() | (code << (8 * (i % 4)));
     }
     for (int c = 0; c < n; ++c) {
       Expr line = b_.splat(b_.extract(joined[0], c), joined.size());
@@ -165,11 +205,12 @@ class CodeKernel {
   const graph::Plan& plan_;
   const graph::Graph& g_;
   const machine::Machine& target_;
+  const graph::Group& group_;
   StepBuilder builder_;
   Builder& b_;
-  graph::Group inner_;  // without the casts
+  graph::Group inner_;  // the map
   graph::ValueId map_ = -1, straight_ = -1, transposed_ = -1;
-  const FieldType* field_ = nullptr;
+  const CodeFields *straight_fields_ = nullptr, *transposed_fields_ = nullptr;
   std::vector<int64_t> shape_;
   int64_t rows_ = 1, columns_ = 1;  // of the matrix that is transposed
   size_t first_column_ = 0;         // axis

@@ -19,6 +19,9 @@ struct TransposedCopy {
 // where the load is another, or lanes are single: then nothing was written.
 bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy,
                       const machine::Machine& target);
+// Threads of a GPU take a square each, of loads of 16 bytes; those beside each other read whole lines together, and
+// write them. False where squares do not divide the matrix, are not aligned, or types differ.
+bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy);
 
 // The same as a group, of a load that is copied to a result of its shape; nothing when another way is better.
 std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,

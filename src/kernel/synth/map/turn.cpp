@@ -2,6 +2,7 @@
 // that both reads and writes are whole vectors. Proved by tests/kernel/synth/synth_move_test.cpp.
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/body/nest.h"
@@ -32,8 +33,44 @@ std::optional<Turn> find_turn(const Access& from, const std::vector<int64_t>& sh
 
 }  // namespace
 
+bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy) {
+  constexpr int64_t kLoad = 16, kNear = 8, kFar = 4;  // threads beside each other, either way
+  const int64_t bytes = scalar_bytes(copy.source), n = kLoad / bytes;
+  const std::optional<Turn> turn = find_turn(copy.from, copy.shape, n);
+  if (!turn || copy.source != copy.result || copy.from.offset % n != 0) return false;
+  const Collapsed& c = turn->axes;
+  const int last = c.extents.size() - 1, near = turn->near;
+  if (c.extents[near] % n != 0 || c.extents[last] % n != 0) return false;
+  for (int d = 0; d <= last; ++d)
+    if ((d != near && c.strides[0][d] % n != 0) || (d != last && c.strides[1][d] % n != 0)) return false;
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(product(copy.shape) / (n * n)), 1, [&](Expr task) {
+    Expr rest = task, source = b.i64(copy.from.offset), target = b.i64(0);
+    const auto walk = [&](int axis, int64_t extent, int64_t elements) {
+      const Expr x = rest % extent;
+      rest = rest / extent;
+      source = source + x * (c.strides[0][axis] * elements);
+      target = target + x * (c.strides[1][axis] * elements);
+    };
+    const int64_t near_squares = c.extents[near] / n, far_squares = c.extents[last] / n;
+    const int64_t beside_near = std::gcd(near_squares, kNear), beside_far = std::gcd(far_squares, kFar);
+    walk(near, beside_near, n);
+    walk(last, beside_far, n);
+    walk(near, near_squares / beside_near, n * beside_near);
+    walk(last, far_squares / beside_far, n * beside_far);
+    for (int d = last; d-- > 0;)
+      if (d != near) walk(d, c.extents[d], 1);
+    const VType run{copy.source, static_cast<int>(n)};
+    std::vector<Expr> square;
+    for (int64_t k = 0; k < n; ++k) square.push_back(b.load(in, run, (source + k * c.strides[0][last]) * bytes, kLoad));
+    transpose(b, square);
+    for (int64_t k = 0; k < n; ++k) b.store(out, square[k], (target + k * c.strides[1][near]) * bytes, kLoad);
+  });
+  return true;
+}
+
 bool write_transposed(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy,
                       const machine::Machine& target) {
+  if (target.wave > 1 && write_transposed_by_threads(b, in, out, copy)) return true;
   const int lanes = target.f32_lanes();
   const std::optional<Turn> turn = find_turn(copy.from, copy.shape, lanes);
   if (!turn) return false;

@@ -47,10 +47,14 @@ int BlockTile::step_n() const {
 }
 
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size) {
+  return find_matrix(m, Factors{factor, factor}, size);
+}
+
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const Factors& factors, int size) {
   const machine::MatrixRow* best = nullptr;
   for (const machine::MatrixRow& r : m.matrices) {
-    if (r.in_shared || r.scale_group > 0 || r.acc != sums_of_factor(factor)) continue;
-    if (!(r.a == factor) || !(r.b == factor)) continue;
+    if (r.in_shared || r.scale_group > 0 || r.acc != sums_of_factor(factors.a)) continue;
+    if (!(r.a == factors.a) || !(r.b == factors.b)) continue;
     if (r.m > size || r.n > size) continue;
     if (!best || int64_t{r.m} * r.n * r.k > int64_t{best->m} * best->n * best->k ||
         (int64_t{r.m} * r.n * r.k == int64_t{best->m} * best->n * best->k && r.m > best->m))
@@ -61,9 +65,14 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::
 
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
                                              bool a_transposed, bool b_transposed, bool a_in_registers) {
+  return find_shared_matrix(m, Factors{factor, factor}, n, a_transposed, b_transposed, a_in_registers);
+}
+
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const Factors& factors, int n,
+                                             bool a_transposed, bool b_transposed, bool a_in_registers) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.a_in_registers == a_in_registers && r.n == n && r.acc == sums_of_factor(factor) &&
-        r.a == factor && r.b == factor && r.a_transposed == a_transposed && r.b_transposed == b_transposed)
+    if (r.in_shared && r.a_in_registers == a_in_registers && r.n == n && r.acc == sums_of_factor(factors.a) &&
+        r.a == factors.a && r.b == factors.b && r.a_transposed == a_transposed && r.b_transposed == b_transposed)
       return &r;
   return nullptr;
 }

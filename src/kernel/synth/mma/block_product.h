@@ -58,10 +58,19 @@ struct BlockTile {
 
 // What products of such factors are added in: i32 for integers, else f32.
 Scalar sums_of_factor(const machine::Factor& factor);
-// The instruction to multiply numbers of this type with, in those sums; null when the machine has none. `shared`: those
-// that read their factors from shared memory, of `n` columns, are meant; `a_in_registers`: the first one from
-// registers.
+// What the two sides of a product are: of as many bytes, such as codes of two 8-bit floats.
+struct Factors {
+  Factors(const machine::Factor& left, const machine::Factor& right) : a(left), b(right) {}
+  machine::Factor a, b;
+};
+// The instruction to multiply numbers of these types with, in those sums; null when the machine has none. `shared`:
+// those that read their factors from shared memory, of `n` columns, are meant; `a_in_registers`: the first one from
+// registers. Of one type: both sides are.
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const Factors& factors, int size);
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const Factors& factors, int n,
+                                             bool a_transposed = false, bool b_transposed = false,
+                                             bool a_in_registers = false);
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
                                              bool a_transposed = false, bool b_transposed = false,
                                              bool a_in_registers = false);

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/ordinal.h"
 #include "kernel/synth/unpack/lane_facts.h"
+#include "kernel/synth/unpack/magnitude.h"
 
 namespace lumen::synth {
 
@@ -218,11 +219,13 @@ void RoutineRun::statement(const RoutineStmt& s) {
     case Kind::set_field:
       return hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), lanes_from(0));
     case Kind::loop: {
-      const Expr from = index_of(s.from), to = index_of(s.to);
-      b_.loop(LoopKind::serial, from, to, s.step, [&](Expr i) {
-        set_variable(s.slot, i);
-        statements(s.body);
-      });
+      if (!hooks_.magnitude || !is_magnitude_loop(s)) return loop(s);
+      // What is no number counts by its place.
+      const Expr bits = hooks_.magnitude();
+      const int largest = magnitude_loop(s).accumulator;
+      b_.branch(
+          bits <= kInfinityBits, [&] { set_variable(largest, max(variable(largest), bitcast(bits, Scalar::f32))); },
+          [&] { loop(s); });
       return;
     }
     case Kind::branch: {
@@ -243,6 +246,14 @@ void RoutineRun::statement(const RoutineStmt& s) {
       return;
     }
   }
+}
+
+void RoutineRun::loop(const RoutineStmt& s) {
+  const Expr from = index_of(s.from), to = index_of(s.to);
+  b_.loop(LoopKind::serial, from, to, s.step, [&](Expr i) {
+    set_variable(s.slot, i);
+    statements(s.body);
+  });
 }
 
 void RoutineRun::statements(const std::vector<RoutineStmt>& body) {

@@ -23,6 +23,8 @@ struct RoutineHooks {
   // mask: lanes to be set, -1 for all.
   std::function<void(int field, Expr index, Expr value, Expr mask)> set_field;
   std::function<Expr(int table, Expr index)> table;
+  // Where lanes share shared_loop(): the largest magnitude that all of them found, as bits (u32), the same in all.
+  std::function<Expr()> magnitude = nullptr;
 };
 
 // Slots of locals that one routine keeps for another: as the one has them, and as the other has them.
@@ -47,6 +49,7 @@ class RoutineRun {
  private:
   void statement(const RoutineStmt& s);
   void statements(const std::vector<RoutineStmt>& body);
+  void loop(const RoutineStmt& s);
   Expr index_of(const RoutineExpr& e);
   Expr element_offset(int slot, Expr index);
   Expr widen(Expr x);

@@ -27,7 +27,9 @@ Traffic traffic_of(const OffloadForecast& f, const Recipe& recipe) {
   out.alone = twice(f.states);
   if (!f.layers.any()) return out;
   // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write.
-  const int64_t of_batch = run::saturating_sum(twice(f.layers.parameters), f.layers.gradients);
+  // What is kept between the passes leaves and comes.
+  const int64_t of_batch =
+      run::saturating_sum(run::saturating_sum(twice(f.layers.parameters), f.layers.gradients), twice(f.layers.kept));
   out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, recipe.accumulate),
                                            run::saturating_product(f.layers.gradients, recipe.accumulate - 1));
   out.alone = run::saturating_sum(out.alone, run::saturating_sum(twice(f.layers.parameters), f.layers.gradients));
@@ -65,7 +67,8 @@ class Chooser {
     const Traffic traffic = traffic_of(f, r);
     double extra = traffic.alone / rates_.outside;
     if (f.layers.any()) {
-      const double again = compute * (1 + kForwardShare);
+      const double again = compute * (f.layers.computes_again ? 1 + kForwardShare : 1) +
+                           (choice.recompute == "maps" ? whole.values / rates_.memory : 0);
       return extra + std::max(again, traffic.beside_compute / rates_.outside) - compute;
     }
     // Maps read and write about what they make, once more; layers take the products of the forward part.
@@ -91,12 +94,20 @@ std::string offload_text(const std::string& what, const std::string& place) {
 // The ways of a recipe; those that its family or method has not are left out.
 std::vector<BudgetChoice> ways(const Recipe& recipe, const std::string& place) {
   std::vector<std::string> offloads = {recipe.offload}, recomputed = {recipe.recompute};
-  if (recipe.offload.empty()) offloads = {"", offload_text("moments", place), offload_text("layers", place)};
+  if (recipe.offload.empty()) {
+    const std::string moments = offload_text("moments", place), layers = offload_text("layers", place),
+                      activations = offload_text("activations", place);
+    offloads = {"", moments, activations, activations + "," + moments, layers, layers + "," + activations};
+  }
   if (recipe.recompute == "none") recomputed = {"none", "maps", "layers"};
   std::vector<BudgetChoice> out;
-  for (const std::string& offload : offloads)
+  // By layers, what does not lie outside is computed again whatever a recipe says.
+  for (const std::string& offload : offloads) {
+    const OffloadSettings settings = offload_settings(offload);
     for (const std::string& recompute : recomputed)
-      if (!offload_settings(offload).layers || recompute == recomputed.front()) out.push_back({recompute, offload});
+      if (!settings.layers || settings.activations || recompute == recomputed.front())
+        out.push_back({recompute, offload});
+  }
   return out;
 }
 
@@ -108,7 +119,7 @@ std::string table(const std::vector<BudgetChoice>& choices) {
   std::string text;
   for (const BudgetChoice& c : choices)
     if (c.bytes > 0)
-      text += fmt::format("\n  {:<44} {:>10} {:>+9.3g} s a step{}", name_of(c), run::print_amount(c.bytes), c.seconds,
+      text += fmt::format("\n  {:<56} {:>10} {:>+9.3g} s a step{}", name_of(c), run::print_amount(c.bytes), c.seconds,
                           c.fits ? ", taken" : "");
   return text;
 }

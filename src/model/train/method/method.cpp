@@ -9,24 +9,6 @@
 namespace lumen::model {
 namespace {
 
-// Updates that are computed apart know no states but the optimizer's own, and steps by layers have no loss in one
-// graph.
-void require_together(const Recipe& recipe, const graph::ProductType& products) {
-  const OffloadSettings offload = offload_settings(recipe.offload);
-  const bool is_fitted = products.sources.activation == FieldSource::fitted &&
-                         products.sources.weight == FieldSource::fitted &&
-                         products.sources.gradient == FieldSource::fitted;
-  if (offload.any() && !is_fitted)
-    throw Error(Exit::usage, "memory.offload and scales that are delayed or predicted contradict each other",
-                "[products] with fitted scales goes with it");
-  if (offload.layers && !recipe.kept.empty())
-    throw Error(Exit::usage, "memory.offload = \"layers\" and memory.kept contradict each other",
-                "a step by layers keeps what one layer computes alone: leave memory.kept away");
-  if (offload.layers && products.has_formats())
-    throw Error(Exit::usage, "memory.offload = \"layers\" and formats of [products] contradict each other",
-                "moments alone can be offloaded then");
-}
-
 // Scales that are predicted need bounds of what the optimizer moves.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
@@ -61,7 +43,6 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe, model.family->library().formats());
   options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
-  require_together(recipe, options_.products);
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()
@@ -100,6 +81,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     held_ = holding_of(trained_, type);
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
+  if (recipe.tensor_parallel > 1) partition_tensors();
 }
 
 graph::Graph Method::loss_of(const graph::Graph& author) const {
@@ -163,7 +145,7 @@ graph::Graph Method::reference_logits() const {
 Method::Work Method::finished(graph::Graph graph) const {
   Work work{std::move(graph), options_};
   add_stored_formats(work);
-  return work;
+  return in_parts(std::move(work));
 }
 
 void Method::add_stored_formats(Work& work) const {
@@ -189,7 +171,7 @@ Method::Work Method::gradients_apart() const {
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  return {apply_step(trained_, optimizer_, held_), options};
+  return in_parts({apply_step(trained_, optimizer_, held_), options});
 }
 
 Method::Work Method::gradients() const {
@@ -205,7 +187,7 @@ Method::Work Method::apply(const std::vector<Parameter>& own) const {
 
 Method::Work Method::evaluation() const {
   const graph::Graph g = function("token_loss");
-  return evaluated(g, evaluated_changes(g));
+  return in_parts(evaluated(g, evaluated_changes(g)));
 }
 
 graph::Graph Method::token_losses() const {
@@ -223,22 +205,22 @@ Method::Work Method::logits(int64_t length) const {
 }
 
 Method::Work Method::reference() const {
-  return evaluated(function("token_loss"), {.texts_apart = form_.starts});
+  return in_parts(evaluated(function("token_loss"), {.texts_apart = form_.starts}));
 }
 
 Method::Work Method::divergence() const {
   const graph::Graph g = function("forward");
-  return evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
+  return in_parts(evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
     return divergence_from(model_.family->library(), std::move(policy), reference_logits());
-  });
+  }));
 }
 
 Method::Work Method::objective_loss() const {
   const graph::Graph g = function(objective_->function());
   const std::optional<graph::Graph> theirs = teacher();
-  return evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
+  return in_parts(evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
     return objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr);
-  });
+  }));
 }
 
 Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes& changes,
@@ -253,7 +235,8 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
   graph::Graph g = graph::evaluation_graph(graph::loss_graph(author, changes, symbols, objective), changes,
                                            on_graph(trained_, held_));
   if (is_frozen()) {
-    Work work = finished(std::move(g));
+    Work work{std::move(g), options_};
+    add_stored_formats(work);
     work.options.products.random = {};  // nothing is drawn where nothing is trained
     return work;
   }

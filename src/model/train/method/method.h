@@ -2,15 +2,16 @@
 // all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
-// May include: base, graph/grad, graph/pass, graph/pipeline, graph/transform, model/arch, model/arch/adapter,
-// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device,
-// run/engine.
+// May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch,
+// model/arch/adapter, model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec,
+// run/device, run/engine.
 // Offers: lora.h, recomputation.h.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "graph/partition/partition.h"
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/model.h"
 #include "model/train/method/learned.h"
@@ -39,6 +40,11 @@ class Method {
   // Weights stay as they are: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
+  // Which tensors are held in parts by ranks that hold one model together (recipe.tensor_parallel): parameters,
+  // and by their names gradients and states; null: this process holds all. And parameters as one rank has them.
+  const graph::TensorSplit* partition() const { return partition_ ? &*partition_ : nullptr; }
+  std::vector<Parameter> trained_here() const;
+  std::string partition_text() const;  // for people
   const Holding& held() const { return held_; }
   // Products round what they multiply to a 16-bit float.
   bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
@@ -79,6 +85,8 @@ class Method {
  private:
   Work finished(graph::Graph graph) const;
   void add_stored_formats(Work& work) const;
+  void partition_tensors();
+  Work in_parts(Work work) const;
   graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
   graph::Graph apart(graph::Graph function) const;  // where texts share rows
   graph::Graph loss_of(const graph::Graph& author) const;
@@ -107,6 +115,7 @@ class Method {
   std::vector<LearnedField> learned_;
   std::vector<graph::LowRank> changes_;
   std::optional<Shipping> shipping_;
+  std::optional<graph::TensorSplit> partition_;
 };
 
 // The recipe's windows, or as many tokens as the model's context.

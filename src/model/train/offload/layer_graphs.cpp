@@ -7,6 +7,7 @@
 #include "graph/grad/grad.h"
 #include "graph/ir/build.h"
 #include "graph/ir/verify.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::model {
 namespace {
@@ -51,7 +52,7 @@ ValueId sum_of(Builder& build, ValueId v) {
 }  // namespace
 
 std::string arriving(size_t out) {
-  return fmt::format("arriving.{}", out);
+  return fmt::format("{}{}", graph::kArriving, out);
 }
 std::string kept(size_t out) {
   return fmt::format("kept.{}", out);
@@ -60,14 +61,25 @@ std::string leaving(size_t in) {
   return fmt::format("leaving.{}", in);
 }
 
-graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
-  graph::LayerCut cut = graph::cut_layers(function);
+namespace {
+
+bool is_simple(const graph::LayerCut& cut) {
   bool simple = cut.parts.size() > 1;
   for (const graph::LayerCut::Carried& c : cut.carried)
     simple = simple && c.to == c.from + 1 && is_real(c.type) && !c.type.shape.empty();
   for (size_t i = 0; i + 1 < cut.parts.size(); ++i)
     for (const std::string& result : cut.parts[i].graph.result_names) simple = simple && is_carried(result);
-  if (simple) return cut;
+  return simple;
+}
+
+}  // namespace
+
+graph::LayerCut cut_for_training(const Graph& function, const std::string& who, const std::string& instead) {
+  Graph g = function;
+  graph::inline_calls(g);
+  if (graph::LayerCut cut = graph::cut_layers_as_written(g); is_simple(cut)) return cut;
+  // Values that are the same under two names are handed on once then.
+  if (graph::LayerCut cut = graph::cut_layers(g); is_simple(cut)) return cut;
   throw Error(
       Exit::user,
       fmt::format("'{}' cannot be trained layer by layer: its layers hand on more than the next one reads", who),
@@ -92,11 +104,15 @@ Graph forward_part(const graph::LayerPart& part, const Holding& held) {
   return g;
 }
 
-Graph backward_part(const graph::LayerPart& part, const Holding& held, const BackwardPart& how) {
+namespace {
+
+// The part, what it hands on, and its gradients.
+Graph with_gradients(const graph::LayerPart& part, const Holding& held, const StepPart& how) {
   Graph g = hold(part.graph, held);
-  g.name = "backward";
   const std::vector<ValueId> carried = take_carried(g, part.out.size());
   Builder build(g);
+  for (size_t i = 0; i < carried.size(); ++i)
+    build.update(build.input(kept(i), Role::state, g[carried[i]].type), carried[i]);
   std::vector<ValueId> wanted, inputs;
   for (const std::string& name : how.trained) wanted.push_back(held_value(g, g.find_input(name), held));
   for (size_t i = 0; i < part.in.size(); ++i) wanted.push_back(g.find_input(graph::carried_in(i)));
@@ -129,8 +145,30 @@ Graph backward_part(const graph::LayerPart& part, const Holding& held, const Bac
     g.results.push_back(sum_of(build, build.mul(total, total)));
     g.result_names.push_back(kSquares + name);
   }
-  graph::verify_or_die(g, "backward_part");
+  graph::verify_or_die(g, "with_gradients");
   return g;
+}
+
+}  // namespace
+
+graph::Passes passes_of(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+                        const graph::ProductType& products, const graph::Recompute& recompute) {
+  return graph::split_passes(graph::with_rounded_products(with_gradients(part, held, how), {}, {}, products),
+                             recompute);
+}
+
+Graph last_part(const graph::LayerPart& part, const Holding& held, const StepPart& how,
+                const graph::ProductType& products) {
+  Graph g = graph::with_rounded_products(with_gradients(part, held, how), {}, {}, products);
+  g.name = "backward";
+  return g;
+}
+
+run::CompileOptions part_options(const Method& method) {
+  run::CompileOptions options = method.options();
+  options.is_rounded = true;
+  options.recompute = {};
+  return options;
 }
 
 }  // namespace lumen::model

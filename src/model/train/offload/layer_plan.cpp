@@ -15,25 +15,36 @@ bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void require_plain(const Method& method, const Recipe& recipe, LayersLie lie) {
-  const bool outside = lie == LayersLie::outside;
-  const char* what = method.is_frozen()                                      ? "an adapter"
-                     : method.objective()                                    ? "an objective"
-                     : recipe.optimizer.ema_decay > 0 && outside             ? "a mean of the weights"
-                     : recipe.eval_kl                                        ? "a divergence from a reference"
-                     : !recipe.eval_tasks.empty() || !recipe.samples.empty() ? "tasks and samples on the way"
-                                                                             : nullptr;
+const char* flag_of(LayersLie lie) {
+  return lie == LayersLie::outside      ? "--offload layers"
+         : lie == LayersLie::with_ranks ? "--shard parameters"
+                                        : "--offload activations";
+}
+
+void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside) {
+  const bool here = lie == LayersLie::here;
+  const char* what = method.is_frozen()                                            ? "an adapter"
+                     : method.objective()                                          ? "an objective"
+                     : recipe.optimizer.ema_decay > 0 && lie == LayersLie::outside ? "a mean of the weights"
+                     : recipe.eval_kl                                              ? "a divergence from a reference"
+                     : (!recipe.eval_tasks.empty() || !recipe.samples.empty()) && !here ? "tasks and samples on the way"
+                                                                                        : nullptr;
   if (what)
     throw Error(Exit::usage,
-                fmt::format("{}: {} needs all parameters on the device",
-                            outside ? "--offload layers" : "--shard parameters", what),
-                outside ? "--offload moments works with it" : "--shard gradients works with it");
-  if (!outside && !recipe.kept.empty())
-    throw Error(Exit::usage, "ranks.shard = \"parameters\" and memory.kept contradict each other",
-                "a step by layers keeps what one layer computes alone: leave memory.kept away");
-  if (!outside && method.options().products.has_formats())
-    throw Error(Exit::usage, "ranks.shard = \"parameters\" and formats of [products] contradict each other",
-                "--shard gradients works with them");
+                fmt::format("{}: {} needs {}", flag_of(lie), what,
+                            here ? "a step that does not go by layers" : "all parameters on the device"),
+                lie == LayersLie::with_ranks ? "--shard gradients works with it" : "--offload moments works with it");
+  if (!recipe.kept.empty() && (!keeps_outside || recipe.recompute == "layers"))
+    throw Error(
+        Exit::usage, fmt::format("{} and memory.kept contradict each other", flag_of(lie)),
+        lie == LayersLie::with_ranks
+            ? "a step by layers keeps what one layer computes alone: leave memory.kept away"
+            : "layers that are computed again keep nothing that could lie in a format: with --offload activations, "
+              "and without --recompute layers, they keep what gradients read");
+  if (keeps_outside && recipe.recompute != "none" && recipe.recompute != "maps" && recipe.recompute != "layers")
+    throw Error(Exit::usage,
+                fmt::format("--offload activations and --recompute {} contradict each other", recipe.recompute),
+                "none, maps or layers go with it; --memory chooses among them");
 }
 
 void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
@@ -59,7 +70,7 @@ void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
 std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
   std::vector<LayerPlan::Part> out;
   for (graph::LayerPart& part : cut.parts) {
-    LayerPlan::Part one{std::move(part), {}, {}, {}, {}};
+    LayerPlan::Part one{std::move(part), {}, {}, {}, {}, {}};
     for (const std::string& p : one.part.parameters) one.names[one.part.name_of(p)] = p;
     out.push_back(std::move(one));
   }
@@ -67,10 +78,10 @@ std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
 }
 
 // `first`: of the batches of a step.
-graph::Graph backward_of(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts,
-                         size_t k, bool first, LayersLie lie) {
+StepPart step_part(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts, size_t k,
+                   bool first, LayersLie lie) {
   const graph::LayerPart& at = parts[k].part;
-  BackwardPart how;
+  StepPart how;
   how.alone = lie == LayersLie::with_ranks;
   how.parts = recipe.accumulate > 1 ? method.parts() : 1;
   how.most_logits = most_logits(method.loss(), method.trained());
@@ -83,10 +94,55 @@ graph::Graph backward_of(const Method& method, const Recipe& recipe, const std::
       again = again || is_among(parts[other].part.parameters, p.name);
     if (again && !how.alone) how.adds.insert(how.trained.back());
   }
-  return backward_part(at, held_in(at, method.held()), how);
+  return how;
+}
+
+graph::Recompute computed_again(const Method& method, const Recipe& recipe, bool keeps_outside) {
+  using What = graph::Recompute::What;
+  if (!keeps_outside || recipe.recompute == "layers") return {What::layers, 0};
+  return {recipe.recompute == "maps" ? What::maps : What::none, 0, method.options().recompute.kept};
+}
+
+void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, LayersLie lie) {
+  const bool has_more = recipe.accumulate > 1 && !plan.sums_elsewhere;
+  const graph::Recompute recompute = computed_again(method, recipe, plan.keeps_outside);
+  const graph::ProductType& products = method.options().products;
+  for (size_t k = 0; k < plan.parts.size(); ++k) {
+    LayerPlan::Part& at = plan.parts[k];
+    const Holding held = held_in(at.part, method.held());
+    const auto how = [&](bool first) { return step_part(method, recipe, plan.parts, k, first, lie); };
+    if (at.part.out.empty()) {
+      at.backward = last_part(at.part, held, how(true), products);
+      if (has_more) at.more = last_part(at.part, held, how(false), products);
+      for (size_t i = 0; i < at.part.in.size(); ++i)
+        at.kept.push_back({graph::carried_in(i), plan.carried[at.part.in[i]].type});
+      continue;
+    }
+    graph::Passes first = passes_of(at.part, held, how(true), products, recompute);
+    if (has_more) at.more = passes_of(at.part, held, how(false), products, recompute).backward;
+    at.forward = std::move(first.forward);
+    at.backward = std::move(first.backward);
+    at.kept = std::move(first.kept);
+  }
+  std::vector<std::vector<Visitor>> groups;
+  for (size_t k = 0; plan.keeps_outside && k < plan.parts.size(); ++k) {
+    groups.emplace_back();
+    for (const auto& [input, type] : plan.parts[k].kept)
+      groups.back().push_back({plan.visitor_name(k, input), type, 0});
+  }
+  plan.kept = placed(std::move(groups));
 }
 
 }  // namespace
+
+bool LayerPlan::has_kept(size_t part, const std::string& input) const {
+  const std::vector<graph::Passes::Kept>& all = parts[part].kept;
+  return keeps_outside && std::any_of(all.begin(), all.end(), [&](const auto& k) { return k.name == input; });
+}
+
+std::string LayerPlan::visitor_name(size_t part, const std::string& input) const {
+  return fmt::format("{} {}", part, input);
+}
 
 std::string LayerPlan::kept_name(int number) const {
   return fmt::format("kept {}", number);
@@ -103,25 +159,23 @@ int64_t LayerPlan::between_bytes() const {
   std::set<std::string> known;
   int64_t bytes = 0;
   for (int i = 0; i < std::ssize(carried); ++i)
-    for (const std::string& name : {kept_name(i), gradient_name(i)})
+    for (const std::string& name : {keeps_outside ? gradient_name(i) : kept_name(i), gradient_name(i)})
       if (known.insert(name).second) bytes = run::saturating_sum(bytes, graph::byte_size(carried[i].type));
   return bytes;
 }
 
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie) {
-  require_plain(method, recipe, lie);
-  const char* const instead = lie == LayersLie::outside ? "leave 'layers' out of --offload" : "--shard gradients";
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie,
+                      bool keeps_outside) {
+  require_plain(method, recipe, lie, keeps_outside);
+  const char* const instead =
+      lie == LayersLie::with_ranks ? "--shard gradients" : "leave 'layers' and 'activations' out of --offload";
   LayerPlan plan;
+  plan.keeps_outside = keeps_outside;
   plan.sums_elsewhere = lie == LayersLie::with_ranks;
   graph::LayerCut cut = cut_for_training(method.loss(), model.name, instead);
   plan.carried = cut.carried;
   plan.parts = parts_of(std::move(cut));
-  for (size_t k = 0; k < plan.parts.size(); ++k) {
-    LayerPlan::Part& at = plan.parts[k];
-    if (k + 1 < plan.parts.size()) at.forward = forward_part(at.part, held_in(at.part, method.held()));
-    at.backward = backward_of(method, recipe, plan.parts, k, true, lie);
-    if (recipe.accumulate > 1 && !plan.sums_elsewhere) at.more = backward_of(method, recipe, plan.parts, k, false, lie);
-  }
+  fill_step(method, recipe, plan, lie);
   cut = cut_for_training(method.token_losses(), model.name, instead);
   LUMEN_CHECK(cut.carried.size() == plan.carried.size(), "losses of positions have other layers than their mean");
   for (size_t i = 0; i < cut.carried.size(); ++i) LUMEN_CHECK(cut.carried[i].type == plan.carried[i].type);
@@ -135,7 +189,7 @@ LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& re
     at.forward = forward_part(at.part, held_in(at.part, method.held()));
     if (at.part.out.empty()) graph::compute_by_rows(*at.forward, most_logits(method.loss(), method.trained()));
   }
-  fill_records(model, method, plan);
+  if (lie == LayersLie::outside) fill_records(model, method, plan);
   for (const Parameter& p : method.trained())
     if (std::none_of(plan.parts.begin(), plan.parts.end(),
                      [&](const LayerPlan::Part& part) { return is_among(part.part.parameters, p.name); }))

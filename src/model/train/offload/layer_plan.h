@@ -16,6 +16,7 @@ namespace lumen::model {
 
 constexpr size_t kParameterSeats = 3;  // one comes, one is here, one leaves
 constexpr size_t kGradientSeats = 2;
+constexpr size_t kKeptSeats = 3;
 
 struct LayerPlan {
   struct Part {
@@ -23,27 +24,39 @@ struct LayerPlan {
     std::map<std::string, std::string> names;  // of parameters, by what the graph calls them
     // The last part has no forward graph of its own. `more`: where further batches add to the first one's gradients.
     std::optional<graph::Graph> forward, backward, more;
+    // What the backward graph reads of the forward pass, where that lies outside of the device meanwhile: by the names
+    // of its inputs. Of the last part what was handed to it.
+    std::vector<graph::Passes::Kept> kept;
   };
   std::vector<Part> parts, evaluated;  // as many
   std::vector<graph::LayerCut::Carried> carried;
   bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (BackwardPart::alone)
 
+  bool keeps_outside = false;  // what backward graphs read of the forward pass visits the device
+  // Those of all parts, a group for each.
+  std::vector<VisitorGroup> kept;
+  bool has_kept(size_t part, const std::string& input) const;
+  std::string visitor_name(size_t part, const std::string& input) const;
+
   // Parameters of layers, and gradients of those that are trained, a group for each layer.
   std::map<int, size_t> group_of;
   std::vector<VisitorGroup> parameters, gradients;
 
-  // Under which a tensor that layers hand to each other is known: forward all are kept, backward two of a kind take
-  // turns.
+  // Under which a tensor that layers hand to each other is known: forward all are kept, unless they lie outside,
+  // backward and in evaluations two of a kind take turns.
   std::string kept_name(int carried_number) const;
   std::string gradient_name(int carried_number) const;
   int64_t between_bytes() const;
 };
 
-// Whether a step goes by layers since its parameters lie outside of the device, or in pieces with other ranks.
-enum class LayersLie : uint8_t { outside, with_ranks };
+// Where parameters of a step by layers are: outside of the device, in pieces with other ranks, or on the device, which
+// what the forward pass keeps for the backward pass is not.
+enum class LayersLie : uint8_t { outside, with_ranks, here };
 
-// Error (user, usage) when the recipe asks for what only a step as a whole does.
+// Error (user, usage) when the recipe asks for what only a step as a whole does. `keeps_outside`: what backward graphs
+// read of the forward pass lies outside, and as much of it is kept as the recipe does not compute again; elsewhere all
+// of a layer is computed again.
 LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe,
-                      LayersLie lie = LayersLie::outside);
+                      LayersLie lie = LayersLie::outside, bool keeps_outside = false);
 
 }  // namespace lumen::model

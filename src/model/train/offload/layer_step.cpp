@@ -20,12 +20,15 @@ run::CompileOptions evaluation_options(const Method& method) {
 }  // namespace
 
 LayerStep::LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<Lodging> lodging,
-                     TensorOf tensor)
+                     TensorOf tensor, std::unique_ptr<Visits> kept)
     : engine_(engine),
       method_(method),
       plan_(std::move(plan)),
       tensor_(std::move(tensor)),
-      lodging_(std::move(lodging)) {}
+      lodging_(std::move(lodging)),
+      kept_(std::move(kept)) {
+  LUMEN_CHECK(!kept_ || plan_.keeps_outside);
+}
 
 // The largest first, whose memory for values serves the others.
 void LayerStep::compile_all(const std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>>& work,
@@ -65,7 +68,18 @@ void LayerStep::compile() {
                          {&at.more, &programs_[k].more}})
       if (*g) work.emplace_back(&**g, to);
   }
-  compile_all(work, method_.options());
+  compile_all(work, part_options(method_));
+  for (size_t k = 0; k < programs_.size(); ++k)
+    for (const auto* program : {&programs_[k].forward, &programs_[k].backward})
+      if (*program) make_tensors(plan_.parts[k], k, **program);
+}
+
+// States of a step that stay on the device, and seeds, are there before the first one.
+void LayerStep::make_tensors(const LayerPlan::Part& at, size_t part, const run::Program& program) {
+  for (const std::string& input : program.input_names())
+    if (input.starts_with(graph::kHistoryState) || input.starts_with(graph::kLargestState) ||
+        input.starts_with(graph::kProductSeed))
+      (void)tensor_(known_as(at, input), program.input_type(input));
 }
 
 run::DeviceTensorRef LayerStep::between(const std::string& name, int carried) {
@@ -74,27 +88,55 @@ run::DeviceTensorRef LayerStep::between(const std::string& name, int carried) {
   return tensor;
 }
 
-void LayerStep::bind(const LayerPlan::Part& at, size_t number, run::Program& program) {
-  std::map<std::string, std::pair<std::string, int>> known;
-  const auto hand = [&](const std::string& input, const std::string& name, int carried) {
-    known[input] = {name, carried};
+// What layers hand to each other: kept for the backward pass, or until the next layer has read it.
+run::DeviceTensorRef LayerStep::handed(int carried, Pass pass) {
+  if (pass == Pass::evaluation) return between(plan_.gradient_name(carried), carried);
+  if (!plan_.keeps_outside) return between(plan_.kept_name(carried), carried);
+  const size_t reader = plan_.carried[carried].to;
+  const std::vector<int>& in = plan_.parts[reader].part.in;
+  const std::string input = graph::carried_in(std::find(in.begin(), in.end(), carried) - in.begin());
+  if (plan_.has_kept(reader, input)) return kept_->tensor(plan_.visitor_name(reader, input));
+  return between(plan_.gradient_name(carried), carried);
+}
+
+// What a parameter, its gradient, what was largest of it, or a seed of its layer is called outside of a part's graph.
+std::string LayerStep::known_as(const LayerPlan::Part& at, const std::string& input) const {
+  if (input == std::string(graph::kProductSeed) + ".layer")
+    return fmt::format("{}.{}", graph::kProductSeed, at.part.layer);
+  for (const char* prefix : {"", kGradient, graph::kLargestState, graph::kHistoryState}) {
+    if (!input.starts_with(prefix)) continue;
+    const std::string rest = input.substr(std::string_view(prefix).size());
+    const size_t operand = prefix == graph::kHistoryState ? std::min(rest.rfind('.'), rest.size()) : rest.size();
+    const auto found = at.names.find(rest.substr(0, operand));
+    if (found != at.names.end()) return prefix + found->second + rest.substr(operand);
+  }
+  return input;
+}
+
+void LayerStep::bind(const LayerPlan::Part& at, size_t number, run::Program& program, Pass pass) {
+  std::map<std::string, run::DeviceTensorRef> known;
+  const std::vector<std::string> inputs = program.input_names();
+  const auto hand = [&](const std::string& input, const std::function<run::DeviceTensorRef()>& tensor) {
+    if (std::find(inputs.begin(), inputs.end(), input) != inputs.end()) known[input] = tensor();
   };
+  const auto gradient = [&](int carried) { return between(plan_.gradient_name(carried), carried); };
   for (size_t i = 0; i < at.part.in.size(); ++i) {
-    hand(graph::carried_in(i), plan_.kept_name(at.part.in[i]), at.part.in[i]);
-    hand(leaving(i), plan_.gradient_name(at.part.in[i]), at.part.in[i]);
+    hand(graph::carried_in(i), [&] { return handed(at.part.in[i], pass); });
+    hand(leaving(i), [&] { return gradient(at.part.in[i]); });
   }
   for (size_t i = 0; i < at.part.out.size(); ++i) {
-    hand(kept(i), plan_.kept_name(at.part.out[i]), at.part.out[i]);
-    hand(arriving(i), plan_.gradient_name(at.part.out[i]), at.part.out[i]);
+    hand(kept(i), [&] { return handed(at.part.out[i], pass); });
+    hand(arriving(i), [&] { return gradient(at.part.out[i]); });
   }
-  for (const std::string& input : program.input_names()) {
+  for (const auto& [input, unused] : at.kept)
+    if (visits(number) && !known.contains(input))
+      hand(input, [&] { return kept_->tensor(plan_.visitor_name(number, input)); });
+  for (const std::string& input : inputs) {
     if (const auto k = known.find(input); k != known.end()) {
-      program.bind(input, between(k->second.first, k->second.second));
+      program.bind(input, k->second);
       continue;
     }
-    const std::string prefix = input.starts_with(kGradient) ? kGradient : "";
-    const auto found = at.names.find(input.substr(prefix.size()));
-    const std::string name = found == at.names.end() ? input : prefix + found->second;
+    const std::string name = known_as(at, input);
     const run::DeviceTensorRef lodges = lodging_->tensor(number, name);
     program.bind(input, lodges ? lodges : tensor_(name, program.input_type(input)));
   }
@@ -118,15 +160,20 @@ void LayerStep::end_pass() {
   throw Error(error);
 }
 
-void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& program) {
+void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& program, Pass pass) {
+  const bool keeps = pass == Pass::forward;
   lodging_->call(k);
   if (k + 1 < plan_.parts.size()) lodging_->call(k + 1);
+  // What this part keeps, and where it writes what the next one keeps of it.
+  if (keeps && k == 0 && visits(k)) kept_->claim(k);
+  if (keeps && visits(k + 1)) kept_->claim(k + 1);
   lodging_->come(k);
   attempt([&] {
-    bind(at, k, program);
+    bind(at, k, program, pass);
     program.run();
   });
   lodging_->leave(k);
+  if (keeps && visits(k)) kept_->leave(k, true);
 }
 
 void LayerStep::backward(size_t k, run::Program& program, bool first) {
@@ -134,9 +181,12 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
   lodging_->call(k);
   if (k > 0) lodging_->call(k - 1);
   lodging_->open_gradients(k, first);
+  const bool is_last = k + 1 == plan_.parts.size();  // for which it is still here
+  if (visits(k) && !is_last) kept_->come(k);
+  if (k > 0 && visits(k - 1)) kept_->call(k - 1);
   lodging_->come(k);
   attempt([&] {
-    bind(at, k, program);
+    bind(at, k, program, Pass::backward);
     program.run();
     for (const Parameter& p : method_.trained()) {
       if (std::find(at.part.parameters.begin(), at.part.parameters.end(), p.name) == at.part.parameters.end()) continue;
@@ -146,11 +196,12 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
   });
   lodging_->leave(k);
   lodging_->close_gradients(k);
+  if (visits(k)) kept_->leave(k, false);
 }
 
 double LayerStep::run(bool first) {
   const size_t last = plan_.parts.size() - 1;
-  for (size_t k = 0; k < last; ++k) forward(plan_.parts[k], k, *programs_[k].forward);
+  for (size_t k = 0; k < last; ++k) forward(plan_.parts[k], k, *programs_[k].forward, Pass::forward);
   float loss = 0;
   for (size_t k = last + 1; k-- > 0;) {
     run::Program& program = first || !programs_[k].more ? *programs_[k].backward : *programs_[k].more;
@@ -182,6 +233,7 @@ void LayerStep::finish() {
   evaluated_.clear();
   by_text_.clear();
   between_.clear();
+  kept_ = nullptr;
   lender_ = nullptr;
 }
 
@@ -195,7 +247,8 @@ void LayerStep::compile_evaluation() {
 
 run::DeviceTensorRef LayerStep::losses() {
   if (evaluated_.empty()) compile_evaluation();
-  for (size_t k = 0; k < evaluated_.size(); ++k) forward(plan_.evaluated[k], k, *evaluated_[k].forward);
+  for (size_t k = 0; k < evaluated_.size(); ++k)
+    forward(plan_.evaluated[k], k, *evaluated_[k].forward, Pass::evaluation);
   end_pass();
   return evaluated_.back().forward->result(kResult);
 }
@@ -209,6 +262,7 @@ int64_t LayerStep::own_bytes() const {
 int64_t LayerStep::between_bytes() const {
   int64_t bytes = 0;
   for (const auto& [unused, tensor] : between_) bytes += tensor->bytes();
+  if (kept_) bytes += kept_->seat_bytes();
   return bytes;
 }
 

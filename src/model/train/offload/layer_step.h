@@ -1,6 +1,8 @@
 // A training step that has one layer's parameters on the device at a time, or a few: forward layer by layer, of which
 // what each hands to the next is kept, then backward with each layer computed again, whose gradients leave as soon as
-// they are there; then come updates. Where all that is meanwhile says its lodging. Proved by
+// they are there; then come updates. Where all that is meanwhile says its lodging. What backward graphs read of the
+// forward pass, what was handed on or all of it, may lie outside of the device, too: it is written while the next layer
+// is computed, and read while the one before is (layer_plan.h). Proved by
 // tests/model/train/offload/layer_step_test.cpp and tests/model/train/ranks/rank_lodging_test.cpp.
 #pragma once
 
@@ -21,9 +23,9 @@ namespace lumen::model {
 class LayerStep {
  public:
   using TensorOf = std::function<run::DeviceTensorRef(const std::string& name, const graph::Type& type)>;
-  // `tensor`: what stays on the device.
+  // `tensor`: what stays on the device. `kept`: the visits of LayerPlan::kept; null: that stays as well.
   LayerStep(run::Engine& engine, const Method& method, LayerPlan plan, std::shared_ptr<Lodging> lodging,
-            TensorOf tensor);
+            TensorOf tensor, std::unique_ptr<Visits> kept = nullptr);
   void compile();
   void compile_evaluation();  // otherwise done when losses are first asked for
 
@@ -40,7 +42,7 @@ class LayerStep {
   const Lodging& lodging() const { return *lodging_; }
   std::shared_ptr<run::Program> lender() const { return lender_; }
   int64_t own_bytes() const;      // of programs
-  int64_t between_bytes() const;  // of what layers hand on
+  int64_t between_bytes() const;  // of what layers hand on, and of what is kept and visits the device
   std::string explain() const;
   void finish();  // parameters stay; no step or evaluation comes any more
 
@@ -50,9 +52,14 @@ class LayerStep {
   };
   void compile_all(const std::vector<std::pair<const graph::Graph*, std::shared_ptr<run::Program>*>>& work,
                    const run::CompileOptions& options);
-  void bind(const LayerPlan::Part& at, size_t part, run::Program& program);
+  enum class Pass : uint8_t { forward, backward, evaluation };
+  void bind(const LayerPlan::Part& at, size_t part, run::Program& program, Pass pass);
+  std::string known_as(const LayerPlan::Part& at, const std::string& input) const;
+  void make_tensors(const LayerPlan::Part& at, size_t part, const run::Program& program);
+  run::DeviceTensorRef handed(int carried, Pass pass);
   run::DeviceTensorRef between(const std::string& name, int carried);
-  void forward(const LayerPlan::Part& at, size_t part, run::Program& program);
+  bool visits(size_t part) const { return kept_ && plan_.kept.at(part).bytes > 0; }
+  void forward(const LayerPlan::Part& at, size_t part, run::Program& program, Pass pass);
   void backward(size_t part, run::Program& program, bool first);
   void attempt(const std::function<void()>& work);
   void end_pass();
@@ -62,6 +69,7 @@ class LayerStep {
   LayerPlan plan_;
   TensorOf tensor_;
   std::shared_ptr<Lodging> lodging_;
+  std::unique_ptr<Visits> kept_;
   std::vector<Programs> programs_, evaluated_;                    // by part
   std::map<std::string, std::shared_ptr<run::Program>> by_text_;  // by options and graphs' texts
   std::shared_ptr<run::Program> lender_;

@@ -1,10 +1,11 @@
 // Training with less memory of the device than it needs. States of the optimizer lie in a file or in the host's memory
 // and visit the device group by group while updates are computed, with the bits of a step that holds everything
-// (updates.cpp); so do parameters of layers and their gradients where the whole step goes layer by layer
-// (layer_step.h). Proved by tests/model/train/offload/updates_test.cpp and layer_step_test.cpp.
+// (updates.cpp); so do parameters of layers and their gradients, and what the forward pass keeps for the backward pass,
+// where the whole step goes layer by layer (layer_step.h). Proved by tests/model/train/offload/updates_test.cpp and
+// layer_step_test.cpp.
 //
-// May include: base, graph/grad, graph/ir, graph/transform, model/train/method, model/train/recipe, run/device,
-// run/device/outside, run/engine.
+// May include: base, graph/grad, graph/ir, graph/keep, graph/pipeline, graph/transform, model/train/method,
+// model/train/recipe, run/device, run/device/outside, run/engine.
 // Offers: layer_plan.h, layer_step.h, lodging.h, outside_lodging.h.
 #pragma once
 
@@ -37,6 +38,14 @@ constexpr size_t kUpdateSeats = 3;  // one comes, one is here, one leaves
 std::filesystem::path run_folder(const Recipe& recipe);
 // Whether the recipe has parameters of layers lie elsewhere, and that gains something on this device.
 bool offloads_layers(const run::Device& device, const Recipe& recipe);
+// The same of what the forward pass keeps for the backward pass.
+bool offloads_activations(const run::Device& device, const Recipe& recipe);
+// Either: steps of one process go by layers.
+inline bool goes_by_layers(const run::Device& device, const Recipe& recipe) {
+  return offloads_layers(device, recipe) || offloads_activations(device, recipe);
+}
+// What is kept between the passes of a step by layers: opened where the recipe wants that, which is said in a line.
+std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> kept);
 // Whether the recipe has states lie elsewhere, and that gains something on this device.
 bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states);
 // Opened where the recipe wants them, which is said in a line; null, said as well, where offloads_states is false.
@@ -48,13 +57,16 @@ struct OffloadForecast {
   int64_t states = 0, seats = 0, outside = 0;  // states: as they would be held
   bool in_file = false;
   std::vector<graph::Graph> updates;
-  bool any() const { return outside > 0; }
-  // By layers: the same of parameters and gradients, what layers hand to each other, and the values of the largest
-  // part of a step and of an evaluation.
+  // Updates are computed apart from the gradients of a step.
+  bool any() const { return outside > 0 || layers.any(); }
+  // By layers: the same of parameters and gradients, and of what is kept between the passes; what layers hand to each
+  // other, and the values of the largest part of a step and of an evaluation.
   struct Layers {
     int64_t parameters = 0, parameter_seats = 0, gradients = 0, gradient_seats = 0, between = 0, outside = 0;
+    int64_t kept = 0, kept_seats = 0;
+    bool computes_again = false;  // all of each layer
     std::vector<graph::Graph> step, evaluation;
-    bool any() const { return outside > 0; }
+    bool any() const { return !step.empty(); }
   } layers;
 };
 OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,

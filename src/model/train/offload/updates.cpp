@@ -39,10 +39,11 @@ struct Renamed {
   }
 };
 
-graph::Graph update_of(const Method& method, const UpdateGroup& group, const Recipe& recipe) {
+graph::Graph update_of(const Method& method, const UpdateGroup& group, const Recipe& recipe,
+                       const run::Device& device) {
   const Renamed renamed(method.trained(), method.held(), group);
   // By layers, the first batch of a step writes over what the last step has left.
-  const bool clears = recipe.accumulate > 1 && !offload_settings(recipe.offload).layers;
+  const bool clears = recipe.accumulate > 1 && !goes_by_layers(device, recipe);
   return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
 }
 
@@ -94,9 +95,24 @@ bool offloads_layers(const run::Device& device, const Recipe& recipe) {
   return settings.layers && !(settings.layers->host && device.reads_host_memory());
 }
 
+bool offloads_activations(const run::Device& device, const Recipe& recipe) {
+  const OffloadSettings settings = offload_settings(recipe.offload);
+  return settings.activations && !(settings.activations->host && device.reads_host_memory());
+}
+
 bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states) {
   const OffloadSettings settings = offload_settings(recipe.offload);
   return settings.moments && all_bytes(states) > 0 && !(settings.moments->host && device.reads_host_memory());
+}
+
+std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> kept) {
+  if (!offloads_activations(engine.device(), recipe)) return nullptr;
+  const int64_t bytes = all_bytes(kept);
+  std::unique_ptr<Visits> visits = Visits::open(engine, *offload_settings(recipe.offload).activations,
+                                                run_folder(recipe), std::move(kept), kKeptSeats);
+  note(fmt::format("{} of what layers keep for their gradients lie in {}", run::print_amount(bytes),
+                   visits->describe()));
+  return visits;
 }
 
 std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> states) {
@@ -127,14 +143,20 @@ int64_t held_bytes(const std::vector<VisitorGroup>& groups) {
   return bytes;
 }
 
-OffloadForecast::Layers forecast_layers(const Model& model, const Method& method, const Recipe& recipe) {
-  LayerPlan plan = plan_layers(model, method, recipe);
+OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& model, const Method& method,
+                                        const Recipe& recipe) {
+  const bool outside = offloads_layers(device, recipe), keeps_outside = offloads_activations(device, recipe);
+  LayerPlan plan = plan_layers(model, method, recipe, outside ? LayersLie::outside : LayersLie::here, keeps_outside);
   OffloadForecast::Layers out;
   out.parameters = held_bytes(plan.parameters);
   out.gradients = held_bytes(plan.gradients);
   out.parameter_seats = seats_of(plan.parameters, kParameterSeats);
   out.gradient_seats = seats_of(plan.gradients, kGradientSeats);
-  out.outside = run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients));
+  out.kept = all_bytes(plan.kept);
+  out.kept_seats = seats_of(plan.kept, kKeptSeats);
+  out.computes_again = !keeps_outside || recipe.recompute == "layers";
+  out.outside =
+      run::saturating_sum(run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients)), out.kept);
   out.between = plan.between_bytes();
   std::set<std::string> known;
   const auto add = [&](std::optional<graph::Graph>& g, std::vector<graph::Graph>& to) {
@@ -152,17 +174,21 @@ OffloadForecast::Layers forecast_layers(const Model& model, const Method& method
 OffloadForecast forecast_offload(const run::Device& device, const Model& model, const Method& method,
                                  const Recipe& recipe) {
   OffloadForecast out;
-  if (offloads_layers(device, recipe)) out.layers = forecast_layers(model, method, recipe);
+  if (goes_by_layers(device, recipe)) out.layers = forecast_layers(device, model, method, recipe);
   const std::vector<UpdateGroup> groups = update_groups(method.trained(), method.optimizer());
   const std::vector<VisitorGroup> states = visiting_states(method.trained(), groups, method.optimizer());
-  if (!offloads_states(device, recipe, states)) return out;
-  out.outside = all_bytes(states);
-  out.in_file = !offload_settings(recipe.offload).moments->host;
-  out.seats = seats_of(states, kUpdateSeats);
-  out.states = held_bytes(states);
+  if (offloads_states(device, recipe, states)) {
+    out.outside = all_bytes(states);
+    out.seats = seats_of(states, kUpdateSeats);
+    out.states = held_bytes(states);
+  }
+  if (!out.any()) return out;
+  const OffloadSettings settings = offload_settings(recipe.offload);
+  for (const auto* place : {&settings.moments, &settings.layers, &settings.activations})
+    out.in_file = out.in_file || (*place && !(*place)->host);
   std::set<std::string> known;
   for (const UpdateGroup& g : groups)
-    if (graph::Graph update = update_of(method, g, recipe); known.insert(graph::print(update)).second)
+    if (graph::Graph update = update_of(method, g, recipe, device); known.insert(graph::print(update)).second)
       out.updates.push_back(std::move(update));
   return out;
 }
@@ -189,7 +215,7 @@ GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, const 
   size_t draws = 0;
   for (size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].first_draw = draws;
-    work_.push_back(work_of(groups_[i], update_of(method_, groups_[i], recipe), i));
+    work_.push_back(work_of(groups_[i], update_of(method_, groups_[i], recipe, engine_.device()), i));
     draws += groups_[i].draws = work_.back().seeds.size();
   }
   lender_ = nullptr;
@@ -210,6 +236,7 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
     names[own.name] = p.name;
     names[kGradient + own.name] = kGradient + p.name;
     names[average_of(own.name)] = average_of(p.name);
+    names[graph::kLargestState + own.name] = graph::kLargestState + p.name;
     for (const Optimizer::State& s : method_.optimizer().states(p)) {
       names[optimizer_state(s.name, own.name)] = optimizer_state(s.name, p.name);
       for (size_t v = 0; v < visiting.size(); ++v)

@@ -58,7 +58,7 @@ void add_graphs(RankForecast& out, const LayerPlan& plan) {
 
 RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks, bool host) {
   const Sharding sharding = sharding_of(recipe);
-  const std::vector<Cut> cuts = cut_parameters(method.trained(), method.optimizer(), ranks);
+  const std::vector<Cut> cuts = cut_parameters(method.trained_here(), method.optimizer(), ranks);
   const Exchanges in = exchanges_of(recipe, method.formats());
   const bool has_means = recipe.optimizer.ema_decay > 0;
   std::optional<LayerPlan> plan;
@@ -68,7 +68,7 @@ RankForecast forecast_rank(const Model& model, const Method& method, const Recip
   for (int rank = 0; rank < ranks; ++rank) {
     RankForecast one;
     one.sharding = sharding;
-    if (sharding == Sharding::none) one.states = method.optimizer().state_bytes(method.trained(), method.held());
+    if (sharding == Sharding::none) one.states = method.optimizer().state_bytes(method.trained_here(), method.held());
     for (const Cut& cut : cuts) {
       const graph::Type held = held_type(cut.whole, method.held());
       if (sharding != Sharding::none && cut.rows_of(rank) > 0) {

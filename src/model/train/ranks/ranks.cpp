@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "model/train/ranks/rank_graphs.h"
+#include "model/train/ranks/tensor_parts.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::model {
@@ -68,13 +69,16 @@ Sharding sharding_of(const Recipe& recipe) {
 }
 
 Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
-  if (ranks == 1) return recipe;
+  Recipe own = recipe;
+  own.tensor_parallel = ranks == 1 ? 1 : recipe.tensor_parallel;
+  if (ranks == 1) return own;
+  const int shares = data_ranks(recipe, ranks);
   const bool pairs = recipe.data_form == "pairs";
-  if (recipe.batch % ranks != 0 || (pairs && recipe.batch / ranks % 2 != 0))
-    throw Error(
-        Exit::usage,
-        fmt::format("a batch of {} is not divided by {} ranks{}", recipe.batch, ranks, pairs ? " of pairs" : ""),
-        "--batch is the batch of all ranks together: name a multiple of their number");
+  if (recipe.batch % shares != 0 || (pairs && recipe.batch / shares % 2 != 0))
+    throw Error(Exit::usage,
+                fmt::format("a batch of {} is not divided by {} {}{}", recipe.batch, shares,
+                            shares == ranks ? "ranks" : "groups of ranks", pairs ? " of pairs" : ""),
+                "--batch is the batch of all ranks together: name a multiple of their number");
   const bool gathers = sharding_of(recipe) != Sharding::none;
   if (recipe.gather_type != "f32" && !gathers)
     throw Error(Exit::usage, fmt::format("--gather-type {}: no parameters are gathered", recipe.gather_type),
@@ -95,21 +99,21 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
   if (!recipe.memory_limit.empty())
     throw Error(Exit::usage, fmt::format("--memory {} is for one process", recipe.memory_limit),
                 "--recompute, and --shard states or gradients, take less of each");
-  Recipe own = recipe;
-  own.batch /= ranks;
-  own.accumulate *= ranks;
+  own.batch /= shares;
+  own.accumulate *= shares;
   return own;
 }
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors)
+                       const Recipe& recipe, Tensors tensors, TensorParts* tensor)
     : engine_(engine),
+      tensor_(tensor),
       ranks_(std::move(ranks)),
       tensors_(std::move(tensors)),
       sharding_(sharding_of(recipe)),
       held_(method.held()),
       averages_(recipe.optimizer.ema_decay > 0),
-      cuts_(cut_parameters(method.trained(), method.optimizer(), ranks_->size())) {
+      cuts_(cut_parameters(method.trained_here(), method.optimizer(), ranks_->size())) {
   const auto [reduced_in, gathered_in] = exchanges_of(recipe, method.formats());
   reduced_in_ = reduced_in;
   gathered_in_ = gathered_in;
@@ -267,12 +271,12 @@ void RankedStep::compile_changes() {
   }
 }
 
-void RankedStep::agree(const std::optional<Error>& failure) {
+void agree(run::Communicator& ranks, const std::optional<Error>& failure) {
   const std::string mine =
       failure ? fmt::format("{:03}{}\n{}", exit_code(failure->code()), failure->what(), failure->hint())
               : std::string();
-  const std::vector<std::string> all = ranks_->all_gather(mine);
-  for (int r = 0; r < ranks_->size(); ++r) {
+  const std::vector<std::string> all = ranks.all_gather(mine);
+  for (int r = 0; r < ranks.size(); ++r) {
     if (all[r].empty()) continue;
     const size_t line = all[r].rfind('\n');
     const Exit code = Exit(std::stoi(all[r].substr(0, 3)));
@@ -297,10 +301,10 @@ bool RankedStep::updates(const std::string& parameter) const {
   return false;
 }
 
-std::vector<float> RankedStep::largest(const std::vector<float>& numbers) {
+std::vector<float> largest_of(run::Communicator& ranks, const std::vector<float>& numbers) {
   const std::string mine(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
   std::vector<float> out = numbers;
-  for (const std::string& theirs : ranks_->all_gather(mine)) {
+  for (const std::string& theirs : ranks.all_gather(mine)) {
     LUMEN_CHECK(theirs.size() == mine.size(), "ranks compare different numbers");
     for (size_t i = 0; i < out.size(); ++i) {
       float one = 0;
@@ -388,14 +392,22 @@ void RankedStep::share_sums() {
 }
 
 double RankedStep::norm() {
-  double squares = 0;
-  if (squares_) {
-    squares_->run();
+  double squares = 0, of_parts = 0;  // of what ranks that hold one model together split
+  if (squares_) squares_->run();
+  for (const Cut& cut : cuts_) {
+    if (!tensor_ || cut.rows_of(ranks_->rank()) == 0) continue;
+    float number = 0;
+    squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
+    (tensor_->split_of(cut.whole.name) ? of_parts : squares) += number;
+  }
+  if (squares_ && !tensor_) {
     float number = 0;
     squares_->result("squares")->download(&number, sizeof number);
     squares = number;
   }
-  return std::sqrt(sum({squares})[0]);
+  std::vector<double> sums = sum({squares, of_parts});
+  if (tensor_) tensor_->group().all_reduce(std::span(sums).subspan(1));
+  return std::sqrt(sums[0] + sums[1]);
 }
 
 std::vector<std::string> RankedStep::broken() {

@@ -4,8 +4,9 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, model/data/examples, model/train/method, model/train/offload, model/train/optimizer,
-// model/train/recipe, number/formula, run/device, run/device/outside, run/engine, run/ranks.
+// May include: base, graph/ir, graph/partition, model/arch, model/data/examples, model/train/method,
+// model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
+// run/engine, run/engine/program, run/ranks.
 // Offers: rank_batches.h, rank_forecast.h.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "model/train/offload/layer_plan.h"
 #include "model/train/ranks/cuts.h"
 #include "model/train/ranks/rank_lodging.h"
+#include "model/train/ranks/tensor_parts.h"
 #include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 #include "run/ranks/ranks.h"
@@ -43,12 +45,19 @@ Exchanges exchanges_of(const Recipe& recipe, const FormatLibrary& formats);
 // Bytes of what others send of whole gradients at once.
 int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks);
 
+// What was done by each rank alone has worked everywhere; otherwise the Error of the first rank where it has not, for
+// all ranks alike.
+void agree(run::Communicator& ranks, const std::optional<Error>& failure);
+// The largest of each number that any rank has.
+std::vector<float> largest_of(run::Communicator& ranks, const std::vector<float>& numbers);
+
 class RankedStep {
  public:
   // A trainer's tensor by name, made when it is not there.
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
+  // `tensor`: of ranks that hold one model together, each of which has such a step with its like of other groups.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors);
+             Tensors tensors, TensorParts* tensor = nullptr);
 
   run::Communicator& ranks() { return *ranks_; }
   bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
@@ -59,14 +68,11 @@ class RankedStep {
   // Where parameters are, and gradients go to, in steps of the plan.
   std::shared_ptr<Lodging> lodge(const LayerPlan& plan);
 
-  // What was done by each rank alone has worked everywhere; otherwise the Error of the first rank where it has not, for
-  // all ranks alike.
-  void agree(const std::optional<Error>& failure);
+  void agree(const std::optional<Error>& failure) { model::agree(*ranks_, failure); }
   // Runs it, and keeps its Error for agree().
   static std::optional<Error> attempt(const std::function<void()>& work);
   std::vector<double> sum(std::vector<double> numbers);
-  // The largest of each number that any rank has.
-  std::vector<float> largest(const std::vector<float>& numbers);
+  std::vector<float> largest(const std::vector<float>& numbers) { return largest_of(*ranks_, numbers); }
   // Whether this rank computes new values of the parameter, or of a part of it.
   bool updates(const std::string& parameter) const;
   // Whether any rank says so.
@@ -121,6 +127,7 @@ class RankedStep {
   void share(const char* prefix);
 
   run::Engine& engine_;
+  TensorParts* tensor_;
   std::shared_ptr<run::Communicator> ranks_;
   Tensors tensors_;
   Sharding sharding_;

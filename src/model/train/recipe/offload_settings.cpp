@@ -12,11 +12,11 @@ OffloadSettings offload_settings(const std::string& text) {
     const std::string one = text.substr(at, comma - at);
     const size_t equals = std::min(one.find('='), one.size());
     const std::string what = one.substr(0, equals);
-    const bool is_known = what == "moments" || what == "layers";
+    const bool is_known = what == "moments" || what == "layers" || what == "activations";
     if (!is_known || (equals < one.size() && equals + 1 == one.size()))
       throw Error(Exit::usage, fmt::format("memory.offload: '{}' is nothing that can be offloaded", one),
-                  "moments or layers, alone, with =host or with =FOLDER");
-    std::optional<OffloadPlace>& to = what == "moments" ? out.moments : out.layers;
+                  "moments, layers or activations, alone, with =host or with =FOLDER");
+    std::optional<OffloadPlace>& to = what == "moments" ? out.moments : what == "layers" ? out.layers : out.activations;
     if (to) throw usage_error("memory.offload: '{}' is named twice", what);
     OffloadPlace place;
     place.folder = equals < one.size() ? one.substr(equals + 1) : "";

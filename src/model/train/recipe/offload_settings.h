@@ -1,5 +1,5 @@
 // What of a training run lies outside of its device's memory, as --offload says it: "moments", "moments=host",
-// "moments=/nvme,layers=host". Proved by tests/model/train/offload/settings_test.cpp.
+// "moments=/nvme,layers=host", "activations". Proved by tests/model/train/offload/settings_test.cpp.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,9 @@ struct OffloadSettings {
   std::optional<OffloadPlace> moments;  // states of the optimizer
   // Parameters of layers, and their gradients; then moments, too, in the same place or another.
   std::optional<OffloadPlace> layers;
-  bool any() const { return moments.has_value(); }
+  // What the forward pass keeps for the backward pass; the step goes by layers then, wherever parameters are.
+  std::optional<OffloadPlace> activations;
+  bool any() const { return moments || activations; }
 };
 
 // Error (usage) when the text names nothing that can be offloaded, or something twice.

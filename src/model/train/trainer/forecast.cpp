@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
+#include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_forecast.h"
 #include "model/train/recipe/groups.h"
@@ -33,13 +34,17 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     return element_bytes(p.shape, is_held ? held.type : Scalar::f32);
   };
+  const auto is_split = [&](const std::string& name) {
+    return method.partition() && method.partition()->inputs.contains(name);
+  };
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     const bool packed = method.is_frozen() && w != model.weights.end();
-    out.weights = run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
+    const int64_t whole = packed ? byte_size(w->second.type) : held_bytes(p);
+    out.weights = run::saturating_sum(out.weights, is_split(p.name) ? whole / method.partition()->ranks : whole);
   }
   int64_t trained = 0;
-  for (const Parameter& p : method.trained()) {
+  for (const Parameter& p : method.trained_here()) {
     trained = run::saturating_sum(trained, element_bytes(p.shape, Scalar::f32));
     if (model.find(p.name) == nullptr) out.adapters = run::saturating_sum(out.adapters, held_bytes(p));
   }
@@ -47,9 +52,10 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     if (c.magnitudes)
       out.adapters = run::saturating_sum(
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
-  out.moments = method.optimizer().state_bytes(method.trained(), held);
+  out.moments = method.optimizer().state_bytes(method.trained_here(), held);
   if (offload.any()) {
     out.moments = run::saturating_sum(out.moments - offload.states, offload.seats);
+    out.states_visit = offload.outside > 0;
     out.offloaded = run::saturating_sum(offload.outside, offload.layers.outside);
     out.in_file = offload.in_file;
   }
@@ -72,8 +78,9 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
 
 std::optional<RankForecast> of_rank(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe,
                                     int ranks) {
-  if (ranks == 1) return std::nullopt;
-  return forecast_rank(model, method, recipe, ranks, engine.device().reads_host_memory());
+  const int shares = ranks / recipe.tensor_parallel;
+  if (shares == 1) return std::nullopt;
+  return forecast_rank(model, method, recipe, shares, engine.device().reads_host_memory());
 }
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -176,7 +183,7 @@ run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
   if (teacher > 0) needs.push_back({"weights of the teacher", teacher});
   if (adapters > 0) needs.push_back({"adapters", adapters});
-  needs.push_back({offloaded > 0 ? "states of the optimizer, three groups" : "states of the optimizer", moments});
+  needs.push_back({states_visit ? "states of the optimizer, three groups" : "states of the optimizer", moments});
   needs.push_back({offloaded > 0 ? "gradients" : "gradients, summed over batches", gradients});
   needs.push_back({offloaded > 0 ? "values of a step" : "values of a step, gradients among them", values});
   needs.push_back({"values of an evaluation", evaluation});
@@ -211,8 +218,8 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     if (rank && rank->sharding == Sharding::gradients) return method.gradients();
     return whole ? method.step() : offload.any() ? method.gradients_apart() : method.accumulate();
   };
-  const int64_t values = by_layers              ? largest(rank->step, method.options())
-                         : offload.layers.any() ? largest(offload.layers.step, method.options())
+  const int64_t values = by_layers              ? largest(rank->step, part_options(method))
+                         : offload.layers.any() ? largest(offload.layers.step, part_options(method))
                                                 : arena(recomputing(step()));
   // What finds room where a step's values are takes none of its own.
   const auto beside = [&](const Method::Work& work) {
@@ -220,6 +227,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     return bytes <= values ? 0 : bytes;
   };
   out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
+  out.values = run::saturating_sum(out.values, offload.layers.kept_seats);
   if (has_apply) {
     // It does not share the step's memory.
     if (!rank->updated.empty()) out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
@@ -245,6 +253,10 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   }
   out.operations = method.operations();
   out.trained = moving_count(method.trained());
+  if (method.partition()) {
+    out.partition = method.partition_text();
+    out.operations /= method.partition()->ranks;
+  }
   return out;
 }
 
@@ -256,7 +268,8 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   for (const run::MemoryNeed& need : f.needs())
     if (need.bytes > 0) line(need.what, in_mib(need.bytes));
   line("together", in_mib(f.total()));
-  if (f.offloaded > 0) line(f.in_file ? "states in a file" : "states in memory of the host", in_mib(f.offloaded));
+  if (!f.partition.empty()) text += f.partition + "\n";
+  if (f.offloaded > 0) line(f.in_file ? "in files" : "in memory of the host", in_mib(f.offloaded));
   if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));

@@ -10,19 +10,21 @@
 namespace lumen::model {
 
 struct TrainingForecast {
-  int64_t teacher = 0;     // weights of another model that it learns from
-  int64_t weights = 0;     // of all parameters: as they are held, or beside an adapter as their file has them
-  int64_t adapters = 0;    // and learned fields
-  int64_t moments = 0;     // states of the optimizer
-  int64_t offloaded = 0;   // of those, outside of the device's memory; moments: of pieces that visit it
-  bool in_file = false;    // .. which is a file
-  int64_t exchanges = 0;   // of several ranks
-  int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
-  int64_t values = 0;      // within a step
-  int64_t evaluation = 0;  // within an evaluation
-  int64_t rewriting = 0;   // before any of this, where the base is rewritten (rewrite/rewrite.h)
-  int64_t trained = 0;     // numbers
-  double operations = 0;   // of the products of a step
+  int64_t teacher = 0;        // weights of another model that it learns from
+  int64_t weights = 0;        // of all parameters: as they are held, or beside an adapter as their file has them
+  int64_t adapters = 0;       // and learned fields
+  int64_t moments = 0;        // states of the optimizer
+  bool states_visit = false;  // .. pieces of them
+  int64_t offloaded = 0;      // outside of the device's memory
+  bool in_file = false;       // .. some of it in a file
+  int64_t exchanges = 0;      // of several ranks
+  std::string partition;      // which matrices ranks hold together, for people
+  int64_t gradients = 0;      // kept between the batches of a step; otherwise they are values
+  int64_t values = 0;         // within a step
+  int64_t evaluation = 0;     // within an evaluation
+  int64_t rewriting = 0;      // before any of this, where the base is rewritten (rewrite/rewrite.h)
+  int64_t trained = 0;        // numbers
+  double operations = 0;      // of the products of a step
   int64_t total() const;
   run::MemoryNeeds needs() const;
 };

@@ -27,6 +27,7 @@ constexpr const char* kDamagedHint = "the model is damaged; train from another f
 constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
 constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
 constexpr uint32_t kProductRun = 0x0b9e4a2d;  // likewise, for operands of products
+constexpr uint32_t kLayerRun = 0x85ebca6b;    // .. in other layers
 constexpr uint32_t kRankRun = 0x9e3779b1;     // apart from those of other ranks
 
 graph::Type f32_scalar() {
@@ -86,28 +87,30 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     : engine_(engine),
       model_(std::move(model)),
       communicator_(ranks && ranks->size() > 1 ? std::move(ranks) : nullptr),
+      grid_(grid_of(communicator_, recipe)),
       given_(with_length(std::move(recipe), model_)),
       recipe_(recipe_of_rank(given_, communicator_ ? communicator_->size() : 1)),
       all_batches_(std::move(batches)),
-      batches_(communicator_ ? rank_batches(all_batches_, communicator_->rank(), communicator_->size()) : all_batches_),
+      batches_(grid_.data ? rank_batches(all_batches_, grid_.data->rank(), grid_.data->size()) : all_batches_),
       teacher_(std::move(teacher)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
   engine_.device().flush_subnormals(method_.has_short_products());
+  if (grid_.tensor) begin_tensor_parts();
   if (teacher_) begin_teacher();
-  if (offload_settings(recipe_.offload).layers) begin_layers();
+  begin_layers();
   if (communicator_ && sharding_of(recipe_) == Sharding::parameters) begin_layers_among_ranks();
   if (method_.is_frozen())
     begin_adapter();
   else
     begin_weights();
   compile_steps();
-  work_ = method_.operations();
+  work_ = method_.operations() / (grid_.tensor ? grid_.tensor->size() : 1);
   begin_average();
   begin_bounds();
 }
 
 void Trainer::compile_steps() {
-  const Sharding sharding = communicator_ ? sharding_of(recipe_) : Sharding::none;
+  const Sharding sharding = grid_.data ? sharding_of(recipe_) : Sharding::none;
   if (sharding == Sharding::parameters) return;  // begun already
   if (offload_settings(recipe_.offload).any()) begin_updates();
   if (updates_) {
@@ -120,10 +123,10 @@ void Trainer::compile_steps() {
     accumulate_ = compile(recomputing(method_.accumulate()));
     if (sharding == Sharding::none) apply_ = compile(method_.apply());
   }
-  if (communicator_)
+  if (grid_.data)
     ranked_ = std::make_unique<RankedStep>(
-        engine_, communicator_, method_, recipe_,
-        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+        engine_, grid_.data, method_, recipe_,
+        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, tensor_parts_.get());
 }
 
 void Trainer::begin_teacher() {
@@ -141,7 +144,11 @@ void Trainer::begin_average() {
   if (ranked_ && ranked_->holds_parts()) return;
   for (const Parameter& p : method_.trained()) {
     const auto mean = tensors_.find(average_of(p.name));
-    if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+    if (mean == tensors_.end()) continue;
+    const run::DeviceTensorRef own = tensors_.at(p.name);
+    std::vector<uint8_t> bytes(own->bytes());
+    own->download(bytes.data(), own->bytes());
+    mean->second->upload(bytes.data(), own->bytes());
   }
 }
 
@@ -212,7 +219,7 @@ void Trainer::begin_adapter() {
   if (shipping()) round_unchanged(engine_, model_, *shipping());
   for (const auto& [name, w] : model_.weights) {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
-    tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
+    tensors_[name] = weight_tensor(name, w);
   }
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
@@ -274,6 +281,7 @@ Method::Work Trainer::recomputing(Method::Work work) {
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
   run::CompileOptions options = work.options;
   options.lender = step_ ? step_ : accumulate_;
+  if (tensor_parts_) options.exchange = tensor_parts_->exchange();
   std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;
@@ -322,7 +330,7 @@ void Trainer::begin_step(Step& result) {
   result.rate = learning_rate(recipe_.schedule, done_);
   for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
   // Parts of one parameter in several ranks are numbered alike: each draws other numbers.
-  const uint32_t rank = ranked_ && ranked_->holds_parts() ? communicator_->rank() * kRankRun : 0;
+  const uint32_t rank = ranked_ && ranked_->holds_parts() ? grid_.data->rank() * kRankRun : 0;
   if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed ^ rank, done_));
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
   if (const Objective* objective = method_.objective())
@@ -332,13 +340,17 @@ void Trainer::begin_step(Step& result) {
 // The data of one of the batches that this process adds to the step's gradients.
 void Trainer::read_part(int64_t part) {
   // Every batch leaves out other numbers.
-  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
+  const int64_t ranks = data_ranks(), rank = data_rank();
   if (recipe_.adapter.dropout > 0)
     set_seed(graph::kDropoutSeed,
              rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part * ranks + rank));
-  if (tensors_.contains(graph::kProductSeed))
-    set_seed(graph::kProductSeed,
-             rounding_seed(recipe_.seed ^ kProductRun, done_ * recipe_.accumulate + part * ranks + rank));
+  // One for each layer, and one for what is in none.
+  for (const std::string& name : states_of(graph::kProductSeed)) {
+    const size_t end = std::string_view(graph::kProductSeed).size();
+    const uint32_t layer = name.size() == end ? 0 : std::stoul(name.substr(end + 1)) + 1;
+    set_seed(name.c_str(), rounding_seed(recipe_.seed ^ (kProductRun + layer * kLayerRun),
+                                         done_ * recipe_.accumulate + part * ranks + rank));
+  }
   put_training_batch(batches_->training(state_.batch_of(done_), part));
 }
 
@@ -360,9 +372,14 @@ Trainer::Step Trainer::step() {
   Step result;
   begin_step(result);
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-    read_part(part);
+    if (tensor_parts_)
+      agree_among_all(RankedStep::attempt([&] { read_part(part); }));
+    else
+      read_part(part);
     run_part(result, part);
+    if (tensor_parts_) share_histories();
   }
+  if (tensor_parts_ && asked_now(asked_)) all_asked_ = true;
   if (apply_) apply_->run();
   result.norm = layers_ ? layers_->norm() : scalar(last_of_step(), "norm");
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) throw_not_finite(result, broken_gradients());
@@ -389,6 +406,7 @@ std::string Trainer::broken_gradients() {
     for (const Parameter& p : method_.trained())
       if (!std::isfinite(square(p.name))) broken.push_back(p.name);
   }
+  if (tensor_parts_) broken = of_all_parts(broken);
   std::string names;
   size_t count = 0;
   for (const std::string& name : broken)
@@ -491,6 +509,7 @@ void Trainer::finish() {
       tensors_.erase(name);
       tensor(name, ranked_->states().at(name))->upload(bytes.data(), std::ssize(bytes));
     }
+  if (tensor_parts_) gather_tensor_parts();
   ranked_ = nullptr;
   updates_ = nullptr;
   if (layers_) layers_->finish();
@@ -541,14 +560,15 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
-  if (layers_) throw usage_error("a step by layers: logits need all parameters on the device");
+  if (outside_ || has_parts_of_parameters())
+    throw usage_error("a step by layers: logits need all parameters on the device");
   const auto length = std::ssize(window);
   if (!logits_ || logits_length_ != length) {
     const Method::Work work = method_.logits(length);
     logits_ = engine_.compile(work.graph, work.options);
     logits_length_ = length;
     for (const std::string& name : logits_->input_names())
-      if (name != kTokens) logits_->bind(name, tensor(name, logits_->input_type(name)));
+      if (name != kTokens) logits_->bind(name, whole_tensor(name, logits_->input_type(name)));
   }
   const auto tokens =
       std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});

@@ -26,6 +26,7 @@
 #include "model/train/offload/offload.h"
 #include "model/train/offload/outside_lodging.h"
 #include "model/train/ranks/ranks.h"
+#include "model/train/ranks/tensor_parts.h"
 #include "model/train/recipe/recipe.h"
 #include "model/train/record/lora_base.h"
 #include "model/train/trainer/run_state.h"
@@ -215,6 +216,17 @@ class Trainer {
   std::map<std::string, graph::Type> saved_states() const;
   std::span<const uint8_t> state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const;
   void exchange_parts_of_average();
+  // trainer_tensor.cpp
+  int64_t data_ranks() const { return grid_.data ? grid_.data->size() : 1; }
+  int64_t data_rank() const { return grid_.data ? grid_.data->rank() : 0; }
+  void begin_tensor_parts();
+  bool is_in_parts(const std::string& name) const { return tensor_parts_ && tensor_parts_->split_of(name); }
+  run::DeviceTensorRef weight_tensor(const std::string& name, const Weight& w);
+  bool asked_now(const std::atomic<bool>* stop) const;
+  void agree_among_all(const std::optional<Error>& failure) const;
+  void gather_tensor_parts();
+  std::vector<std::string> of_all_parts(const std::vector<std::string>& broken) const;
+  run::DeviceTensorRef whole_tensor(const std::string& name, const graph::Type& type);
   // trainer_objective.cpp
   void put_training_batch(const Batch& batch);
   void put_rows(const char* name, const std::vector<float>& numbers);
@@ -234,7 +246,8 @@ class Trainer {
   run::Engine& engine_;
   Model model_;                                      // without bytes of weights that are trained: those are tensors
   std::shared_ptr<run::Communicator> communicator_;  // null: alone
-  Recipe given_, recipe_;                            // of all ranks together, and this one's
+  RankGrid grid_;
+  Recipe given_, recipe_;  // of all ranks together, and this one's
   std::shared_ptr<const Batches> all_batches_, batches_;
   std::shared_ptr<const Model> teacher_;
   Method method_;
@@ -255,7 +268,8 @@ class Trainer {
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
-  std::unique_ptr<RankedStep> ranked_;                    // null: alone
+  std::unique_ptr<TensorParts> tensor_parts_;             // null: this process holds all of its model
+  std::unique_ptr<RankedStep> ranked_;                    // null: no others share the batch
   Tensors averages_;                                      // weights, while whole means are in their place
   std::map<std::string, std::vector<uint8_t>> gathered_;  // by finish(), what ranks had parts of
   const std::atomic<bool>* asked_ = nullptr;

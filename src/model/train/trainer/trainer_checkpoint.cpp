@@ -43,6 +43,10 @@ TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   return spec;
 }
 
+graph::Type saved_type(const TensorSpec& spec) {
+  return {{spec.shape.begin(), spec.shape.end()}, spec.element};
+}
+
 // `bytes` of a tensor hold finite numbers only, and weights none that cannot be squared.
 void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
                    const std::string& hint) {
@@ -108,7 +112,9 @@ bool Trainer::is_saved(const std::string& name) const {
 // As a process alone has them.
 std::map<std::string, graph::Type> Trainer::saved_states() const {
   std::map<std::string, graph::Type> out;
-  if (ranked_) out = ranked_->states();
+  if (ranked_)
+    for (const auto& [name, type] : ranked_->states())
+      out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, type) : type);
   for (const auto& [name, type] : stored())
     if (is_optimizer_state(name)) out.emplace(name, type);
   return out;
@@ -117,7 +123,11 @@ std::map<std::string, graph::Type> Trainer::saved_states() const {
 // The whole of a weight or a state, for whoever writes it.
 std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vector<uint8_t>& buffer) const {
   if (ranked_ && (ranked_->states().contains(spec.name) || lies_in_parts(spec.name))) {
-    buffer = ranked_->whole_state(spec.name);
+    buffer = ranked_->whole_state(spec.name, is_in_parts(spec.name));
+    if (is_in_parts(spec.name)) buffer = tensor_parts_->gathered(spec.name, saved_type(spec), buffer);
+  } else if (is_in_parts(spec.name)) {
+    buffer.resize(graph::byte_size(type_of(spec.name)));
+    fetch(spec.name, buffer);
   } else if (writes()) {
     buffer.resize(graph::byte_size(type_of(spec.name)));
     fetch(spec.name, buffer);
@@ -130,10 +140,10 @@ std::span<const uint8_t> Trainer::state_bytes(const TensorSpec& spec, std::vecto
 // What will be saved is looked at by whoever has it, and by the one that writes: a number that is none is known to all
 // ranks, before any writes.
 void Trainer::check_parts() const {
-  ranked_->settle();
+  if (ranked_) ranked_->settle();
   settle_histories();
   const std::string where = fmt::format("after step {}", done_);
-  ranked_->agree(RankedStep::attempt([&] {
+  agree(*communicator_, RankedStep::attempt([&] {
     std::vector<uint8_t> bytes;
     const auto look = [&](const std::string& name, const run::DeviceTensorRef& t) {
       if (!t) return;
@@ -143,8 +153,10 @@ void Trainer::check_parts() const {
       check_numbers(spec, std::span(bytes).first(spec.blob_bytes()), where, kNotSavedHint);
     };
     for (const auto& [name, t] : tensors_)
-      if (writes() && (is_saved(name) || (is_optimizer_state(name) && !ranked_->states().contains(name))))
+      if ((writes() || is_in_parts(name)) &&
+          (is_saved(name) || (is_optimizer_state(name) && !(ranked_ && ranked_->states().contains(name)))))
         look(name, t);
+    if (!ranked_) return;
     for (const auto* parts : {&ranked_->states(), &ranked_->parameters()})
       for (const auto& [name, type] : *parts) look(name, ranked_->state_part(name));
   }));
@@ -168,7 +180,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   if (diverged_)
     throw Error(Exit::numeric, fmt::format("the state after step {} is not saved: it has diverged", done_),
                 "go on from the last checkpoint");
-  if (ranked_) check_parts();
+  if (communicator_) check_parts();
   CheckpointContent content;
   content.state.step = done_;
   content.state.seed = recipe_.seed;
@@ -235,8 +247,11 @@ void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   }
   if (ranked_) {
     ranked_->begin(false);
-    for (const auto& [name, type] : ranked_->states())
-      ranked_->put_state(name, taken(*checkpoint.optimizer, name, folder, type));
+    for (const auto& [name, type] : ranked_->states()) {
+      const graph::Type whole = tensor_parts_ ? tensor_parts_->whole_type(name, type) : type;
+      const std::vector<uint8_t> bytes = taken(*checkpoint.optimizer, name, folder, whole);
+      ranked_->put_state(name, tensor_parts_ ? tensor_parts_->own_part(name, whole, bytes) : bytes);
+    }
   }
   if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);

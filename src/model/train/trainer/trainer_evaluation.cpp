@@ -94,15 +94,18 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   // Ranks take turns. Where they hold parts of parameters none is without rows, as the others wait for what it has.
-  const int64_t ranks = communicator_ ? communicator_->size() : 1, rank = communicator_ ? communicator_->rank() : 0;
-  const bool together = has_parts_of_parameters();
+  const int64_t ranks = data_ranks(), rank = data_rank();
+  const bool together = has_parts_of_parameters() || tensor_parts_;
   bool stopped = false;
   std::optional<Error> failure;
   for (int64_t turn = 0; turn < rows && !stopped && !failure; turn += ranks * recipe_.batch) {
     const int64_t first = turn + rank * recipe_.batch;
     if (first >= rows && !together) break;
     stopped = stop && stop->load();
-    if (together) stopped = ranked_->any(stopped);
+    if (tensor_parts_)
+      stopped = asked_now(stop);
+    else if (together)
+      stopped = ranked_->any(stopped);
     if (stopped) break;
     Batch batch;
     failure = RankedStep::attempt([&] {
@@ -114,7 +117,8 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
     });
     agree_before_exchanges(failure);
     if (!failure) failure = RankedStep::attempt([&] { sum.add(of_positions(program, batch), batch); });
-    if (together) ranked_->agree(failure);
+    if (has_parts_of_parameters()) ranked_->agree(failure);
+    if (failure && tensor_parts_) throw Error(*failure);  // others may wait in an exchange
   }
   const double mean = mean_over_ranks(sum.total, sum.weight, failure);
   return stopped ? -1 : mean;

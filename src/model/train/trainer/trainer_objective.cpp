@@ -14,9 +14,9 @@ void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
 }
 
 void Trainer::require_rows() const {
-  if (communicator_ && batches_->form() == RowForm::pairs && recipe_.batch % 2 != 0)
+  if (grid_.data && batches_->form() == RowForm::pairs && recipe_.batch % 2 != 0)
     throw Error(Exit::usage,
-                fmt::format("a batch of {} rows leaves pairs apart in {} ranks", given_.batch, communicator_->size()),
+                fmt::format("a batch of {} rows leaves pairs apart in {} ranks", given_.batch, grid_.data->size()),
                 "--batch is the batch of all ranks together: name a multiple of twice their number");
   const Objective* objective = method_.objective();
   if (!objective && batches_->form() != RowForm::texts)
@@ -73,7 +73,7 @@ void Trainer::remember_reference(const std::atomic<bool>* stop) {
   const int64_t steps = recipe_.schedule.steps;
   const int64_t more = recipe_.on_nan == "rollback" ? std::min(RunState::most_skipped(recipe_.rollbacks), steps) : 0;
   for (int64_t step = 0; step < steps + more; ++step) {
-    if (stop && stop->load()) return;
+    if (asked_now(stop)) return;
     for (int64_t part = 0; part < given_.accumulate; ++part) {
       // The shares of every rank: what is remembered is saved, and read by as many ranks as there are then.
       const Batch batch = all_batches_->training(step, part);
@@ -102,7 +102,7 @@ double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) 
   if (!objective_loss_) objective_loss_ = compile(method_.objective_loss());
   double total = 0, weight = 0;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
-    if (stop && stop->load()) return -1;
+    if (asked_now(stop)) return -1;
     const Batch batch = batches_->validation(first, recipe_.batch);
     put_training_batch(batch);
     objective_loss_->run();

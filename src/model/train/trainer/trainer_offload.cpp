@@ -24,23 +24,31 @@ std::span<const uint8_t> bytes_of(std::span<const T> numbers) {
 
 // Parameters of layers visit the device while the step goes through the layers.
 void Trainer::begin_layers() {
-  if (!offloads_layers(engine_.device(), recipe_)) {
+  const run::Device& device = engine_.device();
+  const OffloadSettings settings = offload_settings(recipe_.offload);
+  if (settings.layers && !offloads_layers(device, recipe_))
     note("parameters stay where they are: this device's memory is the host's");
-    return;
-  }
-  LayerPlan plan = plan_layers(model_, method_, recipe_);
-  outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  if (settings.activations && !offloads_activations(device, recipe_))
+    note("activations stay where they are: this device's memory is the host's");
+  if (!goes_by_layers(device, recipe_)) return;
+  const LayersLie lie = offloads_layers(device, recipe_) ? LayersLie::outside : LayersLie::here;
+  LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
+  std::shared_ptr<Lodging> lodging = std::make_shared<StayingLodging>();
+  if (lie == LayersLie::outside) lodging = outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
   layers_ = std::make_unique<LayerStep>(
-      engine_, method_, std::move(plan), outside_,
-      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); });
+      engine_, method_, std::move(plan), std::move(lodging),
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
 }
 
 // States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
 // begun.
 void Trainer::begin_updates() {
   const std::vector<Parameter>& trained = method_.trained();
-  std::unique_ptr<Visits> states = open_states(
-      engine_, recipe_, visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
+  std::unique_ptr<Visits> states;
+  if (offload_settings(recipe_.offload).moments)
+    states = open_states(engine_, recipe_,
+                         visiting_states(trained, update_groups(trained, method_.optimizer()), method_.optimizer()));
   if (!states && !layers_) return;
   if (layers_)
     layers_->compile();
@@ -70,13 +78,16 @@ Visits* Trainer::lodging(const std::string& name) const {
 graph::Type Trainer::type_of(const std::string& name) const {
   if (lies_in_parts(name)) return type_in_parts(name);
   const Visits* const visits = lodging(name);
-  return visits ? visits->find(name)->type : tensors_.at(name)->type();
+  if (visits) return visits->find(name)->type;
+  const graph::Type& own = tensors_.at(name)->type();
+  return tensor_parts_ ? tensor_parts_->whole_type(name, own) : own;
 }
 
 std::map<std::string, graph::Type> Trainer::all_types() const {
   std::map<std::string, graph::Type> out;
   if (has_parts_of_parameters()) out = ranked_->parameters();
-  for (const auto& [name, t] : tensors_) out.emplace(name, t->type());
+  for (const auto& [name, t] : tensors_)
+    out.emplace(name, tensor_parts_ ? tensor_parts_->whole_type(name, t->type()) : t->type());
   const auto add = [&](const Visits& visits) {
     for (const VisitorGroup& g : visits.groups())
       for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
@@ -93,23 +104,28 @@ void Trainer::fetch(const std::string& name, std::span<uint8_t> to) const {
     std::copy(whole.begin(), whole.end(), to.begin());
     return;
   }
-  if (Visits* const visits = lodging(name))
-    visits->read(name, to);
-  else
-    tensors_.at(name)->download(to.data(), std::ssize(to));
+  const auto own = [&](std::span<uint8_t> bytes) { tensors_.at(name)->download(bytes.data(), std::ssize(bytes)); };
+  if (Visits* const visits = lodging(name)) return visits->read(name, to);
+  if (!is_in_parts(name)) return own(to);
+  std::vector<uint8_t> part(tensors_.at(name)->bytes());
+  own(part);
+  const std::vector<uint8_t> whole = tensor_parts_->gathered(name, type_of(name), part);
+  std::copy(whole.begin(), whole.end(), to.begin());
 }
 
 void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
   if (lies_in_parts(name)) return ranked_->put_state(name, from);
-  if (Visits* const visits = lodging(name))
-    visits->write(name, from);
-  else
-    tensors_.at(name)->upload(from.data(), std::ssize(from));
+  if (Visits* const visits = lodging(name)) return visits->write(name, from);
+  if (!is_in_parts(name)) return tensors_.at(name)->upload(from.data(), std::ssize(from));
+  const std::vector<uint8_t> part = tensor_parts_->own_part(name, type_of(name), from);
+  tensors_.at(name)->upload(part.data(), std::ssize(part));
 }
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
                          Scalar type) {
-  if (!lodging(name) && !lies_in_parts(name)) (void)tensor(name, {shape, {type, nullptr}});
+  const graph::Type whole{shape, {type, nullptr}};
+  if (!lodging(name) && !lies_in_parts(name))
+    (void)tensor(name, tensor_parts_ ? tensor_parts_->own_type(name, whole) : whole);
   if (type == Scalar::f32) return store(name, bytes_of(numbers));
   std::vector<uint16_t> halves(numbers.size());
   std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);

@@ -46,6 +46,7 @@ graph::Type Trainer::type_in_parts(const std::string& name) const {
 // All ranks go on to exchange what a pass by layers needs, or none.
 void Trainer::agree_before_exchanges(const std::optional<Error>& failure) {
   if (has_parts_of_parameters()) ranked_->agree(failure);
+  if (tensor_parts_) agree_among_all(failure);
 }
 
 // What is written at the end is written by one rank, without the others.
@@ -78,7 +79,10 @@ Trainer::Step Trainer::step_among_ranks() {
     for (int64_t part = 0; part < given_.accumulate; ++part) {
       if (!failure) failure = RankedStep::attempt([&] { read_part(part); });
       agree_before_exchanges(failure);
-      if (!failure) failure = RankedStep::attempt([&] { run_part(result, part); });
+      if (tensor_parts_)
+        run_part(result, part);  // where it fails, others wait in an exchange
+      else if (!failure)
+        failure = RankedStep::attempt([&] { run_part(result, part); });
       const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
       if (!reduces && states_of(graph::kHistoryState).empty()) continue;
       ranked_->agree(failure);
@@ -104,14 +108,17 @@ void Trainer::sum_over_ranks(Step& step) {
   for (const auto& [name, value] : step.metrics) numbers.push_back(value);
   numbers = ranked_->sum(std::move(numbers));
   step.loss = numbers[0];
-  if (numbers[1] > 0) all_asked_ = true;
+  if (numbers[1] > 0 || (tensor_parts_ && asked_now(asked_))) all_asked_ = true;
   for (size_t i = 0; i < step.metrics.size(); ++i) step.metrics[i].second = numbers[2 + i];
 }
 
 void Trainer::update_among_ranks(Step& step) {
   if (!ranked_->holds_parts()) {
     ranked_->share_sums();
-    ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // bounds of weights are all ranks' then
+    if (tensor_parts_)
+      apply_->run();
+    else
+      ranked_->agree(RankedStep::attempt([&] { apply_->run(); }));  // bounds of weights are all ranks' then
     step.norm = scalar(*apply_, "norm");
     if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
     return;
@@ -148,7 +155,7 @@ void Trainer::share_histories() {
   std::vector<float> largest(names.size());
   for (size_t i = 0; i < names.size(); ++i)
     last_of(engine_, tensors_.at(names[i]))->download(&largest[i], sizeof(float));
-  largest = ranked_->largest(largest);
+  largest = largest_of(*communicator_, largest);
   for (size_t i = 0; i < names.size(); ++i) last_of(engine_, tensors_.at(names[i]))->upload(&largest[i], sizeof(float));
 }
 
@@ -168,7 +175,7 @@ void Trainer::share_bounds() {
 // holds histories of gradients as a process alone has them.
 float Trainer::gradient_scale(const std::string& state) const {
   const bool is_of_gradients = state.starts_with(graph::kHistoryState) && state.ends_with(".gradient");
-  return communicator_ && is_of_gradients && method_.parts() > 1 ? communicator_->size() : 1;
+  return is_of_gradients && method_.parts() > 1 ? data_ranks() : 1;
 }
 
 // What a checkpoint holds of histories is what this run goes on with, as one does that begins with the checkpoint.

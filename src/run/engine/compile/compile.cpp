@@ -9,8 +9,10 @@
 // Proved by tests/run/engine/compile_test.cpp: compiled graphs against the graph evaluator.
 #include "run/engine/compile/compile.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
 #include "graph/pipeline/pipeline.h"
 #include "run/device/require.h"
 #include "run/engine/compile/buffer_addresses.h"
@@ -39,6 +41,18 @@ Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
   return launch;
 }
 
+Launch exchange_launch(const Graph& g, const graph::Group& group, const BufferAddresses& addresses) {
+  const graph::Node& node = g[group.root];
+  const bool gathers = node.attributes.moves == graph::Moves::gather;
+  Launch launch;
+  launch.exchange = node.attributes.moves;
+  launch.piece_bytes = graph::byte_size(node.type) / node.attributes.ranks;
+  launch.plan = fmt::format("{} between {} ranks", gathers ? "gather" : "spread", node.attributes.ranks);
+  launch.bytes = graph::byte_size(node.type);
+  launch.addresses = {addresses.of(group.inputs.at(0)), addresses.of(group.root)};
+  return launch;
+}
+
 // What each group of a plan becomes.
 struct Kernels {
   DistinctKernels kernels;
@@ -56,7 +70,9 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
     const synth::Synthesis& own = made.kernels.distinct[which];
     const size_t first = list->launches.size();
     const auto value = [&, &mine = values](int v) { return addresses.of(mine[v]); };
-    if (made.products[which].product) {
+    if (is_exchange(plan.graph, plan.groups[i])) {
+      list->launches.push_back(exchange_launch(plan.graph, plan.groups[i], addresses));
+    } else if (made.products[which].product) {
       list->launches.push_back(product_launch(own, made.products[which], value));
     } else {
       std::vector<BufferAddress> scratch;
@@ -97,6 +113,7 @@ graph::Pipeline run_pipeline(const Graph& g, const CompileOptions& options, cons
   constexpr int64_t kMostDecoded = int64_t{512} << 20;  // bytes
   graph::ProductType products = options.products;
   if (machine.kind == machine::Kind::gpu) products.most_decoded = kMostDecoded;
+  if (options.is_rounded) products = {};
   return graph::run_pipeline(g, options.assignments, options.symbols, products, options.recompute);
 }
 
@@ -111,6 +128,11 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
 
   const int64_t scratch_at = aligned(shared->memory.arena_bytes);
   LaunchList list;
+  if (std::any_of(plan.groups.begin(), plan.groups.end(),
+                  [&](const graph::Group& group) { return is_exchange(plan.graph, group); })) {
+    LUMEN_CHECK(options.exchange, "'{}' exchanges values with ranks that are not there", g.name);
+    list.exchange = options.exchange;
+  }
   made.scratch = plan_scratch(plan, made.kernels);
   list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
   // Code is made for what can run only.

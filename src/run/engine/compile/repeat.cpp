@@ -40,6 +40,10 @@ bool shares_storage(const Graph& g, const synth::Step& step) {
 
 }  // namespace
 
+bool is_exchange(const Graph& g, const graph::Group& group) {
+  return group.root >= 0 && g[group.root].op == Op::exchange_;
+}
+
 GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<bool>& unwritten) {
   GroupForm form;
   Graph alone;
@@ -82,6 +86,7 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
 
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options) {
+  if (is_exchange(plan.graph, group)) return {};
   synth::Synthesis s = synth::synthesize(plan, group, machine, options);
   for (synth::Step& step : s.steps) {
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",

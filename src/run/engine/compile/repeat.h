@@ -9,6 +9,9 @@
 
 namespace lumen::run {
 
+// What has no kernel: ranks hand values to each other.
+bool is_exchange(const graph::Graph& g, const graph::Group& group);
+
 // A group without its place in the graph. Equal meanings, equal kernels; values[i] of one stands for values[i] of
 // another.
 struct GroupForm {

@@ -287,7 +287,10 @@ class CompiledProgram : public Program {
 
   void start(size_t i, LaunchStatus* status) {
     const Launch& launch = list_.launches[i];
-    if (launch.product) {
+    if (launch.exchange) {
+      device_->synchronize();
+      list_.exchange(*launch.exchange, buffers_[i][0], buffers_[i][1], launch.piece_bytes);
+    } else if (launch.product) {
       launch.product->multiply(buffers_[i]);
     } else if (launch.autotuner) {
       const Autotuner::Plan& plan = launch.autotuner->current();
@@ -298,7 +301,7 @@ class CompiledProgram : public Program {
   }
 
   bool times_kernels() const { return marks_ && !pauses_marks_; }
-  bool may_record() const { return !times_kernels() && same_addresses_ > 0 && device_->records(); }
+  bool may_record() const { return !list_.exchange && !times_kernels() && same_addresses_ > 0 && device_->records(); }
 
   void record() {
     device_->begin_recording();

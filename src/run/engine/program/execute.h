@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@ struct BufferAddress {
 };
 
 struct Launch {
-  void* kernel = nullptr;            // as the device has loaded it
-  std::shared_ptr<Product> product;  // in its place: a library's product
+  void* kernel = nullptr;                // as the device has loaded it
+  std::shared_ptr<Product> product;      // in its place: a library's product
+  std::optional<graph::Moves> exchange;  // in its place: with other ranks
+  int64_t piece_bytes = 0;               // of an exchange, for each rank
   LaunchConfig launch_config;
   std::vector<BufferAddress> addresses;     // one per buffer
   std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
@@ -51,6 +54,7 @@ struct LaunchList {
   std::vector<ProgramResult> results;
   std::vector<DeviceTensorRef> constants;
   int64_t arena_bytes = 0;  // values and scratch
+  Exchange exchange;        // null: there are none
   graph::Graph graph;       // for messages
   CompileReport report;
 };

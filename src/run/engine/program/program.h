@@ -5,6 +5,7 @@
 // Offers: execute.h, explain.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,14 +21,20 @@ namespace lumen::run {
 
 class Program;
 
+// What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`;
+// with `gather` the one piece of `from` for all of them. Called between launches, when all before are done.
+using Exchange = std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes)>;
+
 struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
   graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
+  bool is_rounded = false;               // .. which they are already (graph::with_rounded_products)
   std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
                                          // two never run at once, and neither's results are read after the other ran
   graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
+  Exchange exchange = {};                // null: the graph has none, or is not run
   int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 

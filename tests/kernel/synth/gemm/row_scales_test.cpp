@@ -100,6 +100,13 @@ TEST(RowScales, CodesOfOneFloatMeetItsInstructions) {
   check({"fp8_tensor", "fp8_row", 64, 128, 64}, "sm_89", "e4m3", false, 1e-5);
 }
 
+TEST(RowScales, CodesOfTwoFloatsMeetInOneInstruction) {
+  for (const char* target : {"sm_90a", "gfx950"})
+    check({"fp8_e5m2_tensor", "fp8_row", 64, 128, 64}, target, "e5m2e4m3", false, 1e-5);
+  for (const char* target : {"sm_89", "gfx1201"})
+    check({"fp8_row", "fp8_e5m2_row", 64, 128, 64}, target, "e4m3e5m2", false, 1e-5);
+}
+
 // Scales of groups, offsets, and users who want f32: in f32, or as integers where few rows meet them.
 TEST(RowScales, WhatHasNoneStaysExact) {
   for (const char* activations : {"int8_block", "mxfp8_e4m3", "int4_g32_asym"})

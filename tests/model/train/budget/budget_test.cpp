@@ -51,7 +51,9 @@ TEST(Budget, TakesTheCheapestThatFits) {
     EXPECT_GE(peak, fits->bytes * 97 / 100) << fits->recompute << " " << fits->offload;
   }
   EXPECT_GE(taken.size(), 3U);
-  EXPECT_TRUE(taken.contains("none layers"));
+  EXPECT_TRUE(std::any_of(taken.begin(), taken.end(), [](const std::string& t) { return t.ends_with("layers"); }));
+  EXPECT_TRUE(std::any_of(taken.begin(), taken.end(),
+                          [](const std::string& t) { return t.find("activations") != std::string::npos; }));
 }
 
 TEST(Budget, KeepsWhatTheRecipeSays) {

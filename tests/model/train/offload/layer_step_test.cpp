@@ -31,6 +31,34 @@ const Case kCases[] = {
     {"rounded weights", [](Recipe& r) { r.quantize.push_back({.values = {}, .roles = {"ffn_up"}, .format = "q8_0"}); }},
     {"another optimizer", [](Recipe& r) { r.optimizer.name = "lion"; }},
 };
+void set_products(Recipe& r, const char* format) {
+  r.precision = "bf16";
+  r.products.activation = r.products.weight = r.products.gradient = format;
+}
+const Case kFormats[] = {
+    {"rows, attention",
+     [](Recipe& r) {
+       set_products(r, "fp8_row");
+       r.products.attention = "fp8_row";
+     }},
+    {"at random, rotated",
+     [](Recipe& r) {
+       set_products(r, "mxfp4_up");
+       r.products.gradient_rounding = r.products.activation_rounding = "stochastic";
+       r.products.weight_rotation = r.products.input_rotation = 16;
+     }},
+    {"delayed, accumulated",
+     [](Recipe& r) {
+       set_products(r, "fp8_e4m3");
+       r.products.activation_scale = r.products.weight_scale = r.products.gradient_scale = "delayed";
+       r.accumulate = 2;
+     }},
+    {"predicted",
+     [](Recipe& r) {
+       set_products(r, "fp8_tensor");
+       r.products.weight_scale = "predicted";
+     }},
+};
 
 struct Outcome {
   std::vector<double> losses, norms, validation;
@@ -78,24 +106,72 @@ double distance(const Outcome& a, const Outcome& b) {
   return most;
 }
 
+// `near`: how far losses may be from each other, norms five times as far.
+void expect_alike(const std::string& name, const Outcome& whole, const Outcome& layers, double near) {
+  ASSERT_EQ(whole.losses.size(), layers.losses.size());
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(layers.losses[i], whole.losses[i], near * whole.losses[i]) << name << " " << i;
+    EXPECT_NEAR(layers.norms[i], whole.norms[i], 5 * near * whole.norms[i]) << name << " " << i;
+  }
+  for (size_t i = 0; i < whole.validation.size(); ++i)
+    EXPECT_NEAR(layers.validation[i], whole.validation[i], near * whole.validation[i]) << name;
+  fmt::print("{}: first loss differs by {:.3g}, first norm by {:.3g}, last loss by {:.3g}, weights by {:.3g} at most\n",
+             name, std::fabs(layers.losses[0] / whole.losses[0] - 1), std::fabs(layers.norms[0] / whole.norms[0] - 1),
+             std::fabs(layers.losses.back() / whole.losses.back() - 1), distance(whole, layers));
+}
+
 TEST(LayerStep, TrainsAsWholeStepsDo) {
   run::Engine engine = make_engine(2);
   for (const Case& c : kCases) {
     Recipe recipe = small_recipe();
     c.change(recipe);
-    const Outcome whole = run_of(engine, recipe, c.config, "", "whole"),
-                  layers = run_of(engine, recipe, c.config, "layers", "layers");
-    ASSERT_EQ(whole.losses.size(), layers.losses.size());
-    for (size_t i = 0; i < whole.losses.size(); ++i) {
-      EXPECT_NEAR(layers.losses[i], whole.losses[i], 2e-5 * whole.losses[i]) << c.name << " " << i;
-      EXPECT_NEAR(layers.norms[i], whole.norms[i], 1e-4 * whole.norms[i]) << c.name << " " << i;
-    }
-    for (size_t i = 0; i < whole.validation.size(); ++i)
-      EXPECT_NEAR(layers.validation[i], whole.validation[i], 2e-5 * whole.validation[i]) << c.name;
-    RecordProperty(c.name, fmt::format("{}", distance(whole, layers)));
-    fmt::print("{}: first norm differs by {:.3g}, weights by {:.3g} at most\n", c.name,
-               std::fabs(layers.norms[0] / whole.norms[0] - 1), distance(whole, layers));
+    const Outcome whole = run_of(engine, recipe, c.config, "", "whole");
+    expect_alike(c.name, whole, run_of(engine, recipe, c.config, "layers", "layers"), 2e-5);
+    expect_alike(c.name, whole, run_of(engine, recipe, c.config, "activations", "activations"), 2e-5);
   }
+}
+
+// What is drawn, rotated and remembered is what it is in a whole step: other numbers would be far from those.
+TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
+  run::Engine engine = make_engine(2);
+  for (const Case& c : kFormats) {
+    Recipe recipe = small_recipe();
+    c.change(recipe);
+    const Outcome whole = run_of(engine, recipe, c.config, "", "whole");
+    for (const char* offload : {"layers", "activations"})
+      expect_alike(fmt::format("{}, {}", c.name, offload), whole, run_of(engine, recipe, c.config, offload, offload),
+                   2e-5);
+  }
+}
+
+// Where things lie changes no bits, and neither does what is computed again.
+TEST(LayerStep, KeepsActivationsElsewhereWithTheSameBits) {
+  Recipe recipe = small_recipe();
+  recipe.precision = "bf16";
+  recipe.accumulate = 2;
+  run::Engine two = make_engine(2), one = make_engine(1);
+  const Outcome again = run_of(two, recipe, {}, "layers", "again");
+  recipe.recompute = "layers";
+  EXPECT_EQ(run_of(two, recipe, {}, "layers,activations", "handed").files, again.files);
+  EXPECT_EQ(run_of(two, recipe, {}, "activations", "handed-here").files, again.files);
+  recipe.recompute = "none";
+  const Outcome kept = run_of(two, recipe, {}, "activations", "kept");
+  EXPECT_EQ(run_of(one, recipe, {}, "activations,layers", "one").files, kept.files) << "threads";
+  const fs::path other = fresh_folder("other");
+  EXPECT_EQ(run_of(two, recipe, {}, "moments,activations=" + other.string(), "two").files, kept.files);
+  EXPECT_TRUE(fs::is_empty(other));
+  run::StandIn fake(run::GpuVendor::cuda);
+  fake.run_machine_code();
+  run::Engine there(run::Engine::Options{.cache_folder = (fs::temp_directory_path() / "lumen-test-cache").string(),
+                                         .threads = 1,
+                                         .machine = machine::native_machine(),
+                                         .device = fake.device(),
+                                         .tries = false});
+  for (const char* place : {"activations=host", "layers=host,activations"})
+    EXPECT_EQ(run_of(there, recipe, {}, place, "gpu").files, kept.files) << place;
+  // Kept in a format: as in a whole step.
+  recipe.kept = "fp8_row";
+  expect_alike("kept", run_of(two, recipe, {}, "", "whole"), run_of(two, recipe, {}, "activations", "kept"), 2e-5);
 }
 
 TEST(LayerStep, GivesItsOwnBitsAgain) {
@@ -122,9 +198,15 @@ TEST(LayerStep, TakesTheMemoryThatWasForecast) {
   Recipe recipe = small_recipe();
   recipe.batch = 1;
   const graph::Config config = {{"hidden", 128}, {"layers", 12}, {"ffn", 512}, {"head_dim", 32}};
-  int64_t peaks[2] = {};
-  for (const bool layers : {false, true}) {
-    recipe.offload = layers ? "layers" : "";
+  std::map<std::string, int64_t> peaks;
+  for (const auto& [offload, recompute] : {std::pair("", "none"),
+                                           {"layers", "none"},
+                                           {"activations", "none"},
+                                           {"activations", "maps"},
+                                           {"layers,activations", "layers"}}) {
+    recipe.offload = offload;
+    recipe.recompute = recompute;
+    recipe.batch = std::string(offload).find("activations") == std::string::npos ? 1 : 8;
     recipe.run_folder = fresh_folder("forecast").string();
     run::Engine engine = make_engine(2);
     Model model = small_model(config);
@@ -132,11 +214,12 @@ TEST(LayerStep, TakesTheMemoryThatWasForecast) {
     Trainer trainer(engine, std::move(model), recipe, small_data());
     for (int i = 0; i < 2; ++i) (void)trainer.step();
     (void)trainer.evaluate(2);
-    const int64_t taken = peaks[layers] = engine.device().memory().peak;
-    EXPECT_GE(f.total(), taken * 97 / 100) << layers;
-    EXPECT_LE(f.total(), taken * 103 / 100) << layers;
+    const int64_t taken = peaks[recipe.offload] = engine.device().memory().peak;
+    EXPECT_GE(f.total(), taken * 97 / 100) << offload << " " << recompute;
+    EXPECT_LE(f.total(), taken * 103 / 100) << offload << " " << recompute;
+    EXPECT_EQ(f.offloaded > 0, !recipe.offload.empty());
   }
-  EXPECT_LT(peaks[1] * 2, peaks[0]);
+  EXPECT_LT(peaks["layers"] * 2, peaks[""]);
 }
 
 TEST(LayerStep, RefusesWhatNeedsAllParameters) {
@@ -154,6 +237,18 @@ TEST(LayerStep, RefusesWhatNeedsAllParameters) {
   };
   EXPECT_NE(refused([](Recipe& r) { r.adapter.method = "lora"; }).find("an adapter"), std::string::npos);
   EXPECT_NE(refused([](Recipe& r) { r.optimizer.ema_decay = 0.9; }).find("a mean"), std::string::npos);
+  EXPECT_NE(refused([](Recipe& r) { r.kept = "fp8_row"; }).find("memory.kept"), std::string::npos);
+  const auto by_activations = [](const std::function<void(Recipe&)>& change) {
+    return [change](Recipe& r) {
+      r.offload = "activations";
+      change(r);
+    };
+  };
+  EXPECT_NE(refused(by_activations([](Recipe& r) { r.adapter.method = "lora"; })).find("go by layers"),
+            std::string::npos);
+  EXPECT_NE(refused(by_activations([](Recipe& r) { r.recompute = "auto"; })).find("--recompute auto"),
+            std::string::npos);
+  EXPECT_EQ(refused(by_activations([](Recipe& r) { r.optimizer.ema_decay = 0.9; })), "");
 }
 
 }  // namespace

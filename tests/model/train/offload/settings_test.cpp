@@ -17,6 +17,11 @@ TEST(OffloadSettings, NamePlaces) {
   EXPECT_EQ(both.layers, (OffloadPlace{true, ""}));
   EXPECT_EQ(both.moments, (OffloadPlace{false, "/nvme"}));
   EXPECT_EQ(offload_settings("layers=host").moments, (OffloadPlace{true, ""}));
+  const OffloadSettings kept = offload_settings("activations=host,layers=/nvme");
+  EXPECT_EQ(kept.activations, (OffloadPlace{true, ""}));
+  EXPECT_EQ(kept.layers, (OffloadPlace{false, "/nvme"}));
+  EXPECT_FALSE(offload_settings("activations").moments);
+  EXPECT_TRUE(offload_settings("activations").any());
 }
 
 TEST(OffloadSettings, RefuseTheRest) {

@@ -295,7 +295,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
                                         int scratch) {
   if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
   const DotProblem p = with_plain_formats(original, m, exact);
-  const machine::Factor factor = choose_factor(p, m, exact);
+  const Factors factors = choose_factors(p, m, exact);
   std::vector<BlockDot> out;
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
@@ -303,7 +303,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
       d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
     }
     const double before = d.cycles;
-    for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
+    for (const BlockPlan& t : choose_blocks(d.problem, m, factors)) {
       d.plan = t;
       d.cycles = before + t.cycles;
       out.push_back(d);
@@ -313,7 +313,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
     BlockDot d{p, p, {}, {}, 0};
     for (const size_t load : loads) {
-      auto made = prepare_operand(d.problem, load, factor.scalar, scratch + d.before.size());
+      auto made = prepare_operand(d.problem, load, factors.a.scalar, scratch + d.before.size());
       if (!made) break;
       d.problem = made->problem;
       d.before.emplace_back(load, std::move(*made));

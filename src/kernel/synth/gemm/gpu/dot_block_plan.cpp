@@ -37,8 +37,8 @@ bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the op
 
 class BlockChooser {
  public:
-  BlockChooser(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor)
-      : p_(p), m_(m), costs_(m.costs.blocks), multiplied_(factor), factor_(factor.scalar) {}
+  BlockChooser(const DotProblem& p, const machine::Machine& m, const Factors& factors)
+      : p_(p), m_(m), costs_(m.costs.blocks), multiplied_(factors), factor_(factors.a.scalar) {}
 
   std::vector<BlockPlan> choose() {
     for (const machine::MatrixRow* row : rows()) {
@@ -247,7 +247,7 @@ class BlockChooser {
   const DotProblem& p_;
   const machine::Machine& m_;
   const machine::BlockCosts& costs_;
-  machine::Factor multiplied_;
+  Factors multiplied_;
   Scalar factor_;
   std::vector<BlockPlan> plans_;
 };
@@ -259,21 +259,23 @@ std::string_view supply_name(Supply s) {
 
 }  // namespace
 
-std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor) {
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const Factors& factors) {
   if (m.wave <= 1 || p.m.extent * p.n.extent * p.k_total() < kLeastWork || p.n.extent < 2 || p.m.extent < 2) return {};
-  return BlockChooser(p, m, factor).choose();
+  return BlockChooser(p, m, factors).choose();
 }
 
-machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
+Factors choose_factors(const DotProblem& p, const machine::Machine& m, bool exact) {
   const DotLoad &a = p.loads[0], &b = p.loads[1];
-  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar && a.code == b.code &&
+  const auto both = [](Scalar s) { return Factors{{s, {}}, {s, {}}}; };
+  const Factors own{{a.scalar, a.code}, {b.scalar, b.code}};
+  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar &&
       scalar_bytes(a.scalar) <= 2 && (is_float(a.scalar) || a.code || a.scalar == Scalar::i8) &&
-      find_matrix(m, {a.scalar, a.code}, 32))
-    return {a.scalar, a.code};
-  if (exact || (!is_short(a) && !is_short(b))) return {Scalar::f32, {}};
+      find_matrix(m, own, 32))
+    return own;
+  if (exact || (!is_short(a) && !is_short(b))) return both(Scalar::f32);
   for (const Scalar s : {Scalar::bf16, Scalar::f16})
-    if (find_matrix(m, {s, {}}, 32)) return {s, {}};
-  return {Scalar::f32, {}};
+    if (find_matrix(m, both(s), 32)) return both(s);
+  return both(Scalar::f32);
 }
 
 double cycles_of_moving(const machine::Machine& m, double bytes) {

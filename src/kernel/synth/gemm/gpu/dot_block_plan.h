@@ -47,11 +47,11 @@ struct BlockPlan {
 };
 
 // The model's choice first, then others worth a measurement. Nothing where there are no blocks, or too little to do.
-std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor);
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const Factors& factors);
 
-// What operands are multiplied as. f32 unless both are of one shorter type (or code of one), or (not `exact`) one is
-// packed in at most sixteen bits a number and the machine multiplies sixteen bits.
-machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact);
+// What operands are multiplied as. f32 unless both are of one shorter type (or codes of 8-bit floats), or (not `exact`)
+// one is packed in at most sixteen bits a number and the machine multiplies sixteen bits.
+Factors choose_factors(const DotProblem& p, const machine::Machine& m, bool exact);
 
 // Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
 double cycles_of_moving(const machine::Machine& m, double bytes);

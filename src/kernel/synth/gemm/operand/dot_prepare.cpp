@@ -290,11 +290,11 @@ DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exac
     return l.kind == DotLoad::Kind::packed ? machine::code_of(*l.format) : std::nullopt;
   };
   const auto a = code(p.loads[0]), b = code(p.loads[1]);
-  if (!exact && a && a == b && find_matrix(m, {Scalar::u8, a}, 32))
+  if (!exact && a && b && find_matrix(m, Factors{{Scalar::u8, a}, {Scalar::u8, b}}, 32))
     for (size_t i = 0; i < 2; ++i) {
       p.loads[i].kind = DotLoad::Kind::memory;
       p.loads[i].scalar = Scalar::u8;
-      p.loads[i].code = a;
+      p.loads[i].code = i == 0 ? a : b;
       p.loads[i].format = nullptr;
     }
   const bool packed = p.loads[0].kind == DotLoad::Kind::packed && p.loads[1].kind == DotLoad::Kind::packed;

@@ -185,8 +185,8 @@ std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Ma
   take_out(out, 0, *a);
   if (both) take_out(out, 1, *b);
   if (!b || both) return out;
-  const auto code = machine::code_of(*a->codes);
-  const bool floats = code && code == machine::code_of(*b->codes) && find_matrix(m, {Scalar::u8, code}, 32);
+  const auto code_a = machine::code_of(*a->codes), code_b = machine::code_of(*b->codes);
+  const bool floats = code_a && code_b && find_matrix(m, Factors{{Scalar::u8, code_a}, {Scalar::u8, code_b}}, 32);
   if (floats || are_multiplied_as_integers(*a->codes, *b->codes, m)) take_out(out, 1, *b);
   return out;
 }

@@ -1,0 +1,13 @@
+// Whether a formula is linear, without a constant part, in some of its inputs together: then sums of those may be taken
+// behind it. Proved by tests/graph/partition/partition_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "number/formula/formula.h"
+
+namespace lumen::graph {
+
+bool is_linear(const Formula& f, const std::vector<bool>& inputs);
+
+}  // namespace lumen::graph

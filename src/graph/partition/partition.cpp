@@ -1,0 +1,645 @@
+// Every value of the whole graph has forms in a rank's: as it comes about (replicated, split, a partial sum), and those
+// that its readers ask for, each made once. A partial sum is summed over ranks at its first use that is not linear or
+// not its only one; what is split is gathered only where nothing can be computed in parts.
+#include "graph/partition/partition.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/ir/build.h"
+#include "graph/ir/rewrite.h"
+#include "graph/match/access.h"
+#include "graph/match/uses.h"
+#include "graph/partition/linear.h"
+
+namespace lumen::graph {
+
+namespace {
+
+constexpr int64_t kFewNumbers = 4096;  // are gathered by every rank, and summed by it: one exchange rather than two
+constexpr uint32_t kRankSalt = 0x9e3779b1;  // random numbers of parts are other ones
+
+enum class How : uint8_t { replicated, split, partial };
+
+struct Forms {
+  How how = How::replicated;
+  Split split;
+  ValueId native = -1, whole = -1;
+  std::vector<std::pair<Split, ValueId>> parts;  // made of the whole
+};
+
+Formula sum_in_order(Scalar type, int count, ScalarOp op) {
+  Formula f;
+  f.inputs.assign(count, type);
+  int sum = f.input(0);
+  for (int i = 1; i < count; ++i) sum = f.op(op, sum, f.input(i));
+  f.outputs = {sum};
+  return f;
+}
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& g, const TensorSplit& partition,
+              const std::function<bool(const std::string&)>& stays_partial)
+      : g_(g),
+        partition_(partition),
+        stays_partial_(stays_partial),
+        build_(to_),
+        forms_(g.nodes.size()),
+        readers_(g.nodes.size()) {
+    to_.name = g.name;
+    for (const Node& node : g.nodes)
+      for (const ValueId o : std::set<ValueId>(node.operands.begin(), node.operands.end())) ++readers_[o];
+    for (size_t i = 0; i < g.results.size(); ++i)
+      if (!stays_partial || !stays_partial(g.result_names[i])) ++readers_[g.results[i]];
+  }
+
+  Graph run() {
+    live_ = live_values(g_);
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
+      if (!live_[v] && g_[v].op != Op::input_) continue;
+      const ValueId before = to_.nodes.size();
+      visit(v);
+      if (!g_[v].label.empty())
+        for (ValueId n = before; n < std::ssize(to_.nodes); ++n)
+          if (to_[n].label.empty() && to_[n].op != Op::input_) to_[n].label = g_[v].label;
+    }
+    for (size_t i = 0; i < g_.results.size(); ++i) {
+      to_.results.push_back(result(g_.results[i], g_.result_names[i]));
+      to_.result_names.push_back(g_.result_names[i]);
+    }
+    return pruned();
+  }
+
+  Exchanged exchanged() const { return exchanged_; }
+
+ private:
+  const Shape& shape(ValueId old) const { return g_[old].type.shape; }
+  int rank(ValueId old) const { return shape(old).size(); }
+  int ranks() const { return partition_.ranks; }
+  Shape local(ValueId old, const Split& split) const { return local_shape(shape(old), split, ranks()); }
+
+  // --- forms
+  void set(ValueId v, How how, ValueId native, Split split = {}) {
+    Forms& f = forms_[v];
+    f.how = how;
+    f.native = native;
+    f.split = std::move(split);
+    if (how == How::replicated) f.whole = native;
+  }
+
+  ValueId whole(ValueId v) {
+    Forms& f = forms_[v];
+    LUMEN_CHECK(f.native >= 0, "%{} has no value yet", v);
+    if (f.whole < 0) {
+      const ValueId made = f.how == How::partial ? all_reduce(f.native, ScalarOp::add_) : gathered(f.native, f.split);
+      forms_[v].whole = made;
+    }
+    return forms_[v].whole;
+  }
+
+  bool is_partial(ValueId v) const { return forms_[v].how == How::partial && forms_[v].whole < 0; }
+  bool is_split(ValueId v) const { return forms_[v].how == How::split; }
+
+  ValueId part(ValueId v, const Split& split) {
+    const Forms& f = forms_[v];
+    if (f.how == How::split && f.split == split) return f.native;
+    for (const auto& [known, value] : f.parts)
+      if (known == split) return value;
+    const bool is_plain = f.how == How::replicated;
+    const ValueId made = is_plain ? part_of_replicated(v, split) : taken(whole(v), split);
+    forms_[v].parts.emplace_back(split, made);
+    return made;
+  }
+
+  // --- exchanges
+  // Rows of [ranks, n], added in the order of ranks.
+  ValueId rows_joined(ValueId rows, ScalarOp op) {
+    const Shape all = build_.type(rows).shape;
+    const int64_t n = all.at(1).number();
+    std::vector<ValueId> terms;
+    for (int r = 0; r < ranks(); ++r) terms.push_back(build_.slice(rows, {r, 0}, {1, n}));
+    return build_.reshape(build_.map(sum_in_order(build_.type(rows).element.scalar, ranks(), op), terms), {n});
+  }
+
+  ValueId all_reduce(ValueId x, ScalarOp op) {
+    const Shape own = build_.type(x).shape;
+    const int64_t n = elements(own).number();
+    ++exchanged_.sums;
+    exchanged_.summed += n;
+    if (n <= kFewNumbers || n % ranks() != 0)
+      return build_.reshape(rows_joined(build_.exchange(build_.reshape(x, {n}), Moves::gather, ranks()), op), own);
+    const ValueId rows = build_.exchange(build_.reshape(x, {ranks(), n / ranks()}), Moves::spread, ranks());
+    return build_.reshape(build_.exchange(rows_joined(rows, op), Moves::gather, ranks()), own);
+  }
+
+  ValueId gathered(ValueId x, const Split& split) {
+    const Shape own = build_.type(x).shape;
+    const size_t axis = split.axis;
+    ++exchanged_.gathers;
+    exchanged_.gathered += elements(own).number() * ranks();
+    const ValueId all = build_.exchange(x, Moves::gather, ranks());
+    std::vector<ValueId> sections;
+    int64_t at = 0;
+    for (const int64_t s : split.sections) {
+      Shape sizes = build_.type(all).shape;
+      sizes[axis + 1] = Dim(s / ranks());
+      std::vector<int64_t> starts(sizes.size(), 0);
+      starts[axis + 1] = at;
+      at += s / ranks();
+      const ValueId chunk = split.sections.size() == 1 ? all : build_.slice(all, starts, sizes);
+      std::vector<int> axes;  // the ranks' axis before the one that is split
+      for (size_t d = 0; d < own.size(); ++d) {
+        if (d == axis) axes.push_back(0);
+        axes.push_back(d + 1);
+      }
+      Shape joined = own;
+      joined[axis] = Dim(s);
+      sections.push_back(build_.reshape(build_.permute(chunk, axes), joined));
+    }
+    return sections.size() == 1 ? sections[0] : build_.concat(sections, split.axis);
+  }
+
+  // --- parts of what every rank has
+  ValueId place() {
+    if (place_ < 0) place_ = build_.input(kTensorRank, Role::data, {{}, {Scalar::i32, nullptr}});
+    return place_;
+  }
+  ValueId scaled_place(int64_t by) { return build_.mul(place(), build_.scalar(by, Scalar::i32)); }
+  ValueId is_first() { return build_.binary(ScalarOp::eq_, place(), build_.scalar(0, Scalar::i32)); }
+
+  // This rank's chunks of every section, taken out of the whole.
+  ValueId taken(ValueId x, const Split& split) {
+    const size_t axis = split.axis;
+    const Shape all = build_.type(x).shape;
+    std::vector<ValueId> chunks;
+    int64_t at = 0;
+    for (const int64_t s : split.sections) {
+      Shape sizes = all;
+      sizes[axis] = Dim(s);
+      std::vector<int64_t> starts(all.size(), 0);
+      starts[axis] = at;
+      at += s;
+      ValueId section = split.sections.size() == 1 ? x : build_.slice(x, starts, sizes);
+      Shape apart = sizes;  // [.., ranks, chunk, ..], the ranks' axis first
+      apart[axis] = Dim(s / ranks());
+      const Shape chunk = apart;
+      apart.insert(apart.begin() + axis, Dim(ranks()));
+      std::vector<int> axes = {split.axis};
+      for (size_t d = 0; d < apart.size(); ++d)
+        if (d != axis) axes.push_back(d);
+      section = build_.permute(build_.reshape(section, apart), axes);
+      chunks.push_back(build_.reshape(build_.gather(section, build_.reshape(place(), {1})), chunk));
+    }
+    return chunks.size() == 1 ? chunks[0] : build_.concat(chunks, split.axis);
+  }
+
+  // Made in parts where that is cheap, taken out of the whole elsewhere.
+  ValueId part_of_replicated(ValueId v, const Split& split) {
+    const Node& node = g_[v];
+    switch (node.op) {
+      case Op::constant_:
+        if (is_splat(node)) return build_.constant({local(v, split), node.type.element}, node.attributes.data);
+        break;
+      case Op::iota_:
+        return part_of_iota(v, split);
+      case Op::random_: {
+        const ValueId seed = whole(node.operands[0]);
+        const ValueId salt = build_.mul(build_.convert(place(), Scalar::u32), build_.scalar(kRankSalt, Scalar::u32));
+        return build_.random(build_.binary(ScalarOp::xor_, seed, salt), node.attributes.salt, local(v, split));
+      }
+      case Op::scatter_add_:
+        if (split.axis == 0 && split.sections.size() == 1) return rows_of_scatter(v, split);
+        break;
+      case Op::map_:
+        if (readers_[v] > 0) return map_in_parts(v, split);
+        break;
+      case Op::broadcast_: {
+        const ValueId a = node.operands[0];
+        return build_.broadcast(stretched_part(a, split, rank(v) - rank(a)), local(v, split));
+      }
+      default:
+        break;
+    }
+    return taken(whole(v), split);
+  }
+
+  ValueId part_of_iota(ValueId v, const Split& split) {
+    const Node& node = g_[v];
+    const Type type{local(v, split), node.type.element};
+    if (node.attributes.axis != split.axis) return build_.iota(type, node.attributes.axis);
+    if (split.sections.size() > 1) return taken(whole(v), split);
+    const ValueId first = scaled_place(split.sections[0] / ranks());
+    return build_.add(build_.iota(type, split.axis), build_.convert(first, node.type.element.scalar));
+  }
+
+  // The index of a row within this rank's rows, in range, and whether it is one of them.
+  std::pair<ValueId, ValueId> own_rows(ValueId index, const Split& split) {
+    const Scalar type = build_.type(index).element.scalar;
+    const int64_t rows = split.sections[0] / ranks();
+    const ValueId own = build_.sub(build_.convert(index, Scalar::i32), scaled_place(rows));
+    const ValueId zero = build_.scalar(0, Scalar::i32), last = build_.scalar(rows - 1, Scalar::i32);
+    const ValueId inside =
+        build_.binary(ScalarOp::and_, build_.binary(ScalarOp::le_, zero, own), build_.binary(ScalarOp::le_, own, last));
+    const ValueId near = build_.binary(ScalarOp::min_, build_.binary(ScalarOp::max_, own, zero), last);
+    return {build_.convert(near, type), inside};
+  }
+
+  // `value` with leading axes like the index where its rows are this rank's, else zeros.
+  ValueId where_inside(ValueId value, ValueId inside) {
+    Shape like = build_.type(inside).shape;
+    like.resize(build_.type(value).shape.size(), Dim(1));
+    const ValueId zero = build_.scalar(0, build_.type(value).element.scalar);
+    return build_.select(build_.reshape(inside, like), value, zero);
+  }
+
+  ValueId rows_of_scatter(ValueId v, const Split& split) {
+    const auto [index, inside] = own_rows(whole(g_[v].operands[1]), split);
+    const ValueId value = where_inside(whole(g_[v].operands[0]), inside);
+    return build_.scatter_add(value, index, Dim(split.sections[0] / ranks()));
+  }
+
+  // --- operators
+  // An operand that broadcasts to a result that is split: its part, or all of it where it has no such axis.
+  ValueId stretched_part(ValueId operand, const Split& split, int shift) {
+    const int axis = split.axis - shift;
+    if (axis < 0 || shape(operand).at(axis) == Dim(1)) return whole(operand);
+    return part(operand, {axis, split.sections});
+  }
+
+  ValueId map_in_parts(ValueId v, const Split& split) {
+    const Node& node = g_[v];
+    std::vector<ValueId> operands;
+    for (const ValueId o : node.operands) operands.push_back(stretched_part(o, split, rank(v) - rank(o)));
+    const ValueId out = build_.map(node.attributes.formula, operands);
+    const Shape own = local(v, split);
+    return build_.type(out).shape == own ? out : build_.broadcast(out, own);
+  }
+
+  // A copy of the node with these operands, of this shape.
+  ValueId copy(ValueId v, std::vector<ValueId> operands, Shape own) {
+    Node node = g_[v];
+    node.operands = std::move(operands);
+    node.type.shape = std::move(own);
+    const std::string wrong = check_type(to_, node);
+    LUMEN_CHECK(wrong.empty(), "a part of %{}: {}", v, wrong);
+    to_.nodes.push_back(std::move(node));
+    return to_.nodes.size() - 1;
+  }
+
+  void keep_whole(ValueId v) {
+    std::vector<ValueId> operands;
+    for (const ValueId o : g_[v].operands) operands.push_back(whole(o));
+    set(v, How::replicated, copy(v, std::move(operands), shape(v)));
+  }
+
+  void visit(ValueId v) {
+    const Node& node = g_[v];
+    switch (node.op) {
+      case Op::input_:
+        return input(v);
+      case Op::map_:
+        return map(v);
+      case Op::cast_:
+        return cast(v);
+      case Op::contract_:
+      case Op::contract_gather_:
+      case Op::contract_scatter_:
+        return contract(v);
+      case Op::reduce_:
+        return reduce(v);
+      case Op::gather_:
+        return gather(v);
+      case Op::scatter_add_:
+        return scatter_add(v);
+      case Op::reshape_:
+      case Op::permute_:
+      case Op::broadcast_:
+      case Op::slice_:
+      case Op::pad_:
+        return view(v);
+      case Op::concat_:
+        return concat(v);
+      case Op::update_:
+        return update(v);
+      case Op::call_:
+      case Op::result_:
+        LUMEN_UNREACHABLE("a partition of a graph with calls");
+      default:
+        return keep_whole(v);
+    }
+  }
+
+  void input(ValueId v) {
+    const auto found = partition_.inputs.find(g_[v].attributes.name);
+    if (found == partition_.inputs.end()) return keep_whole(v);
+    set(v, How::split, copy(v, {}, local(v, found->second)), found->second);
+  }
+
+  // The split that operands of a map, aligned at the right, give its result; null: none is split.
+  const Forms* split_among(ValueId v, int* shift) const {
+    for (const ValueId o : g_[v].operands) {
+      if (!is_split(o)) continue;
+      *shift = rank(v) - rank(o);
+      return &forms_[o];
+    }
+    return nullptr;
+  }
+
+  void map(ValueId v) {
+    const Node& node = g_[v];
+    int shift = 0;
+    if (const Forms* f = split_among(v, &shift)) {
+      const Split split{f->split.axis + shift, f->split.sections};
+      const ValueId out = map_in_parts(v, split);
+      return set(v, How::split, out, split);
+    }
+    if (std::none_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return is_partial(o); }))
+      return keep_whole(v);
+    if (!stays_linear(v)) return keep_whole(v);
+    std::vector<ValueId> operands;
+    std::vector<bool> linear;
+    for (const ValueId o : node.operands) {
+      linear.push_back(is_partial(o));
+      operands.push_back(is_partial(o) ? forms_[o].native : whole(o));
+    }
+    if (is_linear(node.attributes.formula, linear)) return set(v, How::partial, copy(v, std::move(operands), shape(v)));
+    // A number beside partial sums is one itself, if the first rank alone has it.
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (!linear[i]) operands[i] = build_.select(is_first(), operands[i], zero_like(operands[i]));
+    if (node.type.shape.empty() && is_linear(node.attributes.formula, std::vector<bool>(operands.size(), true)))
+      return set(v, How::partial, copy(v, std::move(operands), shape(v)));
+    keep_whole(v);
+  }
+  ValueId zero_like(ValueId now) { return build_.scalar(0, build_.type(now).element.scalar); }
+
+  // Whether all partial sums that a node reads may be summed behind it: nobody else wants them, and they do not grow.
+  bool stays_linear(ValueId v) const {
+    return std::all_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
+      return !is_partial(o) || (readers_[o] <= 1 && elements(shape(o)).number() >= elements(shape(v)).number() &&
+                                is_float(g_[v].type.element.scalar) && !g_[v].type.element.format);
+    });
+  }
+
+  void cast(ValueId v) {
+    const Node& node = g_[v];
+    const ValueId a = node.operands[0];
+    if (!is_split(a)) return keep_whole(v);
+    const Split split = forms_[a].split;
+    const FormatRef& f = node.type.element.format;
+    if (f) check_blocks(v, *f, split);
+    std::vector<ValueId> operands = {forms_[a].native};
+    for (size_t i = 1; i < node.operands.size(); ++i) operands.push_back(whole(node.operands[i]));
+    if (f && node.operands.size() > 1)
+      throw user_error("%{}: fields of {} are given for a matrix that ranks split", v, f->name);
+    set(v, How::split, copy(v, std::move(operands), local(v, split)), split);
+  }
+
+  void check_blocks(ValueId v, const Format& f, const Split& split) const {
+    const bool in_rows = split.axis + 1 < std::ssize(shape(v));
+    const bool crosses = std::any_of(split.sections.begin(), split.sections.end(),
+                                     [&](int64_t s) { return s / ranks() % f.block != 0; });
+    if (in_rows ? f.tile_bytes == 0 && f.tensor_bytes == 0
+                : f.row_bytes == 0 && f.tile_bytes == 0 && f.tensor_bytes == 0 && !crosses)
+      return;
+    throw Error(Exit::usage,
+                fmt::format("{} of {} numbers cannot be held in {} in {} parts{}", in_rows ? "rows" : "a row",
+                            shape(v)[split.axis].number(), f.name, ranks(),
+                            g_[v].label.empty() ? "" : fmt::format(" (in {})", g_[v].label)),
+                "formats whose blocks stand alone, and divide the parts, can");
+  }
+
+  void contract(ValueId v) {
+    const Node& node = g_[v];
+    const std::vector<std::string>& letters = node.attributes.indices;
+    const std::string& result = letters.back();
+    const bool picks = node.op == Op::contract_gather_, scatters = node.op == Op::contract_scatter_;
+    // The split to follow: that of the largest operand whose letter is not one that an index picks.
+    int leader = -1;
+    for (int i = 0; i < 2; ++i) {
+      const ValueId o = node.operands[i];
+      if (!is_split(o) || (picks && i == 1 && forms_[o].split.axis == 0)) continue;
+      if (leader < 0 || elements(shape(o)).number() > elements(shape(node.operands[leader])).number()) leader = i;
+    }
+    if (leader < 0) {
+      if (!scatters && contract_partial(v)) return;
+      return keep_whole(v);
+    }
+    const Split led = forms_[node.operands[leader]].split;
+    const char letter = letters[leader][led.axis];
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const int at = place_of(letter, letters[i]);
+      const bool has = at >= 0 && !(picks && i == 1 && at == 0);
+      operands.push_back(has ? part(node.operands[i], {at, led.sections}) : whole(node.operands[i]));
+    }
+    const int out = place_of(letter, result);
+    if (out >= 0 && !(scatters && out == 0)) {
+      const Split split{out, led.sections};
+      return set(v, How::split, copy(v, std::move(operands), local(v, split)), split);
+    }
+    set(v, How::partial, copy(v, std::move(operands), shape(v)));
+  }
+
+  // -1: it is none of them.
+  static int place_of(char letter, const std::string& letters) {
+    const size_t at = letters.find(letter);
+    return at == std::string::npos ? -1 : at;
+  }
+
+  // A partial sum times what everybody has, where nobody else reads it and it gets no larger.
+  bool contract_partial(ValueId v) {
+    const ValueId a = g_[v].operands[0], b = g_[v].operands[1];
+    if (is_partial(a) == is_partial(b) || !stays_linear(v)) return false;
+    std::vector<ValueId> operands;
+    for (const ValueId o : g_[v].operands) operands.push_back(is_partial(o) ? forms_[o].native : whole(o));
+    set(v, How::partial, copy(v, std::move(operands), shape(v)));
+    return true;
+  }
+
+  void reduce(ValueId v) {
+    const Node& node = g_[v];
+    const ValueId a = node.operands[0];
+    const bool sums = node.attributes.reduction == Reduction::sum;
+    if (is_partial(a) && sums && stays_linear(v)) return set(v, How::partial, copy(v, {forms_[a].native}, shape(v)));
+    if (!is_split(a)) return keep_whole(v);
+    const Split split = forms_[a].split;
+    const std::vector<int>& axes = node.attributes.axes;
+    if (std::find(axes.begin(), axes.end(), split.axis) == axes.end())
+      return set(v, How::split, copy(v, {forms_[a].native}, local(v, split)), split);
+    const ValueId own = copy(v, {forms_[a].native}, shape(v));
+    if (sums) return set(v, How::partial, own);
+    set(v, How::replicated,
+        all_reduce(own, node.attributes.reduction == Reduction::max ? ScalarOp::max_ : ScalarOp::min_));
+  }
+
+  void gather(ValueId v) {
+    const Node& node = g_[v];
+    const ValueId table = node.operands[0], index = node.operands[1];
+    const int rows = rank(index);
+    if (is_split(index)) {
+      const Split split = forms_[index].split;
+      return set(v, How::split, copy(v, {whole(table), forms_[index].native}, local(v, split)), split);
+    }
+    if (!is_split(table)) return keep_whole(v);
+    const Split of_table = forms_[table].split;
+    if (of_table.axis > 0) {
+      const Split split{rows + of_table.axis - 1, of_table.sections};
+      return set(v, How::split, copy(v, {forms_[table].native, whole(index)}, local(v, split)), split);
+    }
+    if (of_table.sections.size() > 1) return keep_whole(v);
+    const auto [row, inside] = own_rows(whole(index), of_table);
+    set(v, How::partial, where_inside(build_.gather(forms_[table].native, row), inside));
+  }
+
+  void scatter_add(ValueId v) {
+    const Node& node = g_[v];
+    const ValueId value = node.operands[0], index = node.operands[1];
+    const int rows = rank(index);
+    if (!is_split(value)) return keep_whole(v);
+    const Split split = forms_[value].split;
+    if (split.axis < rows) return set(v, How::partial, copy(v, {forms_[value].native, part(index, split)}, shape(v)));
+    const Split out{split.axis - rows + 1, split.sections};
+    set(v, How::split, copy(v, {forms_[value].native, whole(index)}, local(v, out)), out);
+  }
+
+  void view(ValueId v) {
+    const ValueId a = g_[v].operands[0];
+    if (is_partial(a) && stays_linear(v)) return set(v, How::partial, copy(v, {forms_[a].native}, shape(v)));
+    if (!is_split(a)) return keep_whole(v);
+    const Split split = forms_[a].split;
+    if (g_[v].op == Op::slice_ || g_[v].op == Op::pad_) return window(v, split);
+    const std::optional<Split> out = view_of(v, split);
+    if (!out) return keep_whole(v);
+    set(v, How::split, copy(v, {forms_[a].native}, local(v, *out)), *out);
+  }
+
+  std::optional<Split> view_of(ValueId v, const Split& split) const {
+    const Node& node = g_[v];
+    const Shape& from = shape(node.operands[0]);
+    if (node.op == Op::permute_) {
+      const std::vector<int>& axes = node.attributes.axes;
+      const int axis = std::find(axes.begin(), axes.end(), split.axis) - axes.begin();
+      return Split{axis, split.sections};
+    }
+    if (node.op == Op::broadcast_) return Split{split.axis + rank(v) - rank(node.operands[0]), split.sections};
+    const auto reshaped = through_reshape(from, split, node.type.shape, ranks());
+    if (!reshaped || !reshaped->divides) return std::nullopt;
+    return reshaped->split;
+  }
+
+  // A slice of whole sections, or a pad around them.
+  void window(ValueId v, const Split& split) {
+    Node node = g_[v];
+    const ValueId a = node.operands[0];
+    const bool slices = node.op == Op::slice_;
+    const Shape& large = slices ? shape(a) : shape(v);
+    const Shape& small = slices ? shape(v) : shape(a);
+    const int axis = split.axis;
+    const int64_t start = node.attributes.starts[axis], count = small[axis].number(), all = large[axis].number();
+    const int64_t rest = all - start - count;
+    const bool dense = node.attributes.strides.empty() || node.attributes.strides[axis] == 1;
+    Split out{axis, split.sections};
+    bool fits = (start == 0 && rest == 0) || dense;
+    if (fits && slices && count != all) {
+      const auto inside = sections_in(split.sections, start, count);
+      fits = inside.has_value();
+      if (fits) out.sections = *inside;
+    } else if (fits && count != all) {
+      fits = start % ranks() == 0 && rest % ranks() == 0;
+      if (start > 0) out.sections.insert(out.sections.begin(), start);
+      if (rest > 0) out.sections.push_back(rest);
+    }
+    if (!fits) return keep_whole(v);
+    node.attributes.starts[axis] = start / ranks();
+    node.operands = {forms_[a].native};
+    node.type.shape = local(v, out);
+    const std::string wrong = check_type(to_, node);
+    LUMEN_CHECK(wrong.empty(), "a part of %{}: {}", v, wrong);
+    to_.nodes.push_back(std::move(node));
+    set(v, How::split, to_.nodes.size() - 1, out);
+  }
+
+  void concat(ValueId v) {
+    const Node& node = g_[v];
+    int shift = 0;
+    const Forms* first = split_among(v, &shift);
+    if (!first) return keep_whole(v);
+    const Split led = first->split;
+    std::vector<ValueId> operands;
+    if (led.axis != node.attributes.axis) {
+      for (const ValueId o : node.operands) operands.push_back(part(o, led));
+      return set(v, How::split, copy(v, std::move(operands), local(v, led)), led);
+    }
+    Split out{led.axis, {}};
+    for (const ValueId o : node.operands) {
+      const bool same = is_split(o) && forms_[o].split.axis == led.axis;
+      const Split own = same ? forms_[o].split : whole_axis(shape(o), led.axis);
+      if (!deals(own, ranks())) return keep_whole(v);
+      out.sections.insert(out.sections.end(), own.sections.begin(), own.sections.end());
+    }
+    for (const ValueId o : node.operands) {
+      const bool same = is_split(o) && forms_[o].split.axis == led.axis;
+      operands.push_back(same ? forms_[o].native : part(o, whole_axis(shape(o), led.axis)));
+    }
+    set(v, How::split, copy(v, std::move(operands), local(v, out)), out);
+  }
+
+  void update(ValueId v) {
+    const Node& node = g_[v];
+    const ValueId state = node.operands[0];
+    if (!is_split(state)) return keep_whole(v);
+    if (node.operands.size() > 2) throw user_error("%{}: ranks have parts of what is updated at some places", v);
+    const Split split = forms_[state].split;
+    const ValueId value = part(node.operands[1], split);
+    set(v, How::split, build_.update(forms_[state].native, value), split);
+  }
+
+  ValueId result(ValueId v, const std::string& name) {
+    const auto split = partition_.inputs.find(name);
+    if (split != partition_.inputs.end()) return part(v, split->second);
+    if (is_split(v) && g_[v].op == Op::update_) return forms_[v].native;
+    if (stays_partial_ && stays_partial_(name) && is_partial(v)) return forms_[v].native;
+    return whole(v);
+  }
+
+  // Without what nobody reads; inputs stay.
+  Graph pruned() {
+    Rewriter r(to_);
+    const std::vector<bool> live = live_values(to_);
+    for (ValueId v = 0; v < std::ssize(to_.nodes); ++v)
+      if (live[v]) r.keep(v);
+    return r.finish();
+  }
+
+  const Graph& g_;
+  const TensorSplit& partition_;
+  const std::function<bool(const std::string&)>& stays_partial_;
+  Graph to_;
+  Builder build_;
+  std::vector<Forms> forms_;
+  std::vector<int> readers_;  // nodes, and results that are wanted whole
+  std::vector<bool> live_;
+  ValueId place_ = -1;
+  Exchanged exchanged_;
+};
+
+}  // namespace
+
+Graph partitioned(const Graph& g, const TensorSplit& partition,
+                  const std::function<bool(const std::string& result)>& stays_partial, Exchanged* exchanged) {
+  for (const ValueId v : g.inputs()) {
+    const auto found = partition.inputs.find(g[v].attributes.name);
+    if (found != partition.inputs.end() && !deals(found->second, partition.ranks))
+      throw Error(Exit::usage, fmt::format("{} ranks do not divide {} of '{}'", partition.ranks,
+                                           g[v].type.shape[found->second.axis].number(), found->first));
+  }
+  Partitioner p(g, partition, stays_partial);
+  Graph out = p.run();
+  if (exchanged) *exchanged = p.exchanged();
+  return out;
+}
+
+}  // namespace lumen::graph

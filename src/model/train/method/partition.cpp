@@ -1,0 +1,77 @@
+// The part of a method that is of ranks that hold one model together: which tensors they split, and graphs of one rank.
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/pass/pass.h"
+#include "model/train/method/method.h"
+
+namespace lumen::model {
+namespace {
+
+// Each use of a parameter names it itself, and what is computed twice is computed once.
+graph::Graph plain(graph::Graph g) {
+  graph::inline_calls(g);
+  graph::simplify(g);
+  return g;
+}
+
+}  // namespace
+
+void Method::partition_tensors() {
+  const auto may_split = [&](const std::string& name) {
+    return model_.find(name) != nullptr ||
+           std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
+  };
+  graph::TensorSplit found = graph::find_partition(plain(loss_), recipe_.tensor_parallel, may_split);
+  for (const Parameter& p : trained_) {
+    const auto split = found.inputs.find(p.name);
+    if (split == found.inputs.end()) continue;
+    const graph::Split own = split->second;
+    found.inputs[kGradient + p.name] = own;
+    found.inputs[average_of(p.name)] = own;
+    for (const Optimizer::State& s : optimizer_.states(p))
+      if (s.type.shape == p.shape) found.inputs[optimizer_state(s.name, p.name)] = own;
+  }
+  partition_ = std::move(found);
+}
+
+std::vector<Parameter> Method::trained_here() const {
+  std::vector<Parameter> out = trained_;
+  if (!partition_) return out;
+  for (Parameter& p : out)
+    if (const auto split = partition_->inputs.find(p.name); split != partition_->inputs.end())
+      p.shape = graph::local_shape(p.shape, split->second, partition_->ranks);
+  return out;
+}
+
+// Sums of squares are asked for where numbers break, and added up then.
+Method::Work Method::in_parts(Work work) const {
+  if (!partition_) return work;
+  work.graph = graph::partitioned(plain(std::move(work.graph)), *partition_,
+                                  [](const std::string& result) { return result.starts_with(kSquares); });
+  return work;
+}
+
+std::string Method::partition_text() const {
+  constexpr int64_t kNamed = 4;
+  int64_t all = 0, split = 0, matrices = 0, others = 0;
+  std::string whole;
+  for (const Parameter& p : model_.parameters) {
+    all += p.count();
+    const bool is_split = partition_->inputs.contains(p.name);
+    if (is_split) split += p.count();
+    if (is_split) ++matrices;
+    if (is_split || p.shape.size() < 2) continue;
+    if (++others <= kNamed) whole += fmt::format("{}'{}'", whole.empty() ? "" : ", ", p.name);
+  }
+  if (others > kNamed) whole += fmt::format(" and {} others", others - kNamed);
+  graph::Exchanged sums;
+  (void)graph::partitioned(plain(loss_), *partition_, {}, &sums);
+  return fmt::format(
+      "{} ranks hold one model: {} tensors with {:.1f} % of its numbers in parts{}; {} sums are exchanged "
+      "forward",
+      partition_->ranks, matrices, 100.0 * split / all, whole.empty() ? "" : fmt::format(", {} whole in each", whole),
+      sums.sums);
+}
+
+}  // namespace lumen::model
