@@ -115,13 +115,14 @@ def formats_and_kinds(c):
         shutil.rmtree(c.work / "resumed")
     kinds = {
         "muon": ["--optimizer", "muon"], "adafactor": ["--optimizer", "adafactor"],
-        "moments": ["--moments", "q8_0"], "halves": ["--param-type", "bf16"], "mean": ["--ema", "0.9"],
+        "moments": ["--moments", "q8_0"], "halves": ["--param-type", "bf16"],
+        "rests": ["--param-type", "bf16", "--param-compensation", "exact"], "mean": ["--ema", "0.9"],
         "parts": ["--accumulate", "2"], "adapter": ["-m", "alone/model.gguf", "--lora", "--lora-rank", "4"],
     }
     for name, more in kinds.items():
         base = BASE[2:] if name == "adapter" else BASE
         c.run(*base, "--steps", 8, *more, "-o", f"one-{name}")
-        for shard in ("gradients", "parameters") if name in ("muon", "halves", "mean", "parts") else ("gradients",):
+        for shard in ("gradients", "parameters") if name in ("muon", "halves", "rests", "mean", "parts") else ("gradients",):
             c.run(*base, "--steps", 8, "--ranks", 2, "--shard", shard, *more, "-o", name)
             c.near(f"one-{name}", name, 1e-2 if name == "halves" else 1e-3)
             for path in sorted((c.work / name / "checkpoint-8").glob("*.safetensors")):

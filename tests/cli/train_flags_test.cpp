@@ -80,6 +80,8 @@ const std::map<std::string, std::string> kOptions = {
     {"--gather-type", "f32"},
     {"--overlap-exchanges", ""},
     {"--param-type", "bf16"},
+    {"--param-rounding", "nearest"},
+    {"--param-compensation", "none"},
     {"--format", "q4_0"},
     {"--output-type", "q8_0"},
     {"--hf", ""},
@@ -277,8 +279,11 @@ TEST_F(TrainFlagsTest, NamesThatAreNone) {
   for (const auto& [option, value] : wrong)
     EXPECT_EQ(lumen({"train", "--print-config", option, value}).code, 2) << value;
   EXPECT_NE(lumen({"train", "--print-config", "--precision", "nonsense"}).code, 0);
-  const Outcome type = lumen({"train", "--shape", "tiny", "--param-type", "f16", "-o", path("o")});
+  const Outcome type = lumen({"train", "--shape", "tiny", "--param-compensation", "bf16", "-o", path("o")});
   EXPECT_EQ(type.code, 2) << type.error;
+  const Outcome exact =
+      lumen({"train", "--shape", "tiny", "--param-type", "f16", "--param-compensation", "exact", "-o", path("o")});
+  EXPECT_EQ(exact.code, 2) << exact.error;
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "model/train/budget/budget.h"
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
+#include "model/train/method/machine_floats.h"
 #include "model/train/method/method.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/record/lora_base.h"
@@ -95,6 +96,19 @@ void fit_context(model::Model& model, const model::Recipe& r) {
 // Whether a run that is not resumed writes a base of its own before its first step.
 bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
   return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
+}
+
+// Names of the machine's own 8-bit floats become those of formats; a run that goes on keeps what it has.
+void take_machine_floats(run::Engine& engine, const model::Library& library, bool goes_on, model::Recipe& r) {
+  const auto& codes = engine.device().machine().codes;
+  const auto multiplies = [&](const FieldType& t) {
+    const auto code = machine::code_of(t);
+    return code && std::find(codes.begin(), codes.end(), *code) != codes.end();
+  };
+  std::string said;
+  r = model::with_machine_floats(std::move(r), multiplies, library.formats(), &said);
+  if (goes_on && said.empty()) said = model::other_floats(r, multiplies, library.formats());
+  if (!said.empty()) note(said);
 }
 
 double product_ceiling(run::Engine& engine, const model::Library& library, const model::Recipe& r,
@@ -389,6 +403,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   make_paths_absolute(recipe);
   const std::shared_ptr<const model::Model> teacher = read_teacher(library, recipe);
   run::Engine engine = shared.engine(flags.explain);
+  take_machine_floats(engine, *library, stored.has_value(), recipe);
   model::Model model;
   if (stored) {
     compare_tokenizer(flags, *stored, data);

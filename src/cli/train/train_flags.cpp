@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "model/train/method/machine_floats.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
 
@@ -155,7 +156,15 @@ constexpr KeyFlag kKeyFlags[] = {
      "for their gradients, which are not computed again then but as --recompute says)",
      "moments|layers|activations[=host|FOLDER],.."},
     {"--param-type,--param_type", "run.param_type",
-     "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
+     "What matrices are held in between steps: f32, bf16, f16, or any format with an encoder; rounded at random, or to "
+     "the nearest with a compensation",
+     "FORMAT"},
+    {"--param-rounding,--param_rounding", "run.param_rounding",
+     "How new values are rounded to it where there is no compensation", "stochastic|nearest"},
+    {"--param-compensation,--param_compensation", "run.param_compensation",
+     "What rounding loses of parameters is held, too, and counts in the next step: in a format, or exact (with bf16: "
+     "the lower half of the f32)",
+     "none|exact|FORMAT"},
     {"--shard,--zero,--zero_stage,--fsdp", "ranks.shard",
      "What several ranks hold in parts: none, states (of the optimizer; ZeRO 1), gradients (and those; ZeRO 2), "
      "parameters (and those: each layer's are gathered before it is computed; ZeRO 3)",
@@ -358,7 +367,9 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   } else if (flags.model.empty()) {
     throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
   }
-  (void)model::product_type(r, library.formats());
+  // What a machine's own formats are is known when the device is.
+  (void)model::product_type(
+      model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
   return r;
 }
 

@@ -8,6 +8,7 @@
 #include "graph/keep/forward_part.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 namespace {
@@ -25,6 +26,7 @@ class Keeper {
       for (const ValueId o : g[v].operands)
         if (const ValueId b = part_.base[o]; part_.active(b) && first_[b] < 0) first_[b] = v;
     }
+    is_part_ = std::any_of(g.nodes.begin(), g.nodes.end(), is_arriving);
     int products = 0;
     for (const Node& node : g.nodes) {
       products_.push_back(products);
@@ -61,7 +63,8 @@ class Keeper {
     const Type& type = r_.from[v].type;
     if (part_.base[v] != v || first_[v] < 0 || left_.contains(v)) return false;
     if (type.element.format || !is_float(type.element.scalar)) return false;
-    return !is_of_rows(v) && row_of(type.shape) >= kLeastRow && products_[first_[v]] - products_[v] > kProductsBetween;
+    const bool is_far = is_part_ || products_[first_[v]] - products_[v] > kProductsBetween;
+    return !is_of_rows(v) && row_of(type.shape) >= kLeastRow && is_far;
   }
 
   // A number for each row, as what norms divide by: few, and much depends on each.
@@ -143,6 +146,7 @@ class Keeper {
   const FormatRef format_;
   std::vector<ValueId> first_;  // by value: what reads it behind the forward part, first
   std::vector<int> products_;   // by value: products before it
+  bool is_part_ = false;        // of a step, whose other parts come between the passes
   std::set<ValueId> left_;      // as they are
   std::set<ValueId> scores_;    // inside attentions, and what softmaxes make of them: computed again
   std::vector<ValueId> codes_;  // by value: in the new graph

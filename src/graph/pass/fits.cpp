@@ -163,14 +163,15 @@ class Separator {
       const ValueId tiles = b_.reshape(x.value, {Dim(rows / high), Dim(high), Dim(columns / wide), Dim(wide)});
       return b_.reduce(b_.map(of, {tiles}), way, {1, 3});
     }
-    // Axes of the value where they are the matrix's, so that what computes it can take the reduction in.
+    // The value's own axes where one of them is the rows', so that what computes it can take the reduction in. What
+    // walks several axes of its own would be a bad walk over rows: it is read again as a matrix.
     const Shape& shape = b_.type(x.value).shape;
     std::vector<int> first, last, all;
     size_t d = shape.size();
     int64_t behind = 1;
     while (d > 0 && behind < columns) behind *= shape[--d].number();
     ValueId value = x.value;
-    if (behind != columns) {
+    if (behind != columns || (d + 1 != shape.size() && !is_view(r_.to[value].op))) {
       value = b_.reshape(value, {Dim(rows), Dim(columns)});
       d = 1;
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "graph/ir/eval.h"
+#include "graph/pass/at_random.h"
 #include "number/facts/facts.h"
 
 namespace lumen::graph {
@@ -134,31 +135,9 @@ FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& f
 }
 
 ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale, const std::string& weight) {
-  const std::optional<FakeQuantize> rounding = stochastic_formula(*f);
-  if (!rounding)
-    throw Error(Exit::user,
-                fmt::format("format '{}' looks its codes up in a table: it is not rounded to at random", f->name),
-                "round to the nearest, or name a format whose codes are integers or small floats");
+  require_random(*f, "round to the nearest, or name a format whose codes are integers or small floats");
   Builder& b = r_.build;
-  const Shape shape = b.type(value).shape;
-  std::vector<ValueId> inputs = {value};
-  for (const ElementField& field : rounding->fields) {
-    if (scale >= 0) {
-      inputs.push_back(b.broadcast(b.reshape(scale, Shape(shape.size(), Dim(1))), shape));
-      continue;
-    }
-    const ValueId number = b.cast(b.cast(value, {Scalar::f32, field_format(f, field)}), Element{});
-    const Scalar type = f->fields[field.field].type.register_type();
-    inputs.push_back(type == Scalar::f32 ? number : b.convert(number, type));
-  }
-  if (rounding->uses_index) {
-    Formula place;
-    place.inputs = {Scalar::i32};
-    place.outputs = {place.op(ScalarOp::rem_, place.input(0), place.integer(Scalar::i32, f->block))};
-    inputs.push_back(b.map(place, {b.iota({shape, {Scalar::i32, nullptr}}, shape.size() - 1)}));
-  }
-  inputs.push_back(drawn(shape, weight));
-  return b.map(rounding->formula, inputs);
+  return round_at_random(b, value, f, drawn(b.type(value).shape, weight), scale);
 }
 
 bool is_carried_in(const Node& node) {

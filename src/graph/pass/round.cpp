@@ -300,13 +300,21 @@ class Rounder {
     const OperandFormats& formats = type_.formats[ordinal(*kind)];
     const ValueId v = node.operands[side];
     if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
-    return lies_in_format(v) ? nullptr : formats.weight;
+    return lies_in_format(v) && !is_held(v) ? nullptr : formats.weight;
   }
   bool lies_in_format(ValueId v) const {
     while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
     const Node& node = r_.from[v];
     return node.op == Op::cast_ && r_.from[node.operands[0]].op == Op::input_ &&
            r_.from[node.operands[0]].type.element.format;
+  }
+
+  // A parameter that a format holds between steps, by the name that its decoding has: it passes through the products'
+  // formats as one in f32 does.
+  bool is_held(ValueId v) const {
+    while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
+    const Node& node = r_.from[v];
+    return node.op == Op::cast_ && !node.label.empty() && node.label == r_.from[node.operands[0]].attributes.name;
   }
 
   // An operand of a product as the kernel reads it.
@@ -405,7 +413,8 @@ class Rounder {
   // A parameter, or what is held of one as f32.
   bool is_parameter(ValueId v) const {
     const Node& node = r_.from[v];
-    if (node.op == Op::cast_ && !r_.from[node.operands[0]].type.element.format) return is_parameter(node.operands[0]);
+    if (node.op == Op::cast_ && (is_held(v) || !r_.from[node.operands[0]].type.element.format))
+      return is_parameter(node.operands[0]);
     return node.op == Op::input_ && node.attributes.role == Role::parameter;
   }
   // The parameter of a product, or its number where both operands are data.

@@ -1,7 +1,6 @@
 #include "kernel/synth/encode/blocks_by_lanes.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 #include <optional>
 
@@ -74,10 +73,9 @@ class BlocksByLanes {
   bool is_in_whole_bytes() {
     const Field& code = code_field();
     const int64_t share = f_.block / each_;
-    if (f_.block % each_ != 0 || !std::has_single_bit(static_cast<uint64_t>(share)) || share > target_.wave)
-      return false;
+    if (f_.block % each_ != 0 || (share & (share - 1)) != 0 || share > target_.wave) return false;
     if (code.layout.pieces.size() != 1 || each_ * code.type.bits % 8 != 0 || code.type.bits > 8) return false;
-    if (!std::has_single_bit(static_cast<uint64_t>(each_ * code.type.bits))) return false;
+    if (const int all = each_ * code.type.bits; (all & (all - 1)) != 0) return false;
     const LayoutPiece& piece = code.layout.pieces[0];
     if (piece.first != 0 || piece.count != f_.block || piece.bits != code.type.bits || piece.value_bit != 0)
       return false;

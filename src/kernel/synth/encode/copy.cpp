@@ -51,7 +51,7 @@ std::optional<Step> transposed_to_scratch(const graph::Plan& plan, const graph::
                                        : write_transposed(builder.b, in, out, copy, target);
   if (!written) return std::nullopt;
   return builder.finish(fmt::format("turn {} x{}", shape_text(shape), target.f32_lanes()), 0,
-                        (scalar_bytes(type) + scalar_bytes(element.scalar)) * static_cast<double>(product(shape)));
+                        (0.0 + scalar_bytes(type) + scalar_bytes(element.scalar)) * product(shape));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ struct EncodeOperands {
   const std::optional<Routine>& fit(const Format& f, Level level) const;
   bool weighs(const Format& f, Level level) const;
   // Numbers of x from one on, as f32; `align`: of that number, in elements.
-  Expr values(Builder& b, Expr first, int lanes = 1, int64_t align = 1) const;
+  Expr values(Builder& b, Expr first, int lanes = 1, int align = 1) const;
   Expr weight(Builder& b, Expr row, Expr column) const;  // of one element
 };
 

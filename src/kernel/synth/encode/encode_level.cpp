@@ -52,9 +52,9 @@ Expr EncodeOperands::weight(Builder& b, Expr row, Expr column) const {
   return b.load(weights, {Scalar::f32, 1}, at * 4, 4);
 }
 
-Expr EncodeOperands::values(Builder& b, Expr first, int lanes, int64_t align) const {
-  const int64_t bytes = scalar_bytes(x_type);
-  return cast(b.load(x, {x_type, lanes}, first * bytes, static_cast<int>(align * bytes)), Scalar::f32);
+Expr EncodeOperands::values(Builder& b, Expr first, int lanes, int align) const {
+  const int bytes = scalar_bytes(x_type);
+  return cast(b.load(x, {x_type, lanes}, first * bytes, align * bytes), Scalar::f32);
 }
 
 Expr RecordPlace::element(Expr index, int64_t columns) const {

@@ -1,7 +1,6 @@
 #include "kernel/synth/encode/fit_by_lanes.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.h"
 #include "base/ordinal.h"
@@ -40,8 +39,7 @@ std::optional<FitByLanes> FitByLanes::of(const Format& f, Level level, const Enc
     out.parts_ = std::clamp<int64_t>(out.vectors_ / (kMostShare * kAhead), 2, int64_t{target.units} * 8);
     return out;
   }
-  const int64_t wanted = std::max<int64_t>(ceil_div(out.vectors_, kAhead), 1);
-  out.share_ = std::min<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)), kMostShare);
+  while (out.share_ < kMostShare && out.share_ * kAhead < out.vectors_) out.share_ *= 2;
   return out;
 }
 

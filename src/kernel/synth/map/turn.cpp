@@ -34,8 +34,9 @@ std::optional<Turn> find_turn(const Access& from, const std::vector<int64_t>& sh
 }  // namespace
 
 bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const TransposedCopy& copy) {
-  constexpr int64_t kLoad = 16, kNear = 8, kFar = 4;  // threads beside each other, either way
-  const int64_t bytes = scalar_bytes(copy.source), n = kLoad / bytes;
+  constexpr int kLoad = 16;
+  constexpr int64_t kNear = 8, kFar = 4;  // threads beside each other, either way
+  const int bytes = scalar_bytes(copy.source), n = kLoad / bytes;
   const std::optional<Turn> turn = find_turn(copy.from, copy.shape, n);
   if (!turn || copy.source != copy.result || copy.from.offset % n != 0) return false;
   const Collapsed& c = turn->axes;
@@ -59,7 +60,7 @@ bool write_transposed_by_threads(Builder& b, BufferId in, BufferId out, const Tr
     walk(last, far_squares / beside_far, n * beside_far);
     for (int d = last; d-- > 0;)
       if (d != near) walk(d, c.extents[d], 1);
-    const VType run{copy.source, static_cast<int>(n)};
+    const VType run{copy.source, n};
     std::vector<Expr> square;
     for (int64_t k = 0; k < n; ++k) square.push_back(b.load(in, run, (source + k * c.strides[0][last]) * bytes, kLoad));
     transpose(b, square);

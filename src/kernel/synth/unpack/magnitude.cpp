@@ -10,7 +10,7 @@ namespace {
 
 using Kind = RoutineExpr::Kind;
 
-// Of x[counter] and constants alone.
+// An expression of x[counter] and constants alone.
 bool is_of_value(const RoutineExpr& e, int counter) {
   if (e.kind == Kind::constant) return true;
   if (e.kind == Kind::op)

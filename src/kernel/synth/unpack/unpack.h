@@ -12,7 +12,7 @@
 // over all rows.
 //
 // May include: base, kernel/loop, kernel/machine, number/facts, number/format.
-// Offers: bits_as.h, pair_table.h, routine.h.
+// Offers: bits_as.h, magnitude.h, pair_table.h, routine.h.
 #pragma once
 
 #include <cstdint>

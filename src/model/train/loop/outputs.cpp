@@ -280,9 +280,23 @@ void check_outputs(const Model& model, const Recipe& recipe) {
   if (recipe.hugging_face) check_hf(model, recipe);
 }
 
+namespace {
+
+// The bytes of one parameter, about: what it is held in, what that loses, and two moments.
+double checkpoint_bytes(const Recipe& recipe, const FormatLibrary& formats) {
+  const HeldIn held = held_in({recipe.param_type, recipe.param_rounding, recipe.param_compensation}, formats);
+  constexpr int64_t kColumns = 4096, kRows = 256;
+  const auto bytes = [&](const graph::Element& e) {
+    return 1.0 * graph::byte_size({{kRows, kColumns}, e}) / (kRows * kColumns);
+  };
+  return 8 + bytes(held.element) + (held.rest ? bytes(*held.rest) : 0);
+}
+
+}  // namespace
+
 void require_room(const fs::path& folder, const Model& model, const Recipe& recipe, int64_t kept) {
   const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
-  const double checkpoint = weights * (param_scalar(recipe.param_type) == Scalar::f32 ? 12 : 10);
+  const double checkpoint = weights * checkpoint_bytes(recipe, model.family->library().formats());
   double saves = 1;
   if (recipe.save_every > 0) saves += recipe.schedule.steps / recipe.save_every;
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.

@@ -1,6 +1,7 @@
 #include "model/train/method/learned.h"
 
 #include "base/check.h"
+#include "model/train/optimizer/held.h"
 #include "number/codec/codec.h"
 
 namespace lumen::model {
@@ -19,7 +20,7 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
       field.field = k;
       field.parameter.name = g[input].attributes.name;
       field.parameter.shape = g[input].type.shape;
-      field.parameter.role = "scale";
+      field.parameter.role = kRoleField;
       field.parameter.decays = false;
       field.parameter.rate = 0.1;
       fields.push_back(std::move(field));

@@ -12,6 +12,7 @@ namespace {
 // Scales that are predicted need bounds of what the optimizer moves.
 OptimizerSettings with_bounds(const Recipe& recipe) {
   OptimizerSettings out = recipe.optimizer;
+  out.held = {recipe.param_type, recipe.param_rounding, recipe.param_compensation};
   if (recipe.products.weight_scale == "predicted") out.bound_every = recipe.products.rescale_every;
   return out;
 }
@@ -44,11 +45,10 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.products = product_type(recipe, model.family->library().formats());
   options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
-  options_.exact = recipe.adapter.trains() && !has_short_products();
+  options_.exact = (recipe.adapter.trains() || optimizer_.held().element.format) && !has_short_products();
   const graph::Graph author = function_of(model, objective_     ? objective_->function()
                                                  : form.weights ? "token_loss"
                                                                 : "loss");
-  const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
       throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
@@ -57,7 +57,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
     require_members(recipe.groups, trained_);
     trained_ = grouped(std::move(trained_), recipe.groups);
-    held_ = holding_of(trained_, type);
+    held_ = holding_of(trained_, optimizer_.held());
     if (recipe.ship.ships()) {
       shipping_.emplace(model, recipe, changes_);
       for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
@@ -78,7 +78,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     all.insert(all.end(), fields.begin(), fields.end());
     require_members(recipe.groups, all);
     trained_ = grouped(std::move(trained_), recipe.groups);
-    held_ = holding_of(trained_, type);
+    held_ = holding_of(trained_, optimizer_.held());
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
   if (recipe.tensor_parallel > 1) partition_tensors();
@@ -240,6 +240,7 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
     work.options.products.random = {};  // nothing is drawn where nothing is trained
     return work;
   }
+  options.exact = held_.type.format != nullptr;
   Work work{std::move(g), options};
   add_stored_formats(work);
   return work;

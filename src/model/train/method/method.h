@@ -4,8 +4,8 @@
 //
 // May include: base, graph/grad, graph/partition, graph/pass, graph/pipeline, graph/transform, model/arch,
 // model/arch/adapter, model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec,
-// run/device, run/engine.
-// Offers: lora.h, recomputation.h.
+// number/facts, run/device, run/engine.
+// Offers: lora.h, machine_floats.h, recomputation.h.
 #pragma once
 
 #include <optional>

@@ -18,8 +18,9 @@ graph::Graph plain(graph::Graph g) {
 }  // namespace
 
 void Method::partition_tensors() {
+  // What is trained, and what an adapter stands beside.
   const auto may_split = [&](const std::string& name) {
-    return model_.find(name) != nullptr ||
+    return (is_frozen() && model_.find(name) != nullptr) ||
            std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
   };
   graph::TensorSplit found = graph::find_partition(plain(loss_), recipe_.tensor_parallel, may_split);

@@ -14,6 +14,7 @@
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/train/method/learned.h"
+#include "model/train/optimizer/held.h"
 #include "model/train/recipe/recipe.h"
 
 namespace lumen::run {
@@ -21,8 +22,6 @@ class Engine;
 }
 
 namespace lumen::model {
-
-inline constexpr const char* kRoleGroupMagnitude = "group_magnitude";
 
 class Shipping {
  public:

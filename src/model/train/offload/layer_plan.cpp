@@ -52,8 +52,7 @@ void fill_records(const Model& model, const Method& method, LayerPlan& plan) {
   const Holding& held = method.held();
   for (const Parameter& p : model.parameters)
     if (const int layer = graph::layer_of(p.name); layer >= 0)
-      parameters[layer].push_back(
-          {p.name, {p.shape, {is_among(held.names, p.name) ? held.type : Scalar::f32, nullptr}}, 0});
+      parameters[layer].push_back({p.name, held.type_of(p), 0});
   for (const Parameter& p : method.trained())
     if (const int layer = graph::layer_of(p.name); layer >= 0)
       gradients[layer].push_back({kGradient + p.name, {p.shape, {Scalar::f32, nullptr}}, 0});

@@ -73,26 +73,55 @@ class OptimizerGraph {
       held[s.name] = build_.input(optimizer_state(s.name, p.name), Role::state, s.type);
       known[s.name] = seen(s, held[s.name]);
     }
+    const bool compensates = optimizer_.compensates(p);
+    if (compensates) known["value"] = whole(value, known.at(kRest));
     std::map<std::string, ValueId> next;
     const ValueId result = append(optimizer_.update(p), known, &next);
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
-    const ValueId now = parameter == value ? result : rounded(result);
-    build_.update(parameter, now);
-    if (optimizer_.bounds(p)) bound(p, parameter == value ? now : build_.cast(now, {Scalar::f32, nullptr}));
+    const Kept kept = kept_of(parameter, value, result, compensates);
+    if (compensates) build_.update(held[kRest], as_held(kept.rest, build_.type(held[kRest]).element));
+    build_.update(parameter, kept.value);
+    if (optimizer_.bounds(p)) bound(p, as_f32(kept.value));
     if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
   }
 
  private:
+  // What is held of a new value, and what is lost of it.
+  struct Kept {
+    ValueId value = -1, rest = -1;
+  };
+  Kept kept_of(ValueId parameter, ValueId value, ValueId result, bool compensates) {
+    if (parameter == value) return {result};
+    const graph::Element as = build_.type(parameter).element;
+    if (optimizer_.held().is_random) return {rounded(result, as)};
+    if (compensates && optimizer_.held().is_exact) {
+      const Halves halves = split_halves(build_, result);
+      return {halves.upper, halves.lower};
+    }
+    const ValueId now = as_held(result, as);
+    return {now, compensates ? build_.sub(result, as_f32(now)) : -1};
+  }
+  // What the text sees of a parameter and its rest.
+  ValueId whole(ValueId value, ValueId rest) {
+    return optimizer_.held().is_exact ? join_halves(build_, value, rest) : build_.add(value, rest);
+  }
+  ValueId as_f32(ValueId value) {
+    return build_.type(value).element == graph::Element{} ? value : build_.cast(value, {Scalar::f32, nullptr});
+  }
+
+  ValueId as_held(ValueId value, const graph::Element& as) {
+    return as == graph::Element{} ? value : build_.cast(value, as);
+  }
+
   // The mean of a parameter over the steps follows its new value.
   void average(const Parameter& p, ValueId parameter, ValueId value) {
     const graph::Type type = build_.type(parameter);
     const ValueId mean = build_.input(average_of(p.name), Role::state, type);
-    const bool is_f32 = type.element.scalar == Scalar::f32;
     const double decay = optimizer_.settings().ema_decay;
-    const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
+    const ValueId was = as_f32(mean);
     const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
-    build_.update(mean, is_f32 ? next : rounded(next));
+    build_.update(mean, was == mean ? next : rounded(next, type.element));
   }
 
   // The bound on a parameter's magnitude follows its new value (MOSS, section 3.2, with the bound of the optimizer's
@@ -110,7 +139,7 @@ class OptimizerGraph {
 
   // What the text sees of a state.
   ValueId seen(const Optimizer::State& state, ValueId held) {
-    const ValueId value = state.type.element.format ? build_.cast(held, {Scalar::f32, nullptr}) : held;
+    const ValueId value = as_f32(held);
     return state.is_root ? build_.mul(value, value) : value;
   }
 
@@ -158,9 +187,9 @@ class OptimizerGraph {
     return seed_;
   }
   uint32_t salt() { return apart_ ? kFirstSalt : salt_++; }
-  ValueId rounded(ValueId value) {
+  ValueId rounded(ValueId value, const graph::Element& as) {
     const ValueId from = seed();
-    return round_stochastically(build_, value, from, salt());
+    return hold_at_random(build_, value, as, from, salt());
   }
 
   Builder& build_;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "graph/pass/at_random.h"
 #include "graph/pass/pass.h"
 #include "lang/spelling.h"
 #include "model/arch/model.h"
@@ -148,6 +149,9 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
   moments_ = held_format(library, settings_.moments);
   second_moments_ =
       held_format(library, settings_.second_moments.empty() ? settings_.moments : settings_.second_moments);
+  held_ = held_in(settings_.held, library.formats());
+  if (settings_.ema_decay > 0 && held_.element.format)
+    graph::require_random(*held_.element.format, "leave --ema away: its mean would be held in that format, too");
   bool has_update = false;
   for (const lang::Function& f : decl_.functions) {
     has_update = has_update || f.name == update_;
@@ -157,6 +161,9 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
       if (std::none_of(f.params.begin(), f.params.end(), [&](const lang::Param& p) { return p.name == given_name; }))
         throw error_at(f.place, fmt::format("'{}' of an optimizer needs a parameter '{}'", f.name, given_name));
     for (const lang::Param& p : f.params) {
+      if (p.name == kRest)
+        throw error_at(p.place, fmt::format("'{}' is what rounding loses of the weights", kRest),
+                       "choose another name");
       if (p.name == kAverage)
         throw error_at(p.place, fmt::format("'{}' is the mean of the weights", kAverage), "choose another name");
       const bool is_given = p.name == kGiven[0] || p.name == kGiven[1] || p.name == kRate;
@@ -239,6 +246,7 @@ std::vector<Optimizer::State> Optimizer::states(const Parameter& p) const {
     }
     out.push_back(std::move(state));
   }
+  if (compensates(p)) out.push_back({kRest, {p.shape, held_.rest_of(p)}, false});
   return out;
 }
 
@@ -249,7 +257,7 @@ int64_t Optimizer::state_bytes(const std::vector<Parameter>& trained, const Hold
   };
   for (const Parameter& p : trained) {
     for (const State& s : states(p)) add(s.type);
-    if (settings_.ema_decay > 0) add({p.shape, {has(held.names, p.name) ? held.type : Scalar::f32, nullptr}});
+    if (settings_.ema_decay > 0) add(held.type_of(p));
   }
   return bytes;
 }

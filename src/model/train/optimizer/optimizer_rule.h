@@ -29,6 +29,8 @@ struct OptimizerSettings {
   // A bound on each matrix's magnitude is kept: what a step can move it is added, and every so many steps the true
   // largest magnitude takes its place. 0: none is kept.
   int64_t bound_every = 0;
+  // What parameters are held in: what rounding them loses may be a state, too.
+  HeldSettings held;
   double ema_decay = 0;  // of a mean of the weights over the steps; 0: none is kept
 };
 
@@ -47,6 +49,8 @@ inline constexpr const char* kMostMove = "step.most_move";
 bool is_optimizer_state(const std::string& input);
 // The input that holds state `state` of a parameter.
 std::string optimizer_state(const std::string& state, const std::string& parameter);
+// The state that holds what rounding loses of a held parameter.
+inline constexpr const char* kRest = "rest";
 // The one that holds the mean of a parameter over the steps, in the parameter's own type.
 std::string average_of(const std::string& parameter);
 bool is_average(const std::string& input);
@@ -75,6 +79,10 @@ class Optimizer {
   // Inputs of a training step and their values: the rate, and what the text computes once for each step (from 1).
   std::vector<std::pair<std::string, double>> numbers(int64_t step, double rate) const;
 
+  // What parameters are held in between steps; and whether what rounding loses of one is a state.
+  const HeldIn& held() const { return held_; }
+  bool compensates(const Parameter& p) const { return held_.rest && held_.holds(p); }
+
   // Whether a bound on the parameter's magnitude is kept, as a state of rank 0 (graph::kLargestState).
   bool bounds(const Parameter& p) const { return settings_.bound_every > 0 && p.shape.size() >= 2; }
 
@@ -89,6 +97,7 @@ class Optimizer {
   const Library& library_;
   const lang::ModelDecl& decl_;
   graph::Config config_;
+  HeldIn held_;
   FormatRef moments_, second_moments_;  // null: f32
   std::vector<std::string> roots_, elementwise_, numbers_;
   std::string update_ = "elements", matrix_ = "matrix";

@@ -99,11 +99,6 @@ std::vector<Cut> cut_parameters(const std::vector<Parameter>& parameters, const 
   return cuts;
 }
 
-graph::Type held_type(const Parameter& p, const Holding& held) {
-  const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
-  return {p.shape, {is_held ? held.type : Scalar::f32, nullptr}};
-}
-
 std::vector<uint8_t> part_bytes(const Cut& cut, const graph::Type& whole, std::span<const uint8_t> bytes, int rank) {
   if (!cut.in_rows) return {bytes.begin(), bytes.end()};
   std::vector<uint8_t> out(graph::byte_size(cut.part_of(whole, rank)));

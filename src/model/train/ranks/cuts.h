@@ -29,9 +29,6 @@ struct Cut {
 // In the order of `parameters`.
 std::vector<Cut> cut_parameters(const std::vector<Parameter>& parameters, const Optimizer& optimizer, int ranks);
 
-// What a parameter is held in.
-graph::Type held_type(const Parameter& p, const Holding& held);
-
 // A part's bytes out of a whole tensor's, and into it; both as tensors of their types have them.
 std::vector<uint8_t> part_bytes(const Cut& cut, const graph::Type& whole, std::span<const uint8_t> bytes, int rank);
 void place_part(const Cut& cut, const graph::Type& whole, std::span<const uint8_t> part, int rank,

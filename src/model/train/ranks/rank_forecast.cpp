@@ -70,7 +70,7 @@ RankForecast forecast_rank(const Model& model, const Method& method, const Recip
     one.sharding = sharding;
     if (sharding == Sharding::none) one.states = method.optimizer().state_bytes(method.trained_here(), method.held());
     for (const Cut& cut : cuts) {
-      const graph::Type held = held_type(cut.whole, method.held());
+      const graph::Type held = method.held().type_of(cut.whole);
       if (sharding != Sharding::none && cut.rows_of(rank) > 0) {
         one.updated.push_back(cut.part(rank));
         for (const Optimizer::State& s : method.optimizer().states(cut.whole))

@@ -88,7 +88,7 @@ Lodgers lodgers_of(const LayerPlan& plan, const std::vector<Cut>& cuts, const Ho
     how.parts.emplace_back();
     for (const Cut& cut : cuts)
       if (std::find(at.part.parameters.begin(), at.part.parameters.end(), cut.whole.name) != at.part.parameters.end())
-        how.parts.back().push_back({&cut, held_type(cut.whole, held)});
+        how.parts.back().push_back({&cut, held.type_of(cut.whole)});
   }
   return how;
 }

@@ -88,6 +88,13 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
                 fmt::format("--gather-type {} and --param-type {} contradict each other", recipe.gather_type,
                             recipe.param_type),
                 "parameters whose changes are gathered in a format are f32");
+  const bool is_scalar = recipe.param_type == "f32" || recipe.param_type == "bf16" || recipe.param_type == "f16";
+  if ((gathers || own.tensor_parallel > 1) && !is_scalar)
+    throw Error(Exit::usage,
+                fmt::format("{} and --param-type {} contradict each other: parts of parameters go from rank to rank as "
+                            "they are held, and parts of packed rows have no place of their own",
+                            gathers ? "--shard " + recipe.shard : "--tensor-parallel", recipe.param_type),
+                "--param-type f32, bf16 or f16 goes with it, and a compensation for what those lose");
   if (recipe.gather_type != "f32" && recipe.products.weight_scale == "predicted")
     throw Error(Exit::usage,
                 fmt::format("--gather-type {} and weights' scales that are predicted contradict each other",
@@ -120,7 +127,7 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
   overlaps_ = recipe.overlap && engine.device().reads_host_memory() && ranks_->serves_any_thread();
   if (holds_parameters()) {
     for (const Cut& cut : cuts_) {
-      parameter_types_[cut.whole.name] = held_type(cut.whole, held_);
+      parameter_types_[cut.whole.name] = held_.type_of(cut.whole);
       state_cuts_[cut.whole.name] = &cut;
     }
   } else {
@@ -156,7 +163,7 @@ std::shared_ptr<run::Program> RankedStep::compile(const graph::Graph& g) const {
 run::DeviceTensorRef RankedStep::whole(const Cut& cut, const char* prefix) const {
   const bool itself = *prefix == 0;
   return tensors_(prefix + cut.whole.name,
-                  itself ? held_type(cut.whole, held_) : graph::Type{cut.whole.shape, {Scalar::f32, nullptr}});
+                  itself ? held_.type_of(cut.whole) : graph::Type{cut.whole.shape, {Scalar::f32, nullptr}});
 }
 
 run::DeviceTensorRef RankedStep::part(const run::DeviceTensorRef& all, const Cut& cut, int rank) const {
@@ -221,7 +228,7 @@ void RankedStep::compile_apply(const Method& method) {
     };
     for (const Optimizer::State& s : method.optimizer().states(cut.whole))
       add(optimizer_state(s.name, cut.whole.name), s.type);
-    if (averages_) add(average_of(cut.whole.name), held_type(cut.whole, held_));
+    if (averages_) add(average_of(cut.whole.name), held_.type_of(cut.whole));
   }
   if (parts.empty()) return;
   squares_ = compile(squares_graph(all, own));

@@ -9,6 +9,7 @@
 #include "base/structured/json.h"
 #include "graph/transform/low_rank.h"
 #include "model/template/chat.h"
+#include "number/codec/codec.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::model {
@@ -108,17 +109,9 @@ Adapter adapter_of(const Model& model, const Checkpoint& checkpoint) {
     const std::vector<uint8_t> bytes = t.blob();
     graph::Shape shape;
     for (const int64_t d : t.shape) shape.emplace_back(d);
-    const bool is_short = t.element.scalar == Scalar::bf16;
-    std::vector<float> values(bytes.size() / (is_short ? sizeof(uint16_t) : sizeof(float)));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (is_short) {
-        uint16_t half = 0;
-        std::memcpy(&half, bytes.data() + i * sizeof half, sizeof half);
-        values[i] = bf16_to_f32(half);
-      } else {
-        std::memcpy(&values[i], bytes.data() + i * sizeof(float), sizeof(float));
-      }
-    }
+    const FormatRef format =
+        t.element.format ? t.element.format : model.family->library().formats().get(scalar_name(t.element.scalar));
+    const std::vector<float> values = decode(*format, bytes, t.rows(), t.columns());
     return f32_weight(shape, values);
   };
   const auto find = [&](const std::string& name) -> const StoredTensor* {

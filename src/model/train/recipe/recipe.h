@@ -4,8 +4,8 @@
 // tests/model/train/train_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/pass, graph/transform, model/arch, model/arch/adapter,
-// model/arch/family, model/file, model/template, model/train/objective, model/train/optimizer, number/facts,
-// number/formula, number/library, run/device.
+// model/arch/family, model/file, model/template, model/train/objective, model/train/optimizer, number/codec,
+// number/facts, number/formula, number/library, run/device.
 // Offers: phases.h, recipe_keys.h.
 #pragma once
 
@@ -101,8 +101,8 @@ struct Recipe {
   std::string offload;
   std::string memory_limit;  // what the device may hold; "": all it has. What saves memory is chosen for it (budget.h)
   std::string run_folder;    // where files of the run itself lie; no key: who starts the run knows it
-  // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
-  std::string param_type = "f32";
+  // What parameters are held in between steps, how they are rounded to it, and what of that is held, too (held.h).
+  std::string param_type = "f32", param_rounding = "stochastic", param_compensation = "none";
   // [ranks]: of runs with several processes. What is held in parts: none, states (ZeRO 1), gradients (ZeRO 2) or
   // parameters (ZeRO 3); the formats in which sums of gradients, and changes of parameters, go from one to the other;
   // and whether that may go on beside the computation, where there is room for it.

@@ -64,6 +64,12 @@ const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
 
+const NamedChoice kParamRounding = {[](const Recipe& r) { return r.param_rounding; },
+                                    [](Recipe& r, const std::string& name) {
+                                      set_one_of(r.param_rounding, name, "run.param_rounding",
+                                                 {"nearest", "stochastic"});
+                                    }};
+
 template <std::string ProductSettings::* member>
 NamedChoice rounding() {
   return {[](const Recipe& r) { return r.products.*member; },
@@ -168,6 +174,8 @@ const RecipeKey kKeys[] = {
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"run", "param_rounding", kParamRounding},
+    {"run", "param_compensation", LUMEN_MEMBER(Text, param_compensation), 0, 0, Effect::model},
     {"products", "activation", LUMEN_MEMBER(Text, products.activation)},
     {"products", "weight", LUMEN_MEMBER(Text, products.weight)},
     {"products", "gradient", LUMEN_MEMBER(Text, products.gradient)},

@@ -31,8 +31,8 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   out.teacher = teacher ? teacher->weight_bytes() : 0;
   const Holding& held = method.held();
   const auto held_bytes = [&](const Parameter& p) {
-    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
-    return element_bytes(p.shape, is_held ? held.type : Scalar::f32);
+    return held.has(p.name) && held.type.format ? graph::byte_size(held.type_of(p))
+                                                : element_bytes(p.shape, held.type_of(p).element.scalar);
   };
   const auto is_split = [&](const std::string& name) {
     return method.partition() && method.partition()->inputs.contains(name);

@@ -51,14 +51,6 @@ std::string decoded_text(const std::map<std::string, int>& counts, const std::st
   return text.empty() ? text : fmt::format("training in {}: {}", type, text);
 }
 
-// What is held of numbers.
-std::vector<float> as_held(std::span<const float> numbers, Scalar type) {
-  std::vector<float> out(numbers.begin(), numbers.end());
-  if (type != Scalar::f32)
-    for (float& x : out) x = bf16_to_f32(f32_to_bf16(x));
-  return out;
-}
-
 Recipe with_length(Recipe recipe, const Model& model) {
   recipe.length = window_length(model, recipe);
   check_recipe(recipe);
@@ -105,6 +97,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     begin_weights();
   compile_steps();
   work_ = method_.operations() / (grid_.tensor ? grid_.tensor->size() : 1);
+  begin_rests();
   begin_average();
   begin_bounds();
 }
@@ -176,26 +169,26 @@ double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
   return evaluate(rows, stop);
 }
 
-// All weights as floats of the recipe's type; they are the tensors from here on.
+// All weights as the recipe holds them; they are the tensors from here on.
 void Trainer::begin_weights() {
-  const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
   std::map<std::string, int> decoded;
   for (auto& [name, w] : model_.weights) {
-    const bool is_held = std::find(held.names.begin(), held.names.end(), name) != held.names.end();
     std::vector<float> own;
     if (!w.is_f32()) {
       const FormatRef format = w.type.element.format;
       own = engine_.decode(format, w.bytes.data(), w.rows(), w.columns());
-      if (!is_held || !is_plain(*format, type)) ++decoded[element_name(w)];
+      const bool stays =
+          held.type.format ? held.type.format->hash == format->hash : is_plain(*format, held.type.scalar);
+      if (!held.has(name) || !stays) ++decoded[element_name(w)];
       w.type.element = {Scalar::f32, nullptr};
-    } else if (is_held) {
+    } else if (held.has(name)) {
       ++decoded[element_name(w)];
     }
     const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
     require_finite(numbers, model_.name, name, kDamagedHint);
-    put_values(name, w.type.shape, numbers, is_held ? type : Scalar::f32);
-    if (lies_in_parts(name)) put_fields(name, f32_weight(w.type.shape, as_held(numbers, is_held ? type : Scalar::f32)));
+    const std::vector<float> kept = put_held(name, w.type.shape, numbers);
+    if (lies_in_parts(name)) put_fields(name, f32_weight(w.type.shape, kept.empty() ? numbers : kept));
     w.bytes = {};
   }
   decoded_ = decoded_text(decoded, recipe_.param_type);
@@ -209,7 +202,7 @@ void Trainer::put_fields(const std::string& weight, const Weight& held) {
     if (f.weight != weight) continue;
     const Weight there =
         held.bytes.size() == 0 ? f32_weight(model_.weights.at(weight).type.shape, values(weight)) : held;
-    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, there), Scalar::f32);
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, there));
   }
 }
 
@@ -222,15 +215,12 @@ void Trainer::begin_adapter() {
     tensors_[name] = weight_tensor(name, w);
   }
   put_squares();
-  const Scalar type = param_scalar(recipe_.param_type);
-  const Holding& held = method_.held();
   uint32_t salt = kAdapterSalt;
   for (const Parameter& p : method_.trained()) {
     ++salt;
     if (p.role == kRoleMagnitude || p.init.empty()) continue;
-    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
-    put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+    (void)put_held(p.name, p.shape, w.f32());
   }
   begin_fields();
 }
@@ -244,7 +234,7 @@ void Trainer::begin_fields() {
         w.is_f32()
             ? w
             : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
-    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats), Scalar::f32);
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats));
   }
 }
 
@@ -266,9 +256,9 @@ void Trainer::put_squares() {
     const graph::Shape rows = graph::low_rank_rows(w.type.shape, c.rows);
     std::vector<float> squares(graph::elements(rows).number());
     program->result(kResult)->download(squares.data(), squares.size() * sizeof(float));
-    put_values(graph::low_rank_squares(c.weight), rows, squares, Scalar::f32);
+    put_values(graph::low_rank_squares(c.weight), rows, squares);
     std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
-    put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
+    put_values(graph::low_rank_magnitude(c.weight), rows, squares);
   }
 }
 
@@ -602,7 +592,7 @@ Model Trainer::rounded() const {
 bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
   if (recipe.adapter.trains()) return recipe.ship.ships();
   return !recipe.quantize.empty() || !engine.device().reads_host_memory() || offloads_layers(engine.device(), recipe) ||
-         param_scalar(recipe.param_type) != Scalar::f32;
+         recipe.param_type != scalar_name(Scalar::f32);
 }
 
 Trainer::Snapshot Trainer::snapshot() const {

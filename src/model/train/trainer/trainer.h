@@ -168,6 +168,11 @@ class Trainer {
   void begin_fields();
   void begin_teacher();
   void begin_average();
+  void begin_rests();
+  void clear_rests();
+  std::vector<float> put_held(const std::string& name, const graph::Shape& shape, std::span<const float> numbers);
+  std::vector<uint8_t> encoded(std::span<const float> numbers, const graph::Type& type) const;
+  std::vector<float> decoded(std::span<const uint8_t> bytes, const graph::Type& type) const;
   void begin_bounds();
   void begin_updates();
   void begin_layers();
@@ -241,7 +246,8 @@ class Trainer {
   run::Program* evaluation();
   std::vector<float> values(const std::string& name) const;
   std::string broken_gradients();
-  void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
+  void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
+                  const graph::Element& as = {});
 
   run::Engine& engine_;
   Model model_;                                      // without bytes of weights that are trained: those are tensors
@@ -264,6 +270,7 @@ class Trainer {
   RowLog reference_log_;
   bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
+  std::map<std::string, std::vector<uint8_t>> rests_;  // until their states are there
   RunState state_;
   int64_t done_ = 0;
   double work_ = 0;

@@ -57,11 +57,12 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
     LUMEN_CHECK(bytes.size() == numbers.size() * sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
   } else {
-    LUMEN_CHECK(spec.element.scalar == Scalar::bf16 && bytes.size() == numbers.size() * sizeof(uint16_t));
+    LUMEN_CHECK(scalar_bytes(spec.element.scalar) == sizeof(uint16_t) &&
+                bytes.size() == numbers.size() * sizeof(uint16_t));
     for (size_t i = 0; i < numbers.size(); ++i) {
       uint16_t half = 0;
       std::memcpy(&half, bytes.data() + i * sizeof half, sizeof half);
-      numbers[i] = bf16_to_f32(half);
+      numbers[i] = spec.element.scalar == Scalar::bf16 ? bf16_to_f32(half) : f16_to_f32(half);
     }
   }
   require_finite(numbers, where, spec.name, hint,
@@ -221,6 +222,7 @@ void Trainer::begin_with(const Checkpoint& checkpoint) {
   for (const auto& [name, type] : stored())
     if (is_saved(name)) store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
   if (ranked_) ranked_->begin(false);
+  clear_rests();
   goes_on_ = true;
   begin_bounds();
 }
@@ -230,8 +232,9 @@ void Trainer::begin_with(const Adapter& beginning) {
     const AdapterPart& part = beginning.parts.at(c.weight);
     for (const auto& [name, w] :
          {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
-      put_values(name, w->type.shape, w->f32(), type_of(name).element.scalar);
+      (void)put_held(name, w->type.shape, w->f32());
   }
+  begin_rests();
   begin_average();
   goes_on_ = true;
 }

@@ -1,6 +1,8 @@
 // The trainer's part that knows where tensors lie: on the device, or outside of its memory.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -122,28 +124,107 @@ void Trainer::store(const std::string& name, std::span<const uint8_t> from) {
 }
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
-                         Scalar type) {
-  const graph::Type whole{shape, {type, nullptr}};
+                         const graph::Element& as) {
+  const graph::Type whole{shape, as};
   if (!lodging(name) && !lies_in_parts(name))
     (void)tensor(name, tensor_parts_ ? tensor_parts_->own_type(name, whole) : whole);
-  if (type == Scalar::f32) return store(name, bytes_of(numbers));
+  store(name, encoded(numbers, whole));
+}
+
+// Numbers as a tensor of the type has them, and back.
+std::vector<uint8_t> Trainer::encoded(std::span<const float> numbers, const graph::Type& type) const {
+  const graph::Element& as = type.element;
+  if (as == graph::Element{}) {
+    const std::span<const uint8_t> bytes = bytes_of(numbers);
+    return {bytes.begin(), bytes.end()};
+  }
+  if (as.format) {
+    const int64_t columns = type.shape.back().number(), rows = std::ssize(numbers) / columns;
+    return engine_.encode(as.format, numbers.data(), rows, columns);
+  }
+  LUMEN_CHECK(scalar_bytes(as.scalar) == sizeof(uint16_t));
   std::vector<uint16_t> halves(numbers.size());
-  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
-  store(name, bytes_of(std::span<const uint16_t>(halves)));
+  std::transform(numbers.begin(), numbers.end(), halves.begin(), as.scalar == Scalar::bf16 ? f32_to_bf16 : f32_to_f16);
+  const std::span<const uint8_t> bytes = bytes_of(std::span<const uint16_t>(halves));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<float> Trainer::decoded(std::span<const uint8_t> bytes, const graph::Type& type) const {
+  const graph::Element& as = type.element;
+  std::vector<float> out(graph::elements(type.shape).number());
+  if (as.format) {
+    const int64_t columns = type.shape.back().number();
+    return engine_.decode(as.format, bytes.data(), std::ssize(out) / columns, columns);
+  }
+  if (as == graph::Element{}) {
+    std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
+    return out;
+  }
+  std::vector<uint16_t> halves(out.size());
+  std::memcpy(halves.data(), bytes.data(), halves.size() * sizeof(uint16_t));
+  std::transform(halves.begin(), halves.end(), out.begin(), as.scalar == Scalar::bf16 ? bf16_to_f32 : f16_to_f32);
+  return out;
 }
 
 std::vector<float> Trainer::values(const std::string& name) const {
   const graph::Type type = type_of(name);
-  const size_t count = graph::elements(type.shape).number();
-  std::vector<float> out(count);
-  if (type.element.scalar == Scalar::f32) {
+  if (type.element == graph::Element{}) {
+    std::vector<float> out(graph::elements(type.shape).number());
     fetch(name, bytes_of(std::span(out)));
     return out;
   }
-  std::vector<uint16_t> halves(count);
-  fetch(name, bytes_of(std::span(halves)));
-  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
-  return out;
+  std::vector<uint8_t> bytes(graph::byte_size(type));
+  fetch(name, bytes);
+  return decoded(bytes, type);
+}
+
+// A parameter as the recipe holds it; gives what that holds, where it is not f32. What rounding loses of it waits for
+// its state (begin_rests).
+std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape& shape,
+                                     std::span<const float> numbers) {
+  const auto& trained = method_.trained();
+  const auto p = std::find_if(trained.begin(), trained.end(), [&](const Parameter& t) { return t.name == name; });
+  if (p == trained.end() || !method_.held().has(name)) {
+    put_values(name, shape, numbers);
+    return {};
+  }
+  const Optimizer& optimizer = method_.optimizer();
+  const graph::Element& as = method_.held().type;
+  std::vector<float> kept(numbers.begin(), numbers.end());
+  std::vector<float> rest(optimizer.compensates(*p) ? numbers.size() : 0);
+  if (optimizer.held().is_exact) {
+    for (size_t i = 0; i < numbers.size(); ++i) std::tie(kept[i], rest[i]) = halves_of(numbers[i]);
+  } else {
+    kept = decoded(encoded(numbers, {shape, as}), {shape, as});
+    for (size_t i = 0; i < rest.size(); ++i) rest[i] = numbers[i] - kept[i];
+  }
+  if (!rest.empty()) rests_[optimizer_state(kRest, name)] = encoded(rest, {shape, optimizer.held().rest_of(*p)});
+  put_values(name, shape, kept, as);
+  return kept;
+}
+
+// What rounding has lost of the weights the run begins with.
+void Trainer::begin_rests() {
+  for (const auto& [name, bytes] : rests_) {
+    if (!ranked_ || !ranked_->states().contains(name)) {
+      store(name, bytes);
+      continue;
+    }
+    const graph::Type& type = ranked_->states().at(name);
+    ranked_->put_state(
+        name, tensor_parts_ ? tensor_parts_->own_part(name, tensor_parts_->whole_type(name, type), bytes) : bytes);
+  }
+  rests_.clear();
+}
+
+// Nothing of them.
+void Trainer::clear_rests() {
+  for (const Parameter& p : method_.trained()) {
+    if (!method_.optimizer().compensates(p)) continue;
+    const std::vector<float> none(p.count());
+    rests_[optimizer_state(kRest, p.name)] = encoded(none, {p.shape, method_.optimizer().held().rest_of(p)});
+  }
+  begin_rests();
 }
 
 // The program whose results tell of all gradients.

@@ -40,7 +40,7 @@ graph::Type Trainer::type_in_parts(const std::string& name) const {
   const auto p = std::find_if(all.begin(), all.end(),
                               [&](const Parameter& one) { return one.name == name || average_of(one.name) == name; });
   LUMEN_CHECK(p != all.end(), "'{}' is in no parts", name);
-  return held_type(*p, method_.held());
+  return method_.held().type_of(*p);
 }
 
 // All ranks go on to exchange what a pass by layers needs, or none.

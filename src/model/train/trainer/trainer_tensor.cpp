@@ -1,5 +1,6 @@
 // The trainer's part of ranks that hold one model together: each has parts of matrices, of their gradients and states.
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -8,10 +9,39 @@
 #include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
+namespace {
+
+// Parts are cut once more among groups, by rows, and hold states in the formats that wholes have.
+void require_parts_of_parts(const Method& method, const Recipe& recipe, const TensorParts& parts, int groups) {
+  const std::vector<Parameter> here = method.trained_here();
+  for (size_t i = 0; i < here.size(); ++i) {
+    const std::vector<Optimizer::State> own = method.optimizer().states(here[i]),
+                                        whole = method.optimizer().states(method.trained()[i]);
+    for (size_t k = 0; k < whole.size(); ++k)
+      if (!(own.at(k).type.element == whole[k].type.element))
+        throw Error(Exit::usage,
+                    fmt::format("--tensor-parallel and --shard {}: blocks of {} do not divide parts of '{}'",
+                                recipe.shard, whole[k].type.element.format->name, here[i].name),
+                    "leave one of the two away, or hold states in f32");
+  }
+  for (const Cut& cut : cut_parameters(here, method.optimizer(), groups))
+    if (!cut.in_rows && parts.split_of(cut.whole.name))
+      throw Error(Exit::usage,
+                  fmt::format("--tensor-parallel and --shard {}: the optimizer computes '{}' as a whole", recipe.shard,
+                              cut.whole.name),
+                  "leave one of the two away, or choose an optimizer that computes element by element");
+}
+
+}  // namespace
 
 void Trainer::begin_tensor_parts() {
   const graph::TensorSplit& partition = *method_.partition();
   note(method_.partition_text());
+  if (!grid_.data)
+    for (const auto& [key, value, none] : {std::tuple("shard", recipe_.shard, "none"),
+                                           {"reduce_type", recipe_.reduce_type, "f32"},
+                                           {"gather_type", recipe_.gather_type, "f32"}})
+      if (value != none) note(fmt::format("ranks.{} = {} changes nothing: no other ranks share the batch", key, value));
   const auto require_cut = [&](const std::string& name, const graph::Type& type) {
     const auto split = partition.inputs.find(name);
     const std::string refusal =
@@ -22,17 +52,13 @@ void Trainer::begin_tensor_parts() {
   };
   if (has_adapter())
     for (const auto& [name, w] : model_.weights) require_cut(name, w.type);
+  for (const Parameter& p : method_.trained()) require_cut(p.name, method_.held().type_of(p));
   for (const Parameter& p : method_.trained())
     for (const Optimizer::State& s : method_.optimizer().states(p))
       require_cut(optimizer_state(s.name, p.name), s.type);
   tensor_parts_ = std::make_unique<TensorParts>(grid_.tensor, partition);
   if (grid_.data && sharding_of(recipe_) != Sharding::none)
-    for (const Cut& cut : cut_parameters(method_.trained_here(), method_.optimizer(), grid_.data->size()))
-      if (!cut.in_rows && is_in_parts(cut.whole.name))
-        throw Error(Exit::usage,
-                    fmt::format("--tensor-parallel and --shard {}: the optimizer computes '{}' as a whole",
-                                recipe_.shard, cut.whole.name),
-                    "leave one of the two away, or choose an optimizer that computes element by element");
+    require_parts_of_parts(method_, recipe_, *tensor_parts_, grid_.data->size());
   const int32_t rank = grid_.tensor->rank();
   tensor(graph::kTensorRank, {{}, {Scalar::i32, nullptr}})->upload(&rank, sizeof rank);
 }
@@ -65,9 +91,6 @@ void Trainer::gather_tensor_parts() {
     names.push_back(p.name);
     if (has_average()) names.push_back(average_of(p.name));
   }
-  if (!has_adapter())
-    for (const auto& [name, w] : model_.weights)
-      if (!is_trained(name)) names.push_back(name);
   for (const std::string& name : names) {
     if (!is_in_parts(name)) continue;
     std::vector<uint8_t> whole(graph::byte_size(type_of(name)));

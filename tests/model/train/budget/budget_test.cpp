@@ -51,9 +51,28 @@ TEST(Budget, TakesTheCheapestThatFits) {
     EXPECT_GE(peak, fits->bytes * 97 / 100) << fits->recompute << " " << fits->offload;
   }
   EXPECT_GE(taken.size(), 3U);
-  EXPECT_TRUE(std::any_of(taken.begin(), taken.end(), [](const std::string& t) { return t.ends_with("layers"); }));
-  EXPECT_TRUE(std::any_of(taken.begin(), taken.end(),
-                          [](const std::string& t) { return t.find("activations") != std::string::npos; }));
+  EXPECT_TRUE(taken.contains("none layers"));
+}
+
+TEST(Budget, KnowsWhatActivationsOutsideSaveAndCost) {
+  run::Engine engine = make_engine(2);
+  const Model model = small_model(kConfig);
+  const auto choices = budget_choices(engine, model, recipe_of(), {}, false, nullptr, 1, kRates, "");
+  const auto find = [&](const std::string& recompute, const std::string& offload) {
+    const auto at = std::find_if(choices.begin(), choices.end(), [&](const BudgetChoice& c) {
+      return c.recompute == recompute && c.offload == offload;
+    });
+    EXPECT_NE(at, choices.end()) << recompute << " " << offload;
+    return at == choices.end() ? BudgetChoice{} : *at;
+  };
+  const BudgetChoice whole = find("none", ""), kept = find("none", "activations");
+  EXPECT_LT(kept.bytes, whole.bytes);
+  EXPECT_GE(kept.seconds, whole.seconds);
+  // More lies outside, and more is moved.
+  const BudgetChoice all = find("none", "layers,activations");
+  EXPECT_LT(all.bytes, kept.bytes);
+  EXPECT_GT(all.seconds, kept.seconds);
+  (void)find("layers", "activations,moments");
 }
 
 TEST(Budget, KeepsWhatTheRecipeSays) {

@@ -169,9 +169,9 @@ TEST(LayerStep, KeepsActivationsElsewhereWithTheSameBits) {
                                          .tries = false});
   for (const char* place : {"activations=host", "layers=host,activations"})
     EXPECT_EQ(run_of(there, recipe, {}, place, "gpu").files, kept.files) << place;
-  // Kept in a format: as in a whole step.
+  // Kept in a format: as in a whole step, but for what that reads again so soon that it keeps it as it is.
   recipe.kept = "fp8_row";
-  expect_alike("kept", run_of(two, recipe, {}, "", "whole"), run_of(two, recipe, {}, "activations", "kept"), 2e-5);
+  expect_alike("kept", run_of(two, recipe, {}, "", "whole"), run_of(two, recipe, {}, "activations", "kept"), 1e-2);
 }
 
 TEST(LayerStep, GivesItsOwnBitsAgain) {

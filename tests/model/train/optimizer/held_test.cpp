@@ -90,7 +90,7 @@ TEST(Held, TrainsNearlyAsWellAndRepeats) {
   }
   EXPECT_NEAR(losses[1], losses[0], 0.05 * losses[0]);
   Recipe wrong = small_recipe();
-  wrong.param_type = "f16";
+  wrong.param_type = "i99";
   EXPECT_THROW(Trainer(engine(), s.model, wrong, s.data), Error);
 }
 
