@@ -122,7 +122,7 @@ class AttendBlock : protected AttendWriter {
                   BufferId to);
   void each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
             const std::function<void(Expr outer, Expr inner)>& body);
-  Expr as_factor(Expr x) { return cast(x, tiles_.factor); }
+  Expr as_factor(Expr x) { return b_.type(x).scalar == tiles_.factor ? x : cast(x, tiles_.factor); }
   Expr join(const std::vector<Expr>& parts, int lanes, Scalar type);
 };
 
