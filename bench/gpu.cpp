@@ -53,6 +53,23 @@ std::vector<Line> lines() {
   };
   for (const int64_t n : {8192, 4096, 2048}) square(Scalar::bf16, n);
   square(Scalar::f32, 8192, "fp8_e4m3");
+  // Under scales along K, of rows, and of two kinds: a product forward, or (tiles) one that reads the weight across.
+  const auto pair = [&](const std::string& a, const std::string& b, int64_t n, const char* b_indices = "nk") {
+    out.push_back({fmt::format("{} by {} {}{}", a, b, n, b_indices[0] == 'k' ? " dx" : ""),
+                   {{n, n}, "mk", Scalar::f32, a},
+                   {{n, n}, b_indices, Scalar::f32, b},
+                   "mn",
+                   Scalar::bf16});
+  };
+  for (const int64_t n : {8192, 4096}) {
+    pair("fp8_1x128", "fp8_tile", n);
+    pair("fp8_1x128", "fp8_tile", n, "kn");
+    pair("fp8_1x128", "fp8_1x128", n);
+    pair("fp8_1x128_p2", "fp8_128x128_p2", n);
+    pair("fp8_e5m2", "fp8_e4m3", n);
+    pair("int8_row", "int8_row", n);
+    pair("int8_1x128", "int8_1x128", n);
+  }
   square(Scalar::f32, 4096);
   // Of a training step: rows are tokens; the gradients turn one operand or both.
   for (const auto& [n, k] : {std::pair{5632, 2048}, std::pair{2048, 5632}, std::pair{2048, 2048}}) {
@@ -136,12 +153,28 @@ double flops(const synth::Synthesis& s) {
 
 // Values of an operand: rows that repeat after kRows, so that large ones are made quickly.
 struct Values {
-  static constexpr int64_t kRows = 64;
+  static constexpr int64_t kRows = 128;  // as many as a tile of a format has, or a multiple
   Bytes bytes;
   std::vector<float> rows;
   int64_t columns = 0;
   double at(int64_t row, int64_t column) const { return rows[static_cast<size_t>(row % kRows * columns + column)]; }
 };
+
+// A blob whose rows are those of a small one again and again.
+Bytes repeated(const Format& f, const Bytes& once, int64_t rows, int64_t columns) {
+  const BlobLayout from = blob_layout(f, Values::kRows, columns), to = blob_layout(f, rows, columns);
+  if (rows % Values::kRows != 0 || (f.tile_rows > 0 && Values::kRows % f.tile_rows != 0))
+    throw Error(Exit::user, fmt::format("{}: {} rows do not repeat", f.name, rows));
+  const int64_t tiles = f.tile_rows > 0 ? Values::kRows / f.tile_rows * from.tile_columns * f.tile_bytes : 0;
+  const int64_t bytes[] = {from.data_bytes, Values::kRows * f.row_bytes, tiles, f.tensor_bytes};
+  Bytes out(static_cast<size_t>(to.total));
+  for (int level = 0; level < kLevels; ++level)
+    for (int64_t i = 0; i < (level + 1 == kLevels ? 1 : rows / Values::kRows); ++i)
+      if (bytes[level] > 0)
+        std::memcpy(&out[static_cast<size_t>(to.section[level] + i * bytes[level])],
+                    &once[static_cast<size_t>(from.section[level])], static_cast<size_t>(bytes[level]));
+  return out;
+}
 
 Values values_of(const graph::Type& type, uint32_t seed) {
   Values v;
@@ -153,12 +186,10 @@ Values values_of(const graph::Type& type, uint32_t seed) {
   for (float& x : v.rows) x = normal(random);
   Bytes once;
   if (const FormatRef& f = type.element.format) {
-    const int64_t total = blob_layout(*f, Values::kRows, v.columns).total;
     once = encode(*f, v.rows, Values::kRows, v.columns);
     v.rows = decode(*f, once, Values::kRows, v.columns);
-    const bool plain = blob_layout(*f, rows, v.columns).total == total * rows / Values::kRows;
-    if (rows % Values::kRows != 0 || !plain)
-      throw Error(Exit::user, fmt::format("{}: rows do not lie one after the other", f->name));
+    v.bytes = repeated(*f, once, rows, v.columns);
+    return v;
   } else {
     const auto bytes = static_cast<size_t>(scalar_bytes(type.element.scalar));
     once.resize(v.rows.size() * bytes);

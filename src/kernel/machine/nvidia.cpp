@@ -132,6 +132,7 @@ std::vector<Machine> nvidia_machines() {
     add_loads(all[i]);
   }
   for (size_t i = 2; i < all.size(); ++i) all[i].follows = true;  // PTX ISA, griddepcontrol: sm_90
+  for (size_t i = 0; i < 3; ++i) all[i].has_integer_blocks = true;
   Machine& hopper = all[2];
   hopper.tier = Tier::measured;  // the ladder, on an H100
   for (const Scalar s : {Scalar::f16, Scalar::bf16})

@@ -17,6 +17,7 @@ enum class Activations : uint8_t {
   codes,       // it is read as it is
   decoded,     // a step before decodes it to f32
   row_scales,  // codes are multiplied, scales come behind the sums
+  run_scales,  // .. those that change along K at sums of runs of it
 };
 
 // A group as families see it, and what they bid. Bids refer to the problems.
@@ -42,11 +43,11 @@ struct Asked {
   }
   // What its operands pass through has rounded them: no family rounds either again.
   bool is_rounded_enough(const graph::Graph& g) const {
-    if (!problem.row_scales.empty() || problem.are_short) return false;
+    if (!problem.row_scales.empty() || problem.adds_runs() || problem.are_short) return false;
     return is_weight_made_here(g, problem) ? !are_codes(problem) : is_held;
   }
   bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }
-  double cycles() const { return bids.all().front().cycles; }
+  double cycles() const { return bids.least(); }
 
   bool is_held = false;  // a, in a format
   Synthesis before;      // steps that decode a, or sort rows
@@ -57,6 +58,7 @@ struct Asked {
   DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                      Activations as) {
     DotProblem p = normalise_dot(plan, group);
+    if (as == Activations::run_scales) return with_run_scales(p, target, !is_held).value_or(p);
     if (!is_held) return p;
     if (as == Activations::row_scales)
       return with_row_scales(p, target, is_weight_made_here(plan.graph, p)).value_or(p);
@@ -69,13 +71,17 @@ struct Asked {
 std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                            const Options& options) {
   auto best = std::make_unique<Asked>(plan, group, target, options);
-  if (!best->reads_format()) return best;
   const auto consider = [&](Activations as) {
     auto other = std::make_unique<Asked>(plan, group, target, options, as);
     if (other->cycles() < best->cycles()) best = std::move(other);
   };
-  consider(Activations::decoded);
-  if (target.kind == machine::Kind::gpu && !options.exact) consider(Activations::row_scales);
+  const bool has_short_ways = target.kind == machine::Kind::gpu && !options.exact;
+  if (best->reads_format()) {
+    consider(Activations::decoded);
+    if (has_short_ways) consider(Activations::row_scales);
+  }
+  if (has_short_ways && with_run_scales(normalise_dot(plan, group), target, !best->is_held))
+    consider(Activations::run_scales);
   return best;
 }
 

@@ -119,8 +119,7 @@ std::vector<CeilingKernel> gpu_ceiling_kernels(const machine::Machine& m) {
   out.push_back({"", "f32", std::move(f32), work});
   std::map<std::string, const MatrixRow*> largest;
   for (const MatrixRow& r : m.matrices) {
-    if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a_in_registers || r.a_transposed || r.b_transposed) continue;
-    if (!(r.a == r.b)) continue;  // as fast as the others of its size
+    if (r.scale_group > 0 || r.a_in_registers || r.a_transposed || r.b_transposed) continue;
     // Sums that are taken out have a second set of registers.
     if (r.short_sums && r.n > kMostColumnsTwice) continue;
     const MatrixRow*& kept = largest[what_is_multiplied(r.row)];
@@ -130,7 +129,8 @@ std::vector<CeilingKernel> gpu_ceiling_kernels(const machine::Machine& m) {
   for (const auto& [name, row] : largest) {
     const BlockTile tile = tile_of(m, *row);
     loop::Kernel kernel = product_kernel(m, tile, name, &work);
-    const char* kind = row->a.code                     ? "8 bit"
+    const bool is_short = row->a.code || row->a.scalar == Scalar::i8;
+    const char* kind = is_short                        ? "8 bit"
                        : row->a.scalar == Scalar::bf16 ? "bf16"
                        : row->a.scalar == Scalar::f16  ? "f16"
                                                        : "f32";

@@ -1,5 +1,7 @@
 #include "kernel/synth/gemm/dot_problem.h"
 
+#include <numeric>
+
 namespace lumen::synth {
 
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
@@ -21,8 +23,16 @@ DotProblem DotProblem::only_a() const {
   p.runs.reset();
   p.epilogue.clear();
   p.row_scales.clear();
+  p.run_scales = {};
   p.result = -1;
   return p;
+}
+
+int64_t DotProblem::run_k() const {
+  int64_t run = 0;
+  for (const auto& scales : run_scales)
+    if (scales) run = std::gcd(run, scales->run);
+  return run;
 }
 
 double DotProblem::flops() const {

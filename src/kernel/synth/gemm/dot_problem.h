@@ -2,6 +2,7 @@
 // scratch. Knows nothing of tiles. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -34,15 +35,27 @@ struct DotRuns {
 };
 constexpr int64_t kPickEntry = 4;
 
+// Scales of an operand that change along K: one for `run` neighbours along it, and for `rows` rows (columns of the
+// result), the first of which are number 0. They are the numbers of a load of their own, in place of the operand's.
+struct RunScales {
+  size_t load = 0;
+  int64_t run = 1, rows = 1;
+};
+
 struct DotProblem : graph::DotIndices {
   std::vector<DotLoad> loads;
   std::optional<DotBlocks> blocks;
   std::optional<DotRuns> runs;
   // Loads whose numbers multiply finished sums before the epilogue: scales of rows of a or b (operand/row_scales.h).
   std::vector<size_t> row_scales = {};
+  // Of a and b (operand/row_scales.h): sums over runs of K are multiplied by these before they are added in f32. Only
+  // blocks of lanes do that.
+  std::array<std::optional<RunScales>, 2> run_scales = {};
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  bool adds_runs() const { return run_scales[0] || run_scales[1]; }
+  int64_t run_k() const;  // of K, under the same scales; 0: all of it
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
   double flops() const;       // multiplications and additions of the contraction
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue

@@ -2,6 +2,7 @@
 #include "kernel/synth/mma/block_product.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/check.h"
 #include "kernel/synth/order/lane_pass.h"
@@ -155,7 +156,8 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
   run_ = run_of(acc_.columns.back());
   column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
-  if (tile_.row && tile_.row->short_sums && !tile_.loads)
+  LUMEN_CHECK(tile_.row || !tile_.scales_runs, "runs are scaled behind matrix instructions");
+  if (tile_.has_partial())
     for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i)
       partial_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
 }
@@ -199,21 +201,42 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_
   return place(side, row, unit) + (further / units * f.chunk_bytes + further % units * kUnit);
 }
 
-// Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
-void BlockProduct::add_partial() {
-  const VType sums = sums_type();
-  for (size_t i = 0; i < partial_.size(); ++i)
-    b_.store(sums_[i], b_.load(sums_[i], sums, b_.i64(0), 16) + b_.load(partial_[i], sums, b_.i64(0), 16), b_.i64(0),
-             16);
+// Of instructions that keep few digits, and of panels under scales of their own, sums begin at zero for every panel;
+// what they had is added in f32.
+void BlockProduct::add_partial(const Scales* scales) {
+  LUMEN_CHECK((scales != nullptr) == tile_.scales_runs, "scales of panels");
+  const VType products = products_type(), sums = sums_type();
+  for (int i = 0; i < tile_.tiles_m && !partial_.empty(); ++i)
+    for (int j = 0; j < tile_.tiles_n; ++j) {
+      const Expr before = b_.load(sum(i, j), sums, b_.i64(0), 16),
+                 more = b_.load(product(i, j), products, b_.i64(0), 16);
+      const Expr after = scales ? fma(cast(more, Scalar::f32), scales_of(*scales, i, j), before) : before + more;
+      b_.store(sum(i, j), after, b_.i64(0), 16);
+    }
 }
 
-Expr BlockProduct::zero_sums() {
-  const VType type = sums_type();
+// For each of a lane's sums of an instruction.
+Expr BlockProduct::scales_of(const Scales& scales, int i, int j) {
+  const auto &rows = acc_.row_parts, &columns = acc_.column_parts;
+  std::map<std::pair<int, int>, Expr> products;  // by value: most columns share theirs
+  std::vector<Expr> of(acc_elements_);
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (size_t c = 0; c < columns.size(); ++c) {
+      const Expr row = scales.rows.empty() ? Expr{} : scales.rows[i * rows.size() + r];
+      const Expr column = scales.columns.empty() ? Expr{} : scales.columns[j * columns.size() + c];
+      Expr& x = products[{row.id(), column.id()}];
+      if (!x.exists()) x = !row.exists() ? column : !column.exists() ? row : row * column;
+      of[rows[r].element + columns[c].element] = x;
+    }
+  return b_.join(acc_elements_, [&](int element) { return of[element]; });
+}
+
+Expr BlockProduct::zero(VType type) {
   return is_float(type.scalar) ? b_.real(0, type) : b_.integer(0, type);
 }
 
 void BlockProduct::clear() {
-  for (const BufferId s : sums_) b_.store(s, zero_sums(), b_.i64(0), 16);
+  for (const BufferId s : sums_) b_.store(s, zero(sums_type()), b_.i64(0), 16);
 }
 
 // Byte of a panel where a lane's shares of its group's first instruction begin.
@@ -225,14 +248,15 @@ Expr BlockProduct::lane_place(Side side, Expr lane) {
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
 
-void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
+void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k,
+                            const Scales* scales) {
   if (k < 0) k = tile_.stage_k;
-  if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
+  if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k, scales);
   if (tile_.loads) return multiply_loaded(lane, a, a_from, b, b_from, k);
-  for (const BufferId s : partial_) b_.store(s, zero_sums(), b_.i64(0), 16);
+  for (const BufferId s : partial_) b_.store(s, zero(products_type()), b_.i64(0), 16);
   multiply_rows(lane, a, a_from + lane_place(Side::a, lane), b, b_from + lane_place(Side::b, lane),
                 (k + chunk_k_ - 1) / chunk_k_);
-  add_partial();
+  add_partial(scales);
 }
 
 void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks) {
@@ -268,7 +292,7 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
 
 // The side of fewer instructions is held in registers, the other one passes by.
 void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from) {
-  const VType sums = sums_type();
+  const VType sums = products_type();
   const auto left = [&](int i) { return fetch(a_, a, a_from + i * tile_.step_m() * a_.row_bytes); };
   const auto right = [&](int j) { return fetch(c_, b, b_from + j * tile_.step_n() * c_.row_bytes); };
   const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
@@ -353,7 +377,7 @@ void BlockProduct::multiply_short(const std::vector<std::vector<Expr>>& left,
   const VType sums = sums_type();
   for (int j = 0; j < tile_.tiles_n; ++j)
     for (int i = 0; i < tile_.tiles_m; ++i) {
-      Expr now = zero_sums();
+      Expr now = zero(sums);
       for (size_t step = 0; step < left.size(); ++step)
         now = b_.inst(tile_.row->row, sums, {now, left[step][i], right[step][j]});
       b_.store(sum(i, j), b_.load(sum(i, j), sums, b_.i64(0), 16) + now, b_.i64(0), 16);
@@ -400,11 +424,12 @@ void BlockProduct::multiply(Expr lane, const RegisterOperand& a, BufferId b, Exp
 }
 
 // Products that read their factors where they lie; they are waited for here.
-void BlockProduct::multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
+void BlockProduct::multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k,
+                                   const Scales* scales) {
   begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
   b_.commit(loop::Flow::products);
   b_.wait(loop::Flow::products, 0);
-  ready();
+  ready(scales);
 }
 
 void BlockProduct::begin(Expr lane, Panel a, Panel b, bool fresh) {
@@ -418,7 +443,7 @@ void BlockProduct::begin(Expr lane, const RegisterOperand& a, Panel b) {
 void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k) {
   LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_in_registers == (a_operand != nullptr));
   LUMEN_CHECK(!a_operand || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
-  const VType sums = sums_type();
+  const VType sums = products_type();
   const Expr group = lane / tile_.wave;
   const Expr down = group / tile_.groups_n, across = group % tile_.groups_n;
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
@@ -443,7 +468,7 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
         factors.emplace_back(a_operand ? (*a_operand)[step] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
-      Expr now = fresh ? zero_sums() : b_.load(product(i, j), sums, b_.i64(0), 16);
+      Expr now = fresh ? zero(sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
         now = a_operand ? b_.product(tile_.row->row, now, left, b.buffer, right)
                         : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
@@ -451,11 +476,11 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
     }
 }
 
-void BlockProduct::ready() {
-  const VType sums = sums_type();
+void BlockProduct::ready(const Scales* scales) {
+  const VType sums = products_type();
   for (const BufferId s : partial_.empty() ? sums_ : partial_)
     b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
-  add_partial();
+  add_partial(scales);
 }
 
 void BlockProduct::ready(const RegisterOperand& a_operand) {

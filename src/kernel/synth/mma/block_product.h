@@ -38,6 +38,7 @@ struct BlockTile {
   // The lanes of a wave load operands together (fragment_loads.h; BlockProduct::can_load), and panels lie so that they
   // can; of these a_beside, b_beside: rows of the panel lie beside each other.
   bool loads = false, a_beside = false, b_beside = false;
+  bool scales_runs = false;  // what panels give is scaled before it is added, in f32
 
   int step_m() const;  // of one instruction
   int step_n() const;
@@ -51,6 +52,8 @@ struct BlockTile {
   }
   // Units of a panel's rows change places, so that those of eight rows lie in different banks.
   bool swizzled() const { return loads || (row && row->in_shared); }
+  // Sums of panels are sums of their own; where waves load together they live while they are added.
+  bool has_partial() const { return row && ((row->short_sums && !loads) || scales_runs); }
   int lanes() const { return wave * groups_m * groups_n; }
   int64_t m() const { return int64_t{step_m()} * tiles_m * groups_m; }
   int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
@@ -110,10 +113,16 @@ class BlockProduct {
 
   // In lane loops:
   void clear();
+  // Scales of panels (scales_runs): of each of the lines(Side) that a lane holds parts of; none: 1.
+  struct Scales {
+    std::vector<Expr> rows, columns;
+  };
   // The first `k` (-1: all) of the panels that begin at these bytes.
-  void multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k = -1);
+  void multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k = -1,
+                const Scales* scales = nullptr);
   // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
-  // begin at zero. Of instructions that keep few digits ready() adds what panels gave since the last fresh one.
+  // begin at zero. Of instructions that keep few digits, and of scaled panels, ready() adds what panels gave since the
+  // last fresh one.
   struct Panel {
     BufferId buffer = -1;
     Expr from;
@@ -128,7 +137,7 @@ class BlockProduct {
   bool holds(const BlockProduct& of) const;
   void multiply(Expr lane, const RegisterOperand& a, BufferId b, Expr b_from);
   void begin(Expr lane, const RegisterOperand& a, Panel b);
-  void ready();
+  void ready(const Scales* scales = nullptr);
   void ready(const RegisterOperand& a_operand);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
   using Visit = std::function<void(Expr m, Expr n, Expr sums)>;
@@ -142,6 +151,8 @@ class BlockProduct {
   int lines(Side side) const { return tile_.tiles(side) * parts(side).size(); }  // that a lane holds parts of
   Expr line(Side side, Expr lane, int number);
   int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
+  // Lines number * n .. number * n + n - 1 that a lane holds parts of are neighbours, and the first a multiple of n.
+  int lines_beside(Side side) const { return run(other(side)); }
   // `change` gets how far along the line a vector begins.
   using ChangeLine = std::function<Expr(Expr along, Expr sums)>;
   void change_line(Side side, Expr lane, int number, const ChangeLine& change);
@@ -190,7 +201,7 @@ class BlockProduct {
   std::vector<Expr> load(Side side, BufferId buffer, Expr from, Expr lane_place, int64_t step);
   void multiply_short(const std::vector<std::vector<Expr>>& left, const std::vector<std::vector<Expr>>& right);
   const FragmentLoads& loads(Side side) const { return side == Side::a ? *a_.loads : *c_.loads; }
-  void multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k);
+  void multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k, const Scales* scales);
   void begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
   void multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from);
   std::vector<Expr> fetch(const Factor& f, BufferId buffer, Expr from);
@@ -206,10 +217,12 @@ class BlockProduct {
   int64_t chunk_k_ = 1;
   // Where instructions add to: the sums, or those of a panel (short_sums).
   BufferId product(int i, int j) const { return partial_.empty() ? sum(i, j) : partial_[i * tile_.tiles_n + j]; }
-  void add_partial();
-  // A lane's sums of one instruction as they are held; those who read them get f32.
-  VType sums_type() const { return {tile_.row ? tile_.row->acc : Scalar::f32, acc_elements_}; }
-  Expr zero_sums();
+  void add_partial(const Scales* scales);
+  Expr scales_of(const Scales& scales, int i, int j);
+  // A lane's sums of one instruction as it adds them, and as they are held; those who read them get f32.
+  VType products_type() const { return {tile_.row ? tile_.row->acc : Scalar::f32, acc_elements_}; }
+  VType sums_type() const { return {tile_.scales_runs ? Scalar::f32 : products_type().scalar, acc_elements_}; }
+  Expr zero(VType type);
   int64_t step_apart(int runs) const;
   std::vector<BufferId> sums_, partial_;
 };

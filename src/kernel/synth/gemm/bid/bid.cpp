@@ -44,8 +44,11 @@ double Contraction::weight_bytes() const {
 
 double Contraction::bytes() const {
   double all = weight_bytes() + problem.result_bytes;
+  const auto scales_runs = [&](size_t load) {  // of a or b, which count already
+    return std::ranges::any_of(problem.run_scales, [&](const auto& s) { return s && s->load == load; });
+  };
   for (size_t i = 0; i < problem.loads.size(); ++i)
-    if (i != 1) all += bytes_of(problem.loads[i]);
+    if (i != 1 && !scales_runs(i)) all += bytes_of(problem.loads[i]);
   return all;
 }
 
@@ -94,11 +97,13 @@ std::vector<BidNote> Bids::notes() const {
 
 Bids ask_families(const Contraction& c) {
   Bids bids;
+  const bool only_blocks = c.problem.adds_runs();
   for (const Family& f : kFamilies) {
+    if (only_blocks && f.bid != bid_blocks) continue;
     bids.family_ = f.name;
     f.bid(c, bids);
   }
-  LUMEN_CHECK(!bids.bids_.empty(), "nobody computes {}", describe_shape(c.problem));
+  LUMEN_CHECK(only_blocks || !bids.bids_.empty(), "nobody computes {}", describe_shape(c.problem));
   std::stable_sort(bids.bids_.begin(), bids.bids_.end(),
                    [](const Bid& x, const Bid& y) { return x.cycles < y.cycles; });
   return bids;

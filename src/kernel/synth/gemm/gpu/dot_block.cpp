@@ -10,6 +10,7 @@
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/gpu/block_fill.h"
+#include "kernel/synth/gemm/gpu/block_scales.h"
 #include "kernel/synth/gemm/gpu/block_write.h"
 #include "kernel/synth/gemm/gpu/dot_block_merge.h"
 #include "kernel/synth/step/software_pipeline.h"
@@ -49,7 +50,13 @@ class BlockKernel {
     p.epilogue.clear();
     p.row_scales.clear();
     p.result = -1;
-    p.loads.resize(2);
+    if (!p.adds_runs()) {
+      p.loads.resize(2);
+      return p;
+    }
+    for (size_t i = 2; i < p.loads.size(); ++i)
+      if (std::ranges::none_of(p.run_scales, [&](const auto& scales) { return scales && scales->load == i; }))
+        p.loads[i].kind = DotLoad::Kind::splat;
     return p;
   }
 
@@ -71,10 +78,17 @@ class BlockKernel {
   void enter(Work& work);
   void begin_work(const Work& work);
   void multiply_copied(const Work& now, const Work* next);
-  void wait_products() {
+  // Scales are on their way to registers while products are waited for.
+  void wait_products(Expr lane, Expr number) {
+    const auto scales = scales_of(lane, number);
     b_.wait(loop::Flow::products, 0);
-    product_->ready();
+    product_->ready(scales ? &*scales : nullptr);
   }
+  std::optional<BlockProduct::Scales> scales_of(Expr lane, Expr number) {
+    return scales_ ? std::optional(scales_->of(lane, number)) : std::nullopt;
+  }
+  Expr number_of(const Work& now, Expr stage) { return (now.before + (stage - now.from)) % t_.buffers; }
+  void bring_scales(Expr lane, const Work& now, Expr stage, bool first = false);
   void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
   void multiply_fetched(Expr from, Expr to);
   BlockFill::StagePosition place_of(size_t load, Expr stage, int64_t position);
@@ -84,7 +98,9 @@ class BlockKernel {
     if (c_->copies()) c_->copy(lane, place_of(1, stage, 0), panel_b_, panel(Side::b, number));
   }
   void multiply(Expr lane, Expr number) {
-    product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number));
+    const auto scales = scales_of(lane, number);
+    product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number), -1,
+                       scales ? &*scales : nullptr);
   }
   void write_sums(Expr lane, const Work& work);
 
@@ -99,6 +115,7 @@ class BlockKernel {
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
   std::unique_ptr<BlockWrite> write_;
+  std::unique_ptr<BlockScales> scales_;  // of runs of K, where there are such
   Expr split_;
 };
 
@@ -109,6 +126,7 @@ void BlockKernel::prepare() {
   write_ = std::make_unique<BlockWrite>(w_, p_, *product_);
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+  if (p_.adds_runs()) scales_ = std::make_unique<BlockScales>(w_, p_, *product_, t_.buffers);
 }
 
 void BlockKernel::enter(Work& work) {
@@ -117,6 +135,7 @@ void BlockKernel::enter(Work& work) {
   work.base_b = w_.base(1);
   a_->enter_tile(work.place.m0, work.base_a);
   c_->enter_tile(work.place.n0, work.base_b);
+  if (scales_) scales_->enter_tile(work.place.m0, work.place.n0);
 }
 
 // A tile, or a part of its K, for a block of its own.
@@ -191,9 +210,19 @@ void BlockKernel::begin_work(const Work& work) {
     pipeline_.begin_first({.constant = [&](int64_t i) {
       const Expr stage = work.from + i;
       b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
+      if (scales_) bring_scales(lane, work, stage, i == 0);
     }});
   };
   t_.overlaps() ? pipeline_.wait_and_barrier(pipeline_.ahead() - 1, begin) : lanes(begin);
+}
+
+// Scales of a stage are read, and those of the stage before it, which have come meanwhile, passed on; with no time for
+// that, at once. `first`: there is none before.
+void BlockKernel::bring_scales(Expr lane, const Work& now, Expr stage, bool first) {
+  const std::vector<Expr> fetched = scales_->fetch(lane, min(stage, now.to - 1) * t_.tile.stage_k);
+  if (pipeline_.ahead() == 1) return scales_->put(lane, fetched, number_of(now, stage));
+  if (!first) scales_->put(lane, scales_->held(), (number_of(now, stage) + (t_.buffers - 1)) % t_.buffers);
+  scales_->hold(fetched);
 }
 
 // Begins what is multiplied ahead() stages behind `stage`: of this work, or else of the next.
@@ -208,23 +237,24 @@ void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr 
     c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
   }
   b_.branch(ahead < to, [&] { begin_copies(lane, ahead, number); });
+  if (scales_) bring_scales(lane, now, stage + pipeline_.ahead());
 }
 
 // Where instructions read panels by themselves, lanes meet where nobody waits: groups of them go on at their own pace,
 // and what one adds hides behind what another multiplies.
 void BlockKernel::multiply_copied(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
-  const bool adds = t_.tile.row && t_.tile.row->short_sums;
+  const bool adds = t_.tile.has_partial();
   b_.loop(LoopKind::serial, now.from, now.to, run, [&](Expr first) {
     for (int64_t i = 0; i < run; ++i) {
       const Expr stage = first + i;
-      const Expr number = (now.before + (stage - now.from)) % t_.buffers;
+      const Expr number = number_of(now, stage);
       const auto use = [&](Expr lane) {
         if (!t_.overlaps()) return multiply(lane, number);
         product_->begin(lane, {panel_a_, panel(Side::a, number)}, {panel_b_, panel(Side::b, number)}, adds && i == 0);
       };
-      const auto finish = [&](Expr) {
-        if (adds && i + 1 == run) wait_products();
+      const auto finish = [&](Expr lane) {
+        if (adds && i + 1 == run) wait_products(lane, number);
       };
       pipeline_.step({.begin = [&](Expr lane) { copy_ahead(lane, now, next, stage); },
                       .use = use,
@@ -232,7 +262,7 @@ void BlockKernel::multiply_copied(const Work& now, const Work* next) {
                       .follows = !adds || i > 0});
     }
   });
-  if (t_.overlaps() && !adds) lanes([&](Expr) { wait_products(); });
+  if (t_.overlaps() && !adds) lanes([&](Expr lane) { wait_products(lane, {}); });
 }
 
 // Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put
@@ -246,6 +276,12 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
     std::vector<Expr> fetched = {};
   };
   using Ways = std::array<Way, 2>;
+  const auto fetch_scales = [&](Expr lane, Expr stage) {
+    return scales_ ? scales_->fetch(lane, stage * t_.tile.stage_k) : std::vector<Expr>{};
+  };
+  const auto put_scales = [&](Expr lane, const std::vector<Expr>& fetched, Expr number) {
+    if (scales_) scales_->put(lane, fetched, number);
+  };
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
     Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
     const auto hold = [&](Way& w) {
@@ -269,6 +305,7 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
   pipeline_.wait_and_barrier(0, [&](Expr lane) {
     product_->clear();
     put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
+    put_scales(lane, fetch_scales(lane, from), w_.i64(0));
   });
   const Expr last = to - 1;
   b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Expr first) {
@@ -277,8 +314,10 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
         const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        const std::vector<Expr> scales = fetch_scales(lane, next);
         multiply(lane, here);
         put(lane, fetched, there);
+        put_scales(lane, scales, there);
       });
   });
 }
@@ -296,6 +335,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
   const DotProblem p = with_plain_formats(original, m, exact);
   const Factors factors = choose_factors(p, m, exact);
+  if (p.adds_runs() && factors.a.scalar != Scalar::u8 && factors.a.scalar != Scalar::i8) return {};
   std::vector<BlockDot> out;
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {

@@ -93,6 +93,8 @@ int64_t partial_bytes(const DotProblem& p, const BlockPlan& t) {
 
 Step write_merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch) {
   for (size_t load = 0; load < 2; ++load) p.loads[load].kind = DotLoad::Kind::splat;
+  for (const auto& scales : p.run_scales)
+    if (scales) p.loads[scales->load].kind = DotLoad::Kind::splat;
   const std::string what = t.splits > 1
                                ? fmt::format("merge {}", t.splits)
                                : fmt::format("merge {} tiles of {}", t.scheduler.tail(), t.scheduler.persistent_blocks);

@@ -22,9 +22,11 @@ constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
 constexpr int kSchedulers = 4;        // of a multiprocessor
 constexpr int64_t kLeastSplitStages = 4;  // stages
+constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
+constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
 bool is_copied(Supply s) {
   return s == Supply::copies || s == Supply::beside;
@@ -90,7 +92,7 @@ class BlockChooser {
 
   // Lanes load operands together where the machine can, and of rows that lie beside each other where tiles are wide.
   BlockTile with_loads(BlockTile t) const {
-    if (!BlockProduct::can_load(m_, t)) return t;
+    if (p_.adds_runs() || !BlockProduct::can_load(m_, t)) return t;  // runs are scaled panel by panel
     t.loads = true;
     for (const Side side : {Side::a, Side::b}) {
       BlockTile beside = t;
@@ -119,13 +121,17 @@ class BlockChooser {
   }
 
   void consider(BlockTile tile) {
+    tile.scales_runs = p_.adds_runs();
+    if (tile.scales_runs && !tile.row) return;
     const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
-    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.row && tile.row->short_sums && !tile.loads;
-    if (sums > kMostSums || sums * (twice ? 2 : 1) > (in_shared ? kMostHeld : kMostSums)) return;
+    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.has_partial();
+    const int64_t columns = scales_columns() ? int64_t{tile.step_n()} * tile.tiles_n / kColumnsBeside : 0;
+    if (sums > kMostSums || sums * (twice ? 2 : 1) + columns > (in_shared ? kMostHeld : kMostSums)) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {
       tile.stage_k = std::max(step, bytes / scalar_bytes(factor_) / step * step);
+      if (tile.scales_runs && p_.run_k() % tile.stage_k != 0) continue;
       if (tile.stage_k % step == 0 && finish(tile)) return;
     }
   }
@@ -136,7 +142,8 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
     t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
-    const int64_t stage = panel_bytes(tile);
+    if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
+    const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
     // A few waves that load for themselves leave room for another block, which multiplies while they meet.
     const int64_t room = m_.shared_bytes / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
@@ -174,7 +181,7 @@ class BlockChooser {
   // ends of tiles are hidden so far as they can be. Where waves multiply, ends hide behind other blocks, and cards of a
   // generation differ by too many multiprocessors to say in advance how many walk.
   void consider_walks(BlockPlan t) {
-    if (p_.pick || p_.blocks || t.tile.loads || (t.tile.row && t.tile.row->short_sums)) return;
+    if (p_.pick || p_.blocks || t.tile.loads || (t.tile.row && t.tile.row->short_sums) || t.tile.has_partial()) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
     if (t.stages < least) return;
     for (const bool stream_k : {false, true}) {
@@ -227,7 +234,7 @@ class BlockChooser {
             : m * n * scalar_bytes(factor_) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
+    const double tile = (per_k + promotion(t)) * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
@@ -242,6 +249,19 @@ class BlockChooser {
       cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.splits + 1) * 4 /
                                     (units * costs_.bytes);
     return cycles;
+  }
+
+  // Each column has scales of its own, which lanes hold beside sums.
+  bool scales_columns() const { return p_.run_scales[1] && p_.run_scales[1]->rows == 1; }
+  // Scales of a stage, of every row and column at most.
+  static int64_t scale_bytes(const BlockTile& tile) { return (tile.m() + tile.n()) * 4; }
+
+  // Cycles of a multiprocessor, for each k, that it takes to add sums of runs under their scales, so far as products do
+  // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
+  double promotion(const BlockPlan& t) const {
+    if (!t.tile.scales_runs) return 0;
+    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (scales_columns() ? 2 : 1);
+    return sums / costs_.rate / (t.tile.stage_k * t.short_run()) * (t.overlaps() ? kPromoting : 1);
   }
 
   const DotProblem& p_;
@@ -294,6 +314,7 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
   if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   if (t.scheduler.persistent_blocks > 0)
     text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);
+  if (t.run_stages > 0) text += fmt::format(" runs of {} scaled", p.run_k());
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

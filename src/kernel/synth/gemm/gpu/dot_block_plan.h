@@ -29,6 +29,7 @@ struct BlockPlan {
   int64_t m_tiles = 1, n_tiles = 1;
   int64_t per_k = 1, stages = 1;         // stages of the inner k, of all of K
   int64_t unrolled = 1;                  // stages of a block of a format
+  int64_t run_stages = 0;                // under the same scales, which are given to sums of stages; 0: there are none
   int64_t splits = 1, split_stages = 1;  // of K, in stages: their sums are added by a step behind
   int buffers = 2;                       // panels of each operand
   TileScheduler scheduler;
@@ -40,7 +41,8 @@ struct BlockPlan {
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
   // Stages whose products a short sum takes up before it is added to the others.
   int64_t short_run() const {
-    return overlaps() && tile.row->short_sums && stages % 2 == 0 && split_stages % 2 == 0 ? 2 : 1;
+    const bool lasts = run_stages == 0 || run_stages % 2 == 0;
+    return overlaps() && tile.has_partial() && lasts && stages % 2 == 0 && split_stages % 2 == 0 ? 2 : 1;
   }
   TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * splits * m_tiles * n_tiles; }

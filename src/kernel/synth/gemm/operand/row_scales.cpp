@@ -143,17 +143,74 @@ std::optional<Factored> factored(const DotProblem& p, size_t load, const machine
   return Factored{codes_of(f, facts.scaled->value, by_code->field), decoded_by(f, *facts.scaled->scale, " scale")};
 }
 
-void take_out(DotProblem& p, size_t load, const Factored& by) {
-  if (!by.scale) return;
-  p.row_scales.push_back(p.loads.size());
+// A load of its own for scales of another one.
+size_t add_scales(DotProblem& p, size_t load, const FormatRef& scale) {
   p.loads.push_back(p.loads[load]);
-  p.loads.back().format = by.scale;
+  p.loads.back().format = scale;
   p.loads.back().value = -1;  // no map reads it
-  p.loads[load].format = by.codes;
   const auto too = [&](DotIndex& i) { i.strides.push_back(i.strides[load]); };
   for (DotIndex* i : {&p.m, &p.n, &p.k}) too(*i);
   for (auto* indices : {&p.outer, &p.outer_k})
     for (DotIndex& i : *indices) too(i);
+  return p.loads.size() - 1;
+}
+
+void take_out(DotProblem& p, size_t load, const Factored& by) {
+  if (!by.scale) return;
+  p.row_scales.push_back(add_scales(p, load, by.scale));
+  p.loads[load].format = by.codes;
+}
+
+// An operand as codes, what whole rows share of its scales, and what runs along K do.
+struct Runs {
+  FormatRef codes, row_scale, run_scale;
+  RunScales runs;
+};
+
+// It changes with the tile, the row and the tensor at most.
+bool is_of_tiles(const Format& f, const RoutineExpr& e) {
+  if (e.kind == RoutineExpr::Kind::variable) return false;
+  if (e.kind == RoutineExpr::Kind::field && f.fields[e.slot].level == Level::block) return false;
+  return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return is_of_tiles(f, a); });
+}
+
+std::optional<Runs> in_runs(const DotProblem& p, size_t load) {
+  const DotLoad& l = p.loads[load];
+  if (l.kind != DotLoad::Kind::packed || l.scratch >= 0 || l.format->block != 1) return std::nullopt;
+  const Format& f = *l.format;
+  const DotIndex& rows = load == 0 ? p.m : p.n;
+  // Rows of the matrix lie along K, or K counts them.
+  const bool along = unpacks_along(p, load, p.k) && has_rows(p, load);
+  const auto whole = [&](const DotIndex& i) { return i.extent == 1 || i.strides[load] % l.columns == 0; };
+  const bool across = unpacks_along(p, load, rows) && p.k.strides[load] == l.columns && l.offset % l.columns == 0 &&
+                      rows.extent <= l.columns && std::ranges::all_of(p.outer, whole);
+  if (!along && !across) return std::nullopt;
+  const FormatFacts facts = facts_of(f);
+  if (!facts.scaled || facts.scaled->offset) return std::nullopt;
+  const auto by_code = values_by_code(f, facts.scaled->value);
+  if (!by_code) return std::nullopt;
+  Runs out{codes_of(f, facts.scaled->value, by_code->field), nullptr, nullptr, {}};
+  if (!facts.scaled->scale) return out;
+  const Split split = split_by_row(f, *facts.scaled->scale);
+  if (split.row) {
+    if (!along && f.row_bytes > 0) return std::nullopt;
+    out.row_scale = decoded_by(f, *split.row, " scale");
+  }
+  if (!split.rest) return out;
+  if (!is_of_tiles(f, *split.rest)) return std::nullopt;
+  // Tiles begin where K and rows do, or (rows) each row has scales of its own.
+  const auto begins = [&](int64_t tile) {
+    return l.offset / l.columns % tile == 0 && std::ranges::all_of(p.outer, [&](const DotIndex& i) {
+             return i.extent == 1 || i.strides[load] / l.columns % tile == 0;
+           });
+  };
+  if (across && !along && !begins(f.tile_rows)) return std::nullopt;
+  out.run_scale = decoded_by(f, *split.rest, " run scale");
+  if (along)
+    out.runs = {0, f.tile_columns, begins(f.tile_rows) ? f.tile_rows : 1};
+  else
+    out.runs = {0, f.tile_rows, f.tile_columns};
+  return out;
 }
 
 bool is_short(const DotLoad& l) {
@@ -174,6 +231,37 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
   return is_byte(a) && is_byte(b) && m.has_integer_blocks && find_matrix(m, {Scalar::i8, {}}, 32);
 }
 
+namespace {
+
+// Codes of both, as they are.
+bool are_multiplied(const Format& a, const Format& b, const machine::Machine& m) {
+  const auto code_a = machine::code_of(a), code_b = machine::code_of(b);
+  if (code_a && code_b && find_matrix(m, Factors{{Scalar::u8, code_a}, {Scalar::u8, code_b}}, 32)) return true;
+  return are_multiplied_as_integers(a, b, m);
+}
+
+}  // namespace
+
+std::optional<DotProblem> with_run_scales(const DotProblem& p, const machine::Machine& m, bool rows_too) {
+  if (p.pick || p.runs || p.blocks || !p.outer_k.empty()) return std::nullopt;
+  const auto a = in_runs(p, 0), b = in_runs(p, 1);
+  if (!a || !b) return std::nullopt;
+  const bool rows = rows_too && (a->row_scale || b->row_scale);
+  if (!rows && !a->run_scale && !b->run_scale) return std::nullopt;
+  if (!are_multiplied(*a->codes, *b->codes, m)) return std::nullopt;
+  DotProblem out = p;
+  for (size_t load = 0; load < 2; ++load) {
+    const Runs& by = load == 0 ? *a : *b;
+    if (by.row_scale) out.row_scales.push_back(add_scales(out, load, by.row_scale));
+    if (by.run_scale) {
+      out.run_scales[load] = by.runs;
+      out.run_scales[load]->load = add_scales(out, load, by.run_scale);
+    }
+    out.loads[load].format = by.codes;
+  }
+  return out;
+}
+
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both) {
   if (p.pick || p.runs || !is_short(p.loads[1])) return std::nullopt;
   const auto a = factored(p, 0, m), b = factored(p, 1, m);
@@ -185,9 +273,7 @@ std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Ma
   take_out(out, 0, *a);
   if (both) take_out(out, 1, *b);
   if (!b || both) return out;
-  const auto code_a = machine::code_of(*a->codes), code_b = machine::code_of(*b->codes);
-  const bool floats = code_a && code_b && find_matrix(m, Factors{{Scalar::u8, code_a}, {Scalar::u8, code_b}}, 32);
-  if (floats || are_multiplied_as_integers(*a->codes, *b->codes, m)) take_out(out, 1, *b);
+  if (are_multiplied(*a->codes, *b->codes, m)) take_out(out, 1, *b);
   return out;
 }
 

@@ -1,7 +1,9 @@
 // Scales that are constant over the rows of an operand taken out of a product: sums of codes, times the scales behind
 // them. Codes of activations that are held in a format are 16-bit floats exactly, so that matrix instructions multiply
 // them without rounding them again; where both operands are codes of one 8-bit float, instructions of that float do.
-// Proved by tests/kernel/synth/gemm/row_scales_test.cpp.
+// Scales that change along K, from one run of numbers to the next, multiply the sums of runs: partial sums of matrix
+// instructions, which are promoted to f32 sums that way.
+// Proved by tests/kernel/synth/gemm/row_scales_test.cpp and run_scales_test.cpp.
 #pragma once
 
 #include <optional>
@@ -19,5 +21,10 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
 // beside activations in floats. `both`: b is no more to be rounded than a: its scales come behind the sums, too, or
 // nothing.
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both = false);
+
+// The problem with codes of 8-bit floats, or integers of a byte, on both sides, which the machine multiplies as such:
+// what rows share of their scales behind the sums, the rest at sums of runs. Nothing where codes do not lie beside each
+// other, scales change within few numbers of K, or none does along K (`rows_too`: that is no reason).
+std::optional<DotProblem> with_run_scales(const DotProblem& p, const machine::Machine& m, bool rows_too = false);
 
 }  // namespace lumen::synth
