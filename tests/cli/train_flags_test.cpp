@@ -76,6 +76,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--offload", "moments"},
     {"--ranks", "1"},
     {"--shard", "states"},
+    {"--tensor-parallel", "1"},
     {"--reduce-type", "int8_row"},
     {"--gather-type", "f32"},
     {"--overlap-exchanges", ""},
