@@ -160,6 +160,30 @@ TEST(Gpu, MatrixRowsAreInstructions) {
   }
 }
 
+TEST(Gpu, LoadsOfMatricesAreInstructions) {
+  int loads = 0;
+  for (const auto& m : gpus())
+    for (const machine::MatrixLoad& load : m->loads) {
+      SCOPED_TRACE(m->name + " " + load.row);
+      Builder b("load");
+      const auto y = b.param("y", 512, true);
+      b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](Expr) {
+        const auto panel = b.alloc(512, 1024, loop::Space::shared);
+        b.loop(LoopKind::lane, b.i64(0), b.i64(32), 1, [&](Expr lane) {
+          const Expr x = b.load_matrix(load.row, {Scalar::u32, 4}, panel, lane * 16);
+          b.store(y, x, lane * 16, 16);
+        });
+      });
+      const loop::Kernel k = b.finish();
+      const std::string text = emit({&k, 1}, *m, Output::assembly);
+      EXPECT_TRUE(
+          contains(text, fmt::format("ldmatrix.sync.aligned.m8n8.x4.{}shared.b16", load.transposed ? "trans." : "")))
+          << text;
+      ++loads;
+    }
+  EXPECT_GE(loads, 10);
+}
+
 TEST(Gpu, DotRowsAreInstructions) {
   for (const auto& m : gpus())
     for (const machine::DotRow& d : m->dots) {

@@ -295,6 +295,12 @@ class KernelLowering {
 
   Value* place(loop::BufferId buffer, Value* offset) { return memory_.place(buffers_[buffer], offset); }
 
+  Value* lower_load_matrix(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    if (!row) throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    return call_on_memory(b_, *row, place(instr.buffer, operand(instr, 0)), register_type(context_, instr.type));
+  }
+
   Value* lower_product(const Instr& instr) {
     const machine::Row* row = target_.find_row(instr.row);
     const auto matrix = std::find_if(target_.matrices.begin(), target_.matrices.end(),
@@ -391,6 +397,8 @@ class KernelLowering {
         return grid_->lane();
       case Op::wave_shuffle_:
         return grid_->wave_shuffle(operand(instr, 0), operand(instr, 1));
+      case Op::load_matrix_:
+        return lower_load_matrix(instr);
       case Op::product_:
         return lower_product(instr);
       case Op::ready_:

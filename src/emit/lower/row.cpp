@@ -82,6 +82,14 @@ llvm::Function* declaration(Ir& b, const machine::Row& row, llvm::Intrinsic::ID 
   return f;
 }
 
+// What a call yields, whole or in parts.
+Value* as_one(Ir& b, Value* out, llvm::Type* result) {
+  if (!out->getType()->isStructTy()) return b.CreateBitCast(out, result);
+  std::vector<Value*> parts;
+  for (unsigned i = 0; i < out->getType()->getStructNumElements(); ++i) parts.push_back(b.CreateExtractValue(out, i));
+  return join_bits(b, parts, result);
+}
+
 // One call; operands hold just what it takes.
 Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arguments,
                  const std::vector<Value*>& operands, llvm::Type* result) {
@@ -98,11 +106,7 @@ Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arg
   }
   LUMEN_CHECK(passed.size() == callee->arg_size(), "{} takes {} arguments, not {}", callee->getName().str(),
               callee->arg_size(), passed.size());
-  Value* out = b.CreateCall(callee, passed);
-  if (!out->getType()->isStructTy()) return b.CreateBitCast(out, result);
-  std::vector<Value*> parts;
-  for (unsigned i = 0; i < out->getType()->getStructNumElements(); ++i) parts.push_back(b.CreateExtractValue(out, i));
-  return join_bits(b, parts, result);
+  return as_one(b, b.CreateCall(callee, passed), result);
 }
 
 }  // namespace
@@ -123,6 +127,15 @@ Value* join_bits(Ir& b, const std::vector<Value*>& parts, llvm::Type* type) {
   for (size_t i = 0; i < parts.size(); ++i)
     vector = b.CreateInsertElement(vector, b.CreateBitCast(parts[i], whole), uint64_t{i});
   return b.CreateBitCast(vector, type);
+}
+
+Value* call_on_memory(Ir& b, const machine::Row& row, Value* place, llvm::Type* result) {
+  const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row.llvm);
+  LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row.name, row.llvm);
+  llvm::Module* module = b.GetInsertBlock()->getModule();
+  llvm::CallInst* out = b.CreateCall(llvm::Intrinsic::getOrInsertDeclaration(module, id, {place->getType()}), {place});
+  out->setConvergent();
+  return as_one(b, out, result);
 }
 
 Value* call_spelled(Ir& b, const machine::Row& row, const std::vector<Value*>& operands, llvm::Type* result) {

@@ -324,6 +324,11 @@ Expr Builder::fold_wave(ScalarOp scalar_op, Expr value, int wave) {
   return value;
 }
 
+Expr Builder::load_matrix(const std::string& row, VType t, BufferId b, Expr offset) {
+  check_access(b, offset, {}, 1);
+  return append({.op = Op::load_matrix_, .operands = ids({offset}), .buffer = b, .row = row}, t);
+}
+
 void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes) {
   check_access(to, to_offset, {}, 1);
   check_access(from, from_offset, {}, 1);

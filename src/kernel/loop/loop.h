@@ -73,7 +73,7 @@ struct Instr {
   LoopKind kind = LoopKind::serial;
   int64_t step = 1;
   GuardCode code = kGuardNone;
-  std::string row = {};  // inst, product
+  std::string row = {};  // inst, product, load_matrix
   std::vector<Region> regions = {};
 };
 

@@ -235,6 +235,11 @@ class Verifier {
     if (instr.bytes != 4 && instr.bytes != 8 && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
   }
 
+  void check_load_matrix(const Instr& instr) {
+    if (instr.row.empty()) fail_at(instr, "no row");
+    if (!is_buffer(instr.buffer) || !is_shared(instr.buffer)) fail_at(instr, "matrices are loaded from shared memory");
+  }
+
   void check_product(const Instr& instr) {
     if (instr.buffer >= 0) expect(instr, 1, kI64);
     if (instr.row.empty()) fail_at(instr, "no row");
@@ -298,6 +303,8 @@ class Verifier {
         return;
       case Op::copy_:
         return check_copy(instr);
+      case Op::load_matrix_:
+        return check_load_matrix(instr);
       case Op::product_:
         return check_product(instr);
       case Op::commit_:

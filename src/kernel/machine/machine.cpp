@@ -93,6 +93,11 @@ const Row* Machine::find_row(std::string_view wanted) const {
   return nullptr;
 }
 
+const MatrixLoad* Machine::find_load(bool transposed) const {
+  const auto found = std::ranges::find(loads, transposed, &MatrixLoad::transposed);
+  return found == loads.end() ? nullptr : &*found;
+}
+
 const loop::Function* Machine::meaning(std::string_view row) const {
   // A row's text is its identity, so machines that share a row share what was parsed.
   static std::mutex mutex;
@@ -101,7 +106,10 @@ const loop::Function* Machine::meaning(std::string_view row) const {
   if (!found) return nullptr;
   const std::lock_guard lock(mutex);
   const auto matrix = std::ranges::find(matrices, found->name, &MatrixRow::row);
-  const auto collective = matrix == matrices.end() ? nullptr : matrix->collective;  // part of the identity, too
+  const auto load = std::ranges::find(loads, found->name, &MatrixLoad::row);
+  const auto collective = matrix != matrices.end() ? matrix->collective  // part of the identity, too
+                          : load != loads.end()    ? load->collective
+                                                   : nullptr;
   std::unique_ptr<loop::Function>& entry = parsed[fmt::format("{} {}", fmt::ptr(collective), found->meaning)];
   if (!entry) {
     entry = std::make_unique<loop::Function>(

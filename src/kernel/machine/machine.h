@@ -100,6 +100,15 @@ struct MatrixRow {
   std::shared_ptr<const loop::Collective> collective = {};
 };
 
+// A wave loads parts of a factor together (loop op `load_matrix`): operand 0 of the collective says which lane gets
+// which element of the rows. `transposed`: rows and columns of eight by eight elements of 16 bits change places on the
+// way.
+struct MatrixLoad {
+  std::string row = {};  // Row::name
+  bool transposed = false;
+  std::shared_ptr<const loop::Collective> collective = {};
+};
+
 enum class Kind : uint8_t { cpu, gpu };
 enum class Tier : uint8_t { measured, emulated, compiled };  // how far support is proven
 
@@ -139,10 +148,12 @@ struct Machine {
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
   CostTable costs = {};
+  std::vector<MatrixLoad> loads;  // of factors of `matrices`
 
   int f32_lanes() const { return vector_bits / 32; }
   int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task
   int64_t enough(int64_t tasks) const { return std::max(tasks, busy_tasks); }  // tasks that keep it busy
+  const MatrixLoad* find_load(bool transposed) const;                          // null: lanes load for themselves
   const Row* find_row(std::string_view name) const;
   const loop::Function* meaning(std::string_view row) const;  // parsed once, null when unknown
 };
@@ -209,6 +220,9 @@ void add_shortcuts(Machine& m, const std::string& power2, const std::string& rec
 
 // An instruction of so many lanes, which hold its fragments in registers.
 std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc, loop::Fragment a, loop::Fragment b);
+
+// Adds a load of parts of factors of 16 bits (or of bytes, two by two); `fragment` has a row for each lane.
+void add_matrix_load(Machine& m, std::string row, bool transposed, loop::Fragment fragment, std::string llvm);
 
 // Adds a matrix row with its name and meaning; `llvm` and `arguments` as in Row.
 void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments = {});

@@ -177,6 +177,16 @@ std::shared_ptr<const loop::Collective> collective(int lanes, loop::Fragment acc
   return std::make_shared<const loop::Collective>(std::move(c));
 }
 
+// What a lane gets are the words that the fragment gives it: of what lies in memory nothing is computed.
+void add_matrix_load(Machine& m, std::string row, bool transposed, loop::Fragment fragment, std::string llvm) {
+  const int words = fragment.lane_bits / 32;
+  Meaning t({{Scalar::u32, words}});
+  m.rows.push_back({row, t.function(row, {Scalar::u32, words}, 0), std::move(llvm), "", 4});
+  loop::Collective c{fragment.rows, fragment.rows, fragment.columns, {}};
+  c.operands = {{loop::Collective::Side::acc, std::move(fragment)}};
+  m.loads.push_back({std::move(row), transposed, std::make_shared<const loop::Collective>(std::move(c))});
+}
+
 void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments) {
   row.row = matrix_name(row);
   m.rows.push_back({row.row, matrix_meaning(row), std::move(llvm), "", cycles, std::move(arguments)});

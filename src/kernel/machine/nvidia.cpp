@@ -42,19 +42,29 @@ Fragment right(int bits) {  // rows are columns of B
   return fragment(bits, 2 * near, {{8, 4, 0}}, {{2, 0, near}, {4, 1, 0}, {near, 0, 1}});
 }
 
-void add_mma(Machine& m, const Factor& a, const Factor& b, Scalar acc, const std::string& llvm) {
-  MatrixRow r{.n = 8, .k = 256 / a.bits(), .a = a, .b = b, .acc = acc, .short_sums = a.code.has_value()};
-  r.collective = collective(kWarp, sums(), left(a.bits()), right(b.bits()));
-  add_matrix(m, r, "llvm.nvvm.mma." + llvm, 16, "1 2 0");
-}
-void add_mma(Machine& m, const Factor& f, Scalar acc, const std::string& llvm) {
-  add_mma(m, f, f, acc, llvm);
+// PTX ISA, ldmatrix.m8n8.x4: lane 8 i + r says where row r of matrix i lies, sixteen bytes; of matrix i a lane gets in
+// register i the pair of neighbours that `right` has for it: of row lane / 4, or, transposed, of column lane / 4.
+void add_loads(Machine& m) {
+  add_matrix_load(m, "load_matrix.x4", false, fragment(16, 8, {{4, 0, 2}, {8, 4, 0}}, {{4, 1, 0}, {2, 0, 1}}),
+                  "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16");
+  add_matrix_load(m, "load_matrix.x4.transposed", true, fragment(16, 8, {{4, 0, 2}, {4, 1, 0}, {2, 0, 1}}, {{8, 4, 0}}),
+                  "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16");
 }
 
-void add_mma(Machine& m, bool short_codes) {
-  add_mma(m, {Scalar::f16, {}}, Scalar::f32, "m16n8k16.row.col.f32.f32");
-  add_mma(m, {Scalar::bf16, {}}, Scalar::f32, "m16n8k16.row.col.bf16");
-  add_mma(m, {Scalar::i8, {}}, Scalar::i32, "m16n8k32.row.col.s8");
+void add_mma(Machine& m, const Factor& a, const Factor& b, Scalar acc, double cycles, const std::string& llvm) {
+  MatrixRow r{.n = 8, .k = 256 / a.bits(), .a = a, .b = b, .acc = acc, .short_sums = a.code.has_value()};
+  r.collective = collective(kWarp, sums(), left(a.bits()), right(b.bits()));
+  add_matrix(m, r, "llvm.nvvm.mma." + llvm, cycles, "1 2 0");
+}
+void add_mma(Machine& m, const Factor& f, Scalar acc, double cycles, const std::string& llvm) {
+  add_mma(m, f, f, acc, cycles, llvm);
+}
+
+// `cycles`: of an instruction, of which each of a multiprocessor's four schedulers has one under way.
+void add_mma(Machine& m, bool short_codes, double cycles) {
+  add_mma(m, {Scalar::f16, {}}, Scalar::f32, cycles, "m16n8k16.row.col.f32.f32");
+  add_mma(m, {Scalar::bf16, {}}, Scalar::f32, cycles, "m16n8k16.row.col.bf16");
+  add_mma(m, {Scalar::i8, {}}, Scalar::i32, cycles, "m16n8k32.row.col.s8");
   if (!short_codes) return;
   m.codes = {kOcp4, kOcp5};
   // PTX ISA, cvt: two codes to two f16.
@@ -62,7 +72,7 @@ void add_mma(Machine& m, bool short_codes) {
   add_conversion(m, kOcp5, "llvm.nvvm.e5m2x2.to.f16x2.rn");
   for (const FloatCode& a : {kOcp4, kOcp5})
     for (const FloatCode& b : {kOcp4, kOcp5})
-      add_mma(m, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32,
+      add_mma(m, {Scalar::u8, a}, {Scalar::u8, b}, Scalar::f32, cycles,
               fmt::format("m16n8k32.row.col.f32.{}.{}.f32", code_name(a), code_name(b)));
 }
 
@@ -116,7 +126,11 @@ std::vector<Machine> nvidia_machines() {
                               generation("sm_90a", "ptx84", 227 << 10, 132),
                               generation("sm_100a", "ptx86", 227 << 10, 148),
                               generation("sm_120", "ptx87", 99 << 10, 170)};
-  for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    // Cards of data centers multiply twice as much a cycle as those for desks.
+    add_mma(all[i], i > 0, i == 0 || i == 3 ? 8 : 16);
+    add_loads(all[i]);
+  }
   for (size_t i = 2; i < all.size(); ++i) all[i].follows = true;  // PTX ISA, griddepcontrol: sm_90
   for (size_t i = 0; i < 3; ++i) all[i].has_integer_blocks = true;
   Machine& hopper = all[2];

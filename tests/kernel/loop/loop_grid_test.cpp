@@ -233,6 +233,65 @@ TEST(LoopGrid, ProductsHoldTheirFirstFactor) {
   EXPECT_NE(error_of(head + "      %7 = product f32x32 row %5, %6, @0[%0]\n" + tail), "");
 }
 
+// Thirty-two rows of sixteen bytes, a lane's number at its own place in reverse order; every lane gets four words.
+constexpr const char* kLoaded = R"(kernel loaded(@0 x: 512 bytes align 64, @1 y: 512 bytes align 64 written) {
+  %0 = constant i64 0
+  %1 = constant i64 1
+  %2 = constant i64 32
+  %3 = constant i64 16
+  %4 = constant i64 31
+  loop grid %5 from %0 to %1 step 1 {
+    @2 = alloc shared 512 bytes align 1024
+    loop lane %6 from %0 to %2 step 1 {
+      %7 = mul i64 %6, %3
+      %8 = load u16x8 @0[%7] align 16
+      %9 = sub i64 %4, %6
+      %10 = mul i64 %9, %3
+      store @2[%10] %8 align 16
+    }
+    barrier
+    loop lane %11 from %0 to %2 step 1 {
+      %12 = sub i64 %4, %11
+      %13 = mul i64 %12, %3
+      %14 = load_matrix u16x8 load_matrix.x4 @2[%13]
+      %15 = mul i64 %11, %3
+      store @1[%15] %14 align 16
+    }
+  }
+}
+)";
+
+std::vector<uint16_t> run_loaded(const std::string& text) {
+  const machine::MachineRef m = machine::find_machine("sm_80");
+  std::vector<uint16_t> x(256), y(256);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
+  const auto bytes = [](std::vector<uint16_t>& v) { return std::span(reinterpret_cast<uint8_t*>(v.data()), 512); };
+  std::vector<std::span<uint8_t>> spans{bytes(x), bytes(y)};
+  loop::eval(parse(text), spans, [&](std::string_view row) { return m->meaning(row); }, m->wave);
+  return y;
+}
+
+TEST(LoopGrid, LanesLoadMatricesTogether) {
+  EXPECT_EQ(loop::print(parse(kLoaded)), kLoaded);
+  // PTX ISA, ldmatrix: register i of lane l has of row l / 4 of matrix i the numbers 2 (l % 4) and the next; transposed
+  // column l / 4 of the rows 2 (l % 4) and the next.
+  const std::vector<uint16_t> plain = run_loaded(kLoaded),
+                              transposed = run_loaded(with(kLoaded, "load_matrix.x4", "load_matrix.x4.transposed"));
+  for (size_t lane = 0; lane < 32; ++lane)
+    for (size_t i = 0; i < 8; ++i) {
+      const size_t row = i / 2 * 8, far = lane / 4, near = lane % 4 * 2 + i % 2;
+      EXPECT_EQ(plain[lane * 8 + i], (row + far) * 8 + near);
+      EXPECT_EQ(transposed[lane * 8 + i], (row + near) * 8 + far);
+    }
+  EXPECT_NE(error_of(with(kLoaded, "load_matrix.x4 @2", "load_matrix.x4 @0")).find("from shared memory"),
+            std::string::npos);
+}
+
+TEST(LoopGridDeathTest, MatricesAreLoadedBehindABarrier) {
+  EXPECT_DEATH(run_loaded(without(with(kLoaded, "%12 = sub i64 %4, %11", "%12 = add i64 %0, %11"), "    barrier\n")),
+               "without a barrier");
+}
+
 // A panel that a product under way reads is not free: not even behind a barrier.
 constexpr const char* kReused = R"(kernel reused(@0 x: 2048 bytes align 64) {
   %0 = constant i64 0

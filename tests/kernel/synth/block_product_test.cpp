@@ -57,8 +57,19 @@ void check(const machine::Machine& m, const BlockTile& tile) {
             b.store(to, x, p.place(side, row, unit), 16);
           });
         };
-        fill(Side::a, left, as, rows);
-        fill(Side::b, right, bs, columns);
+        // Numbers of eight rows at one k, which stand beside each other.
+        const auto fill_beside = [&](Side side, loop::BufferId from, loop::BufferId to, int64_t count) {
+          const int64_t units = count / p.unit_elements();
+          b.loop(LoopKind::serial, lane, b.i64(tile.stage_k * units), tile.lanes(), [&](Expr at) {
+            const Expr unit = at % units, inside = at / units, first = unit * p.unit_elements();
+            const Expr x = b.join(static_cast<int>(p.unit_elements()), [&](int i) {
+              return b.load(from, {tile.factor, 1}, ((first + i) * k + stage * tile.stage_k + inside) * bytes, 2);
+            });
+            b.store(to, x, p.transposed_place(side, unit, inside), 16);
+          });
+        };
+        p.is_transposed(Side::a) ? fill_beside(Side::a, left, as, rows) : fill(Side::a, left, as, rows);
+        p.is_transposed(Side::b) ? fill_beside(Side::b, right, bs, columns) : fill(Side::b, right, bs, columns);
       });
       b.barrier();
       b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](Expr lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
@@ -102,6 +113,36 @@ TEST(BlockProduct, EveryInstructionOfEveryGpu) {
     check(*m, tile);
   }
   EXPECT_GT(instructions, 30);
+}
+
+// Operands that the lanes of a wave load together, of rows of 64 and of 128 bytes, in both orders of their indices.
+TEST(BlockProduct, OperandsLoadedTogether) {
+  int checked = 0;
+  for (const machine::MachineRef& m : machine::all_machines())
+    for (const Scalar factor : {Scalar::f16, Scalar::bf16}) {
+      const machine::MatrixRow* row = find_matrix(*m, {factor, {}}, 16);
+      if (!row || m->loads.empty()) continue;
+      for (const bool a_beside : {false, true})
+        for (const bool b_beside : {false, true})
+          for (const int halves : {1, 2}) {
+            BlockTile tile{row, factor, m->wave, 2, 2, 2, 4, 1};
+            tile.loads = true;
+            tile.a_beside = a_beside;
+            tile.b_beside = b_beside;
+            tile.stage_k = BlockProduct::step_k(*m, tile) * halves;
+            ASSERT_TRUE(BlockProduct::can_load(*m, tile));
+            check(*m, tile);
+            ++checked;
+          }
+      BlockTile odd{row, factor, m->wave, 2, 2, 2, 1, 1};  // a load brings two of the right operands
+      EXPECT_FALSE(BlockProduct::can_load(*m, odd));
+      odd.tiles_n = 2;
+      EXPECT_TRUE(BlockProduct::can_load(*m, odd));
+      odd.b_beside = true;  // 32 rows are no whole run
+      EXPECT_FALSE(BlockProduct::can_load(*m, odd));
+      if (m->name != "sm_80") break;
+    }
+  EXPECT_GE(checked, 8);
 }
 
 }  // namespace

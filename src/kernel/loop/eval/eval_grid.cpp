@@ -119,6 +119,8 @@ class Block {
         return;
       case Op::wave_shuffle_:
         return wave_shuffle(instr, active);
+      case Op::load_matrix_:
+        return load_matrix(instr, active);
       case Op::ready_:
         for (const int i : active) lanes_[i].value(instr.result) = lanes_[i].value(instr.operands[0]);
         return;
@@ -208,6 +210,37 @@ class Block {
       got.push_back(lanes_[i / wave_ * wave_ + from].value(instr.operands[0]));
     }
     for (size_t i = 0; i < active.size(); ++i) lanes_[active[i]].value(instr.result) = std::move(got[i]);
+  }
+
+  // Row r of the row's fragment lies at the offset of the wave's lane r.
+  void load_matrix(const Instr& instr, const Active& active) {
+    const Function& meaning = lanes_[0].meaning(instr);
+    LUMEN_CHECK(meaning.collective, "row {} loads no matrix", instr.row);
+    const Collective& c = *meaning.collective;
+    const Fragment& f = c.operands[0].fragment;
+    const int64_t row_bytes = int64_t{f.columns} * f.bits / 8, lane_bytes = f.lane_bits / 8,
+                  element = scalar_bytes(instr.type.scalar);
+    LUMEN_CHECK(lane_bytes == element * instr.type.lanes && f.rows == c.lanes, "row {} does not yield {}", instr.row,
+                print(instr.type));
+    need_whole(instr, active, c.lanes);
+    for (size_t at = 0; at < active.size(); at += c.lanes) {
+      const int first = active[at];
+      std::vector<uint8_t> record(lane_bytes * c.lanes);
+      for (int r = 0; r < f.rows; ++r) {
+        Evaluator& lane = lanes_[first + r];
+        const uint8_t* p =
+            lane.access(instr, instr.buffer, lane.integer(instr.operands[0]), row_bytes, row_bytes, false);
+        const std::vector<uint8_t> row(p, p + row_bytes);
+        for (int64_t i = 0; i < f.columns; ++i)
+          put_bits(record, f.bit_of(r * f.columns + i), f.bits, bits_at(row, i * f.bits, f.bits));
+      }
+      const uint8_t* p = record.data();
+      for (int lane = 0; lane < c.lanes; ++lane) {
+        Lanes& to = lanes_[first + lane].value(instr.result);
+        to.clear();
+        for (int i = 0; i < instr.type.lanes; ++i, p += element) to.push_back(read_scalar(instr.type.scalar, p));
+      }
+    }
   }
 
   // What is under way, in groups.

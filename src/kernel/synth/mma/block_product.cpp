@@ -26,8 +26,8 @@ loop::Fragment lane_columns(int wave) {
 }
 
 // Lanes that write neighbours along k beyond a chunk would meet in a bank, but for swizzled rows.
-int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes) {
-  return rows * row_bytes + (row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
+int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes, bool swizzled) {
+  return rows * row_bytes + (swizzled || row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
 }
 
 loop::Fragment sums_of(const BlockTile& tile) {
@@ -82,10 +82,32 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   const int64_t unit = kUnit / scalar_bytes(tile.factor);
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
+  if (tile.loads) return kSwizzledRow / 2 / scalar_bytes(tile.factor);
   const FragmentDigits holding = FragmentDigits::of(tile.row->collective->operands[1].fragment);
   const int64_t share = holding.column_parts.size();
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
+}
+
+int64_t BlockProduct::chunk_of(const machine::Machine& m, const BlockTile& tile) {
+  const int64_t step = step_k(m, tile);
+  return tile.loads && tile.stage_k % (2 * step) == 0 ? 2 * step : step;
+}
+
+bool BlockProduct::can_load(const machine::Machine& m, const BlockTile& tile) {
+  if (!tile.row || tile.row->in_shared || tile.row->scale_group > 0) return false;
+  for (const Side side : {Side::a, Side::b}) {
+    const bool beside = side == Side::a ? tile.a_beside : tile.b_beside;
+    const auto& operand = tile.row->collective->operands[side == Side::a ? 1 : 2];
+    const std::optional<FragmentLoads> found = FragmentLoads::of(m, operand.fragment, beside);
+    if (!found || tile.tiles(side) % found->tiles != 0) return false;
+    // Places of other tiles are a lane's own with bits flipped: bits of a group's number within a run are its own.
+    const int64_t bytes = tile.group_lines(side) * scalar_bytes(tile.factor);
+    const bool apart =
+        tile.lines(side) == tile.group_lines(side) || bytes % kSwizzledRow == 0 || (bytes & (bytes - 1)) == 0;
+    if (beside && (!apart || tile.lines(side) * scalar_bytes(tile.factor) % kSwizzledRow != 0)) return false;
+  }
+  return true;
 }
 
 void BlockProduct::prepare(Factor& f, const loop::Fragment& fragment, int64_t rows) {
@@ -93,11 +115,11 @@ void BlockProduct::prepare(Factor& f, const loop::Fragment& fragment, int64_t ro
   f.rows = rows;
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
-  f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
+  f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes, tile_.swizzled());
 }
 
 BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
-  chunk_k_ = step_k(m, tile_);
+  chunk_k_ = chunk_of(m, tile_);
   LUMEN_CHECK(tile_.stage_k % chunk_k_ == 0, "stages of {} in steps of {}", tile_.stage_k, chunk_k_);
   const loop::Fragment acc = sums_of(tile_);
   if (!tile_.row) {
@@ -114,13 +136,18 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
       for (Factor* f : {&a_, &c_}) {
         f->rows = tile_.lines(f == &a_ ? Side::a : Side::b);
         f->row_bytes = kSwizzledRow;
-        f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow);
+        f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow, true);
       }
     } else {
       prepare(a_, operands[1].fragment, tile_.m());
       prepare(c_, operands[2].fragment, tile_.n());
       LUMEN_CHECK(a_.holding.column_parts.size() == c_.holding.column_parts.size() &&
                   a_.holding.columns.size() == c_.holding.columns.size());
+    }
+    if (tile_.loads) {
+      LUMEN_CHECK(can_load(m, tile_), "{} does not load factors of {}", m.name, tile_.row->row);
+      a_.loads = FragmentLoads::of(m, operands[1].fragment, tile_.a_beside);
+      c_.loads = FragmentLoads::of(m, operands[2].fragment, tile_.b_beside);
     }
   }
   acc_ = FragmentDigits::of(acc);
@@ -136,8 +163,9 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
 }
 
 int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
-  const int64_t chunk_k = step_k(m, tile);
-  return tile.stage_k / chunk_k * bytes_of_chunk(tile.lines(side), chunk_k * scalar_bytes(tile.factor));
+  const int64_t chunk_k = chunk_of(m, tile);
+  return tile.stage_k / chunk_k *
+         bytes_of_chunk(tile.lines(side), chunk_k * scalar_bytes(tile.factor), tile.swizzled());
 }
 
 int64_t BlockProduct::panel_bytes(Side side) const {
@@ -145,7 +173,7 @@ int64_t BlockProduct::panel_bytes(Side side) const {
 }
 
 Expr BlockProduct::transposed_place(Side side, Expr unit, Expr k) {
-  LUMEN_CHECK(is_transposed(side) && tile_.stage_k == machine::kTransposedColumns);
+  LUMEN_CHECK(is_transposed(side) && (tile_.loads || tile_.stage_k == machine::kTransposedColumns));
   const int64_t units = kSwizzledRow / kUnit;
   const Expr inside = (unit % units) ^ (k % units);
   const Expr run = unit / units * (tile_.stage_k * kSwizzledRow);
@@ -161,19 +189,19 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit) {
     chunk = unit / units * f.chunk_bytes;
     inside = unit % units;
   }
-  if (tile_.row && tile_.row->in_shared) inside = inside ^ (row % units);
+  // Rows that fill all banks together are swizzled alike.
+  if (tile_.swizzled()) inside = inside ^ (row / (kSwizzledRow / f.row_bytes) % units);
   return chunk + (row * f.row_bytes + inside * kUnit);
 }
 
 Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_t run) {
   const Factor& f = factor(side);
   const int64_t units = f.row_bytes / kUnit;
-  const bool swizzled = tile_.row && tile_.row->in_shared;
-  if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, unit + further);
+  if (tile_.swizzled() || (units % run != 0 && run % units != 0)) return place(side, row, unit + further);
   return place(side, row, unit) + (further / units * f.chunk_bytes + further % units * kUnit);
 }
 
-// Sums of instructions that keep few digits, and of panels under scales of their own, begin at zero for every panel;
+// Of instructions that keep few digits, and of panels under scales of their own, sums begin at zero for every panel;
 // what they had is added in f32.
 void BlockProduct::add_partial(const Scales* scales) {
   LUMEN_CHECK((scales != nullptr) == tile_.scales_runs, "scales of panels");
@@ -224,6 +252,7 @@ void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr
                             const Scales* scales) {
   if (k < 0) k = tile_.stage_k;
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k, scales);
+  if (tile_.loads) return multiply_loaded(lane, a, a_from, b, b_from, k);
   for (const BufferId s : partial_) b_.store(s, zero(products_type()), b_.i64(0), 16);
   multiply_rows(lane, a, a_from + lane_place(Side::a, lane), b, b_from + lane_place(Side::b, lane),
                 (k + chunk_k_ - 1) / chunk_k_);
@@ -281,6 +310,115 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
             tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
                       : fma(b_.extract(x[0], step), b_.extract(y[0], step), before);
         b_.store(to, after, b_.i64(0), 16);
+      }
+  }
+}
+
+// Byte of a panel of the row that a lane points at, for its group's first instructions and the first step of k.
+Expr BlockProduct::loads_from(Side side, Expr lane) {
+  const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane), near = in_wave % FragmentLoads::kRows;
+  const Expr row = mine * tile_.group_lines(side) + loads(side).row(in_wave), column = loads(side).column(in_wave);
+  const int64_t unit = unit_elements();
+  return is_transposed(side) ? transposed_place(side, row / unit, column + near)
+                             : place(side, row + near, column / unit);
+}
+
+// The operands of all instructions of a side for one step of k. Whatever lies further in a swizzled row is the same
+// bits of the place, flipped.
+std::vector<Expr> BlockProduct::load(Side side, BufferId buffer, Expr from, Expr lane_place, int64_t step) {
+  const Factor& f = factor(side);
+  const FragmentLoads& way = loads(side);
+  const int lanes = FragmentLoads::kMatrices * 4 / scalar_bytes(tile_.factor);
+  const VType all{tile_.factor, lanes};
+  const VType one = machine::operand_type(*tile_.row, side == Side::a ? 1 : 2);
+  const int64_t k = step * tile_.row->k, units = (is_transposed(side) ? kSwizzledRow : f.row_bytes) / kUnit;
+  std::vector<Expr> out;
+  for (int tile = 0; tile < tile_.tiles(side); tile += way.tiles) {
+    const int64_t row = int64_t{tile} * tile_.step(side), unit = (is_transposed(side) ? row : k) / unit_elements();
+    const int64_t further = is_transposed(side) ? unit / units * (tile_.stage_k * kSwizzledRow) + k * kSwizzledRow
+                                                : unit / units * f.chunk_bytes + row * f.row_bytes;
+    const Expr place = (lane_place ^ (unit % units * kUnit)) + further;
+    const Expr loaded = b_.load_matrix(way.load->row, all, buffer, from + place);
+    for (int t = 0; t < way.tiles; ++t) {
+      std::vector<int> mask;
+      for (int i = 0; i < one.lanes; ++i) mask.push_back(t * one.lanes + i);
+      out.push_back(way.tiles == 1 ? loaded : b_.shuffle({loaded}, mask));
+    }
+  }
+  return out;
+}
+
+// Operands of the next step are on their way while those of this one are multiplied.
+void BlockProduct::multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k) {
+  const int64_t steps = (k + tile_.row->k - 1) / tile_.row->k;
+  const Expr a_lane = loads_from(Side::a, lane), b_lane = loads_from(Side::b, lane);
+  const VType sums = sums_type();
+  std::vector<std::vector<Expr>> left, right;
+  const auto fetch = [&](int64_t step) {
+    left.push_back(load(Side::a, a, a_from, a_lane, step));
+    right.push_back(load(Side::b, b, b_from, b_lane, step));
+  };
+  fetch(0);
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step + 1 < steps) fetch(step + 1);
+    if (tile_.row->short_sums) continue;
+    for (int j = 0; j < tile_.tiles_n; ++j)
+      for (int i = 0; i < tile_.tiles_m; ++i) {
+        const Expr before = b_.load(sum(i, j), sums, b_.i64(0), 16);
+        b_.store(sum(i, j), b_.inst(tile_.row->row, sums, {before, left[step][i], right[step][j]}), b_.i64(0), 16);
+      }
+  }
+  if (tile_.row->short_sums) multiply_short(left, right);
+}
+
+// Sums of a panel's products begin at zero and live no longer than it takes to add them.
+void BlockProduct::multiply_short(const std::vector<std::vector<Expr>>& left,
+                                  const std::vector<std::vector<Expr>>& right) {
+  const VType sums = sums_type();
+  for (int j = 0; j < tile_.tiles_n; ++j)
+    for (int i = 0; i < tile_.tiles_m; ++i) {
+      Expr now = zero(sums);
+      for (size_t step = 0; step < left.size(); ++step)
+        now = b_.inst(tile_.row->row, sums, {now, left[step][i], right[step][j]});
+      b_.store(sum(i, j), b_.load(sum(i, j), sums, b_.i64(0), 16) + now, b_.i64(0), 16);
+    }
+}
+
+// What a lane has of the sums of neighbouring instructions, one behind the other, is its operand.
+bool BlockProduct::holds(const BlockProduct& of) const {
+  if (!tile_.loads || !of.tile_.loads || of.tile_.groups_n > 1 || of.tile_.tiles_m != tile_.tiles_m) return false;
+  if (!is_float(tile_.row->acc) || scalar_bits(tile_.factor) != 16) return false;
+  const loop::Fragment &sums = of.tile_.row->collective->operands[0].fragment,
+                       &factor = tile_.row->collective->operands[1].fragment;
+  const int64_t elements = sums.lane_bits / sums.bits, count = factor.columns / sums.columns;
+  if (factor.columns % sums.columns != 0 || sums.rows != factor.rows || of.tile_.tiles_n % count != 0 ||
+      factor.lane_bits / factor.bits != elements * count)
+    return false;
+  for (int64_t row = 0; row < factor.rows; ++row)
+    for (int64_t column = 0; column < factor.columns; ++column) {
+      const int64_t bit = sums.bit_of(row * sums.columns + column % sums.columns),
+                    wanted = factor.bit_of(row * factor.columns + column);
+      if (bit / sums.lane_bits != wanted / factor.lane_bits ||
+          bit % sums.lane_bits / sums.bits + column / sums.columns * elements !=
+              wanted % factor.lane_bits / factor.bits)
+        return false;
+    }
+  return true;
+}
+
+void BlockProduct::multiply(Expr lane, const RegisterOperand& a, BufferId b, Expr b_from) {
+  const VType sums = sums_type();
+  const int64_t steps = std::ssize(a) / tile_.tiles_m;
+  LUMEN_CHECK(tile_.loads && !tile_.row->short_sums && steps * tile_.row->k <= tile_.stage_k);
+  const Expr place = loads_from(Side::b, lane);
+  std::vector<Expr> next = load(Side::b, b, b_from, place, 0);
+  for (int64_t step = 0; step < steps; ++step) {
+    const std::vector<Expr> right = std::move(next);
+    if (step + 1 < steps) next = load(Side::b, b, b_from, place, step + 1);
+    for (int j = 0; j < tile_.tiles_n; ++j)
+      for (int i = 0; i < tile_.tiles_m; ++i) {
+        const Expr before = b_.load(sum(i, j), sums, b_.i64(0), 16);
+        b_.store(sum(i, j), b_.inst(tile_.row->row, sums, {before, a[i * steps + step], right[j]}), b_.i64(0), 16);
       }
   }
 }
@@ -351,6 +489,21 @@ void BlockProduct::ready(const RegisterOperand& a_operand) {
 
 // Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
 BlockProduct::RegisterOperand BlockProduct::hold(const BlockProduct& of) {
+  if (tile_.loads) {
+    LUMEN_CHECK(holds(of));
+    const int count = tile_.row->k / of.tile_.step_n();
+    RegisterOperand out;
+    for (int i = 0; i < of.tile_.tiles_m; ++i)
+      for (int j = 0; j < of.tile_.tiles_n; j += count) {
+        Expr all;
+        for (int t = 0; t < count; ++t) {
+          const Expr x = b_.load(of.sum(i, j + t), of.sums_type(), b_.i64(0), 16);
+          all = all.exists() ? b_.concat(all, x) : x;
+        }
+        out.push_back(cast(all, tile_.factor));
+      }
+    return out;
+  }
   const loop::Fragment &sums = of.tile_.row->collective->operands[0].fragment,
                        &factor = tile_.row->collective->operands[1].fragment;
   const int64_t elements = factor.lane_bits / factor.bits, steps = sums.columns / factor.columns;

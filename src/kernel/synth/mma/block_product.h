@@ -22,6 +22,7 @@
 #include "kernel/loop/names.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/mma/fragment_digits.h"
+#include "kernel/synth/mma/fragment_loads.h"
 
 namespace lumen::synth {
 
@@ -34,7 +35,10 @@ struct BlockTile {
   int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
   int tiles_m = 1, tiles_n = 1;             // instructions of a group
   int64_t stage_k = 1;                      // of a panel
-  bool scales_runs = false;                 // what panels give is scaled before it is added, in f32
+  // The lanes of a wave load operands together (fragment_loads.h; BlockProduct::can_load), and panels lie so that they
+  // can; of these a_beside, b_beside: rows of the panel lie beside each other.
+  bool loads = false, a_beside = false, b_beside = false;
+  bool scales_runs = false;  // what panels give is scaled before it is added, in f32
 
   int step_m() const;  // of one instruction
   int step_n() const;
@@ -42,9 +46,14 @@ struct BlockTile {
   int tiles(Side side) const { return side == Side::a ? tiles_m : tiles_n; }
   int64_t lines(Side side) const { return side == Side::a ? m() : n(); }
   int64_t group_lines(Side side) const { return int64_t{step(side)} * tiles(side); }
-  bool transposed(Side side) const { return row && (side == Side::a ? row->a_transposed : row->b_transposed); }
-  // Sums of panels are sums of their own.
-  bool has_partial() const { return row && (row->short_sums || scales_runs); }
+  bool transposed(Side side) const {
+    if (loads) return side == Side::a ? a_beside : b_beside;
+    return row && (side == Side::a ? row->a_transposed : row->b_transposed);
+  }
+  // Units of a panel's rows change places, so that those of eight rows lie in different banks.
+  bool swizzled() const { return loads || (row && row->in_shared); }
+  // Sums of panels are sums of their own; where waves load together they live while they are added.
+  bool has_partial() const { return row && ((row->short_sums && !loads) || scales_runs); }
   int lanes() const { return wave * groups_m * groups_n; }
   int64_t m() const { return int64_t{step_m()} * tiles_m * groups_m; }
   int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
@@ -81,6 +90,10 @@ class BlockProduct {
 
   // K of a panel is a multiple of this.
   static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
+
+  // Whether the machine loads both operands of a tile's instruction together; rows that lie beside each other only
+  // where a panel has whole runs of them.
+  static bool can_load(const machine::Machine& m, const BlockTile& tile);
 
   static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
@@ -119,6 +132,10 @@ class BlockProduct {
   // this one's k. They must be kept until the products are ready: ready(a).
   using RegisterOperand = std::vector<Expr>;
   RegisterOperand hold(const BlockProduct& of);
+  // The same by lanes that load b together; of tiles of `of` down the group each has its operands behind the last
+  // one's.
+  bool holds(const BlockProduct& of) const;
+  void multiply(Expr lane, const RegisterOperand& a, BufferId b, Expr b_from);
   void begin(Expr lane, const RegisterOperand& a, Panel b);
   void ready(const Scales* scales = nullptr);
   void ready(const RegisterOperand& a_operand);
@@ -164,6 +181,7 @@ class BlockProduct {
 
   struct Factor {
     FragmentDigits holding;
+    std::optional<FragmentLoads> loads;
     int64_t rows = 1;         // of the panel
     int64_t chunk_bytes = 0;  // from one chunk to the next
     int64_t row_bytes = 0;    // of a chunk
@@ -177,6 +195,12 @@ class BlockProduct {
   Expr lane_place(Side side, Expr lane);
   Expr first_line(Side side, Expr lane);
   void multiply_rows(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks);
+  static int64_t chunk_of(const machine::Machine& m, const BlockTile& tile);  // of k
+  void multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k);
+  Expr loads_from(Side side, Expr lane);
+  std::vector<Expr> load(Side side, BufferId buffer, Expr from, Expr lane_place, int64_t step);
+  void multiply_short(const std::vector<std::vector<Expr>>& left, const std::vector<std::vector<Expr>>& right);
+  const FragmentLoads& loads(Side side) const { return side == Side::a ? *a_.loads : *c_.loads; }
   void multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k, const Scales* scales);
   void begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
   void multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from);

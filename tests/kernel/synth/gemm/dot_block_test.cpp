@@ -220,6 +220,33 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
   }
 }
 
+// Operands that the lanes of a wave load together, as they lie in memory in either order; what is fetched lies so, too.
+TEST(DotBlock, OperandsLoadedTogether) {
+  const machine::MachineRef m = machine::find_machine("sm_80");
+  std::set<std::string> plans;
+  for (const char* ia : {"mk", "km"})
+    for (const char* ib : {"nk", "kn"})
+      for (const bool ragged : {false, true}) {
+        const auto dims = [&](const std::string& i) {
+          std::vector<int64_t> d;
+          for (const char c : i) d.push_back(c == 'k' ? (ragged ? 88 : 128) : c == 'm' ? (ragged ? 72 : 64) : 64);
+          return d;
+        };
+        const Graph g = contract({dims(ia), ia, Scalar::bf16}, {dims(ib), ib, Scalar::bf16}, "mn", ragged);
+        const graph::Plan plan = dot_test::one_dot_group(g);
+        const auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), *m, false, 0);
+        ASSERT_FALSE(chosen.empty());
+        const synth::BlockPlan& t = chosen[0].plan;
+        EXPECT_TRUE(t.tile.loads);
+        EXPECT_EQ(t.tile.a_beside, ia[0] == 'k') << synth::describe(t, chosen[0].problem);
+        EXPECT_EQ(t.tile.b_beside, ib[0] == 'k') << synth::describe(t, chosen[0].problem);
+        check(*m, g, false, ragged ? nullptr : &plans);
+      }
+  check(*m, contract({{21, 83}, "mk", Scalar::bf16}, {{83, 37}, "kn", Scalar::bf16}, "mn", true), false);
+  check(*m, contract({{40, 64}, "mk"}, {{40, 64}, "nk", Scalar::f32, "q4_0"}, "mn", false), false);
+  EXPECT_GT(plans.size(), 4U);
+}
+
 TEST(DotBlock, EveryPlanTheModelOffers) {
   std::set<std::string> plans;
   for (const char* name : {"sm_90a", "gfx1201"}) {

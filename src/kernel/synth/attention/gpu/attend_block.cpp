@@ -134,7 +134,9 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
     const auto load = [&](Expr line, Expr number, int count) {
       const int opened = open_line(o, first + line);
       o.body->open_lanes(number * unit, count, {});
-      store(line, number, join({as_f32(o.body->value(o.value))}, unit, Scalar::f32));
+      const Expr x = o.body->value(o.value);
+      const bool as_it_is = b_.type(x).scalar == tiles_.factor;  // what is rounded again keeps its bits
+      store(line, number, join({as_it_is ? x : as_f32(x)}, unit, as_it_is ? tiles_.factor : Scalar::f32));
       o.body->close();
       close(*o.body, opened);
     };

@@ -90,6 +90,7 @@ class AttendBlock : protected AttendWriter {
     b_.use_fast_math({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
   }
   void end_fast_math() { b_.use_fast_math({}); }
+  bool rounds_factors() const { return is_float(tiles_.factor) && scalar_bytes(tiles_.factor) == 2; }
 
   // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
   struct Laid {
@@ -121,7 +122,7 @@ class AttendBlock : protected AttendWriter {
                   BufferId to);
   void each(Expr lane, int64_t outer, int64_t inner, int64_t reads,
             const std::function<void(Expr outer, Expr inner)>& body);
-  Expr as_factor(Expr x) { return cast(x, tiles_.factor); }
+  Expr as_factor(Expr x) { return b_.type(x).scalar == tiles_.factor ? x : cast(x, tiles_.factor); }
   Expr join(const std::vector<Expr>& parts, int lanes, Scalar type);
 };
 

@@ -159,7 +159,7 @@ void ForwardBlock::reserve(Tiles& t) {
       for (auto* list : lists) list->push_back(b_.alloc(4, 4));
   };
   t.queries = panel(t.s, stationary);
-  if (!tiles_.pipelined) t.probabilities = panel(t.o, stationary);
+  if (!tiles_.pipelined && !keeps_probabilities(t)) t.probabilities = panel(t.o, stationary);
   t.keys = of_lines(tiles_.one_by_one ? std::max(keys, values) : keys);
   t.values = tiles_.one_by_one ? t.keys : of_lines(values);
   if (!tiles_.pipelined) {
@@ -210,6 +210,7 @@ void ForwardBlock::stream_filled(Tiles& t) {
   const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
       values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
   const bool apart = tiles_.one_by_one, shared = tiles_.across > 1;  // panels; rows, by groups of lanes
+  const bool keeps = keeps_probabilities(t);
   serial(t.from, t.to, tiles_.streamed, [&](Expr key) {
     const auto bring_keys = [&](Expr lane) {
       fill(lane, keys_of, key, t.s, tiles_.streamed_side(), t.keys);
@@ -222,12 +223,14 @@ void ForwardBlock::stream_filled(Tiles& t) {
         share_maxima(t.s, lane, key);
       else
         soften(t, lane, key);
+      if (keeps) t.o.multiply(lane, t.o.hold(t.s), t.values, b_.i64(0));
     };
     const auto bring_values = [&](Expr lane) {
       if (apart) fill_transposed(lane, values_of, key, t.o, t.values);
       if (shared) soften(t, lane, key);
     };
     pipeline().step({.begin = bring_keys, .use = find_scores});
+    if (keeps) return;
     pipeline().step({.begin = apart || shared ? SoftwarePipeline::OfLane(bring_values) : nullptr,
                      .use = [&](Expr lane) { multiply(t.o, lane, t.probabilities, t.values); }});
   });
@@ -282,6 +285,7 @@ void ForwardBlock::share_maxima(BlockProduct& s, Expr lane, Expr key) {
 void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
   const Side stationary = tiles_.stationary_side;
   std::vector<Expr> found;  // where rows are not shared
+  if (rounds_factors()) begin_fast_math();
   for (int r = 0; r < t.s.lines(stationary) && tiles_.across == 1; ++r)
     found.push_back(score(t.s, lane, r, key, false, true));
   for (int r = 0; r < t.s.lines(stationary); ++r) {
@@ -294,6 +298,7 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
     const Expr sum = add_up(
         t.s, lane, r, key, false, scale, [&](Expr x) { return exp(x - b_.splat(top, b_.type(x).lanes)); },
         [&](Expr along, Expr p) {
+          if (keeps_probabilities(t)) return p;
           put(t.o, line, along, p, t.probabilities);
           return Expr{};
         });
@@ -301,6 +306,7 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
     set(row_sum_[r], sum);
     t.o.change_line(stationary, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
   }
+  end_fast_math();
 }
 
 // Sums of rows are joined, then written.

@@ -27,6 +27,8 @@ class ForwardBlock : AttendBlock {
     BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
     Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
   };
+  // Lanes hold the probabilities of a tile as the factor of its sums, instead of a panel.
+  bool keeps_probabilities(const Tiles& t) const { return tiles_.across == 1 && !tiles_.one_by_one && t.o.holds(t.s); }
   void block(Expr head, Expr tile, Expr part);
   void reserve(Tiles& t);
   void begin_block(Tiles& t, Expr part);

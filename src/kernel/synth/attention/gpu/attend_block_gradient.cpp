@@ -249,6 +249,7 @@ void GradientBlock::step(Memory& m, Expr streamed) {
 
 void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed) {
   const Side stationary = tiles_.stationary_side;
+  if (rounds_factors()) begin_fast_math();
   for (int r = 0; r < m.products[0]->lines(stationary); ++r) {
     const Expr line = m.products[0]->line(stationary, lane, r);
     std::vector<Expr> along;
@@ -277,6 +278,7 @@ void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed) {
     }
     close(*map_, opened);
   }
+  end_fast_math();
 }
 
 std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,

@@ -35,10 +35,13 @@ class GradientBlock : AttendBlock {
   }
   Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 
-  // Whether one panel of a streamed operand serves products and results: where the instruction reads it transposed.
+  // Whether one panel of a streamed operand serves products and results: where the instruction reads it transposed, or
+  // lanes load it so and lines are whole runs.
   bool shares(int o) const {
     const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
-    return tiles_.in_shared() && !tiles_.one_by_one && has(streamed_) && has(transposed_);
+    const bool both = tiles_.loads && tiles_.result(operand(o).width).transposed(tiles_.streamed_side()) &&
+                      operand(o).width * scalar_bytes(tiles_.factor) % BlockProduct::kSwizzledRow == 0;
+    return (tiles_.in_shared() || both) && !tiles_.one_by_one && has(streamed_) && has(transposed_);
   }
 
   // The products and panels of a block.

@@ -119,6 +119,7 @@ BlockTile AttendPlan::product(int64_t k) const {
   t.groups_n = rows ? across : down;
   t.tiles_m = rows ? stationary_tiles : streamed_tiles;
   t.tiles_n = rows ? streamed_tiles : stationary_tiles;
+  t.loads = loads;
   t.stage_k = round_up(k, BlockProduct::step_k(*machine, t));
   return t;
 }
@@ -134,7 +135,18 @@ BlockTile AttendPlan::result(int64_t width) const {
     t.tiles_n = 1;
   }
   t.stage_k = streamed;
-  return t;
+  if (!loads) return t;
+  BlockTile beside = t;
+  (streamed_side() == Side::a ? beside.a_beside : beside.b_beside) = true;
+  return BlockProduct::can_load(*machine, beside) ? beside : t;
+}
+
+// All or none: panels of what results read of products are shared by results.
+bool AttendPlan::can_load(const AttendProblem& problem) const {
+  AttendPlan p = *this;
+  p.loads = true;
+  const auto can = [&](const BlockTile& t) { return BlockProduct::can_load(*machine, t); };
+  return can(p.product(1)) && std::ranges::all_of(problem.results, [&](int64_t width) { return can(p.result(width)); });
 }
 
 BlockTile AttendPlan::transposed(int64_t width) const {
@@ -245,6 +257,8 @@ std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products
             for (p.across = 1; p.down * p.across * p.wave() <= kMostWaves * m.wave; p.across *= 2)
               for (const bool in_turn : {false, true}) {
                 p.one_by_one = in_turn;
+                p.loads = false;
+                p.loads = p.can_load(problem);
                 if (const double w = worth(p, problem); w > most) {
                   most = w;
                   best = p;

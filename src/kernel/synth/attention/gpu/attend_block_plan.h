@@ -35,10 +35,13 @@ struct AttendPlan {
   int down = 1, across = 1;              // groups of lanes: along stationary lines, along streamed lines or widths
   int64_t stationary = 1, streamed = 1;  // lines of a tile
   bool one_by_one = false;               // streamed panels take turns in one place
+  // Lanes load operands together (block_product.h), those of results transposed where their widths are whole runs.
+  bool loads = false;
   // Streamed panels are copied while the last ones are multiplied; lanes hold what results read of the products.
   bool pipelined = false;
 
   BlockProduct::Side streamed_side() const;
+  bool can_load(const AttendProblem& problem) const;
   BlockTile product(int64_t k) const;         // stationary x streamed
   BlockTile result(int64_t width) const;      // stationary x width, over streamed
   BlockTile transposed(int64_t width) const;  // of pipelined plans: the streamed lines that lie together for a result

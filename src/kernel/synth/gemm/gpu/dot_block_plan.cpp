@@ -24,6 +24,7 @@ constexpr int kSchedulers = 4;        // of a multiprocessor
 constexpr int64_t kLeastSplitStages = 4;  // stages
 constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
 constexpr int kMostPanels = 4;            // of an operand
+constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
@@ -51,7 +52,7 @@ class BlockChooser {
             if (m % t.step_m() != 0 || n % t.step_n() != 0) continue;
             t.tiles_m = m / t.step_m();
             t.tiles_n = n / t.step_n();
-            consider(t);
+            consider(with_loads(t));
           }
     }
     for (const int n : {256, 192, 128, 64})
@@ -87,6 +88,19 @@ class BlockChooser {
     const DotLoad& l = p_.loads[load];
     return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.async_copies && p_.k.strides[load] != 1 &&
            rows.strides[load] == 1 && is_aligned(load, rows, p_.k);
+  }
+
+  // Lanes load operands together where the machine can, and of rows that lie beside each other where tiles are wide.
+  BlockTile with_loads(BlockTile t) const {
+    if (p_.adds_runs() || !BlockProduct::can_load(m_, t)) return t;  // runs are scaled panel by panel
+    t.loads = true;
+    for (const Side side : {Side::a, Side::b}) {
+      BlockTile beside = t;
+      const bool lies = side == Side::a ? lies_beside(0, p_.m) : lies_beside(1, p_.n);
+      (side == Side::a ? beside.a_beside : beside.b_beside) = lies;
+      if (lies && BlockProduct::can_load(m_, beside)) t = beside;
+    }
+    return t;
   }
 
   Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool transposed) const {
@@ -125,17 +139,21 @@ class BlockChooser {
   bool finish(const BlockTile& tile) {
     BlockPlan t;
     t.tile = tile;
-    t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_transposed);
-    t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_transposed);
+    t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
+    t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
     if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
     const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
+    // A few waves that load for themselves leave room for another block, which multiplies while they meet.
+    const int64_t room = m_.shared_bytes / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
     if (all_copies)
-      while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= m_.shared_bytes) ++t.buffers;
+      while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= room) ++t.buffers;
     if (t.buffers * stage > m_.shared_bytes) return false;
-    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && tile.stage_k * scalar_bytes(factor_) > 64 &&
-        !(tile.row && tile.row->in_shared))
+    const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
+    if (tile.loads && all_copies && t.buffers == 2 && halves)
+      return false;  // more stages are under way of smaller ones
+    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared))
       return false;  // a smaller stage leaves room for another block, whose products hide this one's fetching
     t.m_tiles = ceil_div(p_.m.extent, tile.m());
     t.n_tiles = ceil_div(p_.n.extent, tile.n());
@@ -160,9 +178,10 @@ class BlockChooser {
   }
 
   // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
-  // ends of tiles are hidden so far as they can be.
+  // ends of tiles are hidden so far as they can be. Where waves multiply, ends hide behind other blocks, and cards of a
+  // generation differ by too many multiprocessors to say in advance how many walk.
   void consider_walks(BlockPlan t) {
-    if (p_.pick || p_.blocks || t.tile.has_partial()) return;
+    if (p_.pick || p_.blocks || t.tile.loads || (t.tile.row && t.tile.row->short_sums) || t.tile.has_partial()) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
     if (t.stages < least) return;
     for (const bool stream_k : {false, true}) {
@@ -241,7 +260,7 @@ class BlockChooser {
   // not hide them: a multiply-add of each sum, and a multiplication where each column has a scale of its own.
   double promotion(const BlockPlan& t) const {
     if (!t.tile.scales_runs) return 0;
-    const double sums = 1.0 * t.tile.m() * t.tile.n() * (scales_columns() ? 2 : 1);
+    const double sums = static_cast<double>(t.tile.m()) * t.tile.n() * (scales_columns() ? 2 : 1);
     return sums / costs_.rate / (t.tile.stage_k * t.short_run()) * (t.overlaps() ? kPromoting : 1);
   }
 
