@@ -127,5 +127,20 @@ TEST(RowScales, IntegersOfAStepMeetInIntegerInstructions) {
     }
 }
 
+// Codes times scales of few digits are 16-bit floats exactly; what the tensor shares, a divisor too, comes behind the
+// sums.
+TEST(RowScales, BlocksOfFewDigitsMeetMatrixInstructions) {
+  const std::vector<test::CodedCase> cases = {{128, 128, 128, "nvfp4_divided", "nvfp4_divided"},
+                                              {128, 64, 96, "nvfp4_tensor", "mxfp4_up"},
+                                              {128, 128, 128, "fp8_two_level", "fp8_tensor"}};
+  for (const char* name : {"sm_90a", "sm_80", "gfx942"})
+    for (const test::CodedCase& c : cases) {
+      test::Check inexact{.tolerance = 1e-5, .machines = {name}, .options = {.exact = false}};
+      const auto plans = test::check(test::coded_graph(c).g, inexact);
+      EXPECT_TRUE(test::any_contains(plans, "bf16bf16.f32")) << name << " " << c.a << " " << plans.back();
+      EXPECT_FALSE(test::any_contains(plans, "rounded")) << name << " " << c.a << " " << plans.back();
+    }
+}
+
 }  // namespace
 }  // namespace lumen

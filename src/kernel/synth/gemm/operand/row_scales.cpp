@@ -9,6 +9,7 @@
 #include "kernel/synth/mma/mma.h"
 #include "kernel/synth/order/order.h"
 #include "number/facts/facts.h"
+#include "number/facts/typing.h"
 
 namespace lumen::synth {
 namespace {
@@ -74,6 +75,14 @@ struct Split {
 };
 Split split_by_row(const Format& f, const RoutineExpr& e) {
   if (is_constant_in_row(f, e)) return {e, std::nullopt};
+  if (e.kind == RoutineExpr::Kind::op && e.op == ScalarOp::div_ && is_float(e.type) &&
+      is_constant_in_row(f, e.args[1])) {
+    Split s = split_by_row(f, e.args[0]);
+    RoutineExpr quotient = e;
+    quotient.args[0] = s.row ? *s.row : read::float_constant(1);
+    s.row = std::move(quotient);
+    return s;
+  }
   if (e.kind != RoutineExpr::Kind::op || e.op != ScalarOp::mul_) return {std::nullopt, e};
   const Split a = split_by_row(f, e.args[0]), b = split_by_row(f, e.args[1]);
   const auto product = [&](const std::optional<RoutineExpr>& x,
