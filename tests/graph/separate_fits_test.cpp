@@ -5,6 +5,7 @@
 #include "blocks.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
+#include "graph/match/codes.h"
 #include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 #include "plan_run.h"
@@ -85,8 +86,12 @@ TEST(SeparateFits, TilesAndTensorsToo) {
     for (const Group& group : plan.groups)
       for (const ValueId v : group.nodes) {
         const Node& node = plan.graph[v];
-        if (node.op == Op::cast_ && node.type.element.format) {
-          EXPECT_EQ(node.operands.size(), 2U);
+        if (node.op != Op::cast_ || !node.type.element.format) continue;
+        const bool in_squares = fitted_square(plan.graph, v) > 0;
+        EXPECT_EQ(in_squares, node.type.element.format->tile_bytes > 0);
+        EXPECT_EQ(node.operands.size(), in_squares ? 1U : 2U);
+        if (in_squares) {
+          EXPECT_EQ(group.nodes.size() > 1, true) << "the kernel that encodes reads the numbers";
         }
       }
   }

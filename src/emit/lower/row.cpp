@@ -21,6 +21,7 @@ unsigned bits_of(llvm::Type* t) {
 // One word of Row::arguments.
 struct Argument {
   int operand = -1;  // or a constant
+  int part = -1;     // of the operand; all: -1
   int64_t constant = 0;
   std::string type;  // "": what the intrinsic takes
 };
@@ -37,6 +38,8 @@ std::vector<Argument> arguments_of(const machine::Row& row) {
     std::from_chars(word.data() + first, word.data() + std::min(colon, word.size()), number);
     if (first == 1) a.constant = number;
     if (first == 0) a.operand = number;
+    const size_t dot = std::min(word.find('.'), word.size());
+    if (dot < word.size()) std::from_chars(word.data() + dot + 1, word.data() + word.size(), a.part);
     out.push_back(std::move(a));
   }
   return out;
@@ -101,6 +104,11 @@ Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arg
       continue;
     }
     Value* x = operands[a.operand];
+    if (a.part >= 0) {
+      const std::vector<Value*> parts = split_bits(b, x, bits_of(x->getType()) / bits_of(wanted()));
+      passed.push_back(b.CreateBitCast(parts.at(a.part), wanted()));
+      continue;
+    }
     for (Value* part : split_bits(b, x, std::max(1U, bits_of(x->getType()) / bits_of(wanted()))))
       passed.push_back(b.CreateBitCast(part, wanted()));
   }

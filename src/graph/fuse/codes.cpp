@@ -1,6 +1,6 @@
 // group_codes: casts into formats of one byte a number, as values lie and transposed, take in the map of those values
-// where nothing else reads it. What formats have above the numbers is at hand (separate_fits). Proved by
-// tests/graph/pass/group_codes.txt and tests/graph/fuse_test.cpp.
+// where nothing else reads it. What formats have above the numbers is at hand (separate_fits), or is found in squares
+// of the matrix. Proved by tests/graph/pass/group_codes.txt and tests/graph/fuse_test.cpp.
 #include "graph/match/codes.h"
 
 #include <algorithm>
@@ -13,10 +13,11 @@ namespace lumen::graph {
 
 namespace {
 
-// A cast into a format of one byte a number whose fields above the numbers are all at hand.
+// A cast into a format of one byte a number whose fields above the numbers are all at hand, or found in squares.
 std::optional<ByteCast> ready_cast(const Graph& g, ValueId v) {
   const auto cast = byte_cast(g, v);
-  if (!cast || g[v].operands.size() != byte_code(*g[v].type.element.format)->fields.size() + 1) return std::nullopt;
+  if (!cast || fitted_square(g, v) > 0) return cast;
+  if (g[v].operands.size() != byte_code(*g[v].type.element.format)->fields.size() + 1) return std::nullopt;
   return cast;
 }
 
@@ -41,8 +42,10 @@ void grow_codes(Partition& p, ValueId map) {
   if (!find_codes(p, map, map, &casts) || casts.empty() || casts.size() > 2) return;
   const auto is_transposed = [&](ValueId cast) { return byte_cast(g, cast)->transposed; };
   if (casts.size() == 2 && is_transposed(casts[0]) == is_transposed(casts[1])) return;
+  const bool is_fitted = fitted_square(g, casts[0]) > 0;
+  if (is_fitted && g[map].operands.size() != 1) return;
   for (const ValueId c : casts)
-    if (g[c].type.element != g[casts[0]].type.element) return;
+    if (g[c].type.element != g[casts[0]].type.element || (fitted_square(g, c) > 0) != is_fitted) return;
   std::vector<ValueId> nodes = casts;
   nodes.push_back(map);
   p.attempt(nodes, {KernelShape::move, casts[0]});

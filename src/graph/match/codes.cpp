@@ -1,5 +1,7 @@
 #include "graph/match/codes.h"
 
+#include <algorithm>
+
 #include "graph/match/access.h"
 #include "number/facts/record_fit.h"
 
@@ -22,6 +24,18 @@ std::optional<ByteCast> byte_cast(const Graph& g, ValueId v) {
   if (columns != to[0].number() || to[0].number() <= 1 || to[1].number() <= 1) return std::nullopt;
   out.transposed = true;
   return out;
+}
+
+int64_t fitted_square(const Graph& g, ValueId v) {
+  const auto cast = byte_cast(g, v);
+  if (!cast || g[v].operands.size() != 1 || !g[v].attributes.sources.empty()) return 0;
+  const Format& f = *g[v].type.element.format;
+  const std::vector<int> fields = byte_code(f)->fields;
+  const auto of_tiles = [&](int field) { return f.fields[field].level == Level::tile; };
+  if (fields.empty() || !std::ranges::all_of(fields, of_tiles) || !record_fit(f, Level::tile)) return 0;
+  const int64_t side = f.tile_columns;
+  const bool divides = cast->rows % side == 0 && cast->columns % side == 0;
+  return side > 1 && divides && (f.tile_rows == 1 || f.tile_rows == side) ? side : 0;
 }
 
 }  // namespace lumen::graph

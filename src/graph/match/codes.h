@@ -16,4 +16,8 @@ struct ByteCast {
 // Nothing for other casts, and where the source is a part of a value, or lies in another order. Numeric dims.
 std::optional<ByteCast> byte_cast(const Graph& g, ValueId v);
 
+// The side of squares of the matrix that the cast's tiles lie in whole, as they lie and transposed, where the kernel
+// that encodes a square finds all fields of the format there: none is supplied. 0: there are none.
+int64_t fitted_square(const Graph& g, ValueId v);
+
 }  // namespace lumen::graph

@@ -1,8 +1,11 @@
 // separate_fits: a cast into bytes whose scales are formulas of largest magnitudes gets them from nodes of their own:
 // reductions that join what computes the numbers, or read them as they lie in memory, and a small map. What is encoded
-// is then one map, of the short numbers where a conversion lies between, that both casts of a matrix read. Exact:
+// is then one map, of the short numbers where a conversion lies between, that both casts of a matrix read. Scales of
+// tiles that squares hold whole stay with their casts, whose kernel finds them (graph/match/codes.h). Exact:
 // extremes of magnitudes do not depend on an order, and formulas are the format's. Proved by
 // tests/graph/pass/separate_fits.txt and tests/graph/separate_fits_test.cpp.
+#include "graph/pass/fits.h"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -39,7 +42,7 @@ bool is_conversion(const Graph& g, ValueId v) {
 
 class Separator {
  public:
-  explicit Separator(const Graph& g) : r_(g), b_(r_.build) {}
+  Separator(const Graph& g, bool of_squares) : r_(g), b_(r_.build), of_squares_(of_squares) {}
 
   Graph run() {
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v)
@@ -76,6 +79,7 @@ class Separator {
       fits.emplace_back(level, std::move(*fit));
     }
     if (fits.empty() && source == Op::map_ && !is_conversion(r_.from, cast->source)) return false;  // casts take it
+    if (!of_squares_ && fitted_square(r_.from, v) > 0) fits.clear();  // the kernel that encodes finds them
     const Numbers x = numbers(cast->source);
     std::vector<std::pair<int, FieldSource>> sources = node.attributes.sources;
     std::vector<ValueId> fields;
@@ -188,6 +192,7 @@ class Separator {
 
   Rewriter r_;
   Builder& b_;
+  bool of_squares_;
   std::map<std::pair<ValueId, const Format*>, Shared> shared_;
   std::map<std::tuple<ValueId, const Format*, Level, int, bool, int64_t>, ValueId> fitted_;
 };
@@ -201,15 +206,23 @@ Graph without_unread(const Graph& g) {
   return r.finish();
 }
 
-}  // namespace
-
-void separate_fits(Graph& g) {
+void separate(Graph& g, bool of_squares) {
   const auto has_cast = [&] {
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       if (byte_cast(g, v)) return true;
     return false;
   };
-  if (has_cast()) g = without_unread(Separator(g).run());
+  if (has_cast()) g = without_unread(Separator(g, of_squares).run());
+}
+
+}  // namespace
+
+void separate_fits(Graph& g) {
+  separate(g, false);
+}
+
+void separate_fits_of_squares(Graph& g) {
+  separate(g, true);
 }
 
 }  // namespace lumen::graph

@@ -44,6 +44,38 @@ int decoded(Meaning& t, int codes, int lanes, const FloatCode& c) {
   return value;
 }
 
+// Codes of f32 numbers: to the nearest, ties to even; beyond the largest number, infinities too, that number; NaN is
+// all ones, without a sign.
+int rounded(Meaning& t, int values, int lanes, const FloatCode& c) {
+  const std::string u32 = lanes_of(Scalar::u32, lanes), f32 = lanes_of(Scalar::f32, lanes),
+                    truth = lanes_of(Scalar::boolean, lanes);
+  const auto number = [&](int64_t x) { return t.line("constant {} {}", u32, x); };
+  const int drop = 23 - c.mantissa, size = c.exponent + c.mantissa;
+  const int64_t ones = (int64_t{1} << size) - 1;
+  const int64_t top = c.special == FloatCode::Special::ieee ? (((int64_t{1} << c.exponent) - 1) << c.mantissa) - 1
+                                                            : ones - (c.special == FloatCode::Special::all_ones);
+  const int64_t rebias = int64_t{127 - c.bias} << c.mantissa;
+  const int bits = t.line("bitcast {} %{}", u32, values);
+  const int magnitude = t.line("and {} %{}, %{}", u32, bits, number(0x7fffffff));
+  const int inside = t.line("min {} %{}, %{}", u32, magnitude, number((top + rebias) << drop));
+  const int odd = t.line("and {} %{}, %{}", u32, t.line("shr {} %{}, %{}", u32, inside, number(drop)), number(1));
+  const int half = t.line("add {} %{}, %{}", u32, odd, number((int64_t{1} << (drop - 1)) - 1));
+  const int kept = t.line("shr {} %{}, %{}", u32, t.line("add {} %{}, %{}", u32, inside, half), number(drop));
+  const int normal = t.line("sub {} %{}, %{}", u32, kept, number(rebias));
+  // Below the least normal number steps are even.
+  const std::string i32 = lanes_of(Scalar::i32, lanes);
+  const int up = t.line("constant {} {}", i32, c.bias - 1 + c.mantissa);
+  const int steps = t.line("ldexp {} %{}, %{}", f32, t.line("bitcast {} %{}", f32, inside), up);
+  const int even = t.line("cast {} %{}", u32, t.line("rint {} %{}", f32, steps));
+  const int is_small = t.line("lt {} %{}, %{}", truth, inside, number(int64_t{128 - c.bias} << 23));
+  int code = t.line("select {} %{}, %{}, %{}", u32, is_small, even, normal);
+  const int sign = t.line("shr {} %{}, %{}", u32, bits, number(31));
+  code = t.line("or {} %{}, %{}", u32, code, t.line("shl {} %{}, %{}", u32, sign, number(size)));
+  const int is_nan = t.line("lt {} %{}, %{}", truth, number(0x7f800000), magnitude);
+  code = t.line("select {} %{}, %{}, %{}", u32, is_nan, number(ones), code);
+  return t.line("cast {} %{}", lanes_of(Scalar::u8, lanes), code);
+}
+
 }  // namespace
 
 std::string matrix_meaning(const MatrixRow& r) {
@@ -148,6 +180,19 @@ void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
     const int halves = t.line("cast f16x{} %{}", lanes, decoded(t, 0, lanes, c));
     const std::string name = conversion_name(c, lanes);
     m.rows.push_back({name, t.function(name, {Scalar::f16, lanes}, halves), llvm, "", lanes / 2.0, "0"});
+  }
+}
+
+std::string rounding_name(const FloatCode& c, int lanes) {
+  return fmt::format("round.f32.{}x{}", code_name(c), lanes);
+}
+
+void add_rounding(Machine& m, const FloatCode& c, const std::string& llvm, const std::string& arguments) {
+  for (const int lanes : {2, 4, 8, 16}) {
+    Meaning t({{Scalar::f32, lanes}});
+    const int codes = rounded(t, 0, lanes, c);
+    const std::string name = rounding_name(c, lanes);
+    m.rows.push_back({name, t.function(name, {Scalar::u8, lanes}, codes), llvm, "", lanes / 2.0, arguments});
   }
 }
 

@@ -2,8 +2,9 @@
 // reduce, dot, attend, move); formats enter only through their layouts, routines and facts. What belongs to a format
 // alone is in convert.h.
 //
-// May include: base, kernel/synth/attention/gpu, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/bid,
-// kernel/synth/gemm/operand, kernel/synth/map, kernel/synth/move, kernel/synth/reduce, kernel/synth/step.
+// May include: base, graph/match, graph/pass, graph/pipeline, kernel/synth/attention/gpu, kernel/synth/encode,
+// kernel/synth/gemm, kernel/synth/gemm/bid, kernel/synth/gemm/operand, kernel/synth/map, kernel/synth/move,
+// kernel/synth/reduce, kernel/synth/step.
 #pragma once
 
 #include "kernel/synth/encode/convert.h"

@@ -2,7 +2,9 @@
 #include "base/check.h"
 #include "base/ordinal.h"
 #include "kernel/synth/attention/gpu/attend_block.h"
+#include "kernel/synth/codes_apart.h"
 #include "kernel/synth/dot.h"
+#include "kernel/synth/encode/encode.h"
 #include "kernel/synth/map/map.h"
 #include "kernel/synth/move/move.h"
 #include "kernel/synth/reduce/reduce.h"
@@ -24,6 +26,11 @@ Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group
   return attend_gradient_by_tasks(plan, group, target);
 }
 
+Synthesis synthesize_fitted(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  if (auto in_squares = encode_squares(plan, group, target)) return *std::move(in_squares);
+  return synthesize_apart(plan, group, target);
+}
+
 }  // namespace
 
 Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
@@ -40,7 +47,7 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
     case graph::KernelShape::attend_gradient:
       return synthesize_attend_gradient(plan, group, target, options);
     case graph::KernelShape::move:
-      return synthesize_move(plan, group, target);
+      return finds_fields(plan, group) ? synthesize_fitted(plan, group, target) : synthesize_move(plan, group, target);
   }
   LUMEN_UNREACHABLE("group shape {}", ordinal(group.shape));
 }

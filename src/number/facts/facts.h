@@ -1,7 +1,7 @@
 // What follows from a format's formulas alone; kernels and reports ask here instead of naming formats.
 //
 // May include: base, number/format.
-// Offers: limits.h, range.h, record_fit.h, straight.h, type_ids.h, typing.h.
+// Offers: code_parts.h, limits.h, range.h, record_fit.h, straight.h, type_ids.h, typing.h.
 #pragma once
 
 #include <optional>

@@ -33,7 +33,10 @@ TEST(SynthCodes, UnderScales) {
     EXPECT_TRUE(any_contains(plans, "codes")) << c.format;
     EXPECT_FALSE(any_contains(plans, "encode")) << c.format;
     const bool in_squares = !c.matrix.empty() && c.matrix[0] % 16 == 0;
-    EXPECT_EQ(any_contains(plans, "in squares"), in_squares) << c.format;
+    EXPECT_EQ(any_contains(plans, "transposed in squares"), in_squares) << c.format;
+    const bool of_tiles = format_named(c.format)->tile_bytes > 0;  // one kernel where lanes form waves
+    EXPECT_EQ(any_contains(plans, "fitted in squares of 128"), of_tiles) << c.format;
+    EXPECT_EQ(any_contains(plans, "reduce"), true) << c.format;
   }
 }
 

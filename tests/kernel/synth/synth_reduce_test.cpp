@@ -33,6 +33,29 @@ TEST(SynthReduce, BigOnesAreCutInParts) {
   EXPECT_TRUE(any_contains(check(u.g, {.tolerance = 1e-4, .machines = {"x86-64-v3"}}), "splits"));
 }
 
+// Extremes and sums of tiles: lanes of a wave share every line of a tile, some lines at once, and parts of tiles have
+// whole runs of lines. Columns ask for some rows at once, and for what is left one by one.
+TEST(SynthReduce, TilesAndColumnsOfLanes) {
+  for (const Reduction r : {Reduction::max, Reduction::sum})
+    for (const auto& [shape, plan] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
+             {{2, 37, 3, 256}, "by waves"}, {{4, 272, 2, 256}, "splits"}}) {
+      G t;
+      const ValueId x = t.b.convert(t.in("x", shape, Scalar::bf16), Scalar::f32);
+      t.out(t.b.unary(ScalarOp::neg_, t.b.reduce(t.b.unary(ScalarOp::abs_, x), r, {1, 3})));
+      const Check how{.tolerance = r == Reduction::max ? 0 : 1e-4, .machines = {"sm_90a", "gfx942"}};
+      for (const std::string& p : check(t.g, how))
+        if (p.find("reduce rows") == 0) {
+          EXPECT_TRUE(p.find("by waves") != std::string::npos && p.find(plan) != std::string::npos) << p;
+        }
+    }
+  for (const int64_t rows : {7, 299, 2053}) {
+    G t;
+    const ValueId x = t.b.convert(t.in("x", {rows, 72}, Scalar::bf16), Scalar::f32);
+    t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, x), Reduction::max, {0}));
+    EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 0, .machines = {"sm_90a", "gfx942"}}), "reduce columns"));
+  }
+}
+
 // Of what a format holds: a part is whole blocks, and lanes share it.
 TEST(SynthReduce, PartsOfPackedValues) {
   for (const char* format : {"q4_0", "q4_k", "bf16", "nvfp4"}) {

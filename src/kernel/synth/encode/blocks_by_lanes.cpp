@@ -7,6 +7,7 @@
 #include "base/ordinal.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/magnitude.h"
+#include "number/facts/code_parts.h"
 
 namespace lumen::synth {
 namespace {
@@ -16,7 +17,9 @@ constexpr int64_t kLanesOfBlock = 128;  // lanes of a thread block
 class BlocksByLanes {
  public:
   BlocksByLanes(Builder& b, const Format& f, const EncodeOperands& given, const machine::Machine& target)
-      : b_(b), f_(f), given_(given), target_(target), layout_(blob_layout(f, given.rows, given.columns)) {}
+      : b_(b), f_(f), given_(given), target_(target), layout_(blob_layout(f, given.rows, given.columns)) {
+    if (f.code) code_routine_ = by_reciprocals(f, *f.code);
+  }
 
   // Chooses how many numbers a lane has; false where none will do.
   bool choose() {
@@ -111,7 +114,7 @@ class BlocksByLanes {
     fit_.reset();
     if (const auto& fit = f_.fit[ordinal(Level::block)])
       fit_.emplace(b_, *fit, std::move(fitting), 1, std::vector<int>{}, kept_from(f_.kept));
-    code_.emplace(b_, *f_.code, std::move(hooks), each_, std::vector<int>{}, kept_for(f_.kept));
+    code_.emplace(b_, code_routine_, std::move(hooks), each_, std::vector<int>{}, kept_for(f_.kept));
   }
 
   Expr stored(size_t field) {
@@ -143,7 +146,7 @@ class BlocksByLanes {
     return share > 1 ? b_.fold_wave(ScalarOp::max_, most, share) : most;
   }
 
-  // Codes (u32) of the lane's numbers, of which the first is number `first` of the block.
+  // Codes (u8 of eight bits, else u32) of the lane's numbers, of which the first is number `first` of the block.
   Expr run_code(Expr first) {
     code_->clear();
     for (const KeptLocal& k : f_.kept) {
@@ -155,7 +158,8 @@ class BlocksByLanes {
     code_->set_variable(0, values_);
     if (f_.code->parameters > 1) code_->set_variable(1, b_.splat(first, each_) + b_.lane_steps(each_, 1));
     code_->run();
-    return encode_value(b_, code_field().type, code_->result());
+    const FieldType& t = code_field().type;
+    return t.bits == 8 ? encode_bytes(b_, t, code_->result(), target_) : encode_value(b_, t, code_->result());
   }
 
   // All of a record but the codes.
@@ -169,7 +173,7 @@ class BlocksByLanes {
   void write_codes(Expr at, Expr codes) {
     const int bits = code_field().type.bits;
     const int64_t align = std::gcd(std::gcd(f_.block_bytes, first_bit_ / 8), bytes());
-    if (bits == 8) return b_.store(given_.blob, cast(codes, Scalar::u8), at, align);
+    if (bits == 8) return b_.store(given_.blob, codes, at, align);
     Expr word = b_.extract(codes, 0);
     for (int i = 1; i < each_; ++i) word = word | (b_.extract(codes, i) << (i * bits));
     b_.store(given_.blob, cast(word, unsigned_of(8 * bytes())), at, align);
@@ -180,6 +184,7 @@ class BlocksByLanes {
   const EncodeOperands& given_;
   const machine::Machine& target_;
   BlobLayout layout_;
+  Routine code_routine_;
   int each_ = 8;
   int64_t first_bit_ = 0;
   std::vector<BufferId> tables_, stored_;

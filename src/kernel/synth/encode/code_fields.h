@@ -1,13 +1,14 @@
 // Codes of one byte under supplied fields of rows, tiles and the tensor: what a kernel that computes numbers needs to
-// encode them where they are. Fields are written into the blob by a step before. Proved by
-// tests/kernel/synth/synth_codes_test.cpp.
+// encode them where they are. A step before writes fields into the blob, and what of the code follows from them alone
+// (number/facts/code_parts.h) into scratch. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "kernel/synth/encode/encode.h"
-#include "number/facts/record_fit.h"
+#include "number/facts/code_parts.h"
 
 namespace lumen::synth {
 
@@ -16,19 +17,27 @@ class CodeFields {
   // `cast`: a result of the group. Adds the steps that write its fields, and those that lay out what supplies them.
   CodeFields(const graph::Plan& plan, const graph::Group& group, graph::ValueId cast, const machine::Machine& target,
              Synthesis& out);
-  void declare(StepBuilder& builder);  // what supplies the fields, to the kernel that encodes
+  void declare(StepBuilder& builder);  // what follows from the fields, to the kernel that encodes
 
   int64_t columns() const { return columns_; }
   bool are_many() const;  // not of the tensor alone
 
-  // Fields of an element or of some, by number: one lane, or all.
-  using Values = std::map<int, Expr>;
+  // Parts of the code by number, of an element or of some: one lane, or all.
+  using Values = std::vector<Expr>;
   Values at(Builder& b, Expr row, Expr column) const;                // of one element, or of all that share its
   Values along(Builder& b, Expr row, Expr column, int lanes) const;  // of neighbours in a row
   Values below(Builder& b, Expr row, Expr column, int lanes) const;  // of neighbours in a column
-  Expr code(Builder& b, Expr x, const Values& fields) const;         // u32 lanes
+  Expr code(Builder& b, Expr x, const Values& parts) const;          // u8 lanes
   bool is_same_for(int64_t run, int64_t length) const;  // runs from multiples of theirs, in rows of so many
   bool is_same_below(int64_t run) const;                // the same of columns
+
+  // Where the kernel that encodes finds the fields itself, f32 by number: a record of a level into the blob, and what
+  // of the code follows from them.
+  bool are_supplied() const { return !supplies_.empty(); }
+  using Found = std::map<int, Expr>;
+  void write_record(Builder& b, BufferId blob, Level level, Expr record, const Found& fields) const;
+  Values parts_of(Builder& b, const Found& fields) const;
+  int64_t parts() const { return std::ssize(parts_.parts); }
 
   bool leaves_gaps() const;
   void clear_gaps(StepBuilder& builder) const;  // bytes between sections become zero
@@ -38,22 +47,34 @@ class CodeFields {
     int field = 0;
     Argument from;
     int64_t numbers = 0;
+  };
+  // Numbers in memory, f32, one for each record of a level.
+  struct Part {
+    Level level = Level::tensor;
+    Argument from;
+    int64_t numbers = 0;
+    bool is_computed = false;  // by the step that writes the fields
     BufferId buffer = -1;
   };
-  BufferId declared(StepBuilder& builder, const Supply& s) const;
-  Expr record(const Field& f, Expr row, Expr column) const;
-  Expr value(Builder& b, const Supply& s, const std::vector<Expr>& records, bool are_neighbours) const;
-  Expr evaluate(Builder& b, const RoutineExpr& e, Expr x, const Values& fields) const;
+  const Supply& supply_of(int field) const;
+  bool is_as_supplied(const RoutineExpr& part) const;
+  Expr part_of(Builder& b, const RoutineExpr& part, const std::function<Expr(int)>& found) const;
+  BufferId declared(StepBuilder& builder, const Argument& from, int64_t numbers, bool written) const;
+  Expr record(Level level, Expr row, Expr column) const;
+  Expr value(Builder& b, const Part& p, const std::vector<Expr>& records, bool are_neighbours) const;
   template <class Visit>
   void each_gap(const Visit& visit) const;
   Step write_step(const graph::Plan& plan) const;
 
   graph::ValueId cast_ = -1;
   const Format& format_;
+  const machine::Machine& target_;
   ByteCode byte_;
+  CodeParts parts_;
   int64_t rows_ = 1, columns_ = 1;
   BlobLayout layout_;
   std::vector<Supply> supplies_;
+  std::vector<Part> places_;  // of parts_.parts
 };
 
 }  // namespace lumen::synth

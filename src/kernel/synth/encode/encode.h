@@ -4,10 +4,11 @@
 //
 // May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
 // number/codec, number/facts.
-// Offers: convert.h, feedback.h.
+// Offers: codes_group.h, convert.h, feedback.h.
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "kernel/synth/step/step.h"
 #include "kernel/synth/step/step_builder.h"
@@ -22,6 +23,10 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
 // Codes of one byte of what a map computes: a move group whose root is a cast, and which has the map below it (`codes`
 // in graph/fuse/plan.h). Where the map's values lie, transposed, or both, in one pass over what it reads.
 Synthesis encode_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+// The same where fields of tiles are not supplied: squares of the matrix hold tiles whole, and blocks of lanes find
+// their fields. Nothing where the machine has no lanes, or squares do not suit its waves.
+std::optional<Synthesis> encode_squares(const graph::Plan& plan, const graph::Group& group,
+                                        const machine::Machine& target);
 bool has_map(const graph::Plan& plan, const graph::Group& group);
 
 // A load of the group, written densely into a scratch buffer.

@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 
-#include "base/check.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/code_fields.h"
+#include "kernel/synth/encode/codes_group.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/step/ceil_div.h"
 
@@ -20,79 +19,54 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task
 constexpr int64_t kRows = 16, kColumns = 4;
+constexpr int64_t kWord = 4;                        // codes that are made together
 constexpr int64_t kNearRows = 4, kNearColumns = 8;  // tasks beside each other write whole sectors both ways
 
 class CodeKernel {
  public:
   CodeKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
       : plan_(plan),
-        g_(plan.graph),
         target_(target),
         group_(group),
         builder_(plan.graph),
         b_(builder_.b),
-        inner_(group) {
-    for (const graph::ValueId v : group.nodes)
-      if (g_[v].op == Op::map_) map_ = v;
-    for (const graph::ValueId r : group.results) {
-      const Access a = follow(plan, group, g_[r].operands[0]);
-      LUMEN_CHECK(a.source == map_ && a.offset == 0);
-      (a.strides == own_strides_of(extents_of(g_[r].type.shape)) ? straight_ : transposed_) = r;
-    }
-    keep_map();
-    shape_ = extents_of(g_[map_].type.shape);
-    if (transposed_ < 0) return;
-    const std::vector<int64_t> matrix = extents_of(g_[transposed_].type.shape);
-    columns_ = matrix[0];
-    rows_ = matrix[1];
-    int64_t behind = 1;
-    for (first_column_ = shape_.size(); first_column_ > 0 && behind < columns_;) behind *= shape_[--first_column_];
-    LUMEN_CHECK(behind == columns_, "columns of a turned matrix are no axes");
-  }
+        codes_(plan, group),
+        map_(codes_.map),
+        straight_(codes_.straight),
+        transposed_(codes_.transposed),
+        rows_(codes_.rows),
+        columns_(codes_.columns) {}
 
   Synthesis run() {
     Synthesis out;
     std::map<graph::ValueId, CodeFields> fields;
     for (const graph::ValueId r : {straight_, transposed_})
       if (r >= 0) fields.emplace(r, CodeFields(plan_, group_, r, target_, out));
-    for (const graph::ValueId v : inner_.inputs) builder_.value(v, false);
+    for (const graph::ValueId v : codes_.inner.inputs) builder_.value(v, false);
     for (auto& [r, of] : fields) of.declare(builder_);
     for (const graph::ValueId r : {straight_, transposed_})
       if (r >= 0) builder_.value(r, true);
     if (straight_ >= 0) straight_fields_ = &fields.at(straight_);
     if (transposed_ >= 0) transposed_fields_ = &fields.at(transposed_);
-    std::vector<bool> barrier(shape_.size(), false);
-    if (transposed_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
-    body_ = std::make_unique<Body>(builder_, plan_, inner_, shape_, barrier);
+    const std::vector<bool> barrier =
+        transposed_ >= 0 ? codes_.barrier() : std::vector<bool>(codes_.shape.size(), false);
+    body_ = std::make_unique<Body>(builder_, plan_, codes_.inner, codes_.shape, barrier);
     const bool agrees = straight_ < 0 || straight_fields_->columns() == columns_ || !straight_fields_->are_many();
-    const bool in_squares = transposed_ >= 0 && agrees && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
-                            body_->extents().back() == columns_ && body_->extents().size() > 1 &&
+    const bool in_squares = transposed_ >= 0 && agrees && transposed_fields_->is_same_for(kWord, rows_) &&
+                            rows_ % kRows == 0 && columns_ % kColumns == 0 && body_->extents().back() == columns_ &&
+                            body_->extents().size() > 1 &&
                             kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
     in_squares ? squares() : lines();
-    const double elements = product(shape_);
+    const double elements = product(codes_.shape);
     const std::string ways = straight_ < 0 ? "transposed" : transposed_ < 0 ? "" : "and transposed";
-    out.steps.push_back(builder_.finish(
-        fmt::format("codes {} {} {}{}", shape_text(shape_), body_->summary(), ways, in_squares ? " in squares" : ""),
-        elements * body_->operations(), body_->traffic() - elements * (3 - (straight_ >= 0) - (transposed_ >= 0))));
+    out.steps.push_back(builder_.finish(fmt::format("codes {} {} {}{}", shape_text(codes_.shape), body_->summary(),
+                                                    ways, in_squares ? " in squares" : ""),
+                                        elements * body_->operations(),
+                                        body_->traffic() - elements * (3 - (straight_ >= 0) - (transposed_ >= 0))));
     return out;
   }
 
  private:
-  // The map and what it reads, without the casts and what they are supplied with.
-  void keep_map() {
-    std::set<graph::ValueId> nodes = {map_}, inputs;
-    for (auto v = std::ssize(inner_.nodes); v-- > 0;) {
-      if (!nodes.contains(inner_.nodes[v])) continue;
-      for (const graph::ValueId o : g_[inner_.nodes[v]].operands)
-        (std::ranges::binary_search(inner_.nodes, o) ? nodes : inputs).insert(o);
-    }
-    std::erase_if(inner_.nodes, [&](graph::ValueId v) { return !nodes.contains(v); });
-    std::erase_if(inner_.inputs, [&](graph::ValueId v) { return !inputs.contains(v); });
-    inner_.results = {map_};
-  }
-
-  Expr as_bytes(Expr code) { return cast(code, Scalar::u8); }
-
   // Once, in the first task's region: what lies between sections is zero.
   void clear_rest(Expr task) {
     const auto leaves = [](const CodeFields* f) { return f && f->leaves_gaps(); };
@@ -129,13 +103,13 @@ class CodeKernel {
               const int64_t across = straight_fields_->columns();
               const CodeFields::Values of = straight_fields_->at(b_, number / across, number % across);
               const Expr code = straight_fields_->code(b_, x, of);
-              body_->store_to(builder_.value(straight_, true), Scalar::u8, number, as_bytes(code));
+              body_->store_to(builder_.value(straight_, true), Scalar::u8, number, code);
             }
             if (transposed_ < 0) return;
             const Expr row = number / columns_;
             const Expr column = number % columns_;
             const Expr code = transposed_fields_->code(b_, x, transposed_fields_->at(b_, column, row));
-            body_->store_to(builder_.value(transposed_, true), Scalar::u8, column * rows_ + row, as_bytes(code));
+            body_->store_to(builder_.value(transposed_, true), Scalar::u8, column * rows_ + row, code);
           });
           for (size_t d = 0; d < counters.size(); ++d) body_->close();
         });
@@ -170,7 +144,8 @@ class CodeKernel {
     constexpr int n = kColumns;
     std::vector<int64_t> outer = body_->extents();
     outer.pop_back();
-    std::vector<Expr> joined;  // four rows each, by column
+    std::vector<std::vector<Expr>> words(n);  // codes by column
+    std::vector<Expr> some;                   // numbers of the rows at hand
     CodeFields::Values straight, transposed;
     for (int64_t i = 0; i < kRows; ++i) {
       const Expr line = row + i;
@@ -179,41 +154,40 @@ class CodeKernel {
       body_->enter_chunk(column, n);
       body_->open_lanes(column, n, {});
       const Expr x = body_->value(map_);
+      some.push_back(x);
       if (straight_ >= 0) {
         if (i == 0 || !straight_fields_->is_same_below(kRows)) straight = straight_fields_->along(b_, line, column, n);
-        const Expr code = as_bytes(straight_fields_->code(b_, x, straight));
-        b_.store(builder_.value(straight_, true), code, line * columns_ + column, n);
+        b_.store(builder_.value(straight_, true), straight_fields_->code(b_, x, straight), line * columns_ + column, n);
       }
-      if (i == 0 || !transposed_fields_->is_same_for(kRows, rows_))
+      if (i == 0 || (i % kWord == 0 && !transposed_fields_->is_same_for(kRows, rows_)))
         transposed = transposed_fields_->below(b_, column, line, n);
-      const Expr code = transposed_fields_->code(b_, x, transposed);
       body_->close();
       for (size_t d = 0; d < at.size(); ++d) body_->close();
-      if (i % 4 == 0)
-        joined.push_back(code);
-      else
-        joined.back() = joined.back() | (code << (8 * (i % 4)));
+      if (std::ssize(some) < kWord) continue;
+      for (int c = 0; c < n; ++c) {
+        const Expr below = b_.join(kWord, [&](int r) { return b_.extract(some[r], c); });
+        CodeFields::Values parts = transposed;
+        for (Expr& p : parts)
+          if (b_.type(p).lanes > 1) p = b_.extract(p, c);
+        words[c].push_back(transposed_fields_->code(b_, below, parts));
+      }
+      some.clear();
     }
     for (int c = 0; c < n; ++c) {
-      Expr line = b_.splat(b_.extract(joined[0], c), joined.size());
-      for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), w);
       const Expr at = (column + c) * rows_ + row;
-      b_.store(builder_.value(transposed_, true), line, at, kRows);
+      b_.store(builder_.value(transposed_, true), concat_all(b_, std::move(words[c])), at, kRows);
     }
   }
 
   const graph::Plan& plan_;
-  const graph::Graph& g_;
   const machine::Machine& target_;
   const graph::Group& group_;
   StepBuilder builder_;
   Builder& b_;
-  graph::Group inner_;  // the map
-  graph::ValueId map_ = -1, straight_ = -1, transposed_ = -1;
+  CodesGroup codes_;
+  graph::ValueId map_, straight_, transposed_;
+  int64_t rows_, columns_;
   const CodeFields *straight_fields_ = nullptr, *transposed_fields_ = nullptr;
-  std::vector<int64_t> shape_;
-  int64_t rows_ = 1, columns_ = 1;  // of the matrix that is transposed
-  size_t first_column_ = 0;         // axis
   std::unique_ptr<Body> body_;
 };
 

@@ -20,6 +20,7 @@ constexpr int64_t kPart = 32768;   // elements per part of a split reduction
 constexpr int64_t kWaves = 2048;   // that keep a GPU reading
 constexpr int64_t kEnough = 16;    // tasks that keep every thread busy without splitting
 constexpr int64_t kTogether = 16;  // parts that a lane asks for at once
+constexpr int64_t kLines = 16;     // of other axes, of a part
 }  // namespace
 
 Scalar accumulator_type(Scalar s) {
@@ -230,7 +231,8 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
     const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
     // Parts begin where vectors and what formats unpack together begin.
-    const int64_t unit = cuts_lanes ? std::lcm(chunking.chunk, 4 * lanes) : 1;
+    const bool in_lines = target.wave > 1 && cut_extent >= kLines * kLines;  // that are asked for together
+    const int64_t unit = cuts_lanes ? std::lcm(chunking.chunk, 4 * lanes) : in_lines ? kLines : 1;
     split.part =
         std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
     // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.

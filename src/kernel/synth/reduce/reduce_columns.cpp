@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kGrain = 16384;
 constexpr int kVectors = 4;  // columns side by side, so that a cache line is used while it is near; lanes of a wave
                              // have one each, and use it together
+constexpr int64_t kTogether = 16;
+constexpr double kSimple = 16;  // operations of an element, of what is written out so often
 
 class ColumnKernel {
  public:
@@ -123,11 +125,22 @@ class ColumnKernel {
       from = part_ * split_.part;
       to = min(from + split_.part, to);
     }
-    b_.loop(LoopKind::serial, from, to, 1, [&](Expr i) {
+    const auto step = [&](Expr i) {
       body_->open(axis, i);
       for_axes(b_, *body_, {reduced_axes_.begin() + 1, reduced_axes_.end()}, inside);
       body_->close();
+    };
+    if (together() == 1) return b_.loop(LoopKind::serial, from, to, 1, step);
+    const Expr length = to - from, whole = to - length % together();
+    b_.loop(LoopKind::serial, from, whole, together(), [&](Expr i) {
+      for (int64_t k = 0; k < together(); ++k) step(i + k);
     });
+    b_.loop(LoopKind::serial, whole, to, 1, step);
+  }
+  // Rows that a lane asks for at once: each takes as long as the memory's answer.
+  int64_t together() const {
+    const bool is_simple = body_->operations() <= kSimple && reduced_axes_.size() == 1;
+    return target_.wave > 1 && is_simple && facts_.full_results.empty() ? kTogether : 1;
   }
 
   const graph::Graph& g_;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kGrain = 8192;
 constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private memory at most
+constexpr int64_t kLines = 4;            // of a tile, that lanes ask for at once
 class RowKernel {
  public:
   RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
@@ -37,7 +38,10 @@ class RowKernel {
     for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
     passes_.emplace(plan, group, facts, *body_, reduced_axes_[0], kept_axes_);
     const bool packed = body_->chunking(lanes_).lanes > 0;
-    if (reduced_axes_.size() == 1) share_ = share_rows({rows(), row_length_, lanes_, packed}, *passes_, split, target);
+    if (reduced_axes_.size() == 1)
+      share_ = share_rows({rows(), row_length_, lanes_, packed}, *passes_, split, target);
+    else if (target.wave > 1 && !packed && facts.passes == 1 && body_->extents().back() % (lanes_ * target.wave) == 0)
+      share_.lanes = target.wave;  // of every line of a tile
     // What formats unpack together stays with a lane; else lanes read beside each other.
     beside_ = share_.lanes > 0 && !packed;
     if (share_.lanes > 0) ways_ = share_.ways;
@@ -97,7 +101,7 @@ class RowKernel {
         lane_ = share_.lanes == target_.wave ? b_.lane_id() : b_.lane_id() % share_.lanes;
         begin_held();
         begin_task();
-        Expr number = block, end = b_.i64(row_length_);
+        Expr number = block, end = b_.i64(body_->extents()[reduced_axes_[0]]);
         if (share_.rows > 1) number = block * share_.rows + lane / share_.lanes;
         if (split_.parts > 1) {
           number = block / split_.parts;
@@ -261,7 +265,7 @@ class RowKernel {
     b_.loop(LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](Expr at) {
       for (int way = 0; way < ways_; ++way) vector(mine + (at + way * stride), {}, way);
     });
-    const bool exact = body_->extents()[reduced_axes_[0]] % lanes_ == 0;
+    const bool exact = body_->extents().back() % lanes_ == 0;
     b_.loop(LoopKind::serial, mine + whole, to, stride,
             [&](Expr at) { vector(at, exact ? Expr{} : min(to - at, b_.i64(lanes_)), 0); });
   }
@@ -273,18 +277,25 @@ class RowKernel {
     const Expr first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
     if (depth + 1 == reduced_axes_.size()) {
       body_->hoist(lanes_);
-      if (beside_) return walk_beside(pass, from, to, start);
+      if (beside_) return walk_beside(pass, first, end, start);
       for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0,
                 [&](int way) { step(pass, way, start + body_->at()); });
       return;
     }
     int64_t below = 1;
     for (size_t k = depth + 1; k < reduced_axes_.size(); ++k) below *= body_->extents()[reduced_axes_[k]];
-    b_.loop(LoopKind::serial, first, end, 1, [&](Expr i) {
+    const auto line = [&](Expr i) {
       body_->open(axis, i);
       nest(depth + 1, pass, from, to, start + i * below);
       body_->close();
+    };
+    if (!beside_) return b_.loop(LoopKind::serial, first, end, 1, line);
+    // Lanes that share lines ask for some at once.
+    const Expr whole = end - (end - first) % kLines;
+    b_.loop(LoopKind::serial, first, whole, kLines, [&](Expr i) {
+      for (int64_t k = 0; k < kLines; ++k) line(i + k);
     });
+    b_.loop(LoopKind::serial, whole, end, 1, line);
   }
 
   // Vector `number` of the lane: what an earlier pass held, and what this one is to hold.

@@ -19,7 +19,7 @@ constexpr int64_t kHeldOfWave = 144;                            // registers, fo
 constexpr int64_t kHeldOfBlock = 72;                            // the same where waves share a row
 constexpr int64_t kBlockRegisters = 65536, kOwnRegisters = 40;  // of a lane, beside what it holds
 
-constexpr int64_t kShortRow = 8;    // vectors of a lane
+constexpr int64_t kShortRow = 64;   // vectors of a lane
 constexpr int64_t kRowsBeside = 4;  // such rows, of a block, for each wave
 
 int64_t most_held(int waves, const machine::Machine& m) {

@@ -425,7 +425,8 @@ bool is_ieee(const FieldType& t, int exponent, int mantissa) {
          t.bias == (1 << (exponent - 1)) - 1 && t.special == FieldType::Special::ieee;
 }
 
-// How hardware would spell the type's codes, where a row's name says it all.
+}  // namespace
+
 std::optional<machine::FloatCode> spelling_of(const FieldType& t) {
   using Special = machine::FloatCode::Special;
   const auto c = machine::code_of(t);
@@ -433,8 +434,6 @@ std::optional<machine::FloatCode> spelling_of(const FieldType& t) {
   const int bias = (1 << (c->exponent - 1)) - (c->special == Special::negative_zero ? 0 : 1);
   return c->bias == bias ? c : std::nullopt;
 }
-
-}  // namespace
 
 bool is_half(const FieldType& t) {
   return is_ieee(t, 5, 10);

@@ -112,6 +112,11 @@ Expr encode_value(Builder& b, const FieldType& type, Expr value);
 Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine& m);
 bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
 
+// Numbers (f32) to codes of eight bits (u8): as encode_value, by the machine's own rounding where it has one.
+Expr encode_bytes(Builder& b, const FieldType& type, Expr value, const machine::Machine& m);
+// How hardware would spell the type's codes, where a row's name says it all.
+std::optional<machine::FloatCode> spelling_of(const FieldType& type);
+
 bool is_half(const FieldType& type);  // IEEE binary16
 
 }  // namespace lumen::synth

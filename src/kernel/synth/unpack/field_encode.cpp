@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "kernel/machine/machine.h"
 #include "kernel/synth/unpack/field.h"
 
 namespace lumen::synth {
@@ -133,6 +134,26 @@ Expr encode_float(Builder& b, const FieldType& t, Expr value) {
 
 Expr encode_value(Builder& b, const FieldType& t, Expr value) {
   return t.is_float ? encode_float(b, t, value) : encode_integer(b, t, value);
+}
+
+Expr encode_bytes(Builder& b, const FieldType& t, Expr value, const machine::Machine& m) {
+  LUMEN_CHECK(t.bits == 8, "codes of {} bits", t.bits);
+  const auto code = t.is_float ? spelling_of(t) : std::nullopt;
+  const int lanes = b.type(value).lanes, pairs = std::max(lanes, 2);
+  if (!code || b.type(value).scalar != Scalar::f32 || !m.find_row(machine::rounding_name(*code, pairs)))
+    return cast(encode_value(b, t, value), Scalar::u8);
+  if (lanes < pairs) return b.extract(encode_bytes(b, t, b.splat(value, pairs), m), 0);
+  const VType u32{Scalar::u32, lanes};
+  Expr out = b.inst(machine::rounding_name(*code, lanes), {Scalar::u8, lanes}, {value});
+  // Machines have one NaN, and no infinity.
+  const Expr bits = bitcast(value, Scalar::u32);
+  if (t.special == FieldType::Special::ieee) {
+    const Expr infinity = b.integer(0x7f800000, u32), magnitude = bits & 0x7fffffff;
+    const Expr nan = b.integer(max_code(t) + 1 + (int64_t{1} << (t.mantissa_bits - 1)), u32);
+    const Expr special = select(infinity < magnitude, nan, b.integer(max_code(t) + 1, u32));
+    out = select(infinity <= magnitude, cast(special, Scalar::u8), out);
+  }
+  return out | cast((bits >> 24) & 0x80, Scalar::u8);
 }
 
 }  // namespace lumen::synth

@@ -1,0 +1,26 @@
+// A group of casts into bytes and the map below them, read (`codes` in graph/fuse/plan.h). Proved by
+// tests/kernel/synth/synth_codes_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/synth/encode/encode.h"
+
+namespace lumen::synth {
+
+struct CodesGroup {
+  CodesGroup(const graph::Plan& plan, const graph::Group& group);
+
+  graph::ValueId map = -1, straight = -1, transposed = -1;  // the casts: as values lie, of the transposed matrix
+  graph::Group inner;                                       // the map and what it reads
+  std::vector<int64_t> shape;                               // of the map
+  int64_t rows = 1, columns = 1;                            // of the matrix, before it is transposed
+  int first_column = -1;  // the axis of the map where columns begin; -1: they are no axes
+
+  std::vector<bool> barrier() const;  // between rows and columns (collapse)
+};
+
+// Vectors of one type one behind the other; a power of two of them.
+Expr concat_all(Builder& b, std::vector<Expr> parts);
+
+}  // namespace lumen::synth
