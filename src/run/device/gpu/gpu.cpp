@@ -200,7 +200,11 @@ class GpuDevice : public Device {
   std::unique_ptr<Lane> make_lane() override { return std::make_unique<GpuLane>(context_); }
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override {
-    if (memory) awaited_.before_use(memory, 1);
+    try {
+      if (memory) awaited_.before_use(memory, 1);
+    } catch (const Error&) {
+      // after a failure every call fails, and memory goes with the context
+    }
     memory_.release(memory);
   }
 
