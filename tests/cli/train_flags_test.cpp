@@ -77,6 +77,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--ranks", "1"},
     {"--shard", "states"},
     {"--tensor-parallel", "1"},
+    {"--sequence-parallel", ""},
     {"--reduce-type", "int8_row"},
     {"--gather-type", "f32"},
     {"--overlap-exchanges", ""},

@@ -176,11 +176,14 @@ constexpr KeyFlag kKeyFlags[] = {
      "FORMAT"},
     {"--gather-type,--gather_type", "ranks.gather_type", "The same of changes of parameters, with --shard", "FORMAT"},
     {"--overlap-exchanges,--overlap_comm", "ranks.overlap",
-     "With --shard parameters: exchanges go on beside the computation where they can, which takes room for two layers "
-     "rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
+     "Exchanges go on beside the computation where they can: on GPUs always, elsewhere with --shard parameters, which "
+     "takes room for two layers rather than one; the same bits. So it is unless --no-overlap-exchanges says otherwise"},
     {"--tensor-parallel,--tensor_parallel,--tp", "ranks.tensor_parallel",
      "Neighbouring ranks that hold one model together, each a part of its matrices, of their gradients and of the "
      "optimizer's states; it divides --ranks, and groups of so many share each batch"},
+    {"--sequence-parallel,--sequence_parallel,--sp", "ranks.sequence_parallel",
+     "With --tensor-parallel: between products that ranks share, each computes and keeps its share of the tokens "
+     "(norms, residuals), rather than all ranks the same"},
     {"--output-type,--outtype", "output.type",
      "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},

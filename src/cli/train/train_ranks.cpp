@@ -81,8 +81,8 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
       throw Error(Exit::usage,
                   fmt::format("--tensor-parallel {}: there is one process", flags.text("ranks.tensor_parallel")),
                   "--ranks starts as many, or more");
-    for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type"})
-      if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32")
+    for (const char* key : {"ranks.shard", "ranks.reduce_type", "ranks.gather_type", "ranks.sequence_parallel"})
+      if (flags.has(key) && flags.text(key) != "none" && flags.text(key) != "f32" && flags.text(key) != "false")
         note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));
     return train(shared, flags);
   }

@@ -4,6 +4,7 @@
 #include "graph/partition/partition.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/check.h"
@@ -13,12 +14,12 @@
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
 #include "graph/partition/linear.h"
+#include "graph/partition/rank_values.h"
 
 namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kFewNumbers = 4096;  // are gathered by every rank, and summed by it: one exchange rather than two
 constexpr uint32_t kRankSalt = 0x9e3779b1;  // random numbers of parts are other ones
 
 enum class How : uint8_t { replicated, split, partial };
@@ -30,15 +31,6 @@ struct Forms {
   std::vector<std::pair<Split, ValueId>> parts;  // made of the whole
 };
 
-Formula sum_in_order(Scalar type, int count, ScalarOp op) {
-  Formula f;
-  f.inputs.assign(count, type);
-  int sum = f.input(0);
-  for (int i = 1; i < count; ++i) sum = f.op(op, sum, f.input(i));
-  f.outputs = {sum};
-  return f;
-}
-
 class Partitioner {
  public:
   Partitioner(const Graph& g, const TensorSplit& partition,
@@ -47,9 +39,11 @@ class Partitioner {
         partition_(partition),
         stays_partial_(stays_partial),
         build_(to_),
+        values_(to_, build_, partition.ranks),
         forms_(g.nodes.size()),
         readers_(g.nodes.size()) {
     to_.name = g.name;
+    if (partition.sequence) find_tokens();
     for (const Node& node : g.nodes)
       for (const ValueId o : std::set<ValueId>(node.operands.begin(), node.operands.end())) ++readers_[o];
     for (size_t i = 0; i < g.results.size(); ++i)
@@ -60,6 +54,7 @@ class Partitioner {
     live_ = live_values(g_);
     for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (!live_[v] && g_[v].op != Op::input_) continue;
+      if (axis_ && !is_backward_ && v > loss_) forget_gathered();
       const ValueId before = to_.nodes.size();
       visit(v);
       if (!g_[v].label.empty())
@@ -73,7 +68,7 @@ class Partitioner {
     return pruned();
   }
 
-  Exchanged exchanged() const { return exchanged_; }
+  Exchanged exchanged() const { return values_.exchanged(); }
 
  private:
   const Shape& shape(ValueId old) const { return g_[old].type.shape; }
@@ -91,10 +86,13 @@ class Partitioner {
   }
 
   ValueId whole(ValueId v) {
+    if (is_partial(v))
+      if (const std::optional<Split> split = along_tokens(v)) scatter(v, *split);
     Forms& f = forms_[v];
     LUMEN_CHECK(f.native >= 0, "%{} has no value yet", v);
     if (f.whole < 0) {
-      const ValueId made = f.how == How::partial ? all_reduce(f.native, ScalarOp::add_) : gathered(f.native, f.split);
+      const ValueId made = f.how == How::partial ? values_.all_reduce(f.native, ScalarOp::add_)
+                                                 : values_.gathered(f.native, f.split, is_backward_);
       forms_[v].whole = made;
     }
     return forms_[v].whole;
@@ -104,98 +102,73 @@ class Partitioner {
   bool is_split(ValueId v) const { return forms_[v].how == How::split; }
 
   ValueId part(ValueId v, const Split& split) {
+    if (is_partial(v) && split == along_tokens(v)) scatter(v, split);
     const Forms& f = forms_[v];
     if (f.how == How::split && f.split == split) return f.native;
     for (const auto& [known, value] : f.parts)
       if (known == split) return value;
     const bool is_plain = f.how == How::replicated;
-    const ValueId made = is_plain ? part_of_replicated(v, split) : taken(whole(v), split);
+    const ValueId made = is_plain ? part_of_replicated(v, split) : values_.taken(whole(v), split);
     forms_[v].parts.emplace_back(split, made);
     return made;
   }
 
-  // --- exchanges
-  // Rows of [ranks, n], added in the order of ranks.
-  ValueId rows_joined(ValueId rows, ScalarOp op) {
-    const Shape all = build_.type(rows).shape;
-    const int64_t n = all.at(1).number();
-    std::vector<ValueId> terms;
-    for (int r = 0; r < ranks(); ++r) terms.push_back(build_.slice(rows, {r, 0}, {1, n}));
-    return build_.reshape(build_.map(sum_in_order(build_.type(rows).element.scalar, ranks(), op), terms), {n});
-  }
-
-  ValueId all_reduce(ValueId x, ScalarOp op) {
-    const Shape own = build_.type(x).shape;
-    const int64_t n = elements(own).number();
-    ++exchanged_.sums;
-    exchanged_.summed += n;
-    if (n <= kFewNumbers || n % ranks() != 0)
-      return build_.reshape(rows_joined(build_.exchange(build_.reshape(x, {n}), Moves::gather, ranks()), op), own);
-    const ValueId rows = build_.exchange(build_.reshape(x, {ranks(), n / ranks()}), Moves::spread, ranks());
-    return build_.reshape(build_.exchange(rows_joined(rows, op), Moves::gather, ranks()), own);
-  }
-
-  ValueId gathered(ValueId x, const Split& split) {
-    const Shape own = build_.type(x).shape;
-    const size_t axis = split.axis;
-    ++exchanged_.gathers;
-    exchanged_.gathered += elements(own).number() * ranks();
-    const ValueId all = build_.exchange(x, Moves::gather, ranks());
-    std::vector<ValueId> sections;
-    int64_t at = 0;
-    for (const int64_t s : split.sections) {
-      Shape sizes = build_.type(all).shape;
-      sizes[axis + 1] = Dim(s / ranks());
-      std::vector<int64_t> starts(sizes.size(), 0);
-      starts[axis + 1] = at;
-      at += s / ranks();
-      const ValueId chunk = split.sections.size() == 1 ? all : build_.slice(all, starts, sizes);
-      std::vector<int> axes;  // the ranks' axis before the one that is split
-      for (size_t d = 0; d < own.size(); ++d) {
-        if (d == axis) axes.push_back(0);
-        axes.push_back(d + 1);
-      }
-      Shape joined = own;
-      joined[axis] = Dim(s);
-      sections.push_back(build_.reshape(build_.permute(chunk, axes), joined));
+  // --- sequence parallel
+  void find_tokens() {
+    for (const ValueId v : g_.inputs()) {
+      const bool is_data = g_[v].attributes.role == Role::data && !is_float(g_[v].type.element.scalar);
+      if (is_data && !shape(v).empty() && shape(v).size() > tokens_.size() && shape(v).size() <= 2) tokens_ = shape(v);
     }
-    return sections.size() == 1 ? sections[0] : build_.concat(sections, split.axis);
+    axis_ = tokens_axis(tokens_, ranks());
+    for (size_t i = 0; i < g_.results.size(); ++i)
+      if (g_.result_names[i] == "loss") loss_ = g_.results[i];
+  }
+
+  // How many leading axes of a value are tokens', where it has several numbers for each.
+  int axes_of_tokens(ValueId v) const {
+    const Shape& own = shape(v);
+    if (!axis_ || own.size() < 2 || elements(own).number() <= elements(tokens_).number()) return 0;
+    if (own.size() > tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), own.begin())) return tokens_.size();
+    // All windows one behind the other: their chunks are of whole windows, or there is one.
+    const bool is_joined = *axis_ == 0 || tokens_[0] == Dim(1);
+    return is_joined && own[0] == elements(tokens_) ? 1 : 0;
+  }
+  std::optional<Split> along_tokens(ValueId v) const {
+    const int axes = axes_of_tokens(v);
+    if (axes == 0) return std::nullopt;
+    return whole_axis(shape(v), std::min(axes - 1, *axis_));
+  }
+  bool is_along_tokens(ValueId v) const { return is_split(v) && forms_[v].split.axis < axes_of_tokens(v); }
+
+  void scatter(ValueId v, const Split& split) {
+    Forms& f = forms_[v];
+    f.native = values_.scattered_sum(f.native, split);
+    f.how = How::split;
+    f.split = split;
+  }
+
+  // Sums that an operator reads and cannot be behind, once they are dealt: true if there are any.
+  bool scatter_operands(ValueId v) {
+    const Op op = g_[v].op;
+    if (!axis_ || op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_) return false;
+    bool any = false;
+    for (const ValueId o : g_[v].operands) {
+      const std::optional<Split> split = is_partial(o) ? along_tokens(o) : std::nullopt;
+      if (!split) continue;
+      scatter(o, *split);
+      any = true;
+    }
+    return any;
+  }
+
+  // What the backward pass reads whole is gathered again, rather than kept.
+  void forget_gathered() {
+    is_backward_ = true;
+    for (Forms& f : forms_)
+      if (f.how == How::split) f.whole = -1;
   }
 
   // --- parts of what every rank has
-  ValueId place() {
-    if (place_ < 0) place_ = build_.input(kTensorRank, Role::data, {{}, {Scalar::i32, nullptr}});
-    return place_;
-  }
-  ValueId scaled_place(int64_t by) { return build_.mul(place(), build_.scalar(by, Scalar::i32)); }
-  ValueId is_first() { return build_.binary(ScalarOp::eq_, place(), build_.scalar(0, Scalar::i32)); }
-
-  // This rank's chunks of every section, taken out of the whole.
-  ValueId taken(ValueId x, const Split& split) {
-    const size_t axis = split.axis;
-    const Shape all = build_.type(x).shape;
-    std::vector<ValueId> chunks;
-    int64_t at = 0;
-    for (const int64_t s : split.sections) {
-      Shape sizes = all;
-      sizes[axis] = Dim(s);
-      std::vector<int64_t> starts(all.size(), 0);
-      starts[axis] = at;
-      at += s;
-      ValueId section = split.sections.size() == 1 ? x : build_.slice(x, starts, sizes);
-      Shape apart = sizes;  // [.., ranks, chunk, ..], the ranks' axis first
-      apart[axis] = Dim(s / ranks());
-      const Shape chunk = apart;
-      apart.insert(apart.begin() + axis, Dim(ranks()));
-      std::vector<int> axes = {split.axis};
-      for (size_t d = 0; d < apart.size(); ++d)
-        if (d != axis) axes.push_back(d);
-      section = build_.permute(build_.reshape(section, apart), axes);
-      chunks.push_back(build_.reshape(build_.gather(section, build_.reshape(place(), {1})), chunk));
-    }
-    return chunks.size() == 1 ? chunks[0] : build_.concat(chunks, split.axis);
-  }
-
   // Made in parts where that is cheap, taken out of the whole elsewhere.
   ValueId part_of_replicated(ValueId v, const Split& split) {
     const Node& node = g_[v];
@@ -207,7 +180,8 @@ class Partitioner {
         return part_of_iota(v, split);
       case Op::random_: {
         const ValueId seed = whole(node.operands[0]);
-        const ValueId salt = build_.mul(build_.convert(place(), Scalar::u32), build_.scalar(kRankSalt, Scalar::u32));
+        const ValueId salt =
+            build_.mul(build_.convert(values_.place(), Scalar::u32), build_.scalar(kRankSalt, Scalar::u32));
         return build_.random(build_.binary(ScalarOp::xor_, seed, salt), node.attributes.salt, local(v, split));
       }
       case Op::scatter_add_:
@@ -223,15 +197,15 @@ class Partitioner {
       default:
         break;
     }
-    return taken(whole(v), split);
+    return values_.taken(whole(v), split);
   }
 
   ValueId part_of_iota(ValueId v, const Split& split) {
     const Node& node = g_[v];
     const Type type{local(v, split), node.type.element};
     if (node.attributes.axis != split.axis) return build_.iota(type, node.attributes.axis);
-    if (split.sections.size() > 1) return taken(whole(v), split);
-    const ValueId first = scaled_place(split.sections[0] / ranks());
+    if (split.sections.size() > 1) return values_.taken(whole(v), split);
+    const ValueId first = values_.scaled_place(split.sections[0] / ranks());
     return build_.add(build_.iota(type, split.axis), build_.convert(first, node.type.element.scalar));
   }
 
@@ -239,7 +213,7 @@ class Partitioner {
   std::pair<ValueId, ValueId> own_rows(ValueId index, const Split& split) {
     const Scalar type = build_.type(index).element.scalar;
     const int64_t rows = split.sections[0] / ranks();
-    const ValueId own = build_.sub(build_.convert(index, Scalar::i32), scaled_place(rows));
+    const ValueId own = build_.sub(build_.convert(index, Scalar::i32), values_.scaled_place(rows));
     const ValueId zero = build_.scalar(0, Scalar::i32), last = build_.scalar(rows - 1, Scalar::i32);
     const ValueId inside =
         build_.binary(ScalarOp::and_, build_.binary(ScalarOp::le_, zero, own), build_.binary(ScalarOp::le_, own, last));
@@ -290,6 +264,7 @@ class Partitioner {
   }
 
   void keep_whole(ValueId v) {
+    if (scatter_operands(v)) return visit(v);
     std::vector<ValueId> operands;
     for (const ValueId o : g_[v].operands) operands.push_back(whole(o));
     set(v, How::replicated, copy(v, std::move(operands), shape(v)));
@@ -369,7 +344,7 @@ class Partitioner {
     if (is_linear(node.attributes.formula, linear)) return set(v, How::partial, copy(v, std::move(operands), shape(v)));
     // A number beside partial sums is one itself, if the first rank alone has it.
     for (size_t i = 0; i < operands.size(); ++i)
-      if (!linear[i]) operands[i] = build_.select(is_first(), operands[i], zero_like(operands[i]));
+      if (!linear[i]) operands[i] = build_.select(values_.is_first(), operands[i], zero_like(operands[i]));
     if (node.type.shape.empty() && is_linear(node.attributes.formula, std::vector<bool>(operands.size(), true)))
       return set(v, How::partial, copy(v, std::move(operands), shape(v)));
     keep_whole(v);
@@ -428,6 +403,11 @@ class Partitioner {
       if (!scatters && contract_partial(v)) return;
       return keep_whole(v);
     }
+    // Tokens are gathered for a weight that is split, not weights for tokens.
+    for (int i = 0; i < 2 && axis_; ++i)
+      if (is_along_tokens(node.operands[i]) && is_split(node.operands[1 - i]) &&
+          !is_along_tokens(node.operands[1 - i]) && !(picks && i == 0 && forms_[node.operands[1]].split.axis == 0))
+        leader = 1 - i;
     const Split led = forms_[node.operands[leader]].split;
     const char letter = letters[leader][led.axis];
     std::vector<ValueId> operands;
@@ -473,7 +453,7 @@ class Partitioner {
     const ValueId own = copy(v, {forms_[a].native}, shape(v));
     if (sums) return set(v, How::partial, own);
     set(v, How::replicated,
-        all_reduce(own, node.attributes.reduction == Reduction::max ? ScalarOp::max_ : ScalarOp::min_));
+        values_.all_reduce(own, node.attributes.reduction == Reduction::max ? ScalarOp::max_ : ScalarOp::min_));
   }
 
   void gather(ValueId v) {
@@ -500,6 +480,9 @@ class Partitioner {
     const ValueId value = node.operands[0], index = node.operands[1];
     const int rows = rank(index);
     if (!is_split(value)) return keep_whole(v);
+    // The fewer numbers are exchanged: those of tokens, or those of a table.
+    if (is_along_tokens(value) && elements(shape(value)).number() < 2 * elements(shape(v)).number())
+      return keep_whole(v);
     const Split split = forms_[value].split;
     if (split.axis < rows) return set(v, How::partial, copy(v, {forms_[value].native, part(index, split)}, shape(v)));
     const Split out{split.axis - rows + 1, split.sections};
@@ -620,14 +603,23 @@ class Partitioner {
   const std::function<bool(const std::string&)>& stays_partial_;
   Graph to_;
   Builder build_;
+  RankValues values_;
   std::vector<Forms> forms_;
   std::vector<int> readers_;  // nodes, and results that are wanted whole
   std::vector<bool> live_;
-  ValueId place_ = -1;
-  Exchanged exchanged_;
+  Shape tokens_;             // of what data have for each
+  std::optional<int> axis_;  // of that, along which sums are dealt; none: they are known to every rank
+  ValueId loss_ = std::numeric_limits<ValueId>::max();
+  bool is_backward_ = false;  // behind the loss
 };
 
 }  // namespace
+
+std::optional<int> tokens_axis(const Shape& tokens, int ranks) {
+  for (size_t d = 0; d < tokens.size(); ++d)
+    if (tokens[d].number() % ranks == 0) return d;
+  return std::nullopt;
+}
 
 Graph partitioned(const Graph& g, const TensorSplit& partition,
                   const std::function<bool(const std::string& result)>& stays_partial, Exchanged* exchanged) {

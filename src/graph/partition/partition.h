@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,19 @@ inline constexpr const char* kTensorRank = "tensor.rank";  // i32, rank 0
 struct TensorSplit {
   int ranks = 1;
   std::map<std::string, Split> inputs;  // those that are split; all others are replicated
+  // Sequence parallel: sums of what there is for each token are scattered along tokens, not known to every rank, and
+  // gathered where products with split weights read them.
+  bool sequence = false;
 };
+
+// The axis of what data have for each token that ranks divide: the first, or else the second one; none.
+std::optional<int> tokens_axis(const Shape& tokens, int ranks);
 
 // What partitioned graphs exchange, a rank's own numbers counted once.
 struct Exchanged {
-  int64_t sums = 0, gathers = 0;     // of partial sums, and of parts that somebody needs as a whole
-  int64_t summed = 0, gathered = 0;  // numbers
+  int64_t sums = 0, gathers = 0;        // of partial sums, and of parts that somebody needs as a whole
+  int64_t summed = 0, gathered = 0;     // numbers
+  int64_t scatters = 0, scattered = 0;  // sums that are dealt along tokens, and their numbers
 };
 
 // The graph of one rank; names and order of inputs and results stay. Results are replicated, but for those that

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernel/machine/machine.h"
 #include "run/device/product.h"
@@ -75,6 +76,31 @@ class Device {
   };
   // Null on devices whose memory is this process's.
   virtual std::unique_ptr<Lane> make_lane() { return nullptr; }
+
+  // A stream of work within the device beside that of launches; events tie the two, and nobody waits on the host. What
+  // is asked of it while launches are recorded is recorded with them, if it follows them and they are held before the
+  // recording ends.
+  class Stream {
+   public:
+    virtual ~Stream() = default;
+    virtual void* native() = 0;  // as libraries of the vendor take it; the calling thread is bound to the device
+    virtual void copy(void* to, const void* from, int64_t bytes) = 0;
+    virtual void follow_launches() = 0;            // what comes begins when all launches until now have ended
+    virtual void mark(size_t point) = 0;           // behind what it was asked until now
+    virtual void hold_launches(size_t point) = 0;  // launches that come begin when it has passed the point
+    // Whether a recording holds launches for points that were marked before it is replayed.
+    virtual bool holds_replays() const = 0;
+    // Called every 100 ms while somebody waits for this device; may throw. Null: nobody is asked.
+    virtual void watch(std::function<void()> watcher) = 0;
+  };
+  virtual std::unique_ptr<Stream> make_stream() { return nullptr; }
+  // Launches from here on go to that stream; null: to their own.
+  virtual void launch_on(Stream*) {}
+  // A stream still writes there, until it passes the point: copies of these bytes wait for it, and so does what is
+  // launched, unless it holds itself back where it has to.
+  virtual void await_before_use(Stream&, size_t /*point*/, std::vector<std::span<const std::byte>>) {}
+  virtual void launches_wait_themselves(bool) {}
+  virtual void hold_awaited() {}  // launches from here on wait for all of it
 
   // What decides, beside the machine, whether prepared code fits: a driver's version, say. Part of the cache's keys.
   virtual std::string identity() const { return {}; }

@@ -189,6 +189,26 @@ void Communicator::exchange(const SentPieces& to, const TakenPieces& from) {
   exchange_through_host(to, from);
 }
 
+Device::Stream* Communicator::stream() {
+  if (all_) return all_->stream();
+  return direct_ ? direct_->stream() : nullptr;
+}
+
+void Communicator::enqueue(const SentPieces& to, const TakenPieces& from) {
+  LUMEN_CHECK(std::ssize(to) == size() && std::ssize(from) == size());
+  if (all_) return all_->enqueue(among_all(to, members_, all_->size()), among_all(from, members_, all_->size()));
+  LUMEN_CHECK(direct_, "exchanges of these ranks are work of no stream");
+  direct_->enqueue(to, from);
+}
+
+void Communicator::exchange_between_launches(const SentPieces& to, const TakenPieces& from) {
+  Device::Stream& beside = *stream();
+  beside.follow_launches();
+  enqueue(to, from);
+  beside.mark(kFreePoint - 1);
+  beside.hold_launches(kFreePoint - 1);
+}
+
 // A GPU's memory without the vendor's library: out, across, and in again.
 void Communicator::exchange_through_host(const SentPieces& to, const TakenPieces& from) {
   std::vector<std::vector<std::byte>> out(size()), in(size());

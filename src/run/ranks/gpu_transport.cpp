@@ -3,15 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 
-#include <chrono>
-#include <cstring>
-#include <thread>
-
 #include "base/check.h"
 #include "base/log.h"
 #include "run/device/choose/choose.h"
 #include "run/device/device.h"
-#include "run/device/gpu/gpu_context.h"
 #include "run/device/shared_library.h"
 #include "run/ranks/ranks.h"
 
@@ -20,7 +15,6 @@ namespace {
 
 constexpr int kBytes = 0;       // ncclInt8
 constexpr int kInProgress = 7;  // ncclInProgress
-constexpr int kNotReady = 600;  // of both drivers: a stream has work left
 constexpr int kOldest = 2700;   // has ncclSend; versions from 2.9 on have one digit more
 
 struct UniqueId {
@@ -68,74 +62,63 @@ Symbols open_symbols(GpuVendor vendor) {
 
 class GpuTransport : public Transport {
  public:
-  GpuTransport(Symbols symbols, Communicator& ranks, Device& device, GpuContextRef context, const UniqueId& id)
-      : symbols_(std::move(symbols)), ranks_(ranks), device_(device), context_(std::move(context)) {
-    context_->use();
+  GpuTransport(Symbols symbols, Communicator& ranks, Device& device, const UniqueId& id)
+      : symbols_(std::move(symbols)), ranks_(ranks), device_(device), stream_(device.make_stream()) {
+    (void)stream_->native();  // this thread's GPU is the device
     check(symbols_.join(&communicator_, ranks_.size(), id, ranks_.rank()), "join");
+    stream_->watch([this] { check_others(); });
   }
   // A rank that has failed does not wait for the others.
   ~GpuTransport() override {
+    stream_->watch({});
     if (communicator_) symbols_.leave(communicator_);
   }
 
   std::string describe() const override { return symbols_.title; }
+  Device::Stream* stream() override { return stream_.get(); }
 
   void abort(const std::string&) noexcept override {
     if (communicator_) symbols_.abort(communicator_);
     communicator_ = nullptr;
   }
 
-  void exchange(const SentPieces& to, const TakenPieces& from) override {
+  void enqueue(const SentPieces& to, const TakenPieces& from) override {
     LUMEN_CHECK(communicator_, "a rank goes on after it has ended");
-    device_.synchronize();  // what is sent has been computed
-    context_->use();
-    const GpuSymbols& gpu = context_->symbols();
+    void* const stream = stream_->native();
     const int own = ranks_.rank();
     LUMEN_CHECK(to[own].size() == from[own].size());
     for (size_t i = 0; i < to[own].size(); ++i) {
       const SentPiece& piece = to[own][i];
-      if (piece.bytes == 0 || piece.data == from[own][i].data) continue;
-      context_->check(
-          gpu.copy_within(from[own][i].data, const_cast<void*>(piece.data), piece.bytes, context_->stream()),
-          "copy_within");
+      if (piece.bytes > 0 && piece.data != from[own][i].data) stream_->copy(from[own][i].data, piece.data, piece.bytes);
     }
     check(symbols_.group_begin(), "group_begin");
     for (int r = 0; r < ranks_.size(); ++r) {
       if (r == own) continue;
       for (const SentPiece& p : to[r])
-        if (p.bytes > 0) check(symbols_.send(p.data, p.bytes, kBytes, r, communicator_, context_->stream()), "send");
+        if (p.bytes > 0) check(symbols_.send(p.data, p.bytes, kBytes, r, communicator_, stream), "send");
       for (const TakenPiece& p : from[r])
-        if (p.bytes > 0) check(symbols_.take(p.data, p.bytes, kBytes, r, communicator_, context_->stream()), "take");
+        if (p.bytes > 0) check(symbols_.take(p.data, p.bytes, kBytes, r, communicator_, stream), "take");
     }
     check(symbols_.group_end(), "group_end");
-    wait();
+  }
+
+  void exchange(const SentPieces& to, const TakenPieces& from) override {
+    ranks_.exchange_between_launches(to, from);
+    device_.synchronize();
   }
 
  private:
   // A peer that has died leaves the stream waiting for good: who lives is asked meanwhile.
-  void wait() {
-    const GpuSymbols& gpu = context_->symbols();
-    if (!gpu.stream_query) return context_->synchronize();
-    auto last = std::chrono::steady_clock::now();
-    while (true) {
-      const int state = gpu.stream_query(context_->stream());
-      if (state == 0) return;
-      if (state != kNotReady) context_->check(state, "stream_query");
-      const auto now = std::chrono::steady_clock::now();
-      if (now - last < std::chrono::milliseconds(100)) {
-        std::this_thread::yield();
-        continue;
-      }
-      last = now;
-      try {
-        ranks_.check();
-        int failed = 0;
-        check(symbols_.failed(communicator_, &failed), "failed");
-        check(failed, "failed");
-      } catch (const Error&) {
-        abort({});
-        throw;
-      }
+  void check_others() {
+    try {
+      ranks_.check();
+      if (!communicator_) return;
+      int failed = 0;
+      check(symbols_.failed(communicator_, &failed), "failed");
+      check(failed, "failed");
+    } catch (const Error&) {
+      abort({});
+      throw;
     }
   }
 
@@ -148,7 +131,7 @@ class GpuTransport : public Transport {
   Symbols symbols_;
   Communicator& ranks_;
   Device& device_;
-  GpuContextRef context_;
+  std::unique_ptr<Device::Stream> stream_;
   void* communicator_ = nullptr;
 };
 
@@ -173,17 +156,12 @@ std::unique_ptr<Transport> open_gpu_transport(Communicator& ranks, Device& devic
       note(fmt::format("rank {}: {}; what GPUs say to each other goes through memory of the host", r, refusals[r]));
     return nullptr;
   }
-  const auto gpu = open_gpu_library(choice.vendor);
-  int number = 0;
-  if (const int error = gpu->device_get(&number, choice.ordinal); error != 0)
-    throw gpu_error(*gpu, error, "device_get", name);
-  auto context = std::make_shared<GpuContext>(gpu, number, name);
   UniqueId id{};
   if (ranks.rank() == 0 && symbols.make_id(&id) != 0)
     throw Error(Exit::hardware, fmt::format("{} makes no id for a communicator", symbols.title));
   ranks.broadcast(std::as_writable_bytes(std::span(id.bytes)), 0);
   *title = symbols.title;
-  return std::make_unique<GpuTransport>(std::move(symbols), ranks, device, std::move(context), id);
+  return std::make_unique<GpuTransport>(std::move(symbols), ranks, device, id);
 }
 
 }  // namespace lumen::run

@@ -4,7 +4,7 @@
 // lost is noticed by all others within seconds: RankLost, never a wait without end. Proved by
 // tests/run/ranks/ranks_test.cpp.
 //
-// May include: base, emit, run/device, run/device/choose, run/device/gpu.
+// May include: base, emit, run/device, run/device/choose.
 // Offers: environment.h, launch.h.
 #pragma once
 
@@ -69,6 +69,13 @@ class Communicator {
   // `to[r]` goes to rank r, whose `from[this rank]` has pieces of the same sizes. What goes to the rank itself is
   // copied.
   void exchange(const SentPieces& to, const TakenPieces& from);
+  // Where GPUs' memory is moved by work of a stream: that stream, and exchange() as its next work, which nobody waits
+  // for. Null elsewhere.
+  Device::Stream* stream();
+  void enqueue(const SentPieces& to, const TakenPieces& from);
+  // Behind all launches until now, and before those that come.
+  void exchange_between_launches(const SentPieces& to, const TakenPieces& from);
+  static constexpr size_t kFreePoint = 1;  // the first of the stream's points that others may mark
   // Whole blocks of all ranks one behind the other; each rank's is in its place already. `bytes[r]`: of rank r's.
   void all_gather(void* blocks, std::span<const int64_t> bytes);
   void broadcast(void* memory, int64_t bytes, int root);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "run/device/device.h"
 
 namespace lumen::run {
 
@@ -43,6 +44,10 @@ class Transport {
   virtual std::string describe() const = 0;  // "shared memory"
   // See Communicator::exchange; what a rank sends itself is copied before.
   virtual void exchange(const SentPieces& to, const TakenPieces& from) = 0;
+  // The stream that exchanges of a device's memory are work of, where they are: exchanges that are asked of it are not
+  // waited for. Null: there is none.
+  virtual Device::Stream* stream() { return nullptr; }
+  virtual void enqueue(const SentPieces&, const TakenPieces&) {}
   virtual bool serves_any_thread() const { return true; }  // one at a time; else the one that has made it
   virtual void check() {}                                  // RankLost when a rank is gone
   virtual void abort(const std::string& why) noexcept = 0;

@@ -24,7 +24,7 @@ def grid(ranks, tensor, *more):
 def runs_alike(c):
     words = [*BASE, "--steps", 8, "--keep", 0]
     c.run(*words, "-o", "alone")
-    for name, more in {"two": grid(2, 2), "grid": grid(4, 2), "parts": grid(4, 2, "--shard", "gradients")}.items():
+    for name, more in {"two": grid(2, 2), "grid": grid(4, 2), "parts": grid(4, 2, "--shard", "gradients"), "dealt": grid(2, 2, "--sequence-parallel")}.items():
         c.run(*words, *more, "-o", name)
         c.near("alone", name, 1e-5)
         for part in ("model", "optimizer"):
@@ -66,6 +66,7 @@ def refusals(c):
         (["--tensor-parallel", 2], 2, "there is one process"),
         (grid(2, 2, "--shard", "parameters"), 2, "--shard gradients works with it"),
         (grid(2, 2, "--moments", "q8_0"), 2, "cannot be held in q8_0 in 2 parts"),
+        (["--ranks", 2, "--sequence-parallel"], 2, "it goes with --tensor-parallel"),
         (grid(4, 2, "--optimizer", "muon", "--shard", "states"), 2, "as a whole"),
     ):
         out = c.run(*BASE, "--steps", 2, *words, "-o", "refused", code=code)

@@ -108,6 +108,29 @@ TEST(Partition, OnlySumsAreExchanged) {
   EXPECT_EQ(step.sums, 9);  // what enters the logits and the attention, how often the largest logit is there, the norm
 }
 
+// Sums become chunks of tokens, norms and residuals are computed of those, and products with split weights gather them,
+// once forward and once backward; no sum of tokens' numbers is known to all.
+TEST(Partition, TokensAreDealtBetweenProducts) {
+  const Graph g = attention(false);
+  TensorSplit p = find_partition(g, 2, any);
+  Exchanged plain, loss, step;
+  (void)partitioned(g, p, {}, &plain);
+  p.sequence = true;
+  (void)partitioned(g, p, {}, &loss);
+  EXPECT_EQ(loss.scatters, 2);  // rows of the table, attention
+  EXPECT_EQ(loss.sums, plain.sums - 2);
+  EXPECT_EQ(loss.gathers, 2);  // what enters the attention, and the logits
+  (void)partitioned(step_of(g), p, {}, &step);
+  EXPECT_EQ(step.scatters, 5);  // without a norm, gradients of three products reach the residual stream by two ways
+  for (const bool fused : {false, true}) {
+    const Graph whole = attention(fused);
+    TensorSplit dealt = find_partition(whole, 2, any);
+    dealt.sequence = true;
+    expect_same(whole, dealt, 3, 12);
+    expect_same(step_of(whole), dealt, 4, 12);
+  }
+}
+
 TEST(Partition, HeadsThatRanksDoNotDivideAreRefused) {
   try {
     (void)find_partition(attention(false), 4, any);

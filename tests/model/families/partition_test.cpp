@@ -9,24 +9,24 @@
 namespace lumen::model {
 namespace {
 
-graph::Graph loss_of(const Model& m) {
-  graph::Graph g = graph::bind_symbols(function_of(m, "loss"), {{"B", 1}, {"T", 5}});
+graph::Graph loss_of(const Model& m, int64_t tokens = 5) {
+  graph::Graph g = graph::bind_symbols(function_of(m, "loss"), {{"B", 1}, {"T", tokens}});
   graph::inline_calls(g);
   graph::simplify(g);
   return g;
 }
 
-std::map<std::string, graph::Tensor> inputs_of(const Model& m, const graph::Graph& g) {
+std::map<std::string, graph::Tensor> inputs_of(const Model& m, const graph::Graph& g, int64_t count = 5) {
   std::map<std::string, graph::Tensor> inputs;
   for (const auto& [name, w] : m.weights)
     if (g.find_input(name) >= 0) inputs[name] = f32_tensor(w);
   std::vector<double> tokens, targets;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < count; ++i) {
     tokens.push_back((i * 7 + 3) % static_cast<int>(m.integer("vocab")));
     targets.push_back((i * 5 + 1) % static_cast<int>(m.integer("vocab")));
   }
-  inputs["tokens"] = integers({1, 5}, tokens);
-  inputs["targets"] = integers({1, 5}, targets);
+  inputs["tokens"] = integers({1, count}, tokens);
+  inputs["targets"] = integers({1, count}, targets);
   return inputs;
 }
 
@@ -52,7 +52,18 @@ TEST(FamiliesInParts, LossesAreThoseOfTheWhole) {
     const double want = graph::eval(g, inputs_of(m, g), {.wide = true, .symbols = {}, .exchange = {}})[0].values[0];
     for (const graph::RankResults& rank : graph::run_ranks(local, split, inputs_of(m, g), true))
       EXPECT_NEAR(rank.results[0].values[0], want, 1e-9 * std::abs(want)) << name;
-    fmt::print("{}: {} tensors in parts, {} sums\n", name, split.inputs.size(), exchanged.sums);
+    fmt::print("{}: {} tensors in parts, {} sums", name, split.inputs.size(), exchanged.sums);
+    // The same of ranks that deal tokens, too, and know no sum whole that is larger than the tokens.
+    const graph::Graph even = loss_of(m, 6);
+    split.sequence = true;
+    const graph::Graph dealt = graph::partitioned(even, split, {}, &exchanged);
+    EXPECT_GT(exchanged.scatters, 0) << name;
+    const auto inputs = inputs_of(m, even, 6);
+    const double of_all = graph::eval(even, inputs, {.wide = true, .symbols = {}, .exchange = {}})[0].values[0];
+    for (const graph::RankResults& rank : graph::run_ranks(dealt, split, inputs, true))
+      EXPECT_NEAR(rank.results[0].values[0], of_all, 1e-9 * std::abs(of_all)) << name;
+    fmt::print("; {} dealt along tokens, {} others, {} gathered\n", exchanged.scatters, exchanged.sums,
+               exchanged.gathers);
     ++shared;
   }
   for (const auto& [name, why] : refused) fmt::print("{}: {}\n", name, why);

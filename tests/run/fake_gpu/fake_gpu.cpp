@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "stream.h"
 
@@ -39,10 +41,14 @@ enum : int {
   kBadHandle = 400,
   kNotFound = 500,
   kBadAddress = 700,
+  kTooLong = 702,
   kLaunchFailed = 719,
+  kNotReady = 600,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
-  kCaptureInvalid = 901
+  kCaptureInvalid = 901,
+  kCaptureUnjoined = 904,
+  kCaptureIsolation = 905
 };
 
 struct Stream;
@@ -54,18 +60,30 @@ struct Function {
   void* host = nullptr;
 };
 struct Event {
-  Stream* stream = nullptr;
+  std::shared_ptr<Stream> stream;
   size_t position = 0;
   double milliseconds = 0;
+  uint64_t graph = 0;  // recorded while that one was captured: a place in it, by branch and position
+  size_t branch = 0;
+};
+// Work in the order of one stream, or a wait: for a place in another branch, or for an event as it is then.
+struct GraphNode {
+  std::function<int()> work;
+  size_t branch = 0, position = 0;
+  Event* event = nullptr;
 };
 struct Graph {
-  std::vector<std::function<int()>> work;
+  uint64_t number = 0;
+  std::vector<std::vector<GraphNode>> branches;  // the first one is the stream's where the capture began
+  std::vector<std::shared_ptr<Stream>> streams;  // that take part; of an executable: on which branches run
 };
 struct Stream {
   std::deque<std::function<int()>> queue;  // what was asked for and not done yet
   size_t done = 0;                         // of all work ever asked for
   double milliseconds = 0;                 // that all of it takes
-  std::unique_ptr<Graph> capturing;
+  bool is_busy = false;
+  std::shared_ptr<Graph> capturing;
+  size_t branch = 0;  // of what is captured
   bool capture_broken = false;
 };
 struct Link {
@@ -73,6 +91,8 @@ struct Link {
   char* log = nullptr;
   size_t log_bytes = 0;
 };
+
+using lumen::fake::kBlocked;
 
 constexpr size_t kRange = size_t{4} << 30;  // of device addresses
 
@@ -94,6 +114,10 @@ struct State {
   int64_t reserved = 0, used = 0, plain = 0;
   std::map<void*, std::unique_ptr<Function>> functions;
   std::vector<std::unique_ptr<Link>> links;
+  std::map<void*, std::shared_ptr<Stream>> streams;
+  uint64_t graphs = 0;  // ever captured
+  bool forces = true;   // who waits has what it waits for done
+  uint32_t random = 1;
 
   void open() {
     if (device) return;
@@ -172,18 +196,46 @@ int enter(const char* symbol, bool needs_context = true) {
   const std::scoped_lock lock(state().mutex); \
   if (const int wrong = enter(__func__ __VA_OPT__(, ) __VA_ARGS__)) return wrong
 
+size_t asked(const Stream& stream) {
+  return stream.done + stream.queue.size();
+}
+
+// Executes what a stream was asked for, until so much of it is done. kBlocked: it waits for what is not done, and was
+// perhaps never asked for.
 int finish(Stream& stream, size_t until) {
   State& s = state();
-  while (stream.done < until && !stream.queue.empty()) {
-    const auto work = std::move(stream.queue.front());
+  while (stream.done < until) {
+    if (stream.queue.empty() || stream.is_busy) return kBlocked;
+    stream.is_busy = true;
+    const int error = stream.queue.front()();
+    stream.is_busy = false;
+    if (error == kBlocked) return kBlocked;
     stream.queue.pop_front();
     ++stream.done;
-    if (const int error = work(); error != 0 && s.sticky == 0) s.sticky = error;
+    if (error != 0 && s.sticky == 0) s.sticky = error;
   }
   return s.sticky;
 }
-size_t asked(const Stream& stream) {
-  return stream.done + stream.queue.size();
+
+// Of another stream.
+std::function<int()> waiting_for(std::shared_ptr<Stream> other, size_t position) {
+  return [other = std::move(other), position] {
+    if (other->done < position && state().forces) finish(*other, position);
+    return other->done < position ? kBlocked : kOk;
+  };
+}
+
+// Where an order is wanted (Gpu::order), streams go on now and then by themselves, as far as they can.
+void wander() {
+  State& s = state();
+  if (s.gpu.order == 0 || s.streams.empty()) return;
+  const auto next = [&] { return s.random = s.random * 1664525 + 1013904223 + s.gpu.order, s.random >> 16; };
+  auto at = s.streams.begin();
+  std::advance(at, next() % s.streams.size());
+  Stream& stream = *at->second;
+  s.forces = false;
+  finish(stream, std::min(asked(stream), stream.done + next() % 8));
+  s.forces = true;
 }
 
 int push(void* handle, bool may_be_captured, std::function<int()> work, double milliseconds = 0.25) {
@@ -194,12 +246,26 @@ int push(void* handle, bool may_be_captured, std::function<int()> work, double m
       stream->capture_broken = true;
       return kCaptureUnsupported;
     }
-    stream->capturing->work.push_back(std::move(work));
+    stream->capturing->branches[stream->branch].push_back({std::move(work)});
     return kOk;
   }
   stream->queue.push_back(std::move(work));
   stream->milliseconds += milliseconds;
+  wander();
   return kOk;
+}
+
+// Whoever waits lets other threads ask for what is missing.
+int wait_for(const std::function<int()>& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
+    {
+      const std::scoped_lock lock(state().mutex);
+      if (const int result = step(); result != kBlocked) return result;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return kTooLong;
 }
 
 // Texts end with a zero; object files say where their last table ends.
@@ -252,6 +318,11 @@ int enter(const char* symbol) {
 char* view(const void* address, size_t bytes) {
   return state().view(address, bytes);
 }
+void advance_others() {
+  State& s = state();
+  if (!s.forces) return;
+  for (const auto& [handle, stream] : std::map(s.streams)) finish(*stream, asked(*stream));
+}
 int push(void* stream, double milliseconds, std::function<int()> work) {
   const std::scoped_lock lock(state().mutex);
   return ::push(stream, true, std::move(work), milliseconds);
@@ -274,6 +345,7 @@ void fake_gpu_reset() {
   s.blocks.clear();
   s.pooled.clear();
   s.reserved = s.used = s.plain = 0;
+  s.streams.clear();
   has_context = false;
 }
 
@@ -524,7 +596,7 @@ int NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void* to, void* from, size_t 
 }
 int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, void* from, size_t bytes, void* stream) {
   ENTER();
-  return push(stream, false, [=] {
+  return push(stream, true, [=] {
     char *a = state().view(to, bytes), *b = state().view(from, bytes);
     if (!a || !b) return int{kBadAddress};
     std::memcpy(a, b, bytes);
@@ -543,24 +615,39 @@ int NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char byte, size_t
 int NAME(cuStreamCreate, hipStreamCreateWithFlags)(void** stream, unsigned flags) {
   ENTER();
   if (flags != 1) return kInvalid;
-  *stream = new Stream;
+  auto made = std::make_shared<Stream>();
+  *stream = made.get();
+  state().streams[made.get()] = std::move(made);
   ++state().gpu.streams;
   return kOk;
 }
 int NAME(cuStreamDestroy_v2, hipStreamDestroy)(void* stream) {
   ENTER();
-  delete static_cast<Stream*>(stream);
+  const auto found = state().streams.find(stream);
+  if (found == state().streams.end()) return kBadHandle;
+  found->second->done = asked(*found->second);
+  found->second->queue.clear();
+  state().streams.erase(found);
   --state().gpu.streams;
   return kOk;
 }
 int NAME(cuStreamSynchronize, hipStreamSynchronize)(void* handle) {
+  auto* stream = static_cast<Stream*>(handle);
+  {
+    ENTER();
+    if (stream->capturing) {
+      stream->capture_broken = true;
+      return kCaptureUnsupported;
+    }
+  }
+  return wait_for([&] { return finish(*stream, asked(*stream)); });
+}
+int NAME(cuStreamQuery, hipStreamQuery)(void* handle) {
   ENTER();
   auto* stream = static_cast<Stream*>(handle);
-  if (stream->capturing) {
-    stream->capture_broken = true;
-    return kCaptureUnsupported;
-  }
-  return finish(*stream, asked(*stream));
+  if (stream->capturing) return kCaptureUnsupported;
+  const int result = finish(*stream, asked(*stream));
+  return result == kBlocked ? int{kNotReady} : result;
 }
 int NAME(cuEventCreate, hipEventCreateWithFlags)(void** event, unsigned) {
   ENTER();
@@ -568,18 +655,67 @@ int NAME(cuEventCreate, hipEventCreateWithFlags)(void** event, unsigned) {
   ++state().gpu.events;
   return kOk;
 }
-int NAME(cuEventRecord, hipEventRecord)(void* handle, void* stream) {
+int NAME(cuEventRecord, hipEventRecord)(void* handle, void* stream_handle) {
   ENTER();
   auto* event = static_cast<Event*>(handle);
-  event->stream = static_cast<Stream*>(stream);
-  event->position = asked(*event->stream);
-  event->milliseconds = event->stream->milliseconds;
+  const auto found = state().streams.find(stream_handle);
+  if (found == state().streams.end()) return kBadHandle;
+  const std::shared_ptr<Stream>& stream = found->second;
+  *event = Event{stream, asked(*stream), stream->milliseconds, 0, 0};
+  if (!stream->capturing) return kOk;
+  event->graph = stream->capturing->number;
+  event->branch = stream->branch;
+  event->position = stream->capturing->branches[stream->branch].size();
   return kOk;
 }
+int NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void* handle, void* event_handle, unsigned flags) {
+  ENTER();
+  auto* event = static_cast<Event*>(event_handle);
+  const auto found = state().streams.find(handle);
+  if (found == state().streams.end() || !event) return kBadHandle;
+  const std::shared_ptr<Stream>& stream = found->second;
+  if (event->graph > 0) {
+    // It is part of a capture, and who waits for it becomes so.
+    const std::shared_ptr<Graph> graph = event->stream->capturing;
+    if (flags != 0 || !graph || graph->number != event->graph) return kInvalid;
+    if (!stream->capturing) {
+      stream->capturing = graph;
+      stream->branch = graph->branches.size();
+      graph->branches.emplace_back();
+      graph->streams.push_back(stream);
+    } else if (stream->capturing != graph) {
+      return kCaptureIsolation;
+    }
+    graph->branches[stream->branch].push_back({nullptr, event->branch, event->position, nullptr});
+    return kOk;
+  }
+  if (stream->capturing) {
+    if (flags != 1 || kHip) {
+      stream->capture_broken = true;
+      return kCaptureIsolation;
+    }
+    stream->capturing->branches[stream->branch].push_back({nullptr, 0, 0, event});
+    return kOk;
+  }
+  if (flags != 0) return kInvalid;
+  return event->stream ? push(handle, false, waiting_for(event->stream, event->position), 0) : int{kOk};
+}
 int NAME(cuEventSynchronize, hipEventSynchronize)(void* handle) {
+  const auto* event = static_cast<Event*>(handle);
+  {
+    ENTER();
+    if (event->graph > 0) return kCaptureUnsupported;
+    if (!event->stream) return kOk;
+  }
+  return wait_for([&] { return finish(*event->stream, event->position); });
+}
+int NAME(cuEventQuery, hipEventQuery)(void* handle) {
   ENTER();
   const auto* event = static_cast<Event*>(handle);
-  return event->stream ? finish(*event->stream, event->position) : int{kOk};
+  if (event->graph > 0) return kCaptureUnsupported;
+  if (!event->stream) return kOk;
+  const int result = finish(*event->stream, event->position);
+  return result == kBlocked ? int{kNotReady} : result;
 }
 int NAME(cuEventElapsedTime, hipEventElapsedTime)(float* milliseconds, void* from, void* to) {
   ENTER();
@@ -664,22 +800,43 @@ int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void* handle, int mode)
   ENTER();
   auto* stream = static_cast<Stream*>(handle);
   if (mode != 1 || stream->capturing) return kInvalid;
-  stream->capturing = std::make_unique<Graph>();
+  stream->capturing = std::make_shared<Graph>();
+  stream->capturing->number = ++state().graphs;
+  stream->capturing->branches.resize(1);
+  stream->capturing->streams = {state().streams.at(handle)};
+  stream->branch = 0;
   stream->capture_broken = !state().gpu.captures;
   return kOk;
+}
+// Branches that nobody waits for at their ends.
+bool has_loose_ends(const Graph& graph) {
+  for (size_t b = 1; b < graph.branches.size(); ++b) {
+    bool is_joined = false;
+    for (size_t other = 0; other < graph.branches.size(); ++other)
+      for (const GraphNode& node : graph.branches[other])
+        is_joined = is_joined || (other != b && !node.work && !node.event && node.branch == b &&
+                                  node.position == graph.branches[b].size());
+    if (!is_joined) return true;
+  }
+  return false;
 }
 int NAME(cuStreamEndCapture, hipStreamEndCapture)(void* handle, void** graph) {
   const std::scoped_lock lock(state().mutex);
   auto* stream = static_cast<Stream*>(handle);
-  if (const int wrong = enter(__func__)) {
-    stream->capturing = nullptr;  // it ends, whatever comes of it
-    return wrong;
-  }
-  if (!stream->capturing) return kInvalid;
-  auto captured = std::move(stream->capturing);
+  const std::shared_ptr<Graph> captured = stream->capturing;
+  bool is_broken = false;
+  if (captured)
+    for (const auto& part : captured->streams) {
+      is_broken = is_broken || part->capture_broken;
+      part->capturing = nullptr;  // it ends, whatever comes of it
+      part->capture_broken = false;
+    }
+  if (const int wrong = enter(__func__)) return wrong;
+  if (!captured) return kInvalid;
   *graph = nullptr;
-  if (stream->capture_broken) return kCaptureInvalid;
-  *graph = captured.release();
+  if (is_broken) return kCaptureInvalid;
+  if (has_loose_ends(*captured)) return kCaptureUnjoined;
+  *graph = new Graph{captured->number, captured->branches, {}};
   ++state().gpu.graphs;
   return kOk;
 }
@@ -687,14 +844,37 @@ int NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void** execu
                                                                     unsigned long long flags) {
   ENTER();
   if (flags != 0) return kInvalid;
-  *executable = new Graph(*static_cast<Graph*>(graph));
+  auto made = std::make_unique<Graph>(*static_cast<Graph*>(graph));
+  made->streams.resize(made->branches.size());
+  for (size_t b = 1; b < made->branches.size(); ++b) {
+    made->streams[b] = std::make_shared<Stream>();
+    state().streams[made->streams[b].get()] = made->streams[b];
+  }
+  *executable = made.release();
   ++state().gpu.executables;
   return kOk;
 }
-int NAME(cuGraphLaunch, hipGraphLaunch)(void* executable, void* stream) {
+int NAME(cuGraphLaunch, hipGraphLaunch)(void* executable, void* handle) {
   ENTER();
-  for (const auto& work : static_cast<Graph*>(executable)->work)
-    if (const int error = push(stream, false, work)) return error;
+  State& s = state();
+  Graph& graph = *static_cast<Graph*>(executable);
+  graph.streams[0] = s.streams.at(handle);
+  if (graph.streams[0]->capturing) return kCaptureUnsupported;
+  const size_t before = asked(*graph.streams[0]);
+  std::vector<size_t> begins;
+  for (size_t b = 0; b < graph.branches.size(); ++b) {
+    if (b > 0) graph.streams[b]->queue.push_back(waiting_for(graph.streams[0], before));
+    begins.push_back(asked(*graph.streams[b]));
+  }
+  for (size_t b = 0; b < graph.branches.size(); ++b)
+    for (const GraphNode& node : graph.branches[b]) {
+      std::function<int()> work = node.work;
+      if (node.event)
+        work = node.event->stream ? waiting_for(node.event->stream, node.event->position) : [] { return int{kOk}; };
+      else if (!work)
+        work = waiting_for(graph.streams[node.branch], begins[node.branch] + node.position);
+      if (const int error = push(graph.streams[b].get(), false, std::move(work))) return error;
+    }
   return kOk;
 }
 int NAME(cuGraphDestroy, hipGraphDestroy)(void* graph) {
@@ -705,6 +885,8 @@ int NAME(cuGraphDestroy, hipGraphDestroy)(void* graph) {
 }
 int NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void* executable) {
   ENTER();
+  const Graph& graph = *static_cast<Graph*>(executable);
+  for (size_t b = 1; b < graph.streams.size(); ++b) state().streams.erase(graph.streams[b].get());
   delete static_cast<Graph*>(executable);
   --state().gpu.executables;
   return kOk;

@@ -3,7 +3,9 @@
 //   - device addresses cannot be read by the host: they lie in a range of their own without any access;
 //   - work on a stream is done when somebody waits, so buffers that change too early show;
 //   - memory is never zero to begin with; every call needs a started driver and a context on its thread;
-//   - nothing but launches may happen while a stream is captured.
+//   - streams that no event ties do not wait for each other;
+//   - nothing but launches and copies within the device may happen while a stream is captured; what is captured ends
+//     where it began, and waits for events outside of it only where it says so.
 // Tests reach its state through fake_gpu(), exported by each library.
 #pragma once
 
@@ -37,7 +39,10 @@ struct Gpu {
   bool multiplies = true;              // its library of products knows how
   double product_milliseconds = 0.25;  // of each; other work takes 0.25
   double product_error = 0;            // that each number of a product is off by
-  bool corrupts = false;               // every buffer of a kernel ends up with a wrong bit
+  // 0: work of a stream is done when somebody waits for it; else streams also go on by themselves now and then, in some
+  // order that events allow: what is not ordered by an event then happens in any.
+  uint32_t order = 0;
+  bool corrupts = false;  // every buffer of a kernel ends up with a wrong bit
 
   // Kernels are functions of the host: `find` gives one for a symbol of an image, null when there is none; `execute`
   // runs it with host addresses of the arguments, the status last.

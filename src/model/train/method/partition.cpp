@@ -33,6 +33,13 @@ void Method::partition_tensors() {
     for (const Optimizer::State& s : optimizer_.states(p))
       if (s.type.shape == p.shape) found.inputs[optimizer_state(s.name, p.name)] = own;
   }
+  found.sequence = recipe_.sequence_parallel;
+  const int ranks = found.ranks;
+  if (found.sequence && !graph::tokens_axis({graph::Dim(recipe_.batch), graph::Dim(recipe_.length)}, ranks))
+    throw Error(Exit::usage,
+                fmt::format("--sequence-parallel: {} ranks divide neither a batch of {} nor {} tokens", ranks,
+                            recipe_.batch, recipe_.length),
+                "--batch, of each group of ranks, or --length is a multiple of --tensor-parallel");
   partition_ = std::move(found);
 }
 
@@ -70,9 +77,10 @@ std::string Method::partition_text() const {
   (void)graph::partitioned(plain(loss_), *partition_, {}, &sums);
   return fmt::format(
       "{} ranks hold one model: {} tensors with {:.1f} % of its numbers in parts{}; {} sums are exchanged "
-      "forward",
+      "forward{}",
       partition_->ranks, matrices, 100.0 * split / all, whole.empty() ? "" : fmt::format(", {} whole in each", whole),
-      sums.sums);
+      sums.sums + sums.scatters,
+      sums.scatters > 0 ? fmt::format(", {} of them dealt along tokens", sums.scatters) : "");
 }
 
 }  // namespace lumen::model

@@ -56,7 +56,7 @@ void add_graphs(RankForecast& out, const LayerPlan& plan) {
 
 }  // namespace
 
-RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks, bool host) {
+RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks) {
   const Sharding sharding = sharding_of(recipe);
   const std::vector<Cut> cuts = cut_parameters(method.trained_here(), method.optimizer(), ranks);
   const Exchanges in = exchanges_of(recipe, method.formats());
@@ -84,10 +84,9 @@ RankForecast forecast_rank(const Model& model, const Method& method, const Recip
       one.in_parts += graph::byte_size(held);
     }
     if (plan)
-      forecast_layers(
-          one, *plan,
-          lodgers_of(*plan, cuts, method.held(), {{}, in.reduced_in, in.gathered_in, recipe.overlap && host}), rank,
-          ranks);
+      forecast_layers(one, *plan,
+                      lodgers_of(*plan, cuts, method.held(), {{}, in.reduced_in, in.gathered_in, recipe.overlap}), rank,
+                      ranks);
     else
       one.exchanges = exchange_scratch(cuts, rank, ranks) + coded_bytes(cuts, in, rank, ranks);
     const int64_t bytes = one.states + one.sums + one.parameters + one.exchanges;

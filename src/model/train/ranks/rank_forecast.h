@@ -21,7 +21,6 @@ struct RankForecast {
   int64_t whole_parameters = 0, whole_gradients = 0, between = 0;
   std::vector<graph::Graph> step, evaluation;
 };
-// `host`: the device's memory is the process's.
-RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks, bool host);
+RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks);
 
 }  // namespace lumen::model

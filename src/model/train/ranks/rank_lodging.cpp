@@ -131,7 +131,9 @@ RankLodging::RankLodging(run::Engine& engine, run::Communicator& ranks, Lodgers 
   programs_.resize(lodgers_.parts.size());
   for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
   engine_.device().synchronize();  // what makes memory zero is not in the order of what comes
-  if (lodgers_.overlaps) ferry_ = std::make_unique<run::Ferry>();
+  if (!lodgers_.overlaps) return;
+  stream_ = ranks_.stream();
+  if (!stream_) ferry_ = std::make_unique<run::Ferry>();
 }
 
 std::shared_ptr<run::Program> RankLodging::compile(const graph::Graph& g) {
@@ -182,7 +184,13 @@ run::DeviceTensorRef RankLodging::tensor(size_t part, const std::string& name) {
 }
 
 // An exchange, done at once or beside what comes next; in the order in which they are begun.
-std::optional<run::Ferry::Ticket> RankLodging::begin(run::SentPieces to, run::TakenPieces from) {
+std::optional<RankLodging::Ticket> RankLodging::begin(run::SentPieces to, run::TakenPieces from, size_t point) {
+  if (stream_) {
+    stream_->follow_launches();
+    ranks_.enqueue(to, from);
+    stream_->mark(point);
+    return point;
+  }
   if (!ferry_) {
     ranks_.exchange(to, from);
     return std::nullopt;
@@ -190,8 +198,14 @@ std::optional<run::Ferry::Ticket> RankLodging::begin(run::SentPieces to, run::Ta
   return ferry_->give([this, to = std::move(to), from = std::move(from)] { ranks_.exchange(to, from); });
 }
 
-void RankLodging::wait(std::optional<run::Ferry::Ticket>& ticket) {
-  if (ticket) ferry_->wait(*std::exchange(ticket, std::nullopt));
+// What is launched waits for a stream; nobody does on the host.
+void RankLodging::wait(std::optional<Ticket>& ticket) {
+  if (!ticket) return;
+  const Ticket arrived = *std::exchange(ticket, std::nullopt);
+  if (stream_)
+    stream_->hold_launches(arrived);
+  else
+    ferry_->wait(arrived);
 }
 
 // What fails here is told at the end of a pass: until then others take what this rank sends, whatever it is.
@@ -208,7 +222,7 @@ void RankLodging::attempt(const std::function<void()>& work) {
 
 void RankLodging::call(size_t part) {
   Seat& s = seat(part);
-  if (ferry_ && !s.is_used && !std::cmp_equal(s.part, part)) gather(part);
+  if (overlaps() && !s.is_used && !std::cmp_equal(s.part, part)) gather(part);
 }
 
 void RankLodging::come(size_t part) {
@@ -261,7 +275,7 @@ void RankLodging::gather(size_t part) {
     }
     whole_at += aligned(graph::byte_size(m.type));
   }
-  s.ticket = begin(std::move(to), std::move(from));
+  s.ticket = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + part % seats_.size());
 }
 
 // What was sent is whole parameters.
@@ -327,9 +341,9 @@ void RankLodging::close_gradients(size_t part) {
       arrived += piece_room(m, coded, own_rank);
     }
   }
-  sum_ticket_ = begin(std::move(to), std::move(from));
+  sum_ticket_ = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + kSeats);
   summing_ = part;
-  if (!ferry_) finish_sums();
+  if (!overlaps()) finish_sums();
 }
 
 void RankLodging::bind_reduction(size_t part) {
@@ -356,7 +370,10 @@ void RankLodging::finish_sums() {
   if (!programs_[part].sum) return;
   attempt([&] {
     bind_reduction(part);
-    programs_[part].sum->run();
+    if (stream_)
+      programs_[part].sum->enqueue();  // without guards
+    else
+      programs_[part].sum->run();
   });
 }
 

@@ -1,8 +1,9 @@
 // Parameters of which each rank holds a part: those of a part of a step by layers are gathered from all ranks before it
 // runs and let go behind it; gradients of one batch are summed over ranks, each rank's part by that rank, and added to
 // what it has of batches before. Two parts' parameters and gradients are whole at a time where exchanges run beside the
-// computation, in a thread of their own, and one part's elsewhere; exchanges are made in the same order on all ranks,
-// and the bits are the same either way. Proved by tests/model/train/ranks/rank_lodging_test.cpp.
+// computation, in a thread of their own or as work of a GPU's stream, and one part's elsewhere; exchanges are made in
+// the same order on all ranks, and the bits are the same either way. Proved by
+// tests/model/train/ranks/rank_lodging_test.cpp.
 #pragma once
 
 #include <functional>
@@ -65,11 +66,12 @@ class RankLodging : public Lodging {
 
  private:
   using Member = Lodgers::Member;
+  using Ticket = run::Ferry::Ticket;  // or a point of the stream
   struct Seat {
     std::shared_ptr<std::byte> parameters, codes, gradients;
     int64_t part = -1;  // whose parameters it holds, or will
     bool is_whole = false, is_used = false;
-    std::optional<run::Ferry::Ticket> ticket;  // of what is on its way
+    std::optional<Ticket> ticket;  // of what is on its way
   };
   struct Programs {
     std::shared_ptr<run::Program> code, decode, encode, sum;
@@ -84,8 +86,9 @@ class RankLodging : public Lodging {
   void arrive(size_t part);
   void bind_reduction(size_t part);
   void finish_sums();
-  std::optional<run::Ferry::Ticket> begin(run::SentPieces to, run::TakenPieces from);
-  void wait(std::optional<run::Ferry::Ticket>& ticket);
+  bool overlaps() const { return ferry_ || stream_; }
+  std::optional<Ticket> begin(run::SentPieces to, run::TakenPieces from, size_t point);
+  void wait(std::optional<Ticket>& ticket);
   void attempt(const std::function<void()>& work);
 
   run::Engine& engine_;
@@ -99,9 +102,10 @@ class RankLodging : public Lodging {
   std::map<std::string, std::shared_ptr<run::Program>> by_text_;
   std::map<std::string, run::DeviceTensorRef> lost_;
   std::optional<size_t> summing_;  // the part whose gradients are on their way
-  std::optional<run::Ferry::Ticket> sum_ticket_;
+  std::optional<Ticket> sum_ticket_;
   std::optional<Error> failure_;
-  std::unique_ptr<run::Ferry> ferry_;  // last made, first gone; null: exchanges are waited for
+  run::Device::Stream* stream_ = nullptr;  // of exchanges between GPUs
+  std::unique_ptr<run::Ferry> ferry_;      // elsewhere; last made, first gone. Neither: exchanges are waited for
 };
 
 }  // namespace lumen::model

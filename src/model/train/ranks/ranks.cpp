@@ -19,22 +19,6 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Whose gradients are exchanged at once.
-std::vector<std::vector<const Cut*>> buckets_of(const std::vector<Cut>& cuts) {
-  std::vector<std::vector<const Cut*>> out;
-  int64_t bytes = 0;
-  for (const Cut& cut : cuts) {
-    const int64_t own = cut.whole.count() * int64_t{sizeof(float)};
-    if (out.empty() || bytes + own > kBucketBytes) {
-      out.emplace_back();
-      bytes = 0;
-    }
-    out.back().push_back(&cut);
-    bytes += own;
-  }
-  return out;
-}
-
 FormatRef exchange_format(const std::string& name, const FormatLibrary& formats, const char* flag) {
   const FormatRef format = formats.get(name);
   if (is_plain(*format, Scalar::f32)) return nullptr;
@@ -42,17 +26,41 @@ FormatRef exchange_format(const std::string& name, const FormatLibrary& formats,
   return format;
 }
 
+std::vector<const Cut*> all_of(const std::vector<Cut>& cuts) {
+  std::vector<const Cut*> out;
+  for (const Cut& cut : cuts) out.push_back(&cut);
+  return out;
+}
+
+int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
+  int64_t need = 0;
+  for (const Cut* cut : bucket)
+    if (cut->rows_of(rank) > 0) need += ranks * aligned(cut->rows_of(rank) * cut->columns * int64_t{sizeof(float)});
+  return need;
+}
+
 }  // namespace
+
+std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& cuts) {
+  std::vector<std::vector<const Cut*>> out;
+  int64_t bytes = 0;
+  for (const Cut* cut : cuts) {
+    const int64_t own = cut->whole.count() * int64_t{sizeof(float)};
+    if (out.empty() || bytes + own > kBucketBytes) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().push_back(cut);
+    bytes += own;
+  }
+  return out;
+}
 
 // What others send lies in memory that serves one bucket after the other.
 int64_t exchange_scratch(const std::vector<Cut>& cuts, int rank, int ranks) {
   int64_t most = 0;
-  for (const std::vector<const Cut*>& bucket : buckets_of(cuts)) {
-    int64_t need = 0;
-    for (const Cut* cut : bucket)
-      if (cut->rows_of(rank) > 0) need += ranks * aligned(cut->rows_of(rank) * cut->columns * int64_t{sizeof(float)});
-    most = std::max(most, need);
-  }
+  for (const std::vector<const Cut*>& bucket : buckets_of(all_of(cuts)))
+    most = std::max(most, scratch_of(bucket, rank, ranks));
   return most;
 }
 
@@ -71,6 +79,7 @@ Sharding sharding_of(const Recipe& recipe) {
 Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
   Recipe own = recipe;
   own.tensor_parallel = ranks == 1 ? 1 : recipe.tensor_parallel;
+  own.sequence_parallel = ranks > 1 && recipe.sequence_parallel;
   if (ranks == 1) return own;
   const int shares = data_ranks(recipe, ranks);
   const bool pairs = recipe.data_form == "pairs";
@@ -112,7 +121,7 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
 }
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors, TensorParts* tensor)
+                       const Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor)
     : engine_(engine),
       tensor_(tensor),
       ranks_(std::move(ranks)),
@@ -124,18 +133,22 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
   const auto [reduced_in, gathered_in] = exchanges_of(recipe, method.formats());
   reduced_in_ = reduced_in;
   gathered_in_ = gathered_in;
-  overlaps_ = recipe.overlap && engine.device().reads_host_memory() && ranks_->serves_any_thread();
+  const bool on_host = engine.device().reads_host_memory();
+  overlaps_ = recipe.overlap && (on_host ? ranks_->serves_any_thread() : ranks_->stream() != nullptr);
+  if (overlaps_ && !on_host && gradients) stream_ = ranks_->stream();
   if (holds_parameters()) {
     for (const Cut& cut : cuts_) {
       parameter_types_[cut.whole.name] = held_.type_of(cut.whole);
       state_cuts_[cut.whole.name] = &cut;
     }
   } else {
-    make_buckets();
+    make_buckets(gradients);
   }
-  if (!holds_parts()) return;
-  compile_apply(method);
-  if (gathered_in_ && !holds_parameters()) compile_changes();
+  if (holds_parts()) {
+    compile_apply(method);
+    if (gathered_in_ && !holds_parameters()) compile_changes();
+  }
+  if (stream_) begin_overlap(*gradients);
 }
 
 std::shared_ptr<Lodging> RankedStep::lodge(const LayerPlan& plan) {
@@ -177,9 +190,15 @@ run::DeviceTensorRef RankedStep::gradient_part(const Cut& cut) const {
   return tensors_(kGradient + cut.whole.name, cut.part_of({cut.whole.shape, {Scalar::f32, nullptr}}, ranks_->rank()));
 }
 
-void RankedStep::make_buckets() {
-  for (std::vector<const Cut*>& cuts : buckets_of(cuts_)) buckets_.push_back({std::move(cuts), nullptr, nullptr});
-  scratch_bytes_ = exchange_scratch(cuts_, ranks_->rank(), ranks_->size());
+// Where they are exchanged beside the step, in the order in which it makes gradients.
+void RankedStep::make_buckets(run::Program* gradients) {
+  const std::vector<const Cut*> cuts =
+      stream_ ? in_order([&](const Cut& cut) { return gradients->last_use(kGradient + cut.whole.name); })
+              : all_of(cuts_);
+  for (std::vector<const Cut*>& bucket : buckets_of(cuts)) {
+    scratch_bytes_ = std::max(scratch_bytes_, scratch_of(bucket, ranks_->rank(), ranks_->size()));
+    buckets_.push_back({std::move(bucket), nullptr, nullptr});
+  }
   if (scratch_bytes_ > 0) scratch_ = engine_.allocate(scratch_bytes_);
   for (Bucket& bucket : buckets_) compile_bucket(bucket);
   if (reduces_each_batch()) return;
@@ -331,71 +350,89 @@ bool RankedStep::any(bool mine) {
   return sum({mine ? 1.0 : 0.0})[0] > 0;
 }
 
+run::DeviceTensorRef RankedStep::gradient(run::Program& program, const Cut& cut) const {
+  return reduces_each_batch() ? program.result(kGradient + cut.whole.name) : whole(cut, kGradient);
+}
+
 void RankedStep::reduce(run::Program& program) {
-  const int own = ranks_->rank(), size = ranks_->size();
-  const auto gradient = [&](const Cut& cut) {
-    return reduces_each_batch() ? program.result(kGradient + cut.whole.name) : whole(cut, kGradient);
-  };
   if (reduced_in_) {
     // A number that is none stops a rank here, and all others with it.
     agree(attempt([&] {
       for (const Bucket& bucket : buckets_) {
         if (!bucket.encode) continue;
+        if (stream_) {
+          bucket.encode->check();
+          continue;
+        }
         for (const Cut* cut : bucket.cuts)
-          if (exchanged_in(*cut, reduced_in_)) bucket.encode->bind(kGradient + cut->whole.name, gradient(*cut));
+          if (exchanged_in(*cut, reduced_in_))
+            bucket.encode->bind(kGradient + cut->whole.name, gradient(program, *cut));
         bucket.encode->run();
       }
     }));
   }
-  for (Bucket& bucket : buckets_) {
-    run::SentPieces to(size);
-    run::TakenPieces from(size);
-    int64_t at = 0;
-    for (const Cut* cut : bucket.cuts) {
-      const FormatRef coded = exchanged_in(*cut, reduced_in_);
-      const run::DeviceTensorRef source = coded ? bucket.encode->result(kCoded + cut->whole.name) : gradient(*cut);
-      const bool keeps_own = !reduces_each_batch() && !coded;
-      const int64_t row_bytes =
-          coded ? cut->columns / coded->block * coded->block_bytes : cut->columns * int64_t{sizeof(float)};
-      for (int r = 0; r < size; ++r) {
-        if (cut->rows_of(r) == 0 || (r == own && keeps_own)) continue;
-        const auto* const data = reinterpret_cast<const std::byte*>(source->data()) + cut->first[r] * row_bytes;
-        to[r].push_back({data, cut->rows_of(r) * row_bytes});
-      }
-      if (cut->rows_of(own) == 0) continue;
-      const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
-      for (int r = 0; r < size; ++r) {
-        if (r == own && keeps_own) continue;
-        from[r].push_back({scratch_.get() + at, cut->rows_of(own) * row_bytes});
-        at += aligned(graph::byte_size(type));
-      }
-    }
-    ranks_->exchange(to, from);
+  if (stream_) return;  // they have been exchanged
+  for (const Bucket& bucket : buckets_) {
+    const Pieces pieces = gradient_pieces(bucket, program);
+    ranks_->exchange(pieces.to, pieces.from);
     if (bucket.sum) bucket.sum->run();
   }
 }
 
-// Every rank's rows of tensors that all have whole.
-void RankedStep::share(const char* prefix) {
+// Each rank's rows of a bucket's gradients go to that rank.
+RankedStep::Pieces RankedStep::gradient_pieces(const Bucket& bucket, run::Program& program) const {
   const int own = ranks_->rank(), size = ranks_->size();
-  run::SentPieces to(size);
-  run::TakenPieces from(size);
-  for (const Cut& cut : cuts_) {
-    const run::DeviceTensorRef all = whole(cut, prefix);
-    const int64_t row_bytes = all->bytes() / cut.rows;
+  Pieces out{run::SentPieces(size), run::TakenPieces(size)};
+  int64_t at = 0;
+  for (const Cut* cut : bucket.cuts) {
+    const FormatRef coded = exchanged_in(*cut, reduced_in_);
+    const run::DeviceTensorRef source =
+        coded ? bucket.encode->result(kCoded + cut->whole.name) : gradient(program, *cut);
+    const bool keeps_own = !reduces_each_batch() && !coded;
+    const int64_t row_bytes =
+        coded ? cut->columns / coded->block * coded->block_bytes : cut->columns * int64_t{sizeof(float)};
+    for (int r = 0; r < size; ++r) {
+      if (cut->rows_of(r) == 0 || (r == own && keeps_own)) continue;
+      const auto* const data = reinterpret_cast<const std::byte*>(source->data()) + cut->first[r] * row_bytes;
+      out.to[r].push_back({data, cut->rows_of(r) * row_bytes});
+    }
+    if (cut->rows_of(own) == 0) continue;
+    const graph::Type type = cut->part_of({cut->whole.shape, {Scalar::f32, coded}}, own);
+    for (int r = 0; r < size; ++r) {
+      if (r == own && keeps_own) continue;
+      out.from[r].push_back({scratch_.get() + at, cut->rows_of(own) * row_bytes});
+      at += aligned(graph::byte_size(type));
+    }
+  }
+  return out;
+}
+
+// Every rank's rows of tensors that all have whole.
+RankedStep::Pieces RankedStep::shared_pieces(const std::vector<const Cut*>& cuts, const char* prefix) const {
+  const int own = ranks_->rank(), size = ranks_->size();
+  Pieces out{run::SentPieces(size), run::TakenPieces(size)};
+  for (const Cut* cut : cuts) {
+    const run::DeviceTensorRef all = whole(*cut, prefix);
+    const int64_t row_bytes = all->bytes() / cut->rows;
     auto* const data = reinterpret_cast<std::byte*>(all->data());
     for (int r = 0; r < size; ++r) {
       if (r == own) continue;
-      if (cut.rows_of(own) > 0) to[r].push_back({data + cut.first[own] * row_bytes, cut.rows_of(own) * row_bytes});
-      if (cut.rows_of(r) > 0) from[r].push_back({data + cut.first[r] * row_bytes, cut.rows_of(r) * row_bytes});
+      if (cut->rows_of(own) > 0)
+        out.to[r].push_back({data + cut->first[own] * row_bytes, cut->rows_of(own) * row_bytes});
+      if (cut->rows_of(r) > 0) out.from[r].push_back({data + cut->first[r] * row_bytes, cut->rows_of(r) * row_bytes});
     }
   }
-  ranks_->exchange(to, from);
+  return out;
+}
+
+void RankedStep::share(const char* prefix) {
+  const Pieces pieces = shared_pieces(all_of(cuts_), prefix);
+  ranks_->exchange(pieces.to, pieces.from);
 }
 
 void RankedStep::share_sums() {
   LUMEN_CHECK(!holds_parts());
-  share(kGradient);
+  if (!stream_) share(kGradient);  // else each bucket has been shared when it was summed
 }
 
 double RankedStep::norm() {
@@ -457,7 +494,7 @@ void RankedStep::clear() {
 
 void RankedStep::share_parameters() {
   if (holds_parameters()) return forget_parameters();
-  if (!gathered_in_) return share("");
+  if (!gathered_in_) return stream_ ? gather_parameters() : share("");
   if (change_) change_->run();
   const int own = ranks_->rank(), size = ranks_->size();
   run::SentPieces to(size);

@@ -56,8 +56,12 @@ class RankedStep {
   // A trainer's tensor by name, made when it is not there.
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
   // `tensor`: of ranks that hold one model together, each of which has such a step with its like of other groups.
+  // `gradients`: the program of one batch, beside whose launches GPUs exchange; null: steps go by layers.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
-             Tensors tensors, TensorParts* tensor = nullptr);
+             Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
+  ~RankedStep();  // launches that come wait for what is still on its way
+  RankedStep(const RankedStep&) = delete;
+  RankedStep& operator=(const RankedStep&) = delete;
 
   run::Communicator& ranks() { return *ranks_; }
   bool holds_parts() const { return sharding_ != Sharding::none; }  // of states
@@ -78,6 +82,11 @@ class RankedStep {
   // Whether any rank says so.
   bool any(bool mine);
 
+  // Whether gradients are exchanged while the program of the last batch still runs (ranked_overlap.cpp). Then all ranks
+  // run it, or none; and where it has failed, others wait unless is_launched().
+  bool overlaps_gradients() const { return stream_ != nullptr; }
+  void before_batch(run::Program& program, bool is_last);
+  bool is_launched() const { return is_launched_; }
   // Sums gradients over ranks: those that `program` has as results, or the states.
   void reduce(run::Program& program);
   // Without parts: everybody gets the sums of all.
@@ -115,7 +124,18 @@ class RankedStep {
     std::shared_ptr<run::Program> encode, sum;
   };
 
-  void make_buckets();
+  void make_buckets(run::Program* gradients);
+  std::vector<const Cut*> in_order(const std::function<int64_t(const Cut&)>& place) const;
+  void begin_overlap(run::Program& gradients);
+  void send(Bucket& bucket);
+  void gather_parameters();
+  run::DeviceTensorRef gradient(run::Program& program, const Cut& cut) const;
+  struct Pieces {
+    run::SentPieces to;
+    run::TakenPieces from;
+  };
+  Pieces gradient_pieces(const Bucket& bucket, run::Program& program) const;
+  Pieces shared_pieces(const std::vector<const Cut*>& cuts, const char* prefix) const;
   void compile_bucket(Bucket& bucket);
   void compile_apply(const Method& method);
   void compile_changes();
@@ -145,6 +165,18 @@ class RankedStep {
   std::shared_ptr<RankLodging> lodging_;
   bool overlaps_ = false;
   std::map<std::string, const Cut*> state_cuts_;
+  // Exchanges beside launches.
+  run::Device::Stream* stream_ = nullptr;
+  run::Program* gradients_ = nullptr;
+  std::shared_ptr<const run::LaunchHooks> reading_, reducing_;  // of batches before the last, and of that
+  std::vector<std::vector<const Cut*>> gathered_;               // parameters that are gathered at once
+  std::vector<bool> is_held_;                                   // launches, for them
+  std::vector<int64_t> missing_;                                // gradients of each bucket
+  size_t sent_ = 0;                                             // buckets
+  bool is_launched_ = false;
 };
+
+// Those that are exchanged at once, in this order.
+std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& cuts);
 
 }  // namespace lumen::model

@@ -57,6 +57,9 @@ void refuse(bool is_asked, const std::string& what, const std::string& hint) {
 
 int data_ranks(const Recipe& recipe, int ranks) {
   const int64_t tensor = recipe.tensor_parallel;
+  if (tensor == 1 && recipe.sequence_parallel)
+    throw Error(Exit::usage, "--sequence-parallel is for ranks that hold one model",
+                "it goes with --tensor-parallel, whose ranks then deal tokens between their products");
   if (tensor == 1) return ranks;
   if (ranks % tensor != 0)
     throw Error(Exit::usage, fmt::format("--tensor-parallel {} does not divide {} ranks", tensor, ranks),
@@ -156,7 +159,10 @@ run::Exchange TensorParts::exchange() {
       sent[r] = {{own + at, bytes}};
       taken[r] = {{all + r * bytes, bytes}};
     }
-    group->exchange(sent, taken);
+    if (group->stream())
+      group->exchange_between_launches(sent, taken);
+    else
+      group->exchange(sent, taken);
   };
 }
 

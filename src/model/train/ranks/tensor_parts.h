@@ -48,6 +48,7 @@ class TensorParts {
   std::vector<uint8_t> gathered(const std::string& name, const graph::Type& whole, std::span<const uint8_t> own);
   // What programs exchange values through.
   run::Exchange exchange();
+  bool exchange_is_enqueued() { return group_->stream() != nullptr; }
 
  private:
   std::shared_ptr<run::Communicator> group_;

@@ -108,7 +108,8 @@ struct Recipe {
   // and whether that may go on beside the computation, where there is room for it.
   std::string shard = "none", reduce_type = "f32", gather_type = "f32";
   bool overlap = true;
-  int64_t tensor_parallel = 1;  // neighbouring ranks that hold one model together, each a part of its matrices
+  bool sequence_parallel = false;  // among those, what is between their products is dealt along tokens
+  int64_t tensor_parallel = 1;     // neighbouring ranks that hold one model together, each a part of its matrices
   // [evaluation], each time the validation loss is computed on the way, and at the end
   std::vector<std::string> eval_tasks;  // names, or task files
   std::string eval_data;                // folder with their data

@@ -202,6 +202,7 @@ const RecipeKey kKeys[] = {
     {"ranks", "reduce_type", LUMEN_MEMBER(Text, reduce_type)},
     {"ranks", "gather_type", LUMEN_MEMBER(Text, gather_type)},
     {"ranks", "overlap", LUMEN_MEMBER(bool, overlap), 0, 0, Effect::none},
+    {"ranks", "sequence_parallel", LUMEN_MEMBER(bool, sequence_parallel), 0, 0, Effect::none},
     {"ranks", "tensor_parallel", LUMEN_MEMBER(int64_t, tensor_parallel), 1, 256, Effect::none},
     {"memory", "kept", LUMEN_MEMBER(Text, kept)},
     {"memory", "limit", kMemoryLimit, 0, 0, Effect::none},

@@ -76,11 +76,10 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   return out;
 }
 
-std::optional<RankForecast> of_rank(run::Engine& engine, const Model& model, const Method& method, const Recipe& recipe,
-                                    int ranks) {
+std::optional<RankForecast> of_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks) {
   const int shares = ranks / recipe.tensor_parallel;
   if (shares == 1) return std::nullopt;
-  return forecast_rank(model, method, recipe, shares, engine.device().reads_host_memory());
+  return forecast_rank(model, method, recipe, shares);
 }
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -195,7 +194,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
                                    bool weights_are_there, const Model* teacher, int ranks) {
   const Method method(model, recipe, form, teacher);
   const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
-  const std::optional<RankForecast> rank = of_rank(engine, model, method, recipe, ranks);
+  const std::optional<RankForecast> rank = of_rank(model, method, recipe, ranks);
   TrainingForecast out = of_parameters(model, recipe, method, teacher, offload, rank);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
@@ -287,7 +286,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   const Method method(model, recipe, form, teacher);
   require(engine, model, recipe,
           of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe),
-                        of_rank(engine, model, method, recipe, ranks)),
+                        of_rank(model, method, recipe, ranks)),
           weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");

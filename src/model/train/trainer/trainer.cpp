@@ -119,7 +119,8 @@ void Trainer::compile_steps() {
   if (grid_.data)
     ranked_ = std::make_unique<RankedStep>(
         engine_, grid_.data, method_, recipe_,
-        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, tensor_parts_.get());
+        [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, accumulate_.get(),
+        tensor_parts_.get());
 }
 
 void Trainer::begin_teacher() {
@@ -271,7 +272,10 @@ Method::Work Trainer::recomputing(Method::Work work) {
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
   run::CompileOptions options = work.options;
   options.lender = step_ ? step_ : accumulate_;
-  if (tensor_parts_) options.exchange = tensor_parts_->exchange();
+  if (tensor_parts_) {
+    options.exchange = tensor_parts_->exchange();
+    options.exchange_is_enqueued = tensor_parts_->exchange_is_enqueued();
+  }
   std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;

@@ -23,7 +23,7 @@ const std::atomic<bool>* Trainer::asked_to_stop(const std::atomic<bool>* own) {
 void Trainer::begin_layers_among_ranks() {
   const auto own = [this](const std::string& name, const graph::Type& type) { return tensor(name, type); };
   LayerPlan plan = plan_layers(model_, method_, recipe_, LayersLie::with_ranks);
-  ranked_ = std::make_unique<RankedStep>(engine_, communicator_, method_, recipe_, own);
+  ranked_ = std::make_unique<RankedStep>(engine_, communicator_, method_, recipe_, own, nullptr);
   std::shared_ptr<Lodging> lodging = ranked_->lodge(plan);
   layers_ = std::make_unique<LayerStep>(engine_, method_, std::move(plan), std::move(lodging), own);
   layers_->compile();
@@ -79,11 +79,18 @@ Trainer::Step Trainer::step_among_ranks() {
     for (int64_t part = 0; part < given_.accumulate; ++part) {
       if (!failure) failure = RankedStep::attempt([&] { read_part(part); });
       agree_before_exchanges(failure);
+      const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
+      const bool overlaps = ranked_->overlaps_gradients();
+      if (overlaps) {
+        ranked_->agree(failure);  // all exchange what the batch makes, or none
+        ranked_->before_batch(*accumulate_, reduces);
+      }
       if (tensor_parts_)
         run_part(result, part);  // where it fails, others wait in an exchange
       else if (!failure)
         failure = RankedStep::attempt([&] { run_part(result, part); });
-      const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
+      if (failure && overlaps && !ranked_->is_launched())
+        throw Error(*failure);  // others wait for what it has not sent
       if (!reduces && states_of(graph::kHistoryState).empty()) continue;
       ranked_->agree(failure);
       share_histories();

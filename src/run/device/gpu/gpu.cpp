@@ -152,7 +152,7 @@ class GpuMarks : public Device::Marks {
   double seconds(size_t from, size_t to) override {
     const GpuSymbols& gpu = context_->symbols();
     context_->use();
-    context_->check(gpu.event_synchronize(events_[to]), "event_synchronize");
+    context_->await(events_[to]);
     float milliseconds = 0;
     context_->check(gpu.event_elapsed(&milliseconds, events_[from], events_[to]), "event_elapsed");
     return milliseconds * 1e-3;
@@ -199,13 +199,37 @@ class GpuDevice : public Device {
   std::shared_ptr<std::byte> allocate_locked(int64_t bytes) override { return allocate_page_locked(context_, bytes); }
   std::unique_ptr<Lane> make_lane() override { return std::make_unique<GpuLane>(context_); }
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
-  void release(void* memory) override { memory_.release(memory); }
+  void release(void* memory) override {
+    try {
+      if (memory) awaited_.before_use(memory, 1);
+    } catch (const Error&) {
+      // after a failure every call fails, and memory goes with the context
+    }
+    memory_.release(memory);
+  }
+
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<GpuStream>(context_); }
+  void launch_on(Stream* stream) override {
+    between_programs();
+    target_ = stream ? stream->native() : nullptr;
+  }
+  void await_before_use(Stream& stream, size_t point, std::vector<std::span<const std::byte>> places) override {
+    awaited_.add(stream, point, std::move(places));
+  }
+  void hold_awaited() override { awaited_.hold_all(); }
+  void launches_wait_themselves(bool they_do) override {
+    if (!they_do) awaited_.forget();
+    awaited_.launches_wait_themselves = they_do;
+  }
+
   void copy_in(void* to, const void* from, int64_t bytes) override {
     between_programs();
+    awaited_.before_use(to, bytes);
     copies_.in(to, from, bytes);
   }
   void copy_out(void* to, const void* from, int64_t bytes) override {
     between_programs();
+    awaited_.before_use(from, bytes);
     copies_.out(to, from, bytes);
   }
   DeviceMemory memory() const override { return memory_.state(); }
@@ -220,6 +244,7 @@ class GpuDevice : public Device {
   void launch(void* kernel, std::span<void* const> buffers, const LaunchConfig& launch_config,
               LaunchStatus* status) override {
     if (launch_config.blocks == 0) return;
+    if (!target_) awaited_.before_launch();
     LUMEN_CHECK(buffers.size() < kMostBuffers, "a kernel with {} buffers", buffers.size());
     const bool fits =
         launch_config.blocks <= kLargestGrid &&
@@ -239,12 +264,13 @@ class GpuDevice : public Device {
     void* const size_follows = reinterpret_cast<void*>(2);
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
-    if (follows_ && std::exchange(within_program_, true)) {
+    void* const stream = target_ ? target_ : context_->stream();
+    if (follows_ && context_->set_within_program(true)) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
       const FollowerLaunch launch{{static_cast<unsigned>(launch_config.blocks), 1, 1},
                                   {static_cast<unsigned>(launch_config.threads), 1, 1},
                                   static_cast<unsigned>(launch_config.shared_bytes),
-                                  context_->stream(),
+                                  stream,
                                   &follows,
                                   1};
       context_->check(gpu.launch_follower(&launch, kernel, nullptr, extra), "launch_follower");
@@ -252,25 +278,29 @@ class GpuDevice : public Device {
     }
     context_->check(gpu.launch(kernel, static_cast<unsigned>(launch_config.blocks), 1, 1,
                                static_cast<unsigned>(launch_config.threads), 1, 1,
-                               static_cast<unsigned>(launch_config.shared_bytes), context_->stream(), nullptr, extra),
+                               static_cast<unsigned>(launch_config.shared_bytes), stream, nullptr, extra),
                     "launch");
   }
   void synchronize() override {
     between_programs();
+    awaited_.hold_all();
     context_->synchronize();
   }
 
   bool records() const override { return records_; }
   void begin_recording() override {
     between_programs();
+    awaited_.before_launch();
     context_->use();
     context_->check(context_->symbols().capture_begin(context_->stream(), kThisThreadOnly), "capture_begin");
+    context_->set_recording(true);
   }
   std::unique_ptr<Recording> end_recording() override {
     const GpuSymbols& gpu = context_->symbols();
     void *graph = nullptr, *executable = nullptr;
     const char* doing = "capture_end";
     between_programs();
+    context_->set_recording(false);
     int error = gpu.capture_end(context_->stream(), &graph);
     if (error == 0) error = gpu.graph_instantiate(&executable, graph, 0), doing = "graph_instantiate";
     if (graph) gpu.graph_destroy(graph);
@@ -281,6 +311,7 @@ class GpuDevice : public Device {
   }
   void replay(Recording& recording) override {
     between_programs();
+    awaited_.before_launch();
     context_->use();
     context_->check(
         context_->symbols().graph_launch(static_cast<GpuRecording&>(recording).executable(), context_->stream()),
@@ -316,16 +347,17 @@ class GpuDevice : public Device {
  private:
   // Programs end with a copy or by being waited for. The first kernel behind either is launched in whole, so that
   // kernels may read what their own program does not write before those before have ended (kernel/loop/verify.h).
-  void between_programs() { within_program_ = false; }
+  void between_programs() { context_->set_within_program(false); }
 
   GpuFound found_;
   machine::MachineRef machine_;
   bool follows_ = false;  // kernels are launched while the one before ends
-  bool within_program_ = false;
   std::string driver_;
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;
   GpuCopies copies_;
+  AwaitedPlaces awaited_;
+  void* target_ = nullptr;  // of launches, where it is not their own stream
   std::unique_ptr<GpuProducts> products_;
   bool records_ = false;
 };

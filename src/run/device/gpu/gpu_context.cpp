@@ -2,6 +2,8 @@
 #include "run/device/gpu/gpu_context.h"
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace lumen::run {
 namespace {
@@ -95,9 +97,32 @@ Error GpuContext::failure(int error, const char* name) const {
   return gpu_error(*symbols_, error, name, title_);
 }
 
+void GpuContext::poll(const std::function<int()>& query, const char* name) const {
+  constexpr std::chrono::milliseconds kBetween(100);
+  auto last = std::chrono::steady_clock::now();
+  while (true) {
+    const int state = query();
+    if (state == 0) return;
+    if (state != kGpuNotReady) check(state, name);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < kBetween) {
+      std::this_thread::yield();
+      continue;
+    }
+    last = now;
+    watcher_();
+  }
+}
+
 void GpuContext::synchronize() const {
   use();
+  if (watcher_ && symbols_->stream_query) poll([&] { return symbols_->stream_query(stream_); }, "stream_query");
   check(symbols_->stream_synchronize(stream_), "stream_synchronize");
+}
+
+void GpuContext::await(void* event) const {
+  if (watcher_ && symbols_->event_query) poll([&] { return symbols_->event_query(event); }, "event_query");
+  check(symbols_->event_synchronize(event), "event_synchronize");
 }
 
 }  // namespace lumen::run

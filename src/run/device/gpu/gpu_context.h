@@ -2,8 +2,11 @@
 // device share; kept alive by every one of them, so that modules and recordings may outlive the device.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "run/device/gpu/gpu_symbols.h"
@@ -11,7 +14,7 @@
 namespace lumen::run {
 
 // Errors of both interfaces that are treated apart; they number them alike.
-enum GpuError : int { kGpuOutOfMemory = 2, kGpuNoDevice = 100, kGpuNotSupported = 801 };
+enum GpuError : int { kGpuOutOfMemory = 2, kGpuNoDevice = 100, kGpuNotReady = 600, kGpuNotSupported = 801 };
 
 class GpuContext {
  public:
@@ -33,7 +36,20 @@ class GpuContext {
     if (error != 0) throw failure(error, name);
   }
   Error failure(int error, const char* name) const;
+  // The host waits; meanwhile the watcher is asked now and then whether that has an end.
   void synchronize() const;
+  void await(void* event) const;
+  void watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
+
+  // Recordings of the stream of launches: those of events that others recorded before are known by their number.
+  bool is_recording() const { return is_recording_; }
+  int64_t recordings() const { return recordings_; }
+  // Whether the launch before is of the same program, with nothing between; false is forgotten by the next launch.
+  bool set_within_program(bool is_within) { return std::exchange(within_program_, is_within); }
+  void set_recording(bool is_recording) {
+    is_recording_ = is_recording;
+    if (is_recording) ++recordings_;
+  }
 
  private:
   std::shared_ptr<const GpuSymbols> symbols_;
@@ -42,6 +58,11 @@ class GpuContext {
   uint64_t number_;  // of all contexts this process has made
   void* context_ = nullptr;
   void* stream_ = nullptr;
+  std::function<void()> watcher_;
+  bool is_recording_ = false, within_program_ = false;
+  int64_t recordings_ = 0;
+
+  void poll(const std::function<int()>& query, const char* name) const;
 };
 using GpuContextRef = std::shared_ptr<GpuContext>;
 

@@ -73,7 +73,7 @@ void GpuCopies::turn() {
   filling_ = 1 - filling_;
   filled_ = 0;
   if (!std::exchange(up_[filling_].in_flight, false)) return;
-  context_->check(gpu.event_synchronize(up_[filling_].event), "event_synchronize");
+  context_->await(up_[filling_].event);
 }
 
 void GpuCopies::in(void* to, const void* from, int64_t bytes) {
@@ -106,7 +106,7 @@ void GpuCopies::out(void* to, const void* from, int64_t bytes) {
       context_->check(gpu.event_record(chunk_of(i).event, context_->stream()), "event_record");
     }
     if (i == 0) continue;
-    context_->check(gpu.event_synchronize(chunk_of(i - 1).event), "event_synchronize");
+    context_->await(chunk_of(i - 1).event);
     std::memcpy(static_cast<std::byte*>(to) + (i - 1) * kChunk, chunk_of(i - 1).host, size_of(i - 1));
   }
   if (bytes == 0) context_->synchronize();
@@ -139,6 +139,86 @@ void GpuLane::out(void* to, const void* from, int64_t bytes) {
 void GpuLane::wait() {
   context_->use();
   context_->check(context_->symbols().stream_synchronize(stream_), "stream_synchronize");
+}
+
+GpuStream::GpuStream(GpuContextRef context) : context_(std::move(context)) {
+  context_->use();
+  context_->check(context_->symbols().stream_create(&stream_, kOfItsOwn), "stream_create");
+  try {
+    launched_ = make_event();
+  } catch (...) {
+    context_->symbols().stream_destroy(stream_);
+    throw;
+  }
+}
+
+GpuStream::~GpuStream() {
+  const GpuSymbols& gpu = context_->symbols();
+  try {
+    context_->use();
+  } catch (const Error&) {
+    return;  // the context is gone, and the stream with it
+  }
+  gpu.stream_synchronize(stream_);
+  gpu.event_destroy(launched_);
+  for (const Point& p : points_)
+    if (p.event) gpu.event_destroy(p.event);
+  gpu.stream_destroy(stream_);
+}
+
+void* GpuStream::make_event() const {
+  void* event = nullptr;
+  context_->check(context_->symbols().event_create(&event, kNoTiming), "event_create");
+  return event;
+}
+
+void* GpuStream::native() {
+  context_->use();
+  return stream_;
+}
+
+void GpuStream::copy(void* to, const void* from, int64_t bytes) {
+  context_->use();
+  context_->check(context_->symbols().copy_within(to, const_cast<void*>(from), bytes, stream_), "copy_within");
+}
+
+void GpuStream::follow_launches() {
+  const GpuSymbols& gpu = context_->symbols();
+  context_->use();
+  context_->check(gpu.event_record(launched_, context_->stream()), "event_record");
+  context_->check(gpu.stream_wait(stream_, launched_, 0), "stream_wait");
+}
+
+void GpuStream::mark(size_t point) {
+  context_->use();
+  if (points_.size() <= point) points_.resize(point + 1);
+  Point& p = points_[point];
+  if (!p.event) p.event = make_event();
+  context_->check(context_->symbols().event_record(p.event, stream_), "event_record");
+  p.recording = context_->is_recording() ? context_->recordings() : 0;
+}
+
+// The next kernel is launched in whole: it may read before it waits for the one before (between_programs of GpuDevice).
+void GpuStream::hold_launches(size_t point) {
+  constexpr unsigned kOfReplays = 1;  // a point outside of the recording: each replay waits for it as it is then
+  const Point& p = points_.at(point);
+  const bool is_outside = context_->is_recording() && p.recording != context_->recordings();
+  context_->use();
+  context_->check(context_->symbols().stream_wait(context_->stream(), p.event, is_outside ? kOfReplays : 0),
+                  "stream_wait");
+  context_->set_within_program(false);
+}
+
+void AwaitedPlaces::before_use(const void* memory, int64_t bytes) {
+  const auto* const first = reinterpret_cast<const std::byte*>(memory);
+  for (const Wait& wait : waits_)
+    for (const std::span<const std::byte>& place : wait.places)
+      if (first < place.data() + place.size() && place.data() < first + bytes) return hold_all();
+}
+
+void AwaitedPlaces::hold_all() {
+  for (const Wait& wait : waits_) wait.stream->hold_launches(wait.point);
+  waits_.clear();
 }
 
 std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, int64_t bytes) {

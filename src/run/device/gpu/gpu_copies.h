@@ -1,11 +1,14 @@
 // Copies between this process and a GPU, through page-locked buffers that take turns: the next piece is filled while
-// the last one travels. Proved by tests/run/device/gpu_test.cpp.
+// the last one travels; and streams beside that of launches. Proved by tests/run/device/gpu_test.cpp.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "run/device/device.h"
 #include "run/device/gpu/gpu_context.h"
@@ -51,6 +54,55 @@ class GpuLane : public Device::Lane {
  private:
   GpuContextRef context_;
   void* stream_ = nullptr;
+};
+
+// A stream within the device (Device::Stream).
+class GpuStream : public Device::Stream {
+ public:
+  explicit GpuStream(GpuContextRef context);
+  ~GpuStream() override;
+  void* native() override;
+  void copy(void* to, const void* from, int64_t bytes) override;
+  void follow_launches() override;
+  void mark(size_t point) override;
+  void hold_launches(size_t point) override;
+  bool holds_replays() const override { return context_->vendor() == GpuVendor::cuda; }
+  void watch(std::function<void()> watcher) override { context_->watch(std::move(watcher)); }
+
+ private:
+  struct Point {
+    void* event = nullptr;
+    int64_t recording = 0;  // that it is part of; 0: none
+  };
+  void* make_event() const;
+
+  GpuContextRef context_;
+  void* stream_ = nullptr;
+  void* launched_ = nullptr;  // an event
+  std::vector<Point> points_;
+};
+
+// Where streams still write (Device::await_before_use).
+class AwaitedPlaces {
+ public:
+  bool launches_wait_themselves = false;
+  void add(Device::Stream& stream, size_t point, std::vector<std::span<const std::byte>> places) {
+    waits_.push_back({&stream, point, std::move(places)});
+  }
+  void before_use(const void* memory, int64_t bytes);
+  void before_launch() {
+    if (!launches_wait_themselves) hold_all();
+  }
+  void hold_all();
+  void forget() { waits_.clear(); }
+
+ private:
+  struct Wait {
+    Device::Stream* stream;
+    size_t point;
+    std::vector<std::span<const std::byte>> places;
+  };
+  std::vector<Wait> waits_;
 };
 
 // Page-locked memory; ordinary memory where the system forbids that, slower and right.

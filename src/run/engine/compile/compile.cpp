@@ -132,6 +132,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
                   [&](const graph::Group& group) { return is_exchange(plan.graph, group); })) {
     LUMEN_CHECK(options.exchange, "'{}' exchanges values with ranks that are not there", g.name);
     list.exchange = options.exchange;
+    list.exchange_is_enqueued = options.exchange_is_enqueued;
   }
   made.scratch = plan_scratch(plan, made.kernels);
   list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);

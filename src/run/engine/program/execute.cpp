@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "base/check.h"
@@ -58,8 +59,7 @@ class CompiledProgram : public Program {
     checked_ = false;
     for (size_t k = 0; k < list_.launches.size(); ++k)
       for (size_t b = 0; b < list_.launches[k].addresses.size(); ++b)
-        if (list_.launches[k].addresses[b] == BufferAddress{BufferAddress::In::input, static_cast<int64_t>(i)})
-          buffers_[k][b] = tensors_[i]->data();
+        if (list_.launches[k].addresses[b] == input_address(i)) buffers_[k][b] = tensors_[i]->data();
   }
 
   void unbind() override {
@@ -76,6 +76,52 @@ class CompiledProgram : public Program {
       run_step_by_step();
     }
     ++runs_;
+  }
+
+  void enqueue() override {
+    if (!checked_) check_inputs();
+    if (!shared_statuses_) return run_step_by_step();
+    for (size_t i = 0; i < list_.launches.size(); ++i) start(i, device_statuses() + i);
+  }
+
+  void check() override {
+    if (!shared_statuses_) return;
+    device_->copy_out(statuses_.data(), shared_statuses_.get(), status_bytes());
+    check_statuses();
+  }
+
+  void set_hooks(std::shared_ptr<const LaunchHooks> hooks) override {
+    LUMEN_CHECK(!hooks || shared_statuses_, "hooks of launches that are waited for");
+    hooks_ = std::move(hooks);
+    before_.clear();
+    behind_.clear();
+    if (!hooks_) return;
+    for (size_t i = 0; i < hooks_->read.size(); ++i)
+      before_.emplace(std::max<int64_t>(0, first_use(hooks_->read[i])), i);
+    for (size_t i = 0; i < hooks_->written.size(); ++i) behind_.emplace(last_use(hooks_->written[i]), i);
+  }
+
+  int64_t first_use(const std::string& input) const override {
+    const BufferAddress at = input_address(input_number(input));
+    for (size_t i = 0; i < list_.launches.size(); ++i)
+      if (touches(list_.launches[i], at, 0)) return i;
+    return -1;
+  }
+
+  int64_t last_use(const std::string& written) const override {
+    BufferAddress at;
+    int64_t bytes = 0;
+    const auto result = std::find_if(list_.results.begin(), list_.results.end(),
+                                     [&](const ProgramResult& r) { return r.name == written; });
+    if (result != list_.results.end()) {
+      at = result->place;
+      bytes = graph::byte_size(result->type);
+    } else {
+      at = input_address(input_number(written));
+    }
+    for (int64_t i = std::ssize(list_.launches) - 1; i >= 0; --i)
+      if (touches(list_.launches[i], at, bytes)) return i;
+    return -1;
   }
 
   DeviceTensorRef result(const std::string& name) override {
@@ -171,18 +217,26 @@ class CompiledProgram : public Program {
   // behind it may have worked on its leavings.
   void run_ahead() {
     timed_trials_ = trials_to_time();
-    if (timed_trials_) recording_ = nullptr;
-    if (!recording_ && !timed_trials_ && may_record()) record();
-    if (recording_) {
-      device_->replay(*recording_);
+    Recorded& recorded = recorded_with_hooks();
+    if (timed_trials_) recorded.recording = nullptr;
+    if (!hooks_) device_->hold_awaited();
+    if (hooks_ && hooks_->begin) hooks_->begin();
+    if (!recorded.recording && !timed_trials_ && recorded.same_addresses > 0 && may_record()) record(recorded);
+    if (recorded.recording) {
+      device_->replay(*recorded.recording);
     } else {
       launch_all();
-      ++same_addresses_;
+      ++recorded.same_addresses;
     }
+    if (hooks_ && hooks_->launched) hooks_->launched();
     device_->copy_out(statuses_.data(), shared_statuses_.get(), status_bytes());
     if (times_kernels())
       for (size_t i = 0; i < times_.size(); ++i) times_[i] += marks_->seconds(i, i + 1);
     record_trials();
+    check_statuses();
+  }
+
+  void check_statuses() {
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       if (statuses_[i].code == 0) continue;
       const LaunchStatus failed = statuses_[i];
@@ -193,15 +247,35 @@ class CompiledProgram : public Program {
   }
 
   void launch_all() {
-    auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
+    LaunchStatus* const statuses = device_statuses();
     if (times_kernels()) marks_->set(0);
+    if (hooks_ && hooks_->at_begin) hooks_->at_begin();
+    call(behind_, -1);
     for (size_t i = 0; i < list_.launches.size(); ++i) {
+      call(before_, i);
       const std::optional<size_t> trial = timed_trials_ ? trial_marks_of_[i] : std::nullopt;
       if (trial) trial_marks_->set(2 * *trial);
       start(i, statuses + i);
       if (trial) trial_marks_->set(2 * *trial + 1);
       if (times_kernels()) marks_->set(i + 1);
+      call(behind_, i);
     }
+    if (hooks_ && hooks_->at_end) hooks_->at_end();
+  }
+
+  // Hooks of one launch, in the order in which they are named.
+  void call(const std::multimap<int64_t, size_t>& hooks, int64_t launch) const {
+    const auto [first, end] = hooks.equal_range(launch);
+    for (auto at = first; at != end; ++at)
+      (&hooks == &before_ ? hooks_->before_read : hooks_->when_written)(at->second);
+  }
+
+  // Whether it has to do with a buffer, or with any that begins in so many bytes of the arena.
+  static bool touches(const Launch& launch, const BufferAddress& place, int64_t bytes) {
+    return std::any_of(launch.addresses.begin(), launch.addresses.end(), [&](const BufferAddress& a) {
+      if (place.in != BufferAddress::In::arena || a.in != place.in) return a == place;
+      return a.at >= place.at && a.at < place.at + std::max<int64_t>(bytes, 1);
+    });
   }
 
   // ---- Trials of asynchronous devices. A kernel's launches are timed in the first run, which is not recorded.
@@ -288,7 +362,7 @@ class CompiledProgram : public Program {
   void start(size_t i, LaunchStatus* status) {
     const Launch& launch = list_.launches[i];
     if (launch.exchange) {
-      device_->synchronize();
+      if (!list_.exchange_is_enqueued) device_->synchronize();
       list_.exchange(*launch.exchange, buffers_[i][0], buffers_[i][1], launch.piece_bytes);
     } else if (launch.product) {
       launch.product->multiply(buffers_[i]);
@@ -301,23 +375,36 @@ class CompiledProgram : public Program {
   }
 
   bool times_kernels() const { return marks_ && !pauses_marks_; }
-  bool may_record() const { return !list_.exchange && !times_kernels() && same_addresses_ > 0 && device_->records(); }
+  bool may_record() const {
+    return (!list_.exchange || list_.exchange_is_enqueued) && !times_kernels() && device_->records();
+  }
 
-  void record() {
+  // One for each hooks that there have been since an address changed.
+  struct Recorded {
+    std::shared_ptr<const LaunchHooks> hooks;
+    std::unique_ptr<Device::Recording> recording;
+    int64_t same_addresses = 0;  // runs since an address changed
+  };
+  Recorded& recorded_with_hooks() {
+    const auto found =
+        std::find_if(recorded_.begin(), recorded_.end(), [&](const Recorded& r) { return r.hooks == hooks_; });
+    return found != recorded_.end() ? *found : recorded_.emplace_back(Recorded{hooks_, nullptr, 0});
+  }
+
+  void record(Recorded& to) {
     device_->begin_recording();
     try {
       launch_all();
     } catch (const Error&) {
       // Not while recording; launching one by one will tell whether it can be launched at all.
     }
-    recording_ = device_->end_recording();
+    to.recording = device_->end_recording();
   }
 
-  void forget_recording() {
-    recording_ = nullptr;
-    same_addresses_ = 0;
-  }
+  void forget_recording() { recorded_.clear(); }
 
+  static BufferAddress input_address(size_t input) { return {BufferAddress::In::input, static_cast<int64_t>(input)}; }
+  LaunchStatus* device_statuses() const { return static_cast<LaunchStatus*>(shared_statuses_.get()); }
   int64_t status_bytes() const { return statuses_.size() * sizeof(LaunchStatus); }
 
   void* address(const BufferAddress& at) const {
@@ -369,8 +456,9 @@ class CompiledProgram : public Program {
   std::vector<std::optional<size_t>> trial_marks_of_;  // by launch
   std::unique_ptr<Device::Marks> trial_marks_;
   bool timed_trials_ = false;  // in this run
-  std::unique_ptr<Device::Recording> recording_;
-  int64_t same_addresses_ = 0;  // runs since an address changed
+  std::vector<Recorded> recorded_;
+  std::shared_ptr<const LaunchHooks> hooks_;
+  std::multimap<int64_t, size_t> before_, behind_;  // by launch, numbers of hooks
   bool checked_ = false;
   int64_t runs_ = 0;
 };

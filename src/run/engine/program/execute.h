@@ -55,7 +55,8 @@ struct LaunchList {
   std::vector<DeviceTensorRef> constants;
   int64_t arena_bytes = 0;  // values and scratch
   Exchange exchange;        // null: there are none
-  graph::Graph graph;       // for messages
+  bool exchange_is_enqueued = false;
+  graph::Graph graph;  // for messages
   CompileReport report;
 };
 

@@ -23,6 +23,7 @@ class Program;
 
 // What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`;
 // with `gather` the one piece of `from` for all of them. Called between launches, when all before are done.
+// Where `exchange_is_enqueued`, it asks for work between launches rather, and returns before any is done.
 using Exchange = std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes)>;
 
 struct CompileOptions {
@@ -35,7 +36,8 @@ struct CompileOptions {
                                          // two never run at once, and neither's results are read after the other ran
   graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
   Exchange exchange = {};                // null: the graph has none, or is not run
-  int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
+  bool exchange_is_enqueued = false;
+  int candidate = 0;  // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 // What the machine can do at best, all threads together, measured when asked for (roofline.h).
@@ -60,6 +62,17 @@ struct KernelTime {
   double cycles = 0;            // the cost model's estimate for one run, of one core; 0: none
 };
 
+// What goes on beside a program's launches on a device that is asynchronous: these are called while launches are asked
+// for, and what they ask of the device's streams is recorded with the launches.
+struct LaunchHooks {
+  std::vector<std::string> written, read;            // results or inputs that are updated; inputs
+  std::function<void(size_t)> when_written = {};     // behind the last launch that has to do with written[i]
+  std::function<void(size_t)> before_read = {};      // before the first that has to do with read[i]
+  std::function<void()> at_begin = {}, at_end = {};  // before and behind all launches
+  // Not recorded: before anything, and when all has been asked for, whether it was launched or replayed.
+  std::function<void()> begin = {}, launched = {};
+};
+
 // A compiled graph: a launch list over a fixed memory plan. Not thread-safe; allocation-free while running.
 class Program {
  public:
@@ -68,6 +81,16 @@ class Program {
   virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
   virtual void unbind() = 0;  // lets go of all inputs, which have to be bound again before the next run
   virtual void run() = 0;     // Error on a failed guard, with the input's name and the place
+  // run() in two halves, for what comes between others' launches: nothing is waited for, nor recorded apart; and the
+  // Error of a failed guard, when it has been done.
+  virtual void enqueue() = 0;
+  virtual void check() = 0;
+  // Hooks of the runs that come; null: none. Recordings with other hooks are kept.
+  virtual void set_hooks(std::shared_ptr<const LaunchHooks> hooks) = 0;
+  // Numbers of launches: the first that has to do with an input, the last that has to do with a result or an input that
+  // is updated; -1: none.
+  virtual int64_t first_use(const std::string& input) const = 0;
+  virtual int64_t last_use(const std::string& written) const = 0;
   virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; a result that is an updated
                                                                 // state is that state's tensor
   virtual std::vector<std::string> input_names() const = 0;

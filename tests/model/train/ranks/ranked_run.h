@@ -38,9 +38,8 @@ struct RankedRun {
   std::map<std::string, std::vector<uint8_t>> weights;
 };
 
-inline RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
+inline RankedRun trained(run::Engine& engine, const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
                          const std::filesystem::path& out = {}, const graph::Config& config = {}) {
-  run::Engine engine = make_engine(1);
   const Fresh s(recipe, config);
   Trainer trainer(engine, s.model, recipe, s.batches, nullptr, ranks);
   RankedRun run;
@@ -56,9 +55,15 @@ inline RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::C
   return run;
 }
 
-// By rank; all must have the same weights.
-inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps,
-                                          const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+inline RankedRun trained(const Recipe& recipe, int steps, std::shared_ptr<run::Communicator> ranks,
+                         const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+  run::Engine engine = make_engine(1);
+  return trained(engine, recipe, steps, std::move(ranks), out, config);
+}
+
+// By rank, what `train` says; all must have the same weights.
+inline std::vector<RankedRun> among_ranks(int size,
+                                          const std::function<RankedRun(std::shared_ptr<run::Communicator>)>& train) {
   std::vector<RankedRun> runs(size);
   const auto memory = std::make_shared<run::SharedMemory>(size);
   std::vector<std::string> errors(size);
@@ -69,7 +74,7 @@ inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int st
         auto own =
             std::make_shared<run::Communicator>(run::RankPlace{r, size, r, size}, run::join_shared_memory(memory, r));
         try {
-          runs[r] = trained(recipe, steps, own, out, config);
+          runs[r] = train(own);
         } catch (const std::exception& error) {
           own->abort(error.what());
           throw;
@@ -86,6 +91,13 @@ inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int st
     EXPECT_EQ(run.validation, runs[0].validation);
   }
   return runs;
+}
+
+inline std::vector<RankedRun> among_ranks(int size, const Recipe& recipe, int steps,
+                                          const std::filesystem::path& out = {}, const graph::Config& config = {}) {
+  return among_ranks(size, [&](std::shared_ptr<run::Communicator> own) {
+    return trained(recipe, steps, std::move(own), out, config);
+  });
 }
 
 inline void expect_near(const RankedRun& a, const RankedRun& b, double within) {

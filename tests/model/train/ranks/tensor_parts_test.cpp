@@ -55,6 +55,21 @@ TEST(TensorParts, StepsAreThoseOfOneProcess) {
   }
 }
 
+// Between their products, ranks deal windows of a batch, or tokens of each.
+TEST(TensorParts, DealTokensBetweenProducts) {
+  for (const int64_t batch : {4, 1}) {
+    Recipe recipe = small_recipe();
+    recipe.batch = batch;
+    const RankedRun alone = trained(recipe, 6, nullptr);
+    recipe.tensor_parallel = 2;
+    recipe.sequence_parallel = true;
+    expect_near(alone, among_ranks(2, recipe, 6)[0], 1e-5);
+  }
+  Recipe recipe = small_recipe();
+  recipe.sequence_parallel = true;
+  EXPECT_THROW(data_ranks(recipe, 2), Error);
+}
+
 TEST(TensorParts, TakeWhatWasSaid) {
   const graph::Config config = {{"hidden", 64}, {"layers", 8}, {"ffn", 256}};
   std::vector<int64_t> takes;
