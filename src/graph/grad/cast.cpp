@@ -69,6 +69,10 @@ class LearnedCast {
       const ValueId field = value_of(fake_.fields[k].field);
       if (!r_.active(field)) continue;
       const ValueId spread = slope(k + 1, operands);
+      if (is_of_tiles(fake_.fields[k])) {
+        r_.add(field, r_.build.reshape(sum_of_tiles(spread), r_.build.type(field).shape));
+        continue;
+      }
       const Shape split = split_shape(fake_.fields[k]);
       const ValueId sum = r_.reduce_to(r_.build.reshape(spread, split), record_shape(fake_.fields[k]));
       r_.add(field, r_.build.reshape(sum, r_.build.type(field).shape));
@@ -127,15 +131,55 @@ class LearnedCast {
         std::fill(s.begin(), s.end() - 2, Dim(1));
         break;
       case Level::tile:
-        throw user_error("no gradient: field {} of format {} belongs to a tile", format_.fields[use.field].name,
-                         format_.name);
+        LUMEN_UNREACHABLE("tiles are no runs of a row");
     }
     return s;
   }
 
+  bool is_of_tiles(const ElementField& use) const {
+    if (format_.fields[use.field].level != Level::tile) return false;
+    if (format_.fields[use.field].count > 1)
+      throw user_error("no gradient: field {} of format {} has several numbers for a tile",
+                       format_.fields[use.field].name, format_.name);
+    return true;
+  }
+
+  // A matrix as tiles, the last of which may reach beyond it: [tiles, rows of one, tiles, columns of one].
+  struct Tiles {
+    int64_t rows = 1, columns = 1;
+    Shape whole, split, records;
+  };
+  Tiles tiles() const {
+    Tiles t;
+    for (const Dim& d : shape_) t.rows *= d.number();
+    t.columns = shape_.back().number();
+    t.rows /= t.columns;
+    const int64_t high = format_.tile_rows, wide = format_.tile_columns;
+    const int64_t down = (t.rows + high - 1) / high, across = (t.columns + wide - 1) / wide;
+    t.whole = {down * high, across * wide};
+    t.split = {down, high, across, wide};
+    t.records = {down, 1, across, 1};
+    return t;
+  }
+  ValueId sum_of_tiles(ValueId spread) {
+    const Tiles t = tiles();
+    ValueId y = r_.build.reshape(spread, {t.rows, t.columns});
+    if (r_.build.type(y).shape != t.whole) y = r_.build.pad(y, t.whole, {0, 0});
+    return r_.reduce_to(r_.build.reshape(y, t.split), t.records);
+  }
+  ValueId spread_over_tiles(ValueId field) {
+    const Tiles t = tiles();
+    ValueId y = r_.build.broadcast(r_.build.reshape(field, t.records), t.split);
+    y = r_.build.reshape(y, t.whole);
+    if (t.whole != Shape{t.rows, t.columns}) y = r_.build.slice(y, {0, 0}, {t.rows, t.columns});
+    return r_.build.reshape(y, blocked_);
+  }
+
   ValueId field_operand(const ElementField& use) {
+    const Scalar type = fake_.formula.inputs[1 + (&use - fake_.fields.data())];
+    if (is_of_tiles(use)) return spread_over_tiles(r_.build.convert(value_of(use.field), type));
     ValueId field = r_.build.reshape(value_of(use.field), record_shape(use));
-    field = r_.build.convert(field, fake_.formula.inputs[1 + (&use - fake_.fields.data())]);
+    field = r_.build.convert(field, type);
     return r_.build.reshape(r_.build.broadcast(field, split_shape(use)), blocked_);
   }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
 
 namespace lumen::graph {
@@ -123,35 +124,12 @@ class Assigner {
     return fields;
   }
 
-  // One number per record of the field's level, times the field's entries.
   ValueId field_input(const std::string& name, const FormatAssignment& a, int index, const Shape& shape) {
-    const Format& f = *a.format;
-    const Field& field = f.fields[index];
-    Shape records(shape.begin(), shape.end() - 1);
-    switch (field.level) {
-      case Level::block:
-        records.push_back(divide(shape.back(), Dim(f.block)).value_or(shape.back()));
-        break;
-      case Level::row:
-        break;
-      case Level::tensor:
-        records.clear();
-        break;
-      case Level::tile: {
-        const Dim rows = elements(records);
-        if (!rows.is_number() || !shape.back().is_number()) {
-          throw user_error("assign: {} has symbolic extents, so its number of tiles is not known", name);
-        }
-        const auto tiles = [](int64_t n, int64_t tile) { return Dim((n + tile - 1) / tile); };
-        records = {tiles(rows.coefficient, f.tile_rows), tiles(shape.back().coefficient, f.tile_columns)};
-        break;
-      }
-    }
-    if (field.count > 1) records.push_back(Dim(field.count));
+    const Field& field = a.format->fields[index];
     const Role role = a.source == FieldSource::learned   ? Role::parameter
                       : a.source == FieldSource::delayed ? Role::state
                                                          : Role::data;
-    return r_.build.input(name + "." + field.name, role, {records, {Scalar::f32, nullptr}});
+    return r_.build.input(name + "." + field.name, role, {field_shape(*a.format, field, shape, name), {}});
   }
 
   // Copies a node; an update writes into the storage behind a cast, in the storage's own element type.
@@ -176,6 +154,31 @@ class Assigner {
 };
 
 }  // namespace
+
+Shape field_shape(const Format& f, const Field& field, const Shape& shape, const std::string& name) {
+  Shape records(shape.begin(), shape.end() - 1);
+  switch (field.level) {
+    case Level::block:
+      records.push_back(divide(shape.back(), Dim(f.block)).value_or(shape.back()));
+      break;
+    case Level::row:
+      break;
+    case Level::tensor:
+      records.clear();
+      break;
+    case Level::tile: {
+      const Dim rows = elements(records);
+      if (!rows.is_number() || !shape.back().is_number()) {
+        throw user_error("assign: {} has symbolic extents, so its number of tiles is not known", name);
+      }
+      const auto tiles = [](int64_t n, int64_t tile) { return Dim((n + tile - 1) / tile); };
+      records = {tiles(rows.coefficient, f.tile_rows), tiles(shape.back().coefficient, f.tile_columns)};
+      break;
+    }
+  }
+  if (field.count > 1) records.push_back(Dim(field.count));
+  return records;
+}
 
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments) {
   if (!assignments.empty()) g = Assigner(g, assignments).run();

@@ -4,8 +4,6 @@
 // tiles that squares hold whole stay with their casts, whose kernel finds them (graph/match/codes.h). Exact:
 // extremes of magnitudes do not depend on an order, and formulas are the format's. Proved by
 // tests/graph/pass/separate_fits.txt and tests/graph/separate_fits_test.cpp.
-#include "graph/pass/fits.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -7,7 +7,10 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "graph/ir/eval.h"
+#include "graph/match/access.h"
+#include "graph/match/attend.h"
 #include "graph/pass/at_random.h"
+#include "graph/pass/learned/learned.h"
 #include "number/facts/facts.h"
 
 namespace lumen::graph {
@@ -34,7 +37,7 @@ bool is_same_transposed(const Format& f) {
 
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
                                 const FormatRef& f, bool at_random, ValueId scale, int64_t rotation,
-                                const std::string& weight) {
+                                const std::string& weight, const LearnedFields& learned) {
   const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f);
   std::vector<int> order;
   std::string summed_axes;
@@ -76,6 +79,11 @@ ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& let
   if (scale >= 0) {
     sources.emplace_back(tensor_scale(*f), FieldSource::supplied);
     fields.push_back(scale);
+  }
+  for (int k = 0; learned && k < std::ssize(f->fields); ++k) {
+    if (k == f->code_field) continue;
+    sources.emplace_back(k, FieldSource::learned);
+    fields.push_back(learned(k, padded));
   }
   y = b.cast(b.cast(y, {Scalar::f32, f}, sources, fields), Element{});
   if (left != 0) y = b.slice(y, std::vector<int64_t>(rows.size(), 0), rows);
@@ -138,6 +146,83 @@ ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, Val
   require_random(*f, "round to the nearest, or name a format whose codes are integers or small floats");
   Builder& b = r_.build;
   return round_at_random(b, value, f, drawn(b.type(value).shape, weight), scale);
+}
+
+ValueId find_largest(Builder& build, ValueId value) {
+  constexpr int64_t kInner = 64, kLeast = 512, kMost = 65536;
+  Formula f;
+  f.inputs = {build.graph[value].type.element.scalar};
+  const int as_f32 = f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
+  f.outputs = {f.op(ScalarOp::abs_, as_f32)};
+  ValueId most = build.map(f, {value});
+  const Shape shape = build.graph[value].type.shape;
+  std::vector<int> all, row;
+  for (int d = 0; d < std::ssize(shape); ++d) all.push_back(d);
+  int64_t length = 1;
+  for (size_t d = shape.size(); d-- > 0 && shape[d].is_number() && length < kLeast;) {
+    length *= shape[d].number();
+    if (length < kInner) break;
+    row.insert(row.begin(), d);
+  }
+  if (length >= kLeast && length <= kMost && row.size() < all.size()) most = build.reduce(most, Reduction::max, row);
+  return build.reduce(most, Reduction::max, all);
+}
+
+ProductType learned_alone(const ProductType& type, bool attention) {
+  ProductType out;
+  const OperandFormats& forward = type.formats[ordinal(ProductKind::forward)];
+  OperandFormats& own = out.formats[ordinal(ProductKind::forward)];
+  if (type.sources.activation == FieldSource::learned) own.activation = forward.activation;
+  if (type.sources.weight == FieldSource::learned) own.weight = forward.weight;
+  if (attention) out.attention = type.attention;
+  out.random = type.random;
+  out.rotations = type.rotations;
+  out.sources = type.sources;
+  return out;
+}
+
+bool is_held(const Graph& g, ValueId v) {
+  while (is_view(g[v].op)) v = g[v].operands[0];
+  const Node& node = g[v];
+  return node.op == Op::cast_ && !node.label.empty() && node.label == g[node.operands[0]].attributes.name;
+}
+
+bool is_parameter(const Graph& g, ValueId v) {
+  const Node& node = g[v];
+  if (node.op == Op::cast_ && (is_held(g, v) || !g[node.operands[0]].type.element.format))
+    return is_parameter(g, node.operands[0]);
+  if (is_conversion(node)) return is_parameter(g, node.operands[0]);
+  return node.op == Op::input_ && node.attributes.role == Role::parameter;
+}
+
+void refuse_learned_rounding(const Format& f, bool is_random) {
+  throw Error(Exit::user,
+              fmt::format("an operand in '{}' is {}: the gradient of a scale that is learned is what rounding to the "
+                          "nearest leaves over of the operand itself",
+                          f.name, is_random ? "rounded at random" : "rotated"),
+              is_random ? "round it to the nearest, or let its scale be fitted"
+                        : "leave rotations away, or let scales be fitted");
+}
+
+void require_learned_rows(const Graph& g, ValueId v, const Format& f, const std::string& letters,
+                          const std::string& kept, const std::string& weight) {
+  bool in_order = true, summed = false;
+  for (const char letter : letters) {
+    const bool is_kept = kept.find(letter) != std::string::npos;
+    in_order = in_order && !(summed && is_kept);
+    summed = summed || !is_kept;
+  }
+  if (!is_parameter(g, below_order(g, v)))
+    throw Error(
+        Exit::user,
+        fmt::format("what '{}' becomes before products read it is no parameter: its scale cannot be learned", weight),
+        "let scales of weights be fitted");
+  while (g[v].op == Op::reshape_) v = g[v].operands[0];
+  if (tensor_scale(f) < 0 && !is_same_transposed(f) && (!in_order || !is_parameter(g, v)))
+    throw Error(Exit::user,
+                fmt::format("rows of '{}' in '{}' are its columns in this product: their scales cannot be learned",
+                            weight, f.name),
+                "name a format with one scale for the tensor, or let scales of weights be fitted");
 }
 
 bool is_carried_in(const Node& node) {

@@ -5,6 +5,7 @@
 // tests/graph/operand_formats_test.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -16,15 +17,24 @@
 
 namespace lumen::graph {
 
+// The value of a field (by number) of what is encoded, whose rows (of the format, last) have this shape: field_shape.
+using LearnedFields = std::function<ValueId(int field, const Shape& rows)>;
+
+// One number for each record of the field's level, times the field's entries, of a tensor of this shape. `name`: of the
+// tensor, for people.
+Shape field_shape(const Format& f, const Field& field, const Shape& shape, const std::string& name);
+
 class OperandEncoder {
  public:
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
   // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations. `weight`: the parameter
-  // of a product that reads it, whose layer has the seed of what is drawn; empty: there is none.
+  // of a product that reads it, whose layer has the seed of what is drawn; empty: there is none. `learned`: every field
+  // beside the codes is handed in.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
-                  bool at_random, ValueId scale = -1, int64_t rotation = 0, const std::string& weight = {});
+                  bool at_random, ValueId scale = -1, int64_t rotation = 0, const std::string& weight = {},
+                  const LearnedFields& learned = {});
   // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
   // codes are a table.
   ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1, const std::string& weight = {});
@@ -46,6 +56,23 @@ class OperandEncoder {
   };
   std::map<std::string, Draws> draws_;  // by the name of the seed
 };
+
+// A parameter that a format holds between steps, by the name that its decoding has: it passes through the products'
+// formats as one in f32 does.
+bool is_held(const Graph& g, ValueId v);
+// A parameter, or what is held of one as f32: decoded, or a longer float.
+bool is_parameter(const Graph& g, ValueId v);
+
+// What learn_scales asks of a pass (learned_scales.h): no formats but those whose scales are learned.
+ProductType learned_alone(const ProductType& type, bool attention);
+[[noreturn]] void refuse_learned_rounding(const Format& f, bool is_random);
+// Error where v is no weight whose rows, for which scales are fitted before the first step, are those of the format.
+void require_learned_rows(const Graph& g, ValueId v, const Format& f, const std::string& letters,
+                          const std::string& kept, const std::string& weight);
+
+// The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
+// it, else of all at once. One number, of the value's rank.
+ValueId find_largest(Builder& build, ValueId value);
 
 // Whether the encoding of a matrix's transpose is the transpose of its encoding.
 bool is_same_transposed(const Format& f);

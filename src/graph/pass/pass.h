@@ -1,7 +1,7 @@
 // The passes from a graph as its author wrote it to one whose nodes can be grouped, in files of one function each.
 //
-// May include: base, graph/fuse, graph/ir, graph/match, number/facts, number/gradient.
-// Offers: at_random.h, fits.h.
+// May include: base, graph/fuse, graph/ir, graph/match, graph/pass/learned, number/facts, number/gradient.
+// Offers: at_random.h, learned_scales.h.
 #pragma once
 
 #include <array>
@@ -124,6 +124,8 @@ void convert_casts(Graph& g);
 // of their own, which what computes the numbers can do; casts into bytes of the same numbers, as they lie and
 // transposed, read one map of them.
 void separate_fits(Graph& g);
+// The same where no kernel finds scales in squares of a matrix: those of tiles are reductions, too.
+void separate_fits_of_squares(Graph& g);
 // copy_loads: what no kernel can read where it lies (views that strides cannot express, a state's old value read after
 // its update, blocks that do not unroll), and results that would be loads, are copied by maps.
 void copy_loads(Graph& g);

@@ -19,6 +19,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
+#include "graph/pass/learned_scales.h"
 #include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
 #include "number/facts/facts.h"
@@ -36,10 +37,11 @@ bool has_batch_letter(const Node& contract) {
 
 class Rounder {
  public:
-  Rounder(const Graph& g, const ProductType& to)
+  Rounder(const Graph& g, const ProductType& to, Learning* learning = nullptr)
       : r_(g),
         to_(to.scalar),
         type_(to),
+        learning_(learning),
         most_decoded_(to.most_decoded),
         users_(users_of(g)),
         attended_(attention_operands(g, users_)),
@@ -161,7 +163,7 @@ class Rounder {
         return count_readers(u, readers, moved);
       }
       readers->insert(u);
-      return r_.from[u].op == Op::map_ || is_rounded_product(u) || attends(u, v);
+      return r_.from[u].op == Op::map_ || is_rounded_product(u) || attends(u, v) || is_learned_cast(r_.from[u]);
     });
   }
 
@@ -206,7 +208,7 @@ class Rounder {
     const Node node = r_.from[v];
     const FormatRef first = format_of(v, 0), second = format_of(v, 1);
     const bool plain = first && second && is_without_scale(*first) && is_without_scale(*second);
-    if (plain && takes_codes(v)) return replace_by_codes(v, first, second);
+    if (plain && takes_codes(v) && !learning_) return replace_by_codes(v, first, second);
     const ValueId a = operand(v, 0, first), b = operand(v, 1, second);
     const std::vector<std::string>& i = node.attributes.indices;
     if (node.op == Op::contract_)
@@ -237,6 +239,8 @@ class Rounder {
     const bool makes_scores = attends(product, node.operands[1 - side]);
     const std::string scores = node.attributes.indices[makes_scores ? 2 : 1 - side];
     const std::string letters = node.attributes.indices[side];
+    if (learning_) return learned(v, f, letters, scores, {projection_of(v) + ".attention_scale", {}});
+    if (is_learned_as(v, *f)) return as_scalar_value(r_[v]);
     return as_scalar_value(encoder_.encoded(v, source_of(v), letters, scores, f, false));
   }
   ValueId as_scalar_value(ValueId value) { return to_ == Scalar::f32 ? value : r_.build.convert(value, to_); }
@@ -300,7 +304,7 @@ class Rounder {
     const OperandFormats& formats = type_.formats[ordinal(*kind)];
     const ValueId v = node.operands[side];
     if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
-    return lies_in_format(v) && !is_held(v) ? nullptr : formats.weight;
+    return lies_in_format(v) && !is_held(r_.from, v) ? nullptr : formats.weight;
   }
   bool lies_in_format(ValueId v) const {
     while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
@@ -309,18 +313,12 @@ class Rounder {
            r_.from[node.operands[0]].type.element.format;
   }
 
-  // A parameter that a format holds between steps, by the name that its decoding has: it passes through the products'
-  // formats as one in f32 does.
-  bool is_held(ValueId v) const {
-    while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
-    const Node& node = r_.from[v];
-    return node.op == Op::cast_ && !node.label.empty() && node.label == r_.from[node.operands[0]].attributes.name;
-  }
-
   // An operand of a product as the kernel reads it.
   ValueId operand(ValueId product, int side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
     if (!f) return rounded(v);
+    if (learning_) return learned_operand(product, side, f);
+    if (rotation_of(product) == 0 && is_learned_as(v, *f)) return r_[v];
     require_fitted(product, v, f);
     if (const auto scalar = plain_scalar(*f)) return scalar == to_ ? rounded(v) : as_scalar(v, *scalar);
     if (is_without_scale(*f)) {
@@ -366,15 +364,83 @@ class Rounder {
   }
   // Rotated numbers are other numbers: what is known of the largest is not of them.
   void require_fitted(ValueId product, ValueId v, const FormatRef& f) const {
-    if (rotation_of(product) == 0 || source_of_scale(v) == FieldSource::fitted) return;
+    if (rotation_of(product) == 0 || (source_of_scale(v) == FieldSource::fitted && !is_learned_as(v, *f))) return;
     throw Error(Exit::user,
                 fmt::format("an operand in '{}' is rotated, so that its scale must be fitted to it", f->name),
-                "leave rotations away, or delayed and predicted scales");
+                "leave rotations away, or delayed, predicted and learned scales");
   }
 
+  // Scales that are learned are those of the forward product: its operands come here as codes (learned_scales.h). In
+  // another format they are fitted.
   FieldSource source_of_scale(ValueId v) const {
+    const FieldSource source = recipe_source(v);
+    return source == FieldSource::learned ? FieldSource::fitted : source;
+  }
+  FieldSource recipe_source(ValueId v) const {
     if (!data_[v]) return type_.sources.weight;
     return forward_[v] ? type_.sources.activation : type_.sources.gradient;
+  }
+
+  // Whether an operand is what codes of this format stand for, under scales that a recipe of products learns.
+  bool is_learned_as(ValueId v, const Format& f) const {
+    if (!attended_.contains(below(v)) && recipe_source(v) != FieldSource::learned) return false;
+    const FormatRef own = learned_format(r_.from, v);
+    return own && own->hash == f.hash;
+  }
+
+  // Whose numbers a scale is of: its name, and the weight; no weight: an activation.
+  struct Owner {
+    std::string name, weight;
+  };
+
+  ValueId learned_operand(ValueId product, int side, const FormatRef& f) {
+    const ValueId v = r_.from[product].operands[side];
+    const std::vector<std::string>& i = r_.from[product].attributes.indices;
+    if (is_random(v) || type_.rotations[ordinal(ProductKind::forward)] > 0) refuse_learned_rounding(*f, is_random(v));
+    const std::string weight = weight_of(product);
+    if (data_[v]) return learned(v, f, i[side], i[2], {weight + ".activation_scale", {}});
+    require_learned_rows(r_.from, v, *f, i[side], i[2], weight);
+    return learned(v, f, i[side], i[2], {weight + ".weight_scale", weight});
+  }
+
+  // An operand in its format, whose fields beside the codes are parameters.
+  ValueId learned(ValueId v, const FormatRef& f, const std::string& letters, const std::string& kept,
+                  const Owner& owner) {
+    if (learning_->only && !learning_->only(owner.name)) return r_[v];
+    require_learned(*f, owner.weight.empty());
+    const auto [scales, is_new] = learned_.try_emplace({below(v), f.get()});
+    std::map<int, ValueId>& known = scales->second;
+    const auto field = [&](int k, const Shape& rows) {
+      const auto [place, is_first] = known.try_emplace(k, -1);
+      if (is_first) place->second = learned_field(v, f, k, rows, owner, letters, kept);
+      return place->second;
+    };
+    return encoder_.encoded(v, r_[v], letters, kept, f, false, -1, 0, {}, field);
+  }
+
+  ValueId learned_field(ValueId v, const FormatRef& f, int k, const Shape& rows, const Owner& owner,
+                        const std::string& letters, const std::string& kept) {
+    LearnedScale scale{learning_->name_of(owner.name, *f, k), {}, f, k, owner.weight};
+    if (owner.weight.empty() && learning_->fits) {
+      const ValueId largest = r_.build.reshape(find_largest(r_.build, r_[v]), {});
+      learning_->fitted.emplace_back(scale.name, encoder_.scale_of_largest(largest, f));
+      return learning_->fitted.back().second;
+    }
+    const Shape& shape = r_.from[v].type.shape;
+    scale.shape = field_shape(*f, f->fields[k], rows, owner.name);
+    scale.columns = 1;
+    for (size_t d = 0; d < letters.size(); ++d)
+      if (kept.find(letters[d]) == std::string::npos) scale.columns *= shape[d].number();
+    scale.rows = elements(shape).number() / scale.columns;
+    return learning_->parameter(r_.build, std::move(scale), elements(shape).number());
+  }
+
+  // The weight of the last product that a value comes from.
+  std::string projection_of(ValueId v) const {
+    const ValueId last = last_source(
+        r_.from, v, [&](ValueId at) { return is_rounded_product(at) && takes_parameter(at); },
+        [&](ValueId at) { return data_[at]; });
+    return last < 0 ? fmt::format("{}", v) : weight_of(last);
   }
 
   // The scale that is known before the numbers are; -1: they are looked at.
@@ -392,7 +458,7 @@ class Rounder {
     if (!is_new) return known->second;
     const std::string weight = weight_of(product);
     Builder& b = r_.build;
-    if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(below(v)))
+    if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(r_.from, below(v)))
       throw user_error("what '{}' becomes before products read it has no bound: its scale cannot be predicted", weight);
     if (!data_[v] && type_.sources.weight == FieldSource::predicted) {
       const std::string name = kLargestState + weight;
@@ -406,16 +472,9 @@ class Rounder {
     const ValueId history = b.input(name, Role::state, {{length}, {}});
     const ValueId largest = known->second = b.reshape(b.reduce(history, Reduction::max, {0}), {});
     if (!trains_) return largest;
-    const ValueId now = b.reshape(find_largest(source_of(v)), {1});
+    const ValueId now = b.reshape(find_largest(r_.build, source_of(v)), {1});
     b.update(history, length == 1 ? now : b.concat({b.slice(history, {1}, {length - 1}), now}, 0));
     return largest;
-  }
-  // A parameter, or what is held of one as f32.
-  bool is_parameter(ValueId v) const {
-    const Node& node = r_.from[v];
-    if (node.op == Op::cast_ && (is_held(v) || !r_.from[node.operands[0]].type.element.format))
-      return is_parameter(node.operands[0]);
-    return node.op == Op::input_ && node.attributes.role == Role::parameter;
   }
   // The parameter of a product, or its number where both operands are data.
   std::string weight_of(ValueId product) const {
@@ -495,7 +554,7 @@ class Rounder {
     };
     const ValueId value = source_of(v);
     const bool is_fitted = source_of_scale(v) == FieldSource::fitted;
-    const ValueId largest = is_fitted ? find_largest(value) : or_else(known_largest(product, v), most);
+    const ValueId largest = is_fitted ? find_largest(r_.build, value) : or_else(known_largest(product, v), most);
     known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
@@ -525,28 +584,6 @@ class Rounder {
     return r_.from[v].op != Op::input_ && std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
              return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && products_alone_read(u)));
            });
-  }
-
-  // The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
-  // it, else of all at once. One number, of the value's rank.
-  ValueId find_largest(ValueId value) {
-    constexpr int64_t kInner = 64, kLeast = 512, kMost = 65536;
-    Formula f;
-    f.inputs = {r_.to[value].type.element.scalar};
-    f.outputs = {f.op(ScalarOp::abs_, as_f32(f))};
-    ValueId most = r_.build.map(f, {value});
-    const Shape shape = r_.to[value].type.shape;
-    std::vector<int> all, row;
-    for (int d = 0; d < std::ssize(shape); ++d) all.push_back(d);
-    int64_t length = 1;
-    for (size_t d = shape.size(); d-- > 0 && shape[d].is_number() && length < kLeast;) {
-      length *= shape[d].number();
-      if (length < kInner) break;
-      row.insert(row.begin(), d);
-    }
-    if (length >= kLeast && length <= kMost && row.size() < all.size())
-      most = r_.build.reduce(most, Reduction::max, row);
-    return r_.build.reduce(most, Reduction::max, all);
   }
 
   // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
@@ -600,6 +637,7 @@ class Rounder {
   Rewriter r_;
   Scalar to_;
   const ProductType& type_;
+  Learning* learning_;
   int64_t most_decoded_;
   Users users_;
   std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
@@ -614,6 +652,7 @@ class Rounder {
   std::map<ValueId, ValueId> largest_;    // what is known of a value's magnitude, by what lies below its views
   std::map<std::string, ValueId> made_;   // states that were wanted before the graph has them
   bool trains_ = false;
+  std::map<std::pair<ValueId, const Format*>, std::map<int, ValueId>> learned_;  // fields, by what lies below views
 };
 
 }  // namespace
@@ -622,6 +661,31 @@ bool ProductType::has_formats() const {
   return attention || attention_gradient || std::any_of(formats.begin(), formats.end(), [](const OperandFormats& f) {
            return f.activation || f.weight || f.gradient;
          });
+}
+
+Graph learn_scales(const Graph& g, const ProductType& type, bool attention, std::vector<LearnedScale>* scales,
+                   const LearnedNames& only) {
+  const ProductType alone = learned_alone(type, attention);
+  if (!alone.has_formats()) return g;
+  Learning learning{.only = only};
+  Graph out = Rounder(g, alone, &learning).run();
+  *scales = std::move(learning.scales);
+  return out;
+}
+
+Graph fit_scales(const Graph& g, const ProductType& type, bool attention, const LearnedNames& only) {
+  ProductType alone = learned_alone(type, attention);
+  alone.formats[ordinal(ProductKind::forward)].weight = nullptr;
+  LUMEN_CHECK(alone.has_formats(), "no scale of an activation is learned");
+  Learning learning{.fits = true, .only = only};
+  Graph out = Rounder(g, alone, &learning).run();
+  out.results.clear();
+  out.result_names.clear();
+  for (const auto& [name, value] : learning.fitted) {
+    out.results.push_back(value);
+    out.result_names.push_back(name);
+  }
+  return out;
 }
 
 void round_products(Graph& g, const ProductType& to) {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "graph/match/codes.h"
-#include "graph/pass/fits.h"
+#include "graph/pass/pass.h"
 #include "graph/pipeline/pipeline.h"
 #include "kernel/synth/encode/codes_group.h"
 #include "kernel/synth/synth.h"

@@ -1,4 +1,5 @@
 // needs: none. `lumen merge` and `lumen verify` from the outside, and adapters that `lumen train` leaves.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -75,7 +76,17 @@ TEST_F(MergeTest, TrainsWhatShips) {
   EXPECT_EQ(lumen({"verify", path("shipped")}).code, 0);
   // What is further away than allowed is no success: the adapter stays, no model is left.
   const Outcome far = adapt(path("q4.gguf"), "far", {"--ship", "q8_0", "--max-kl", "0"});
-  if (far.code == 0) GTEST_SKIP() << "this processor computes the shipped file exactly as it was trained";
+  if (far.code == 0) {
+    // Where the shipped file is computed as it was trained but for the rounding of sums, it may be within a bound of 0.
+    const std::string words = "KL divergence ", all = far.out + far.error;
+    ASSERT_TRUE(contains(all, words)) << all;
+    const double nats = std::strtod(all.c_str() + all.find(words) + words.size(), nullptr);
+    EXPECT_LE(nats, 0) << all;
+    EXPECT_GT(nats, -1e-6) << all;
+    EXPECT_TRUE(fs::exists(path("far/model.gguf")));
+    EXPECT_EQ(lumen({"verify", path("far")}).code, 0);
+    return;
+  }
   EXPECT_EQ(far.code, 5) << far.error;
   EXPECT_TRUE(contains(far.error, "ship.max_kl is 0") && contains(far.error, "--resume")) << far.error;
   for (const auto& entry : fs::directory_iterator(path("far"))) {

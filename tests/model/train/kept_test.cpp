@@ -64,6 +64,14 @@ TEST(Kept, TrainsAsWithout) {
     EXPECT_NE(loss, want) << precision;
     // No worse: how far apart they end depends on the order in which a processor adds.
     EXPECT_LE(loss, 1.15 * want) << precision;
+    // In one step no order shows: the forward pass is what it is without, gradients are of decoded codes.
+    Recipe alone = plain;
+    alone.kept = "fp8_row";
+    Trainer one(engine, small_model(), plain, small_data()), kept(engine, small_model(), alone, small_data());
+    const Trainer::Step as_it_is = one.step(), coded = kept.step();
+    EXPECT_NEAR(coded.loss, as_it_is.loss, 1e-5 * as_it_is.loss) << precision;
+    EXPECT_NE(coded.norm, as_it_is.norm) << precision;
+    EXPECT_NEAR(coded.norm, as_it_is.norm, 0.05 * as_it_is.norm) << precision;
 
     Trainer straight(engine, small_model(), r, small_data()), first(single, small_model(), r, small_data());
     for (int i = 0; i < 5; ++i) (void)straight.step();

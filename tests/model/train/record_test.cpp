@@ -185,6 +185,7 @@ std::string another(const RecipeKey& key, const Recipe& base) {
       {"memory.limit", "24G"},      {"run.param_rounding", "nearest"}};
   if (const auto found = choices.find(key.name()); found != choices.end()) return found->second;
   if (key.name().starts_with("products.") && key.name().ends_with("_rounding")) return "stochastic";
+  if (key.name() == "products.attention_scale") return "learned";
   if (key.name().starts_with("products.") && key.name().ends_with("_scale")) return "delayed";
   if (key.is_switch()) return value_text(key, base) == "true" ? "false" : "true";
   if (key.is_number()) return key.most <= 1 ? "0.375" : "7";

@@ -201,7 +201,7 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit, int64_t further, int64_
   return place(side, row, unit) + (further / units * f.chunk_bytes + further % units * kUnit);
 }
 
-// Of instructions that keep few digits, and of panels under scales of their own, sums begin at zero for every panel;
+// Sums of instructions that keep few digits, and of panels under scales of their own, begin at zero for every panel;
 // what they had is added in f32.
 void BlockProduct::add_partial(const Scales* scales) {
   LUMEN_CHECK((scales != nullptr) == tile_.scales_runs, "scales of panels");

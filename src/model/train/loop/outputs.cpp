@@ -345,7 +345,7 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   const Recipe& recipe = trainer.recipe();
   if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
   int file_type = -1;
-  Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+  Model trained = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
   const Provenance from = provenance_of(trainer, trained);
   set_record(trained.metadata, record_of(from));
   std::vector<std::string> lines;
@@ -359,7 +359,7 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   }
   if (trainer.has_average()) {
     trainer.exchange_average();
-    Model average = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+    Model average = in_type(engine, trainer.read_model(), recipe.output_type, &file_type);
     trainer.exchange_average();
     set_record(average.metadata, record_of(from));
     write_gguf(average, folder / kAverage, file_type);

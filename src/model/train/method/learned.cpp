@@ -1,5 +1,8 @@
 #include "model/train/method/learned.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/check.h"
 #include "model/train/optimizer/held.h"
 #include "number/codec/codec.h"
@@ -50,6 +53,52 @@ std::vector<float> fitted_values(const LearnedField& learned, const Weight& weig
     }
   }
   return values;
+}
+
+namespace {
+
+// Zeros stand behind rows that blocks do not divide.
+int64_t encoded_columns(const graph::LearnedScale& scale) {
+  const int64_t block = scale.format->block;
+  return (scale.columns + block - 1) / block * block;
+}
+Weight as_encoded(const graph::LearnedScale& scale, std::span<const float> weight, float instead_of_zero) {
+  LUMEN_CHECK(std::ssize(weight) == scale.rows * scale.columns, "{}: {} numbers", scale.name, weight.size());
+  const int64_t wide = encoded_columns(scale);
+  std::vector<float> padded(scale.rows * wide, 0.0F);
+  for (int64_t r = 0; r < scale.rows; ++r)
+    for (int64_t c = 0; c < scale.columns; ++c) {
+      const float v = weight[r * scale.columns + c];
+      padded[r * wide + c] = v == 0 ? instead_of_zero : v;
+    }
+  return f32_weight({scale.rows, wide}, padded);
+}
+
+}  // namespace
+
+std::vector<float> fitted_values(const graph::LearnedScale& scale, std::span<const float> weight) {
+  LearnedField field;
+  field.format = scale.format;
+  field.field = scale.field;
+  field.parameter.shape = scale.shape;
+  std::vector<float> out = fitted_values(field, as_encoded(scale, weight, 0));
+  if (std::find(out.begin(), out.end(), 0.0F) == out.end()) return out;
+  const float usual_size = 1 / std::sqrt(float(scale.columns));
+  const std::vector<float> usual = fitted_values(field, as_encoded(scale, weight, usual_size));
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i] == 0) out[i] = usual[i];
+  return out;
+}
+
+std::vector<float> values_under(const graph::LearnedScale& scale, std::span<const float> weight,
+                                const std::map<int, std::vector<float>>& fields) {
+  const Weight codes = encode_with(scale.format, as_encoded(scale, weight, 0), fields);
+  const int64_t wide = encoded_columns(scale);
+  const std::vector<float> padded = decode(*scale.format, codes.bytes, scale.rows, wide);
+  std::vector<float> out(weight.size());
+  for (int64_t r = 0; r < scale.rows; ++r)
+    std::copy_n(padded.begin() + r * wide, scale.columns, out.begin() + r * scale.columns);
+  return out;
 }
 
 Weight encode_with(const FormatRef& format, const Weight& weight, const std::map<int, std::vector<float>>& fields) {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "graph/pass/learned_scales.h"
 #include "graph/pass/pass.h"
 #include "model/arch/model.h"
 
@@ -25,6 +27,14 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
 
 // One value per record and entry, as the format fits them to f32 weights.
 std::vector<float> fitted_values(const LearnedField& field, const Weight& weight);
+
+// The same for the scale of a weight where products read it; what is fitted to nothing but zeros is fitted to numbers
+// as large as those of fresh weights, 1 / sqrt(columns).
+std::vector<float> fitted_values(const graph::LearnedScale& scale, std::span<const float> weight);
+
+// What products read of it under the given values of all such fields (by number of the field).
+std::vector<float> values_under(const graph::LearnedScale& scale, std::span<const float> weight,
+                                const std::map<int, std::vector<float>>& fields);
 
 // A weight in the format, with the given values of its learned fields (by number of the field) and codes that follow
 // from them.

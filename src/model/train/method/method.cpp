@@ -1,5 +1,7 @@
 #include "model/train/method/method.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/grad/work.h"
 #include "model/arch/function.h"
@@ -46,10 +48,11 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.recompute.kept = encodable("memory.kept", recipe.kept, formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = (recipe.adapter.trains() || optimizer_.held().element.format) && !has_short_products();
-  const graph::Graph author = function_of(model, objective_     ? objective_->function()
-                                                 : form.weights ? "token_loss"
-                                                                : "loss");
+  const graph::Graph author = this->author();
   if (recipe.adapter.trains()) {
+    if (recipe.products.learns())
+      throw Error(Exit::usage, "an adapter has no place for scales of operands that are learned",
+                  "[products] with fitted or delayed scales goes with it");
     if (!recipe.quantize.empty())
       throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
                   "leave one of the two away");
@@ -63,28 +66,70 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
       for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
       shipping_->hold_still(trained_);
     }
-    loss_ = loss_of(author);
+    loss_ = loss_of(author, nullptr);
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
     // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
     // themselves.
     roundings_ = fake_assignments(recipe.quantize, model);
-    loss_ = loss_of(author);
+    loss_ = loss_of(author, &scales_);
     learned_ = learned_fields(loss_, roundings_);
     std::vector<Parameter> fields;
     for (const LearnedField& f : learned_) fields.push_back(f.parameter);
     std::vector<Parameter> all = trained_;
     all.insert(all.end(), fields.begin(), fields.end());
+    const std::vector<Parameter> scales = scale_parameters();
+    all.insert(all.end(), scales.begin(), scales.end());
     require_members(recipe.groups, all);
     trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, optimizer_.held());
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
+    // One that a group holds still is a part of checkpoints: it does not follow from the weights.
+    for (const Parameter& p : scales) {
+      const std::vector<Parameter> moving = grouped({p}, recipe.groups);
+      trained_.push_back(moving.empty() ? p : moving.front());
+      if (moving.empty()) trained_.back().rate = 0;
+    }
   }
   if (recipe.tensor_parallel > 1) partition_tensors();
 }
 
-graph::Graph Method::loss_of(const graph::Graph& author) const {
+graph::Graph Method::author() const {
+  return function_of(model_, objective_ ? objective_->function() : form_.weights ? "token_loss" : "loss");
+}
+
+std::vector<Parameter> Method::scale_parameters() const {
+  std::vector<Parameter> out;
+  for (const graph::LearnedScale& s : scales_) {
+    Parameter p;
+    p.name = s.name;
+    p.shape = s.shape;
+    p.role = kRoleOperandScale;
+    p.decays = false;
+    out.push_back(std::move(p));
+  }
+  return out;
+}
+
+// Whether a scale is of one of this model's weights, not of a teacher's.
+bool Method::learns_scale_of(const std::string& scale) const {
+  return model_.find(scale.substr(0, scale.rfind('.'))) != nullptr;
+}
+
+graph::Graph Method::with_scales(graph::Graph g) const {
+  if (scales_.empty()) return g;
+  graph::inline_calls(g);
+  std::vector<graph::LearnedScale> known;
+  return graph::learn_scales(g, options_.products, recipe_.products.learns_attention(), &known,
+                             [&](const std::string& scale) {
+                               return std::any_of(scales_.begin(), scales_.end(), [&](const graph::LearnedScale& s) {
+                                 return s.name == scale || s.name.starts_with(scale + ".");
+                               });
+                             });
+}
+
+graph::Graph Method::loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const {
   const std::optional<graph::Graph> theirs = teacher();
   graph::Stage objective;
   if (objective_)
@@ -93,7 +138,25 @@ graph::Graph Method::loss_of(const graph::Graph& author) const {
     };
   else if (form_.weights)
     objective = weighted_loss;
-  return graph::loss_graph(author, changes_of(author), options_.symbols, objective);
+  if (!scales || !recipe_.products.learns())
+    return graph::loss_graph(author, changes_of(author), options_.symbols, objective);
+  // Operands pass through formats whose scales are parameters before anything is differentiated.
+  return graph::loss_graph(author, changes_of(author), options_.symbols, [&](graph::Graph g) {
+    if (objective) g = objective(std::move(g));
+    graph::inline_calls(g);
+    return graph::learn_scales(g, options_.products, recipe_.products.learns_attention(), scales,
+                               [&](const std::string& scale) { return learns_scale_of(scale); });
+  });
+}
+
+Method::Work Method::fits() const {
+  graph::Graph loss = loss_of(author(), nullptr);
+  graph::inline_calls(loss);
+  loss = graph::fit_scales(loss, options_.products, recipe_.products.learns_attention(),
+                           [&](const std::string& scale) { return learns_scale_of(scale); });
+  Work work = finished(graph::evaluation_graph(std::move(loss), {}, on_graph(trained_, held_)));
+  work.options.recompute = {};
+  return work;
 }
 
 graph::Graph Method::apart(graph::Graph function) const {
@@ -192,7 +255,8 @@ Method::Work Method::evaluation() const {
 
 graph::Graph Method::token_losses() const {
   const graph::Graph g = function("token_loss");
-  return graph::loss_graph(g, evaluated_changes(g), options_.symbols, {});
+  return graph::loss_graph(g, evaluated_changes(g), options_.symbols,
+                           [&](graph::Graph losses) { return with_scales(std::move(losses)); });
 }
 
 Method::Work Method::logits(int64_t length) const {
@@ -232,8 +296,10 @@ Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes&
                                const graph::Bindings& symbols) const {
   run::CompileOptions options;
   options.symbols = symbols;
-  graph::Graph g = graph::evaluation_graph(graph::loss_graph(author, changes, symbols, objective), changes,
-                                           on_graph(trained_, held_));
+  const graph::Stage stage = [&](graph::Graph g) { return with_scales(objective ? objective(std::move(g)) : g); };
+  graph::Graph g =
+      graph::evaluation_graph(graph::loss_graph(author, changes, symbols, scales_.empty() ? objective : stage), changes,
+                              on_graph(trained_, held_));
   if (is_frozen()) {
     Work work{std::move(g), options_};
     add_stored_formats(work);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/partition/partition.h"
+#include "graph/pass/learned_scales.h"
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/model.h"
 #include "model/train/method/learned.h"
@@ -52,6 +53,8 @@ class Method {
   const FormatLibrary& formats() const { return model_.family->library().formats(); }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
+  // Scales of operands of products that are trained (graph/pass/learned_scales.h).
+  const std::vector<graph::LearnedScale>& scales() const { return scales_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
   // What is shipped, where the adapter is inside the rounding; null elsewhere.
   const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
@@ -66,6 +69,8 @@ class Method {
   // The same of ranks that have parts of the parameters (optimizer.h).
   Work gradients() const;
   Work apply(const std::vector<Parameter>& parts) const;
+  // What formats fit to the activations of a batch, by the names of their scales: where those begin.
+  Work fits() const;
   Work gradients_apart() const;       // of one batch, whose updates are computed apart (train/offload)
   Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
@@ -89,7 +94,12 @@ class Method {
   Work in_parts(Work work) const;
   graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
   graph::Graph apart(graph::Graph function) const;  // where texts share rows
-  graph::Graph loss_of(const graph::Graph& author) const;
+  graph::Graph author() const;                      // what the loss is made of
+  // `scales`: takes what is learned of operands; null: they are as they are.
+  graph::Graph loss_of(const graph::Graph& author, std::vector<graph::LearnedScale>* scales) const;
+  std::vector<Parameter> scale_parameters() const;
+  bool learns_scale_of(const std::string& scale) const;
+  graph::Graph with_scales(graph::Graph g) const;  // operands under the scales that are learned, as steps have them
   // What the method changes of a function: in steps, and in evaluations.
   graph::Changes changes_of(const graph::Graph& function) const;
   graph::Changes evaluated_changes(const graph::Graph& function) const;
@@ -113,6 +123,7 @@ class Method {
   Optimizer optimizer_;
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
+  std::vector<graph::LearnedScale> scales_;
   std::vector<graph::LowRank> changes_;
   std::optional<Shipping> shipping_;
   std::optional<graph::TensorSplit> partition_;

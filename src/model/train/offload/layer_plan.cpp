@@ -102,7 +102,17 @@ graph::Recompute computed_again(const Method& method, const Recipe& recipe, bool
   return {recipe.recompute == "maps" ? What::maps : What::none, 0, method.options().recompute.kept};
 }
 
+// Scales of activations begin with what a pass through the whole model shows.
+void require_no_first_pass(const Method& method) {
+  for (const graph::LearnedScale& s : method.scales())
+    if (s.weight.empty())
+      throw Error(Exit::usage,
+                  "a step by layers: scales of activations that are learned begin with a pass through the whole model",
+                  "activation_scale and attention_scale \"fitted\"; weight_scale may be \"learned\"");
+}
+
 void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, LayersLie lie) {
+  require_no_first_pass(method);
   const bool has_more = recipe.accumulate > 1 && !plan.sums_elsewhere;
   const graph::Recompute recompute = computed_again(method, recipe, plan.keeps_outside);
   const graph::ProductType& products = method.options().products;

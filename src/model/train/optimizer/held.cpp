@@ -74,7 +74,7 @@ HeldIn held_in(const HeldSettings& s, const FormatLibrary& formats) {
 
 bool HeldIn::holds(const Parameter& p) const {
   if (is_plain() || p.shape.size() < 2 || p.frozen) return false;
-  return p.role != kRoleField && p.role != kRoleGroupMagnitude && divides(element, p);
+  return !is_about_weights(p) && divides(element, p);
 }
 
 graph::Element HeldIn::rest_of(const Parameter& p) const {

@@ -31,6 +31,11 @@ struct HeldSettings {
 // Fields of formats that are trained, and magnitudes of groups: numbers about weights, which are f32.
 inline constexpr const char* kRoleField = "scale";
 inline constexpr const char* kRoleGroupMagnitude = "group_magnitude";
+// Scales of operands of products that are learned (graph/pass/learned_scales.h).
+inline constexpr const char* kRoleOperandScale = "operand_scale";
+inline bool is_about_weights(const Parameter& p) {
+  return p.role == kRoleField || p.role == kRoleGroupMagnitude || p.role == kRoleOperandScale;
+}
 
 // What held settings mean. Error (usage, user) where that is no way to hold parameters.
 struct HeldIn {

@@ -1,5 +1,6 @@
 #include "model/train/optimizer/optimizer.h"
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
@@ -76,7 +77,11 @@ class OptimizerGraph {
     const bool compensates = optimizer_.compensates(p);
     if (compensates) known["value"] = whole(value, known.at(kRest));
     std::map<std::string, ValueId> next;
-    const ValueId result = append(optimizer_.update(p), known, &next);
+    ValueId result = append(optimizer_.update(p), known, &next);
+    // A scale moves by parts of itself: steps of one size for all parameters are nothing to one scale and change
+    // another past recognition. It keeps its sign where rates are below 1.
+    if (p.role == kRoleOperandScale)
+      result = build_.add(value, build_.mul(build_.unary(ScalarOp::abs_, value), build_.sub(result, value)));
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
     const Kept kept = kept_of(parameter, value, result, compensates);
@@ -134,7 +139,12 @@ class OptimizerGraph {
         build_.reshape(build_.reduce(build_.unary(ScalarOp::abs_, value), graph::Reduction::max, axes), {});
     const ValueId move = build_.mul(numbers_.at(kMostMove), build_.scalar(p.rate));
     const ValueId is_due = build_.binary(ScalarOp::ne_, numbers_.at(kRescale), build_.scalar(0.0));
-    build_.update(was, build_.select(is_due, largest, build_.add(was, move)));
+    build_.update(was, build_.select(is_due, largest, build_.mul(build_.add(was, move), build_.scalar(most_lost(p)))));
+  }
+  // What rounding to 16 bits makes of a weight is larger by this at most, what it has lost before counted in.
+  double most_lost(const Parameter& p) const {
+    if (!optimizer_.held().holds(p)) return 1;
+    return 1 + std::ldexp(2, optimizer_.held().element.scalar == Scalar::bf16 ? -7 : -10);
   }
 
   // What the text sees of a state.

@@ -178,6 +178,12 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
                   fmt::format("optimizer '{}' has no function '{}': how far a step moves a weight is not known",
                               decl_.name, kMove),
                   "products.weight_scale = \"fitted\" or \"delayed\" needs none");
+    if (settings_.bound_every > 1 && held_.element.format)
+      throw Error(Exit::usage,
+                  fmt::format("scales that are predicted for {} steps: how far rounding to '{}' moves a weight is not "
+                              "known",
+                              settings_.bound_every, held_.element.format->name),
+                  "products.rescale_every = 1 looks at what is held after every step");
     numbers_.push_back(kMove);
   }
   if (!has_update)
@@ -212,7 +218,7 @@ graph::Config Optimizer::config_of(const Parameter& p) const {
 }
 
 const std::string& Optimizer::function_of(const Parameter& p) const {
-  return has_matrix_ && !p.is_vector() && !has(elementwise_, p.role) ? matrix_ : update_;
+  return has_matrix_ && !p.is_vector() && !is_about_weights(p) && !has(elementwise_, p.role) ? matrix_ : update_;
 }
 
 const graph::Graph& Optimizer::update(const Parameter& p) const {

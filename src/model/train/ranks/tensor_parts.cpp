@@ -77,6 +77,8 @@ int data_ranks(const Recipe& recipe, int ranks) {
          "magnitudes of an adapter are of matrices as a whole", "--shard gradients works with them");
   refuse(recipe.products.weight_scale == "predicted", "scales that are predicted are of matrices as a whole",
          "[products] with delayed or fitted scales goes with it");
+  refuse(recipe.products.learns(), "scales that are learned are of matrices as a whole",
+         "[products] with delayed or fitted scales goes with it");
   return ranks / tensor;
 }
 

@@ -24,8 +24,7 @@ void set_shape(Recipe& r, const std::string& name) {
 }
 
 // A text that is one of a few.
-void set_one_of(std::string& value, const std::string& name, const char* what,
-                std::initializer_list<const char*> names) {
+void set_one_of(std::string& value, const std::string& name, const char* what, const std::vector<const char*>& names) {
   if (std::find(names.begin(), names.end(), name) == names.end())
     throw Error(Exit::usage, fmt::format("{}: '{}' is unknown", what, name), fmt::format("{}", fmt::join(names, ", ")));
   value = name;
@@ -78,17 +77,16 @@ NamedChoice rounding() {
           }};
 }
 template <std::string ProductSettings::* member>
-NamedChoice scale() {
+NamedChoice scale(std::initializer_list<const char*> sources) {
+  static const std::vector<const char*> known(sources);
   return {[](const Recipe& r) { return r.products.*member; },
           [](Recipe& r, const std::string& name) {
-            set_one_of(r.products.*member, name, "products: where the scale comes from", {"fitted", "delayed"});
+            if (name == "learned" && member == &ProductSettings::gradient_scale)
+              throw Error(Exit::usage, "products.gradient_scale: a gradient's scale cannot be learned",
+                          "nothing differentiates the backward pass, so that it has no gradient: fitted, or delayed");
+            set_one_of(r.products.*member, name, "products: where the scale comes from", known);
           }};
 }
-const NamedChoice kWeightScale = {[](const Recipe& r) { return r.products.weight_scale; },
-                                  [](Recipe& r, const std::string& name) {
-                                    set_one_of(r.products.weight_scale, name, "products.weight_scale",
-                                               {"fitted", "delayed", "predicted"});
-                                  }};
 
 // Names of other programs for the same: ZeRO's stages, and FSDP's strategies.
 const NamedChoice kShard = {[](const Recipe& r) { return r.shard; },
@@ -190,9 +188,10 @@ const RecipeKey kKeys[] = {
     {"products", "activation_rounding", rounding<&ProductSettings::activation_rounding>()},
     {"products", "weight_rounding", rounding<&ProductSettings::weight_rounding>()},
     {"products", "gradient_rounding", rounding<&ProductSettings::gradient_rounding>()},
-    {"products", "activation_scale", scale<&ProductSettings::activation_scale>()},
-    {"products", "weight_scale", kWeightScale},
-    {"products", "gradient_scale", scale<&ProductSettings::gradient_scale>()},
+    {"products", "activation_scale", scale<&ProductSettings::activation_scale>({"fitted", "delayed", "learned"})},
+    {"products", "weight_scale", scale<&ProductSettings::weight_scale>({"fitted", "delayed", "predicted", "learned"})},
+    {"products", "gradient_scale", scale<&ProductSettings::gradient_scale>({"fitted", "delayed"})},
+    {"products", "attention_scale", scale<&ProductSettings::attention_scale>({"fitted", "learned"})},
     {"products", "forward_rotation", LUMEN_MEMBER(int64_t, products.forward_rotation), 0, 4096},
     {"products", "input_rotation", LUMEN_MEMBER(int64_t, products.input_rotation), 0, 4096},
     {"products", "weight_rotation", LUMEN_MEMBER(int64_t, products.weight_rotation), 0, 4096},

@@ -195,6 +195,7 @@ void Trainer::begin_weights() {
   decoded_ = decoded_text(decoded, recipe_.param_type);
   for (const auto& [name, w] : model_.weights)
     if (!lies_in_parts(name)) put_fields(name, {});
+  clear_activation_scales();
 }
 
 // Learned fields of a weight, as its format fits them to what is held of it; `held` empty: to what is there.
@@ -205,6 +206,10 @@ void Trainer::put_fields(const std::string& weight, const Weight& held) {
         held.bytes.size() == 0 ? f32_weight(model_.weights.at(weight).type.shape, values(weight)) : held;
     put_values(f.parameter.name, f.parameter.shape, fitted_values(f, there));
   }
+  if (held.bytes.size() == 0)
+    put_scales(weight, {});
+  else
+    put_scales(weight, held.f32());
 }
 
 // Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
@@ -370,6 +375,7 @@ Trainer::Step Trainer::step() {
       agree_among_all(RankedStep::attempt([&] { read_part(part); }));
     else
       read_part(part);
+    if (part == 0) begin_activation_scales();
     run_part(result, part);
     if (tensor_parts_) share_histories();
   }
@@ -554,6 +560,7 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  know_activation_scales();
   if (outside_ || has_parts_of_parameters())
     throw usage_error("a step by layers: logits need all parameters on the device");
   const auto length = std::ssize(window);
@@ -573,7 +580,7 @@ void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
 }
 
 Model Trainer::rounded() const {
-  Model out = model();
+  Model out = read_model();
   for (const graph::FormatAssignment& a : method_.roundings()) {
     Weight& w = out.weights.at(a.value);
     std::map<int, std::vector<float>> fields;
@@ -595,7 +602,8 @@ Model Trainer::rounded() const {
 
 bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
   if (recipe.adapter.trains()) return recipe.ship.ships();
-  return !recipe.quantize.empty() || !engine.device().reads_host_memory() || offloads_layers(engine.device(), recipe) ||
+  return !recipe.quantize.empty() || recipe.products.weight_scale == "learned" ||
+         !engine.device().reads_host_memory() || offloads_layers(engine.device(), recipe) ||
          recipe.param_type != scalar_name(Scalar::f32);
 }
 

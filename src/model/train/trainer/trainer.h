@@ -109,6 +109,8 @@ class Trainer {
   // may be called.
   void finish();
   Model model() const;  // with the weights as they are now, f32; beside an adapter as they were
+  // The same with weights as products read them, where scales of weights are learned: what a file says of the model.
+  Model read_model() const;
   // The adapter as it is now, in runs that train one.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
@@ -174,6 +176,12 @@ class Trainer {
   std::vector<uint8_t> encoded(std::span<const float> numbers, const graph::Type& type) const;
   std::vector<float> decoded(std::span<const uint8_t> bytes, const graph::Type& type) const;
   void begin_bounds();
+  // trainer_scales.cpp
+  void put_scales(const std::string& weight, std::span<const float> numbers);
+  void clear_activation_scales();
+  std::vector<std::string> activation_scales() const;
+  void begin_activation_scales();
+  void know_activation_scales();
   void begin_updates();
   void begin_layers();
   void begin_layers_among_ranks();
@@ -275,6 +283,7 @@ class Trainer {
   int64_t done_ = 0;
   double work_ = 0;
   bool diverged_ = false;
+  bool scales_are_known_ = false;                         // those of activations, which begin with the first batch
   std::unique_ptr<TensorParts> tensor_parts_;             // null: this process holds all of its model
   std::unique_ptr<RankedStep> ranked_;                    // null: no others share the batch
   Tensors averages_;                                      // weights, while whole means are in their place

@@ -1,6 +1,7 @@
 // The trainer's part that writes and reads checkpoints.
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -219,9 +220,19 @@ void Trainer::restore(const std::filesystem::path& folder) {
 }
 
 void Trainer::begin_with(const Checkpoint& checkpoint) {
+  // Scales of operands that the other run did not learn are fitted to what it trained.
+  const auto& scales = method_.scales();
+  const auto is_new = [&](const std::string& name) {
+    return !checkpoint.weights->find(name) &&
+           std::any_of(scales.begin(), scales.end(), [&](const graph::LearnedScale& s) { return s.name == name; });
+  };
+  std::set<std::string> weights;
   for (const auto& [name, type] : stored())
-    if (is_saved(name)) store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
+    if (is_saved(name) && !is_new(name))
+      store(name, taken(*checkpoint.weights, name, checkpoint.folder.string(), type));
   if (ranked_) ranked_->begin(false);
+  for (const graph::LearnedScale& s : scales)
+    if (is_new(s.name) && !s.weight.empty() && weights.insert(s.weight).second) put_scales(s.weight, {});
   clear_rests();
   goes_on_ = true;
   begin_bounds();
@@ -278,6 +289,7 @@ void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
     reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
+  scales_are_known_ = false;  // unless the checkpoint has them
 }
 
 }  // namespace lumen::model

@@ -39,6 +39,7 @@ void fill_up(Batch& batch, int64_t rows) {
 
 // Rows x length losses of what put_batch put there. Null: they come from a step by layers.
 run::Program* Trainer::evaluation() {
+  know_activation_scales();
   if (!evaluate_ && !layers_) evaluate_ = compile(method_.evaluation());
   return evaluate_.get();
 }
@@ -125,6 +126,7 @@ double Trainer::mean_of_validation(run::Program* program, int64_t rows, const st
 }
 
 double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
+  know_activation_scales();
   if (!divergence_) divergence_ = compile(method_.divergence());
   const double far = mean_of_validation(divergence_.get(), rows, stop);
   if (std::isfinite(far)) return far;

@@ -99,6 +99,7 @@ double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) 
   const int64_t all = batches_->validation_rows() / recipe_.batch * recipe_.batch;
   rows = rows == 0 ? all : std::min((rows + recipe_.batch - 1) / recipe_.batch * recipe_.batch, all);
   if (rows < 1) require_validation();
+  know_activation_scales();
   if (!objective_loss_) objective_loss_ = compile(method_.objective_loss());
   double total = 0, weight = 0;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {

@@ -79,6 +79,10 @@ Trainer::Step Trainer::step_among_ranks() {
     for (int64_t part = 0; part < given_.accumulate; ++part) {
       if (!failure) failure = RankedStep::attempt([&] { read_part(part); });
       agree_before_exchanges(failure);
+      if (!scales_are_known_ && !activation_scales().empty()) {
+        ranked_->agree(failure);
+        begin_activation_scales();
+      }
       const bool reduces = ranked_->reduces_each_batch() || part + 1 == given_.accumulate;
       const bool overlaps = ranked_->overlaps_gradients();
       if (overlaps) {

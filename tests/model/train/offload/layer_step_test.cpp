@@ -58,6 +58,12 @@ const Case kFormats[] = {
        set_products(r, "fp8_tensor");
        r.products.weight_scale = "predicted";
      }},
+    {"learned of weights",
+     [](Recipe& r) {
+       set_products(r, "fp8_row");
+       r.products.weight = "int8_row";
+       r.products.weight_scale = "learned";
+     }},
 };
 
 struct Outcome {

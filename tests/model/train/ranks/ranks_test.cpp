@@ -121,6 +121,22 @@ TEST(TrainingRanks, ScalesAreThoseOfWholeBatchesAndWeights) {
   std::filesystem::remove_all(folder);
 }
 
+// Scales that are learned begin with what all ranks' shares of the first batch show, and go on as parameters do.
+TEST(TrainingRanks, LearnScalesOfOperands) {
+  Recipe recipe = parse_recipe(test_library()->recipe("int8-learned")->text, "int8-learned", small_recipe());
+  recipe.precision = "f32";
+  const RankedRun one = trained(recipe, 4, nullptr);
+  for (const char* shard : {"none", "states", "gradients"}) {
+    recipe.shard = shard;
+    const RankedRun two = among_ranks(2, recipe, 4)[0];
+    expect_near(one, two, 1e-3);
+    EXPECT_EQ(among_ranks(2, recipe, 4)[0].weights, two.weights) << shard;
+  }
+  recipe.tensor_parallel = 2;
+  recipe.shard = "none";
+  EXPECT_THROW((void)recipe_of_rank(recipe, 2), Error);
+}
+
 TEST(TrainingRanks, WhatIsWrongIsRefused) {
   const auto refused = [](Recipe recipe, int ranks) {
     try {
