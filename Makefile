@@ -40,10 +40,11 @@ PYTHON ?= python3
 exchange: build
 	$(PYTHON) tests/exchange.py build
 
-# Each fuzz target for a minute on its saved corpus.
+# Each fuzz target for a minute, or FUZZ_SECONDS, on its saved corpus.
+FUZZ_SECONDS ?= 60
 fuzz:
 	@tools/setup.sh --fuzz
-	tests/fuzz/run_fuzz.sh 60
+	tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
 
 format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' | xargs clang-format-22 -i
