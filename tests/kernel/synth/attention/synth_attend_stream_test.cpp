@@ -93,7 +93,7 @@ TEST(SynthAttendStream, Gradient) {
 TEST(SynthAttendStream, GradientOfCopiedPanels) {
   gradient(1, 96, 1, 2, 64, 64, "sm_80", "copied panels", 2);
   gradient(1, 67, 1, 1, 64, 64, "sm_89", "copied panels", 2);
-  gradient(1, 40, 1, 2, 128, 64, "sm_80", "copied panels", 2);
+  gradient(1, 34, 1, 1, 128, 64, "sm_80", "copied panels", 2);
   gradient(1, 67, 1, 1, 24, 72, "sm_80", "copied panels", 0);  // lines are not whole runs
 }
 

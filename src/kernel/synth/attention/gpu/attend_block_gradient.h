@@ -66,7 +66,7 @@ class GradientBlock : AttendBlock {
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
   void set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes);
-  // Of rows that stay, lanes hold theirs.
+  // Numbers of rows that stay, which lanes hold.
   void hold_row_numbers(Expr lane, BlockProduct& of);
   void set_held_numbers(Body& body, int line, int lanes);
   BlockProduct::Panel streamed_panel(const Memory& m, size_t k, Expr number);
