@@ -385,13 +385,13 @@ void BlockProduct::multiply_short(const std::vector<std::vector<Expr>>& left,
 }
 
 // What a lane has of the sums of neighbouring instructions, one behind the other, is its operand.
-bool BlockProduct::holds(const BlockProduct& of) const {
-  if (!tile_.loads || !of.tile_.loads || of.tile_.groups_n > 1 || of.tile_.tiles_m != tile_.tiles_m) return false;
-  if (!is_float(tile_.row->acc) || scalar_bits(tile_.factor) != 16) return false;
-  const loop::Fragment &sums = of.tile_.row->collective->operands[0].fragment,
-                       &factor = tile_.row->collective->operands[1].fragment;
+bool BlockProduct::holds(const BlockTile& tile, const BlockTile& of) {
+  if (!tile.loads || !of.loads || of.groups_n > 1 || of.tiles_m != tile.tiles_m) return false;
+  if (!is_float(tile.row->acc) || scalar_bits(tile.factor) != 16) return false;
+  const loop::Fragment &sums = of.row->collective->operands[0].fragment,
+                       &factor = tile.row->collective->operands[1].fragment;
   const int64_t elements = sums.lane_bits / sums.bits, count = factor.columns / sums.columns;
-  if (factor.columns % sums.columns != 0 || sums.rows != factor.rows || of.tile_.tiles_n % count != 0 ||
+  if (factor.columns % sums.columns != 0 || sums.rows != factor.rows || of.tiles_n % count != 0 ||
       factor.lane_bits / factor.bits != elements * count)
     return false;
   for (int64_t row = 0; row < factor.rows; ++row)

@@ -134,7 +134,8 @@ class BlockProduct {
   RegisterOperand hold(const BlockProduct& of);
   // The same by lanes that load b together; of tiles of `of` down the group each has its operands behind the last
   // one's.
-  bool holds(const BlockProduct& of) const;
+  static bool holds(const BlockTile& tile, const BlockTile& of);
+  bool holds(const BlockProduct& of) const { return holds(tile_, of.tile_); }
   void multiply(Expr lane, const RegisterOperand& a, BufferId b, Expr b_from);
   void begin(Expr lane, const RegisterOperand& a, Panel b);
   void ready(const Scales* scales = nullptr);

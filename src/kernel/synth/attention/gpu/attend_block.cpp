@@ -35,17 +35,18 @@ int64_t AttendBlock::heads() const {
 }
 
 void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
-                             const std::function<void(Expr, Expr, Expr)>& block) {
+                             const std::function<void(Expr, Expr, Expr)>& block, bool by_first) {
   const std::vector<int64_t> heads = head_extents();
   std::vector<int64_t> all = heads;
-  all.push_back(first);
+  all.insert(by_first ? all.begin() : all.end(), first);
   all.push_back(second);
   b_.loop(LoopKind::grid, b_.i64(0), b_.i64(product(all)), 1, [&](Expr number) {
     std::vector<Expr> at = digits(b_, number, all);
     const Expr part = at.back();
     at.pop_back();
-    const Expr tile = at.back();
-    at.pop_back();
+    const auto of_first = by_first ? at.begin() : std::prev(at.end());
+    const Expr tile = *of_first;
+    at.erase(of_first);
     for (Body* body : bodies) body->begin_task();
     Expr head = b_.i64(0);
     head_ = at;

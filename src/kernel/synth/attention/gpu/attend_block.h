@@ -43,13 +43,14 @@ class AttendBlock : protected AttendWriter {
   int64_t heads() const;
   std::vector<int64_t> head_extents() const;  // of the scores' row axes, those of the tile 1
 
-  // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head.
+  // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head. `by_first`: of
+  // all heads, those of smaller `first` begin earlier. Where they have more to do, the last blocks to end are short.
   void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
-                  const std::function<void(Expr head, Expr first, Expr second)>& block);
-  int64_t panels() const { return tiles_.pipelined ? 2 : 1; }  // of each streamed operand
+                  const std::function<void(Expr head, Expr first, Expr second)>& block, bool by_first = false);
+  int64_t panels() const { return tiles_.copied() ? 2 : 1; }  // of each streamed operand
   // Streamed lines come by panels: two, of which one is copied while the other is multiplied, or one that lanes fill.
   SoftwarePipeline pipeline() {
-    return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.pipelined}};
+    return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.copied()}};
   }
   void lane_loop(const std::function<void(Expr lane)>& body) { pipeline().lanes(body); }
 

@@ -46,6 +46,10 @@ bool GradientBlock::plan(Scalar products) {
     if (o.width == 1) return false;
   std::optional<AttendPlan> found;
   if (!laid_operands_.empty() && find_order()) found = plan_attend_pipelined(target_, products, problem);
+  // A result reads the panel of a product.
+  const bool all_streamed =
+      std::ranges::all_of(transposed_, [&](int o) { return place(streamed_, o) < streamed_.size(); });
+  if (!found && !laid_operands_.empty() && all_streamed) found = plan_attend_copied(target_, products, problem);
   if (!found) found = plan_attend(target_, products, problem);
   if (found) tiles_ = *found;
   return found.has_value();
@@ -53,10 +57,10 @@ bool GradientBlock::plan(Scalar products) {
 
 // Steps before, for this kernel alone.
 void GradientBlock::prepare(Synthesis& out) {
-  if (!tiles_.pipelined) return;
-  if (!over_keys_) row_numbers_ = row_numbers(plan_, group_, a_);
+  if (!tiles_.copied()) return;
+  if (!over_keys_ || tiles_.copies) row_numbers_ = row_numbers(plan_, group_, a_);
   for (RowNumber& n : row_numbers_) {
-    if (!n.divides) continue;
+    if (!n.divides || over_keys_) continue;
     n.scratch = out.scratch.size();
     out.steps.push_back(write_reciprocals(plan_, n.access, extents_, n.scratch, &n.access));
     out.scratch.push_back(n.count(extents_) * 4);
@@ -69,7 +73,7 @@ Step GradientBlock::run() {
   for (RowNumber& n : row_numbers_)
     n.source = n.scratch < 0 ? builder_.value(n.access.source, false)
                              : builder_.scratch(n.scratch, n.count(extents_) * 4, false);
-  if (tiles_.pipelined)
+  if (tiles_.copied())
     for (size_t k = 0; k < laid_operands_.size(); ++k)
       laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
   const std::vector<bool> apart(extents_.size() + 1, true);
@@ -91,7 +95,7 @@ Step GradientBlock::run() {
   }
   map_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
   ranges_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
-  if (tiles_.pipelined && a_.range) {
+  if (tiles_.copied() && a_.range) {
     shown_plan_ = a_.range->without_mask();
     shown_ = std::make_unique<Body>(builder_, *shown_plan_, group_, extents_, apart);
     bodies.push_back(shown_.get());
@@ -101,10 +105,9 @@ Step GradientBlock::run() {
   bodies.push_back(map_.get());
   bodies.push_back(ranges_.get());
   const int64_t tiles = (count(!over_keys_) + tiles_.stationary - 1) / tiles_.stationary;
-  for_blocks(bodies, tiles, 1, [&](Expr, Expr tile, Expr) {
-    // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
-    block(over_keys_ ? tiles - 1 - tile : tile);
-  });
+  // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
+  const auto of_tile = [&](Expr, Expr tile, Expr) { block(over_keys_ ? tiles - 1 - tile : tile); };
+  for_blocks(bodies, tiles, 1, of_tile, tiles_.copies && a_.range);
   double work = 0, bytes = 0;
   for (const AttentionGradient::Product& p : a_.products) work += operand(p.rows).width;
   for (const auto* r : results_) work += operand(r->operand).width;
@@ -125,7 +128,7 @@ GradientBlock::Memory GradientBlock::memory() {
   for (const auto* r : results_)
     m.results.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.result(operand(r->operand).width)));
   for (const int o : stationary_) m.stationary.push_back(panel(*product_of(m, o, true), stationary));
-  for (size_t k = 0; k < sources_.size() && !tiles_.pipelined; ++k)
+  for (size_t k = 0; k < sources_.size() && !tiles_.copied(); ++k)
     m.sources.push_back(panel(*m.results[0], stationary));
   for (const int o : streamed_) sizes.push_back(product_of(m, o, false)->panel_bytes(streamed));
   for (const int o : transposed_) sizes.push_back(result_of(m, o)->panel_bytes(streamed));
@@ -142,8 +145,12 @@ GradientBlock::Memory GradientBlock::memory() {
     m.transposed.push_back(shares(transposed_[k]) ? m.streamed[place(streamed_, transposed_[k])]
                                                   : next(streamed_.size() + k));
   streamed_bytes_ = sizes;
-  if (a_.range || tiles_.pipelined) m.bounds = shared(kBoundsBytes);
-  for (RowNumber& n : row_numbers_) n.panel = shared(panels() * tiles_.streamed * 4);
+  if (a_.range || tiles_.copied()) m.bounds = shared(kBoundsBytes);
+  for (RowNumber& n : row_numbers_)
+    if (!over_keys_) n.panel = shared(panels() * tiles_.streamed * 4);
+  held_.assign(over_keys_ && !row_numbers_.empty() ? m.products[0]->lines(stationary) : 0, {});
+  for (auto& of_line : held_)
+    for (size_t k = 0; k < row_numbers_.size(); ++k) of_line.push_back(b_.alloc(4, 4));
   return m;
 }
 BlockProduct* GradientBlock::product_of(const Memory& m, int o, bool stationary) const {
@@ -164,14 +171,15 @@ void GradientBlock::block(Expr tile) {
   lane_loop([&](Expr lane) {
     for (size_t k = 0; k < stationary_.size(); ++k) {
       const int o = stationary_[k];
-      if (tiles_.pipelined)
+      if (tiles_.copied())
         copy_lines(lane, laid_[o], first_, *product_of(m, o, true), stationary, {m.stationary[k], b_.i64(0)});
       else
         fill(lane, lines_of(o), first_, *product_of(m, o, true), stationary, m.stationary[k]);
     }
+    if (over_keys_) hold_row_numbers(lane, *m.products[0]);
     for (const auto& r : m.results) r->clear();
   });
-  if (!tiles_.pipelined)
+  if (!tiles_.copied())
     stream_filled(m);
   else
     over_keys_ ? stream_keys(m) : stream_rows(m);
@@ -247,8 +255,9 @@ void GradientBlock::step(Memory& m, Expr streamed) {
   pipeline().step({.use = add_all});
 }
 
-void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed) {
+void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed, const StreamedTile* copied, bool whole) {
   const Side stationary = tiles_.stationary_side;
+  Body& map = whole && shown_ ? *shown_ : *map_;
   if (rounds_factors()) begin_fast_math();
   for (int r = 0; r < m.products[0]->lines(stationary); ++r) {
     const Expr line = m.products[0]->line(stationary, lane, r);
@@ -265,18 +274,26 @@ void GradientBlock::apply_maps(Memory& m, Expr lane, Expr streamed) {
         return Expr{};
       });
     }
-    const int opened = open_line(*map_, !over_keys_, first_ + line);
+    const int opened = open_line(map, !over_keys_, first_ + line);
+    std::vector<std::vector<Expr>> found;  // by vector, by source
     for (size_t v = 0; v < along.size(); ++v) {
-      const std::vector<Expr> x =
-          at_streamed(*map_, over_keys_, streamed + along[v], sums[v], 0, [&](Body& map, const auto& of) {
-            for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
-            std::vector<Expr> out;
-            for (const int s : sources_) out.push_back(map.value(a_.sources[s]));
-            return out;
-          });
-      for (size_t k = 0; k < x.size(); ++k) put(*m.results[0], line, along[v], x[k], m.sources[k]);
+      const auto become = [&](Body& body, const std::vector<Expr>& of) {
+        const int lanes = b_.type(of[0]).lanes;
+        if (copied) over_keys_ ? set_held_numbers(body, r, lanes) : set_row_numbers(body, *copied, along[v], lanes);
+        for (size_t k = 0; k < of.size(); ++k) body.set(a_.products[k].value, of[k]);
+        std::vector<Expr> out;
+        for (const int s : sources_) out.push_back(body.value(a_.sources[s]));
+        return out;
+      };
+      found.push_back(at_streamed(map, over_keys_, streamed + along[v], sums[v], 0, become, whole));
+      for (size_t k = 0; k < sources_.size() && !copied; ++k)
+        put(*m.results[0], line, along[v], found[v][k], m.sources[k]);
     }
-    close(*map_, opened);
+    close(map, opened);
+    for (size_t k = 0; k < sources_.size() && copied; ++k) {
+      size_t number = 0;
+      m.products[k]->change_line(stationary, lane, r, [&](Expr, Expr) { return as_f32(found[number++][k]); });
+    }
   }
   end_fast_math();
 }
@@ -286,24 +303,26 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
   if (target.wave <= 1) return std::nullopt;
   const AttentionGradient a(plan, group);
   Synthesis out;
-  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, pipelined_unit(target, products));
+  int64_t unit = pipelined_unit(target, products);
+  if (unit == 0) unit = copied_unit(target, products);
+  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, unit);
   for (LaidOperand& o : laid)
     if (o.scratch >= 0) {
       o.scratch = out.scratch.size();
       out.scratch.push_back(o.elements * scalar_bytes(o.scalar));
     }
   std::vector<std::unique_ptr<GradientBlock>> kernels;
-  bool pipelined = false;
+  bool copied = false;
   for (const bool over_keys : {true, false}) {
     auto kernel = std::make_unique<GradientBlock>(plan, group, target, a, over_keys, laid);
     if (!kernel->has_results()) continue;
     if (!kernel->plan(products)) return std::nullopt;
-    pipelined = pipelined || kernel->pipelined();
+    copied = copied || kernel->copied();
     kernels.push_back(std::move(kernel));
   }
-  if (!pipelined) out.scratch.clear();
+  if (!copied) out.scratch.clear();
   for (const LaidOperand& o : laid)
-    if (pipelined && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
+    if (copied && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
   for (auto& kernel : kernels) {
     kernel->prepare(out);
     out.steps.push_back(kernel->run());

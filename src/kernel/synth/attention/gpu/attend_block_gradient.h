@@ -18,7 +18,7 @@ class GradientBlock : AttendBlock {
   bool has_results() const { return !results_.empty(); }
   // The plan, or false where there is none.
   bool plan(Scalar products);
-  bool pipelined() const { return tiles_.pipelined; }
+  bool copied() const { return tiles_.copied(); }
   // Steps before, for this kernel alone.
   void prepare(Synthesis& out);
   Step run();
@@ -56,9 +56,8 @@ class GradientBlock : AttendBlock {
   void block(Expr tile);
   void stream_filled(Memory& m);
   void step(Memory& m, Expr streamed);
-  void apply_maps(Memory& m, Expr lane, Expr streamed);
 
-  // ---- pipelined: a tile of streamed lines, and what comes behind it.
+  // ---- copied: a tile of streamed lines, and what comes behind it.
   struct StreamedTile {
     Expr line, number, next, has_next;
   };
@@ -67,10 +66,17 @@ class GradientBlock : AttendBlock {
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
   void set_row_numbers(Body& body, const StreamedTile& w, Expr along, int lanes);
+  // Numbers of rows that stay, which lanes hold.
+  void hold_row_numbers(Expr lane, BlockProduct& of);
+  void set_held_numbers(Body& body, int line, int lanes);
   BlockProduct::Panel streamed_panel(const Memory& m, size_t k, Expr number);
   void copy_streamed(const Memory& m, Expr lane, Expr line, Expr number);
   void stream_keys(Memory& m);
   void stream_rows(Memory& m);
+  void streamed_step(Memory& m, const StreamedTile& w, bool whole);
+  void copied_step(Memory& m, const StreamedTile& w, bool whole);
+  // Changes a tile's products: sources to their panels, or where panels are copied in the place of the products' sums.
+  void apply_maps(Memory& m, Expr lane, Expr streamed, const StreamedTile* copied = nullptr, bool whole = false);
   std::array<Expr, 4> rows_that_see(Expr lane, int64_t inner);
   void pipelined_step(Memory& m, const StreamedTile& w, bool whole);
   void find_source(BlockProduct& of, BlockProduct* early, Body& map, Expr lane, const StreamedTile& w, int source,
@@ -86,6 +92,7 @@ class GradientBlock : AttendBlock {
   std::unique_ptr<Body> map_, ranges_;
   Expr first_;
   std::vector<RowNumber> row_numbers_;
+  std::vector<std::vector<BufferId>> held_;        // by row of a lane, by number
   const std::vector<LaidOperand>& laid_operands_;  // by operand; empty: they cannot be copied
   std::vector<Laid> laid_;
   std::vector<int64_t> streamed_bytes_;  // of one panel

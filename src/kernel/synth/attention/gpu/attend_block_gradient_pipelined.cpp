@@ -1,5 +1,7 @@
 // Gradients of an attention that are pipelined (attend_block_gradient.h): panels of the next streamed tile are copied
-// while this one is multiplied, and sums are added while the maps that come later are computed. Proved by
+// while this one is multiplied, and sums are added while the maps that come later are computed. Those whose panels are
+// only copied (AttendPlan::copies) go the same way with a step of their own: lanes load together what they multiply,
+// and hold what results read. Numbers of rows travel with the panels, tiles that no mask hides skip it. Proved by
 // tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include "kernel/synth/attention/gpu/attend_block_gradient.h"
 
@@ -50,7 +52,7 @@ Expr GradientBlock::place_of_row(const Access& a, Expr row) {
 }
 
 void GradientBlock::copy_row_numbers(Expr lane, Expr line, Expr number) {
-  if (row_numbers_.empty()) return;
+  if (row_numbers_.empty() || over_keys_) return;
   b_.branch(lane < tiles_.streamed, [&] {
     const Expr to = bytes(number % 2 * tiles_.streamed + lane, 1);
     for (const RowNumber& n : row_numbers_)
@@ -63,6 +65,26 @@ void GradientBlock::set_row_numbers(Body& body, const StreamedTile& w, Expr alon
   const Expr at = bytes(w.number % 2 * tiles_.streamed + along, 1);
   for (const RowNumber& n : row_numbers_) {
     const Expr x = b_.load(n.panel, {Scalar::f32, lanes}, at, lanes * 4);
+    body.set(n.value, x);
+    if (n.divides) b_.know_reciprocal(x, x);
+  }
+}
+
+void GradientBlock::hold_row_numbers(Expr lane, BlockProduct& of) {
+  for (size_t r = 0; r < held_.size(); ++r) {
+    const Expr row = first_ + of.line(tiles_.stationary_side, lane, r);
+    for (size_t k = 0; k < row_numbers_.size(); ++k) {
+      const RowNumber& n = row_numbers_[k];
+      const Expr x = b_.load(n.source, {Scalar::f32, 1}, bytes(place_of_row(n.access, row), 1), 4);
+      b_.store(held_[r][k], n.divides ? 1 / x : x, b_.i64(0), 4);
+    }
+  }
+}
+
+void GradientBlock::set_held_numbers(Body& body, int line, int lanes) {
+  for (size_t k = 0; k < row_numbers_.size(); ++k) {
+    const RowNumber& n = row_numbers_[k];
+    const Expr x = b_.splat(b_.load(held_[line][k], {Scalar::f32, 1}, b_.i64(0), 4), lanes);
     body.set(n.value, x);
     if (n.divides) b_.know_reciprocal(x, x);
   }
@@ -94,7 +116,7 @@ void GradientBlock::stream_keys(Memory& m) {
   const auto tiles = [&](Expr begin, Expr stop, bool whole) {
     serial(begin, stop, streamed, [&](Expr key) {
       const Expr next = key + streamed;
-      pipelined_step(m, {key, (key - from) / streamed, next, next < to}, whole);
+      streamed_step(m, {key, (key - from) / streamed, next, next < to}, whole);
     });
   };
   lane_loop([&](Expr lane) { copy_streamed(m, lane, from, b_.i64(0)); });
@@ -134,7 +156,7 @@ void GradientBlock::stream_rows(Memory& m) {
           const Expr here = behind < stop;
           const Expr next = select(here, line + streamed, (o + 1) * inner + from);
           const Expr more = here | (o + 1 < outer);
-          pipelined_step(m, {line, number, next, more}, whole);
+          streamed_step(m, {line, number, next, more}, whole);
         });
       };
       tiles(from, clear, false);
@@ -172,6 +194,30 @@ std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
     change(2, ScalarOp::max_, behind, part);
   });
   return {b_.load(found, i64, at(0), 8), b_.load(found, i64, at(1), 8), b_.load(found, i64, at(2), 8), b_.i64(0)};
+}
+
+void GradientBlock::streamed_step(Memory& m, const StreamedTile& w, bool whole) {
+  tiles_.pipelined ? pipelined_step(m, w, whole) : copied_step(m, w, whole);
+}
+
+// Lanes hold what results read: nothing of a tile goes through shared memory but its copies.
+void GradientBlock::copied_step(Memory& m, const StreamedTile& w, bool whole) {
+  const auto use = [&](Expr lane) {
+    b_.branch(w.has_next, [&] { copy_streamed(m, lane, w.next, w.number + 1); });
+    for (size_t k = 0; k < a_.products.size(); ++k) {
+      const BlockProduct::Panel of = streamed_panel(m, place(streamed_, streamed_of(a_.products[k])), w.number);
+      m.products[k]->clear();
+      m.products[k]->multiply(lane, m.stationary[place(stationary_, stationary_of(a_.products[k]))], b_.i64(0),
+                              of.buffer, of.from);
+    }
+    apply_maps(m, lane, w.line, &w, whole);
+    for (size_t k = 0; k < results_.size(); ++k) {
+      const BlockProduct::Panel of = streamed_panel(m, place(streamed_, results_[k]->operand), w.number);
+      const BlockProduct& source = *m.products[place(sources_, results_[k]->source)];
+      m.results[k]->multiply(lane, m.results[k]->hold(source), of.buffer, of.from);
+    }
+  };
+  pipeline().step({.use = use});
 }
 
 // Results that read the early source are under way while the late one is found.

@@ -12,9 +12,10 @@ using Side = BlockProduct::Side;
 
 namespace {
 
-constexpr int64_t kMostSums = 108;       // of a lane, which holds factors beside them
-constexpr int64_t kMostSumsAlone = 136;  // where factors stay in shared memory
-constexpr int64_t kMostStationary = 64;  // lines: more would leave one block where two can hide each other's waits
+constexpr int64_t kMostSums = 108;        // of a lane, which holds factors beside them
+constexpr int64_t kMostSumsCopied = 180;  // where there is no other such plan
+constexpr int64_t kMostSumsAlone = 136;   // where factors stay in shared memory
+constexpr int64_t kMostStationary = 64;   // lines: more would leave one block where two can hide each other's waits
 constexpr int64_t kMostStreamed = 64;
 constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
@@ -37,7 +38,8 @@ int64_t panel_bytes(int64_t rows, int64_t k, Scalar factor) {
 
 int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t step_k = BlockProduct::step_k(*p.machine, p.product(1));
-  int64_t resident = problem.sources * panel_bytes(p.stationary, p.streamed, p.factor), all = 0, most = 0;
+  int64_t resident = 0, all = 0, most = 0;
+  if (!p.copies) resident = problem.sources * panel_bytes(p.stationary, p.streamed, p.factor);
   for (const int64_t k : problem.stationary_widths)
     resident += panel_bytes(p.stationary, round_up(k, step_k), p.factor);
   const auto streamed = [&](int64_t bytes) {
@@ -45,6 +47,7 @@ int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
     most = std::max(most, bytes);
   };
   for (const int64_t k : problem.streamed_widths) streamed(panel_bytes(p.streamed, round_up(k, step_k), p.factor));
+  if (p.copies) return resident + kPipelinedPanels * all + kStatistics;
   for (const int64_t w : problem.results)
     streamed(panel_bytes(p.result(w).lines(p.streamed_side()), p.streamed, p.factor));
   return resident + (p.one_by_one ? most : all) + kStatistics;
@@ -64,7 +67,7 @@ int64_t factor_registers(const AttendPlan& p) {
 }
 
 // The worth of a plan; 0: it is not possible.
-double worth(const AttendPlan& p, const AttendProblem& problem) {
+double worth(const AttendPlan& p, const AttendProblem& problem, int64_t most_sums = kMostSums) {
   const int64_t stationary_unit = p.step(p.stationary_side) * p.down,
                 streamed_unit = p.step(p.streamed_side()) * p.across;
   if (p.stationary % stationary_unit != 0 || p.streamed % streamed_unit != 0) return 0;
@@ -73,10 +76,11 @@ double worth(const AttendPlan& p, const AttendProblem& problem) {
     for (const int64_t w : problem.results)
       if (!p.result(w).row) return 0;
     if (p.across > 1 || p.streamed != machine::kTransposedColumns || sums(p, problem) > kMostSumsAlone) return 0;
-  } else if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) {
+  } else if (sums(p, problem) > most_sums - 2 * factor_registers(p)) {
     return 0;
   }
-  const int64_t limit = std::max(p.machine->shared_bytes / 2, std::min(p.machine->shared_bytes, kOneBlock));
+  const int64_t half = p.machine->shared_bytes / 2,
+                limit = p.copies ? half : std::max(half, std::min(p.machine->shared_bytes, kOneBlock));
   if (shared_bytes(p, problem) > limit) return 0;
   const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
   double worth = used(p.stationary, problem.stationary) * used(p.streamed, problem.streamed);
@@ -161,6 +165,7 @@ std::string AttendPlan::text() const {
                      down * wave() / machine->wave, across,
                      one_by_one  ? ", panels in turn"
                      : pipelined ? ", pipelined"
+                     : copies    ? ", copied panels"
                                  : "");
 }
 
@@ -225,6 +230,52 @@ std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scala
     return p;
   if (fits(1, machine::kTransposedColumns, kMostPipelined)) return p;
   return std::nullopt;
+}
+
+int64_t copied_unit(const machine::Machine& m, Scalar products) {
+  const bool copies = m.async_copies && is_float(products) && scalar_bytes(products) == 2;
+  return copies ? BlockProduct::kSwizzledRow / scalar_bytes(products) : 0;
+}
+
+std::optional<AttendPlan> plan_attend_copied(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
+  const int64_t unit = copied_unit(m, products);
+  const auto runs = [&](const std::vector<int64_t>& widths) {
+    return std::ranges::all_of(widths, [&](int64_t width) { return width % unit == 0; });
+  };
+  if (unit == 0 || problem.stationary < kFewestPipelined || problem.sources > problem.products) return std::nullopt;
+  if (!runs(problem.stationary_widths) || !runs(problem.streamed_widths) || !runs(problem.results)) return std::nullopt;
+  std::optional<AttendPlan> best;
+  double most = 0;
+  const auto find = [&](int size, int64_t most_sums) {
+    AttendPlan p;
+    p.machine = &m;
+    p.factor = products;
+    p.row = find_matrix(m, {products, {}}, size);
+    if (!p.row || p.row->in_shared || p.row->short_sums) return;
+    p.stationary_side = stationary_side_of(p);
+    if (p.stationary_side != Side::a) return;
+    p.copies = p.loads = true;
+    // A result reads the streamed lines transposed, and of the products what lanes hold.
+    const auto holds = [&](int64_t width) {
+      const BlockTile t = p.result(width);
+      return t.transposed(p.streamed_side()) && BlockProduct::holds(t, p.product(width));
+    };
+    for (p.stationary = kMostStationary; p.stationary >= kMostStationary / 2; p.stationary /= 2)
+      for (p.streamed = kMostStreamed; p.streamed >= 16; p.streamed /= 2)
+        for (p.down = 1; p.down * p.wave() <= kMostWaves * m.wave; p.down *= 2) {
+          if (p.stationary % (p.step(Side::a) * p.down) != 0 || p.lanes() < kGoodWaves * m.wave) continue;
+          if (p.streamed % p.step(Side::b) != 0 || !p.can_load(problem)) continue;
+          if (!std::ranges::all_of(problem.results, holds)) continue;
+          if (const double w = worth(p, problem, most_sums); w > most) {
+            most = w;
+            best = p;
+          }
+        }
+  };
+  for (const int64_t sums : {kMostSums, kMostSumsCopied})
+    for (const int size : {32, 16})
+      if (!best || sums == kMostSums) find(size, sums);
+  return best;
 }
 
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem) {

@@ -39,6 +39,9 @@ struct AttendPlan {
   bool loads = false;
   // Streamed panels are copied while the last ones are multiplied; lanes hold what results read of the products.
   bool pipelined = false;
+  // The same by lanes that load operands together: copies of the next tile are all that is under way with products.
+  bool copies = false;
+  bool copied() const { return pipelined || copies; }  // streamed panels are, and have two places
 
   BlockProduct::Side streamed_side() const;
   bool can_load(const AttendProblem& problem) const;
@@ -59,6 +62,12 @@ std::optional<AttendPlan> plan_attend_pipelined(const machine::Machine& m, Scala
                                                 const AttendProblem& problem);
 // 0: nothing is pipelined there.
 int64_t pipelined_unit(const machine::Machine& m, Scalar products);
+
+// A plan whose streamed panels are copied (AttendPlan::copies); results read streamed lines that products read, too.
+// Nothing where the machine does not copy by itself, lanes do not load together or lines are not whole runs of panels.
+std::optional<AttendPlan> plan_attend_copied(const machine::Machine& m, Scalar products, const AttendProblem& problem);
+// Numbers of such a run; 0: nothing is copied there.
+int64_t copied_unit(const machine::Machine& m, Scalar products);
 
 // The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem);
