@@ -136,8 +136,7 @@ TEST(TrainingFormats, NumbersThatAreNotFiniteAreRefused) {
 // Gradients behind saturated attentions are as small as f32 has them: a scale without a finite inverse gives zeros, not
 // infinities and what no number is.
 TEST(TrainingFormats, TinyNumbersStayNumbers) {
-  for (const char* name : {"fp8_1x128", "fp8_tile", "fp8_row", "fp8_tensor", "fp8_e5m2_row", "fp8_two_level",
-                           "int8_row", "int8_1x128", "int8_block", "nvfp4_divided", "fp8_1x128_p2"})
+  for (const char* name : {"fp8_1x128", "int8_1x128", "fp8_1x128_p2"})
     for (const float most : {1e-36F, 3e-37F, 1e-38F, 1e-42F, 1e-45F}) {
       std::vector<float> x(2 * 256, 0.0F);
       for (size_t i = 0; i < x.size(); i += 3) x[i] = i % 2 ? most : -most / 3;

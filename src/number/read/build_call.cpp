@@ -172,12 +172,10 @@ RoutineExpr RoutineBuilder::choice(const lang::Expr& e) {
 }
 
 // 1 / value, and 0 where there is none.
-// What has no finite inverse counts as 0: codes of numbers under a scale that small are no infinities.
 RoutineExpr RoutineBuilder::inverse_of(const RoutineExpr& value) {
-  constexpr double kTooSmall = 0x1p-128;
   RoutineExpr inverse = make_op(ScalarOp::div_, {float_constant(1), value});
-  RoutineExpr too_small = make_op(ScalarOp::le_, {make_op(ScalarOp::abs_, {value}), float_constant(kTooSmall)});
-  return make_op(ScalarOp::select_, {std::move(too_small), float_constant(0), std::move(inverse)});
+  return make_op(ScalarOp::select_,
+                 {make_op(ScalarOp::ne_, {value, float_constant(0)}), std::move(inverse), float_constant(0)});
 }
 
 RoutineExpr RoutineBuilder::sign_of(const RoutineExpr& value, const Place& place) {

@@ -112,8 +112,9 @@ inline void expect_as_evaluated(const graph::Graph& g, const graph::Graph& evalu
       far = std::max(far, away);
       wrong += away > 1e-5 * size + 1e-9 ? 1 : 0;
     }
-    if (got.size() > 16)
+    if (got.size() > 16) {
       EXPECT_LE(wrong, 0.06 * static_cast<double>(got.size())) << what << " " << g.result_names[r] << " " << size;
+    }
     EXPECT_LE(far, 0.03 * size + 1e-6) << what << " " << g.result_names[r];
   }
 }

@@ -59,7 +59,11 @@ class BlockChooser {
       if (const machine::MatrixRow* row =
               find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
         for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
-    std::sort(plans_.begin(), plans_.end(), [](const BlockPlan& x, const BlockPlan& y) { return x.cycles < y.cycles; });
+    // Among equals a wide instruction comes first: it reads less of shared memory for each product.
+    const auto width = [](const BlockPlan& t) { return t.tile.row && t.tile.row->in_shared ? t.tile.row->n : 0; };
+    std::sort(plans_.begin(), plans_.end(), [&](const BlockPlan& x, const BlockPlan& y) {
+      return x.cycles != y.cycles ? x.cycles < y.cycles : width(x) > width(y);
+    });
     if (plans_.size() > kCandidates) plans_.resize(kCandidates);
     return std::move(plans_);
   }

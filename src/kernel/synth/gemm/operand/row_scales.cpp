@@ -105,8 +105,7 @@ std::optional<Factored> in_short_blocks(const FormatRef& f, const ScaledForm& fo
     if (std::isfinite(v)) most = std::max(most, digits_of(v));
   if (!digits || *digits + most > kShortDigits) return std::nullopt;
   if (!split.row) return Factored{f, nullptr, true};
-  RoutineExpr product = *form.scale;
-  product.args = {*split.rest, form.value};
+  const RoutineExpr product = read::make_op(ScalarOp::mul_, {*split.rest, form.value});
   return Factored{decoded_by(*f, product, " blocks"), decoded_by(*f, *split.row, " scale"), true};
 }
 
