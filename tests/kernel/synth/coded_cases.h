@@ -40,4 +40,15 @@ inline G coded_graph(const CodedCase& c) {
   return t;
 }
 
+// What a machine's kernels of it are, a line each.
+inline std::string plans_of_coded(const CodedCase& c, const char* machine) {
+  const graph::Plan plan = graph::fuse(coded_graph(c).g);
+  std::string out;
+  for (const graph::Group& group : plan.groups)
+    for (const synth::Step& step :
+         synth::synthesize(plan, group, *machine::find_machine(machine), synth::Options{}).steps)
+      out += step.plan + "\n";
+  return out;
+}
+
 }  // namespace lumen::test

@@ -67,6 +67,17 @@ Product product_of(const Case& c) {
   return out;
 }
 
+// The largest error of what the steps give, beside the largest number.
+double error_of(const synth::Synthesis& s, const Product& p, const machine::Machine& m) {
+  const std::vector<float> got = floats_of(run_evaluated(s, p.plan, p.inputs, m));
+  double off = 0, size = 0;
+  for (size_t i = 0; i < p.want.size(); ++i) {
+    off = std::max(off, std::abs(got[i] - p.want[i]));
+    size = std::max(size, std::abs(p.want[i]));
+  }
+  return off / size;
+}
+
 // Weights may be rounded to 16 bits beside matrix instructions; activations may not.
 void check(const Case& c, const char* target, const char* wanted, bool exact = false, double most = 2e-3) {
   const machine::Machine& m = *machine::find_machine(target);
@@ -76,13 +87,8 @@ void check(const Case& c, const char* target, const char* wanted, bool exact = f
   const synth::Synthesis s = synth::synthesize_dot(p.plan, p.plan.groups[0], m, options);
   std::string plan;
   for (const synth::Step& step : s.steps) plan += step.plan + "\n";
-  const std::vector<float> got = floats_of(run_evaluated(s, p.plan, p.inputs, m));
-  double off = 0, size = 0;
-  for (size_t i = 0; i < p.want.size(); ++i) {
-    off = std::max(off, std::abs(got[i] - p.want[i]));
-    size = std::max(size, std::abs(p.want[i]));
-  }
-  EXPECT_LT(off, most * size) << c.activations << " " << c.weights << " " << c.rows << " " << target << "\n" << plan;
+  EXPECT_LT(error_of(s, p, m), most) << c.activations << " " << c.weights << " " << c.rows << " " << target << "\n"
+                                     << plan;
   EXPECT_NE(plan.find(wanted), std::string::npos) << target << "\n" << plan;
 }
 
@@ -134,12 +140,7 @@ TEST(RowScales, BlocksOfFewDigitsMeetMatrixInstructions) {
   for (const auto& [a, b] : {std::pair{"nvfp4_divided", "nvfp4_divided"}, std::pair{"nvfp4_tensor", "mxfp4_up"},
                              std::pair{"fp8_two_level", "fp8_tensor"}}) {
     SCOPED_TRACE(fmt::format("{} by {}", a, b));
-    const graph::Plan large = graph::fuse(test::coded_graph({4096, 4096, 4096, a, b}).g);
-    std::string plans;
-    for (const graph::Group& group : large.groups)
-      for (const synth::Step& step :
-           synth::synthesize(large, group, *machine::find_machine("sm_90a"), synth::Options{}).steps)
-        plans += step.plan + "\n";
+    const std::string plans = test::plans_of_coded({4096, 4096, 4096, a, b}, "sm_90a");
     EXPECT_NE(plans.find("bf16bf16.f32"), std::string::npos) << plans;
     EXPECT_EQ(plans.find("rounded"), std::string::npos) << plans;
     const Product p = product_of({a, b, 96, 128, 64, false});
@@ -152,13 +153,7 @@ TEST(RowScales, BlocksOfFewDigitsMeetMatrixInstructions) {
       synth::Synthesis s;
       synth::write_block_dot(p.plan.graph, dots[0], m, s);
       EXPECT_NE(s.steps.back().plan.find("bf16bf16.f32"), std::string::npos) << s.steps.back().plan;
-      const std::vector<float> got = floats_of(run_evaluated(s, p.plan, p.inputs, m));
-      double off = 0, size = 0;
-      for (size_t i = 0; i < p.want.size(); ++i) {
-        off = std::max(off, std::abs(got[i] - p.want[i]));
-        size = std::max(size, std::abs(p.want[i]));
-      }
-      EXPECT_LT(off, 1e-5 * size) << target;
+      EXPECT_LT(error_of(s, p, m), 1e-5) << target;
     }
   }
 }

@@ -164,12 +164,7 @@ TEST(RunScales, WhatIsNoRun) {
 // What a training step multiplies is done so where it is the fastest.
 TEST(RunScales, AreBidFor) {
   for (const auto& [a, b] : {std::pair{"fp8_1x128", "fp8_tile"}, std::pair{"fp8_1x128_p2", "fp8_128x128_p2"}}) {
-    const graph::Plan plan = graph::fuse(test::coded_graph({4096, 4096, 4096, a, b}).g);
-    std::string plans;
-    for (const graph::Group& group : plan.groups)
-      for (const synth::Step& step :
-           synth::synthesize(plan, group, *machine::find_machine("sm_90a"), synth::Options{}).steps)
-        plans += step.plan + "\n";
+    const std::string plans = test::plans_of_coded({4096, 4096, 4096, a, b}, "sm_90a");
     EXPECT_NE(plans.find("runs of 128 scaled"), std::string::npos) << plans;
   }
 }

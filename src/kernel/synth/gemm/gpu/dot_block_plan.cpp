@@ -185,7 +185,7 @@ class BlockChooser {
   // ends of tiles are hidden so far as they can be. Where waves multiply, ends hide behind other blocks, and cards of a
   // generation differ by too many multiprocessors to say in advance how many walk.
   void consider_walks(BlockPlan t) {
-    if (p_.pick || p_.blocks || t.tile.loads || (t.tile.row && t.tile.row->short_sums) || t.tile.has_partial()) return;
+    if (p_.pick || p_.blocks || t.tile.loads || t.tile.has_partial()) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastStages;
     if (t.stages < least) return;
     for (const bool stream_k : {false, true}) {
