@@ -130,6 +130,27 @@ TEST(Memory, ValuesThatDoNotLiveTogetherShareBytes) {
   EXPECT_EQ(p.memory.arena_bytes, 2 * 64 * 64 * 4);
 }
 
+// Gradients that are added to sums of batches: the sums are written at the end, the products need not wait for that.
+TEST(Memory, FactorsOfSumsOverBatchesAreNotKept) {
+  constexpr int kProducts = 8;
+  Graph g;
+  Builder b(g);
+  std::vector<ValueId> products;
+  for (int k = 0; k < kProducts; ++k) {
+    const ValueId x = b.input("x" + std::to_string(k), Role::data, {{64, 64}, kFloat});
+    const ValueId factor = b.unary(ScalarOp::tanh_, x);
+    products.push_back(b.contract(factor, factor, "km", "kn", "mn"));
+  }
+  for (int k = 0; k < kProducts; ++k) {
+    const ValueId sum = b.input("sum" + std::to_string(k), Role::state, {{64, 64}, kFloat});
+    b.update(sum, b.add(sum, b.mul(products[k], b.scalar(0.5))));
+  }
+  g.results = {b.scalar(0.0)};
+  g.result_names = {"nothing"};
+  const Pipeline p = run_pipeline(g, {}, {});
+  EXPECT_LE(p.memory.arena_bytes, 3 * 64 * 64 * 4) << "a factor and a product, not all factors";
+}
+
 TEST(Memory, SlotsOfATrainingStepNeverOverlapAlive) {
   const Graph g = training_step();
   const Pipeline p = run_pipeline(g, {}, {});

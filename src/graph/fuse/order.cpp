@@ -44,6 +44,20 @@ Group group_of(const Partition& p, const Cluster& c) {
   return group;
 }
 
+// A product's turn comes when all is there that it reads: what its kernel ends in may stand far behind, as sums over
+// batches do, and until then both operands would be kept.
+ValueId turn_of_product(const Partition& p, const Cluster& c) {
+  const Graph& g = p.graph();
+  ValueId last = c.root;
+  for (const ValueId v : c.nodes) {
+    for (ValueId o : g[v].operands) {
+      while (is_view(g[o].op)) o = g[o].operands[0];
+      if (!g[o].operands.empty() && p.cluster_of(o) != p.cluster_of(c.root)) last = std::max(last, o);
+    }
+  }
+  return last;
+}
+
 }  // namespace
 
 std::vector<Group> order_groups(const Partition& p) {
@@ -61,6 +75,7 @@ std::vector<Group> order_groups(const Partition& p) {
              });
     });
     if (writes_states) return -1;
+    if (c.root >= 0 && is_product(g[c.root].op)) return turn_of_product(p, c);
     return c.shape == KernelShape::move ? c.root : c.nodes.back();  // transposed codes are often for much later
   };
   size_t total = 0;

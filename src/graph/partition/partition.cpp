@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/check.h"
@@ -188,7 +189,7 @@ class Partitioner {
         if (split.axis == 0 && split.sections.size() == 1) return rows_of_scatter(v, split);
         break;
       case Op::map_:
-        if (readers_[v] > 0) return map_in_parts(v, split);
+        if (readers_[v] > 0 && taken_for(v) < 2 * count(v)) return map_in_parts(v, split);
         break;
       case Op::broadcast_: {
         const ValueId a = node.operands[0];
@@ -198,6 +199,24 @@ class Partitioner {
         break;
     }
     return values_.taken(whole(v), split);
+  }
+
+  double count(ValueId v) const { return 1.0 * elements(shape(v)).number(); }
+  // Numbers of other values that are cut where a map is made in parts: a sum over all layers is cut itself, rather than
+  // each of its terms, which would be kept until then.
+  double taken_for(ValueId v) {
+    double sum = 0;
+    for (const ValueId o : g_[v].operands) sum += taken(o);
+    return sum;
+  }
+  double taken(ValueId v) {
+    const Node& node = g_[v];
+    if (is_split(v) || is_splat(node) || node.op == Op::iota_ || node.op == Op::random_) return 0;
+    if (node.op == Op::broadcast_) return taken(node.operands[0]);
+    if (node.op != Op::map_ || is_partial(v) || readers_[v] == 0) return count(v);
+    const auto [known, is_new] = taken_.try_emplace(v, count(v));
+    if (is_new) taken_[v] = std::min(count(v), taken_for(v));
+    return taken_[v];
   }
 
   ValueId part_of_iota(ValueId v, const Split& split) {
@@ -605,7 +624,8 @@ class Partitioner {
   Builder build_;
   RankValues values_;
   std::vector<Forms> forms_;
-  std::vector<int> readers_;  // nodes, and results that are wanted whole
+  std::map<ValueId, double> taken_;  // by value: what taken() said
+  std::vector<int> readers_;         // nodes, and results that are wanted whole
   std::vector<bool> live_;
   Shape tokens_;             // of what data have for each
   std::optional<int> axis_;  // of that, along which sums are dealt; none: they are known to every rank

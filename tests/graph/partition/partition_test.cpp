@@ -110,6 +110,33 @@ TEST(Partition, OnlySumsAreExchanged) {
 
 // Sums become chunks of tokens, norms and residuals are computed of those, and products with split weights gather them,
 // once forward and once backward; no sum of tokens' numbers is known to all.
+// What reads a residual stream in parts takes its part of the sum, not one of every layer's term.
+TEST(Partition, ASumOverLayersIsCutOnce) {
+  constexpr int kLayers = 5;
+  Graph g;
+  Builder b(g);
+  TensorSplit p;
+  p.ranks = 2;
+  p.inputs["out"] = {1, {4}};
+  ValueId x = b.input("x", Role::data, {{3, 4}, kF32});
+  for (int k = 0; k < kLayers; ++k) {
+    const std::string n = std::to_string(k);
+    p.inputs["up" + n] = {0, {8}};
+    p.inputs["down" + n] = {1, {8}};
+    const ValueId up = b.contract(x, b.input("up" + n, Role::parameter, {{8, 4}, kF32}), "tk", "nk", "tn");
+    const ValueId down = b.input("down" + n, Role::parameter, {{4, 8}, kF32});
+    const ValueId y = b.contract(b.unary(ScalarOp::tanh_, up), down, "tk", "nk", "tn");
+    x = b.add(x, b.unary(ScalarOp::tanh_, y));  // the sum of ranks is wanted before it is added
+  }
+  const ValueId out = b.input("out", Role::parameter, {{6, 4}, kF32});
+  g.results = {b.contract(x, out, "tk", "nk", "tn")};
+  g.result_names = {"y"};
+  expect_same(g, p, 3);
+  const Graph local = partitioned(g, p);
+  EXPECT_EQ(std::count_if(local.nodes.begin(), local.nodes.end(), [](const Node& n) { return n.op == Op::gather_; }), 1)
+      << print(local);
+}
+
 TEST(Partition, TokensAreDealtBetweenProducts) {
   const Graph g = attention(false);
   TensorSplit p = find_partition(g, 2, any);

@@ -138,6 +138,14 @@ TEST(Outputs, RoomIsAskedForFirst) {
   EXPECT_TRUE(contains(e.hint(), "--keep"));
   recipe.keep = 2;
   EXPECT_NO_THROW(require_room(folder.path(), model, recipe, 0));
+  // What checkpoints hold counts: a parameter in f32 and two moments in 16 bits are 8 of the 12 bytes of all in f32.
+  recipe.keep = 0;
+  const auto asked = [&](const std::string& moments) {
+    recipe.optimizer.moments = moments;
+    const std::string text = error_of([&] { require_room(folder.path(), model, recipe, 0); }).what();
+    return std::stod(text.substr(text.find("about ") + 6));
+  };
+  EXPECT_NEAR(asked("bf16") / asked("f32"), 8.0 / 12, 0.05);
 }
 
 // Any format is a beginning: what training sees is what the format decodes to.

@@ -282,21 +282,31 @@ void check_outputs(const Model& model, const Recipe& recipe) {
 
 namespace {
 
-// The bytes of one parameter, about: what it is held in, what that loses, and two moments.
-double checkpoint_bytes(const Recipe& recipe, const FormatLibrary& formats) {
+// The bytes of one parameter, about: what it is held in, and what that loses.
+double held_bytes(const Recipe& recipe, const FormatLibrary& formats) {
   const HeldIn held = held_in({recipe.param_type, recipe.param_rounding, recipe.param_compensation}, formats);
   constexpr int64_t kColumns = 4096, kRows = 256;
   const auto bytes = [&](const graph::Element& e) {
     return 1.0 * graph::byte_size({{kRows, kColumns}, e}) / (kRows * kColumns);
   };
-  return 8 + bytes(held.element) + (held.rest ? bytes(*held.rest) : 0);
+  return bytes(held.element) + (held.rest ? bytes(*held.rest) : 0);
+}
+
+// The optimizer's states, in their formats; of an adapter, whose matrices are made later, two moments.
+double states_bytes(const Model& model, const Recipe& recipe, double weights) {
+  constexpr double kMoments = 8;
+  if (recipe.adapter.trains()) return kMoments * weights;
+  OptimizerSettings settings = recipe.optimizer;
+  settings.held = {};
+  return 1.0 * Optimizer(model.family->library(), settings).state_bytes(model.parameters);
 }
 
 }  // namespace
 
 void require_room(const fs::path& folder, const Model& model, const Recipe& recipe, int64_t kept) {
   const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
-  const double checkpoint = weights * checkpoint_bytes(recipe, model.family->library().formats());
+  const double checkpoint =
+      weights * held_bytes(recipe, model.family->library().formats()) + states_bytes(model, recipe, weights);
   double saves = 1;
   if (recipe.save_every > 0) saves += recipe.schedule.steps / recipe.save_every;
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
