@@ -21,8 +21,9 @@ bool is_repeated(const Graph& g, const Cluster& a, const Cluster& b) {
          x.attributes.formula == y.attributes.formula;
 }
 
-// Numbers of each value that a small group reads or writes: what waits for others of its kind is kept meanwhile.
-constexpr int64_t kFew = 2048, kFewReduced = 65536;
+// Numbers of each value that a small group reads or writes: what waits for others of its kind is kept meanwhile. And
+// those of all reductions of a group together, which one block of lanes goes over where rows are few.
+constexpr int64_t kFew = 2048, kFewReduced = 32768;
 
 // Few numbers; and of reductions extremes alone, whose bits no other order changes.
 bool is_small(const Partition& p, const Cluster& c) {
@@ -106,7 +107,10 @@ void group_small(Partition& p) {
     if (is_first) continue;
     std::vector<ValueId> nodes = p.around(known->second).nodes;
     nodes.insert(nodes.end(), c.nodes.begin(), c.nodes.end());
-    const auto form = row_form(g, p.users(), nodes);
+    int64_t reduced = 0;
+    for (ValueId n : nodes)
+      if (g[n].op == Op::reduce_) reduced += elements(g[g[n].operands[0]].type.shape).number();
+    const auto form = reduced <= kFewReduced ? row_form(g, p.users(), nodes) : std::nullopt;
     if (!form || !p.attempt(nodes, *form)) known->second = v;
   }
 }
