@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "number/codec/codec.h"
+#include "number/facts/facts.h"
 #include "number/library/library.h"
 
 namespace lumen::graph {
@@ -251,6 +253,70 @@ TEST(OperandFormats, RowsThatBlocksDoNotDivide) {
   auto dx = product(cut, held("q8_0", transposed(floats(in.at("w")), kOut, kIn), kIn, kOut), kOut);
   for (double& v : dx) v = -v;
   expect_near(got[1].values, dx, "gradient of x");
+}
+
+// Scales come from the largest magnitudes of the last steps, whatever their order in the state; a history in order,
+// oldest first, is one as well.
+TEST(OperandFormats, DelayedScalesAreOfTheLastSteps) {
+  const FormatRef f = library().get("fp8_tensor");
+  const float sizes[] = {3, 0.5F, 8, 0, 1, 2, 0.25F, 0.125F, 4, 1, 0.5F, 0.5F};
+  for (const int64_t length : {1, 2, 3, 4, 16}) {
+    Graph g = layer();
+    ProductType type = formats("fp8_tensor", "fp8_tensor", "fp8_e5m2_tensor");
+    type.sources = {FieldSource::delayed, FieldSource::delayed, FieldSource::delayed, length};
+    round_products(g, type);
+    ASSERT_EQ(verify(g), "") << print(g);
+    const std::string history = std::string(kHistoryState) + "w.activation";
+    ASSERT_GE(g.find_input(history), 0) << print(g);
+    auto in = random_inputs(g, 1, 11);
+    std::vector<double> last(length, 0.0);
+    // As steps wrote it that moved all.
+    for (int64_t i = 0; i < length; ++i) last[i] = 0.5 * static_cast<double>(i % 5);
+    for (ValueId v : g.inputs())
+      if (g[v].attributes.name.starts_with(kHistoryState)) {
+        in.at(g[v].attributes.name).values.assign(length, 0.0);
+        if (g[v].attributes.name == history) in.at(history).values.assign(last.begin(), last.end());
+      }
+    const auto plain = in.at("x").values;
+    for (const float size : sizes) {
+      for (size_t i = 0; i < plain.size(); ++i) in.at("x").values[i] = plain[i] * size;
+      double most = 0;
+      for (const double v : in.at("x").values) most = std::max(most, std::abs(v));
+      std::map<std::string, Tensor> states;
+      const auto got = eval(g, in, {}, &states);
+      // The product with x as the largest of the last steps encodes it.
+      const double largest = *std::max_element(last.begin(), last.end());
+      const double scale = largest == 0 ? 1.0F : static_cast<float>(largest) / 448.0F;
+      Matrix x = floats(in.at("x"));
+      for (float& v : x) v = -v;
+      x = decode(*f, encode(*f, x, kTokens, kIn, std::vector<SuppliedField>{{tensor_scale(*f), {scale}}}), kTokens,
+                 kIn);
+      const Matrix w = floats(in.at("w")), dy = floats(in.at("c"));
+      const double of_w = std::abs(*std::max_element(in.at(std::string(kHistoryState) + "w.weight").values.begin(),
+                                                     in.at(std::string(kHistoryState) + "w.weight").values.end(),
+                                                     [](double a, double b) { return std::abs(a) < std::abs(b); }));
+      const double scale_of_w = of_w == 0 ? 1.0F : static_cast<float>(of_w) / 448.0F;
+      const Matrix held_w =
+          decode(*f, encode(*f, w, kOut, kIn, std::vector<SuppliedField>{{tensor_scale(*f), {scale_of_w}}}), kOut, kIn);
+      const auto y = product(x, held_w, kIn);
+      double loss = 0, sum = 0;
+      for (size_t i = 0; i < y.size(); ++i) {
+        loss -= y[i] * dy[i];
+        sum += std::abs(y[i] * dy[i]);
+      }
+      EXPECT_NEAR(got[0].values[0], loss, 1e-5 * sum) << length << " " << size;
+      last.erase(last.begin());
+      last.push_back(most);
+      for (auto& [name, t] : states) in[name] = t;
+      std::vector<double> kept;
+      for (const double v : in.at(history).values) kept.push_back(std::abs(v));
+      EXPECT_EQ(kept.back(), most) << "the newest is last";
+      std::vector<double> want = last;
+      std::ranges::sort(kept);
+      std::ranges::sort(want);
+      EXPECT_EQ(kept, want) << length << " " << size;
+    }
+  }
 }
 
 TEST(OperandFormats, RunsThatDoNotDivideAreRefused) {

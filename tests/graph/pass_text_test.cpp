@@ -46,7 +46,7 @@ const std::map<std::string, void (*)(Partition&)> kGroupings = {
     {"group_attention", group_attention},   {"group_attention_gradients", group_attention_gradients},
     {"group_epilogues", group_epilogues},   {"group_codes", group_codes},
     {"group_reductions", group_reductions}, {"group_rows", group_rows},
-    {"group_siblings", group_siblings}};
+    {"group_siblings", group_siblings},     {"group_small", group_small}};
 
 std::string judge(const std::string& source, const std::string& name) {
   const std::string first = source.substr(0, source.find('\n'));

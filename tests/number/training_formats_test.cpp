@@ -124,27 +124,71 @@ TEST(TrainingFormats, NothingIsClipped) {
   }
 }
 
+// Whose scales are f32, or powers of two: every level, 8-bit floats of both families, integers, four bits.
+constexpr const char* kOfTraining[] = {"fp8_tensor",
+                                       "fp8_row",
+                                       "fp8_tile",
+                                       "fp8_1x128",
+                                       "fp8_1x128_p2",
+                                       "fp8_128x128_p2",
+                                       "fp8_row_p2",
+                                       "fp8_two_level",
+                                       "fp8_e5m2_tensor",
+                                       "fp8_e5m2_row",
+                                       "fp8_e4m3fnuz_tensor",
+                                       "fp8_e4m3fnuz_row",
+                                       "fp8_e5m2fnuz_tensor",
+                                       "fp8_e5m2fnuz_row",
+                                       "int8",
+                                       "int8_row",
+                                       "int8_block",
+                                       "int8_1x128",
+                                       "int4_row",
+                                       "microscale",
+                                       "nvfp4_tensor",
+                                       "nvfp4_divided",
+                                       "mxfp8_e4m3_up",
+                                       "mxfp4_up",
+                                       "nf4"};
+
 TEST(TrainingFormats, NumbersThatAreNotFiniteAreRefused) {
-  for (const char* name : {"fp8_two_level", "fp8_1x128_p2", "fp8_128x128_p2", "mxfp8_e4m3_up", "int8_1x128"})
-    for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+  for (const char* name : kOfTraining)
+    for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                            std::numeric_limits<float>::quiet_NaN()}) {
       std::vector<float> x(256, 1.0F);
       x[77] = bad;
       EXPECT_THROW((void)encode(*library().get(name), x, 1, 256), Error) << name;
     }
 }
 
-// Gradients behind saturated attentions are as small as f32 has them: a scale without a finite inverse gives zeros, not
-// infinities and what no number is.
+// Gradients behind saturated attentions are as small as f32 has them, subnormal numbers and zeros: a scale without a
+// finite inverse gives zeros, not infinities and what no number is.
 TEST(TrainingFormats, TinyNumbersStayNumbers) {
-  for (const char* name : {"fp8_1x128", "int8_1x128", "fp8_1x128_p2"})
-    for (const float most : {1e-36F, 3e-37F, 1e-38F, 1e-42F, 1e-45F}) {
+  for (const char* name : kOfTraining)
+    for (const float most : {1e-30F, 1e-33F, 8.01e-36F, 7.9e-36F, 1e-36F, 3e-37F, 1e-38F, 1e-42F, 1e-45F, 0.0F}) {
       std::vector<float> x(2 * 256, 0.0F);
       for (size_t i = 0; i < x.size(); i += 3) x[i] = i % 2 ? most : -most / 3;
+      for (size_t i = 300; i < 332; ++i) x[i] *= 0x1p-12F;  // a block far below its row
       const Format& f = *library().get(name);
       const std::vector<float> back = decode(f, encode(f, x, 2, 256), 2, 256);
+      const float least = f.name.starts_with("mx") ? 0x1p-126F : 0;  // powers of two have no zero
       for (size_t i = 0; i < x.size(); ++i)
-        ASSERT_LE(std::fabs(back[i] - x[i]), most) << name << " " << most << " " << i << ": " << back[i];
+        ASSERT_LE(std::fabs(back[i] - x[i]), std::max(most, least))
+            << name << " " << most << " " << i << ": " << back[i];
     }
+}
+
+// Numbers that are small and no smaller are what they were: each scale has a reciprocal.
+TEST(TrainingFormats, ScalesWithReciprocalsStay) {
+  for (const char* name : kOfTraining) {
+    const Format& f = *library().get(name);
+    std::vector<float> x(2 * 256, 0.0F);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(static_cast<float>(i % 7) - 3, -100);
+    const std::vector<float> back = decode(f, encode(f, x, 2, 256), 2, 256);
+    const float off = f.name.starts_with("nf4") || f.name.find("fp4") != std::string::npos ? 0.34F : 0.15F;
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_LE(std::fabs(back[i] - x[i]), off * std::ldexp(3.0F, -100)) << name << " " << i << ": " << back[i];
+  }
 }
 
 }  // namespace

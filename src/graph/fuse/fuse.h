@@ -23,6 +23,8 @@ void group_reductions(Partition& p);
 void group_rows(Partition& p);
 // siblings: groups of one kind that read the same tensor whole read it once.
 void group_siblings(Partition& p);
+// small: groups of few numbers that read states alone, or that states alone follow, are launched together.
+void group_small(Partition& p);
 
 // Clusters as groups, in execution order.
 std::vector<Group> order_groups(const Partition& p);

@@ -15,6 +15,16 @@ void grow_reduce(Partition& p, ValueId v) {
   if (const auto form = row_form(g, p.users(), {o, v})) p.attempt({o, v}, *form);
 }
 
+// A map that an update alone reads joins it: behind a reduction it would be written elsewhere first.
+void grow_update(Partition& p, ValueId v) {
+  const Graph& g = p.graph();
+  if (g[v].operands.size() != 2) return;
+  const ValueId value = g[v].operands[1];
+  if (p.cluster_of(value) < 0 || g[value].op != Op::map_ || p.users()[value].size() != 1) return;
+  if (!p.is_alone(value) || !p.is_alone(v)) return;
+  if (const auto form = row_form(g, p.users(), {value, v})) p.attempt({value, v}, *form);
+}
+
 // One sweep over all uses of computed values; true when something merged.
 bool merge_rows(Partition& p) {
   const Graph& g = p.graph();
@@ -42,6 +52,7 @@ bool merge_rows(Partition& p) {
 void group_reductions(Partition& p) {
   for (ValueId v = 0; v < std::ssize(p.graph().nodes); ++v) {
     if (p.graph()[v].op == Op::reduce_) grow_reduce(p, v);
+    if (p.graph()[v].op == Op::update_) grow_update(p, v);
   }
 }
 

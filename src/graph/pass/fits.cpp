@@ -139,7 +139,8 @@ class Separator {
 
   ValueId fitted(const Numbers& x, const ByteCast& cast, const Format& f, Level level, const RecordFit& fit, int field,
                  const Formula& value) {
-    const auto key = std::tuple(x.value, &f, level, field, level != Level::tensor && cast.transposed, cast.columns);
+    const bool is_of_all = level == Level::tensor;
+    const auto key = std::tuple(x.value, &f, level, field, !is_of_all && cast.transposed, is_of_all ? 0 : cast.columns);
     const auto [place, is_new] = fitted_.try_emplace(key, -1);
     ValueId& known = place->second;
     if (!is_new) return known;

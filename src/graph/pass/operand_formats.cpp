@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "graph/ir/eval.h"
@@ -12,6 +13,7 @@
 #include "graph/pass/at_random.h"
 #include "graph/pass/learned/learned.h"
 #include "number/facts/facts.h"
+#include "number/facts/record_fit.h"
 
 namespace lumen::graph {
 namespace {
@@ -28,6 +30,11 @@ std::string seed_for(const std::string& weight) {
   return fmt::format("{}.{}", kProductSeed, weight.substr(kAny.size(), end - kAny.size()));
 }
 
+// Holds every number that a fit computes.
+bool is_f32(const Field& field) {
+  return field.type.is_float && field.type.bits == 32 && field.type.mantissa_bits == 23;
+}
+
 }  // namespace
 
 bool is_same_transposed(const Format& f) {
@@ -38,7 +45,10 @@ bool is_same_transposed(const Format& f) {
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
                                 const FormatRef& f, bool at_random, ValueId scale, int64_t rotation,
                                 const std::string& weight, const LearnedFields& learned) {
-  const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f);
+  // Products read bytes along what they sum: codes of data under the tensor's scale are written both ways at once. A
+  // weight's lie far apart, those of tiles are found once, and what is drawn or learned is one set of codes.
+  const bool is_one = f->tile_bytes > 0 || at_random || learned || is_parameter(r_.from, below_order(r_.from, v));
+  const bool is_whole = letters.size() == 2 && rotation == 0 && is_same_transposed(*f) && is_one;
   std::vector<int> order;
   std::string summed_axes;
   const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
@@ -127,9 +137,19 @@ ValueId OperandEncoder::drawn(const Shape& shape, const std::string& weight) {
 
 ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
   Builder& b = r_.build;
-  const FormatRef field = field_format(f, {tensor_scale(*f), RoutineExpr{RoutineExpr::Kind::constant, Scalar::i32}});
-  const ValueId row = b.broadcast(b.reshape(largest, {1, 1}), {1, f->block});
-  const ValueId scale = b.reshape(b.slice(b.cast(b.cast(row, {Scalar::f32, field}), Element{}), {0, 0}, {1, 1}), {});
+  const int field = tensor_scale(*f);
+  ValueId scale = -1;
+  if (const auto fit = record_fit(*f, Level::tensor); fit && fit->extremes.size() == 1 && is_f32(f->fields[field])) {
+    // What is largest of one number is its magnitude.
+    const auto own = std::ranges::find(fit->fields, field, [](const auto& set) { return set.first; });
+    LUMEN_CHECK(own != fit->fields.end(), "a fit sets the fields of its level");
+    scale = b.map(compose(own->second, 0, fit->extremes[0].of, 0), {largest});
+  } else {
+    const FormatRef alone = field_format(f, {field, RoutineExpr{RoutineExpr::Kind::constant, Scalar::i32}});
+    const ValueId row = b.broadcast(b.reshape(largest, {1, 1}), {1, f->block});
+    scale = b.slice(b.cast(b.cast(row, {Scalar::f32, alone}), Element{}), {0, 0}, {1, 1});
+    scale = b.reshape(scale, b.type(largest).shape);
+  }
   Formula known;
   known.inputs = {Scalar::f32, Scalar::f32};
   const int is_none = known.op(ScalarOp::eq_, known.input(0), known.constant(Scalar::f32, 0));
@@ -166,6 +186,49 @@ ValueId find_largest(Builder& build, ValueId value) {
   }
   if (length >= kLeast && length <= kMost && row.size() < all.size()) most = build.reduce(most, Reduction::max, row);
   return build.reduce(most, Reduction::max, all);
+}
+
+ValueId largest_of_history(Builder& build, ValueId history) {
+  Formula f;
+  f.inputs = {Scalar::f32};
+  f.outputs = {f.op(ScalarOp::abs_, f.input(0))};
+  return build.reduce(build.map(f, {history}), Reduction::max, {0});
+}
+
+void follow_history(Builder& build, ValueId history, ValueId newest) {
+  const int64_t length = build.type(history).shape[0].number();
+  newest = build.reshape(newest, {1});
+  if (length == 1) {
+    build.update(history, newest);
+    return;
+  }
+  const ValueId places = build.iota({{length}, {Scalar::i32, nullptr}}, 0);
+  // Where the ring was written last, -1 where it was not; and the newest of before, which goes behind that.
+  Formula marked, last, follow;
+  marked.inputs = last.inputs = {Scalar::f32, Scalar::i32};
+  const auto is_negative = [](Formula& f) {  // also of zeros
+    return f.op(ScalarOp::lt_, f.convert(ScalarOp::bitcast_, Scalar::i32, f.input(0)), f.integer(Scalar::i32, 0));
+  };
+  marked.outputs = {marked.op(ScalarOp::select_, is_negative(marked),
+                              marked.convert(ScalarOp::cast_, Scalar::f32, marked.input(1)),
+                              marked.constant(Scalar::f32, -1))};
+  const auto is_last = [&](Formula& f, int place) {
+    return f.op(ScalarOp::eq_, place, f.integer(Scalar::i32, length - 1));
+  };
+  last.outputs = {last.op(ScalarOp::select_, is_last(last, last.input(1)), last.op(ScalarOp::abs_, last.input(0)),
+                          last.constant(Scalar::f32, 0))};
+  const ValueId place = build.reduce(build.map(marked, {history, places}), Reduction::max, {0});
+  const ValueId before = build.reduce(build.map(last, {history, places}), Reduction::max, {0});
+
+  follow.inputs = {Scalar::f32, Scalar::i32, Scalar::f32, Scalar::f32, Scalar::f32};
+  const int next = follow.op(ScalarOp::add_, follow.convert(ScalarOp::cast_, Scalar::i32, follow.input(2)),
+                             follow.integer(Scalar::i32, 1));
+  const int in_ring = follow.op(ScalarOp::select_, is_last(follow, next), follow.integer(Scalar::i32, 0), next);
+  const int is_next = follow.op(ScalarOp::eq_, follow.input(1), in_ring);
+  const int moved = follow.op(ScalarOp::select_, is_next, follow.op(ScalarOp::neg_, follow.input(3)),
+                              follow.op(ScalarOp::abs_, follow.input(0)));
+  follow.outputs = {follow.op(ScalarOp::select_, is_last(follow, follow.input(1)), follow.input(4), moved)};
+  build.update(history, build.map(follow, {history, places, place, before, newest}));
 }
 
 ProductType learned_alone(const ProductType& type, bool attention) {

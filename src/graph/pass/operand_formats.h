@@ -29,16 +29,16 @@ class OperandEncoder {
   explicit OperandEncoder(Rewriter& r) : r_(r) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
-  // `scale`: of the whole tensor, rank 0; -1: it is fitted. `rotation`: ProductType::rotations. `weight`: the parameter
-  // of a product that reads it, whose layer has the seed of what is drawn; empty: there is none. `learned`: every field
-  // beside the codes is handed in.
+  // `scale`: of the whole tensor, one number; -1: it is fitted. `rotation`: ProductType::rotations. `weight`: the
+  // parameter of a product that reads it, whose layer has the seed of what is drawn; empty: there is none. `learned`:
+  // every field beside the codes is handed in.
   ValueId encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept, const FormatRef& f,
                   bool at_random, ValueId scale = -1, int64_t rotation = 0, const std::string& weight = {},
                   const LearnedFields& learned = {});
   // Numbers (f32, rows of the format last) rounded at random to what the format holds beside its scales. Error when its
   // codes are a table.
   ValueId rounded_at_random(ValueId value, const FormatRef& f, ValueId scale = -1, const std::string& weight = {});
-  // The scale that the format has for a tensor whose largest magnitude is this one (rank 0); 1 for 0.
+  // The scale that the format has for a tensor whose largest magnitude is this one number, in its shape; 1 for 0.
   ValueId scale_of_largest(ValueId largest, const FormatRef& f);
 
  private:
@@ -73,6 +73,13 @@ void require_learned_rows(const Graph& g, ValueId v, const Format& f, const std:
 // The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
 // it, else of all at once. One number, of the value's rank.
 ValueId find_largest(Builder& build, ValueId value);
+
+// A history [length] has the newest magnitude last, where ranks make it that of all of them. Those before it are a
+// ring, so that a step writes two numbers where it reads them and moves none: the one written last is negative. What
+// lies in order, oldest first, is a history, too.
+ValueId largest_of_history(Builder& build, ValueId history);  // [1]
+// Writes the newest, one number.
+void follow_history(Builder& build, ValueId history, ValueId newest);
 
 // Whether the encoding of a matrix's transpose is the transpose of its encoding.
 bool is_same_transposed(const Format& f);

@@ -452,7 +452,7 @@ class Rounder {
     return encoder_.scale_of_largest(known_largest(product, v), f);
   }
 
-  // The largest magnitude as steps before tell it, rank 0; 0: they tell nothing.
+  // The largest magnitude as steps before tell it, one number; 0: they tell nothing.
   ValueId known_largest(ValueId product, ValueId v) {
     const auto [known, is_new] = largest_.try_emplace(below(v), -1);
     if (!is_new) return known->second;
@@ -470,10 +470,9 @@ class Rounder {
     const std::string name = fmt::format("{}{}.{}", kHistoryState, weight, what);
     const int64_t length = type_.sources.history;
     const ValueId history = b.input(name, Role::state, {{length}, {}});
-    const ValueId largest = known->second = b.reshape(b.reduce(history, Reduction::max, {0}), {});
-    if (!trains_) return largest;
-    const ValueId now = b.reshape(find_largest(r_.build, source_of(v)), {1});
-    b.update(history, length == 1 ? now : b.concat({b.slice(history, {1}, {length - 1}), now}, 0));
+    const ValueId largest = known->second = largest_of_history(b, history);
+    // Below views, so that what computes the numbers finds it.
+    if (trains_) follow_history(b, history, find_largest(b, below_order(r_.to, source_of(v))));
     return largest;
   }
   // The parameter of a product, or its number where both operands are data.

@@ -129,6 +129,7 @@ Plan fuse(Graph g) {
   group("group_reductions", group_reductions);                    // maps below reductions
   group("group_rows", group_rows);                                // maps, reductions and updates over the same rows
   group("group_siblings", group_siblings);                        // readers of the same tensor
+  group("group_small", group_small);                              // few numbers, before or behind everything else
   plan.groups = order_groups(p);                                  // in the order they run
   return plan;
 }

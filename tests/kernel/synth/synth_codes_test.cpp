@@ -37,6 +37,8 @@ TEST(SynthCodes, UnderScales) {
     const bool of_tiles = format_named(c.format)->tile_bytes > 0;  // one kernel where lanes form waves
     EXPECT_EQ(any_contains(plans, "fitted in squares of 128"), of_tiles) << c.format;
     EXPECT_EQ(any_contains(plans, "reduce"), true) << c.format;
+    const bool of_rows = format_named(c.format)->row_bytes > 0;  // the tensor's scale needs no kernel
+    EXPECT_EQ(any_contains(plans, "fields"), of_rows || of_tiles) << c.format;
   }
 }
 

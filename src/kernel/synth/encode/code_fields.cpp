@@ -65,10 +65,10 @@ CodeFields::CodeFields(const graph::Plan& plan, const graph::Group& group, graph
       p.from.index = out.scratch.size();
     else
       p.from = supply_of(part.slot).from;
-    if (p.is_computed) out.scratch.push_back(p.numbers * 4);
+    if (p.is_computed && !is_in_kernel()) out.scratch.push_back(p.numbers * 4);
     places_.push_back(p);
   }
-  out.steps.push_back(write_step(plan));
+  if (!is_in_kernel()) out.steps.push_back(write_step(plan));
 }
 
 const CodeFields::Supply& CodeFields::supply_of(int field) const {
@@ -86,8 +86,24 @@ BufferId CodeFields::declared(StepBuilder& builder, const Argument& from, int64_
                                             : builder.scratch(from.index, numbers * 4, written);
 }
 
+bool CodeFields::is_in_kernel() const {
+  return are_supplied() && std::ranges::all_of(supplies_, [&](const Supply& s) {
+           return format_.fields[s.field].level == Level::tensor;
+         });
+}
+
 void CodeFields::declare(StepBuilder& builder) {
-  for (Part& p : places_) p.buffer = declared(builder, p.from, p.numbers, false);
+  if (is_in_kernel())
+    for (Supply& s : supplies_) s.buffer = declared(builder, s.from, s.numbers, false);
+  else
+    for (Part& p : places_) p.buffer = declared(builder, p.from, p.numbers, false);
+}
+
+void CodeFields::begin(Builder& b) {
+  if (!is_in_kernel()) return;
+  for (Supply& s : supplies_) s.number = b.load(s.buffer, {Scalar::f32, 1}, b.i64(0), 4);
+  for (size_t k = 0; k < places_.size(); ++k)
+    places_[k].number = part_of(b, parts_.parts[k], [&](int field) { return supply_of(field).number; });
 }
 
 namespace {
@@ -195,6 +211,7 @@ Expr CodeFields::record(Level level, Expr row, Expr column) const {
 }
 
 Expr CodeFields::value(Builder& b, const Part& p, const std::vector<Expr>& records, bool are_neighbours) const {
+  if (p.number.exists()) return p.number;
   const int lanes = records.size();
   const auto load = [&](Expr record, int n) { return b.load(p.buffer, {Scalar::f32, n}, record * 4, 4); };
   return lanes == 1 || are_neighbours ? load(records[0], lanes)
@@ -246,14 +263,20 @@ void CodeFields::each_gap(const Visit& visit) const {
   }
 }
 
-bool CodeFields::leaves_gaps() const {
-  bool any = false;
+bool CodeFields::has_rest() const {
+  bool any = is_in_kernel();
   each_gap([&](int64_t, int64_t) { any = true; });
   return any;
 }
 
-void CodeFields::clear_gaps(StepBuilder& builder) const {
-  each_gap([&](int64_t from, int64_t to) { clear_bytes(builder.b, builder.value(cast_, true), from, to); });
+void CodeFields::write_rest(StepBuilder& builder) const {
+  Builder& b = builder.b;
+  const BufferId blob = builder.value(cast_, true);
+  each_gap([&](int64_t from, int64_t to) { clear_bytes(b, blob, from, to); });
+  if (!is_in_kernel()) return;
+  Found found;
+  for (const Supply& s : supplies_) found[s.field] = s.number;
+  write_record(b, blob, Level::tensor, b.i64(0), found);
 }
 
 }  // namespace lumen::synth

@@ -1,6 +1,7 @@
 // Codes of one byte under supplied fields of rows, tiles and the tensor: what a kernel that computes numbers needs to
 // encode them where they are. A step before writes fields into the blob, and what of the code follows from them alone
-// (number/facts/code_parts.h) into scratch. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// (number/facts/code_parts.h) into scratch; fields of the tensor alone, which are few, the kernel writes itself, and
+// every task computes what follows from them. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 
 #include <functional>
@@ -18,6 +19,7 @@ class CodeFields {
   CodeFields(const graph::Plan& plan, const graph::Group& group, graph::ValueId cast, const machine::Machine& target,
              Synthesis& out);
   void declare(StepBuilder& builder);  // what follows from the fields, to the kernel that encodes
+  void begin(Builder& b);              // in a task, before codes of it
 
   int64_t columns() const { return columns_; }
   bool are_many() const;  // not of the tensor alone
@@ -39,14 +41,17 @@ class CodeFields {
   Values parts_of(Builder& b, const Found& fields) const;
   int64_t parts() const { return std::ssize(parts_.parts); }
 
-  bool leaves_gaps() const;
-  void clear_gaps(StepBuilder& builder) const;  // bytes between sections become zero
+  // What one task has to write: fields of the tensor, and zeros between sections.
+  bool has_rest() const;
+  void write_rest(StepBuilder& builder) const;
 
  private:
   struct Supply {
     int field = 0;
     Argument from;
     int64_t numbers = 0;
+    BufferId buffer = -1;  // of the kernel that encodes, where it reads it
+    Expr number = {};
   };
   // Numbers in memory, f32, one for each record of a level.
   struct Part {
@@ -55,7 +60,9 @@ class CodeFields {
     int64_t numbers = 0;
     bool is_computed = false;  // by the step that writes the fields
     BufferId buffer = -1;
+    Expr number = {};  // where each task has computed it
   };
+  bool is_in_kernel() const;  // fields are the tensor's alone
   const Supply& supply_of(int field) const;
   bool is_as_supplied(const RoutineExpr& part) const;
   Expr part_of(Builder& b, const RoutineExpr& part, const std::function<Expr(int)>& found) const;

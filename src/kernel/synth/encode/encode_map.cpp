@@ -1,6 +1,6 @@
 // Codes of maps. Transposed ones are made in registers: a task has sixteen rows of a few columns, whose codes it joins
-// into words along the rows. Fields above the numbers are supplied; steps before write them. Equal to the codec bit for
-// bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
+// into words along the rows. Fields above the numbers are supplied; steps before write those of rows and tiles. Equal
+// to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -67,13 +67,19 @@ class CodeKernel {
   }
 
  private:
-  // Once, in the first task's region: what lies between sections is zero.
-  void clear_rest(Expr task) {
-    const auto leaves = [](const CodeFields* f) { return f && f->leaves_gaps(); };
-    if (!leaves(straight_fields_) && !leaves(transposed_fields_)) return;
+  void begin_task() {
+    body_->begin_task();
+    for (CodeFields* f : {straight_fields_, transposed_fields_})
+      if (f) f->begin(b_);
+  }
+
+  // Once, in the first task's region.
+  void write_rest(Expr task) {
+    const auto has_rest = [](const CodeFields* f) { return f && f->has_rest(); };
+    if (!has_rest(straight_fields_) && !has_rest(transposed_fields_)) return;
     b_.branch(task == 0, [&] {
       for (const CodeFields* f : {straight_fields_, transposed_fields_})
-        if (f) f->clear_gaps(builder_);
+        if (f) f->write_rest(builder_);
     });
   }
 
@@ -90,11 +96,11 @@ class CodeKernel {
     const int64_t unit = std::lcm<int64_t>(body_->chunking(lanes).chunk, int64_t{lanes} * unroll);
     const Tasks tasks = cut(outer, inner, threads ? 1 : target_.grain(kGrain), unit);
     for_tasks(
-        b_, tasks, outer, inner, [&] { body_->begin_task(); },
+        b_, tasks, outer, inner, [&] { begin_task(); },
         [&](const std::vector<Expr>& counters, Expr from, Expr to) {
           Expr first = from;  // 0 where everything begins
           for (const Expr counter : counters) first = first | counter;
-          clear_rest(first);
+          write_rest(first);
           for (size_t d = 0; d < counters.size(); ++d) body_->open(d, counters[d]);
           body_->hoist(lanes);
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
@@ -119,8 +125,8 @@ class CodeKernel {
     const int64_t all = rows_ / kRows * (columns_ / kColumns);
     const int64_t together = target_.wave > 1 ? 1 : std::max<int64_t>(target_.grain(kGrain) / (kRows * kColumns), 1);
     b_.loop(LoopKind::parallel, b_.i64(0), b_.i64(ceil_div(all, together)), 1, [&](Expr task) {
-      body_->begin_task();
-      clear_rest(task);
+      begin_task();
+      write_rest(task);
       if (together == 1) return square(task);
       const Expr first = task * together;
       b_.loop(LoopKind::serial, first, min(first + together, b_.i64(all)), 1, [&](Expr number) { square(number); });
@@ -187,7 +193,7 @@ class CodeKernel {
   CodesGroup codes_;
   graph::ValueId map_, straight_, transposed_;
   int64_t rows_, columns_;
-  const CodeFields *straight_fields_ = nullptr, *transposed_fields_ = nullptr;
+  CodeFields *straight_fields_ = nullptr, *transposed_fields_ = nullptr;
   std::unique_ptr<Body> body_;
 };
 

@@ -124,7 +124,7 @@ class SquareKernel {
 
   void clear_rest(Expr block, const Place& p) {
     for (const auto& [r, of] : fields_)
-      if (of.leaves_gaps()) b_.branch((block == 0) & (p.lane == 0), [&, &f = of] { f.clear_gaps(builder_); });
+      if (of.has_rest()) b_.branch((block == 0) & (p.lane == 0), [&, &f = of] { f.write_rest(builder_); });
   }
 
   Expr number(int64_t row) { return b_.load(numbers_, {Scalar::f32, kColumns}, b_.i64(row * kColumns * kFloat), 16); }
