@@ -629,7 +629,8 @@ class Rounder {
     const Node& node = r_.from[v];
     if (to_ == Scalar::f32 || is_read_as_stored(v))
       known = r_[v];
-    else if (is_rounded_below(node) || node.op == Op::pad_)
+    else if (is_rounded_below(node) ||
+             (node.op == Op::pad_ && users_[v][0] >= 0 && r_.from[users_[v][0]].op == Op::windows_))
       known = r_.build.view(node, rounded(node.operands[0]));
     else
       known = r_.build.convert(r_[v], to_);
