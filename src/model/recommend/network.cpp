@@ -34,7 +34,7 @@ OptimizerSettings optimizer_settings(const RecommenderSettings& settings) {
   return out;
 }
 
-// Of [L, C, K] or [C, K]: how many matrices, channels, columns.
+// How many matrices, channels, columns [L, C, K] or [C, K] is.
 struct Extents {
   int64_t count = 1, channels = 0, columns = 0;
 };
@@ -259,6 +259,42 @@ void Recommender::use_masters() {
   put_matrices(0);
 }
 
+void Recommender::apply(const Plan& plan, const BitTable& table) {
+  require_plan_of(plan, matrices_);
+  if (!measured_.contains("applied")) throw user_error("family '{}' has no config key 'applied'", settings_.family);
+  measured_["applied"] = 1;
+  is_applied_ = true;
+  size_t at = 0, channel = 0;
+  for (const Parameter& p : parameters_) {
+    if (p.role != kPlanned) continue;
+    std::vector<float> all;
+    for (int64_t i = 0; i < extents_of(p).count; ++i, ++at) {
+      const PlannedMatrix& m = matrices_[at];
+      for (int64_t c = 0; c < m.channels; ++c) {
+        const std::vector<float>& from = in_bits(at, table.bits[plan.classes[channel++]]);
+        all.insert(all.end(), from.begin() + c * m.columns, from.begin() + (c + 1) * m.columns);
+      }
+    }
+    put_weight(p.name, all);
+  }
+}
+
+Recommender::State Recommender::state() const {
+  State out;
+  for (const auto& [name, tensor] : tensors_) out[name] = weight(name);
+  return out;
+}
+
+void Recommender::set_state(const State& state) {
+  for (const auto& [name, tensor] : tensors_) {
+    const auto at = state.find(name);
+    if (at == state.end())
+      tensor->clear();  // a state of the optimizer that was not there
+    else
+      tensor->upload(at->second.data(), tensor->bytes());
+  }
+}
+
 Recommender::Compiled Recommender::compile(const graph::Graph& g, const graph::Bindings& symbols) {
   Compiled out;
   run::CompileOptions options;
@@ -361,13 +397,14 @@ double Recommender::fine_tune(const Split& split, int64_t user) {
 
 std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> histories) {
   LUMEN_CHECK(has_plans());
-  Compiled& c = function("profile", kUsersAtOnce);
+  const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce;
+  Compiled& c = function("profile", rows);
   std::vector<float> out;
-  std::vector<int32_t> recent(kUsersAtOnce * form_.recent);
-  const int64_t width = c.program->result(kResult)->bytes() / (kUsersAtOnce * int64_t{sizeof(float)});
-  std::vector<float> some(kUsersAtOnce * width);
-  for (size_t first = 0; first < histories.size(); first += kUsersAtOnce) {
-    const size_t n = std::min<size_t>(kUsersAtOnce, histories.size() - first);
+  std::vector<int32_t> recent(rows * form_.recent);
+  const int64_t width = c.program->result(kResult)->bytes() / (rows * int64_t{sizeof(float)});
+  std::vector<float> some(rows * width);
+  for (size_t first = 0; first < histories.size(); first += rows) {
+    const size_t n = std::min<size_t>(rows, histories.size() - first);
     std::fill(recent.begin(), recent.end(), 0);
     for (size_t i = 0; i < n; ++i)
       put_last(histories[first + i], std::span(recent).subspan(i * form_.recent, form_.recent));
@@ -380,16 +417,17 @@ std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> hi
 }
 
 std::vector<Plan> Recommender::plans_of(const std::vector<float>& profiles, int64_t users) {
-  Compiled& c = function("plan", kUsersAtOnce);
+  const int64_t rows = users == 1 ? 1 : kUsersAtOnce;
+  Compiled& c = function("plan", rows);
   Plan empty;
   for (const PlannedMatrix& m : matrices_) empty.layers.push_back(m.channels);
   const int64_t width = std::ssize(profiles) / users;
-  const int64_t channels = c.program->result(kResult)->bytes() / (kUsersAtOnce * int64_t{sizeof(int32_t)});
-  std::vector<int32_t> classes(kUsersAtOnce * channels);
-  std::vector<float> some(kUsersAtOnce * width);
+  const int64_t channels = c.program->result(kResult)->bytes() / (rows * int64_t{sizeof(int32_t)});
+  std::vector<int32_t> classes(rows * channels);
+  std::vector<float> some(rows * width);
   std::vector<Plan> out;
-  for (int64_t first = 0; first < users; first += kUsersAtOnce) {
-    const int64_t n = std::min(kUsersAtOnce, users - first);
+  for (int64_t first = 0; first < users; first += rows) {
+    const int64_t n = std::min(rows, users - first);
     std::copy_n(profiles.begin() + first * width, n * width, some.begin());
     put(c, "z", some.data(), std::ssize(some) * sizeof(float));
     c.program->run();
@@ -420,7 +458,7 @@ Plan Recommender::mean_plan(std::span<const std::vector<ItemId>> histories) {
 
 std::vector<float> Recommender::scores(std::span<const std::vector<ItemId>> histories,
                                        std::span<const Plan* const> plans) {
-  LUMEN_CHECK(has_plans() ? plans.size() == 1 || plans.size() == histories.size() : plans.empty());
+  LUMEN_CHECK(has_plans() && !is_applied_ ? plans.size() == 1 || plans.size() == histories.size() : plans.empty());
   const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce, width = items() + 1;
   Compiled& c = function("scores", rows);
   std::vector<float> out(histories.size() * width), some(rows * width);

@@ -17,7 +17,7 @@ std::vector<ItemId> sorted(std::vector<ItemId> items) {
   return items;
 }
 
-// Of candidates: how many are higher, and half of those that are as high.
+// How many candidates are higher, and half of those that are as high.
 class Rank {
  public:
   explicit Rank(double answer) : answer_(answer) {}

@@ -3,16 +3,18 @@
 // device applies them to the frozen matrices both have. Knows families by their functions and parameters' roles, not by
 // names:
 //
-//   loss_pairs, loss_candidates    of inputs that examples.cpp makes, by name
-//   scores(items [, classes])      of every item, for what comes next
-//   profile(recent), plan(profile) who a user is, and the classes of channels; a family that has them is planned
-//   role "planned"                 matrices [C, K] or [L, C, K]; with plans NAME_bank [4, C, K] or [L, 4, C, K] beside
-//   each is
-//                                  what they are in the bits of each class
+// loss_pairs, loss_candidates    of inputs that examples.cpp makes, by name
+// scores(items [, classes])      of every item, for what comes next
+// profile(recent), plan(profile) who a user is, and the classes of channels; a family that has them is planned
+// role "planned"                 matrices [C, K] or [L, C, K]; with plans NAME_bank [4, C, K] or [L, 4, C, K] beside
+// each is
+// what they are in the bits of each class
 //
 // Proved by tests/model/recommend/recommend_test.cpp.
 //
-// May include: base, base/file.
+// May include: base, base/file, base/structured, graph/pass, model/arch, model/arch/family, model/data/reader,
+// model/file, model/train/optimizer, model/train/trainer, run/engine.
+// Offers: wire.h.
 #pragma once
 
 #include <atomic>
@@ -54,7 +56,7 @@ struct ExampleBatch {
 };
 // All of them in the order of an epoch, which the seed decides.
 std::vector<Example> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch);
-// Of a planned family the plan follows from the items before a place that is drawn, and only what comes behind it
+// In a planned family the plan follows from the items before a place that is drawn, and only what comes behind it
 // counts: else plans would know the answers.
 ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const Example> examples,
                             Draws draws);
@@ -86,6 +88,8 @@ class Recommender {
   ~Recommender();
 
   const RecommenderSettings& settings() const { return settings_; }
+  run::Engine& engine() const { return engine_; }
+  const Library& library() const { return library_; }
   int64_t items() const;
   int64_t length() const;
   bool has_plans() const { return form_.recent > 0; }
@@ -106,6 +110,9 @@ class Recommender {
   // What matrices are from now on in each class, for scores(); of families without plans in the bits of the highest.
   void use(const BitTable& table);
   void use_masters();  // families without plans: matrices are what they were before
+  // A device's: matrices become those of one plan, and scores() computes with them alone (config key "applied"), of one
+  // user without a plan beside. The other way round is another object.
+  void apply(const Plan& plan, const BitTable& table);
   // Plans for histories, each by its last items.
   std::vector<Plan> plans(std::span<const std::vector<ItemId>> histories);
   // The plan of the mean user of these.
@@ -113,6 +120,11 @@ class Recommender {
   // Scores of all items (and of none, at 0) after histories, as many rows of items() + 1. `plans`: one for all, or one
   // for each; none of families without plans.
   std::vector<float> scores(std::span<const std::vector<ItemId>> histories, std::span<const Plan* const> plans = {});
+
+  // What training changes, to come back to.
+  using State = std::map<std::string, std::vector<float>>;
+  State state() const;
+  void set_state(const State& state);
 
   // A checkpoint, from which training goes on as if it had not ended; the newest `keep` stay.
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
@@ -151,6 +163,7 @@ class Recommender {
   std::map<std::pair<size_t, int>, std::vector<float>> in_bits_;  // matrices in so many bits, made once
   std::string table_;  // what banks or matrices hold; empty: they are as they were trained
   int64_t steps_ = 0, epochs_ = 0;
+  bool is_applied_ = false;
 };
 
 // ---- Ranks
