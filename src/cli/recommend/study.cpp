@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/lock.h"
 #include "base/log.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -328,7 +329,7 @@ std::string json_of(const std::vector<Arm>& arms) {
 
 int study(const Shared& shared, StudyFlags flags) {
   const std::filesystem::path out = flags.out;
-  require_writable_folder(out);
+  const FolderLock lock(out);
   flags.settings.by_candidates = flags.objective == "candidates";
   for (const std::string& text : flags.config) {
     const size_t at = text.find('=');

@@ -78,6 +78,36 @@ TEST(Recommenders, PairsAreLearnedToo) {
   EXPECT_LT(*model.train_epoch(split()), 0.6 * first);
 }
 
+TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
+  RecommenderSettings s = settings(false);
+  s.family = "caser";
+  s.config = {{"items", 200}, {"hidden", 32}, {"dropout", 0.2}};
+  Recommender model(engine(), *test_library(), s);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(model.train_epoch(split()));
+  EXPECT_GT(evaluate(model, split(), {}).full.ndcg10, 0.45);
+  s.family = "caser_planned";
+  s.is_frozen = true;
+  Recommender planned(engine(), *test_library(), s);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(planned.train_epoch(split()));
+  const auto users = histories();
+  const std::vector<Plan> plans = planned.plans(users);
+  // Channels of other lengths count by their weights.
+  EXPECT_LE(average_bits(plans[0], planned.matrices(), bit_table("normal")), 2.9);
+  EXPECT_GT(average_bits(plans[0], planned.matrices(), bit_table("normal")), 2.8);
+  planned.use(bit_table("normal"));
+  EvaluationOptions options;
+  options.plans = plans;
+  EXPECT_GT(evaluate(planned, split(), options).full.ndcg10, 0.2);
+  const Plan* const one = &plans[3];
+  const std::vector<float> measured = planned.scores({&users[3], 1}, {&one, 1});
+  const TestFolder folder;
+  planned.save(folder.path());
+  const auto device = Recommender::load(engine(), *test_library(), folder.path());
+  device->apply(*one, bit_table("normal"));
+  const std::vector<float> applied = device->scores({&users[3], 1});
+  for (size_t i = 0; i < applied.size(); ++i) ASSERT_NEAR(applied[i], measured[i], 1e-3) << i;
+}
+
 TEST(Recommenders, GoOnWithTheSameBits) {
   for (const bool plans : {false, true}) {
     const TestFolder folder;
