@@ -76,7 +76,9 @@ int train_epochs(model::Recommender& model, const model::Split& split, const Rec
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     std::string line =
         fmt::format("epoch {}/{} | loss {:.4f} | {}", model.epochs(), flags.epochs, *loss, format_duration(seconds));
-    if (model.epochs() % flags.eval_every == 0 || model.epochs() == flags.epochs) {
+    if (model.epochs() % flags.eval_every != 0 && model.epochs() != flags.epochs) {
+      progress.update(line);
+    } else {
       const double now = measured(model, split, flags);
       if (interrupted()) return exit_code(Exit::interrupted);
       model.save(out);
@@ -92,7 +94,6 @@ int train_epochs(model::Recommender& model, const model::Split& split, const Rec
         break;
       }
     }
-    progress.update(line);
   }
   put(fmt::format("wrote {}: best validation NDCG@10 {:.4f}\n", (out / kBestFolder).string(), best));
   return 0;
