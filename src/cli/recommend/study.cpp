@@ -27,7 +27,7 @@ struct StudyFlags {
   std::string out, family, planned, objective = "candidates";
   std::vector<std::string> config;
   model::RecommenderSettings settings;
-  int64_t epochs = 30, seeds = 3, users = 0, eval_every = 5, tuned_users = 50, tune_steps = 5;
+  int64_t epochs = 30, planned_epochs = 0, seeds = 3, users = 0, eval_every = 5, tuned_users = 50, tune_steps = 5;
 };
 
 double milliseconds_since(Clock::time_point then) {
@@ -114,17 +114,19 @@ class Study {
 
   // Trained to the end, and as it was when validation was best.
   std::unique_ptr<model::Recommender> train(const std::string& what, Settings settings) {
+    const bool plans = settings.family == flags_.planned;
+    const int64_t epochs = plans && flags_.planned_epochs > 0 ? flags_.planned_epochs : flags_.epochs;
     settings.config["items"] = split_.all.items();
     auto out = std::make_unique<model::Recommender>(engine_, *library_, settings);
     model::Recommender::State best;
     double most = -1;
     Progress progress;
-    while (out->epochs() < flags_.epochs) {
+    while (out->epochs() < epochs) {
       const auto loss = out->train_epoch(split_, &interrupted());
       if (!loss) throw Error(Exit::interrupted, "interrupted");
-      progress.update(fmt::format("seed {} | {} | epoch {}/{} | loss {:.4f}", settings.seed, what, out->epochs(),
-                                  flags_.epochs, *loss));
-      if (out->epochs() % flags_.eval_every != 0 && out->epochs() != flags_.epochs) continue;
+      progress.update(
+          fmt::format("seed {} | {} | epoch {}/{} | loss {:.4f}", settings.seed, what, out->epochs(), epochs, *loss));
+      if (out->epochs() % flags_.eval_every != 0 && out->epochs() != epochs) continue;
       const double now = validated(*out).full.ndcg10;
       if (now <= most) continue;
       most = now;
@@ -300,11 +302,13 @@ std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const
     std::sort(s->points.begin(), s->points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
   model::Chart chart{"NDCG@10, full ranking", "", {planned, alike}, false, true, "bits for each weight, on average"};
   const std::string what = fmt::format(
-      "<p class=\"sub\">{} users, {} items, {} interactions; {} seeds, {} epochs; leave one out. Means and deviations "
+      "<p class=\"sub\">{} users, {} items, {} interactions; {} seeds, {} epochs ({} of plans, each with about half of "
+      "the targets); leave one out. Means and deviations "
       "over "
       "seeds. Full ranking: all items but those the user had. Of 101: the answer and 100 drawn items. Ties count half. "
       "Bytes sent make a device the user's; ms: to make its plan, or to take its own steps.</p>",
-      split.all.users.size(), split.all.items(), split.all.count(), flags.seeds, flags.epochs);
+      split.all.users.size(), split.all.items(), split.all.count(), flags.seeds, flags.epochs,
+      flags.planned_epochs > 0 ? flags.planned_epochs : flags.epochs);
   return model::html_page(
       "Channels planned for each user",
       "<h1>Channels planned for each user</h1>" + what +
@@ -364,6 +368,9 @@ void add_recommend_study(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--candidates", s.candidates, "Items drawn for each batch; 0: all")->check(whole(0, 1 << 30));
   sub->add_option("--epochs", flags->epochs, "Passes over the data")->check(whole(1, 1'000'000))->capture_default_str();
+  sub->add_option("--planned-epochs", flags->planned_epochs,
+                  "The same where plans are trained, which see about half of an epoch's targets; 0: as many")
+      ->check(whole(0, 1'000'000));
   sub->add_option("--eval-every", flags->eval_every, "Epochs between looks at validation")
       ->check(whole(1, 1'000'000))
       ->capture_default_str();
