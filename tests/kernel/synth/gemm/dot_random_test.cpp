@@ -134,6 +134,41 @@ TEST(DotRandom, WindowsByEveryPlan) {
   EXPECT_GT(plans, 150);
 }
 
+// Numbers of 16 bits on processors, by every plan that bids: runs of them end where memory does.
+TEST(DotRandom, ShortNumbersOnProcessors) {
+  Random random(2028);
+  std::vector<const machine::Machine*> processors;
+  for (const auto& m : machine::all_machines())
+    if (m->wave <= 1) processors.push_back(&*m);
+  int plans = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Letters l = random_letters(random);
+    double work = 1;
+    for (const auto& [c, e] : l.extent) work *= static_cast<double>(e);
+    if (work > 20000) continue;
+    Graph g;
+    Builder build(g);
+    const auto& m = *processors[random() % processors.size()];
+    const ValueId a = operand(build, "a", l.a, l, random, Scalar::bf16);
+    const ValueId b = operand(build, "b", l.b, l, random, Scalar::bf16);
+    g.results = {build.contract(a, b, l.a, l.b, l.r)};
+    g.result_names = {"r"};
+    std::map<std::string, graph::Tensor> inputs;
+    for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+    const graph::Tensor want = graph::eval(g, inputs)[0];
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    for (const synth::WrittenBid& w : synth::synthesize_bids(plan, plan.groups[0], m, {}, false)) {
+      SCOPED_TRACE(fmt::format("round {} {} {}", round, m.name, w.steps.steps.back().plan));
+      const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(w.steps, plan, inputs, m));
+      ASSERT_EQ(got.size(), want.values.size());
+      ++plans;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i]))) << graph::print(g);
+    }
+  }
+  EXPECT_GT(plans, 150);
+}
+
 TEST(DotRandom, AnyContractionOnAnyMachine) {
   Random random(2026);
   const auto machines = machine::all_machines();
