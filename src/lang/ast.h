@@ -23,7 +23,7 @@ enum class ExprKind {
   unary,   // - not ~                  `text` is the operator, args[0]
   binary,  // + - * / % ** == < and |  `text` is the operator, args[0], args[1]
   call,    // f(a, b, eps = 1)         `text` is the callee; args; `names[i]` is "" or the keyword of args[i]
-  index,   // x[a, b]                  args[0] is x, the rest are subscripts (may be slices)
+  index,   // x[a, b]                  args[0] is x, the rest are subscripts (may be slices); `outside`
   member,  // cfg.hidden               args[0], `text` is the member
   list,    // [a, b, c]                args
   slice,   // a:b inside subscripts    args[0], args[1], either may be null (open end); ':' alone has both null
@@ -44,7 +44,8 @@ struct Expr {
   std::vector<std::string> names;                   // call keywords
   std::vector<std::string> vars;                    // reduce variables
   std::vector<std::pair<ExprPtr, ExprPtr>> ranges;  // reduce ranges, same length as vars
-  int height = 1;  // longest path to a leaf; the parser bounds it, so walkers may recurse
+  ExprPtr outside;  // index: x[i + 1; 0], what stands outside of x; null: nothing may be read there
+  int height = 1;   // longest path to a leaf; the parser bounds it, so walkers may recurse
 };
 
 enum class StmtKind {

@@ -96,6 +96,7 @@ Function Parser::function() {
   Function f;
   f.name = expect_name("the function's name");
   f.params = params();
+  if (at_kind(TokenKind::newline) && at_symbol("->", 1)) next();
   if (accept("->")) {
     do {
       skip_newlines();

@@ -152,6 +152,7 @@ ExprPtr Parser::make(Expr e, uint32_t begin) const {
   e.place = place_from(begin);
   for (const ExprPtr& a : e.args)
     if (a) e.height = std::max(e.height, a->height + 1);
+  if (e.outside) e.height = std::max(e.height, e.outside->height + 1);
   for (const auto& [lo, hi] : e.ranges)
     for (const ExprPtr& r : {lo, hi})
       if (r) e.height = std::max(e.height, r->height + 1);
@@ -395,6 +396,7 @@ ExprPtr Parser::index(ExprPtr base) {
     if (!accept(",")) break;
   }
   if (e.args.size() == 1) fail(peek(), "a subscript is missing", "all of an axis is written ':'");
+  if (accept(";")) e.outside = expression();
   expect("]", "behind the subscripts");
   return make(std::move(e), begin);
 }

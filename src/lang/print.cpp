@@ -122,6 +122,10 @@ class Printer {
         expr(*e.args[0], kPower + 1);
         out += '[';
         list(e.args, 1);
+        if (e.outside) {
+          out += "; ";
+          expr(*e.outside);
+        }
         out += ']';
         break;
       case ExprKind::member:

@@ -22,6 +22,20 @@ TEST(Access, FoldsViews) {
   EXPECT_EQ(access->strides, (std::vector<int64_t>{2, 12, 6}));
 }
 
+TEST(Access, WindowsOverlap) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{4, 10}, kF32});
+  const ValueId v = b.windows(b.permute(x, {1, 0}), {1, 2}, {0, 2, 1, 1, 0, 0}, {2, 3, 4});
+  const auto access = affine_access(g, v);
+  ASSERT_TRUE(access);
+  EXPECT_EQ(access->offset, 1 + 2 * 10);
+  EXPECT_EQ(access->strides, (std::vector<int64_t>{10, 2, 1}));
+  EXPECT_EQ(plain_index(g, g[v], 0), -1);
+  EXPECT_EQ(plain_index(g, g[b.windows(x, {0, 0}, {0, 1, 0, 2, 0, 1}, {3, 4, 6})], 0), 1);
+  EXPECT_FALSE(affine_access(g, b.reshape(v, {2, 12})));
+}
+
 TEST(Access, WhatNothingWrites) {
   Graph g;
   Builder b(g);

@@ -72,7 +72,7 @@ class RandomGraph {
   void grow() {
     const ValueId a = recent();
     const Shape s = b_.type(a).shape;
-    switch (pick(15)) {
+    switch (pick(16)) {
       case 0:
       case 1:
       case 2: {  // binary map, when the shapes agree
@@ -170,6 +170,28 @@ class RandomGraph {
         if (s.empty() || s[0].number() < 4) return;
         const ValueId rows = b_.gather(a, 3);
         if (pick(2) == 0) b_.scatter_add(rows, 3, 4);
+        return;
+      }
+      case 15: {  // windows along one axis, which overlap or leave gaps, the other axes in any order
+        if (s.empty()) return;
+        const auto rank = s.size();
+        const auto d = static_cast<size_t>(pick(static_cast<int>(rank)));
+        const int64_t n = s[d].number(), inside = 1 + pick(static_cast<int>(std::min<int64_t>(n, 3)));
+        const int64_t gap = 1 + pick(inside == 1 ? 1 : static_cast<int>(std::min<int64_t>(2, (n - 1) / (inside - 1))));
+        const int64_t room = n - gap * (inside - 1), step = 1 + pick(2);
+        const int64_t start = pick(static_cast<int>(room));
+        const auto window = static_cast<size_t>(pick(static_cast<int>(rank) + 1)), count = rank + 1;
+        std::vector<int64_t> starts(rank, 0), strides(rank * count, 0);
+        Shape full(count);
+        for (size_t axis = 0, j = 0; axis < rank; ++axis, ++j) {
+          if (j == window) ++j;
+          full[j] = axis == d ? Dim((room - start - 1) / step + 1) : s[axis];
+          strides[axis * count + j] = axis == d ? step : 1;
+        }
+        full[window] = Dim(inside);
+        strides[d * count + window] = gap;
+        starts[d] = start;
+        if (small(full)) b_.windows(a, starts, strides, full);
         return;
       }
       case 14: {

@@ -73,7 +73,7 @@ bool equal(const ExprPtr& a, const ExprPtr& b) {
   if (!a || !b) return !a && !b;
   return a->kind == b->kind && a->text == b->text && a->number == b->number && a->is_integer == b->is_integer &&
          a->integer == b->integer && a->names == b->names && a->vars == b->vars && all(a->args, b->args) &&
-         all(a->ranges, b->ranges);
+         all(a->ranges, b->ranges) && equal(a->outside, b->outside);
 }
 
 bool equal(const File& a, const File& b) {

@@ -112,6 +112,14 @@ TEST(Print, RandomExpressionsComeBack) {
   }));
 }
 
+TEST(Print, WhatStandsOutside) {
+  const ExprPtr e = parse_expression(std::make_shared<Source>(Source{"outside", "x[h*2+i-1 , c;  -1.5]+y[ i ]"}));
+  EXPECT_EQ(print_expression(*e), "x[h * 2 + i - 1, c; -1.5] + y[i]");
+  EXPECT_THROW(parse_expression(std::make_shared<Source>(Source{"outside", "x[h; ]"})), Error);
+  EXPECT_THROW(parse_expression(std::make_shared<Source>(Source{"outside", "x[; 0]"})), Error);
+  EXPECT_THROW(parse_expression(std::make_shared<Source>(Source{"outside", "x[h; 0, 1]"})), Error);
+}
+
 // Words that end a range or begin a layout elsewhere, where a sum's body begins: names and calls.
 TEST(Print, BodiesThatBeginWithWordsOfOthers) {
   for (const char* word : {"step", "byte", "bit", "bits"})

@@ -128,10 +128,14 @@ void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryR
   r = std::move(budget.recipe);
 }
 
+void require_room(const TrainFlags& flags, const fs::path& out, const model::Model& model, const model::Recipe& r) {
+  if (!flags.plan && is_first(flags)) model::require_room(out, model, r, model::list_checkpoints(out).size());
+}
+
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const Shared& shared, const model::LibraryRef& library,
                             const TrainFlags& flags, model::Recipe& r, const TrainingData& data,
-                            const model::Model* teacher) {
+                            const model::Model* teacher, const fs::path& out) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
@@ -166,6 +170,7 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
+  require_room(flags, out, outline, r);  // before billions of numbers are drawn
   take_limit(engine, shared, library, outline, r, false, teacher);
   model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
@@ -413,13 +418,13 @@ int train(const Shared& shared, TrainFlags& flags) {
     if (flags.has("memory.limit")) take_limit(engine, shared, library, model, recipe, true, teacher.get());
     model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
-    model = starting_model(engine, shared, library, flags, recipe, data, teacher.get());
+    model = starting_model(engine, shared, library, flags, recipe, data, teacher.get(), out);
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
   if (!flags.plan && is_first(flags)) {
     model::check_outputs(model, recipe);
-    model::require_room(out, model, recipe, model::list_checkpoints(out).size());
+    require_room(flags, out, model, recipe);
   }
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name, model.weight_count() / 1e6,

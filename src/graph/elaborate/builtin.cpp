@@ -28,7 +28,7 @@ constexpr std::array<Row, 19> kRows = {{
     {"permute", 2, 2, "x axes", "permute(x, [1, 0, 2])"},
     {"broadcast", 2, 2, "x shape", "broadcast(x, [a, b])"},
     {"concat", 1, -1, "axis", "concat(a, b, axis = -1)"},
-    {"pad", 3, 3, "x shape starts", "pad(x, [result extents], [starts])"},
+    {"pad", 3, 4, "x shape starts strides", "pad(x, [result extents], [starts]), and [strides] where zeros go between"},
     {"iota", 2, 2, "shape axis", "iota([T], 0)"},
     {"random", 3, 3, "shape seed salt", "random([a, b], seed, 1)"},
     {"update", 2, -1, "state value", "update(state, value, start, ...) with no start, or one for each axis"},
@@ -146,9 +146,18 @@ Value Elaboration::builtin(const Expr& e) {
   if (e.text == "broadcast") return broadcasted(e, *args[0], *args[1]);
   if (e.text == "pad") {
     const Value x = tensor(0);
-    Node n = make(Op::pad_, {x.id}, {shape_list(*args[1], "the padded shape"), {}});
+    Shape shape;
+    try {
+      shape = shape_list(*args[1], "the padded shape");
+    } catch (const NeedsConstant& wrong) {  // what grows is not a symbol where the function is called
+      const auto grows = [&](const lang::ExprPtr& a) { return a->kind == ExprKind::binary && is_of_extents(*a); };
+      if (std::any_of(args[1]->args.begin(), args[1]->args.end(), grows)) throw NeedsExtent(Exit::user, wrong.what());
+      throw;
+    }
+    Node n = make(Op::pad_, {x.id}, {std::move(shape), {}});
     n.attributes.starts = integer_list(*args[2], "a start");
     n.attributes.strides.assign(n.attributes.starts.size(), 1);
+    if (args.size() == 4) n.attributes.strides = integer_list(*args[3], "a stride");
     return Value::of_node(graph_, append(std::move(n), e.place));
   }
   if (e.text == "iota") {

@@ -27,6 +27,13 @@ class NeedsConstant : public Error {
   using Error::Error;
 };
 
+// Extents that must be numbers are symbols: check_file accepts functions that fail so, which are checked where they are
+// called with tensors of known extents.
+class NeedsExtent : public Error {
+ public:
+  using Error::Error;
+};
+
 // What the graphs of one elaboration share.
 struct Session {
   const Scope& scope;
@@ -115,6 +122,7 @@ class Elaboration {
   int64_t integer(const lang::Expr& e, std::string_view what);  // a constant integer
   Number constant_number(const lang::Expr& e, std::string_view what);
   Dim extent(const lang::Expr& e);
+  bool is_of_extents(const lang::Expr& e) const;
   Shape shape_list(const lang::Expr& e, std::string_view what);
   std::vector<int64_t> integer_list(const lang::Expr& e, std::string_view what);
   Dim extent_of(const Value& v, const Place& place, std::string_view what) const;
@@ -163,6 +171,8 @@ class Elaboration {
   void assign(const lang::Stmt& s);
   void bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh);
   std::vector<Value> body_of(const lang::Function& fn);
+  // By axis of a tensor of so many that is defined as `name`: what the function's type says of it where it is a result.
+  std::vector<std::optional<Dim>> declared_extents(const std::string& name, size_t axes);
   Graph finish(const lang::Function& fn, std::vector<Value> values, const Symbols& symbols);
 
   // ---- call.cpp
@@ -181,6 +191,7 @@ class Elaboration {
   ModelContext context_;
   Graph graph_;
   std::vector<Frame> frames_;
+  const lang::Function* function_ = nullptr;   // whose body is being built
   std::string label_prefix_;                   // "layers.3." inside a loop over layers
   std::map<ValueId, ValueId> newer_;           // an updated state's old value -> its new one
   std::map<ValueId, ValueId> decoded_;         // a value in a format -> its f32 cast

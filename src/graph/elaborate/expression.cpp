@@ -120,6 +120,7 @@ Number Elaboration::constant_number(const Expr& e, std::string_view what) {
     throw NeedsConstant(
         Exit::user,
         render_diagnostic(e.place, message, "use a literal, a config key, or a parameter that is given a number"));
+  if (v.kind == Value::Kind::dim) throw NeedsExtent(Exit::user, render_diagnostic(e.place, message, {}));
   throw error_at(e.place, message);
 }
 
@@ -151,6 +152,19 @@ Dim Elaboration::extent(const Expr& e) {
   return extent_of(expression(e), e.place, "an extent");
 }
 
+// A symbol and nothing that is known only at run time.
+bool Elaboration::is_of_extents(const Expr& e) const {
+  if (e.kind == ExprKind::name) {
+    const Value* v = find(e.text);
+    return v && v->kind == Value::Kind::dim;
+  }
+  const auto is_known = [&](const lang::ExprPtr& a) {
+    const Value* v = a->kind == ExprKind::name ? find(a->text) : nullptr;
+    return a->kind == ExprKind::number || (v && v->is_number()) || is_of_extents(*a);
+  };
+  return e.kind == ExprKind::binary && std::all_of(e.args.begin(), e.args.end(), is_known);
+}
+
 Shape Elaboration::shape_list(const Expr& e, std::string_view what) {
   if (e.kind != ExprKind::list)
     throw error_at(e.place, fmt::format("{} is a list of extents", what), "e.g. [B, T, 64]");
@@ -177,6 +191,9 @@ std::vector<int64_t> Elaboration::integer_list(const Expr& e, std::string_view w
 // ---- subscripts
 
 Value Elaboration::index(const Expr& e) {
+  if (e.outside)
+    throw error_at(e.outside->place, "what stands outside of a tensor has a meaning in index notation alone",
+                   "name the indices of the result: y[i] = x[i + 1; 0]");
   return index_value(expression(*e.args[0]), e);
 }
 

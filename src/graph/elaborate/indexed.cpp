@@ -11,6 +11,14 @@ namespace lumen::graph {
 using lang::Expr;
 using lang::ExprKind;
 
+namespace {
+
+bool is_among(const std::vector<int>& list, int k) {
+  return std::find(list.begin(), list.end(), k) != list.end();
+}
+
+}  // namespace
+
 int Indexed::find_index(const std::string& name) const {
   for (size_t i = indices_.size(); i-- > 0;)
     if (indices_[i].name == name) return i;
@@ -217,8 +225,9 @@ Indexed::Item Indexed::element(const Expr& e) {
   out.loose = true;
   std::vector<int64_t> starts(rank, 0);
   Shape sizes = base.shape, kept;
-  bool sliced = false;
+  bool sliced = false, moves = false;
   std::optional<Item> rows;
+  std::vector<Affine> axes(rank);
   for (size_t axis = 0; axis < rank; ++axis) {
     const Expr& s = *e.args[axis + 1];
     const int k = s.kind == ExprKind::name ? find_index(s.text) : -1;
@@ -233,6 +242,7 @@ Indexed::Item Indexed::element(const Expr& e) {
       sizes[axis] = *index.extent;
       sliced = sliced || index.first != 0 || sizes[axis] != base.shape[axis];
       kept.push_back(sizes[axis]);
+      axes[axis] = {index.first, {{k, 1}}};
     } else if (s.kind == ExprKind::slice) {
       throw error_at(s.place, "a slice has no place in index notation",
                      "give the axis an index, or slice with 'let' before");
@@ -250,10 +260,20 @@ Indexed::Item Indexed::element(const Expr& e) {
       starts[axis] = v.number.integer;
       sizes[axis] = Dim(1);
       sliced = true;
+      axes[axis].start = starts[axis];
+    } else if (auto sum = shifted(s, base, axis, e.outside != nullptr)) {
+      for (const auto& [index, stride] : sum->strides) {
+        if (is_among(out.over, index))
+          throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", indices_[index].name),
+                         "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
+        out.over.push_back(index);
+      }
+      axes[axis] = *std::move(sum);
+      moves = true;
     } else {
       if (axis != 0)
-        throw error_at(s.place, "only the first subscript may be computed from indices",
-                       "shift or reorder the tensor with slices, reshape or permute before");
+        throw error_at(s.place, "only the first subscript may be computed from indices by more than sums of multiples",
+                       "reorder the tensor with slices, reshape or permute before");
       rows = loose(item(s), s.place);
       if (!rows->value.is_tensor() || is_float(rows->value.element.scalar) ||
           rows->value.element.scalar == Scalar::boolean)
@@ -262,6 +282,7 @@ Indexed::Item Indexed::element(const Expr& e) {
       kept.push_back(sizes[axis]);
     }
   }
+  if (moves) return windowed(e, std::move(base), std::move(axes), std::move(rows));
   if (sliced) {
     Node n = e_.make(Op::slice_, {base.id}, {sizes, {}});
     n.attributes.starts = starts;
@@ -269,17 +290,19 @@ Indexed::Item Indexed::element(const Expr& e) {
     base = Value::of_node(e_.graph_, e_.append(std::move(n), e.place));
   }
   out.value = e_.reshape(base, kept, e.place);
-  if (rows) {
-    for (int k : rows->over)
-      if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
-        throw error_at(e.place, fmt::format("index '{}' both picks rows and runs along another axis", indices_[k].name),
-                       "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
-    out.over.insert(out.over.begin(), rows->over.begin(), rows->over.end());
-    out.table = out.value.id;
-    out.rows = rows->value.id;
-    out.value = Value::of_node(e_.graph_, e_.append(e_.make(Op::gather_, {out.table, out.rows}), e.place));
-  }
+  if (rows) pick_rows(out, *std::move(rows), e.place);
   return out;
+}
+
+void Indexed::pick_rows(Item& out, Item rows, const Place& place) {
+  for (int k : rows.over)
+    if (is_among(out.over, k))
+      throw error_at(place, fmt::format("index '{}' both picks rows and runs along another axis", indices_[k].name),
+                     "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
+  out.over.insert(out.over.begin(), rows.over.begin(), rows.over.end());
+  out.table = out.value.id;
+  out.rows = rows.value.id;
+  out.value = Value::of_node(e_.graph_, e_.append(e_.make(Op::gather_, {out.table, out.rows}), place));
 }
 
 // ---- reductions
@@ -354,10 +377,6 @@ void factors_of(const lang::ExprPtr& e, std::vector<lang::ExprPtr>& out) {
   } else {
     out.push_back(e);
   }
-}
-
-bool is_among(const std::vector<int>& list, int k) {
-  return std::find(list.begin(), list.end(), k) != list.end();
 }
 
 }  // namespace
@@ -521,7 +540,11 @@ Value Indexed::define(const lang::Stmt& s) {
       throw error_at(t.place, fmt::format("index '{}' stands twice on the left side", t.text));
     add_index(t.text, t.place);
   }
+  if (target.outside) throw error_at(target.outside->place, "what stands outside is said of tensors that are read");
   learn_extents(*s.value);
+  const auto declared = e_.declared_extents(target.args[0]->text, indices_.size());
+  for (size_t k = 0; k < indices_.size(); ++k)
+    if (!indices_[k].extent) indices_[k].extent = declared[k];
   Item result = loose(item(*s.value), s.value->place);
   for (size_t k = 0; k < indices_.size(); ++k)
     if (!indices_[k].extent)

@@ -41,6 +41,22 @@ class Indexed {
 
   Item item(const lang::Expr& e);
   Item element(const lang::Expr& e);  // x[i, j]
+
+  // ---- subscripts.cpp: sums of multiples of indices
+  struct Affine {
+    int64_t start = 0;
+    std::vector<std::pair<int, int64_t>> strides;  // by index, none of them 0; several, or one that is not 1, move
+    bool is_plain() const { return start == 0 && strides.size() == 1 && strides[0].second == 1; }
+  };
+  // A subscript as a sum, when it is one.
+  std::optional<Affine> affine(const lang::Expr& e);
+  std::optional<Affine> shifted(const lang::Expr& e, const Value& base, size_t axis, bool has_outside);
+  void find_extent(const Affine& a, const Dim& extent, bool has_outside, const Place& place);
+  // Where along an axis a subscript reads: its first and last place.
+  std::pair<int64_t, int64_t> reach(const Affine& a, const Place& place) const;
+  Value surrounded(const lang::Expr& e, const Value& base, std::vector<Affine>& axes);
+  Item windowed(const lang::Expr& e, Value base, std::vector<Affine> axes, std::optional<Item> rows);
+  void pick_rows(Item& out, Item rows, const Place& place);
   Item reduce(const lang::Expr& e);
   std::vector<int> open_indices(const lang::Expr& e);
   Item reduced(const lang::Expr& e, const std::vector<int>& summed, std::vector<Item> parts);

@@ -133,6 +133,7 @@ void check_function(const Scope& scope, const ModelContext& context, const lang:
     Elaboration(session, context).standalone(fn);
   } catch (const NeedsConstant&) {
     if (!has_scalar) throw;
+  } catch (const NeedsExtent&) {  // of its parameters, which symbols stand for here
   }
 }
 

@@ -1,5 +1,6 @@
 // Statements of functions: bindings, loops that are unrolled, branches that are decided, results; see elaboration.h.
 #include <algorithm>
+#include <utility>
 
 #include "graph/elaborate/elaboration.h"
 #include "graph/elaborate/indexed.h"
@@ -169,13 +170,44 @@ std::optional<std::vector<Value>> Elaboration::loop(const Stmt& s) {
   return std::nullopt;
 }
 
+std::vector<std::optional<Dim>> Elaboration::declared_extents(const std::string& name, size_t axes) {
+  std::vector<std::optional<Dim>> out(axes);
+  if (!function_) return out;
+  const auto is_it = [&](const lang::ExprPtr& e) { return e->kind == ExprKind::name && e->text == name; };
+  const std::function<int(const std::vector<Stmt>&)> find = [&](const std::vector<Stmt>& body) {
+    for (const Stmt& s : body) {
+      const auto at = std::find_if(s.values.begin(), s.values.end(), is_it);
+      if (s.kind == StmtKind::result && at != s.values.end() && s.values.size() == function_->results.size())
+        return int(at - s.values.begin());
+      for (const auto* inner : {&s.body, &s.otherwise})
+        if (const int found = find(*inner); found >= 0) return found;
+    }
+    return -1;
+  };
+  const int result = find(function_->body);
+  if (result < 0) return out;
+  const lang::TypeExpr& type = function_->results[result];
+  if (type.dims.size() > axes || (type.dims.size() < axes && !type.leading_any)) return out;
+  for (size_t d = 0; d < type.dims.size(); ++d) {
+    if (!unbound(*type.dims[d], {}).empty()) continue;
+    try {
+      out[axes - type.dims.size() + d] = extent(*type.dims[d]);
+    } catch (const NeedsConstant& wrong) {
+      throw NeedsExtent(Exit::user, wrong.what());
+    }
+  }
+  return out;
+}
+
 std::vector<Value> Elaboration::body_of(const lang::Function& fn) {
   constexpr int kMaxFunctions = 64;
   if (session_.functions >= kMaxFunctions)
     throw error_at(fn.place, fmt::format("'{}' is called inside too many other functions", fn.name),
                    "a function that calls itself never ends: graphs have no recursion");
   ++session_.functions;
+  const lang::Function* const outer = std::exchange(function_, &fn);
   auto result = run(fn.body);
+  function_ = outer;
   --session_.functions;
   if (!result)
     throw error_at(fn.place, fmt::format("'{}' ends without a result", fn.name),

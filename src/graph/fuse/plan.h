@@ -21,7 +21,7 @@ inline constexpr ValueId kFar = 200;
 // 2. Nodes. `nodes` lists, in graph order, everything the kernel evaluates. Every operand of a node in `nodes` is
 // itself in `nodes`
 //    or in `inputs`. Only nodes of loads may be listed in several groups; every other node is in exactly one.
-// 3. Loads. A load is a chain of views (reshape, permute, broadcast, slice) over a source; a source is
+// 3. Loads. A load is a chain of views (reshape, permute, broadcast, slice, windows) over a source; a source is
 //      a value in memory | a cast out of a format of a value in memory | a splat constant | an iota with at most one
 //      axis above 1.
 //    The nodes of the chain, the cast, the constant and the iota are listed in `nodes`. Loads are read with

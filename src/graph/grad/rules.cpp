@@ -7,6 +7,7 @@
 //   reduce       sum: da = dr stretched; max, min: dr in equal shares to all places that hold the extreme
 //   gather       dtable = scatter_add(dr);  scatter_add: dvalue = gather(dr)
 //   views        the opposite view: reshape, inverse permute, sum, pad, slice
+//   windows      the sum over what overlaps; below a contract: da = contract(windows of dr, b reversed) (windows.cpp)
 //   cast         straight through (cast.cpp)
 //   exchange     none: what is differentiated is partitioned behind that
 //   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
@@ -58,8 +59,10 @@ void grad_contract(Reverse& r, ValueId v, ValueId dr) {
   const ValueId a = node.operands[0], b = node.operands[1];
   const std::vector<std::string>& letters = node.attributes.indices;
   const auto fitting = [&](ValueId g, ValueId to) { return r.build.convert(g, r.build.type(to).element.scalar); };
-  if (r.active(a)) r.add(a, fitting(r.build.contract(dr, b, letters[2], letters[1], letters[0]), a));
-  if (r.active(b)) r.add(b, fitting(r.build.contract(dr, a, letters[2], letters[0], letters[1]), b));
+  if (r.active(a) && !windows_gradient(r, a, letters[0], b, letters[1], dr, letters[2]))
+    r.add(a, fitting(r.build.contract(dr, b, letters[2], letters[1], letters[0]), a));
+  if (r.active(b) && !windows_gradient(r, b, letters[1], a, letters[0], dr, letters[2]))
+    r.add(b, fitting(r.build.contract(dr, a, letters[2], letters[0], letters[1]), b));
 }
 
 // A value whose axes are `from`, as one of the axes `to`: letters it need not have are summed.
@@ -158,6 +161,10 @@ void grad_slice(Reverse& r, ValueId v, ValueId dr) {
   const Node node = r.build.graph[v];
   const ValueId a = node.operands[0];
   r.add(a, r.build.pad(dr, r.build.type(a).shape, node.attributes.starts, node.attributes.strides));
+}
+
+void grad_windows(Reverse& r, ValueId v, ValueId dr) {
+  r.add(r.build.graph[v].operands[0], sum_of_windows(r, v, dr));
 }
 
 void grad_pad(Reverse& r, ValueId v, ValueId dr) {

@@ -59,6 +59,12 @@ GradientRule gradient_rule(Op op);
 void cast_gradient(Reverse& r, ValueId v, ValueId gradient);
 // attention.cpp: the rule of a whole attention, from the gradient of its output.
 void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output);
+// windows.cpp: the gradient of the operand of windows %v from that of their result.
+ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient);
+// The same where `operand`, with the axes `letters`, is a factor of a contraction beside `other`, as one contraction:
+// adds it to what the windows read. False, and nothing is added, when it is no such window.
+bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, ValueId other,
+                      const std::string& of_other, ValueId gradient, const std::string& of_gradient);
 // shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a
 // softmax or a log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before `end`
 // count as users.

@@ -71,6 +71,7 @@ std::optional<Answer> answer_of(const Node& node, const std::vector<Answer>& inp
     case Op::permute_:
     case Op::broadcast_:
     case Op::slice_:
+    case Op::windows_:
       return inputs[0];
     default:
       return std::nullopt;

@@ -141,6 +141,19 @@ ValueId Builder::slice(ValueId a, std::vector<int64_t> starts, Shape sizes, std:
   return append(graph, std::move(node));
 }
 
+ValueId Builder::windows(ValueId a, std::vector<int64_t> starts, std::vector<int64_t> strides, Shape shape) {
+  Node node = make(Op::windows_, {a}, {std::move(shape), {}});
+  node.attributes.starts = std::move(starts);
+  node.attributes.strides = std::move(strides);
+  return append(graph, std::move(node));
+}
+
+ValueId Builder::view(const Node& like, ValueId a) {
+  Node node = make(like.op, {a}, {like.type.shape, {}});
+  node.attributes = like.attributes;
+  return append(graph, std::move(node));
+}
+
 ValueId Builder::pad(ValueId a, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> strides) {
   Node node = make(Op::pad_, {a}, {std::move(shape), {}});
   node.attributes.strides = ones(std::move(strides), starts.size());

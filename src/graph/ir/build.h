@@ -32,6 +32,9 @@ class Builder {
   ValueId permute(ValueId a, std::vector<int> axes);
   ValueId broadcast(ValueId a, Shape shape);
   ValueId slice(ValueId a, std::vector<int64_t> starts, Shape sizes, std::vector<int64_t> strides = {});
+  // One start per axis of a; strides[d * rank + j]: how far index j of the result moves along axis d.
+  ValueId windows(ValueId a, std::vector<int64_t> starts, std::vector<int64_t> strides, Shape shape);
+  ValueId view(const Node& like, ValueId a);  // what the view `like` reads, of another value
   ValueId pad(ValueId a, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> strides = {});
   ValueId concat(std::vector<ValueId> parts, int axis);
   ValueId cast(ValueId a, Element to, std::vector<std::pair<int, FieldSource>> sources = {},
@@ -55,8 +58,8 @@ class Builder {
   const Type& type(ValueId v) const { return graph[v].type; }
 };
 
-// Result type of a node from operands and attributes (reshape, broadcast, slice, pad and cast take it from the node
-// itself and only check). Returns an empty string or what is wrong.
+// Result type of a node from operands and attributes (reshape, broadcast, slice, windows, pad and cast take it from the
+// node itself and only check). Returns an empty string or what is wrong.
 std::string check_type(const Graph& g, const Node& node);
 
 // The same rule, giving the type instead of comparing: node.type is read only by the operators named above (and by

@@ -356,6 +356,15 @@ Tensor eval_slice(Machine& m, const Node& n, ValueId) {
   return strided(m, n, strides, dot(dense, n.attributes.starts));
 }
 
+Tensor eval_windows(Machine& m, const Node& n, ValueId) {
+  const Index dense = row_major(extents(m.operand(n, 0).type));
+  const auto rank = n.type.shape.size();
+  Index strides(rank, 0);
+  for (size_t d = 0; d < dense.size(); ++d)
+    for (size_t j = 0; j < rank; ++j) strides[j] += dense[d] * n.attributes.strides[d * rank + j];
+  return strided(m, n, strides, dot(dense, n.attributes.starts));
+}
+
 Tensor eval_pad(Machine& m, const Node& n, ValueId) {
   Tensor r = filled(m.type_of(n), 0);
   const Tensor& a = m.operand(n, 0);

@@ -43,9 +43,11 @@ struct Attributes {
   int axis = 0;              // iota, concat
   std::vector<int> axes;     // reduce, permute
   Reduction reduction = Reduction::sum;
-  Formula formula;                       // map
-  std::vector<std::string> indices;      // contract: {"bmk", "bnk", "bmn"}: one letter per axis of a, b, result
-  std::vector<int64_t> starts, strides;  // slice, pad
+  Formula formula;                   // map
+  std::vector<std::string> indices;  // contract: {"bmk", "bnk", "bmn"}: one letter per axis of a, b, result
+  // slice, pad: one of each per axis. windows: a start per axis of the operand, and for each of those a row of strides,
+  // one per index of the result.
+  std::vector<int64_t> starts, strides;
   std::vector<std::pair<int, FieldSource>> sources;  // cast: (field, source) of the extra operands
   uint32_t salt = 0;                                 // random
   Moves moves = Moves::gather;                       // exchange

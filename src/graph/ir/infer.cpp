@@ -3,6 +3,7 @@
 // tests/graph/ir/type_test.cpp and text_test.cpp.
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/ordinal.h"
 #include "graph/ir/build.h"
@@ -304,6 +305,49 @@ Type infer_slice(const Site& s) {
   s.scalar_operand(0);
   check_windows(s, s.shape(0), s.node.type.shape);
   return {s.node.type.shape, s.operand(0).element};
+}
+
+// The one index that reads `axis` just as it lies, if that is so.
+bool reads_whole_axis(const Shape& to, std::span<const int64_t> strides, int64_t start, const Dim& extent) {
+  int reading = 0;
+  bool whole = start == 0;
+  for (size_t j = 0; j < strides.size(); ++j) {
+    if (strides[j] == 0) continue;
+    ++reading;
+    whole = whole && strides[j] == 1 && to[j] == extent;
+  }
+  return whole && reading == 1;
+}
+
+Type infer_windows(const Site& s) {
+  s.scalar_operand(0);
+  const Shape &from = s.shape(0), &to = s.node.type.shape;
+  const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
+  require(!from.empty(), "a single number has no axis to read at");
+  require(starts.size() == from.size(), "{} subscripts for {}", starts.size(), text_of(from));
+  require(strides.size() == from.size() * to.size(), "the subscripts know another number of indices than {} has",
+          text_of(to));
+  for (size_t d = 0; d < from.size(); ++d) {
+    const std::span<const int64_t> row(strides.data() + d * to.size(), to.size());
+    require(starts[d] >= 0 && std::all_of(row.begin(), row.end(), [](int64_t x) { return x >= 0; }),
+            "axis {}: starts and strides are not below 0", d);
+    if (reads_whole_axis(to, row, starts[d], from[d])) continue;
+    int64_t last = starts[d];
+    bool overflow = false;
+    for (size_t j = 0; j < row.size(); ++j) {
+      if (row[j] == 0) continue;
+      require(to[j].is_number(), "axis {}: an index of symbolic extent {} reads an axis of its own extent alone", d,
+              print(to[j]));
+      int64_t way = 0;
+      overflow = overflow || __builtin_mul_overflow(to[j].coefficient - 1, row[j], &way) ||
+                 __builtin_add_overflow(last, way, &last);
+    }
+    require(from[d].is_number(), "axis {} of symbolic extent {} is read by one index of its own extent alone", d,
+            print(from[d]));
+    require(!overflow && last < from[d].coefficient, "axis {}: its last element read is {} of {}", d, last,
+            from[d].coefficient);
+  }
+  return {to, s.operand(0).element};
 }
 
 Type infer_pad(const Site& s) {

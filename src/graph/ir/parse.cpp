@@ -241,6 +241,9 @@ class Parser {
       a.strides.assign(a.starts.size(), 1);
     } else if (word_ == "strides") {
       if (accept("strides=")) a.strides = list<int64_t>("[", "]");
+    } else if (word_ == "subscripts") {
+      expect("at=");
+      subscripts(a);
     } else if (word_ == "sources") {
       if (accept("sources=")) sources(a);
     } else if (word_ == "salt") {
@@ -268,6 +271,48 @@ class Parser {
     const size_t begin = at_;
     while (std::isalnum(static_cast<unsigned char>(peek()))) ++at_;
     return text().substr(begin, at_ - begin);
+  }
+
+  // Where axes are read: [i0, 2*i1+i2+3, 0]. How many indices there are is known with the type: see spread_subscripts.
+  void subscripts(Attributes& a) {
+    terms_.clear();
+    expect("[");
+    do {
+      int64_t start = 0;
+      do {
+        int64_t stride = 1;
+        if (!accept_index()) {
+          stride = number<int64_t>();
+          if (!accept("*")) {
+            if (__builtin_add_overflow(start, stride, &start)) fail("the subscript is too large");
+            continue;
+          }
+          if (!accept_index()) fail("expected an index: i0, i1, ..");
+        }
+        const size_t index = number<uint32_t>();
+        if (index >= kMaxRank) fail(fmt::format("more than {} axes", kMaxRank));
+        terms_.push_back({a.starts.size(), index, stride});
+      } while (accept("+"));
+      a.starts.push_back(start);
+      if (a.starts.size() > kMaxRank) fail(fmt::format("more than {} axes", kMaxRank));
+    } while (accept(","));
+    expect("]");
+  }
+  bool accept_index() {
+    skip_blank();
+    if (peek() != 'i') return false;
+    ++at_;
+    return true;
+  }
+  void spread_subscripts(Node& node, size_t begin) const {
+    const size_t rank = node.type.shape.size();
+    node.attributes.strides.assign(node.attributes.starts.size() * rank, 0);
+    for (const Term& t : terms_) {
+      if (t.index >= rank)
+        fail_from(begin, fmt::format("there is no index i{}: the result has {} axes", t.index, rank));
+      int64_t& stride = node.attributes.strides[t.axis * rank + t.index];
+      if (__builtin_add_overflow(stride, t.stride, &stride)) fail_from(begin, "the subscript is too large");
+    }
   }
 
   void sources(Attributes& a) {
@@ -342,6 +387,7 @@ class Parser {
     }
     expect(":");
     node.type = type();
+    if (*op == Op::windows_) spread_subscripts(node, begin);
     label(node);
     add(g, std::move(node), (in_quotes ? "\"" : "") + defined, begin);
   }
@@ -377,9 +423,15 @@ class Parser {
     return g;
   }
 
+  struct Term {  // stride * index, on an axis
+    size_t axis, index;
+    int64_t stride;
+  };
+
   SourceRef source_;
   const FormatLookup& formats_;
   size_t at_ = 0;
+  std::vector<Term> terms_;                // of the subscripts read last
   std::map<std::string, ValueId> values_;  // by spelling: quoted names keep their opening quote
   std::map<std::string, std::shared_ptr<const Graph>> callees_;
 };

@@ -49,6 +49,23 @@ std::string print_value(const Graph& g, ValueId v) {
   return "%" + (g[v].op == Op::input_ ? print_name(g[v].attributes.name) : std::to_string(v));
 }
 
+// i0, 2*i1+i2+3, 0: where an operand's axes are read, by the result's indices.
+std::string print_subscripts(const Attributes& a) {
+  std::vector<std::string> subscripts;
+  const size_t rank = a.starts.empty() ? 0 : a.strides.size() / a.starts.size();
+  for (size_t d = 0; d < a.starts.size(); ++d) {
+    std::string text;
+    for (size_t j = 0; j < rank; ++j) {
+      const int64_t stride = a.strides[d * rank + j];
+      if (stride == 0) continue;
+      text += fmt::format("{}{}i{}", text.empty() ? "" : "+", stride == 1 ? "" : fmt::format("{}*", stride), j);
+    }
+    if (a.starts[d] != 0 || text.empty()) text += fmt::format("{}{}", text.empty() ? "" : "+", a.starts[d]);
+    subscripts.push_back(std::move(text));
+  }
+  return bracketed(subscripts);
+}
+
 std::string print_attribute(const Attributes& a, std::string_view word) {
   if (word == "name") return {};  // the value itself is called so
   if (word == "role") return std::string(role_name(a.role));
@@ -67,6 +84,7 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
     const bool dense = std::all_of(a.strides.begin(), a.strides.end(), [](int64_t s) { return s == 1; });
     return dense ? std::string() : "strides=" + bracketed(a.strides);
   }
+  if (word == "subscripts") return "at=" + print_subscripts(a);
   if (word == "sources") {
     if (a.sources.empty()) return {};
     constexpr std::string_view kNames[] = {"fitted", "learned", "supplied", "delayed", "predicted"};

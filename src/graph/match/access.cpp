@@ -1,6 +1,7 @@
 #include "graph/match/access.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -64,6 +65,15 @@ std::optional<Access> step(const Graph& g, ValueId v, Access below) {
         a.strides.push_back(below.strides[d] * node.attributes.strides[d]);
       }
       return a;
+    case Op::windows_: {
+      const size_t rank = node.type.shape.size();
+      a.strides.assign(rank, 0);
+      for (size_t d = 0; d < below.strides.size(); ++d) {
+        a.offset += node.attributes.starts[d] * below.strides[d];
+        for (size_t j = 0; j < rank; ++j) a.strides[j] += below.strides[d] * node.attributes.strides[d * rank + j];
+      }
+      return a;
+    }
     case Op::reshape_: {
       auto strides = reshape_strides(extents_of(operand_shape), below.strides, extents_of(node.type.shape));
       if (!strides) return std::nullopt;
@@ -78,7 +88,22 @@ std::optional<Access> step(const Graph& g, ValueId v, Access below) {
 }  // namespace
 
 bool is_view(Op op) {
-  return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_;
+  return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_ || op == Op::windows_;
+}
+
+int plain_index(const Graph& g, const Node& windows, int axis) {
+  const size_t rank = windows.type.shape.size();
+  if (windows.attributes.starts[axis] != 0) return -1;
+  int found = -1;
+  for (size_t j = 0; j < rank; ++j) {
+    if (windows.attributes.strides[axis * rank + j] == 0) continue;
+    if (found >= 0 || windows.attributes.strides[axis * rank + j] != 1) return -1;
+    found = j;
+  }
+  if (found < 0 || windows.type.shape[found] != g[windows.operands[0]].type.shape[axis]) return -1;
+  for (size_t d = 0; d < windows.attributes.starts.size(); ++d)
+    if (std::cmp_not_equal(d, axis) && windows.attributes.strides[d * rank + found] != 0) return -1;
+  return found;
 }
 
 std::vector<bool> unwritten(const Graph& g) {

@@ -1,5 +1,5 @@
-// How a load reads its source: views (reshape, permute, broadcast, slice) folded into an affine index. Used by fuse to
-// judge what a kernel can absorb, and by synthesis to address memory. Knows nothing of kernels. Proved by
+// How a load reads its source: views (reshape, permute, broadcast, slice, windows) folded into an affine index. Used by
+// fuse to judge what a kernel can absorb, and by synthesis to address memory. Knows nothing of kernels. Proved by
 // tests/graph/access_test.cpp.
 #pragma once
 
@@ -17,7 +17,9 @@ struct Access {
   ValueId source = -1;  // below all views: a value in memory, a cast out of a format, a splat constant, an iota,
                         // or any computed value when asked for one
   int64_t offset = 0;   // in elements
-  std::vector<int64_t> strides;  // one per axis of the value; 0 where broadcast; negative does not occur
+  // One per axis of the value; 0 where broadcast; negative does not occur. Different elements may read the same one,
+  // and strides neither fall from axis to axis nor are multiples of each other: windows overlap.
+  std::vector<int64_t> strides;
 };
 
 // Follows the views above `v` down to the first node that is no view. Nothing when a reshape cannot be expressed by
@@ -40,7 +42,9 @@ struct GatheredAccess {
 // Nothing when v is no view of a gather, or one whose axes strides cannot name.
 std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v);
 
-bool is_view(Op op);                                                         // reshape, permute, broadcast, slice
+bool is_view(Op op);  // reshape, permute, broadcast, slice, windows
+// The index of the result that alone reads `axis` of the operand of `windows` as it lies, and no other axis; or -1.
+int plain_index(const Graph& g, const Node& windows, int axis);
 bool is_splat(const Node& node);                                             // a constant that holds one number
 bool is_unpack(const Graph& g, ValueId v);                                   // a cast out of a format
 std::vector<int64_t> extents_of(const Shape& shape);                         // numeric dims as plain numbers

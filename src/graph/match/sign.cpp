@@ -36,6 +36,7 @@ class Signs {
       case Op::permute_:
       case Op::broadcast_:
       case Op::slice_:
+      case Op::windows_:
       case Op::pad_:
         return operand(n, 0);
       case Op::concat_:

@@ -312,6 +312,7 @@ class Partitioner {
       case Op::permute_:
       case Op::broadcast_:
       case Op::slice_:
+      case Op::windows_:
       case Op::pad_:
         return view(v);
       case Op::concat_:
@@ -526,6 +527,11 @@ class Partitioner {
       const std::vector<int>& axes = node.attributes.axes;
       const int axis = std::find(axes.begin(), axes.end(), split.axis) - axes.begin();
       return Split{axis, split.sections};
+    }
+    if (node.op == Op::windows_) {
+      const int index = plain_index(g_, node, split.axis);
+      if (index < 0) return std::nullopt;
+      return Split{index, split.sections};
     }
     if (node.op == Op::broadcast_) return Split{split.axis + rank(v) - rank(node.operands[0]), split.sections};
     const auto reshaped = through_reshape(from, split, node.type.shape, ranks());

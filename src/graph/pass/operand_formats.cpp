@@ -45,6 +45,16 @@ bool is_same_transposed(const Format& f) {
 ValueId OperandEncoder::encoded(ValueId v, ValueId value, const std::string& letters, const std::string& kept,
                                 const FormatRef& f, bool at_random, ValueId scale, int64_t rotation,
                                 const std::string& weight, const LearnedFields& learned) {
+  // What windows read several times is encoded once where one scale holds for all of it.
+  const bool is_of_tensor = is_same_transposed(*f) && f->tile_bytes == 0;
+  if (r_.from[v].op == Op::windows_ && r_.to[value].op == Op::windows_ && is_of_tensor && rotation == 0 && !learned) {
+    const Node windows = r_.to[value];
+    std::string axes = "abcdefghijklmnopqrstuvwxyzABCDEF";
+    axes.resize(std::min(axes.size(), r_.to[windows.operands[0]].type.shape.size()));
+    const ValueId below = encoded(r_.from[v].operands[0], windows.operands[0], axes, axes.substr(0, axes.size() - 1), f,
+                                  at_random, scale, rotation, weight);
+    return r_.build.view(windows, below);
+  }
   // Products read bytes along what they sum: codes of data under the tensor's scale are written both ways at once. A
   // weight's lie far apart, those of tiles are found once, and what is drawn or learned is one set of codes.
   const bool is_one = f->tile_bytes > 0 || at_random || learned || is_parameter(r_.from, below_order(r_.from, v));

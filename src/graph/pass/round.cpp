@@ -535,10 +535,9 @@ class Rounder {
     Coded& known = coded_[{v, f.get()}];
     if (known.codes >= 0) return known;
     const Node& node = r_.from[v];
-    if (node.op == Op::reshape_ || node.op == Op::permute_) {
+    if (is_rounded_below(node)) {
       known = coded(product, node.operands[0], f);
-      known.codes = node.op == Op::reshape_ ? r_.build.reshape(known.codes, node.type.shape)
-                                            : r_.build.permute(known.codes, node.attributes.axes);
+      known.codes = r_.build.view(node, known.codes);
       return known;
     }
     // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
@@ -618,16 +617,20 @@ class Rounder {
     return count.is_number() && count.number() > most_decoded_ / scalar_bytes(to_);
   }
 
+  // Views of which every number is rounded once, however often it is read.
+  static bool is_rounded_below(const Node& view) {
+    return view.op == Op::reshape_ || view.op == Op::permute_ || view.op == Op::windows_;
+  }
+
   ValueId rounded(ValueId v) {
     ValueId& known = rounded_[v];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
     if (to_ == Scalar::f32 || is_read_as_stored(v))
       known = r_[v];
-    else if (node.op == Op::reshape_)
-      known = r_.build.reshape(rounded(node.operands[0]), node.type.shape);
-    else if (node.op == Op::permute_)
-      known = r_.build.permute(rounded(node.operands[0]), node.attributes.axes);
+    else if (is_rounded_below(node) ||
+             (node.op == Op::pad_ && users_[v][0] >= 0 && r_.from[users_[v][0]].op == Op::windows_))
+      known = r_.build.view(node, rounded(node.operands[0]));
     else
       known = r_.build.convert(r_[v], to_);
     return known;

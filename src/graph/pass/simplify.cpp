@@ -101,6 +101,8 @@ class Simplifier {
         return broadcast(operands[0], old.type.shape);
       case Op::slice_:
         return slice(old, operands[0]);
+      case Op::windows_:
+        return windows(old, operands[0]);
       case Op::concat_:
         return concat(v, operands);
       case Op::cast_:
@@ -405,6 +407,77 @@ class Simplifier {
       a = node(a).operands[0];
     }
     return shape(a) == old.type.shape ? a : r_.build.slice(a, starts, old.type.shape, strides);
+  }
+
+  // Below windows slices, permutes and other windows become part of the subscripts. Windows that read every axis by an
+  // index of its own, at most along other axes of 1, are a slice of a permute.
+  ValueId windows(const Node& old, ValueId a) {
+    std::vector<int64_t> starts = old.attributes.starts, strides = old.attributes.strides;
+    const size_t rank = old.type.shape.size();
+    for (;; a = node(a).operands[0]) {
+      const Node& below = node(a);
+      const size_t inner = below.type.shape.size();
+      if (below.op != Op::slice_ && below.op != Op::permute_ && below.op != Op::windows_) break;
+      const size_t count = shape(below.operands[0]).size();
+      std::vector<int64_t> new_starts(count), new_strides(count * rank);
+      for (size_t d = 0; d < count; ++d) {
+        const auto move = [&](size_t e, int64_t by) {
+          new_starts[d] += by * starts[e];
+          for (size_t j = 0; j < rank; ++j) new_strides[d * rank + j] += by * strides[e * rank + j];
+        };
+        if (below.op == Op::slice_) {
+          new_starts[d] = below.attributes.starts[d];
+          move(d, below.attributes.strides[d]);
+        } else if (below.op == Op::permute_) {
+          const auto& axes = below.attributes.axes;
+          move(std::find(axes.begin(), axes.end(), d) - axes.begin(), 1);
+        } else {
+          new_starts[d] = below.attributes.starts[d];
+          for (size_t e = 0; e < inner; ++e) move(e, below.attributes.strides[d * inner + e]);
+        }
+      }
+      starts = std::move(new_starts);
+      strides = std::move(new_strides);
+    }
+    if (const auto axes = one_by_one(old.type.shape, strides, shape(a).size())) {
+      std::vector<int64_t> by;
+      Shape sizes;
+      for (size_t d = 0; d < starts.size(); ++d) {
+        const int j = std::find(axes->begin(), axes->end(), d) - axes->begin();
+        by.push_back(std::max<int64_t>(strides[d * rank + j], 1));
+        sizes.push_back(old.type.shape[j]);
+      }
+      Node cut{Op::slice_, {sizes, old.type.element}, {a}, {}, {}};
+      cut.attributes.starts = starts;
+      cut.attributes.strides = by;
+      return permute(slice(cut, a), *axes);
+    }
+    return r_.build.windows(a, starts, strides, old.type.shape);
+  }
+
+  // By index of the windows: the one axis it reads alone. Nothing when there are not as many axes, or one is read by
+  // several indices or several by one.
+  static std::optional<std::vector<int>> one_by_one(const Shape& to, const std::vector<int64_t>& strides,
+                                                    size_t count) {
+    const size_t rank = to.size();
+    if (count != rank) return std::nullopt;
+    std::vector<int> axes(rank, -1);
+    std::vector<bool> taken(count);
+    for (size_t d = 0; d < count; ++d)
+      for (size_t j = 0; j < rank; ++j) {
+        if (strides[d * rank + j] == 0) continue;
+        if (axes[j] >= 0 || taken[d]) return std::nullopt;
+        axes[j] = d;
+        taken[d] = true;
+      }
+    for (size_t j = 0; j < rank; ++j) {  // indices that read nothing have one element, and any axis left
+      if (axes[j] >= 0) continue;
+      if (to[j] != Dim(1)) return std::nullopt;
+      const auto left = std::find(taken.begin(), taken.end(), false) - taken.begin();
+      axes[j] = left;
+      taken[left] = true;
+    }
+    return axes;
   }
 
   Rewriter r_;

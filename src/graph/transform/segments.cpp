@@ -265,6 +265,10 @@ class Separator {
           for (size_t d = 0; d < node.type.shape.size(); ++d)
             if (counts_positions(shape_of(0)[d]) && !(shape_of(0)[d] == node.type.shape[d])) return true;
           return false;
+        case Op::windows_:
+          for (size_t d = 0; d < shape_of(0).size(); ++d)
+            if (counts_positions(shape_of(0)[d]) && plain_index(g_, node, d) < 0) return true;
+          return false;
         case Op::concat_:
           return counts_positions(node.type.shape[node.attributes.axis]);
         default:
@@ -331,6 +335,7 @@ class Separator {
       case Op::permute_:
       case Op::broadcast_:
       case Op::slice_:
+      case Op::windows_:
         return Holds::positions;
       case Op::cast_:
         if (!is_integer || !node.type.element.format) return Holds::positions;

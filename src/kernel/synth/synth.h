@@ -12,7 +12,8 @@
 
 namespace lumen::synth {
 
-// Views (reshape, permute, broadcast, slice) that fuse folded away are followed here. Every value has numeric dims.
+// Views (reshape, permute, broadcast, slice, windows) that fuse folded away are followed here. Every value has numeric
+// dims.
 Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                      const Options& options = {});
 

@@ -175,6 +175,7 @@ RoutineExpr RoutineBuilder::choose(const lang::Expr& e) {
 
 RoutineExpr RoutineBuilder::subscript(const lang::Expr& e) {
   if (e.args.size() != 2) throw error_at(e.place, "arrays of a format have one subscript");
+  if (e.outside) throw error_at(e.outside->place, "nothing stands outside of an array of a format");
   const Array array = array_of(*e.args[0]);
   if (e.args[1]->kind == lang::ExprKind::slice) {
     throw error_at(e.args[1]->place, "slices have no meaning in a format", "pass the array and an offset");

@@ -140,6 +140,7 @@ void RoutineBuilder::assign_to(const lang::Expr& target, RoutineExpr value, cons
   const bool indexed = target.kind == lang::ExprKind::index;
   if (!indexed && target.kind != lang::ExprKind::name) throw error_at(target.place, "this cannot be assigned to");
   if (indexed && target.args.size() != 2) throw error_at(target.place, "arrays of a format have one subscript");
+  if (target.outside) throw error_at(target.outside->place, "nothing stands outside of an array of a format");
   const lang::Expr& named = indexed ? *target.args[0] : target;
 
   if (Binding* b = find(named.text); b && b->array.kind == Array::Kind::none) {

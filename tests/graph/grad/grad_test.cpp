@@ -194,6 +194,60 @@ const std::vector<Case>& cases() {
          const ValueId p = b.slice(x, {0, 0}, {4, 2}), q = b.slice(x, {0, 2}, {4, 4});
          return b.concat({b.mul(q, y), b.mul(p, p)}, 1);
        }},
+      {"windows",
+       {3, 8},
+       {2, 3, 3},
+       [](Builder& b, ValueId x, ValueId y) {  // strides 2 and 3 that overlap, read in another order
+         return b.mul(b.windows(x, {1, 0}, {1, 0, 0, 0, 2, 3}, {2, 3, 2}), b.slice(y, {0, 0, 0}, {2, 3, 2}, {1, 1, 2}));
+       }},
+      {"windows_of_windows",
+       {2, 10},
+       {2, 3},
+       [](Builder& b, ValueId x,
+          ValueId y) {  // two indices inside a window, one that reads nothing, an axis at one place
+         const ValueId v = b.windows(x, {1, 1}, {0, 0, 0, 0, 2, 1, 0, 3}, {3, 2, 2, 2});
+         return b.mul(b.mul(v, v), b.reshape(b.reduce(y, Reduction::sum, {0, 1}), {1, 1, 1, 1}));
+       }},
+      {"windows_alike",
+       {2, 8},
+       {2, 3},
+       [](Builder& b, ValueId x, ValueId y) {
+         const ValueId v = b.windows(x, {0, 0}, {1, 0, 0, 0, 2, 1}, {2, 3, 4});
+         return b.mul(b.reshape(b.reduce(v, Reduction::sum, {2}), {2, 3}), y);
+       }},
+      {"convolution",
+       {2, 7, 3},
+       {4, 3, 3},
+       [](Builder& b, ValueId x, ValueId y) {  // stride 2, the window's elements 1 apart
+         return b.contract(b.windows(x, {0, 0, 0}, {1, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 1}, {2, 3, 3, 3}), y, "ntic",
+                           "oic", "nto");
+       }},
+      {"convolution_in_two_ways",
+       {6, 7, 2},
+       {3, 2, 2, 2},
+       [](Builder& b, ValueId x, ValueId y) {  // starts, a stride, and elements of the window 2 apart
+         const ValueId v = b.windows(x, {1, 0, 0}, {1, 2, 0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 1}, {3, 2, 3, 2, 2});
+         return b.contract(v, y, "hivjc", "oijc", "hvo");
+       }},
+      {"convolution_by_channel",
+       {2, 6, 3},
+       {3, 3},
+       [](Builder& b, ValueId x, ValueId y) {
+         return b.contract(b.windows(x, {0, 0, 0}, {1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1}, {2, 4, 3, 3}), y, "ntic", "ic",
+                           "ntc");
+       }},
+      {"windows_unfolded_beside",
+       {6},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) {  // the window's index stays: no convolution
+         return b.contract(b.windows(x, {0}, {1, 1}, {4, 3}), y, "ti", "i", "ti");
+       }},
+      {"windows_shared",
+       {7},
+       {5, 2},
+       [](Builder& b, ValueId x, ValueId y) {  // the other factor knows the window's place
+         return b.contract(b.windows(x, {0}, {1, 1}, {5, 3}), y, "ti", "to", "io");
+       }},
       {"pad",
        {2, 3},
        {4, 7},

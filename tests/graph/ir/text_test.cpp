@@ -54,6 +54,8 @@ graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x64xf32> "embedding"
   %22 = constant {0.5} : tensor<7x65x64xf32>
   %23 = contract_gather %5, %22, %x (btk,evk,bt->btv) : tensor<BxTx65xf32>
   %24 = contract_scatter %23, %5, %x (btv,btk,bt->evk) : tensor<7x65x64xf32>
+  %25 = windows %22 at=[2*i1+3, 0, i0+3*i1+1] : tensor<5x2x4xf32>
+  %26 = windows %9 at=[i0, i1, 10*i2+2*i3] : tensor<BxTx6x3x2xf32>
   return logits = %9, %12, "a b" = %21
 }
 )";
@@ -83,6 +85,13 @@ TEST(Text, WrongTextsAreRefused) {
       {"graph g(%x: data tensor<4x", "expected a scalar type or a format"},
       {"graph g(%x: data tensor<9223372036854775807x9xf32>) {}", "too large"},
       {"graph g(%x: data tensor<2xf32>) { %1 = slice %x starts=[1] : tensor<2xf32> }", "leave the extent 2"},
+      {"graph g(%x: data tensor<4xf32>) { %1 = windows %x at=[i0+2*i1] : tensor<2x3xf32> }", "element read is 5 of 4"},
+      {"graph g(%x: data tensor<4xf32>) { %1 = windows %x at=[i2] : tensor<2x3xf32> }", "there is no index i2"},
+      {"graph g(%x: data tensor<4xf32>) { %1 = windows %x at=[i0, i1] : tensor<2x3xf32> }", "2 subscripts for"},
+      {"graph g(%x: data tensor<4xf32>) { %1 = windows %x at=[i0+-1] : tensor<2xf32> }", "not below 0"},
+      {"graph g(%x: data tensor<Txf32>) { %1 = windows %x at=[i0+1] : tensor<Txf32> }", "of its own extent alone"},
+      {"graph g(%x: data tensor<4xf32>) { %1 = windows %x at=[9223372036854775807*i0+i1] : tensor<3x3xf32> }",
+       "element read is"},
       {"graph g(%x: data tensor<2xf32>) { %1 = call %x @f : tensor<2xf32> }", "no graph @f above"},
       {"graph g(%x: data tensor<2x3xf32>) { %1 = contract %x, %x (ij,jk->ik) : tensor<2x3xf32> }",
        "index j is 3 in one"},

@@ -26,7 +26,11 @@ const json& table() {
 }
 
 std::vector<std::string> families() {
-  return test_library()->family_names();
+  // Families of which there is no config.json have nothing to hold.
+  std::vector<std::string> names = test_library()->family_names();
+  std::erase_if(names,
+                [](const std::string& name) { return test_library()->family(name)->hf_architectures().empty(); });
+  return names;
 }
 
 json overlaid(json usual, const json& differs) {

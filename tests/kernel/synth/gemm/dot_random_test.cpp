@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/ir/text.h"
 #include "kernel/synth/dot.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 
@@ -47,8 +48,10 @@ Letters random_letters(Random& random) {
 }
 
 // An input whose permuted slice has the extents of `letters`.
-ValueId operand(Builder& build, const std::string& name, const std::string& letters, const Letters& l, Random& random) {
+ValueId operand(Builder& build, const std::string& name, const std::string& letters, const Letters& l, Random& random,
+                Scalar scalar = Scalar::f32) {
   graph::Type t;
+  t.element.scalar = scalar;
   graph::Shape sizes;
   std::vector<int64_t> starts;
   std::vector<int> order;
@@ -66,6 +69,104 @@ ValueId operand(Builder& build, const std::string& name, const std::string& lett
   ValueId v = build.input(name, Role::data, t);
   if (slices) v = build.slice(v, starts, sizes);
   return build.permute(v, axes);
+}
+
+// An input that is read by windows: two letters move along one axis, so that elements are read several times or never.
+ValueId windowed(Builder& build, const std::string& name, const std::string& letters, const Letters& l, Random& random,
+                 Scalar scalar) {
+  if (letters.size() < 2) return operand(build, name, letters, l, random, scalar);
+  const size_t first = random() % letters.size(),
+               second = (first + 1 + random() % (letters.size() - 1)) % letters.size();
+  graph::Type t;
+  t.element.scalar = scalar;
+  graph::Shape sizes;
+  std::vector<int64_t> starts, strides;
+  for (const char c : letters) sizes.emplace_back(l.extent.at(c));
+  for (size_t j = 0; j < letters.size(); ++j) {
+    if (j == second) continue;
+    std::vector<int64_t> row(letters.size(), 0);
+    const int64_t start = static_cast<int64_t>(random() % 2);
+    int64_t last = start;
+    row[j] = j == first ? pick(random, {1, 1, 2, 3}) : 1;
+    if (j == first) row[second] = pick(random, {1, 1, 2});
+    for (size_t k = 0; k < letters.size(); ++k) last += row[k] * (l.extent.at(letters[k]) - 1);
+    t.shape.emplace_back(last + 1 + static_cast<int64_t>(random() % 2));
+    starts.push_back(start);
+    strides.insert(strides.end(), row.begin(), row.end());
+  }
+  return build.windows(build.input(name, Role::data, t), starts, strides, sizes);
+}
+
+// Every plan that any machine would run, not only the cheapest.
+TEST(DotRandom, WindowsByEveryPlan) {
+  Random random(2027);
+  const auto machines = machine::all_machines();
+  int plans = 0;
+  for (int round = 0; round < 400; ++round) {
+    const Letters l = random_letters(random);
+    double work = 1;
+    for (const auto& [c, e] : l.extent) work *= static_cast<double>(e);
+    if (work > 20000) continue;
+    Graph g;
+    Builder build(g);
+    const auto& m = *machines[random() % machines.size()];
+    const Scalar scalar = m.wave > 1 && random() % 2 ? Scalar::bf16 : Scalar::f32;  // for matrix instructions
+    const ValueId a = windowed(build, "a", l.a, l, random, scalar);
+    const ValueId b =
+        random() % 2 ? windowed(build, "b", l.b, l, random, scalar) : operand(build, "b", l.b, l, random, scalar);
+    g.results = {build.contract(a, b, l.a, l.b, l.r)};
+    g.result_names = {"r"};
+    std::map<std::string, graph::Tensor> inputs;
+    for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+    const graph::Tensor want = graph::eval(g, inputs)[0];
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    for (const synth::WrittenBid& w : synth::synthesize_bids(plan, plan.groups[0], m, {}, false)) {
+      const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(w.steps, plan, inputs, m));
+      ASSERT_EQ(got.size(), want.values.size());
+      ++plans;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i])))
+            << "round " << round << " (" << l.a << "," << l.b << "->" << l.r << ") " << m.name << " "
+            << w.steps.steps.back().plan << "\n"
+            << graph::print(g);
+    }
+  }
+  EXPECT_GT(plans, 150);
+}
+
+// Numbers of 16 bits on processors, by every plan that bids: runs of them end where memory does.
+TEST(DotRandom, ShortNumbersOnProcessors) {
+  Random random(2028);
+  std::vector<const machine::Machine*> processors;
+  for (const auto& m : machine::all_machines())
+    if (m->wave <= 1) processors.push_back(&*m);
+  int plans = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Letters l = random_letters(random);
+    double work = 1;
+    for (const auto& [c, e] : l.extent) work *= static_cast<double>(e);
+    if (work > 20000) continue;
+    Graph g;
+    Builder build(g);
+    const auto& m = *processors[random() % processors.size()];
+    const ValueId a = operand(build, "a", l.a, l, random, Scalar::bf16);
+    const ValueId b = operand(build, "b", l.b, l, random, Scalar::bf16);
+    g.results = {build.contract(a, b, l.a, l.b, l.r)};
+    g.result_names = {"r"};
+    std::map<std::string, graph::Tensor> inputs;
+    for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+    const graph::Tensor want = graph::eval(g, inputs)[0];
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    for (const synth::WrittenBid& w : synth::synthesize_bids(plan, plan.groups[0], m, {}, false)) {
+      SCOPED_TRACE(fmt::format("round {} {} {}", round, m.name, w.steps.steps.back().plan));
+      const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(w.steps, plan, inputs, m));
+      ASSERT_EQ(got.size(), want.values.size());
+      ++plans;
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i]))) << graph::print(g);
+    }
+  }
+  EXPECT_GT(plans, 150);
 }
 
 TEST(DotRandom, AnyContractionOnAnyMachine) {
