@@ -2,7 +2,7 @@
 // numbers of enumerators.
 //
 // May include: nothing.
-// Offers: speaker.h.
+// Offers: draws.h, speaker.h.
 #pragma once
 
 #include "base/check.h"

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string>
 
+#include "base/error.h"
+
 namespace lumen::cli {
 namespace {
 
@@ -123,6 +125,19 @@ void guard_numbers(CLI::App& app) {
           CLI::Validator([least_real](std::string& text) { return check_real(text, least_real, kMostReal); }, ""));
   }
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) guard_numbers(*sub);
+}
+
+std::map<std::string, double> named_numbers(const std::vector<std::string>& texts) {
+  std::map<std::string, double> out;
+  for (const std::string& text : texts) {
+    const size_t at = text.find('=');
+    char* end = nullptr;
+    const double value = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 1, &end);
+    if (at == std::string::npos || at == 0 || at + 1 == text.size() || *end != 0 || !std::isfinite(value))
+      throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
+    out[text.substr(0, at)] = value;
+  }
+  return out;
 }
 
 int64_t size_of(const std::string& text) {

@@ -5,9 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lumen::cli {
 
@@ -21,6 +24,9 @@ std::optional<std::pair<int64_t, int64_t>> two_counts(std::string_view text, cha
 // Gives every option of numbers, of this command and of those below it, a first check: it is one, it is finite, and it
 // is of a size that counts can have.
 void guard_numbers(CLI::App& app);
+
+// Texts KEY=NUMBER as --config takes them, by key. Error (usage) with the one that is none.
+std::map<std::string, double> named_numbers(const std::vector<std::string>& texts);
 
 // "4G", "5GB", "500M", "1000000"; 0 for no text. Error (usage).
 int64_t size_of(const std::string& text);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/names.h"
+#include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/family/source.h"
 #include "model/arch/held_formats.h"
@@ -72,16 +73,7 @@ graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph:
     family = library.family(flags.file);
   }
   if (!family) return model::function_graph(library, *file, flags.function);
-  graph::Config values;
-  for (const std::string& text : flags.config) {
-    const size_t at = text.find('=');
-    if (at == std::string::npos) throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str() + at + 1, &end);
-    if (at == 0 || at + 1 == text.size() || *end != 0 || !std::isfinite(value))
-      throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
-    values[text.substr(0, at)] = value;
-  }
+  const graph::Config values = named_numbers(flags.config);
   const std::vector<std::string> sizes = family->sizes();
   if (!flags.shape.empty() && std::find(sizes.begin(), sizes.end(), flags.shape) == sizes.end())
     throw Error(Exit::usage, fmt::format("--shape {}: {} has no such size", flags.shape, family->name()),

@@ -24,17 +24,6 @@ struct RecommendTrainFlags {
   bool resume = false;
 };
 
-void take_config(const std::vector<std::string>& texts, graph::Config& config) {
-  for (const std::string& text : texts) {
-    const size_t at = text.find('=');
-    char* end = nullptr;
-    const double value = at == std::string::npos ? 0 : std::strtod(text.c_str() + at + 1, &end);
-    if (at == std::string::npos || at == 0 || at + 1 == text.size() || *end != 0 || !std::isfinite(value))
-      throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
-    config[text.substr(0, at)] = value;
-  }
-}
-
 // The quality that runs are compared by, on validation.
 double measured(model::Recommender& model, const model::Split& split, const RecommendTrainFlags& flags) {
   model::EvaluationOptions options{.test = false, .users = flags.eval_users, .stop = &interrupted()};
@@ -116,7 +105,7 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
       throw Error(Exit::usage, fmt::format("{} holds a run", flags.out),
                   "--resume goes on with it; or name another folder");
     if (flags.family.empty()) throw Error(Exit::usage, "no --family", "a recommender's, see docs/recommend.md");
-    take_config(flags.config, flags.settings.config);
+    for (const auto& [key, value] : named_numbers(flags.config)) flags.settings.config[key] = value;
     flags.settings.config["items"] = split.all.items();
     flags.settings.family = flags.family;
     flags.settings.by_candidates = flags.objective == "candidates";

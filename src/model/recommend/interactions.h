@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/draws.h"
+
 namespace lumen::model {
 
 using ItemId = int32_t;  // 1 .. items; 0 is no item
@@ -34,18 +36,6 @@ Interactions filtered(Interactions all, int64_t users, int64_t items);
 // of the one they are in. What comes next follows from what was last, and how far one goes follows from who one is.
 Interactions made_up(int64_t users, int64_t items, int64_t circle, uint32_t seed);
 std::string interactions_text(const Interactions& all);
-
-// Numbers that depend on nothing but what they are asked for.
-class Draws {
- public:
-  explicit Draws(uint64_t seed, uint64_t first = 0, uint64_t second = 0);
-  uint64_t next();
-  int64_t below(int64_t bound);  // 0 .. bound - 1, all equally often
-  double uniform();              // [0, 1)
-
- private:
-  uint64_t state_;
-};
 
 // Leave one out: a user's last item is the test, the one before it validation, the others training. Users of fewer than
 // three interactions are trained on whole.

@@ -1,0 +1,155 @@
+#include "model/diffuse/diffuse.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/draws.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr uint64_t kOrderDraws = 0x6f72646572, kNoiseDraws = 0x6e6f697365;
+constexpr const char* kVelocity = "guided";
+
+// Images of a pass in the order that the seed gives them.
+std::vector<int64_t> pass_order(int64_t count, uint64_t seed, int64_t pass) {
+  std::vector<int64_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  Draws draws(seed, kOrderDraws, pass);
+  for (int64_t i = count - 1; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
+  return order;
+}
+
+void require_fit(const Images& images, const Network& network) {
+  const int64_t size = network.config("size"), channels = network.config("channels"),
+                classes = network.config("classes");
+  if (images.height > size || images.width > size || images.channels != channels)
+    throw user_error("images of {} x {} with {} channels do not fit the family's {} x {} with {}", images.height,
+                     images.width, images.channels, size, size, channels);
+  if (images.classes() > classes)
+    throw user_error("images have {} classes, the family has {}", images.classes(), classes);
+}
+
+// One image after another step of time.
+class Walk {
+ public:
+  Walk(Network& network, const std::vector<int32_t>& labels, const Sampling& how) : network_(network), how_(how) {
+    const int64_t rows = std::ssize(labels);
+    inputs_.integers["label"] = labels;
+    inputs_.numbers["guidance"] = {float(how.guidance)};
+    inputs_.numbers["t"].resize(rows);
+    inputs_.symbols = {{"B", rows}};
+  }
+
+  std::vector<float> run(std::vector<float> x, const std::atomic<bool>* stop) {
+    for (int64_t k = 0; k < how_.steps && !(stop && *stop); ++k)
+      step(x, 1 - 1.0 * k / how_.steps, 1 - 1.0 * (k + 1) / how_.steps);
+    return x;
+  }
+
+ private:
+  std::vector<float> velocity(const std::vector<float>& x, double t) {
+    inputs_.numbers["x"] = x;
+    std::fill(inputs_.numbers["t"].begin(), inputs_.numbers["t"].end(), float(t));
+    return network_.run(kVelocity, inputs_, true);
+  }
+
+  void step(std::vector<float>& x, double from, double to) {
+    const std::vector<float> v = velocity(x, from);
+    if (how_.sampler == DiffusionSampler::dpm2) return by_images(x, v, from, to);
+    std::vector<float> next = x;
+    for (size_t i = 0; i < x.size(); ++i) next[i] += (to - from) * v[i];
+    if (how_.sampler == DiffusionSampler::heun && to > 0) {
+      const std::vector<float> there = velocity(next, to);
+      for (size_t i = 0; i < x.size(); ++i) next[i] = x[i] + (to - from) * 0.5 * (1.0 * v[i] + there[i]);
+    }
+    x = std::move(next);
+  }
+
+  // The image x - t v that the velocity means is carried on in the logarithm of signal over noise, lambda = log((1 - t)
+  // / t): x' = (t' / t) x + (1 - t') (1 - exp(-h)) D, where D looks ahead from this image and the one before.
+  void by_images(std::vector<float>& x, const std::vector<float>& v, double from, double to) {
+    std::vector<float> image = x;
+    for (size_t i = 0; i < x.size(); ++i) image[i] -= from * v[i];
+    const double lambda = std::log((1 - from) / from), next = std::log((1 - to) / to), h = next - lambda;
+    const bool looks_back = !last_.empty() && std::isfinite(h) && std::isfinite(last_h_);
+    const double weight = looks_back ? h / (2 * last_h_) : 0;
+    const double rest = to > 0 ? -std::expm1(-h) : 1;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double ahead = looks_back ? (1 + weight) * image[i] - weight * last_[i] : image[i];
+      x[i] = to / from * x[i] + (1 - to) * rest * ahead;
+    }
+    last_ = std::move(image);
+    last_h_ = h;
+  }
+
+  Network& network_;
+  Sampling how_;
+  NetworkInputs inputs_;
+  std::vector<float> last_;
+  double last_h_ = 0;
+};
+
+}  // namespace
+
+NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch) {
+  require_fit(images, network);
+  const int64_t size = network.config("size"), channels = images.channels;
+  const int64_t left = (size - images.width) / 2, top = (size - images.height) / 2;
+  NetworkInputs out;
+  out.symbols = {{"B", batch}};
+  std::vector<float>& to = out.numbers["images"];
+  to.assign(batch * size * size * channels, -1);
+  std::vector<int64_t> order;
+  int64_t of_pass = -1;
+  for (int64_t i = 0; i < batch; ++i) {
+    const int64_t at = step * batch + i;
+    if (of_pass != at / images.count) {
+      of_pass = at / images.count;
+      order = pass_order(images.count, network.settings().seed, of_pass);
+    }
+    const int64_t image = order[at % images.count], row = images.width * channels;
+    for (int64_t y = 0; y < images.height; ++y)
+      for (int64_t x = 0; x < row; ++x)
+        to[((i * size + top + y) * size + left) * channels + x] =
+            images.pixels[(image * images.height + y) * row + x] / 127.5F - 1;
+    out.integers["shown"].push_back(images.labels[image]);
+  }
+  return out;
+}
+
+DiffusionSampler diffusion_sampler(const std::string& name) {
+  if (name == "euler") return DiffusionSampler::euler;
+  if (name == "heun") return DiffusionSampler::heun;
+  if (name == "dpm2") return DiffusionSampler::dpm2;
+  throw usage_error("there is no sampler '{}'; there are euler, heun and dpm2", name);
+}
+
+std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
+                           const std::atomic<bool>* stop, const std::function<void(int64_t)>& told) {
+  const int64_t size = network.config("size"), each = size * size * network.config("channels"),
+                classes = network.config("classes");
+  for (const int32_t label : labels)
+    if (label < 0 || label > classes)
+      throw user_error("label {}: the family has 0 to {}, and {} for none", label, classes - 1, classes);
+  std::vector<float> out;
+  for (int64_t first = 0; first < std::ssize(labels) && !(stop && *stop); first += how.batch) {
+    const int64_t count = std::min(how.batch, std::ssize(labels) - first);
+    std::vector<int32_t> some(how.batch, classes);  // the last batch is filled up, so that one program does for all
+    std::copy_n(labels.begin() + first, count, some.begin());
+    std::vector<float> noise;
+    for (int64_t i = 0; i < how.batch; ++i) {
+      Draws draws(how.seed, kNoiseDraws, first + i);
+      for (int64_t k = 0; k < each; ++k) noise.push_back(draws.normal());
+    }
+    const std::vector<float> images = Walk(network, some, how).run(std::move(noise), stop);
+    if (stop && *stop) break;
+    out.insert(out.end(), images.begin(), images.begin() + count * each);
+    if (told) told(first + count);
+  }
+  return out;
+}
+
+}  // namespace lumen::model

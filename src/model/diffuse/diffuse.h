@@ -1,0 +1,48 @@
+// Diffusion: a family that says where noise comes from, trained on images and followed back from noise to images. Knows
+// families by their functions:
+//
+// loss(images, shown, seed)                of images [B, S, S, C] in -1 .. 1 and what they show [B]
+// guided(x, t, label, guidance)            the velocity at x, noise - image, at time t (1: noise, 0: an image)
+// config keys size, channels, classes      what images they are of
+//
+// Proved by tests/model/diffuse/diffuse_test.cpp.
+//
+// May include: base, base/file, model/data/reader, model/network.
+// Offers: images.h, picture.h.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/diffuse/images.h"
+#include "model/network/network.h"
+
+namespace lumen::model {
+
+// What a step of training reads: its images follow from the seed and the number of the step, every image once in each
+// pass. They stand in the middle of the family's square, black around. Error when they are larger, or of other channels
+// or more classes.
+NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch);
+
+// How noise is followed back. `euler`: along the velocity. `heun`: twice as many velocities, the mean of both ends.
+// `dpm2`: DPM-Solver++ of second order with two steps' images (arXiv 2211.01095), in logarithms of signal over noise.
+enum class DiffusionSampler : uint8_t { euler, heun, dpm2 };
+DiffusionSampler diffusion_sampler(const std::string& name);  // error (exit 2) names all
+
+struct Sampling {
+  DiffusionSampler sampler = DiffusionSampler::euler;
+  int64_t steps = 50;
+  double guidance = 2;  // 1: what the label says; 0: as if there were none
+  uint64_t seed = 1;    // of the noise: the same noise for the same seed and number of the image
+  int64_t batch = 16;   // images at once
+};
+
+// Images [labels, S, S, C] in -1 .. 1, by the mean of the weights over the steps where there is one. `told` hears how
+// many are done. Fewer when `stop` became true.
+std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
+                           const std::atomic<bool>* stop = nullptr, const std::function<void(int64_t)>& told = {});
+
+}  // namespace lumen::model

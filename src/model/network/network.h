@@ -1,0 +1,81 @@
+// A family whose functions are run, and trained, on batches of named inputs: what applications beside language models
+// stand on. Knows a family by its text alone. Weights and the optimizer's states live on the device; a function is
+// compiled once for each set of extents. Proved by tests/model/network/network_test.cpp.
+//
+// May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file,
+// model/train/optimizer, model/train/trainer, run/engine.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "graph/pass/pass.h"
+#include "model/arch/family/family.h"
+#include "model/train/optimizer/optimizer_rule.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+struct NetworkSettings {
+  std::string family, size;  // a named size of the family; "": its defaults
+  graph::Config config;      // over those
+  uint32_t seed = 1;         // of fresh weights, and of what losses draw
+  OptimizerSettings optimizer;
+};
+
+// Inputs by name, and the extents that they have. What a function does not read is left aside.
+struct NetworkInputs {
+  std::map<std::string, std::vector<float>> numbers;
+  std::map<std::string, std::vector<int32_t>> integers;
+  graph::Bindings symbols;
+};
+
+class Network {
+ public:
+  // Fresh weights. Error (exit 2) when there is no such family or size.
+  Network(run::Engine& engine, const Library& library, NetworkSettings settings);
+  // The newest checkpoint in `folder`. Error when there is none, or it is of something else.
+  static std::unique_ptr<Network> load(run::Engine& engine, const Library& library,
+                                       const std::filesystem::path& folder);
+
+  const NetworkSettings& settings() const { return settings_; }
+  int64_t config(const std::string& key) const;  // a whole number. Error when the family has no such key
+  int64_t steps() const { return steps_; }
+  int64_t trained_numbers() const;
+  bool has(const std::string& function) const { return family_->has_function(function); }
+
+  // One step of the optimizer on a loss, whose input "seed" is drawn for the step; the loss. Error (exit 4) when it is
+  // not finite: the step is then undone by none, the last checkpoint is what is left.
+  double step(const std::string& loss, const NetworkInputs& inputs, double rate);
+  // What a function gives; with `averaged` by the mean of the weights over the steps, where the optimizer keeps one.
+  std::vector<float> run(const std::string& function, const NetworkInputs& inputs, bool averaged = false);
+
+  // A checkpoint, from which training goes on to the same bits; the newest `keep` stay.
+  std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
+
+ private:
+  struct Compiled {
+    std::shared_ptr<run::Program> program;
+    std::map<std::string, run::DeviceTensorRef> data;
+  };
+  Compiled compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
+  Compiled& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss, bool averaged);
+  void restore(const std::filesystem::path& folder);
+
+  run::Engine& engine_;
+  const Library& library_;
+  NetworkSettings settings_;
+  FamilyRef family_;
+  graph::Config config_;
+  std::vector<Parameter> parameters_, trained_;
+  std::shared_ptr<Optimizer> optimizer_;
+  std::map<std::string, run::DeviceTensorRef> tensors_;  // weights and states, by name
+  std::map<std::string, Compiled> programs_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,88 @@
+// Needs: none. Images as IDX files: read back as written, refused where they are not what they say; pictures of them.
+#include "model/diffuse/images.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/diffuse/picture.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+TEST(Images, AreReadAsTheyWereWritten) {
+  const Images made = made_up_images(20, 12, 3);
+  EXPECT_EQ(made.pixels, made_up_images(20, 12, 3).pixels);
+  EXPECT_NE(made.pixels, made_up_images(20, 12, 4).pixels);
+  EXPECT_EQ(made.classes(), 4);
+  const auto [images, labels] = idx_bytes(made);
+  const TestFolder folder;
+  write_file_atomic(folder / "train-images-idx3-ubyte", images);
+  std::string packed(compressBound(labels.size()) + 64, 0);
+  z_stream stream{};
+  ASSERT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);  // 16: gzip
+  std::string given = labels;
+  stream.next_in = reinterpret_cast<Bytef*>(given.data());
+  stream.avail_in = given.size();
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = packed.size();
+  ASSERT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  write_file_atomic(folder / "train-labels-idx1-ubyte.gz", packed);
+  const Images read = read_images(folder.path(), "train");
+  EXPECT_EQ(read.pixels, made.pixels);
+  EXPECT_EQ(read.labels, made.labels);
+  EXPECT_EQ(read.count, 20);
+  EXPECT_THROW(read_images(folder.path(), "t10k"), Error);
+}
+
+TEST(Images, ColorsHaveAnAxisOfTheirOwn) {
+  Images made{2, 3, 4, 3, {}, {0, 1}};
+  for (int i = 0; i < 2 * 3 * 4 * 3; ++i) made.pixels.push_back(i);
+  const auto [images, labels] = idx_bytes(made);
+  const Images read = parse_idx(images, labels, "colors");
+  EXPECT_EQ(read.channels, 3);
+  EXPECT_EQ(read.pixels, made.pixels);
+}
+
+TEST(Images, FilesThatAreNotWhatTheySayAreRefused) {
+  const auto [images, labels] = idx_bytes(made_up_images(3, 8, 1));
+  const auto refused = [&](std::string a, std::string b) { EXPECT_THROW(parse_idx(a, b, "bad"), Error) << a.size(); };
+  for (size_t cut = 0; cut < images.size(); cut += 7) refused(images.substr(0, cut), labels);
+  refused(images + "x", labels);
+  refused(images, labels.substr(0, labels.size() - 1));
+  refused(images, labels + '\x01');
+  refused(labels, images);
+  std::string many = images;
+  for (int i = 4; i < 16; ++i) many[i] = '\xff';  // extents whose product no number holds
+  refused(many, labels);
+  std::string floats = images;
+  floats[2] = 0x0d;
+  refused(floats, labels);
+}
+
+TEST(Pictures, ArePngFilesOfTheRightPixels) {
+  const std::vector<float> images = {-1, 0, 1, 2, 1, 1, -1, -3};  // two of 2 x 2; beyond the ends are the ends
+  const std::string png = picture_of(images, 2, 1, 2);
+  ASSERT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  const auto word = [&](size_t at) {
+    uint32_t out = 0;
+    for (int i = 0; i < 4; ++i) out = out << 8 | uint8_t(png[at + i]);
+    return out;
+  };
+  EXPECT_EQ(word(16), 6U);  // two images and a line of two
+  EXPECT_EQ(word(20), 2U);
+  const size_t length = word(33);
+  ASSERT_EQ(png.substr(37, 4), "IDAT");
+  std::vector<uint8_t> pixels(14);
+  uLongf count = pixels.size();
+  ASSERT_EQ(uncompress(pixels.data(), &count, reinterpret_cast<const Bytef*>(&png[41]), length), Z_OK);
+  EXPECT_EQ(pixels, (std::vector<uint8_t>{0, 0, 128, 96, 96, 255, 255, 0, 255, 255, 96, 96, 0, 0}));
+  EXPECT_EQ(word(41 + length), crc32(0, reinterpret_cast<const Bytef*>(&png[37]), length + 4));
+}
+
+}  // namespace
+}  // namespace lumen::model
