@@ -69,7 +69,8 @@ TEST(Network, LearnsAndGoesOnWithTheSameBits) {
   for (int i = 200; i < 400; ++i) (void)again->step("loss", sums_inputs(i), 0.01);
   for (const bool averaged : {false, true})
     EXPECT_EQ(whole.run("value", sums_inputs(1), averaged), again->run("value", sums_inputs(1), averaged)) << averaged;
-  EXPECT_NE(whole.run("value", sums_inputs(1), false), whole.run("value", sums_inputs(1), true)) << "the mean is another";
+  EXPECT_NE(whole.run("value", sums_inputs(1), false), whole.run("value", sums_inputs(1), true))
+      << "the mean is another";
 }
 
 TEST(Network, WhatIsNotThereIsNamed) {
