@@ -80,8 +80,8 @@ void put_last(std::span<const ItemId> items, std::span<int32_t> to) {
   std::copy(items.end() - n, items.end(), to.end() - n);
 }
 
-std::vector<Example> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch) {
-  std::vector<Example> out;
+std::vector<UserWindow> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch) {
+  std::vector<UserWindow> out;
   for (int64_t user = 0; user < std::ssize(split.all.users); ++user) {
     const int64_t length = std::ssize(split.training(user));
     if (form.targets == 0) {
@@ -99,7 +99,7 @@ std::vector<Example> epoch_examples(const Split& split, const ExampleForm& form,
   return out;
 }
 
-ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const Example> examples,
+ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const UserWindow> examples,
                             Draws draws) {
   ExampleBatch batch;
   const int64_t rows = std::ssize(examples), width = form.targets > 0 ? form.targets : form.length;

@@ -374,12 +374,12 @@ double Recommender::step(const ExampleBatch& batch) {
 
 std::optional<double> Recommender::train_epoch(const Split& split, const std::atomic<bool>* stop) {
   use_masters();
-  const std::vector<Example> all = epoch_examples(split, form_, settings_.seed, epochs_);
+  const std::vector<UserWindow> all = epoch_examples(split, form_, settings_.seed, epochs_);
   if (all.empty())
     throw Error(Exit::user, "no user has two interactions that training may see", "a user needs four in all");
   const int64_t batches = (std::ssize(all) + settings_.batch - 1) / settings_.batch;
   double sum = 0;
-  std::vector<Example> chosen(settings_.batch);
+  std::vector<UserWindow> chosen(settings_.batch);
   for (int64_t b = 0; b < batches; ++b) {
     if (stop && *stop) return std::nullopt;
     // The last batch is filled up from the front.
@@ -391,7 +391,7 @@ std::optional<double> Recommender::train_epoch(const Split& split, const std::at
 }
 
 double Recommender::fine_tune(const Split& split, int64_t user) {
-  const Example one{user, std::ssize(split.training(user))};
+  const UserWindow one{user, std::ssize(split.training(user))};
   return step(training_batch(split, form_, {&one, 1}, Draws(settings_.seed, kBatchDraws, steps_)));
 }
 

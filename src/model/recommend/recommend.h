@@ -45,7 +45,7 @@ struct ExampleForm {
   int64_t candidates = 0;           // drawn for a batch; 0: all items
 };
 // A user, and where the window ends: of families that see windows the first target, otherwise the number of items.
-struct Example {
+struct UserWindow {
   int64_t user = 0, end = 0;
 };
 // Inputs by name, and the extents they have.
@@ -55,10 +55,10 @@ struct ExampleBatch {
   graph::Bindings symbols;
 };
 // All of them in the order of an epoch, which the seed decides.
-std::vector<Example> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch);
+std::vector<UserWindow> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch);
 // In a planned family the plan follows from the items before a place that is drawn, and only what comes behind it
 // counts: else plans would know the answers.
-ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const Example> examples,
+ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const UserWindow> examples,
                             Draws draws);
 // The last `length` of them, zeros in front.
 void put_last(std::span<const ItemId> items, std::span<int32_t> to);

@@ -89,7 +89,7 @@ TEST(MadeUp, IsTheSameForASeedAndReadBack) {
 TEST(Examples, ShowAPlanNothingOfWhatCounts) {
   const Split split(made_up(50, 60, 10, 4));
   const ExampleForm form{.length = 12, .targets = 0, .recent = 5, .by_candidates = false, .candidates = 0};
-  const std::vector<Example> all = epoch_examples(split, form, 1, 0);
+  const std::vector<UserWindow> all = epoch_examples(split, form, 1, 0);
   ASSERT_EQ(all.size(), 50);
   const ExampleBatch batch = training_batch(split, form, all, Draws(3));
   const auto &items = batch.integers.at("items"), &targets = batch.integers.at("targets"),
@@ -118,10 +118,10 @@ TEST(Examples, ShowAPlanNothingOfWhatCounts) {
 TEST(Examples, WindowsAndCandidates) {
   const Split split(parse_interactions("1 a\n1 b\n1 c\n1 d\n1 e\n1 f\n1 g\n", "t"));  // five are trained on
   ExampleForm form{.length = 2, .targets = 2, .recent = 0, .by_candidates = false, .candidates = 0};
-  const std::vector<Example> all = epoch_examples(split, form, 1, 0);
+  const std::vector<UserWindow> all = epoch_examples(split, form, 1, 0);
   ASSERT_EQ(all.size(), 2);
   form.by_candidates = true;
-  const Example one{0, 3};
+  const UserWindow one{0, 3};
   const ExampleBatch batch = training_batch(split, form, {&one, 1}, Draws(3));
   EXPECT_EQ(batch.integers.at("items"), (std::vector<int32_t>{2, 3}));
   EXPECT_EQ(batch.integers.at("answers")[0], 4);
