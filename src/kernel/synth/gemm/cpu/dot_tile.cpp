@@ -173,9 +173,12 @@ void TileKernel::pack_a(const Stage& s) {
       b_.loop(LoopKind::serial, w_.i64(0), m_last_ - m_first_, 1, [&](Expr tile) {
         const Expr to = start + (k * a_row_bytes_ + tile * (padded_k() * a_row_bytes_));
         for (int at = 0; at < t_.height; at += t_.lanes) {
-          const Expr m = tile * t_.height + at;
+          Expr m = tile * t_.height + at;
           Expr count = w_.i64(std::min(t_.lanes, t_.height - at));
-          if (t_.last_height != t_.height) count = max(min(count, rows - m), w_.i64(0));
+          if (t_.last_height != t_.height) {
+            count = max(min(count, rows - m), w_.i64(0));
+            m = min(m, rows - 1);  // where none is left, lanes that do not exist read the last row
+          }
           const Expr from = first + (k * p_.k.strides[0] + m * p_.m.strides[0]);
           const Expr v = w_.read_f32(0, from, p_.m.strides[0], t_.lanes, count);
           b_.store(a_panel_, v, to + at * 4, 4);
