@@ -17,6 +17,7 @@ struct DataFlags {
 int data(const DataFlags& flags) {
   const std::filesystem::path out = flags.out;
   require_writable_folder(out);
+  std::filesystem::create_directories(out);
   // What is held out follows from another seed.
   for (const auto& [part, count, seed] : {std::tuple("train", flags.count, flags.seed),
                                           std::tuple("t10k", flags.count / 5 + 1, flags.seed + 1'000'000)}) {
