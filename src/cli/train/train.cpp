@@ -170,9 +170,9 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
-  require_room(flags, out, outline, r);  // before billions of numbers are drawn
   take_limit(engine, shared, library, outline, r, false, teacher);
   model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
+  require_room(flags, out, outline, r);  // before billions of numbers are drawn
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
