@@ -3,25 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
 #include "base/draws.h"
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/train/optimizer/optimizer.h"
-#include "model/train/trainer/guard.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr uint64_t kSeedDraws = 0x73656564;
-
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec{name, {}, type.element};
-  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
-  return spec;
-}
 
 std::string settings_text(const NetworkSettings& s) {
   nlohmann::json config = nlohmann::json::object();
@@ -104,36 +96,23 @@ int64_t Network::trained_numbers() const {
   return sum;
 }
 
-Network::Compiled Network::compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged) {
-  Compiled out;
-  run::CompileOptions options;
-  options.symbols = symbols;
-  out.program = engine_.compile(g, options);
-  for (const std::string& name : out.program->input_names()) {
-    const graph::Type type = out.program->input_type(name);
+BoundProgram Network::compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged) {
+  return bound_program(engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
     const bool is_parameter =
         std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-    const auto mean = averaged && is_parameter ? tensors_.find(average_of(name)) : tensors_.end();
-    run::DeviceTensorRef& tensor = mean != tensors_.end()                     ? mean->second
-                                   : is_parameter || is_optimizer_state(name) ? tensors_[name]
-                                                                              : out.data[name];
-    if (!tensor) {
-      tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
-      tensor->clear();
-    }
-    LUMEN_CHECK(tensor->type() == type, "input {} is used with two types", name);
-    out.program->bind(name, tensor);
-  }
-  return out;
+    if (averaged && is_parameter)
+      if (const auto mean = tensors_.find(average_of(name)); mean != tensors_.end()) return &mean->second;
+    return is_parameter || is_optimizer_state(name) ? &tensors_[name] : nullptr;
+  });
 }
 
-Network::Compiled& Network::compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss,
-                                     bool averaged) {
+BoundProgram& Network::compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss,
+                                bool averaged) {
   if (!has(function))
     throw Error(Exit::usage, fmt::format("family '{}' has no function '{}'", settings_.family, function));
   std::string key = fmt::format("{} {} {}", function, is_loss, averaged);
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
-  Compiled& found = programs_[key];
+  BoundProgram& found = programs_[key];
   if (found.program) return found;
   graph::Graph g = family_->function(function, config_);
   if (!is_loss) return found = compile(g, symbols, averaged);
@@ -142,43 +121,31 @@ Network::Compiled& Network::compiled(const std::string& function, const graph::B
 
 namespace {
 
-void put(const std::map<std::string, run::DeviceTensorRef>& data, const std::string& name, const void* from,
-         int64_t bytes) {
-  const auto at = data.find(name);
-  if (at == data.end()) return;
-  LUMEN_CHECK(at->second->bytes() == bytes, "{}: {} bytes, not {}", name, bytes, at->second->bytes());
-  at->second->upload(from, bytes);
-}
-
-void put(const std::map<std::string, run::DeviceTensorRef>& data, const NetworkInputs& inputs) {
-  for (const auto& [name, some] : inputs.numbers) put(data, name, some.data(), std::ssize(some) * sizeof(float));
-  for (const auto& [name, some] : inputs.integers) put(data, name, some.data(), std::ssize(some) * sizeof(int32_t));
+void put(const BoundProgram& c, const NetworkInputs& inputs) {
+  for (const auto& [name, some] : inputs.numbers) c.put(name, some.data(), std::ssize(some) * sizeof(float));
+  for (const auto& [name, some] : inputs.integers) c.put(name, some.data(), std::ssize(some) * sizeof(int32_t));
 }
 
 }  // namespace
 
 double Network::step(const std::string& loss, const NetworkInputs& inputs, double rate) {
-  Compiled& c = compiled(loss, inputs.symbols, true, false);
-  put(c.data, inputs);
+  BoundProgram& c = compiled(loss, inputs.symbols, true, false);
+  put(c, inputs);
   const uint32_t seed = Draws(settings_.seed, kSeedDraws, steps_).next() >> 32;
-  put(c.data, "seed", &seed, sizeof seed);
+  c.put("seed", &seed, sizeof seed);
   for (const auto& [name, value] : optimizer_->numbers(steps_ + 1, rate)) {
     const float one = value;
-    put(c.data, name, &one, sizeof one);
+    c.put(name, &one, sizeof one);
   }
   c.program->run();
-  float value = 0;
-  c.program->result("loss")->download(&value, sizeof value);
-  if (!std::isfinite(value))
-    throw Error(Exit::numeric, fmt::format("step {}: the loss is {}; training stopped", steps_ + 1, value),
-                kDivergedHint);
+  const double value = c.finite_loss(steps_ + 1);
   ++steps_;
   return value;
 }
 
 std::vector<float> Network::run(const std::string& function, const NetworkInputs& inputs, bool averaged) {
-  Compiled& c = compiled(function, inputs.symbols, false, averaged);
-  put(c.data, inputs);
+  BoundProgram& c = compiled(function, inputs.symbols, false, averaged);
+  put(c, inputs);
   c.program->run();
   const run::DeviceTensorRef result = c.program->result(kResult);
   std::vector<float> out(result->bytes() / sizeof(float));
@@ -191,36 +158,14 @@ std::filesystem::path Network::save(const std::filesystem::path& folder, int kee
   content.state.step = steps_;
   content.state.seed = settings_.seed;
   content.state.config = settings_text(settings_);
-  for (const auto& [name, tensor] : tensors_)
-    (is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, tensor->type()));
-  std::vector<uint8_t> buffer;
-  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
-    const run::DeviceTensorRef& tensor = tensors_.at(spec.name);
-    buffer.resize(tensor->bytes());
-    tensor->download(buffer.data(), tensor->bytes());
-    require_finite({reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)},
-                   fmt::format("after step {}", steps_), spec.name, kDivergedHint);
-    return {buffer.data(), buffer.size()};
-  };
+  add_tensors(content, tensors_, [](const std::string&) { return true; });
   return save_checkpoint(folder, content, keep);
 }
 
 void Network::restore(const std::filesystem::path& folder) {
   const Checkpoint checkpoint = load_checkpoint(folder, library_.formats());
-  const auto take = [&](const StoredTensor& stored) {
-    graph::Type type{{stored.shape.begin(), stored.shape.end()}, stored.element};
-    run::DeviceTensorRef& tensor = tensors_[stored.name];
-    const bool is_same =
-        tensor ? tensor->type() == type : is_optimizer_state(stored.name) && type.element == graph::Element{};
-    if (!is_same) throw user_error("{}: '{}' is no tensor of this family and config", folder.string(), stored.name);
-    if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
-    std::vector<float> numbers(tensor->bytes() / sizeof(float));
-    stored.copy_blob(reinterpret_cast<uint8_t*>(numbers.data()));
-    require_finite(numbers, folder.string(), stored.name, "begin with another checkpoint");
-    tensor->upload(numbers.data(), tensor->bytes());
-  };
-  for (const Parameter& p : parameters_) take(checkpoint.weights->get(p.name));
-  for (const StoredTensor& stored : checkpoint.optimizer->tensors()) take(stored);
+  for (const Parameter& p : parameters_) take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
+  for (const StoredTensor& stored : checkpoint.optimizer->tensors()) take_tensor(tensors_, engine_, stored, folder);
   steps_ = checkpoint.state.step;
 }
 

@@ -4,6 +4,7 @@
 //
 // May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file,
 // model/train/optimizer, model/train/trainer, run/engine.
+// Offers: device_tensors.h.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "graph/pass/pass.h"
 #include "model/arch/family/family.h"
+#include "model/network/device_tensors.h"
 #include "model/train/optimizer/optimizer_rule.h"
 #include "run/engine/engine.h"
 
@@ -58,12 +60,8 @@ class Network {
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
  private:
-  struct Compiled {
-    std::shared_ptr<run::Program> program;
-    std::map<std::string, run::DeviceTensorRef> data;
-  };
-  Compiled compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
-  Compiled& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss, bool averaged);
+  BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
+  BoundProgram& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss, bool averaged);
   void restore(const std::filesystem::path& folder);
 
   run::Engine& engine_;
@@ -73,8 +71,8 @@ class Network {
   graph::Config config_;
   std::vector<Parameter> parameters_, trained_;
   std::shared_ptr<Optimizer> optimizer_;
-  std::map<std::string, run::DeviceTensorRef> tensors_;  // weights and states, by name
-  std::map<std::string, Compiled> programs_;
+  DeviceTensors tensors_;  // weights and states, by name
+  std::map<std::string, BoundProgram> programs_;
   int64_t steps_ = 0;
 };
 

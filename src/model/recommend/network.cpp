@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -11,7 +9,6 @@
 #include "model/file/checkpoint.h"
 #include "model/recommend/recommend.h"
 #include "model/train/optimizer/optimizer.h"
-#include "model/train/trainer/guard.h"
 
 namespace lumen::model {
 namespace {
@@ -43,12 +40,6 @@ Extents extents_of(const Parameter& p) {
     throw user_error("parameter '{}' of role '{}' has {} axes, not 2 or 3", p.name, kPlanned, p.shape.size());
   const size_t n = p.shape.size();
   return {n == 3 ? p.shape[0].number() : 1, p.shape[n - 2].number(), p.shape[n - 1].number()};
-}
-
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec{name, {}, type.element};
-  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
-  return spec;
 }
 
 std::string settings_text(const RecommenderSettings& s) {
@@ -295,30 +286,18 @@ void Recommender::set_state(const State& state) {
   }
 }
 
-Recommender::Compiled Recommender::compile(const graph::Graph& g, const graph::Bindings& symbols) {
-  Compiled out;
-  run::CompileOptions options;
-  options.symbols = symbols;
-  out.program = engine_.compile(g, options);
-  for (const std::string& name : out.program->input_names()) {
-    const graph::Type type = out.program->input_type(name);
+BoundProgram Recommender::compile(const graph::Graph& g, const graph::Bindings& symbols) {
+  return bound_program(engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
     const bool is_parameter =
         std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-    run::DeviceTensorRef& tensor = is_parameter || is_optimizer_state(name) ? tensors_[name] : out.data[name];
-    if (!tensor) {
-      tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
-      tensor->clear();
-    }
-    LUMEN_CHECK(tensor->type() == type, "input {} is used with two types", name);
-    out.program->bind(name, tensor);
-  }
-  return out;
+    return is_parameter || is_optimizer_state(name) ? &tensors_[name] : nullptr;
+  });
 }
 
-Recommender::Compiled& Recommender::loss(const graph::Bindings& symbols) {
+BoundProgram& Recommender::loss(const graph::Bindings& symbols) {
   std::string key = "loss";
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
-  Compiled& found = programs_[key];
+  BoundProgram& found = programs_[key];
   if (found.program) return found;
   graph::Graph g = family_->function(settings_.by_candidates ? "loss_candidates" : "loss_pairs", settings_.config);
   g = training_step(graph::bind_symbols(std::move(g), symbols), trained_, *optimizer_);
@@ -326,22 +305,15 @@ Recommender::Compiled& Recommender::loss(const graph::Bindings& symbols) {
   return found;
 }
 
-Recommender::Compiled& Recommender::function(const std::string& name, int64_t rows) {
-  Compiled& found = programs_[fmt::format("{} {}", name, rows)];
+BoundProgram& Recommender::function(const std::string& name, int64_t rows) {
+  BoundProgram& found = programs_[fmt::format("{} {}", name, rows)];
   if (!found.program)
     found = compile(family_->function(name, measured_), {{"B", rows}, {"T", form_.length}, {"P", form_.recent}});
   return found;
 }
 
-void Recommender::put(Compiled& c, const std::string& name, const void* from, int64_t bytes) {
-  const auto at = c.data.find(name);
-  if (at == c.data.end()) return;  // not every loss reads everything
-  LUMEN_CHECK(at->second->bytes() == bytes, "{}: {} bytes, not {}", name, bytes, at->second->bytes());
-  at->second->upload(from, bytes);
-}
-
 double Recommender::step(const ExampleBatch& batch) {
-  Compiled& c = loss(batch.symbols);
+  BoundProgram& c = loss(batch.symbols);
   std::array<float, kClasses> bits{};
   if (has_plans()) {
     const size_t drawn = Draws(settings_.seed, kTableDraws, steps_).below(std::ssize(settings_.tables));
@@ -349,25 +321,20 @@ double Recommender::step(const ExampleBatch& batch) {
     fill_banks(table);
     std::copy(table.bits.begin(), table.bits.end(), bits.begin());
   }
-  for (const auto& [name, numbers] : batch.integers)
-    put(c, name, numbers.data(), std::ssize(numbers) * sizeof(int32_t));
-  for (const auto& [name, numbers] : batch.numbers) put(c, name, numbers.data(), std::ssize(numbers) * sizeof(float));
+  for (const auto& [name, numbers] : batch.integers) c.put(name, numbers.data(), std::ssize(numbers) * sizeof(int32_t));
+  for (const auto& [name, numbers] : batch.numbers) c.put(name, numbers.data(), std::ssize(numbers) * sizeof(float));
   const double done = std::min(1.0, 1.0 * steps_ / settings_.tau_steps);
   const float tau = settings_.tau * std::pow(settings_.last_tau / settings_.tau, done);
   const uint32_t seed = Draws(settings_.seed, kSeedDraws, steps_).next() >> 32;
-  put(c, "tau", &tau, sizeof tau);
-  put(c, "bits", bits.data(), sizeof bits);
-  put(c, "seed", &seed, sizeof seed);
+  c.put("tau", &tau, sizeof tau);
+  c.put("bits", bits.data(), sizeof bits);
+  c.put("seed", &seed, sizeof seed);
   for (const auto& [name, value] : optimizer_->numbers(steps_ + 1, settings_.rate)) {
     const float one = value;
-    put(c, name, &one, sizeof one);
+    c.put(name, &one, sizeof one);
   }
   c.program->run();
-  float loss = 0;
-  c.program->result("loss")->download(&loss, sizeof loss);
-  if (!std::isfinite(loss))
-    throw Error(Exit::numeric, fmt::format("step {}: the loss is {}; training stopped", steps_ + 1, loss),
-                kDivergedHint);
+  const double loss = c.finite_loss(steps_ + 1);
   ++steps_;
   return loss;
 }
@@ -398,7 +365,7 @@ double Recommender::fine_tune(const Split& split, int64_t user) {
 std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> histories) {
   LUMEN_CHECK(has_plans());
   const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce;
-  Compiled& c = function("profile", rows);
+  BoundProgram& c = function("profile", rows);
   std::vector<float> out;
   std::vector<int32_t> recent(rows * form_.recent);
   const int64_t width = c.program->result(kResult)->bytes() / (rows * int64_t{sizeof(float)});
@@ -408,7 +375,7 @@ std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> hi
     std::fill(recent.begin(), recent.end(), 0);
     for (size_t i = 0; i < n; ++i)
       put_last(histories[first + i], std::span(recent).subspan(i * form_.recent, form_.recent));
-    put(c, "recent", recent.data(), std::ssize(recent) * sizeof(int32_t));
+    c.put("recent", recent.data(), std::ssize(recent) * sizeof(int32_t));
     c.program->run();
     c.program->result(kResult)->download(some.data(), std::ssize(some) * sizeof(float));
     out.insert(out.end(), some.begin(), some.begin() + n * width);
@@ -418,7 +385,7 @@ std::vector<float> Recommender::profiles(std::span<const std::vector<ItemId>> hi
 
 std::vector<Plan> Recommender::plans_of(const std::vector<float>& profiles, int64_t users) {
   const int64_t rows = users == 1 ? 1 : kUsersAtOnce;
-  Compiled& c = function("plan", rows);
+  BoundProgram& c = function("plan", rows);
   Plan empty;
   for (const PlannedMatrix& m : matrices_) empty.layers.push_back(m.channels);
   const int64_t width = std::ssize(profiles) / users;
@@ -429,7 +396,7 @@ std::vector<Plan> Recommender::plans_of(const std::vector<float>& profiles, int6
   for (int64_t first = 0; first < users; first += rows) {
     const int64_t n = std::min(rows, users - first);
     std::copy_n(profiles.begin() + first * width, n * width, some.begin());
-    put(c, "z", some.data(), std::ssize(some) * sizeof(float));
+    c.put("z", some.data(), std::ssize(some) * sizeof(float));
     c.program->run();
     c.program->result(kResult)->download(classes.data(), std::ssize(classes) * sizeof(int32_t));
     for (int64_t i = 0; i < n; ++i) {
@@ -460,7 +427,7 @@ std::vector<float> Recommender::scores(std::span<const std::vector<ItemId>> hist
                                        std::span<const Plan* const> plans) {
   LUMEN_CHECK(has_plans() && !is_applied_ ? plans.size() == 1 || plans.size() == histories.size() : plans.empty());
   const int64_t rows = histories.size() == 1 ? 1 : kUsersAtOnce, width = items() + 1;
-  Compiled& c = function("scores", rows);
+  BoundProgram& c = function("scores", rows);
   std::vector<float> out(histories.size() * width), some(rows * width);
   std::vector<int32_t> seen(rows * form_.length), classes;
   for (size_t first = 0; first < histories.size(); first += rows) {
@@ -474,8 +441,8 @@ std::vector<float> Recommender::scores(std::span<const std::vector<ItemId>> hist
       const Plan& plan = *plans[plans.size() == 1 ? 0 : user];
       classes.insert(classes.end(), plan.classes.begin(), plan.classes.end());
     }
-    put(c, "items", seen.data(), std::ssize(seen) * sizeof(int32_t));
-    if (!plans.empty()) put(c, "classes", classes.data(), std::ssize(classes) * sizeof(int32_t));
+    c.put("items", seen.data(), std::ssize(seen) * sizeof(int32_t));
+    if (!plans.empty()) c.put("classes", classes.data(), std::ssize(classes) * sizeof(int32_t));
     c.program->run();
     c.program->result(kResult)->download(some.data(), std::ssize(some) * sizeof(float));
     std::copy_n(some.begin(), n * width, out.begin() + first * width);
@@ -489,39 +456,16 @@ std::filesystem::path Recommender::save(const std::filesystem::path& folder, int
   content.state.seed = settings_.seed;
   content.state.config = settings_text(settings_);
   content.state.more = {{"epochs", epochs_}};
-  for (const auto& [name, tensor] : tensors_) {
-    if (name.ends_with(kBank)) continue;  // made of the matrices
-    (is_optimizer_state(name) ? content.optimizer : content.weights).push_back(spec_of(name, tensor->type()));
-  }
-  std::vector<uint8_t> buffer;
-  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
-    const run::DeviceTensorRef& tensor = tensors_.at(spec.name);
-    buffer.resize(tensor->bytes());
-    tensor->download(buffer.data(), tensor->bytes());
-    require_finite({reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)},
-                   fmt::format("after step {}", steps_), spec.name, kDivergedHint);
-    return {buffer.data(), buffer.size()};
-  };
+  // Banks are made of the matrices.
+  add_tensors(content, tensors_, [](const std::string& name) { return !name.ends_with(kBank); });
   return save_checkpoint(folder, content, keep);
 }
 
 void Recommender::restore(const std::filesystem::path& folder) {
   const Checkpoint checkpoint = load_checkpoint(folder, library_.formats());
-  const auto take = [&](const StoredTensor& stored) {
-    graph::Type type{{stored.shape.begin(), stored.shape.end()}, stored.element};
-    run::DeviceTensorRef& tensor = tensors_[stored.name];
-    const bool is_same =
-        tensor ? tensor->type() == type : is_optimizer_state(stored.name) && type.element == graph::Element{};
-    if (!is_same) throw user_error("{}: '{}' is no tensor of this family and config", folder.string(), stored.name);
-    if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
-    std::vector<float> numbers(tensor->bytes() / sizeof(float));
-    stored.copy_blob(reinterpret_cast<uint8_t*>(numbers.data()));
-    require_finite(numbers, folder.string(), stored.name, "begin with another checkpoint");
-    tensor->upload(numbers.data(), tensor->bytes());
-  };
   for (const Parameter& p : parameters_)
-    if (!p.name.ends_with(kBank)) take(checkpoint.weights->get(p.name));
-  for (const StoredTensor& stored : checkpoint.optimizer->tensors()) take(stored);
+    if (!p.name.ends_with(kBank)) take_tensor(tensors_, engine_, checkpoint.weights->get(p.name), folder);
+  for (const StoredTensor& stored : checkpoint.optimizer->tensors()) take_tensor(tensors_, engine_, stored, folder);
   steps_ = checkpoint.state.step;
   epochs_ = json_integer(checkpoint.state.more, "epochs", folder.string());
   for (size_t m = 0; m < matrices_.size(); ++m) masters_[m] = matrix(m);

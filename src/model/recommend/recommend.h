@@ -13,7 +13,7 @@
 // Proved by tests/model/recommend/recommend_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/pass, model/arch, model/arch/family, model/data/reader,
-// model/file, model/train/optimizer, model/train/trainer, run/engine.
+// model/file, model/network, model/train/optimizer, run/engine.
 // Offers: wire.h.
 #pragma once
 
@@ -27,6 +27,7 @@
 
 #include "graph/pass/pass.h"
 #include "model/arch/family/family.h"
+#include "model/network/network.h"
 #include "model/recommend/channels.h"
 #include "model/recommend/interactions.h"
 #include "run/engine/engine.h"
@@ -130,14 +131,9 @@ class Recommender {
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
  private:
-  struct Compiled {
-    std::shared_ptr<run::Program> program;
-    std::map<std::string, run::DeviceTensorRef> data;
-  };
-  Compiled compile(const graph::Graph& g, const graph::Bindings& symbols);
-  Compiled& loss(const graph::Bindings& symbols);
-  Compiled& function(const std::string& name, int64_t rows);
-  void put(Compiled& c, const std::string& name, const void* from, int64_t bytes);
+  BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols);
+  BoundProgram& loss(const graph::Bindings& symbols);
+  BoundProgram& function(const std::string& name, int64_t rows);
   std::vector<float> profiles(std::span<const std::vector<ItemId>> histories);
   std::vector<Plan> plans_of(const std::vector<float>& profiles, int64_t users);
   double step(const ExampleBatch& batch);
@@ -157,9 +153,9 @@ class Recommender {
   std::vector<Parameter> parameters_, trained_;
   std::shared_ptr<const Optimizer> optimizer_;
   std::vector<PlannedMatrix> matrices_;
-  std::map<std::string, run::DeviceTensorRef> tensors_;  // parameters and states
-  std::vector<std::vector<float>> masters_;              // matrices as they are, where use() put others
-  std::map<std::string, Compiled> programs_;
+  DeviceTensors tensors_;                    // parameters and states
+  std::vector<std::vector<float>> masters_;  // matrices as they are, where use() put others
+  std::map<std::string, BoundProgram> programs_;
   std::map<std::pair<size_t, int>, std::vector<float>> in_bits_;  // matrices in so many bits, made once
   std::string table_;  // what banks or matrices hold; empty: they are as they were trained
   int64_t steps_ = 0, epochs_ = 0;
