@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
+#include "graph/match/access.h"
 #include "graph/match/attend.h"
 #include "graph/pass/pass.h"
 
