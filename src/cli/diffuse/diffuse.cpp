@@ -4,7 +4,7 @@
 #include "base/file/file.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "model/diffuse/images.h"
+#include "model/images/images.h"
 
 namespace lumen::cli {
 namespace {

@@ -1,6 +1,6 @@
 // Commands of diffusion: images made up, a family trained on images, images drawn from it.
 //
-// May include: base, base/file, cli, model/diffuse, model/file.
+// May include: base, base/file, cli, model/diffuse, model/file, model/images.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -6,7 +6,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/diffuse/diffuse.h"
-#include "model/diffuse/picture.h"
+#include "model/images/picture.h"
 
 namespace lumen::cli {
 namespace {

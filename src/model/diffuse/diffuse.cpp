@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/draws.h"
 #include "base/error.h"
@@ -10,17 +9,8 @@
 namespace lumen::model {
 namespace {
 
-constexpr uint64_t kOrderDraws = 0x6f72646572, kNoiseDraws = 0x6e6f697365;
+constexpr uint64_t kNoiseDraws = 0x6e6f697365;
 constexpr const char* kVelocity = "guided";
-
-// Images of a pass in the order that the seed gives them.
-std::vector<int64_t> pass_order(int64_t count, uint64_t seed, int64_t pass) {
-  std::vector<int64_t> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  Draws draws(seed, kOrderDraws, pass);
-  for (int64_t i = count - 1; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
-  return order;
-}
 
 void require_fit(const Images& images, const Network& network) {
   const int64_t size = network.config("size"), channels = network.config("channels"),
@@ -96,27 +86,11 @@ class Walk {
 
 NetworkInputs diffusion_batch(const Images& images, const Network& network, int64_t step, int64_t batch) {
   require_fit(images, network);
-  const int64_t size = network.config("size"), channels = images.channels;
-  const int64_t left = (size - images.width) / 2, top = (size - images.height) / 2;
+  const std::vector<int64_t> which = batch_of_passes(images.count, network.settings().seed, step, batch);
   NetworkInputs out;
   out.symbols = {{"B", batch}};
-  std::vector<float>& to = out.numbers["images"];
-  to.assign(batch * size * size * channels, -1);
-  std::vector<int64_t> order;
-  int64_t of_pass = -1;
-  for (int64_t i = 0; i < batch; ++i) {
-    const int64_t at = step * batch + i;
-    if (of_pass != at / images.count) {
-      of_pass = at / images.count;
-      order = pass_order(images.count, network.settings().seed, of_pass);
-    }
-    const int64_t image = order[at % images.count], row = images.width * channels;
-    for (int64_t y = 0; y < images.height; ++y)
-      for (int64_t x = 0; x < row; ++x)
-        to[((i * size + top + y) * size + left) * channels + x] =
-            images.pixels[(image * images.height + y) * row + x] / 127.5F - 1;
-    out.integers["shown"].push_back(images.labels[image]);
-  }
+  out.numbers["images"] = framed(images, which, network.config("size"));
+  for (const int64_t image : which) out.integers["shown"].push_back(images.labels[image]);
   return out;
 }
 

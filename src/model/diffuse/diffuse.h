@@ -7,8 +7,7 @@
 //
 // Proved by tests/model/diffuse/diffuse_test.cpp.
 //
-// May include: base, base/file, model/data/reader, model/network.
-// Offers: images.h, picture.h.
+// May include: base, model/images, model/network.
 #pragma once
 
 #include <atomic>
@@ -17,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "model/diffuse/images.h"
+#include "model/images/images.h"
 #include "model/network/network.h"
 
 namespace lumen::model {

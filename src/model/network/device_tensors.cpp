@@ -1,7 +1,6 @@
 #include "model/network/device_tensors.h"
 
 #include <cmath>
-#include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -37,6 +36,7 @@ double BoundProgram::finite_loss(int64_t step) const {
 BoundProgram bound_program(run::Engine& engine, const graph::Graph& g, const graph::Bindings& symbols,
                            const std::function<run::DeviceTensorRef*(const std::string& input)>& place) {
   BoundProgram out;
+  out.results = g.result_names;
   run::CompileOptions options;
   options.symbols = symbols;
   out.program = engine.compile(g, options);

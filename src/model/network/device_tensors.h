@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "model/file/checkpoint.h"
 #include "run/engine/engine.h"
@@ -19,6 +20,7 @@ using DeviceTensors = std::map<std::string, run::DeviceTensorRef>;
 struct BoundProgram {
   std::shared_ptr<run::Program> program;
   DeviceTensors data;
+  std::vector<std::string> results;
 
   // Gives an input its bytes. What the program does not read is left aside.
   void put(const std::string& name, const void* from, int64_t bytes) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/draws.h"
 #include "base/error.h"
 #include "base/structured/json.h"
@@ -96,30 +97,70 @@ int64_t Network::trained_numbers() const {
   return sum;
 }
 
+bool Network::is_parameter(const std::string& name) const {
+  return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
+}
+
+std::vector<float> Network::read(const std::string& name) const {
+  if (!is_parameter(name)) throw user_error("family '{}' has no parameter '{}'", settings_.family, name);
+  const run::DeviceTensorRef& tensor = tensors_.at(name);
+  std::vector<float> out(tensor->bytes() / sizeof(float));
+  tensor->download(out.data(), tensor->bytes());
+  return out;
+}
+
+void Network::write(const std::string& name, std::span<const float> numbers) {
+  if (!is_parameter(name)) throw user_error("family '{}' has no parameter '{}'", settings_.family, name);
+  const run::DeviceTensorRef& tensor = tensors_.at(name);
+  if (int64_t(numbers.size_bytes()) != tensor->bytes())
+    throw user_error("'{}' has {} numbers, not {}", name, tensor->bytes() / sizeof(float), numbers.size());
+  tensor->upload(numbers.data(), tensor->bytes());
+}
+
+void Network::define(const std::string& change, GraphChange made) {
+  LUMEN_CHECK(!change.empty(), "a change has a name");
+  programs_.erase(change);
+  changes_[change] = std::move(made);
+}
+
+void Network::keep(const std::string& name, const graph::Type& type, std::span<const std::byte> bytes) {
+  LUMEN_CHECK(!tensors_.contains(name), "'{}' is a tensor of the network", name);
+  run::DeviceTensorRef& tensor = kept_[name];
+  if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
+  LUMEN_CHECK(tensor->type() == type && tensor->bytes() == std::ssize(bytes), "'{}' is kept with two types", name);
+  tensor->upload(bytes.data(), std::ssize(bytes));
+}
+
 BoundProgram Network::compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged) {
   return bound_program(engine_, g, symbols, [&](const std::string& name) -> run::DeviceTensorRef* {
-    const bool is_parameter =
-        std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-    if (averaged && is_parameter)
+    if (const auto own = kept_.find(name); own != kept_.end()) return &own->second;
+    if (averaged && is_parameter(name))
       if (const auto mean = tensors_.find(average_of(name)); mean != tensors_.end()) return &mean->second;
-    return is_parameter || is_optimizer_state(name) ? &tensors_[name] : nullptr;
+    return is_parameter(name) || is_optimizer_state(name) ? &tensors_[name] : nullptr;
   });
 }
 
 BoundProgram& Network::compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss,
-                                bool averaged) {
+                                bool averaged, const std::string& change) {
   if (!has(function))
     throw Error(Exit::usage, fmt::format("family '{}' has no function '{}'", settings_.family, function));
   std::string key = fmt::format("{} {} {}", function, is_loss, averaged);
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
-  BoundProgram& found = programs_[key];
+  BoundProgram& found = programs_[change][key];
   if (found.program) return found;
-  graph::Graph g = family_->function(function, config_);
-  if (!is_loss) return found = compile(g, symbols, averaged);
-  return found = compile(training_step(graph::bind_symbols(std::move(g), symbols), trained_, *optimizer_), {}, false);
+  graph::Graph g = graph::bind_symbols(family_->function(function, config_), symbols);
+  if (!change.empty()) g = changes_.at(change)(std::move(g));
+  if (is_loss) g = training_step(g, trained_, *optimizer_);
+  return found = compile(g, {}, averaged);
 }
 
 namespace {
+
+std::vector<float> floats_of(const run::DeviceTensor& tensor) {
+  std::vector<float> out(tensor.bytes() / sizeof(float));
+  tensor.download(out.data(), tensor.bytes());
+  return out;
+}
 
 void put(const BoundProgram& c, const NetworkInputs& inputs) {
   for (const auto& [name, some] : inputs.numbers) c.put(name, some.data(), std::ssize(some) * sizeof(float));
@@ -128,8 +169,8 @@ void put(const BoundProgram& c, const NetworkInputs& inputs) {
 
 }  // namespace
 
-double Network::step(const std::string& loss, const NetworkInputs& inputs, double rate) {
-  BoundProgram& c = compiled(loss, inputs.symbols, true, false);
+double Network::step(const std::string& loss, const NetworkInputs& inputs, double rate, const std::string& change) {
+  BoundProgram& c = compiled(loss, inputs.symbols, true, false, change);
   put(c, inputs);
   const uint32_t seed = Draws(settings_.seed, kSeedDraws, steps_).next() >> 32;
   c.put("seed", &seed, sizeof seed);
@@ -143,13 +184,24 @@ double Network::step(const std::string& loss, const NetworkInputs& inputs, doubl
   return value;
 }
 
-std::vector<float> Network::run(const std::string& function, const NetworkInputs& inputs, bool averaged) {
-  BoundProgram& c = compiled(function, inputs.symbols, false, averaged);
+BoundProgram& Network::ran(const std::string& function, const NetworkInputs& inputs, bool averaged,
+                           const std::string& change) {
+  BoundProgram& c = compiled(function, inputs.symbols, false, averaged, change);
   put(c, inputs);
   c.program->run();
-  const run::DeviceTensorRef result = c.program->result(kResult);
-  std::vector<float> out(result->bytes() / sizeof(float));
-  result->download(out.data(), result->bytes());
+  return c;
+}
+
+std::vector<float> Network::run(const std::string& function, const NetworkInputs& inputs, bool averaged,
+                                const std::string& change) {
+  return floats_of(*ran(function, inputs, averaged, change).program->result(kResult));
+}
+
+std::map<std::string, std::vector<float>> Network::results(const std::string& function, const NetworkInputs& inputs,
+                                                           bool averaged, const std::string& change) {
+  const BoundProgram& c = ran(function, inputs, averaged, change);
+  std::map<std::string, std::vector<float>> out;
+  for (const std::string& name : c.results) out[name] = floats_of(*c.program->result(name));
   return out;
 }
 

@@ -2,15 +2,17 @@
 // stand on. Knows a family by its text alone. Weights and the optimizer's states live on the device; a function is
 // compiled once for each set of extents. Proved by tests/model/network/network_test.cpp.
 //
-// May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file,
-// model/train/optimizer, model/train/trainer, run/engine.
-// Offers: device_tensors.h.
+// May include: base, base/structured, graph/pass, model/arch, model/arch/family, model/file, model/train/optimizer,
+// model/train/trainer, run/engine.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,10 @@ struct NetworkInputs {
   graph::Bindings symbols;
 };
 
+// A change to a function's graph before it is compiled, or its gradient taken: operands in formats, for example. Inputs
+// that it adds are kept on the device (Network::keep) or come with every batch.
+using GraphChange = std::function<graph::Graph(graph::Graph)>;
+
 class Network {
  public:
   // Fresh weights. Error (exit 2) when there is no such family or size.
@@ -48,20 +54,39 @@ class Network {
   int64_t config(const std::string& key) const;  // a whole number. Error when the family has no such key
   int64_t steps() const { return steps_; }
   int64_t trained_numbers() const;
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Family& family() const { return *family_; }
   bool has(const std::string& function) const { return family_->has_function(function); }
+
+  // Weights by name. Error when there is none of that name.
+  std::vector<float> read(const std::string& name) const;
+  void write(const std::string& name, std::span<const float> numbers);
+
+  // What functions are called with this change; "" is without one, and cannot be defined. Programs of an older change
+  // of that name are forgotten.
+  void define(const std::string& change, GraphChange made);
+  // An input that a change added: its bytes stay on the device, in no checkpoint.
+  void keep(const std::string& name, const graph::Type& type, std::span<const std::byte> bytes);
 
   // One step of the optimizer on a loss, whose input "seed" is drawn for the step; the loss. Error (exit 4) when it is
   // not finite: the step is then undone by none, the last checkpoint is what is left.
-  double step(const std::string& loss, const NetworkInputs& inputs, double rate);
+  double step(const std::string& loss, const NetworkInputs& inputs, double rate, const std::string& change = "");
   // What a function gives; with `averaged` by the mean of the weights over the steps, where the optimizer keeps one.
-  std::vector<float> run(const std::string& function, const NetworkInputs& inputs, bool averaged = false);
+  std::vector<float> run(const std::string& function, const NetworkInputs& inputs, bool averaged = false,
+                         const std::string& change = "");
+  // The same with what the change gives beside it, by name.
+  std::map<std::string, std::vector<float>> results(const std::string& function, const NetworkInputs& inputs,
+                                                    bool averaged, const std::string& change);
 
   // A checkpoint, from which training goes on to the same bits; the newest `keep` stay.
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
  private:
   BoundProgram compile(const graph::Graph& g, const graph::Bindings& symbols, bool averaged);
-  BoundProgram& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss, bool averaged);
+  BoundProgram& compiled(const std::string& function, const graph::Bindings& symbols, bool is_loss, bool averaged,
+                         const std::string& change);
+  BoundProgram& ran(const std::string& function, const NetworkInputs& inputs, bool averaged, const std::string& change);
+  bool is_parameter(const std::string& name) const;
   void restore(const std::filesystem::path& folder);
 
   run::Engine& engine_;
@@ -72,7 +97,9 @@ class Network {
   std::vector<Parameter> parameters_, trained_;
   std::shared_ptr<Optimizer> optimizer_;
   DeviceTensors tensors_;  // weights and states, by name
-  std::map<std::string, BoundProgram> programs_;
+  std::map<std::string, GraphChange> changes_;
+  DeviceTensors kept_;                                                   // inputs of changes
+  std::map<std::string, std::map<std::string, BoundProgram>> programs_;  // by change, then by function and extents
   int64_t steps_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "graph/ir/build.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -71,6 +72,48 @@ TEST(Network, LearnsAndGoesOnWithTheSameBits) {
     EXPECT_EQ(whole.run("value", sums_inputs(1), averaged), again->run("value", sums_inputs(1), averaged)) << averaged;
   EXPECT_NE(whole.run("value", sums_inputs(1), false), whole.run("value", sums_inputs(1), true))
       << "the mean is another";
+}
+
+// What a change adds: the result times a number that is kept, and the sum of what there was.
+graph::Graph times_kept(graph::Graph g) {
+  graph::Builder b(g);
+  const graph::ValueId before = g.results[0];
+  const graph::ValueId factor = b.input("factor", graph::Role::data, graph::Type{{}, {}});
+  const graph::ValueId scaled = b.mul(before, b.broadcast(factor, b.type(before).shape));
+  const graph::ValueId total = b.reduce(before, graph::Reduction::sum, {0});
+  g.results = {scaled, total};
+  g.result_names = {kResult, "total"};
+  return g;
+}
+
+TEST(Network, RunsAFunctionWithAChange) {
+  const LibraryRef texts = sums_library();
+  Network network(engine(), *texts, sums_settings());
+  const std::vector<float> plain = network.run("value", sums_inputs(3));
+  network.define("scaled", times_kept);
+  const float three = 3;
+  network.keep("factor", graph::Type{{}, {}}, std::as_bytes(std::span(&three, 1)));
+  const auto results = network.results("value", sums_inputs(3), false, "scaled");
+  double total = 0;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(results.at(kResult)[i], 3 * plain[i]);
+    total += plain[i];
+  }
+  EXPECT_NEAR(results.at("total")[0], total, 1e-4);
+  EXPECT_EQ(network.run("value", sums_inputs(3)), plain);
+}
+
+TEST(Network, WeightsAreReadAndWritten) {
+  const LibraryRef texts = sums_library();
+  Network network(engine(), *texts, sums_settings());
+  std::vector<float> up = network.read("up");
+  ASSERT_EQ(up.size(), 32U);
+  for (float& x : up) x = 0;
+  network.write("up", up);
+  EXPECT_EQ(network.read("up"), up);
+  for (const float x : network.run("value", sums_inputs(3))) EXPECT_EQ(x, 0);
+  EXPECT_THROW(network.write("up", std::span(up).first(3)), Error);
+  EXPECT_THROW((void)network.read("sideways"), Error);
 }
 
 TEST(Network, WhatIsNotThereIsNamed) {

@@ -3,7 +3,7 @@
 // against a recording stand-in for either library, and by tests/run/device/gpu_smoke_test.cpp where there is a GPU.
 //
 // May include: base, kernel/machine, run/device.
-// Offers: gpu_context.h, product_symbols.h.
+// Offers: product_symbols.h.
 #pragma once
 
 #include <memory>

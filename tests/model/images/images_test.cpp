@@ -1,16 +1,33 @@
 // Needs: none. Images as IDX files: read back as written, refused where they are not what they say; pictures of them.
-#include "model/diffuse/images.h"
+#include "model/images/images.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "base/file/file.h"
-#include "model/diffuse/picture.h"
+#include "model/images/picture.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
 namespace {
+
+TEST(Images, AreFramedInTheMiddleAndComeOnceInEachPass) {
+  Images one = made_up_images(7, 3, 1);
+  for (int i = 0; i < 7; ++i) one.pixels[i * 9] = 10 * i;  // known by the first pixel
+  for (int64_t step = 0; step < 4; ++step) {
+    const std::vector<int64_t> which = batch_of_passes(7, 5, step, 7);
+    EXPECT_EQ(std::set<int64_t>(which.begin(), which.end()).size(), 7U);
+    const std::vector<float> x = framed(one, which, 5);
+    for (int i = 0; i < 7; ++i) {
+      EXPECT_EQ(x[i * 25], -1);
+      EXPECT_NEAR(x[i * 25 + 6], which[i] * 10 / 127.5 - 1, 1e-6);
+    }
+  }
+  EXPECT_NE(batch_of_passes(7, 5, 0, 7), batch_of_passes(7, 5, 1, 7)) << "each pass has its own order";
+}
 
 TEST(Images, AreReadAsTheyWereWritten) {
   const Images made = made_up_images(20, 12, 3);

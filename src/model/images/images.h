@@ -1,9 +1,13 @@
 // Images with what they show: read from files of the IDX kind, as MNIST's are, or made up. Files are hostile: extents
-// are checked against what is there before anything is read. Proved by tests/model/diffuse/images_test.cpp.
+// are checked against what is there before anything is read. Proved by tests/model/images/images_test.cpp.
+//
+// May include: base, base/file, model/data/reader.
+// Offers: picture.h.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,5 +31,12 @@ std::pair<std::string, std::string> idx_bytes(const Images& images);
 
 // Gray shapes of four kinds (disc, square, cross, ring) of random size, place and shade: the same for the same seed.
 Images made_up_images(int64_t count, int64_t size, uint64_t seed);
+
+// Those images as networks read them: [which, side, side, C] in -1 .. 1, in the middle, black around. Images larger
+// than that are the caller's mistake.
+std::vector<float> framed(const Images& images, std::span<const int64_t> which, int64_t side);
+// The numbers that step `step` reads when each step reads `batch` of `count`: every number once in each pass, in an
+// order that the seed and the pass decide.
+std::vector<int64_t> batch_of_passes(int64_t count, uint64_t seed, int64_t step, int64_t batch);
 
 }  // namespace lumen::model

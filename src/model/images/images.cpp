@@ -1,9 +1,11 @@
-#include "model/diffuse/images.h"
+#include "model/images/images.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "base/draws.h"
 #include "base/error.h"
 #include "base/file/file.h"
@@ -14,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kOrderDraws = 0x6f72646572;
 constexpr uint64_t kLargestFile = uint64_t{4} << 30;
 constexpr int64_t kLargestSide = 4096, kMostClasses = 100'000;
 constexpr uint8_t kBytes = 8;  // IDX's name of the type
@@ -79,6 +82,15 @@ bool is_inside(int kind, double x, double y) {
   }
 }
 
+// The order that the seed gives to a pass.
+std::vector<int64_t> pass_order(int64_t count, uint64_t seed, int64_t pass) {
+  std::vector<int64_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  Draws draws(seed, kOrderDraws, pass);
+  for (int64_t i = count - 1; i > 0; --i) std::swap(order[i], order[draws.below(i + 1)]);
+  return order;
+}
+
 }  // namespace
 
 int64_t Images::classes() const {
@@ -136,6 +148,33 @@ Images made_up_images(int64_t count, int64_t size, uint64_t seed) {
         out.pixels.push_back(std::lround(shade * inside / (kParts * kParts)));
       }
     out.labels.push_back(kind);
+  }
+  return out;
+}
+
+std::vector<float> framed(const Images& images, std::span<const int64_t> which, int64_t side) {
+  LUMEN_CHECK(images.height <= side && images.width <= side, "images of {} x {} in {}", images.height, images.width,
+              side);
+  const int64_t left = (side - images.width) / 2, top = (side - images.height) / 2, channels = images.channels,
+                row = images.width * channels;
+  std::vector<float> out(which.size() * side * side * channels, -1);
+  for (int64_t i = 0; i < std::ssize(which); ++i)
+    for (int64_t y = 0; y < images.height; ++y)
+      for (int64_t x = 0; x < row; ++x)
+        out[((i * side + top + y) * side + left) * channels + x] =
+            images.pixels[(which[i] * images.height + y) * row + x] / 127.5F - 1;
+  return out;
+}
+
+std::vector<int64_t> batch_of_passes(int64_t count, uint64_t seed, int64_t step, int64_t batch) {
+  std::vector<int64_t> out, order;
+  int64_t of_pass = -1;
+  for (int64_t at = step * batch; at < (step + 1) * batch; ++at) {
+    if (of_pass != at / count) {
+      of_pass = at / count;
+      order = pass_order(count, seed, of_pass);
+    }
+    out.push_back(order[at % count]);
   }
   return out;
 }

@@ -1,4 +1,4 @@
-#include "model/diffuse/picture.h"
+#include "model/images/picture.h"
 
 #include <zlib.h>
 

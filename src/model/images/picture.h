@@ -1,4 +1,4 @@
-// Pictures of images side by side, as PNG files. Proved by tests/model/diffuse/images_test.cpp.
+// Pictures of images side by side, as PNG files. Proved by tests/model/images/images_test.cpp.
 #pragma once
 
 #include <cstdint>
