@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/train/loop/loop.h"
+#include "model/train/trainer/forecast.h"
 #include "tests/model/train/offload/offload_case.h"
 
 namespace lumen::model {
