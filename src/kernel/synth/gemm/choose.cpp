@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -62,9 +63,11 @@ class TileChooser {
   }
   void fetches();
   void cut(int height, int vectors);
-  bool stage(TilePlan& t) const;
+  void offer(TilePlan t, int64_t begin, int64_t most);
+  bool stage(TilePlan& t, int64_t most) const;
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
+  double streamed(const TilePlan& t) const;
 
   const DotProblem& p_;
   const machine::Machine& m_;
@@ -141,8 +144,10 @@ double TileChooser::cost(const TilePlan& t) const {
   }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
+  const bool is_near = m_.wave == 1 && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
-    cycles += k * (t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
+    cycles += k * (t.n_tiles * (is_near ? t.m_tasks : t.m_tiles)) *
+              (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
   if (t.a == Fetch::direct) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
     if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
@@ -150,23 +155,57 @@ double TileChooser::cost(const TilePlan& t) const {
     if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * (t.n_tiles * t.m_tiles) * costs_.strided;
   }
   if (t.stages > 1) cycles += t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors * costs_.stage_sum;
+  cycles += streamed(t) / costs_.stream_bytes;
   const int64_t tasks = t.tasks(p_);
   cycles = cycles * outer + costs_.task / m_.task_divisor * tasks;
   return cycles * balance(m_, cycles, tasks);
 }
 
-// Decides about stages of K; false when panels do not fit.
-bool TileChooser::stage(TilePlan& t) const {
+// Bytes of operands read in place that come from beyond the second-level cache. Tiles go over all of K one after the
+// other, and each reads its operands anew, unless a stage of K, or all of it, stays in the cache.
+double TileChooser::streamed(const TilePlan& t) const {
+  if (m_.wave > 1) return 0;
+  constexpr int64_t kLine = 64;
+  const int64_t k = p_.k_total();
+  // Of `count` neighbours along an axis: whole lines where K does not run along them.
+  auto bytes = [&](size_t side, int64_t count) {
+    const int64_t plain = count * 4;
+    return k * (p_.k.strides[side] == 1 ? plain : ceil_div(plain, kLine) * kLine);
+  };
+  const int64_t a_task = bytes(0, t.m_task * t.height), b_task = bytes(1, t.n_task * t.vectors * lanes_);
+  const bool is_near = t.stages > 1 || a_task + b_task <= m_.l2_bytes / 2;
+  const double tiles = t.m_tiles * t.n_tiles, tasks = t.m_tasks * t.n_tasks;
+  double out = 0;
+  if (t.a == Fetch::direct && p_.loads[0].elements * 4 > m_.l2_bytes)
+    out += is_near ? tasks * a_task : tiles * bytes(0, t.height);
+  if (t.b == Fetch::direct && p_.loads[1].elements * 4 > m_.l2_bytes)
+    out += is_near ? tasks * b_task : tiles * bytes(1, t.vectors * lanes_);
+  return out;
+}
+
+// Decides about stages of K, of which one holds at most `most` bytes that are read in place; false when panels do not
+// fit.
+bool TileChooser::stage(TilePlan& t, int64_t most) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
+  const bool a_in_place = t.a == Fetch::direct || t.a == Fetch::tiles, b_in_place = t.b == Fetch::direct;
   auto fits = [&](int64_t k) {
-    return (t.b == Fetch::direct || k * columns * 4 <= panel_limit_) &&
-           (t.a == Fetch::direct || t.a == Fetch::tiles || k * rows * 4 <= panel_limit_);
+    const int64_t in_place = (a_in_place ? rows : 0) + (b_in_place ? columns : 0);
+    return (b_in_place || k * columns * 4 <= panel_limit_) && (a_in_place || k * rows * 4 <= panel_limit_) &&
+           k * in_place * 4 <= most;
   };
   t.stages = 1;
   t.stage_k = p_.k.extent;
+  t.stage_digits = p_.outer_k.size();
   if (fits(k_total)) return true;
   if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
+  for (int64_t k = k_total; t.stage_digits > 0;) {
+    k /= p_.outer_k[p_.outer_k.size() - t.stage_digits].extent;
+    --t.stage_digits;
+    if (!fits(k)) continue;
+    t.stages = k_total / k;
+    return true;
+  }
   int64_t unit = 1;  // runs along k are unpacked by whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
   if (t.b == Fetch::transpose && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
@@ -178,6 +217,18 @@ bool TileChooser::stage(TilePlan& t) const {
   t.stage_k = k;
   t.stages = ceil_div(p_.k.extent, k) * (k_total / p_.k.extent);
   return true;
+}
+
+// Keeps the plan if it is the best of its register tile and way of reading, which begin at `begin`.
+void TileChooser::offer(TilePlan t, int64_t begin, int64_t most) {
+  if (!stage(t, most)) return;
+  t.cycles = cost(t);
+  const auto same = std::find_if(plans_.begin() + begin, plans_.end(),
+                                 [&](const TilePlan& other) { return other.a == t.a && other.b == t.b; });
+  if (same == plans_.end())
+    plans_.push_back(t);
+  else if (t.cycles < same->cycles)
+    *same = t;
 }
 
 void TileChooser::cut(int height, int vectors) {
@@ -218,14 +269,8 @@ void TileChooser::cut(int height, int vectors) {
             continue;
           t.a = a_fetch;
           t.b = b_fetch;
-          if (!stage(t)) continue;
-          t.cycles = cost(t);
-          const auto same = std::find_if(plans_.begin() + begin, plans_.end(),
-                                         [&](const TilePlan& other) { return other.a == t.a && other.b == t.b; });
-          if (same == plans_.end())
-            plans_.push_back(t);
-          else if (t.cycles < same->cycles)
-            *same = t;
+          offer(t, begin, std::numeric_limits<int64_t>::max());
+          if (m_.wave == 1 && !p_.runs && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
         }
     }
 }
@@ -340,6 +385,7 @@ std::string describe(const TilePlan& t) {
   std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,
                                  t.n_task * t.vectors * t.lanes, fetch(t.a), fetch(t.b));
   if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
+  if (t.stages > 1 && t.stage_digits > 0) text += fmt::format(" digits {}", t.stage_digits);
   return text + " f32 fma";
 }
 

@@ -38,8 +38,10 @@ struct TileCut {
   double sum(const std::function<double(int height, int vectors)>& tile) const;
 };
 
-// stage_k is of the inner k; with one stage the sums stay in registers over all of K.
+// With one stage the sums stay in registers over all of K. Others hold `stage_k` of the inner k, or all of it and the
+// last `stage_digits` outer ones.
 struct TilePlan : TileCut {
+  size_t stage_digits = 0;
   int lanes = 16;
   Fetch a = Fetch::direct, b = Fetch::direct;
   bool a_along_k = true;  // copied panel of a: rows along k, else along m

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "kernel/synth/dot.h"
 #include "kernel/synth/gemm/choose.h"
@@ -119,9 +120,11 @@ TEST(DotTile, LongSumsAreCutIntoStages) {
 TEST(DotTile, EveryWayOfReadingOperands) {
   Graph g;
   Builder build(g);
-  const ValueId x = build.permute(build.input("x", Role::data, f32_type({3, 4, 18, 30})), {0, 2, 1, 3});  // b t h d
-  const ValueId w = build.input("w", Role::data, f32_type({3, 18, 37}));
-  g.results = {build.contract(x, w, "bthd", "bto", "hdo")};
+  // Of the axis b three of four are read, so that a and b are no single index.
+  const ValueId all = build.input("x", Role::data, f32_type({2, 4, 4, 11, 19}));
+  const ValueId x = build.permute(build.slice(all, {0, 1, 0, 0, 0}, {2, 3, 4, 11, 19}), {0, 1, 3, 2, 4});  // a b t h d
+  const ValueId w = build.input("w", Role::data, f32_type({2, 3, 11, 21}));
+  g.results = {build.contract(x, w, "abthd", "abto", "hdo")};
   g.result_names = {"dw"};
   std::mt19937 random(31);
   std::map<std::string, graph::Tensor> inputs;
@@ -130,23 +133,49 @@ TEST(DotTile, EveryWayOfReadingOperands) {
   const auto m = machine::find_machine("x86-64-v3");
   const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-  ASSERT_EQ(p.outer_k.size(), 1U);
+  ASSERT_EQ(p.outer_k.size(), 2U);
   ASSERT_EQ(p.m.strides[0], 1);
   synth::TilePlan t = synth::choose_tiles(p, *m).front();
   const int64_t whole = p.k.extent;
   for (synth::Fetch a : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather, synth::Fetch::tiles})
     for (synth::Fetch b : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather})
-      for (int64_t stage : {whole, (whole + 1) / 2, int64_t{5}}) {
+      for (const auto& [stage, digits] :
+           {std::pair(whole, size_t{2}), {whole, 1}, {whole, 0}, {(whole + 1) / 2, 0}, {5, 0}}) {
         t.a = a;
         t.b = b;
         t.a_along_k = false;
         t.stage_k = stage;
-        t.stages = stage == whole ? 1 : (whole + stage - 1) / stage * (p.k_total() / whole);
+        t.stage_digits = digits;
+        t.stages = (whole + stage - 1) / stage;
+        for (size_t d = 0; d + digits < p.outer_k.size(); ++d) t.stages *= p.outer_k[d].extent;
         synth::Synthesis s;
         synth::write_tile_kernels(plan.graph, p, t, s);
         const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, *m));
         for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], 1e-4) << s.steps.back().plan;
       }
+}
+
+// Tiles that would read much of their operands from memory, each anew, go over K in stages that a cache holds.
+TEST(DotChoose, WhatIsReadInPlaceStaysNear) {
+  const auto m = machine::find_machine("x86-64-v3");
+  for (const int64_t outer : {1, 64}) {
+    Graph g;
+    Builder build(g);
+    const ValueId x =
+        build.slice(build.input("x", Role::data, f32_type({outer, 1026, 16})), {0, 1, 0}, {outer, 1024, 16});
+    const ValueId y = build.input("y", Role::data, f32_type({outer, 1024, 48}));
+    g.results = {build.contract(x, y, "bki", "bko", "io")};
+    g.result_names = {"r"};
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+    const synth::TilePlan t = synth::choose_tiles(p, *m).front();
+    EXPECT_EQ(t.stages > 1, outer > 1) << synth::describe(t);
+    if (outer == 1) continue;
+    int64_t held = t.stage_k;
+    for (size_t d = p.outer_k.size() - t.stage_digits; d < p.outer_k.size(); ++d) held *= p.outer_k[d].extent;
+    EXPECT_LE(held * (t.m_task * t.height + t.n_task * t.vectors * t.lanes) * 4, m->l2_bytes / 2);
+    EXPECT_GE(held * t.stages, p.k_total());
+  }
 }
 
 // Tiles and tasks leave nothing out, and a tile fits the registers.

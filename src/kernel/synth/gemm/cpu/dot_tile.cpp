@@ -28,7 +28,7 @@ struct Walk {
 
 // The piece of K a stage covers.
 struct Stage {
-  std::vector<Expr> digits;  // outer k, when a stage has one of them
+  std::vector<Expr> digits;  // outer k: those before the ones that a stage goes over
   Expr k0, count;            // inner k
   Expr flat_k;               // where it begins, counted over all of K
   int64_t fixed = -1;        // count, where it is known
@@ -48,9 +48,13 @@ class TileKernel : TileWriter {
   }
 
  private:
-  int64_t outer_k_extent() const { return p_.k_total() / p_.k.extent; }
-  bool stage_holds_outer() const { return t_.stages == 1; }
-  int64_t panel_k() const { return stage_holds_outer() ? p_.k_total() : t_.stage_k; }
+  size_t first_digit() const { return p_.outer_k.size() - t_.stage_digits; }  // of those that a stage goes over
+  int64_t outer_k_of_stage() const {
+    int64_t count = 1;
+    for (size_t d = first_digit(); d < p_.outer_k.size(); ++d) count *= p_.outer_k[d].extent;
+    return count;
+  }
+  int64_t panel_k() const { return outer_k_of_stage() * t_.stage_k; }
   int64_t transpose_columns() const {  // whole blocks of a packed b
     const int64_t block = p_.loads[1].format->block;
     return std::max(kTransposeColumns / block, int64_t{1}) * block;
@@ -74,7 +78,7 @@ class TileKernel : TileWriter {
   Expr stage_base(size_t load, const Stage& s);
   void each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                     const std::function<void(Expr, Expr)>& body);
-  void each_outer_k(const std::function<void(const std::vector<Expr>&, Expr)>& body);
+  void each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body);
 
   const TilePlan& t_;
   int64_t lane_bytes_;
@@ -123,9 +127,9 @@ void TileKernel::multiply_task() {
       s.count = min(w_.i64(t_.stage_k), p_.k.extent - s.k0);
     }
     Expr rest = number / inner_stages;
-    s.flat_k = rest * p_.k.extent + s.k0;
-    s.digits.assign(p_.outer_k.size(), {});
-    for (size_t d = p_.outer_k.size(); d-- > 0;) {
+    s.flat_k = rest * (outer_k_of_stage() * p_.k.extent) + s.k0;
+    s.digits.assign(first_digit(), {});
+    for (size_t d = first_digit(); d-- > 0;) {
       s.digits[d] = rest % p_.outer_k[d].extent;
       rest = rest / p_.outer_k[d].extent;
     }
@@ -141,13 +145,14 @@ Expr TileKernel::stage_base(size_t load, const Stage& s) {
   return at;
 }
 
-// Every outer k a stage holds: its digits, and its number.
-void TileKernel::each_outer_k(const std::function<void(const std::vector<Expr>&, Expr)>& body) {
-  if (!stage_holds_outer() || p_.outer_k.empty()) return body({}, w_.i64(0));
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(outer_k_extent()), 1, [&](Expr number) {
-    std::vector<Expr> digits(p_.outer_k.size());
+// Every outer k a stage goes over: all its digits, and its number.
+void TileKernel::each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body) {
+  if (t_.stage_digits == 0) return body(s.digits, w_.i64(0));
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(outer_k_of_stage()), 1, [&](Expr number) {
+    std::vector<Expr> digits = s.digits;
+    digits.resize(p_.outer_k.size());
     Expr rest = number;
-    for (size_t d = digits.size(); d-- > 0;) {
+    for (size_t d = digits.size(); d-- > first_digit();) {
       digits[d] = rest % p_.outer_k[d].extent;
       rest = rest / p_.outer_k[d].extent;
     }
@@ -158,9 +163,9 @@ void TileKernel::each_outer_k(const std::function<void(const std::vector<Expr>&,
 void TileKernel::pack_a(const Stage& s) {
   const Expr m0 = m_first_ * t_.height;
   const Expr rows = min(m_last_ * t_.height, w_.i64(p_.m.extent)) - m0;
-  each_outer_k([&](const std::vector<Expr>& digits, Expr number) {
+  each_outer_k(s, [&](const std::vector<Expr>& digits, Expr number) {
     Stage here = s;
-    if (!digits.empty()) here.digits = digits;
+    here.digits = digits;
     const Expr first = stage_base(0, here) + m0 * p_.m.strides[0];
     const Expr k_first = number * p_.k.extent;
     if (t_.a_along_k && t_.a == Fetch::copy)
@@ -212,9 +217,9 @@ void TileKernel::pack_b(const Stage& s) {
   const int64_t all_vectors = (p_.n.extent + t_.lanes - 1) / t_.lanes;
   const Expr vectors_last = min(n_last_ * t_.vectors, w_.i64(all_vectors));
   const bool packed = p_.loads[1].kind == DotLoad::Kind::packed;
-  each_outer_k([&](const std::vector<Expr>& digits, Expr number) {
+  each_outer_k(s, [&](const std::vector<Expr>& digits, Expr number) {
     Stage here = s;
-    if (!digits.empty()) here.digits = digits;
+    here.digits = digits;
     const Expr base = stage_base(1, here);
     const Expr k_first = number * (p_.k.extent * row);
     // Where vector v (counted over N) begins in the panel.
@@ -373,10 +378,10 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
   });
 }
 
-// Loops over the outer k a stage holds, then `body` with the bytes where the inner k begins.
+// Loops over the outer k a stage goes over, then `body` with the bytes where the inner k begins.
 void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                               const std::function<void(Expr, Expr)>& body) {
-  if (!stage_holds_outer() || digit == p_.outer_k.size()) return body(a, b);
+  if (digit == p_.outer_k.size()) return body(a, b);
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(p_.outer_k[digit].extent), 1, [&](Expr x) {
     each_k_outer(s, digit + 1, a + x * wa.outer_k[digit], b + x * wb.outer_k[digit], wa, wb, body);
   });
@@ -401,7 +406,7 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
     body(sums);
     for (int i = 0; i < count; ++i) b_.store(accumulators_[i], sums[i], w_.i64(0), 4);
   };
-  each_k_outer(s, 0, a.start, bw.start, a, bw, [&](Expr a_start, Expr b_start) {
+  each_k_outer(s, first_digit(), a.start, bw.start, a, bw, [&](Expr a_start, Expr b_start) {
     auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
       const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
       for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
