@@ -83,6 +83,10 @@ class TileChooser {
 // How operands can be read; where there is a choice, the model decides between direct and copy.
 void TileChooser::fetches() {
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  if (p_.is_along_batch()) {
+    b_ = p_.n.strides[1] == 1 ? Fetch::direct : Fetch::gather;
+    return;
+  }
   a_along_k_ = p_.k.strides[0] == 1;
   if (a.kind == DotLoad::Kind::packed) {
     const bool along_k = unpacks_along(p_, 0, p_.k), along_m = unpacks_along(p_, 0, p_.m);
@@ -107,7 +111,9 @@ void TileChooser::fetches() {
 
 double TileChooser::tile_cycles(int height, int vectors) const {
   const double per_k = std::max(
-      {height * vectors * m_.fma_cycles, height * costs_.broadcast + vectors * m_.load_cycles, costs_.latency});
+      {height * vectors * m_.fma_cycles,
+       (p_.is_along_batch() ? height * vectors * m_.load_cycles : height * costs_.broadcast) + vectors * m_.load_cycles,
+       costs_.latency});
   return per_k * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
 }
 
@@ -148,7 +154,7 @@ double TileChooser::cost(const TilePlan& t) const {
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
     cycles += k * (t.n_tiles * (is_near ? t.m_tasks : t.m_tiles)) *
               (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
-  if (t.a == Fetch::direct) {
+  if (t.a == Fetch::direct && !p_.is_along_batch()) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
     if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
       cycles += k * (t.n_tiles * p_.m.extent) * costs_.same_set;
@@ -164,7 +170,7 @@ double TileChooser::cost(const TilePlan& t) const {
 // Bytes of operands read in place that come from beyond the second-level cache. Tiles go over all of K one after the
 // other, and each reads its operands anew, unless a stage of K, or all of it, stays in the cache.
 double TileChooser::streamed(const TilePlan& t) const {
-  if (m_.wave > 1) return 0;
+  if (m_.wave > 1 || p_.is_along_batch()) return 0;
   constexpr int64_t kLine = 64;
   const int64_t k = p_.k_total();
   // Of `count` neighbours along an axis: whole lines where K does not run along them.
@@ -270,7 +276,7 @@ void TileChooser::cut(int height, int vectors) {
           t.a = a_fetch;
           t.b = b_fetch;
           offer(t, begin, std::numeric_limits<int64_t>::max());
-          if (m_.wave == 1 && !p_.runs && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
+          if (m_.wave == 1 && !p_.runs && !p_.is_along_batch() && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
         }
     }
 }
@@ -363,7 +369,7 @@ std::string describe(const RowsPlan& t) {
 }
 
 std::string describe_shape(const DotProblem& p) {
-  std::string text = "dot ";
+  std::string text = p.is_along_batch() ? "dot along a batch " : "dot ";
   if (p.pick) {
     text += fmt::format("{} rows by {} {} ", p.pick->row_count(), p.pick->count,
                         p.runs     ? "summed"

@@ -67,6 +67,7 @@ struct RowsPlan {
 double balance(const machine::Machine& m, double cycles, double tasks);
 
 // The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
+// Along a batch both operands lie in memory as f32, where a is read in place.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
 constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b

@@ -1,6 +1,8 @@
 #include "kernel/synth/gemm/dot_problem.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace lumen::synth {
 
@@ -25,6 +27,34 @@ DotProblem DotProblem::only_a() const {
   p.row_scales.clear();
   p.run_scales = {};
   p.result = -1;
+  return p;
+}
+
+void DotProblem::swap_operands() {
+  std::swap(m, n);
+  std::swap(loads[0], loads[1]);
+  swapped = !swapped;
+  for (auto* indices : {&outer, &outer_k})
+    for (DotIndex& i : *indices) std::swap(i.strides[0], i.strides[1]);
+  for (DotIndex* i : {&m, &n, &k}) std::swap(i->strides[0], i->strides[1]);
+}
+
+std::optional<DotProblem> DotProblem::along_batch() const {
+  const bool is_plain = !pick && !blocks && !runs && row_scales.empty() && !adds_runs();
+  if (!is_plain || (m.extent > 1 && n.extent > 1)) return {};
+  DotProblem p = *this;
+  if (n.extent > 1) p.swap_operands();
+  const auto batch = [&] {
+    return std::find_if(p.outer.begin(), p.outer.end(),
+                        [](const DotIndex& i) { return i.extent > 1 && i.strides[0] == 1 && i.strides[1] != 0; });
+  };
+  if (batch() == p.outer.end() && m.extent == 1 && n.extent == 1) p.swap_operands();
+  if (batch() == p.outer.end()) return {};
+  p.n = *batch();
+  p.outer.erase(batch());
+  // Rows of a tile are those of a that lie next to each other.
+  for (DotIndex& i : p.outer)
+    if (i.extent > 1 && i.strides[1] == 0 && (p.m.extent == 1 || i.strides[0] < p.m.strides[0])) std::swap(i, p.m);
   return p;
 }
 

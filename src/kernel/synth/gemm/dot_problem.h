@@ -59,6 +59,11 @@ struct DotProblem : graph::DotIndices {
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
   double flops() const;       // multiplications and additions of the contraction
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue
+  // Vectors along a batch index, of products whose operands have no further index on one side: n is an outer index that
+  // b has, too, and whose numbers lie beside each other in a. Nothing where there is none.
+  std::optional<DotProblem> along_batch() const;
+  bool is_along_batch() const { return n.strides[0] != 0; }
+  void swap_operands();
 };
 
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group);

@@ -155,6 +155,28 @@ TEST(DotTile, EveryWayOfReadingOperands) {
       }
 }
 
+// A depthwise convolution and its weight's gradient: each channel is a small product of its own.
+TEST(DotTile, VectorsAlongABatch) {
+  for (const char* machine : {"avx512", "x86-64-v3", "neon"})
+    for (const int64_t channels : {8, 37, 64}) {
+      const Graph forward = contract_graph({9, 5, channels}, {5, channels}, "tkg", "kg", "tg");
+      const Graph gradient = contract_graph({19, channels}, {19, 5, channels}, "tg", "tkg", "kg");
+      for (const Graph* g : {&forward, &gradient}) {
+        const graph::Plan plan = dot_test::one_dot_group(*g);
+        const auto along = synth::normalise_dot(plan, plan.groups[0]).along_batch();
+        ASSERT_TRUE(along);
+        EXPECT_EQ(along->n.extent, channels);
+        const auto m = machine::find_machine(machine);
+        const std::string text = synth::synthesize_dot(plan, plan.groups[0], *m, {}).steps.back().plan;
+        EXPECT_NE(text.find("dot along a batch"), std::string::npos) << machine << " " << text;
+        expect_close(*g, machine, 3);
+      }
+    }
+  // Several columns beside several rows are a product like any other.
+  const graph::Plan plan = dot_test::one_dot_group(contract_graph({9, 5, 16}, {5, 4, 16}, "tkg", "kog", "tog"));
+  EXPECT_FALSE(synth::normalise_dot(plan, plan.groups[0]).along_batch());
+}
+
 // Tiles that would read much of their operands from memory, each anew, go over K in stages that a cache holds.
 TEST(DotChoose, WhatIsReadInPlaceStaysNear) {
   const auto m = machine::find_machine("x86-64-v3");

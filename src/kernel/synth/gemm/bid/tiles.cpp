@@ -1,6 +1,8 @@
 // Register tiles of f32: computes everything, whichever way it lies.
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/cpu/dot_tile.h"
@@ -18,6 +20,19 @@ void bid_tiles(const Contraction& c, Bids& bids) {
     bids.offer(
         describe_shape(p) + " " + describe(t), c.of_machine(t.cycles),
         [c, t](Synthesis& out) { write_tile_kernels(c.graph, c.problem, t, out); }, true);
+}
+
+void bid_batches(const Contraction& c, Bids& bids) {
+  if (c.machine.wave > 1) return bids.refuse("a GPU");
+  const std::optional<DotProblem> along = c.problem.along_batch();
+  if (!along) return bids.refuse("no batch index lies number by number, or both operands have further indices");
+  for (const size_t side : {0, 1})
+    if (const DotLoad& l = along->loads[side]; l.kind != DotLoad::Kind::memory || l.scalar != Scalar::f32)
+      return bids.refuse("an operand is not f32 in memory");
+  const auto p = std::make_shared<const DotProblem>(*along);
+  for (const TilePlan& t : choose_tiles(*p, c.machine))
+    bids.offer(describe_shape(*p) + " " + describe(t), c.of_machine(t.cycles),
+               [c, t, p](Synthesis& out) { write_tile_kernels(c.graph, *p, t, out); });
 }
 
 }  // namespace lumen::synth

@@ -24,6 +24,7 @@ struct Walk {
   int64_t step = 0;              // next row of a, next vector of b
   int64_t k = 0;                 // next inner k
   std::vector<int64_t> outer_k;  // next outer k, by digit
+  int64_t vector = 0;            // of a along a batch: next vector
 };
 
 // The piece of K a stage covers.
@@ -318,7 +319,12 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
   };
   Walk a, bw;
   if (t_.a == Fetch::direct) {
-    a = {w_.buffer(0), (stage_base(0, s) + m * p_.m.strides[0]) * 4, p_.m.strides[0] * 4, p_.k.strides[0] * 4, {}};
+    const Expr start = stage_base(0, s) + m * p_.m.strides[0];
+    a = {w_.buffer(0), start * 4, p_.m.strides[0] * 4, p_.k.strides[0] * 4, {}};
+    if (p_.is_along_batch()) {
+      a.start = (start + n) * 4;
+      a.vector = lane_bytes_;
+    }
     for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * 4);
   } else if (t_.a == Fetch::tiles) {
     const Expr tile = outer_ * t_.m_tiles + m_tile;
@@ -353,7 +359,7 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
     for (int j = 0; j < vectors; ++j)
       b_.store(accumulators_[i * vectors + j],
                t_.stages == 1 ? w_.zero(t_.lanes) : b_.load(sums_, vector, sums_place(i, j), 4), w_.i64(0), 4);
-  sum_products(s, a, bw, height, vectors, t_.b == Fetch::direct ? last_count : Expr{});
+  sum_products(s, a, bw, height, vectors, last_count);
   auto sum = [&](int i, int j) { return b_.load(accumulators_[i * vectors + j], vector, w_.i64(0), 4); };
   if (t_.stages > 1) {
     for (int i = 0; i < height; ++i)
@@ -389,14 +395,19 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, cons
 
 void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int height, int vectors, Expr last_count) {
   const VType vector{Scalar::f32, t_.lanes};
+  const auto last = [&](int j) { return j == vectors - 1 ? last_count : Expr{}; };  // lanes of vector j that exist
   auto products = [&](Expr a_at, Expr b_at, int64_t ahead, std::vector<Expr>& sums) {
     std::vector<Expr> right;
     for (int j = 0; j < vectors; ++j)
       right.push_back(
-          b_.load(bw.buffer, vector, b_at + (ahead * bw.k + j * bw.step), 4, j == vectors - 1 ? last_count : Expr{}));
+          b_.load(bw.buffer, vector, b_at + (ahead * bw.k + j * bw.step), 4, t_.b == Fetch::direct ? last(j) : Expr{}));
     for (int i = 0; i < height; ++i) {
-      const Expr left = b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, a_at + (ahead * a.k + i * a.step), 4), t_.lanes);
-      for (int j = 0; j < vectors; ++j) sums[i * vectors + j] = fma(left, right[j], sums[i * vectors + j]);
+      const Expr row = a_at + (ahead * a.k + i * a.step);
+      const Expr left = a.vector == 0 ? b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, row, 4), t_.lanes) : Expr{};
+      for (int j = 0; j < vectors; ++j) {
+        const Expr own = a.vector == 0 ? left : b_.load(a.buffer, vector, row + j * a.vector, 4, last(j));
+        sums[i * vectors + j] = fma(own, right[j], sums[i * vectors + j]);
+      }
     }
   };
   const int count = height * vectors;
