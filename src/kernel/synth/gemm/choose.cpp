@@ -20,6 +20,9 @@ namespace {
 constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
+// K beside the longer side of the result from which on operands are what is read, rather than sums: a weight's gradient
+// of a convolution. Elsewhere processors fetch ahead what tiles read in place (bench/gemm.cpp).
+constexpr int64_t kLongSums = 32;
 constexpr int64_t kPackedRows = 16;  // along k, of a task that lays out
 
 // Candidate counts for cutting n things: all small ones, then coarser.
@@ -41,6 +44,8 @@ class TileChooser {
 
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
+    sums_are_long_ = m_.wave == 1 && !p_.runs && !p_.is_along_batch() &&
+                     p_.k_total() >= kLongSums * std::max(p_.m.extent, p_.n.extent);
     fetches();
     for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
     std::vector<TilePlan> chosen = shortlist(std::move(plans_));
@@ -74,6 +79,7 @@ class TileChooser {
   const machine::TaskCosts& costs_;
   int lanes_;
   int64_t vectors_all_ = 1;
+  bool sums_are_long_ = false;
   int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
@@ -150,7 +156,7 @@ double TileChooser::cost(const TilePlan& t) const {
   }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
-  const bool is_near = m_.wave == 1 && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
+  const bool is_near = sums_are_long_ && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
     cycles += k * (t.n_tiles * (is_near ? t.m_tasks : t.m_tiles)) *
               (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
@@ -170,7 +176,7 @@ double TileChooser::cost(const TilePlan& t) const {
 // Bytes of operands read in place that come from beyond the second-level cache. Tiles go over all of K one after the
 // other, and each reads its operands anew, unless a stage of K, or all of it, stays in the cache.
 double TileChooser::streamed(const TilePlan& t) const {
-  if (m_.wave > 1 || p_.is_along_batch()) return 0;
+  if (!sums_are_long_) return 0;
   constexpr int64_t kLine = 64;
   const int64_t k = p_.k_total();
   // Of `count` neighbours along an axis: whole lines where K does not run along them.
@@ -276,7 +282,7 @@ void TileChooser::cut(int height, int vectors) {
           t.a = a_fetch;
           t.b = b_fetch;
           offer(t, begin, std::numeric_limits<int64_t>::max());
-          if (m_.wave == 1 && !p_.runs && !p_.is_along_batch() && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
+          if (sums_are_long_ && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
         }
     }
 }
