@@ -179,7 +179,7 @@ double TileChooser::streamed(const TilePlan& t) const {
   if (!sums_are_long_) return 0;
   constexpr int64_t kLine = 64;
   const int64_t k = p_.k_total();
-  // Of `count` neighbours along an axis: whole lines where K does not run along them.
+  // What `count` neighbours along an axis lie in: whole lines where K does not run along them.
   auto bytes = [&](size_t side, int64_t count) {
     const int64_t plain = count * 4;
     return k * (p_.k.strides[side] == 1 ? plain : ceil_div(plain, kLine) * kLine);
