@@ -214,7 +214,10 @@ class DotReader {
     });
     p_.k = take_inner(k_, loads, [](const DotIndex& x, const DotIndex& y) {
       const auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };
+      // What follows each other along K lies near in both operands: no page for every number.
+      const auto reach = [](const DotIndex& i) { return std::max(i.strides[0], i.strides[1]); };
       if (std::min(x.extent, y.extent) < 8) return x.extent > y.extent;
+      if (units(x) == 0 && units(y) == 0 && reach(x) != reach(y)) return reach(x) < reach(y);
       return std::pair(units(x), x.extent) > std::pair(units(y), y.extent);
     });
     p_.outer = std::move(batch_);

@@ -39,9 +39,21 @@ void DotProblem::swap_operands() {
   for (DotIndex* i : {&m, &n, &k}) std::swap(i->strides[0], i->strides[1]);
 }
 
+bool DotProblem::is_plain() const {
+  return !pick && !blocks && !runs && row_scales.empty() && !adds_runs();
+}
+
+DotProblem DotProblem::with_near_rows() const {
+  constexpr int64_t kPage = 4096, kRows = 14;  // bytes; of a register tile
+  DotProblem p = *this;
+  if (!is_plain() || m.strides[0] * 4 < kPage) return p;
+  for (DotIndex& i : p.outer)
+    if (i.extent >= kRows && i.strides[1] == 0 && i.strides[0] > 0 && i.strides[0] < p.m.strides[0]) std::swap(i, p.m);
+  return p;
+}
+
 std::optional<DotProblem> DotProblem::along_batch() const {
-  const bool is_plain = !pick && !blocks && !runs && row_scales.empty() && !adds_runs();
-  if (!is_plain || (m.extent > 1 && n.extent > 1)) return {};
+  if (!is_plain() || (m.extent > 1 && n.extent > 1)) return {};
   DotProblem p = *this;
   if (n.extent > 1) p.swap_operands();
   const auto batch = [&] {

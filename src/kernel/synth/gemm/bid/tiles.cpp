@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
@@ -9,17 +10,26 @@
 
 namespace lumen::synth {
 
+namespace {
+
+void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
+  const auto p = std::make_shared<const DotProblem>(std::move(problem));
+  const std::vector<TilePlan> plans = choose_tiles(*p, c.machine);
+  if (plans.empty()) return bids.refuse("panels do not fit the second-level cache");
+  for (const TilePlan& t : plans)
+    bids.offer(
+        describe_shape(*p) + " " + describe(t), c.of_machine(t.cycles),
+        [c, t, p](Synthesis& out) { write_tile_kernels(c.graph, *p, t, out); }, true);
+}
+
+}  // namespace
+
 void bid_tiles(const Contraction& c, Bids& bids) {
   const DotProblem& p = c.problem;
   // The search takes long where there is much to do: not where multiply-adds alone cost more than others bid.
   const double at_least = c.of_machine(p.flops() / 2 / c.machine.f32_lanes() * c.machine.fma_cycles);
   if (at_least > bids.least()) return bids.refuse(fmt::format("takes {:.3g} cycles at least", at_least));
-  const std::vector<TilePlan> plans = choose_tiles(p, c.machine);
-  if (plans.empty()) return bids.refuse("panels do not fit the second-level cache");
-  for (const TilePlan& t : plans)
-    bids.offer(
-        describe_shape(p) + " " + describe(t), c.of_machine(t.cycles),
-        [c, t](Synthesis& out) { write_tile_kernels(c.graph, c.problem, t, out); }, true);
+  offer_tiles(c, c.machine.wave > 1 ? p : p.with_near_rows(), bids);
 }
 
 void bid_batches(const Contraction& c, Bids& bids) {
@@ -29,10 +39,7 @@ void bid_batches(const Contraction& c, Bids& bids) {
   for (const size_t side : {0, 1})
     if (const DotLoad& l = along->loads[side]; l.kind != DotLoad::Kind::memory || l.scalar != Scalar::f32)
       return bids.refuse("an operand is not f32 in memory");
-  const auto p = std::make_shared<const DotProblem>(*along);
-  for (const TilePlan& t : choose_tiles(*p, c.machine))
-    bids.offer(describe_shape(*p) + " " + describe(t), c.of_machine(t.cycles),
-               [c, t, p](Synthesis& out) { write_tile_kernels(c.graph, *p, t, out); });
+  offer_tiles(c, *along, bids);
 }
 
 }  // namespace lumen::synth
