@@ -332,7 +332,8 @@ int study(const Shared& shared, StudyFlags flags) {
   const std::vector<Arm> arms = in_order(study.run());
   write_file_atomic(out / "recommend.json", json_of(arms));
   write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
-  put(model::text_table(table_of(arms)) + fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
+  put(model::text_table(table_of(arms)) +
+      fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
 }
 

@@ -168,7 +168,7 @@ std::vector<ProductSite> product_sites(Graph g) {
       out.push_back(site);
       continue;
     }
-    // Of several products with a weight what all have.
+    // What all products with one weight have.
     ProductSite& before = out[at->second];
     if (before.row_segments != site.row_segments) before.row_segments.clear();
     if (before.column_segments != site.column_segments) before.column_segments.clear();

@@ -2,7 +2,7 @@
 // 2507.14811): products of activations with weights [N, K], the borders at which their results are cut or their
 // operands were put together, and whether they read what SiLU or GELU made. And their form in few bits.
 //
-// May include: base, graph/ir, graph/match, graph/pass, number/facts, number/formula.
+// May include: base, graph/ir, graph/match, graph/pass, number/facts.
 // Offers: quantized_products.h, read_values.h.
 #pragma once
 

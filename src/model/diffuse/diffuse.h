@@ -5,12 +5,14 @@
 // guided(x, t, label, guidance)            the velocity at x, noise - image, at time t (1: noise, 0: an image)
 // config keys size, channels, classes      what images they are of
 // config key noise_steps                   above 0, where a family has it: noise comes in so many steps (DDPM, Ho and
-//                                          others 2020), and guided() gives the noise itself
+// others 2020), and guided() gives the noise itself
 // signal(t)                                then: the share of an image's variance that is left at time t
 //
 // Proved by tests/model/diffuse/diffuse_test.cpp.
 //
-// May include: base, model/images, model/network.
+// May include: base, base/structured, graph/sites, model/compress/activations, model/compress/round, model/file,
+// model/images, model/network, model/train/rewrite, number/codec, number/facts, run/engine.
+// Offers: quality.h, reads.h, stored.h.
 #pragma once
 
 #include <atomic>

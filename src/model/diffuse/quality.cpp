@@ -28,7 +28,7 @@ std::vector<double> window_weights() {
   return out;
 }
 
-// Of one window at a and b, whose rows are `side` apart.
+// The similarity of one window at a and b, whose rows are `side` apart.
 double window_similarity(const float* a, const float* b, int64_t side, const std::vector<double>& weights) {
   double ma = 0, mb = 0, aa = 0, bb = 0, ab = 0;
   for (int64_t i = 0; i < kSsimWindow * kSsimWindow; ++i) {

@@ -47,7 +47,7 @@ struct QuantizedWeight {
   graph::QuantizedProduct product;
   std::map<std::string, HeldInput> inputs;
   std::vector<double> alphas;  // of parts, where columns are divided
-  // Of the rows that were kept: Euclidean norms of y and of what it is off.
+  // Euclidean norms over the rows that were kept: of y, and of what it is off.
   double signal = 0, error = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kReadsChange = "reads";
 constexpr uint64_t kReadDraws = 0x7265616473;
 
-// Of `count` rows `wanted` drawn ones, rising.
+// Numbers of `wanted` rows of `count`, drawn, rising.
 std::vector<int64_t> drawn_rows(int64_t count, int64_t wanted, Draws draws) {
   std::vector<int64_t> all(count);
   std::iota(all.begin(), all.end(), 0);
@@ -62,8 +62,8 @@ std::vector<ProductReads> collect_reads(Network& network, const std::vector<int3
   (void)sampled(network, labels, how, stop, told, [&](const std::map<std::string, std::vector<float>>& results) {
     uint64_t product = 0;
     for (ProductReads& reads : *out)
-      keep_some_of(reads, results.at(graph::read_value(reads.site.weight)), std::min(share, options.rows - reads.count()),
-                Draws(options.seed ^ kReadDraws, run, product++));
+      keep_some_of(reads, results.at(graph::read_value(reads.site.weight)),
+                   std::min(share, options.rows - reads.count()), Draws(options.seed ^ kReadDraws, run, product++));
     ++run;
   });
   network.define(kReadsChange, [](graph::Graph g) { return g; });
