@@ -106,7 +106,8 @@ std::string text_table(const Table& table) {
   std::string out;
   const auto add = [&](const std::vector<std::string>& row) {
     for (size_t i = 0; i < row.size(); ++i)
-      out += i < table.texts ? fmt::format("{:<{}}", row[i], width[i]) : fmt::format("  {:>{}}", row[i], width[i]);
+      out += (i > 0 ? "  " : "") +
+             (i < table.texts ? fmt::format("{:<{}}", row[i], width[i]) : fmt::format("{:>{}}", row[i], width[i]));
     out += '\n';
   };
   add(table.head);
