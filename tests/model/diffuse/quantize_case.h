@@ -12,7 +12,7 @@ namespace lumen::model {
 inline std::unique_ptr<Network> small_transformer() {
   NetworkSettings s;
   s.family = "dit";
-  s.config = {{"size", 12}, {"patch", 3}, {"classes", 4}, {"layers", 2}, {"hidden", 32}, {"heads", 2}};
+  s.config = {{"size", 12}, {"patch", 4}, {"classes", 4}, {"layers", 2}, {"hidden", 32}, {"heads", 2}};
   auto out = std::make_unique<Network>(engine(), *test_library(), s);
   uint64_t number = 0;
   for (const Parameter& p : out->parameters()) {

@@ -20,7 +20,7 @@ except ImportError as missing:
     sys.exit(77)
 
 BOUND = 1e-4
-SIZE, PATCH, CLASSES, LAYERS, HIDDEN, HEADS, WAVES = 12, 3, 4, 2, 32, 2, 256
+SIZE, PATCH, CLASSES, LAYERS, HIDDEN, HEADS, WAVES = 12, 4, 4, 2, 32, 2, 256
 SIDE = SIZE // PATCH
 SHAPES = {
     "patch_in": (HIDDEN, PATCH * PATCH),
