@@ -23,7 +23,7 @@
 namespace lumen::cli {
 namespace {
 
-constexpr int64_t kShownRows = 2;
+constexpr int64_t kShownRows = 1;
 constexpr const char *kWithout = "smoothquant", *kWithSegments = "segments";  // differ in segments alone
 
 struct DiffuseStudyFlags {
@@ -334,8 +334,9 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
   catch_interrupts();
   DiffuseStudy study(shared, flags);
   if (!study.run()) return exit_code(Exit::interrupted);
-  const std::string tables =
-      model::text_table(study_table(study.arms())) + "\n" + model::text_table(segment_table(study));
+  std::string tables = model::text_table(study_table(study.arms()));
+  if (const model::Table segments = segment_table(study); !segments.rows.empty())
+    tables += "\n" + model::text_table(segments);
   write_file_atomic(out / "study.txt", tables);
   write_file_atomic(out / "study.json", study_json(study, flags));
   write_file_atomic(out / "study.html", study_page(study, flags));

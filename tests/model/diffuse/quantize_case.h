@@ -31,7 +31,7 @@ inline std::unique_ptr<Network> small_transformer() {
 }
 
 inline std::vector<ProductReads> small_reads(Network& network) {
-  return collect_reads(network, {0, 1, 2, 3, 0, 1}, {.steps = 6, .guidance = 2, .seed = 9, .batch = 3}, {200, 1});
+  return collect_reads(network, {0, 1, 2, 3, 0, 1}, {.steps = 6, .guidance = 2, .seed = 9, .batch = 3}, {120, 1});
 }
 
 }  // namespace lumen::model

@@ -43,7 +43,7 @@ TEST(QuantizeDiffusion, FindsWhatATransformerHas) {
     EXPECT_FALSE(site(weight).is_polar) << weight;
   }
   for (const ProductReads& r : reads) {
-    EXPECT_LE(r.count(), 200);
+    EXPECT_LE(r.count(), 120);
     EXPECT_GE(r.count(), 60) << r.site.weight;
     for (int64_t i = 0; i < std::ssize(r.rows); ++i) {
       EXPECT_LE(r.rows[i], r.most[i % r.site.columns]);
@@ -82,9 +82,11 @@ TEST(QuantizeDiffusion, MethodsGiveWhatTheFloatsGive) {
   for (const auto& [name, formats, most] :
        {std::tuple("8", bits("int8", "int8"), 0.2), std::tuple("4", bits("int4_row", "int8_row"), 0.8)})
     for (const QuantizeMethod& method : quantize_methods()) {
+      const bool runs = method.name == "plain" || method.name == "svdquant" || method.name == "segquant-g";
+      if (!runs && name == std::string("4")) continue;
       const QuantizedWeights weights = quantize_network(engine(), *network, reads, method, formats, 4);
       const std::string key = std::string(name) + method.name;
-      if (method.name == "plain" || method.name == "svdquant" || method.name == "segquant-g") {
+      if (runs) {
         use_quantized(*network, weights, "few");
         off[key] = error_of(network->run("guided", some_noise(), false, "few"), exact);
         EXPECT_LT(off[key], most) << key;
