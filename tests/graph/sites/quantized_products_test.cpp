@@ -21,7 +21,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int64_t kRows = 5, kOut = 12, kIn = 16;
+constexpr int64_t kSiteRows = 5, kSiteOut = 12, kSiteIn = 16;
 
 FormatRef site_format(const std::string& name) {
   static const FormatLibrary all = FormatLibrary::builtin();
@@ -40,7 +40,7 @@ Graph one_product() {
               .back();
 }
 
-std::vector<float> drawn(std::mt19937& random, size_t count, double spread) {
+std::vector<float> drawn_numbers(std::mt19937& random, size_t count, double spread) {
   std::normal_distribution<double> normal(0, spread);
   std::vector<float> out(count);
   for (float& v : out) v = random() % 5 == 0 ? 0 : float(normal(random));
@@ -63,28 +63,28 @@ PlainPart plain_part(const QuantizedPart& at, const std::vector<float>& x, const
   PlainPart out{at, {}, {}, {}, {}, {}, {}, {}};
   const auto divisor = [&](int64_t k) { return at.divides ? divisors[at.column + k] : 1.0F; };
   float most = 0, least = 0, most_weight = 0;
-  for (int64_t m = 0; m < kRows; ++m)
+  for (int64_t m = 0; m < kSiteRows; ++m)
     for (int64_t k = 0; k < at.columns; ++k) {
-      const float v = x[m * kIn + at.column + k] / divisor(k);
+      const float v = x[m * kSiteIn + at.column + k] / divisor(k);
       most = std::max(most, v);
       least = std::max(least, -v);
     }
   for (int64_t n = 0; n < at.rows; ++n)
     for (int64_t k = 0; k < at.columns; ++k)
-      most_weight = std::max(most_weight, std::abs(w[(at.row + n) * kIn + at.column + k] * divisor(k)));
+      most_weight = std::max(most_weight, std::abs(w[(at.row + n) * kSiteIn + at.column + k] * divisor(k)));
   const float sw = scale_for(most_weight), above = scale_for(dual ? most : std::max(most, least)),
               below = scale_for(least);
   for (int64_t n = 0; n < at.rows; ++n)
     for (int64_t k = 0; k < at.columns; ++k)
-      out.codes.push_back(std::rint(w[(at.row + n) * kIn + at.column + k] * divisor(k) / sw));
+      out.codes.push_back(std::rint(w[(at.row + n) * kSiteIn + at.column + k] * divisor(k) / sw));
   for (int64_t k = 0; k < at.columns; ++k) {
     out.factors.push_back(1 / (above * divisor(k)));
     out.negative_factors.push_back(1 / (below * divisor(k)));
   }
   out.gains.assign(at.rows, above * sw);
   out.negative_gains.assign(at.rows, below * sw);
-  out.narrow = drawn(random, at.rank * at.columns, 0.1);
-  out.wide = drawn(random, at.rank * at.rows, 0.1);
+  out.narrow = drawn_numbers(random, at.rank * at.columns, 0.1);
+  out.wide = drawn_numbers(random, at.rank * at.rows, 0.1);
   return out;
 }
 
@@ -94,12 +94,12 @@ float clamped_code(float v) {
 
 // y of the part, added to `sum` where there is one: codes are summed as whole numbers.
 void add_plain(const PlainPart& p, const std::vector<float>& x, bool dual, std::vector<float>& sum) {
-  for (int64_t m = 0; m < kRows; ++m)
+  for (int64_t m = 0; m < kSiteRows; ++m)
     for (int64_t n = 0; n < p.at.rows; ++n) {
       int64_t above = 0, below = 0;
       double beside = 0;
       for (int64_t k = 0; k < p.at.columns; ++k) {
-        const float v = x[m * kIn + p.at.column + k];
+        const float v = x[m * kSiteIn + p.at.column + k];
         const auto c = int64_t(p.codes[n * p.at.columns + k]);
         above += c * int64_t(clamped_code((dual ? std::max(v, 0.0F) : v) * p.factors[k]));
         below += c * int64_t(clamped_code(std::min(v, 0.0F) * p.negative_factors[k]));
@@ -109,11 +109,11 @@ void add_plain(const PlainPart& p, const std::vector<float>& x, bool dual, std::
       for (int64_t r = 0; r < p.at.rank; ++r) {
         double t = 0;
         for (int64_t k = 0; k < p.at.columns; ++k)
-          t += double{x[m * kIn + p.at.column + k]} * p.narrow[r * p.at.columns + k];
+          t += double{x[m * kSiteIn + p.at.column + k]} * p.narrow[r * p.at.columns + k];
         beside += double{float(t)} * p.wide[n * p.at.rank + r];
       }
       if (p.at.rank > 0) y += float(beside);
-      float& to = sum[m * kOut + p.at.row + n];
+      float& to = sum[m * kSiteOut + p.at.row + n];
       to = p.at.column == 0 ? y : to + y;
     }
 }
@@ -134,8 +134,8 @@ struct Arrangement {
 void expect_equal_bits(const Arrangement& how, bool dual, const std::vector<float>& x, const std::vector<float>& w,
                        uint32_t seed) {
   std::mt19937 random(seed);
-  const std::vector<float> bias = drawn(random, kOut, 1);
-  std::vector<float> divisors(kIn);
+  const std::vector<float> bias = drawn_numbers(random, kSiteOut, 1);
+  std::vector<float> divisors(kSiteIn);
   for (float& d : divisors) d = float(1 << random() % 3) * 0.37F;
   QuantizedProduct product{"w", site_format("int8"), site_format("int8"), dual, {}};
   int64_t row = 0;
@@ -148,10 +148,11 @@ void expect_equal_bits(const Arrangement& how, bool dual, const std::vector<floa
     row += rows;
   }
   std::map<std::string, Tensor> in;
-  in["x"] = tensor_of({{Dim(kRows), Dim(kIn)}, {}}, x);
-  in["w"] = tensor_of({{Dim(kOut), Dim(kIn)}, {}}, std::vector<float>(kOut * kIn, 1e9F));  // nobody reads it
-  in["b"] = tensor_of({{Dim(kOut)}, {}}, bias);
-  std::vector<float> expected(kRows * kOut, 0);
+  in["x"] = tensor_of({{Dim(kSiteRows), Dim(kSiteIn)}, {}}, x);
+  in["w"] =
+      tensor_of({{Dim(kSiteOut), Dim(kSiteIn)}, {}}, std::vector<float>(kSiteOut * kSiteIn, 1e9F));  // nobody reads it
+  in["b"] = tensor_of({{Dim(kSiteOut)}, {}}, bias);
+  std::vector<float> expected(kSiteRows * kSiteOut, 0);
   for (size_t k = 0; k < product.parts.size(); ++k) {
     const PlainPart p = plain_part(product.parts[k], x, w, divisors, dual, random);
     add_plain(p, x, dual, expected);
@@ -169,11 +170,11 @@ void expect_equal_bits(const Arrangement& how, bool dual, const std::vector<floa
       to.blob = encode(*product.weights, p.codes, p.at.rows, p.at.columns, std::array{SuppliedField{0, {1}}});
     }
   }
-  for (int64_t i = 0; i < kRows * kOut; ++i) expected[i] += bias[i % kOut];
+  for (int64_t i = 0; i < kSiteRows * kSiteOut; ++i) expected[i] += bias[i % kSiteOut];
   const Graph g = quantize_products(one_product(), {product});
   ASSERT_EQ(verify(g), "");
   const std::vector<double> got = eval(g, in)[0].values;
-  for (int64_t i = 0; i < kRows * kOut; ++i)
+  for (int64_t i = 0; i < kSiteRows * kSiteOut; ++i)
     ASSERT_EQ(float(got[i]), expected[i])
         << i << " seed " << seed << " parts " << product.parts.size() << " dual " << dual;
 }
@@ -193,15 +194,16 @@ TEST(QuantizedProducts, AreTheFormulasBitForBit) {
   };
   for (uint32_t seed = 1; seed <= 6; ++seed) {
     std::mt19937 random(seed * 77);
-    std::vector<float> x = drawn(random, kRows * kIn, 2), w = drawn(random, kOut * kIn, 0.2);
+    std::vector<float> x = drawn_numbers(random, kSiteRows * kSiteIn, 2),
+                       w = drawn_numbers(random, kSiteOut * kSiteIn, 0.2);
     if (seed == 2)  // as SiLU leaves them
       for (float& v : x) v = v / (1 + std::exp(-v));
     if (seed == 3)  // whole segments of zeros
-      for (int64_t i = 0; i < kOut * kIn; ++i)
-        if (i / kIn < 5 || i % kIn < 4) w[i] = 0;
+      for (int64_t i = 0; i < kSiteOut * kSiteIn; ++i)
+        if (i / kSiteIn < 5 || i % kSiteIn < 4) w[i] = 0;
     if (seed == 4)
-      for (int64_t i = 0; i < kRows * kIn; ++i)
-        if (i % kIn < 6) x[i] = 0;
+      for (int64_t i = 0; i < kSiteRows * kSiteIn; ++i)
+        if (i % kSiteIn < 6) x[i] = 0;
     if (seed == 5)
       for (float& v : x) v = std::max(v, 0.0F);
     for (const Arrangement& how : arrangements)
@@ -228,36 +230,37 @@ TEST(QuantizedProducts, BothSignsAreOneProduct) {
 TEST(QuantizedProducts, RowsAreFitted) {
   const FormatRef f = site_format("int8_row");
   std::mt19937 random(5);
-  const std::vector<float> x = drawn(random, kRows * kIn, 2), w = drawn(random, kOut * kIn, 0.2);
+  const std::vector<float> x = drawn_numbers(random, kSiteRows * kSiteIn, 2),
+                           w = drawn_numbers(random, kSiteOut * kSiteIn, 0.2);
   const QuantizedProduct product{"w", f, f, true, {{0, 4, 0, 16, false, 0}, {4, 8, 0, 16, false, 0}}};
   std::map<std::string, Tensor> in;
-  in["x"] = tensor_of({{Dim(kRows), Dim(kIn)}, {}}, x);
-  in["w"] = tensor_of({{Dim(kOut), Dim(kIn)}, {}}, w);
-  in["b"] = tensor_of({{Dim(kOut)}, {}}, std::vector<float>(kOut, 0));
+  in["x"] = tensor_of({{Dim(kSiteRows), Dim(kSiteIn)}, {}}, x);
+  in["w"] = tensor_of({{Dim(kSiteOut), Dim(kSiteIn)}, {}}, w);
+  in["b"] = tensor_of({{Dim(kSiteOut)}, {}}, std::vector<float>(kSiteOut, 0));
   std::vector<float> held;
   for (size_t k = 0; k < 2; ++k) {
     ASSERT_EQ(part_inputs(product, k).size(), 1U) << "codes alone";
     Tensor& codes = in[part_input("w", k, PartInput::codes)];
     const QuantizedPart& at = product.parts[k];
     codes.type = part_inputs(product, k).at(PartInput::codes);
-    codes.blob = encode(*f, std::span(w).subspan(at.row * kIn, at.rows * kIn), at.rows, kIn);
-    const std::vector<float> some = decode(*f, codes.blob, at.rows, kIn);
+    codes.blob = encode(*f, std::span(w).subspan(at.row * kSiteIn, at.rows * kSiteIn), at.rows, kSiteIn);
+    const std::vector<float> some = decode(*f, codes.blob, at.rows, kSiteIn);
     held.insert(held.end(), some.begin(), some.end());
   }
   std::vector<float> above = x, below = x;
   for (float& v : above) v = std::max(v, 0.0F);
   for (float& v : below) v = std::min(v, 0.0F);
-  above = decode(*f, encode(*f, above, kRows, kIn), kRows, kIn);
-  below = decode(*f, encode(*f, below, kRows, kIn), kRows, kIn);
+  above = decode(*f, encode(*f, above, kSiteRows, kSiteIn), kSiteRows, kSiteIn);
+  below = decode(*f, encode(*f, below, kSiteRows, kSiteIn), kSiteRows, kSiteIn);
   const Graph g = quantize_products(one_product(), {product});
   ASSERT_EQ(verify(g), "");
   const std::vector<double> got = eval(g, in)[0].values;
-  for (int64_t m = 0; m < kRows; ++m)
-    for (int64_t n = 0; n < kOut; ++n) {
+  for (int64_t m = 0; m < kSiteRows; ++m)
+    for (int64_t n = 0; n < kSiteOut; ++n) {
       double y = 0;
-      for (int64_t k = 0; k < kIn; ++k)
-        y += double{held[n * kIn + k]} * (double{above[m * kIn + k]} + below[m * kIn + k]);
-      EXPECT_NEAR(got[m * kOut + n], y, 1e-5);
+      for (int64_t k = 0; k < kSiteIn; ++k)
+        y += double{held[n * kSiteIn + k]} * (double{above[m * kSiteIn + k]} + below[m * kSiteIn + k]);
+      EXPECT_NEAR(got[m * kSiteOut + n], y, 1e-5);
     }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using SegmentWidths = std::vector<int64_t>;
 
-QuantizeFormats bits(const char* weights, const char* activations) {
+QuantizeFormats formats_named(const char* weights, const char* activations) {
   return {test_library()->formats().get(weights), test_library()->formats().get(activations)};
 }
 
@@ -54,7 +54,7 @@ TEST(QuantizeDiffusion, FindsWhatATransformerHas) {
   for (const float least : about.least) EXPECT_LE(least, 0.2785F) << "SiLU is above that";
 }
 
-double error_of(const std::vector<float>& a, const std::vector<float>& b) {
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, all = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     error += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
@@ -79,8 +79,8 @@ TEST(QuantizeDiffusion, MethodsGiveWhatTheFloatsGive) {
   const std::vector<ProductReads> reads = small_reads(*network);
   const std::vector<float> exact = network->run("guided", some_noise());
   std::map<std::string, double> off, modulations;
-  for (const auto& [name, formats, most] :
-       {std::tuple("8", bits("int8", "int8"), 0.2), std::tuple("4", bits("int4_row", "int8_row"), 0.8)})
+  for (const auto& [name, formats, most] : {std::tuple("8", formats_named("int8", "int8"), 0.2),
+                                            std::tuple("4", formats_named("int4_row", "int8_row"), 0.8)})
     for (const QuantizeMethod& method : quantize_methods()) {
       const bool runs = method.name == "plain" || method.name == "svdquant" || method.name == "segquant-g";
       if (!runs && name == std::string("4")) continue;
@@ -88,7 +88,7 @@ TEST(QuantizeDiffusion, MethodsGiveWhatTheFloatsGive) {
       const std::string key = std::string(name) + method.name;
       if (runs) {
         use_quantized(*network, weights, "few");
-        off[key] = error_of(network->run("guided", some_noise(), false, "few"), exact);
+        off[key] = relative_difference(network->run("guided", some_noise(), false, "few"), exact);
         EXPECT_LT(off[key], most) << key;
         EXPECT_GT(off[key], 1e-6) << key;
       }
@@ -108,7 +108,7 @@ TEST(QuantizeDiffusion, ErrorsAreThoseOfTheGraph) {
   const auto network = small_transformer();
   const std::vector<ProductReads> reads = small_reads(*network);
   for (const char* name : {"plain", "both", "segquant-a"}) {
-    Quantization quantization(engine(), bits("int8", "int8"), 2);
+    Quantization quantization(engine(), formats_named("int8", "int8"), 2);
     for (const char* weight : {"layers.0.modulation", "layers.1.out", "layers.1.down"}) {
       const ProductReads& r = reads_named(reads, weight);
       const std::vector<float> w = network->read(weight);
@@ -154,10 +154,10 @@ TEST(QuantizeDiffusion, WhatCannotBe) {
   const auto network = small_transformer();
   const std::vector<ProductReads> reads = small_reads(*network);
   // Blocks of 32 do not divide patches of 16 numbers.
-  EXPECT_THROW(
-      (void)quantize_network(engine(), *network, reads, quantize_method("plain"), bits("int8_block", "int8"), 0),
-      Error);
-  Quantization quantization(engine(), bits("int8", "int8"), 0);
+  EXPECT_THROW((void)quantize_network(engine(), *network, reads, quantize_method("plain"),
+                                      formats_named("int8_block", "int8"), 0),
+               Error);
+  Quantization quantization(engine(), formats_named("int8", "int8"), 0);
   EXPECT_THROW((void)quantization.weight(quantize_method("plain"), reads[0], std::vector<float>(3)), Error);
 }
 
