@@ -46,7 +46,8 @@ void add_diffuse_data(CLI::App& app, Command& command) {
 void add_diffuse(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("diffuse", "Train families that make images out of noise, and draw images");
   sub->require_subcommand(1);
-  for (auto* add : {add_diffuse_data, add_diffuse_train, add_diffuse_sample}) add(*sub, command);
+  for (auto* add : {add_diffuse_data, add_diffuse_train, add_diffuse_sample, add_diffuse_quantize, add_diffuse_study})
+    add(*sub, command);
 }
 
 }  // namespace lumen::cli

@@ -1,11 +1,14 @@
-// Commands of diffusion: images made up, a family trained on images, images drawn from it.
+// Commands of diffusion: images made up, a family trained on images, put into few bits, images drawn from it.
 //
-// May include: base, base/file, cli, model/diffuse, model/file, model/images.
+// May include: base, base/file, cli, model/diffuse, model/file, model/images, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <vector>
 
+#include "base/log.h"
 #include "cli/command.h"
+#include "model/diffuse/reads.h"
 
 namespace lumen::cli {
 
@@ -13,5 +16,18 @@ namespace lumen::cli {
 void add_diffuse_data(CLI::App& app, Command& command);
 void add_diffuse_train(CLI::App& app, Command& command);
 void add_diffuse_sample(CLI::App& app, Command& command);
+void add_diffuse_quantize(CLI::App& app, Command& command);
+void add_diffuse_study(CLI::App& app, Command& command);
+
+inline constexpr uint64_t kCalibrationSeed = uint64_t{1} << 40;  // of noise that no image is drawn from
+
+// How a quantization sees what products read.
+struct CalibrationFlags {
+  int64_t count = 16, rows = 1024, rank = 0;
+  model::Sampling how;
+  void add(CLI::App& app);
+  // By turns of all classes. `seed`: of noise, and of which rows are kept.
+  std::vector<model::ProductReads> reads(model::Network& network, uint64_t seed, Progress& progress) const;
+};
 
 }  // namespace lumen::cli

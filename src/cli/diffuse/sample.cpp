@@ -5,14 +5,14 @@
 #include "cli/diffuse/diffuse.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "model/diffuse/diffuse.h"
+#include "model/diffuse/stored.h"
 #include "model/images/picture.h"
 
 namespace lumen::cli {
 namespace {
 
 struct DiffuseSampleFlags {
-  std::string run, out, sampler = "euler";
+  std::string run, out, sampler;
   std::vector<int64_t> labels;
   int64_t count = 0, columns = 10;
   model::Sampling how;
@@ -20,10 +20,12 @@ struct DiffuseSampleFlags {
 
 int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
   require_writable(flags.out);
-  flags.how.sampler = model::diffusion_sampler(flags.sampler);
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const auto network = model::Network::load(engine, *library, flags.run);
+  const model::DrawingNetwork drawing = model::load_drawing(engine, *library, flags.run);
+  model::Network* const network = drawing.network.get();
+  flags.how.change = drawing.change;
+  flags.how.sampler = flags.sampler.empty() ? model::usual_sampler(*network) : model::diffusion_sampler(flags.sampler);
   const int64_t classes = network->config("classes"), count = flags.count > 0 ? flags.count : flags.columns * classes;
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < count; ++i)
@@ -36,8 +38,9 @@ int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
   if (interrupted()) return exit_code(Exit::interrupted);
   write_file_atomic(flags.out,
                     model::picture_of(images, network->config("size"), network->config("channels"), flags.columns));
-  put(fmt::format("wrote {}: {} images by {}, {} steps, guidance {}\n", flags.out, count, flags.sampler,
-                  flags.how.steps, flags.how.guidance));
+  const std::string sampler = !flags.sampler.empty() ? flags.sampler : model::gives_noise(*network) ? "ddim" : "euler";
+  put(fmt::format("wrote {}: {} images by {}, {} steps, guidance {}{}\n", flags.out, count, sampler, flags.how.steps,
+                  flags.how.guidance, drawing.method.empty() ? "" : ", " + drawing.method));
   return 0;
 }
 
@@ -52,9 +55,9 @@ void add_diffuse_sample(CLI::App& app, Command& command) {
   sub->add_option("--count", flags->count, "Images; without it as many as columns of each class")
       ->check(whole(1, 1'000'000));
   sub->add_option("--columns", flags->columns, "Images side by side")->check(whole(1, 1000))->capture_default_str();
-  sub->add_option("--sampler", flags->sampler, "euler, heun or dpm2 (DPM-Solver++ of second order)")
-      ->check(CLI::IsMember({"euler", "heun", "dpm2"}))
-      ->capture_default_str();
+  sub->add_option("--sampler", flags->sampler,
+                  "euler, heun or dpm2 (DPM-Solver++ of second order); ddim for families that give the noise")
+      ->check(CLI::IsMember({"euler", "heun", "dpm2", "ddim"}));
   sub->add_option("--steps", flags->how.steps, "Steps from noise to image")
       ->check(whole(1, 100'000))
       ->capture_default_str();

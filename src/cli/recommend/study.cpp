@@ -274,22 +274,6 @@ model::Table table_of(const std::vector<Arm>& arms) {
   return out;
 }
 
-std::string text_of(const model::Table& table) {
-  std::vector<size_t> width;
-  for (const std::string& head : table.head) width.push_back(head.size());
-  for (const auto& row : table.rows)
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  std::string out;
-  const auto add = [&](const std::vector<std::string>& row) {
-    for (size_t i = 0; i < row.size(); ++i)
-      out += i < table.texts ? fmt::format("{:<{}}", row[i], width[i]) : fmt::format("  {:>{}}", row[i], width[i]);
-    out += '\n';
-  };
-  add(table.head);
-  for (const auto& row : table.rows) add(row);
-  return out;
-}
-
 std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const model::Split& split) {
   model::Series alike{"(b) all channels alike", {}, 1, false, true},
       planned{"(f) a plan for each user", {}, 0, false, true};
@@ -348,7 +332,8 @@ int study(const Shared& shared, StudyFlags flags) {
   const std::vector<Arm> arms = in_order(study.run());
   write_file_atomic(out / "recommend.json", json_of(arms));
   write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
-  put(text_of(table_of(arms)) + fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
+  put(model::text_table(table_of(arms)) +
+      fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
 }
 

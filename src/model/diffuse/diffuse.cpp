@@ -25,7 +25,8 @@ void require_fit(const Images& images, const Network& network) {
 // One image after another step of time.
 class Walk {
  public:
-  Walk(Network& network, const std::vector<int32_t>& labels, const Sampling& how) : network_(network), how_(how) {
+  Walk(Network& network, const std::vector<int32_t>& labels, const Sampling& how, const SamplingWatch& watch)
+      : network_(network), how_(how), watch_(watch) {
     const int64_t rows = std::ssize(labels);
     inputs_.integers["label"] = labels;
     inputs_.numbers["guidance"] = {float(how.guidance)};
@@ -43,12 +44,16 @@ class Walk {
   std::vector<float> velocity(const std::vector<float>& x, double t) {
     inputs_.numbers["x"] = x;
     std::fill(inputs_.numbers["t"].begin(), inputs_.numbers["t"].end(), float(t));
-    return network_.run(kVelocity, inputs_, true);
+    if (!watch_) return network_.run(kVelocity, inputs_, true, how_.change);
+    std::map<std::string, std::vector<float>> results = network_.results(kVelocity, inputs_, true, how_.change);
+    watch_(results);
+    return std::move(results.at(kResult));
   }
 
   void step(std::vector<float>& x, double from, double to) {
     const std::vector<float> v = velocity(x, from);
     if (how_.sampler == DiffusionSampler::dpm2) return by_images(x, v, from, to);
+    if (how_.sampler == DiffusionSampler::ddim) return by_noise(x, v, from, to);
     std::vector<float> next = x;
     for (size_t i = 0; i < x.size(); ++i) next[i] += (to - from) * v[i];
     if (how_.sampler == DiffusionSampler::heun && to > 0) {
@@ -75,8 +80,25 @@ class Walk {
     last_h_ = h;
   }
 
+  double signal(double t) {
+    NetworkInputs in;
+    in.symbols = {{"B", 1}};
+    in.numbers["t"] = {float(t)};
+    return t > 0 ? network_.run("signal", in, true)[0] : 1;
+  }
+
+  // The image that the noise leaves, and the noise again at the next time.
+  void by_noise(std::vector<float>& x, const std::vector<float>& noise, double from, double to) {
+    const double here = signal(from), there = signal(to);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double image = (x[i] - std::sqrt(1 - here) * noise[i]) / std::sqrt(here);
+      x[i] = float(std::sqrt(there) * image + std::sqrt(1 - there) * noise[i]);
+    }
+  }
+
   Network& network_;
   Sampling how_;
+  const SamplingWatch& watch_;
   NetworkInputs inputs_;
   std::vector<float> last_;
   double last_h_ = 0;
@@ -98,16 +120,28 @@ DiffusionSampler diffusion_sampler(const std::string& name) {
   if (name == "euler") return DiffusionSampler::euler;
   if (name == "heun") return DiffusionSampler::heun;
   if (name == "dpm2") return DiffusionSampler::dpm2;
-  throw usage_error("there is no sampler '{}'; there are euler, heun and dpm2", name);
+  if (name == "ddim") return DiffusionSampler::ddim;
+  throw usage_error("there is no sampler '{}'; there are euler, heun, dpm2 and ddim", name);
+}
+
+bool gives_noise(const Network& network) {
+  return network.has_config("noise_steps") && network.config("noise_steps") > 0;
+}
+
+DiffusionSampler usual_sampler(const Network& network) {
+  return gives_noise(network) ? DiffusionSampler::ddim : DiffusionSampler::euler;
 }
 
 std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
-                           const std::atomic<bool>* stop, const std::function<void(int64_t)>& told) {
+                           const std::atomic<bool>* stop, const std::function<void(int64_t)>& told,
+                           const SamplingWatch& watch) {
   const int64_t size = network.config("size"), each = size * size * network.config("channels"),
                 classes = network.config("classes");
   for (const int32_t label : labels)
     if (label < 0 || label > classes)
       throw user_error("label {}: the family has 0 to {}, and {} for none", label, classes - 1, classes);
+  if (gives_noise(network) != (how.sampler == DiffusionSampler::ddim))
+    throw usage_error("the sampler ddim is for families that give the noise, and for no others");
   std::vector<float> out;
   for (int64_t first = 0; first < std::ssize(labels) && !(stop && *stop); first += how.batch) {
     const int64_t count = std::min(how.batch, std::ssize(labels) - first);
@@ -118,7 +152,7 @@ std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels,
       Draws draws(how.seed, kNoiseDraws, first + i);
       for (int64_t k = 0; k < each; ++k) noise.push_back(draws.normal());
     }
-    const std::vector<float> images = Walk(network, some, how).run(std::move(noise), stop);
+    const std::vector<float> images = Walk(network, some, how, watch).run(std::move(noise), stop);
     if (stop && *stop) break;
     out.insert(out.end(), images.begin(), images.begin() + count * each);
     if (told) told(first + count);

@@ -4,15 +4,21 @@
 // loss(images, shown, seed)                of images [B, S, S, C] in -1 .. 1 and what they show [B]
 // guided(x, t, label, guidance)            the velocity at x, noise - image, at time t (1: noise, 0: an image)
 // config keys size, channels, classes      what images they are of
+// config key noise_steps                   above 0, where a family has it: noise comes in so many steps (DDPM, Ho and
+// others 2020), and guided() gives the noise itself
+// signal(t)                                then: the share of an image's variance that is left at time t
 //
 // Proved by tests/model/diffuse/diffuse_test.cpp.
 //
-// May include: base, model/images, model/network.
+// May include: base, base/structured, graph/sites, model/compress/activations, model/compress/round, model/file,
+// model/images, model/network, model/train/rewrite, number/codec, number/facts, run/engine.
+// Offers: quality.h, reads.h, stored.h.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,20 +34,27 @@ NetworkInputs diffusion_batch(const Images& images, const Network& network, int6
 
 // How noise is followed back. `euler`: along the velocity. `heun`: twice as many velocities, the mean of both ends.
 // `dpm2`: DPM-Solver++ of second order with two steps' images (arXiv 2211.01095), in logarithms of signal over noise.
-enum class DiffusionSampler : uint8_t { euler, heun, dpm2 };
+// `ddim`: of families that give the noise, without any that is drawn anew (Song and others 2021, eta 0).
+enum class DiffusionSampler : uint8_t { euler, heun, dpm2, ddim };
 DiffusionSampler diffusion_sampler(const std::string& name);  // error (exit 2) names all
+bool gives_noise(const Network& network);
+DiffusionSampler usual_sampler(const Network& network);  // euler, or ddim
 
 struct Sampling {
   DiffusionSampler sampler = DiffusionSampler::euler;
   int64_t steps = 50;
-  double guidance = 2;  // 1: what the label says; 0: as if there were none
-  uint64_t seed = 1;    // of the noise: the same noise for the same seed and number of the image
-  int64_t batch = 16;   // images at once
+  double guidance = 2;      // 1: what the label says; 0: as if there were none
+  uint64_t seed = 1;        // of the noise: the same noise for the same seed and number of the image
+  int64_t batch = 16;       // images at once
+  std::string change = {};  // of the network, with which it is run (Network::define)
 };
+// Hears what a change's function gave beside the velocity, each time it ran.
+using SamplingWatch = std::function<void(const std::map<std::string, std::vector<float>>& results)>;
 
 // Images [labels, S, S, C] in -1 .. 1, by the mean of the weights over the steps where there is one. `told` hears how
-// many are done. Fewer when `stop` became true.
+// many are done. Fewer when `stop` became true. Error (exit 2) for a sampler of the other kind of families.
 std::vector<float> sampled(Network& network, const std::vector<int32_t>& labels, const Sampling& how,
-                           const std::atomic<bool>* stop = nullptr, const std::function<void(int64_t)>& told = {});
+                           const std::atomic<bool>* stop = nullptr, const std::function<void(int64_t)>& told = {},
+                           const SamplingWatch& watch = {});
 
 }  // namespace lumen::model

@@ -16,7 +16,15 @@ namespace {
 
 constexpr uint64_t kSeedDraws = 0x73656564;
 
-std::string settings_text(const NetworkSettings& s) {
+double real(const nlohmann::json& object, const char* key, const std::string& where) {
+  const nlohmann::json& value = json_member(object, key, where);
+  if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
+  return value.get<double>();
+}
+
+}  // namespace
+
+std::string network_settings_text(const NetworkSettings& s) {
   nlohmann::json config = nlohmann::json::object();
   for (const auto& [key, value] : s.config) config[key] = value;
   const OptimizerSettings& o = s.optimizer;
@@ -35,13 +43,7 @@ std::string settings_text(const NetworkSettings& s) {
                     "settings", 2);
 }
 
-double real(const nlohmann::json& object, const char* key, const std::string& where) {
-  const nlohmann::json& value = json_member(object, key, where);
-  if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
-  return value.get<double>();
-}
-
-NetworkSettings parse_settings(const std::string& text, const std::string& where) {
+NetworkSettings parse_network_settings(const std::string& text, const std::string& where) {
   const nlohmann::json all = parse_json(text, where);
   NetworkSettings s;
   s.family = json_text(all, "family", where);
@@ -62,8 +64,6 @@ NetworkSettings parse_settings(const std::string& text, const std::string& where
   s.optimizer.ema_decay = real(o, "ema_decay", where);
   return s;
 }
-
-}  // namespace
 
 Network::Network(run::Engine& engine, const Library& library, NetworkSettings settings)
     : engine_(engine), library_(library), settings_(std::move(settings)), family_(library.family(settings_.family)) {
@@ -101,9 +101,10 @@ bool Network::is_parameter(const std::string& name) const {
   return std::any_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
 }
 
-std::vector<float> Network::read(const std::string& name) const {
+std::vector<float> Network::read(const std::string& name, bool averaged) const {
   if (!is_parameter(name)) throw user_error("family '{}' has no parameter '{}'", settings_.family, name);
-  const run::DeviceTensorRef& tensor = tensors_.at(name);
+  const auto mean = averaged ? tensors_.find(average_of(name)) : tensors_.end();
+  const run::DeviceTensorRef& tensor = mean != tensors_.end() ? mean->second : tensors_.at(name);
   std::vector<float> out(tensor->bytes() / sizeof(float));
   tensor->download(out.data(), tensor->bytes());
   return out;
@@ -126,8 +127,8 @@ void Network::define(const std::string& change, GraphChange made) {
 void Network::keep(const std::string& name, const graph::Type& type, std::span<const std::byte> bytes) {
   LUMEN_CHECK(!tensors_.contains(name), "'{}' is a tensor of the network", name);
   run::DeviceTensorRef& tensor = kept_[name];
-  if (!tensor) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
-  LUMEN_CHECK(tensor->type() == type && tensor->bytes() == std::ssize(bytes), "'{}' is kept with two types", name);
+  if (!tensor || tensor->type() != type) tensor = std::make_shared<run::DeviceTensor>(engine_.device(), type);
+  LUMEN_CHECK(tensor->bytes() == std::ssize(bytes), "'{}': {} bytes", name, bytes.size());
   tensor->upload(bytes.data(), std::ssize(bytes));
 }
 
@@ -209,7 +210,7 @@ std::filesystem::path Network::save(const std::filesystem::path& folder, int kee
   CheckpointContent content;
   content.state.step = steps_;
   content.state.seed = settings_.seed;
-  content.state.config = settings_text(settings_);
+  content.state.config = network_settings_text(settings_);
   add_tensors(content, tensors_, [](const std::string&) { return true; });
   return save_checkpoint(folder, content, keep);
 }
@@ -226,7 +227,8 @@ std::unique_ptr<Network> Network::load(run::Engine& engine, const Library& libra
   const auto newest = latest_checkpoint(folder);
   if (!newest) throw user_error("{}: no checkpoint of a network", folder.string());
   const Checkpoint checkpoint = load_checkpoint(*newest, library.formats());
-  auto out = std::make_unique<Network>(engine, library, parse_settings(checkpoint.state.config, newest->string()));
+  auto out =
+      std::make_unique<Network>(engine, library, parse_network_settings(checkpoint.state.config, newest->string()));
   out->restore(*newest);
   return out;
 }

@@ -31,6 +31,10 @@ struct NetworkSettings {
   OptimizerSettings optimizer;
 };
 
+// As JSON, as checkpoints hold it; `where` is what errors say.
+std::string network_settings_text(const NetworkSettings& settings);
+NetworkSettings parse_network_settings(const std::string& text, const std::string& where);
+
 // Inputs by name, and the extents that they have. What a function does not read is left aside.
 struct NetworkInputs {
   std::map<std::string, std::vector<float>> numbers;
@@ -58,14 +62,18 @@ class Network {
   const Family& family() const { return *family_; }
   bool has(const std::string& function) const { return family_->has_function(function); }
 
-  // Weights by name. Error when there is none of that name.
-  std::vector<float> read(const std::string& name) const;
+  bool has_config(const std::string& key) const { return config_.contains(key); }
+
+  // Weights by name; with `averaged` their mean over the steps, where the optimizer keeps one. Error when there is none
+  // of that name.
+  std::vector<float> read(const std::string& name, bool averaged = false) const;
   void write(const std::string& name, std::span<const float> numbers);
 
   // What functions are called with this change; "" is without one, and cannot be defined. Programs of an older change
   // of that name are forgotten.
   void define(const std::string& change, GraphChange made);
-  // An input that a change added: its bytes stay on the device, in no checkpoint.
+  // An input that a change added: its bytes stay on the device, in no checkpoint. Of another type than before: programs
+  // that are compiled already go on with what they have.
   void keep(const std::string& name, const graph::Type& type, std::span<const std::byte> bytes);
 
   // One step of the optimizer on a loss, whose input "seed" is drawn for the step; the loss. Error (exit 4) when it is

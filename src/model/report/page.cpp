@@ -98,6 +98,23 @@ std::string html_table(const Table& table) {
   return out + "</table></div>\n";
 }
 
+std::string text_table(const Table& table) {
+  std::vector<size_t> width;
+  for (const std::string& head : table.head) width.push_back(head.size());
+  for (const auto& row : table.rows)
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  std::string out;
+  const auto add = [&](const std::vector<std::string>& row) {
+    for (size_t i = 0; i < row.size(); ++i)
+      out += (i > 0 ? "  " : "") +
+             (i < table.texts ? fmt::format("{:<{}}", row[i], width[i]) : fmt::format("{:>{}}", row[i], width[i]));
+    out += '\n';
+  };
+  add(table.head);
+  for (const auto& row : table.rows) add(row);
+  return out;
+}
+
 std::string html_tiles(const std::vector<Tile>& tiles) {
   std::string out = "<div class=\"tiles\">";
   for (const Tile& t : tiles)

@@ -17,6 +17,7 @@ struct Table {
   size_t texts = 1;                            // so many columns from the left hold texts, the others numbers
 };
 std::string html_table(const Table& table);  // nothing without rows
+std::string text_table(const Table& table);  // columns aligned, a line each
 
 // Large figures with a name and a remark each.
 struct Tile {

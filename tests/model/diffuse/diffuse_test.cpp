@@ -42,6 +42,65 @@ TEST(Diffusion, SamplersEndWhereTheVelocityPoints) {
   EXPECT_THROW((void)sampled(network, {4}, {}), Error);
 }
 
+// The same of noise that comes in ten steps: what is given is the noise.
+constexpr const char* kGrains = R"(
+model grains(cfg) {
+  config { size : i32 = 4; channels : i32 = 1; classes : i32 = 3; noise_steps : i32 = 10 }
+  param scale : f32[2, 2], init ones
+  fn signal(t: f32[B]) -> f32[B] = exp(t * t * -3.0)
+  fn guided(x: f32[B, cfg.size, cfg.size, cfg.channels], t: f32[B], label: i32[B], guidance: f32) -> f32[B, cfg.size, cfg.size, cfg.channels] {
+    let kept = reshape(signal(t), [B, 1, 1, 1])
+    return (x - sqrt(kept) * reshape(f32(label) * 0.5 - 0.5, [B, 1, 1, 1]) * guidance * scale[0, 0]) / sqrt(1.0 - kept)
+  }
+}
+)";
+
+TEST(Diffusion, NoiseIsTakenAwayInSteps) {
+  auto texts = Library::builtin();
+  texts->add_model_text(std::make_shared<const Source>(Source{"grains.lum", kGrains}));
+  NetworkSettings s;
+  s.family = "grains";
+  Network network(engine(), *texts, s);
+  ASSERT_TRUE(gives_noise(network));
+  ASSERT_EQ(usual_sampler(network), DiffusionSampler::ddim);
+  for (const int64_t steps : {1, 5, 10}) {
+    const std::vector<float> images = sampled(network, {0, 1, 2}, {DiffusionSampler::ddim, steps, 1, 5, 3});
+    for (size_t i = 0; i < images.size(); ++i) EXPECT_NEAR(images[i], double(i / 16) * 0.5 - 0.5, 1e-4) << steps;
+  }
+  EXPECT_THROW((void)sampled(network, {0}, {DiffusionSampler::euler, 5, 1, 5, 1}), Error);
+}
+
+// Shares of variance are those of Ho and others (2020), T = 1000; a few steps of training lower the loss.
+TEST(Diffusion, ATransformerLearnsNoiseInSteps) {
+  NetworkSettings s;
+  s.family = "dit";
+  s.config = {{"size", 12},   {"patch", 3}, {"classes", 4},       {"layers", 1},
+              {"hidden", 32}, {"heads", 2}, {"noise_steps", 1000}};
+  s.optimizer.weight_decay = 0;
+  Network network(engine(), *test_library(), s);
+  NetworkInputs in;
+  in.symbols = {{"B", 3}};
+  in.numbers["t"] = {0.001F, 0.5F, 1};
+  const std::vector<float> shares = network.run("signal", in);
+  double expected = 1;
+  for (int i = 0; i < 1000; ++i) {
+    expected *= 1 - (1e-4 + (0.02 - 1e-4) * i / 999);
+    const int at = i == 0 ? 0 : i == 499 ? 1 : i == 999 ? 2 : -1;
+    if (at >= 0) {
+      EXPECT_NEAR(shares[at] / expected, 1, 1e-4) << i;
+    }
+  }
+  const Images images = made_up_images(200, 12, 1);
+  double first = 0, last = 0;
+  for (int64_t step = 0; step < 150; ++step) {
+    const double loss = network.step("loss", diffusion_batch(images, network, step, 16), 2e-3);
+    (step < 10 ? first : last) += step < 10 || step >= 140 ? loss / 10 : 0;
+  }
+  EXPECT_LT(last, 0.6 * first);
+  for (const float x : sampled(network, {0, 1}, {DiffusionSampler::ddim, 5, 1, 5, 2})) ASSERT_TRUE(std::isfinite(x));
+  EXPECT_THROW((void)sampled(network, {0}, {}), Error);
+}
+
 TEST(Diffusion, EveryImageComesOnceInEachPass) {
   NetworkSettings s;
   s.family = "dit";

@@ -1,0 +1,234 @@
+#include "graph/sites/quantized_products.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/ordinal.h"
+#include "graph/ir/rewrite.h"
+#include "graph/pass/pass.h"
+#include "graph/sites/sites.h"
+#include "number/facts/facts.h"
+
+namespace lumen::graph {
+namespace {
+
+constexpr std::array kPartInputs = {"codes",  "factors", "negative_factors", "gains", "negative_gains",
+                                    "narrow", "wide"};
+
+std::string letters_free_in(const std::vector<std::string>& indices, size_t count) {
+  std::string out;
+  for (char c = 'a'; c <= 'z' && out.size() < count; ++c)
+    if (std::ranges::none_of(indices, [&](const std::string& i) { return i.find(c) != std::string::npos; })) out += c;
+  LUMEN_CHECK(out.size() == count, "a product with 26 axes");
+  return out;
+}
+
+void require_cover(const QuantizedProduct& p, int64_t rows, int64_t columns) {
+  int64_t row = 0, column = 0;
+  for (const QuantizedPart& part : p.parts) {
+    const bool fits = part.row == row && part.column == column && part.rows > 0 && part.columns > 0 &&
+                      part.rows <= rows - row && part.columns <= columns - column;
+    if (!fits) throw user_error("parts do not cover '{}' [{}, {}]", p.weight, rows, columns);
+    for (const FormatRef& f : {p.weights, p.activations})
+      if (part.columns % f->block != 0)
+        throw user_error("{} columns of '{}' do not divide into blocks of {} of the format '{}'", part.columns,
+                         p.weight, f->block, f->name);
+    column += part.columns;
+    if (column < columns) continue;
+    column = 0;
+    row += part.rows;
+  }
+  if (row != rows || column != 0) throw user_error("parts do not cover '{}' [{}, {}]", p.weight, rows, columns);
+}
+
+class Quantizer {
+ public:
+  Quantizer(const Graph& g, const std::vector<QuantizedProduct>& products) : r_(g) {
+    for (const QuantizedProduct& p : products) {
+      const ValueId weight = g.find_input(p.weight);
+      if (weight < 0) continue;
+      if (!p.activations->encodes()) throw user_error("the format '{}' can only be decoded", p.activations->name);
+      const Shape& shape = g[weight].type.shape;
+      if (shape.size() != 2) throw user_error("'{}' is no matrix", p.weight);
+      require_cover(p, shape[0].number(), shape[1].number());
+      wanted_[weight] = &p;
+    }
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      const int side = product_side(r_.from, v);
+      const auto wanted = side < 0 ? wanted_.end() : wanted_.find(r_.from[v].operands[side]);
+      if (wanted == wanted_.end()) {
+        r_.keep(v);
+        continue;
+      }
+      replace(v, side, *wanted->second);
+      reached_[wanted->first] = true;
+    }
+    for (const auto& [weight, product] : wanted_)
+      if (!reached_[weight])
+        throw user_error("no product reads columns of '{}': it cannot be quantized", product->weight);
+    return r_.finish();
+  }
+
+ private:
+  // The product being replaced, its operand with columns last.
+  struct Place {
+    const QuantizedProduct& product;
+    ValueId x = -1;
+    std::string of_x, of_weight, of_result;
+    size_t row_axis = 0;  // of the result
+  };
+
+  void replace(ValueId v, int side, const QuantizedProduct& product) {
+    const Node& node = r_.from[v];
+    const std::vector<std::string>& i = node.attributes.indices;
+    Place at{product, r_[node.operands[1 - side]], i[1 - side], i[side], i[2], i[2].find(i[side][0])};
+    const size_t column = at.of_x.find(i[side][1]);
+    if (column + 1 != at.of_x.size()) {
+      std::vector<int> order;
+      for (size_t d = 0; d < at.of_x.size(); ++d)
+        if (d != column) order.push_back(d);
+      order.push_back(column);
+      at.x = r_.build.permute(at.x, order);
+      at.of_x.erase(column, 1);
+      at.of_x += i[side][1];
+    }
+    std::vector<ValueId> rows;
+    for (size_t k = 0; k < product.parts.size(); ++k) {
+      const ValueId y = part_of(at, k);
+      if (product.parts[k].column == 0)
+        rows.push_back(y);
+      else
+        rows.back() = r_.build.add(rows.back(), y);
+    }
+    r_.replace(v, rows.size() == 1 ? rows[0] : r_.build.concat(rows, at.row_axis));
+    r_.keep_label(v);
+  }
+
+  ValueId input(const Place& at, size_t part, PartInput what) {
+    const std::string name = part_input(at.product.weight, part, what);
+    const auto [known, is_new] = inputs_.try_emplace(name, -1);
+    if (is_new) known->second = r_.build.input(name, Role::parameter, part_inputs(at.product, part).at(what));
+    return known->second;
+  }
+
+  ValueId part_of(const Place& at, size_t k) {
+    const QuantizedPart& part = at.product.parts[k];
+    const auto has = [&, inputs = part_inputs(at.product, k)](PartInput what) { return inputs.contains(what); };
+    ValueId x = at.x;
+    Shape shape = r_.build.type(x).shape;
+    if (shape.back() != Dim(part.columns)) {
+      std::vector<int64_t> starts(shape.size(), 0);
+      starts.back() = part.column;
+      shape.back() = Dim(part.columns);
+      x = r_.build.slice(x, starts, shape);
+    }
+    const auto scaled = [&](ValueId value, PartInput by) {
+      return has(by) ? r_.build.mul(value, input(at, k, by)) : value;
+    };
+    const ValueId codes = r_.build.cast(input(at, k, PartInput::codes), Element{});
+    ValueId y = -1;
+    if (at.product.is_dual) {
+      const ValueId zero = r_.build.scalar(0);
+      const ValueId above = scaled(r_.build.binary(ScalarOp::max_, x, zero), PartInput::factors);
+      const PartInput below_by = has(PartInput::negative_factors) ? PartInput::negative_factors : PartInput::factors;
+      const ValueId below = scaled(r_.build.binary(ScalarOp::min_, x, zero), below_by);
+      y = both_signs(at, k, encoded(at.product, stacked({above, below})), codes);
+    } else {
+      y = r_.build.contract(encoded(at.product, scaled(x, PartInput::factors)), codes, at.of_x, at.of_weight,
+                            at.of_result);
+      y = gained(at, k, y, PartInput::gains);
+    }
+    if (part.rank == 0) return y;
+    const std::string r = letters_free_in({at.of_x, at.of_weight, at.of_result}, 1);
+    std::string thin = at.of_x;
+    thin.back() = r[0];
+    const ValueId t = r_.build.contract(x, input(at, k, PartInput::narrow), at.of_x, r + at.of_weight[1], thin);
+    return r_.build.add(y,
+                        r_.build.contract(t, input(at, k, PartInput::wide), thin, at.of_weight[0] + r, at.of_result));
+  }
+
+  // One behind the other, along a new first axis.
+  ValueId stacked(std::vector<ValueId> parts) {
+    for (ValueId& part : parts) {
+      Shape shape = r_.build.type(part).shape;
+      shape.insert(shape.begin(), Dim(1));
+      part = r_.build.reshape(part, shape);
+    }
+    return r_.build.concat(parts, 0);
+  }
+
+  ValueId both_signs(const Place& at, size_t k, ValueId q, ValueId codes) {
+    const std::string z = letters_free_in({at.of_x, at.of_weight, at.of_result}, 1);
+    const ValueId two = r_.build.contract(q, codes, z + at.of_x, at.of_weight, z + at.of_result);
+    Shape shape = r_.build.type(two).shape;
+    shape[0] = Dim(1);
+    const auto half = [&](int64_t which) {
+      std::vector<int64_t> starts(shape.size(), 0);
+      starts[0] = which;
+      return r_.build.reshape(r_.build.slice(two, starts, shape), {shape.begin() + 1, shape.end()});
+    };
+    if (part_inputs(at.product, k).contains(PartInput::negative_gains))
+      return r_.build.add(gained(at, k, half(0), PartInput::gains), gained(at, k, half(1), PartInput::negative_gains));
+    return gained(at, k, r_.build.add(half(0), half(1)), PartInput::gains);
+  }
+
+  ValueId gained(const Place& at, size_t k, ValueId y, PartInput by) {
+    if (!part_inputs(at.product, k).contains(by)) return y;
+    Shape shape = {Dim(at.product.parts[k].rows)};
+    shape.resize(at.of_result.size() - at.row_axis, Dim(1));
+    const ValueId gains = input(at, k, by);
+    return r_.build.mul(y, shape.size() == 1 ? gains : r_.build.reshape(gains, shape));
+  }
+
+  ValueId encoded(const QuantizedProduct& product, ValueId x) {
+    const FormatRef& f = product.activations;
+    std::vector<std::pair<int, FieldSource>> sources;
+    std::vector<ValueId> fields;
+    if (const int scale = tensor_scale(*f); scale >= 0) {
+      sources.emplace_back(scale, FieldSource::supplied);
+      fields.push_back(r_.build.scalar(1));
+    }
+    return r_.build.cast(r_.build.cast(x, {Scalar::f32, f}, sources, fields), Element{});
+  }
+
+  Rewriter r_;
+  std::map<ValueId, const QuantizedProduct*> wanted_;
+  std::map<ValueId, bool> reached_;
+  std::map<std::string, ValueId> inputs_;
+};
+
+}  // namespace
+
+std::string part_input(const std::string& weight, size_t part, PartInput what) {
+  return fmt::format("{}.part.{}.{}", weight, part, kPartInputs.at(ordinal(what)));
+}
+
+std::map<PartInput, Type> part_inputs(const QuantizedProduct& product, size_t k) {
+  const QuantizedPart& part = product.parts.at(k);
+  const bool is_scaled = tensor_scale(*product.activations) >= 0;
+  const Type of_columns{{Dim(part.columns)}, {}}, of_rows{{Dim(part.rows)}, {}};
+  std::map<PartInput, Type> out;
+  out[PartInput::codes] = {{Dim(part.rows), Dim(part.columns)}, {Scalar::f32, product.weights}};
+  if (is_scaled || part.divides) out[PartInput::factors] = of_columns;
+  if (is_scaled && product.is_dual) out[PartInput::negative_factors] = of_columns;
+  if (is_scaled || tensor_scale(*product.weights) >= 0) out[PartInput::gains] = of_rows;
+  if (is_scaled && product.is_dual) out[PartInput::negative_gains] = of_rows;
+  if (part.rank > 0) {
+    out[PartInput::narrow] = {{Dim(part.rank), Dim(part.columns)}, {}};
+    out[PartInput::wide] = {{Dim(part.rows), Dim(part.rank)}, {}};
+  }
+  return out;
+}
+
+Graph quantize_products(Graph g, const std::vector<QuantizedProduct>& products) {
+  inline_calls(g);
+  simplify(g);
+  return Quantizer(g, products).run();
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,54 @@
+// quantize_products: products with weights become products of codes. A weight [N, K] is covered by parts, each with
+// codes and scales of its own and, where it is asked for, numbers that columns of activations are divided by
+// (smoothing) and a narrow f32 way beside (SVDQuant). Parts of the same rows are added, others lie one behind the
+// other.
+//
+//   formats with one scale for the tensor:  q = code(x f), f [K]: 1 / (scale * divisor);  y = (q C^T) g, g [N]: scales
+//   others:                                 q = format(x f), fitted while the graph runs; f: 1 / divisor, or none
+//   dual:  max(x, 0) and min(x, 0) one behind the other, each with its own f and scale: one product reads the codes
+//          C once; y = (q+ C^T) g+ + (q- C^T) g-
+//
+// Sums of products of codes are exact in f32 while they are below 2^24. A bias stays where it was. Proved by
+// tests/graph/sites/quantized_products_test.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+struct QuantizedPart {
+  int64_t row = 0, rows = 0, column = 0, columns = 0;  // of the weight
+  bool divides = false;                                // columns of activations
+  int64_t rank = 0;                                    // of the way beside; 0: none
+};
+
+struct QuantizedProduct {
+  std::string weight;  // a parameter [N, K]
+  FormatRef weights, activations;
+  bool is_dual = false;
+  std::vector<QuantizedPart> parts;  // by rows, then by columns; they cover the weight
+};
+
+// What a part has as inputs, parameters all.
+enum class PartInput : uint8_t {
+  codes,             // [rows, columns] in the weights' format; its scale of the tensor is 1
+  factors,           // f32 [columns]
+  negative_factors,  // the same of min(x, 0)
+  gains,             // f32 [rows]
+  negative_gains,
+  narrow,  // f32 [rank, columns], of x as it is
+  wide,    // f32 [rows, rank]
+};
+std::string part_input(const std::string& weight, size_t part, PartInput what);
+// Those that a part of the product has.
+std::map<PartInput, Type> part_inputs(const QuantizedProduct& product, size_t part);
+
+// Numeric dims. Calls are inlined. A weight that the graph does not have is passed over. Error where parts do not cover
+// the weight, or a format cannot hold so many columns.
+Graph quantize_products(Graph g, const std::vector<QuantizedProduct>& products);
+
+}  // namespace lumen::graph
