@@ -205,6 +205,11 @@ std::map<std::string, std::vector<float>> Network::results(const std::string& fu
   return out;
 }
 
+run::Program& Network::program(const std::string& function, const graph::Bindings& symbols,
+                               const std::string& change) {
+  return *compiled(function, symbols, false, false, change).program;
+}
+
 std::filesystem::path Network::save(const std::filesystem::path& folder, int keep) const {
   CheckpointContent content;
   content.state.step = steps_;

@@ -78,6 +78,9 @@ class Network {
   std::map<std::string, std::vector<float>> results(const std::string& function, const NetworkInputs& inputs,
                                                     bool averaged, const std::string& change);
 
+  // The program of a function with a change, for what it costs: its memory, its time by the inputs it last had.
+  run::Program& program(const std::string& function, const graph::Bindings& symbols, const std::string& change);
+
   // A checkpoint, from which training goes on to the same bits; the newest `keep` stay.
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 
