@@ -144,36 +144,32 @@ class Finder {
     p.follows_norm = follows_norm(s.source);
   }
 
+  // The one operand that depends on data; -1: none, or several.
+  ValueId only_data(const Node& node) const {
+    ValueId found = -1;
+    for (const ValueId o : node.operands) {
+      if (of_parameters_[o]) continue;
+      if (found >= 0) return -1;
+      found = o;
+    }
+    return found;
+  }
   // Below multiplications and additions of parameters there is something times the inverse root of a mean.
   bool follows_norm(ValueId v) const {
-    for (int depth = 0; depth < 6; ++depth) {
+    for (int depth = 0; depth < 6 && v >= 0; ++depth) {
       const Node& node = g_[v];
-      if (is_view(node.op)) {
-        v = node.operands[0];
-        continue;
-      }
-      if (node.op != Op::map_) return false;
+      if (node.op != Op::map_ && !is_view(node.op)) return false;
       for (const ValueId o : node.operands)
-        if (is_inverse_root(o) && !of_parameters_[o]) return true;
-      ValueId next = -1;
-      for (const ValueId o : node.operands)
-        if (!of_parameters_[o]) {
-          if (next >= 0) return false;
-          next = o;
-        }
-      if (next < 0) return false;
-      v = next;
+        if (node.operands.size() == 2 && is_inverse_root(o)) return true;
+      v = only_data(node);
     }
     return false;
   }
   bool is_inverse_root(ValueId v) const {
-    for (int depth = 0; depth < 4; ++depth) {
-      const Node& node = g_[v];
-      if (node.op == Op::map_)
-        for (const ScalarNode& n : node.attributes.formula.nodes)
-          if (n.op == ScalarOp::sqrt_) return true;
-      if (node.operands.size() != 1) return false;
-      v = node.operands[0];
+    for (int depth = 0; depth < 4 && v >= 0 && !of_parameters_[v]; ++depth) {
+      if (only_op(g_[v]) == ScalarOp::sqrt_) return true;
+      if (g_[v].op != Op::map_ && !is_view(g_[v].op)) return false;
+      v = only_data(g_[v]);
     }
     return false;
   }

@@ -1,5 +1,5 @@
 // Images as bad cameras and weather leave them: what ranges that were calibrated on good ones are tried with. Proved
-// by tests/model/classify/corrupt_test.cpp.
+// by tests/model/classify/classify_test.cpp.
 #pragma once
 
 #include <cstdint>

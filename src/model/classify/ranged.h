@@ -1,6 +1,6 @@
 // A network whose products with weights are of 8-bit whole numbers, by graph/ranges: weights folded and quantized,
 // ranges calibrated on some inputs, and the function run in any of the ways to find the ranges of results. Proved by
-// tests/model/classify/ranged_test.cpp.
+// tests/model/classify/classify_test.cpp.
 #pragma once
 
 #include <map>

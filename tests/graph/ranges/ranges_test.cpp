@@ -208,6 +208,15 @@ TEST(Ranges, ChainsByChannelGoIntoTheWeights) {
   }
 }
 
+TEST(Ranges, ProductsBehindNormalizationsAreKnown) {
+  const std::vector<RangedProduct> products =
+      ranged_products(ranged_function("fn f(x: f32[3, 8], n: f32[8], w: f32[5, 8], u: f32[5, 8], d: f32[2, 5]) = "
+                                      "linear(relu(linear(rms_norm(x, n, 0.00001), w)) * linear(x, u), d)"),
+                      3);
+  ASSERT_EQ(products.size(), 3U);
+  for (const RangedProduct& p : products) EXPECT_EQ(p.follows_norm, p.name == "w") << p.name;
+}
+
 // From one product's codes to the next one's: rectified and pooled as codes, added as numbers, read as codes again.
 TEST(Ranges, CodesGoOnFromProductToProduct) {
   const Graph g = ranged_function(
