@@ -29,6 +29,7 @@ struct RangedProduct {
   int64_t columns = 0;   // what one result sums: a group's
   int64_t groups = 1;
   int64_t positions = 1;      // results of one channel and sample
+  bool is_by_sample = false;  // results of samples are told apart
   bool is_depthwise = false;  // a channel of its own for each group
   bool follows_norm = false;  // reads what a normalization over its columns gave: S1 and S2 say nothing there
 };

@@ -140,6 +140,7 @@ class Finder {
     p.channels = p.groups * outputs;
     p.columns = extent_of(g_, s.weight, of_weight, s.columns);
     p.positions = extent_of(g_, s.x, of_x, s.rows.substr(s.by_sample ? 1 : 0));
+    p.is_by_sample = s.by_sample;
     p.is_depthwise = p.groups > 1 && outputs == 1;
     p.follows_norm = follows_norm(s.source);
   }

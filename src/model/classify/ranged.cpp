@@ -11,6 +11,9 @@ namespace lumen::model {
 namespace {
 
 constexpr const char* kFolding = "ranges.folding";
+constexpr double kMostClipped = 1e-3;
+constexpr float kRaise = 1.15F, kLeastAlpha = 0.5F;
+constexpr int kMostRaises = 16;
 
 const char* source_name(graph::RangeSource s) {
   return s == graph::RangeSource::fixed ? "static" : s == graph::RangeSource::dynamic ? "dynamic" : "estimate";
@@ -25,12 +28,17 @@ SeenRanges begun(int64_t channels) {
   return out;
 }
 
-// The published rule: the mean over a batch of the largest over the channels, rounded; then half of what there was.
-float whole_alpha_of(const std::vector<float>& away, int64_t channels, float before, bool is_first) {
+// The mean over samples of the largest over the channels.
+double mean_of_largest(const std::vector<float>& away, int64_t channels) {
   const int64_t rows = std::ssize(away) / channels;
   double mean = 0;
   for (int64_t n = 0; n < rows; ++n)
     mean += double(*std::max_element(away.begin() + n * channels, away.begin() + (n + 1) * channels)) / double(rows);
+  return mean;
+}
+
+// The published rule: that of the first batch, rounded; then half of what there was and of the next one's.
+float whole_alpha_of(double mean, float before, bool is_first) {
   const float own = float(std::nearbyint(mean));
   return is_first ? own : std::nearbyint((before + own) / 2);
 }
@@ -204,16 +212,16 @@ void RangedNetwork::add_seen(bool by_channel, const std::vector<NetworkInputs>& 
       if (batch == 0) seen = begun(channels);
       const std::vector<float>&low = results.at(p.name + ".low"), &high = results.at(p.name + ".high");
       const std::vector<float>&below = results.at(p.name + ".below"), &above = results.at(p.name + ".above");
-      const double all = double(std::ssize(low) / channels) * double(batches.size());
+      const double below_mean = mean_of_largest(below, channels), above_mean = mean_of_largest(above, channels);
       for (int64_t i = 0; i < std::ssize(low); ++i) {
         const int64_t c = i % channels;
         seen.low[c] = std::min(seen.low[c], low[i]);
         seen.high[c] = std::max(seen.high[c], high[i]);
-        seen.below[c] += float(below[i] / all);
-        seen.above[c] += float(above[i] / all);
       }
-      seen.whole_below = whole_alpha_of(below, channels, seen.whole_below, batch == 0);
-      seen.whole_above = whole_alpha_of(above, channels, seen.whole_above, batch == 0);
+      for (float& x : seen.below) x += float(below_mean / double(batches.size()));
+      for (float& x : seen.above) x += float(above_mean / double(batches.size()));
+      seen.whole_below = whole_alpha_of(below_mean, seen.whole_below, batch == 0);
+      seen.whole_above = whole_alpha_of(above_mean, seen.whole_above, batch == 0);
     }
     for (const auto& [name, numbers] : results) {
       if (!name.starts_with("value.") || !name.ends_with(".low")) continue;
@@ -229,6 +237,39 @@ void RangedNetwork::calibrate(const std::vector<NetworkInputs>& batches) {
   LUMEN_CHECK(!batches.empty(), "a calibration without inputs");
   calibration_ = {};
   for (const bool by_channel : {false, true}) add_seen(by_channel, batches);
+  kept_alpha_ = -1;
+  for (const bool by_channel : {false, true}) raise_alpha(by_channel, batches);
+}
+
+// Section 6: where more than a thousandth of the results is beyond its range, deviations are too few. Layers are looked
+// at together, since those behind read what those before clip.
+void RangedNetwork::raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches) {
+  RangeWay way;
+  way.per = by_channel ? graph::RangePer::channel : graph::RangePer::tensor;
+  const std::string change = defined(way, true);
+  for (int round = 0; round < kMostRaises; ++round) {
+    kept_alpha_ = -1;
+    keep_ways(false);
+    std::map<std::string, double> clipped;
+    double samples = 0;
+    for (const NetworkInputs& batch : batches) {
+      const auto results = network_.results(function_, batch, false, change);
+      samples += double(samples_);
+      for (const graph::RangedProduct& p : products_)
+        for (const float x : results.at(p.name + ".clipped")) clipped[p.name] += x;
+    }
+    bool raised = false;
+    for (const graph::RangedProduct& p : products_) {
+      const double of_all = double(p.channels * p.positions) * samples / (p.is_by_sample ? 1 : double(samples_));
+      if (clipped[p.name] <= kMostClipped * of_all) continue;
+      ProductCalibration& own = calibration_.products.at(p.name);
+      SeenRanges& seen = by_channel ? own.channel : own.tensor;
+      for (std::vector<float>* some : {&seen.below, &seen.above})
+        for (float& x : *some) x = std::max(x, kLeastAlpha) * kRaise;
+      raised = true;
+    }
+    if (!raised) break;
+  }
   kept_alpha_ = -1;
 }
 

@@ -30,8 +30,10 @@ graph::RangePer range_per(const std::string& name);
 
 // What was seen on the calibration's inputs, for each channel or one for all.
 struct SeenRanges {
-  std::vector<float> low, high;     // the least and the largest of all
-  std::vector<float> below, above;  // deviations between the estimate's mean and the ends: the mean over the samples
+  std::vector<float> low, high;  // the least and the largest of all
+  // Deviations between the estimate's mean and the ends, the mean over the samples of the most of a channel; raised
+  // until no more than a thousandth of what was seen is beyond.
+  std::vector<float> below, above;
   float whole_below = 0, whole_above = 0;  // the same by the rule of the published code
 };
 struct ProductCalibration {
@@ -74,6 +76,7 @@ class RangedNetwork {
  private:
   void quantize();
   void keep(const std::string& name, const std::vector<float>& numbers);
+  void raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches);
   void add_seen(bool by_channel, const std::vector<NetworkInputs>& batches);
   void keep_ways(bool whole_alpha);
   std::string defined(const RangeWay& way, bool counts_clipped);
