@@ -164,7 +164,7 @@ class ClassifyStudy {
     }
   }
 
-  // Of one image at a time, as a device sees them.
+  // One image at a time, as a device sees them.
   void costs() {
     const model::NetworkInputs one = calibration_batches(train_, *network_, 1, 1, 1).front();
     model::RangedNetwork single(*network_, kLogits, one.symbols, flags_.floats);

@@ -251,7 +251,7 @@ ValueId WholeProduct::in_real(ValueId units) {
   return f.map(f.mul(u, f.mul(x, w)));
 }
 
-// Of sums with their bias, [rows, groups, outputs, 1..].
+// The ends of sums with their bias, [rows, groups, outputs, 1..].
 Ends WholeProduct::true_ends(ValueId total) {
   std::vector<int> axes;
   for (size_t i = samples_ > 1 ? 1 : 0; i < site_.rows.size(); ++i) axes.push_back(i);
@@ -291,7 +291,7 @@ void WholeProduct::report_seen(const Ends& seen, const Predicted& p) {
   reports_[name + ".above"] = away(p.mean, seen.high);
 }
 
-// Of sums, f32 [samples, channels].
+// What sums are multiplied with, f32 [samples, channels].
 ValueId WholeProduct::multiplier(ValueId scale) {
   FormulaOf f(b_);
   if (is_by_channel()) {

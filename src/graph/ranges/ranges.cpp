@@ -205,7 +205,7 @@ class RangeRewriter {
     return ends;
   }
 
-  // Of sums, views and larger ones of values whose ranges are known: before any of them is there.
+  // The ends of sums, views and larger ones of values whose ranges are known: before any of them is there.
   std::optional<Ends> arithmetic_ends(ValueId v, int64_t samples, int depth = 0) {
     if (const auto known = coded_.find(v); known != coded_.end()) {
       if (known->second.samples != samples) return std::nullopt;

@@ -39,7 +39,7 @@ bool ends_in(const Shape& shape, int64_t count);
 std::vector<bool> values_of_parameters(const Graph& g);
 // Calls inlined, and every map with one operation: what sites are looked for in.
 Graph made_plain(Graph g);
-// Of such a graph with numeric dims.
+// Products of such a graph with numeric dims.
 std::vector<Site> find_sites(const Graph& g, int64_t samples);
 
 }  // namespace lumen::graph

@@ -36,7 +36,7 @@ NetworkInputs images_of(const Images& images, const Network& network, std::span<
 // The rate of a step: `rate`, a tenth of it behind half of all steps, and a hundredth behind three quarters.
 double stepped_rate(double rate, int64_t step, int64_t steps);
 
-// Of [rows, classes] the class with the largest number, the first of equals.
+// The class with the largest number of each row of [rows, classes], the first of equals.
 std::vector<int32_t> classes_of(std::span<const float> logits, int64_t rows);
 
 // How much of the first `count` images (0: all) is recognized, by logits of `batch` at once; `logits` gives those of

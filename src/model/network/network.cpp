@@ -205,8 +205,7 @@ std::map<std::string, std::vector<float>> Network::results(const std::string& fu
   return out;
 }
 
-run::Program& Network::program(const std::string& function, const graph::Bindings& symbols,
-                               const std::string& change) {
+run::Program& Network::program(const std::string& function, const graph::Bindings& symbols, const std::string& change) {
   return *compiled(function, symbols, false, false, change).program;
 }
 
