@@ -81,27 +81,15 @@ int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
   put(fmt::format("float: recognized {:.2f} % of {} images\n", 100 * whole, std::min(count, images.count)));
   const std::filesystem::path file = std::filesystem::path(flags.run) / kRangesFile;
   if (flags.is_float || !std::filesystem::exists(file)) return 0;
-  const std::string where = file.string();
-  const nlohmann::json all = model::parse_json(read_file(file, kLargestRanges), where);
-  model::RangeWay way;
-  way.source = model::range_source(model::json_text(all, "ranges", where));
-  way.per = model::range_per(model::json_text(all, "per", where));
-  way.gamma = model::json_integer(all, "gamma", where);
-  if (way.gamma < 1 || way.gamma > 64) throw user_error("{}: gamma {}", where, way.gamma);
-  way.whole_alpha = model::json_boolean(all, "whole_alpha", false, where);
-  way.depthwise_fixed = model::json_boolean(all, "depthwise_static", false, where);
-  std::vector<std::string> floats;
-  for (const nlohmann::json& name : model::json_member(all, "floats", where)) {
-    if (!name.is_string()) throw user_error("{}: \"floats\" holds no names", where);
-    floats.push_back(name.get<std::string>());
-  }
+  const auto [way, floats, calibration] = read_ranges(flags.run);
   model::RangedNetwork ranged(*network, kLogits, batch_of(batch), floats);
-  ranged.set_calibration(model::calibration_of(model::json_member(all, "calibration", where), where));
+  ranged.set_calibration(calibration);
+  const model::RangeWay& used = way;
   double clipped = 0, counted = 0;
   const double own = model::recognized(
       images, *network, count, batch,
       [&](const auto& inputs) {
-        model::RangedNetwork::Result r = ranged.run(inputs, way, true);
+        model::RangedNetwork::Result r = ranged.run(inputs, used, true);
         clipped += r.clipped;
         counted += r.counted;
         return r.numbers;
@@ -112,7 +100,52 @@ int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
   return 0;
 }
 
+struct ExportFlags {
+  std::string run, out, target = "neon";
+};
+
+int export_classifier(const Shared& shared, const ExportFlags& flags) {
+  const model::LibraryRef library = shared.library();
+  const std::filesystem::path out = flags.out;
+  require_writable_folder(out);
+  run::Engine engine = shared.engine();
+  const auto network = load_classifier(engine, *library, flags.run);
+  const KeptRanges kept = read_ranges(flags.run);
+  model::RangedNetwork ranged(*network, kLogits, batch_of(1), kept.floats);
+  ranged.set_calibration(kept.calibration);
+  const run::PortableProgram made = ranged.exported(kept.way, flags.target);
+  std::filesystem::create_directories(out);
+  write_file_atomic(out / "kernels.o", made.object);
+  write_file_atomic(out / "model.c", made.source);
+  put(fmt::format(
+      "wrote {}: for {}, {} launches of {} kernels; flash: {} bytes of constants, {} of objects with code; "
+      "RAM: {} bytes beside a stack\n",
+      flags.out, flags.target, made.launches, made.kernels, made.constant_bytes, made.object.size(), made.arena_bytes));
+  return 0;
+}
+
 }  // namespace
+
+KeptRanges read_ranges(const std::string& run) {
+  const std::filesystem::path file = std::filesystem::path(run) / kRangesFile;
+  const std::string where = file.string();
+  if (!std::filesystem::exists(file))
+    throw Error(Exit::user, fmt::format("{} was not calibrated", run), "lumen classify quantize does");
+  const nlohmann::json all = model::parse_json(read_file(file, kLargestRanges), where);
+  KeptRanges out;
+  out.way.source = model::range_source(model::json_text(all, "ranges", where));
+  out.way.per = model::range_per(model::json_text(all, "per", where));
+  out.way.gamma = model::json_integer(all, "gamma", where);
+  if (out.way.gamma < 1 || out.way.gamma > 64) throw user_error("{}: gamma {}", where, out.way.gamma);
+  out.way.whole_alpha = model::json_boolean(all, "whole_alpha", false, where);
+  out.way.depthwise_fixed = model::json_boolean(all, "depthwise_static", false, where);
+  for (const nlohmann::json& name : model::json_member(all, "floats", where)) {
+    if (!name.is_string()) throw user_error("{}: \"floats\" holds no names", where);
+    out.floats.push_back(name.get<std::string>());
+  }
+  out.calibration = model::calibration_of(model::json_member(all, "calibration", where), where);
+  return out;
+}
 
 std::unique_ptr<model::Network> load_classifier(run::Engine& engine, const model::Library& library,
                                                 const std::string& run) {
@@ -171,12 +204,26 @@ void add_classify_quantize(CLI::App& app, Command& command) {
   });
 }
 
+void add_classify_export(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* sub = app.add_subcommand(
+      "export", "Write a quantized run as an object and C that need no library, one image at a time");
+  sub->add_option("run", flags->run, "Folder of a run that was quantized")->required()->type_name("RUN");
+  sub->add_option("-o,--out", flags->out, "Folder to write kernels.o and model.c to")->required()->type_name("DIR");
+  sub->add_option("--target", flags->target, "A processor that lumen doctor lists")->capture_default_str();
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] { return export_classifier(*shared, *flags); };
+  });
+}
+
 void add_classify(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("classify",
                                      "Train image classifiers, and run them in 8 bits with ranges "
                                      "estimated before a layer runs");
   sub->require_subcommand(1);
-  for (auto* add : {add_classify_train, add_classify_eval, add_classify_quantize, add_classify_study})
+  for (auto* add :
+       {add_classify_train, add_classify_eval, add_classify_quantize, add_classify_export, add_classify_study})
     add(*sub, command);
 }
 

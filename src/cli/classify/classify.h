@@ -17,10 +17,19 @@ namespace lumen::cli {
 void add_classify_train(CLI::App& app, Command& command);
 void add_classify_eval(CLI::App& app, Command& command);
 void add_classify_quantize(CLI::App& app, Command& command);
+void add_classify_export(CLI::App& app, Command& command);
 void add_classify_study(CLI::App& app, Command& command);
 
 inline constexpr const char* kRangesFile = "ranges.json";  // beside the checkpoints of a run: a way, and a calibration
 inline constexpr const char* kLogits = "logits";
+
+// What `quantize` wrote beside a run's checkpoints. Error when there is nothing, or something else.
+struct KeptRanges {
+  model::RangeWay way;
+  std::vector<std::string> floats;
+  model::Calibration calibration;
+};
+KeptRanges read_ranges(const std::string& run);
 
 // A trained classifier. Error when the family has no logits.
 std::unique_ptr<model::Network> load_classifier(run::Engine& engine, const model::Library& library,

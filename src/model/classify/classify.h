@@ -7,7 +7,7 @@
 //
 // Proved by tests/model/classify/classify_test.cpp.
 //
-// May include: base, base/structured, graph/ranges, model/images, model/network.
+// May include: base, base/structured, graph/ranges, model/images, model/network, run/engine/portable.
 // Offers: corrupt.h, ranged.h.
 #pragma once
 

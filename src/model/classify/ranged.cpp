@@ -345,6 +345,12 @@ RangedNetwork::Result RangedNetwork::run(const NetworkInputs& inputs, const Rang
   return out;
 }
 
+run::PortableProgram RangedNetwork::exported(const RangeWay& way, const std::string& machine) {
+  keep_ways(way.whole_alpha);
+  const graph::Graph g = network_.graph_of(function_, symbols_, defined(way, false));
+  return run::portable_program(g, {}, machine, [&](const std::string& name) { return network_.bytes_of(name); });
+}
+
 RangedNetwork::Cost RangedNetwork::cost(const NetworkInputs& inputs, const RangeWay& way) {
   (void)run(inputs, way);
   run::Program& program = network_.program(function_, inputs.symbols, defined(way, false));

@@ -11,6 +11,7 @@
 
 #include "graph/ranges/ranges.h"
 #include "model/network/network.h"
+#include "run/engine/portable/portable.h"
 
 namespace lumen::model {
 
@@ -71,6 +72,8 @@ class RangedNetwork {
     int64_t arena_bytes = 0;
     double seconds = 0;
   };
+  // The same for another processor, without an engine. Error for machines that are none.
+  run::PortableProgram exported(const RangeWay& way, const std::string& machine);
   Cost cost(const NetworkInputs& inputs, const RangeWay& way);
 
  private:

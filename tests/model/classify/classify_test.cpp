@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "base/error.h"
+#include "base/file/file.h"
 #include "base/structured/json.h"
 #include "model/classify/corrupt.h"
 #include "model/classify/ranged.h"
@@ -192,6 +195,58 @@ TEST(Classify, LinearLayersOfALanguageModel) {
       EXPECT_LT(loss, whole + 0.1) << way.name();
     }
   std::cout << said << "\n";
+}
+
+bool is_installed(const std::string& program) {
+  return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+// The object and the C for AArch64, in an emulator: the bits that this processor has.
+TEST(Classify, AnotherProcessorHasTheSameBitsWithoutALibrary) {
+  if (!is_installed("aarch64-linux-gnu-gcc") || !is_installed("qemu-aarch64"))
+    GTEST_SKIP() << "no AArch64 compiler or emulator here";
+  const Images images = made_up_images(64, 12, 3);
+  const auto network = trained_classifier("small_images", images, 20);
+  RangedNetwork ranged(*network, "logits", {{"B", 1}});
+  std::vector<NetworkInputs> some;
+  for (int64_t i = 0; i < 8; ++i) some.push_back(images_of(images, *network, std::span(&i, 1)));
+  ranged.calibrate(some);
+  const TestFolder folder;
+  const auto in = [&](const char* name) { return (folder.path() / name).string(); };
+  const RangeWay way;
+  const run::PortableProgram made = ranged.exported(way, "neon");
+  EXPECT_GT(made.launches, 10);
+  write_file_atomic(in("kernels.o"), made.object);
+  write_file_atomic(in("model.c"), made.source);
+  write_file_atomic(in("main.c"),
+                    "#include <stdio.h>\n"
+                    "int lumen_run(const void* const* inputs, void* const* results);\n"
+                    "int main(void) {\n"
+                    "  static float image[144], logits[4];\n"
+                    "  const void* inputs[] = {image};\n"
+                    "  void* results[] = {logits};\n"
+                    "  while (fread(image, sizeof image, 1, stdin) == 1) {\n"
+                    "    if (lumen_run(inputs, results)) return 1;\n"
+                    "    fwrite(logits, sizeof logits, 1, stdout);\n"
+                    "  }\n"
+                    "  return 0;\n}\n");
+  std::string bytes;
+  for (const NetworkInputs& one : some) {
+    const std::vector<float>& x = one.numbers.at("images");
+    bytes.append(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
+  }
+  write_file_atomic(in("images"), bytes);
+  const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + in("program") + " " + in("main.c") + " " +
+                            in("model.c") + " " + in("kernels.o");
+  ASSERT_EQ(std::system(build.c_str()), 0) << build;
+  ASSERT_EQ(std::system(("qemu-aarch64 " + in("program") + " < " + in("images") + " > " + in("logits")).c_str()), 0);
+  const std::string got = read_file(in("logits"));
+  ASSERT_EQ(got.size(), some.size() * 16);
+  for (size_t i = 0; i < some.size(); ++i) {
+    std::vector<float> logits(4);
+    std::memcpy(logits.data(), got.data() + i * 16, 16);
+    EXPECT_EQ(logits, ranged.run(some[i], way).numbers) << i;
+  }
 }
 
 TEST(Classify, MoreImagesThanABatchAreCountedOnce) {
