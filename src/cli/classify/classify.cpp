@@ -23,7 +23,7 @@ struct EvalImagesFlags {
   bool is_float = false;
 };
 
-struct QuantizeFlags {
+struct ClassifyQuantizeFlags {
   std::string run, data, ranges = "estimate", per = "tensor";
   model::RangeWay way;
   int64_t count = 16, seed = 1;
@@ -34,7 +34,7 @@ graph::Bindings batch_of(int64_t n) {
   return {{"B", n}};
 }
 
-nlohmann::json ranges_json(const QuantizeFlags& flags, const model::Calibration& calibration) {
+nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const model::Calibration& calibration) {
   return {{"ranges", flags.ranges},
           {"per", flags.per},
           {"gamma", flags.way.gamma},
@@ -44,7 +44,7 @@ nlohmann::json ranges_json(const QuantizeFlags& flags, const model::Calibration&
           {"calibration", model::to_json(calibration)}};
 }
 
-int quantize_classifier(const Shared& shared, QuantizeFlags flags) {
+int quantize_classifier(const Shared& shared, ClassifyQuantizeFlags flags) {
   const model::LibraryRef library = shared.library();
   flags.way.source = model::range_source(flags.ranges);
   flags.way.per = model::range_per(flags.per);
@@ -100,11 +100,11 @@ int eval_classifier(const Shared& shared, const EvalImagesFlags& flags) {
   return 0;
 }
 
-struct ExportFlags {
+struct ClassifyExportFlags {
   std::string run, out, target = "neon";
 };
 
-int export_classifier(const Shared& shared, const ExportFlags& flags) {
+int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
   const model::LibraryRef library = shared.library();
   const std::filesystem::path out = flags.out;
   require_writable_folder(out);
@@ -177,7 +177,7 @@ void add_classify_eval(CLI::App& app, Command& command) {
 }
 
 void add_classify_quantize(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<QuantizeFlags>();
+  auto flags = std::make_shared<ClassifyQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Calibrate 8-bit products on a few images; eval uses it then");
   sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
   sub->add_option("data", flags->data, "Folder of IDX files, of which the training part is looked at")
@@ -205,7 +205,7 @@ void add_classify_quantize(CLI::App& app, Command& command) {
 }
 
 void add_classify_export(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<ExportFlags>();
+  auto flags = std::make_shared<ClassifyExportFlags>();
   CLI::App* sub = app.add_subcommand(
       "export", "Write a quantized run as an object and C that need no library, one image at a time");
   sub->add_option("run", flags->run, "Folder of a run that was quantized")->required()->type_name("RUN");

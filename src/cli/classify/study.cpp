@@ -195,7 +195,7 @@ class ClassifyStudy {
   Progress progress_;
 };
 
-std::string percent(const std::vector<double>& x) {
+std::string percent_text(const std::vector<double>& x) {
   const MeanSpread s = spread_of_numbers(x);
   return fmt::format("{:.2f} +- {:.2f}", 100 * s.mean, 100 * s.deviation);
 }
@@ -207,8 +207,9 @@ model::Table table_of_arms(const std::vector<RangeArm>& arms) {
     const auto clipped = [&](const std::vector<double>& x) {
       return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * spread_of_numbers(x).mean);
     };
-    out.rows.push_back({a.name, percent(a.clean), percent(a.bad), clipped(a.clean_clipped), clipped(a.bad_clipped),
-                        fmt::format("{:.3f}", a.milliseconds), fmt::format("{}", a.arena_bytes)});
+    out.rows.push_back({a.name, percent_text(a.clean), percent_text(a.bad), clipped(a.clean_clipped),
+                        clipped(a.bad_clipped), fmt::format("{:.3f}", a.milliseconds),
+                        fmt::format("{}", a.arena_bytes)});
   }
   return out;
 }

@@ -6,9 +6,9 @@
 namespace lumen::graph {
 namespace {
 
-class Folder {
+class WeightFolder {
  public:
-  explicit Folder(const Graph& g) : r_(g), b_(r_.build) {
+  explicit WeightFolder(const Graph& g) : r_(g), b_(r_.build) {
     const std::vector<bool> of_parameters = values_of_parameters(g);
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       if (of_parameters[v]) r_.keep(v);
@@ -81,7 +81,7 @@ std::vector<RangedProduct> ranged_products(Graph g, int64_t samples) {
 
 Graph folded_weights(Graph g, int64_t samples) {
   g = made_plain(std::move(g));
-  Folder folder(g);
+  WeightFolder folder(g);
   for (const Site& s : find_sites(g, samples)) folder.add(s);
   Graph out = folder.finish();
   simplify(out);

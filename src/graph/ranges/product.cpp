@@ -10,7 +10,7 @@ constexpr int64_t kLargestSquare = 255 * 255;
 constexpr double kLargestBias = 1 << 30;
 constexpr double kLeastDeviation = 1e-6;
 
-bool has(const std::string& letters, char c) {
+bool is_among(const std::string& letters, char c) {
   return letters.find(c) != std::string::npos;
 }
 
@@ -61,7 +61,7 @@ ValueId WholeProduct::aligned(ValueId v, const std::string& letters, const std::
     if (at != std::string::npos) order.push_back(at);
   }
   for (size_t d = 0; d < letters.size(); ++d)
-    if (!has(to, letters[d])) order.push_back(d);
+    if (!is_among(to, letters[d])) order.push_back(d);
   return b_.reshape(b_.permute(v, order), shape);
 }
 
@@ -119,14 +119,14 @@ ValueId WholeProduct::summed(ValueId v, bool squares, const std::vector<int>& ax
 ValueId WholeProduct::window_sums(bool squares) {
   std::vector<int> columns;
   for (size_t d = 0; d < of_x_.size(); ++d)
-    if (has(site_.columns, of_x_[d])) columns.push_back(d);
+    if (is_among(site_.columns, of_x_[d])) columns.push_back(d);
   if (below_windows_ < 0) return summed(thinned(x_), squares, columns);
   const Node& windows = from_[site_.views.back()];
   std::vector<int> plain;
   Shape shape = windows.type.shape;
   for (size_t d = 0; d < windows.attributes.starts.size(); ++d) {
     const int j = plain_index(from_, windows, d);
-    if (j < 0 || !has(site_.columns, of_x_[j])) continue;
+    if (j < 0 || !is_among(site_.columns, of_x_[j])) continue;
     plain.push_back(d);
     shape[j] = Dim(1);
   }
@@ -141,7 +141,7 @@ WholeProduct::Moments WholeProduct::moments() {
   std::vector<int> axes;
   int64_t count = 1;
   for (size_t d = 0; d < of_x_.size(); ++d) {
-    if (has(kept, of_x_[d])) continue;
+    if (is_among(kept, of_x_[d])) continue;
     axes.push_back(d);
     count *= b_.type(first).shape[d].number();
   }

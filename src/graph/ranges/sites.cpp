@@ -9,7 +9,7 @@
 namespace lumen::graph {
 namespace {
 
-bool has(const std::string& letters, char c) {
+bool holds_letter(const std::string& letters, char c) {
   return letters.find(c) != std::string::npos;
 }
 
@@ -19,9 +19,9 @@ int64_t extent_of(const Graph& g, ValueId v, const std::string& letters, const s
   return product;
 }
 
-class Finder {
+class SiteFinder {
  public:
-  Finder(const Graph& g, int64_t samples)
+  SiteFinder(const Graph& g, int64_t samples)
       : g_(g), samples_(samples), users_(users_of(g)), of_parameters_(values_of_parameters(g)) {}
 
   std::vector<Site> run() {
@@ -64,9 +64,10 @@ class Finder {
   bool take_letters(Site& s) const {
     const std::vector<std::string>& i = g_[s.contract].attributes.indices;
     const std::string &of_weight = i[s.side], &of_x = i[1 - s.side];
-    for (const char c : i[2]) (!has(of_weight, c) ? s.rows : has(of_x, c) ? s.groups : s.outputs) += c;
+    for (const char c : i[2])
+      (!holds_letter(of_weight, c) ? s.rows : holds_letter(of_x, c) ? s.groups : s.outputs) += c;
     for (const char c : of_x)
-      if (!has(i[2], c)) s.columns += c;
+      if (!holds_letter(i[2], c)) s.columns += c;
     return !s.rows.empty() && !s.columns.empty() && !(s.outputs.empty() && s.groups.empty());
   }
 
@@ -83,7 +84,7 @@ class Finder {
       s.samples_first = s.samples_first && axis == 0;
     }
     const std::vector<std::string>& i = g_[s.contract].attributes.indices;
-    s.by_sample = axis >= 0 && i[2][0] == i[1 - s.side][axis] && has(s.rows, i[2][0]);
+    s.by_sample = axis >= 0 && i[2][0] == i[1 - s.side][axis] && holds_letter(s.rows, i[2][0]);
   }
 
   // Maps by channel are followed where the channels lie last, as groups of outputs.
@@ -303,7 +304,7 @@ Graph made_plain(Graph g) {
 }
 
 std::vector<Site> find_sites(const Graph& g, int64_t samples) {
-  return Finder(g, samples).run();
+  return SiteFinder(g, samples).run();
 }
 
 }  // namespace lumen::graph

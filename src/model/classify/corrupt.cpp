@@ -83,7 +83,7 @@ void raise_contrast(Canvas& image, int severity) {
   for (float& x : image.pixels) x = middle + (x - middle) * (1 + 0.3 * severity);
 }
 
-void apply(Canvas& image, Corruption how, int severity, Draws& draws) {
+void spoil(Canvas& image, Corruption how, int severity, Draws& draws) {
   switch (how) {
     case Corruption::noise:
       add_noise(image, severity, draws);
@@ -108,7 +108,7 @@ void apply(Canvas& image, Corruption how, int severity, Draws& draws) {
       break;
     case Corruption::several:
       for (int64_t n = 1 + draws.below(3); n > 0; --n) {
-        apply(image, Corruption(draws.below(int(Corruption::several))), std::max(1, severity - 1), draws);
+        spoil(image, Corruption(draws.below(int(Corruption::several))), std::max(1, severity - 1), draws);
         for (float& x : image.pixels) x = std::clamp(x, 0.F, 1.F);
       }
       break;
@@ -130,7 +130,7 @@ void corrupt(Images& images, int64_t which, Corruption how, int severity, uint64
   Canvas image{images.height, images.width, images.channels, {}};
   for (int64_t i = 0; i < count; ++i) image.pixels.push_back(own[i] / 255.F);
   Draws draws(seed ^ kCorruptDraws, which, int(how) * 8 + severity);
-  apply(image, how, severity, draws);
+  spoil(image, how, severity, draws);
   for (int64_t i = 0; i < count; ++i) own[i] = uint8_t(std::lround(std::clamp(image.pixels[i], 0.F, 1.F) * 255));
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using graph::ValueId;
 
-constexpr const char* kHead =
+constexpr const char* kPortableHead =
     "#include <stdint.h>\n"
     "/* What compilers may call for copies: no library is needed. */\n"
     "__attribute__((weak)) void* memcpy(void* to, const void* from, __SIZE_TYPE__ n) {\n"
@@ -43,7 +43,7 @@ class PortableWriter {
       const graph::Type& type = g_[g_.results[i]].type;
       calls_ += fmt::format("  memcpy(results[{}], {}, {});\n", i, place(g_.results[i]), graph::byte_size(type));
     }
-    std::string source = kHead;
+    std::string source = kPortableHead;
     for (const std::string& symbol : symbols_)
       source += fmt::format("void {}(void* const* buffers, int64_t begin, int64_t end, int64_t* status);\n", symbol);
     source += constants_;
