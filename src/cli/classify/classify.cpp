@@ -210,7 +210,8 @@ void add_classify_export(CLI::App& app, Command& command) {
       "export", "Write a quantized run as an object and C that need no library, one image at a time");
   sub->add_option("run", flags->run, "Folder of a run that was quantized")->required()->type_name("RUN");
   sub->add_option("-o,--out", flags->out, "Folder to write kernels.o and model.c to")->required()->type_name("DIR");
-  sub->add_option("--target", flags->target, "A processor that lumen doctor lists")->capture_default_str();
+  sub->add_option("--target", flags->target, "A processor that lumen doctor lists, or cortex-m4, cortex-m7")
+      ->capture_default_str();
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] {
     command.action = [flags, shared = command.shared] { return export_classifier(*shared, *flags); };

@@ -201,10 +201,41 @@ bool is_installed(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-// The object and the C for AArch64, in an emulator: the bits that this processor has.
-TEST(Classify, AnotherProcessorHasTheSameBitsWithoutALibrary) {
-  if (!is_installed("aarch64-linux-gnu-gcc") || !is_installed("qemu-aarch64"))
-    GTEST_SKIP() << "no AArch64 compiler or emulator here";
+// Reads images until there are none, and writes what the program makes of them: with a C library, or asking Linux.
+constexpr const char* kWithLibrary =
+    "#include <unistd.h>\n"
+    "static int take(void* to, unsigned n) { return read(0, to, n) == (long)n; }\n"
+    "static void give(const void* from, unsigned n) { if (write(1, from, n) != (long)n) _exit(2); }\n"
+    "static void leave(int code) { _exit(code); }\n"
+    "#define BEGIN int main(void)\n";
+constexpr const char* kWithoutLibrary =
+    "static long ask(long number, long a, long b, long c) {\n"
+    "  register long r7 __asm__(\"r7\") = number;\n"
+    "  register long r0 __asm__(\"r0\") = a;\n"
+    "  register long r1 __asm__(\"r1\") = b;\n"
+    "  register long r2 __asm__(\"r2\") = c;\n"
+    "  __asm__ volatile(\"svc 0\" : \"+r\"(r0) : \"r\"(r7), \"r\"(r1), \"r\"(r2) : \"memory\");\n"
+    "  return r0;\n}\n"
+    "static int take(void* to, unsigned n) { return ask(3, 0, (long)to, n) == (long)n; }\n"
+    "static void give(const void* from, unsigned n) { ask(4, 1, (long)from, n); }\n"
+    "static void leave(int code) { ask(1, code, 0, 0); }\n"
+    "#define BEGIN void _start(void)\n";
+constexpr const char* kRunner =
+    "int lumen_run(const void* const* inputs, void* const* results);\n"
+    "static float image[144], logits[4];\n"
+    "BEGIN {\n"
+    "  const void* inputs[] = {image};\n"
+    "  void* results[] = {logits};\n"
+    "  while (take(image, sizeof image)) {\n"
+    "    if (lumen_run(inputs, results)) leave(1);\n"
+    "    give(logits, sizeof logits);\n"
+    "  }\n"
+    "  leave(0);\n"
+    "  __builtin_unreachable();\n}\n";
+
+// The object and the C, built by `build` in a folder and run by `emulator`: the bits that this processor has.
+void check_exported(const std::string& machine, const char* head, const std::string& build,
+                    const std::string& emulator) {
   const Images images = made_up_images(64, 12, 3);
   const auto network = trained_classifier("small_images", images, 20);
   RangedNetwork ranged(*network, "logits", {{"B", 1}});
@@ -212,40 +243,49 @@ TEST(Classify, AnotherProcessorHasTheSameBitsWithoutALibrary) {
   for (int64_t i = 0; i < 8; ++i) some.push_back(images_of(images, *network, std::span(&i, 1)));
   ranged.calibrate(some);
   const TestFolder folder;
-  const auto in = [&](const char* name) { return (folder.path() / name).string(); };
+  const std::string at = folder.path().string() + "/";
   const RangeWay way;
-  const run::PortableProgram made = ranged.exported(way, "neon");
+  const run::PortableProgram made = ranged.exported(way, machine);
   EXPECT_GT(made.launches, 10);
-  write_file_atomic(in("kernels.o"), made.object);
-  write_file_atomic(in("model.c"), made.source);
-  write_file_atomic(in("main.c"),
-                    "#include <stdio.h>\n"
-                    "int lumen_run(const void* const* inputs, void* const* results);\n"
-                    "int main(void) {\n"
-                    "  static float image[144], logits[4];\n"
-                    "  const void* inputs[] = {image};\n"
-                    "  void* results[] = {logits};\n"
-                    "  while (fread(image, sizeof image, 1, stdin) == 1) {\n"
-                    "    if (lumen_run(inputs, results)) return 1;\n"
-                    "    fwrite(logits, sizeof logits, 1, stdout);\n"
-                    "  }\n"
-                    "  return 0;\n}\n");
+  EXPECT_GT(made.arena_bytes, 0);
+  write_file_atomic(at + "kernels.o", made.object);
+  write_file_atomic(at + "model.c", made.source);
+  write_file_atomic(at + "main.c", std::string(head) + kRunner);
   std::string bytes;
   for (const NetworkInputs& one : some) {
     const std::vector<float>& x = one.numbers.at("images");
     bytes.append(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float));
   }
-  write_file_atomic(in("images"), bytes);
-  const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + in("program") + " " + in("main.c") + " " +
-                            in("model.c") + " " + in("kernels.o");
-  ASSERT_EQ(std::system(build.c_str()), 0) << build;
-  ASSERT_EQ(std::system(("qemu-aarch64 " + in("program") + " < " + in("images") + " > " + in("logits")).c_str()), 0);
-  const std::string got = read_file(in("logits"));
+  write_file_atomic(at + "images", bytes);
+  ASSERT_EQ(std::system(("cd " + at + " && " + build).c_str()), 0) << build;
+  ASSERT_EQ(std::system(("cd " + at + " && " + emulator + " ./program < images > logits").c_str()), 0);
+  const std::string got = read_file(at + "logits");
   ASSERT_EQ(got.size(), some.size() * 16);
   for (size_t i = 0; i < some.size(); ++i) {
     std::vector<float> logits(4);
     std::memcpy(logits.data(), got.data() + i * 16, 16);
     EXPECT_EQ(logits, ranged.run(some[i], way).numbers) << i;
+  }
+}
+
+TEST(Classify, AnotherProcessorHasTheSameBits) {
+  if (!is_installed("aarch64-linux-gnu-gcc") || !is_installed("qemu-aarch64"))
+    GTEST_SKIP() << "no AArch64 compiler or emulator here";
+  check_exported("neon", kWithLibrary, "aarch64-linux-gnu-gcc -static -O1 -o program main.c model.c kernels.o",
+                 "qemu-aarch64");
+}
+
+TEST(Classify, MicrocontrollersHaveTheSameBitsWithoutALibrary) {
+  if (!is_installed("clang-22") || !is_installed("ld.lld-22") || !is_installed("qemu-arm"))
+    GTEST_SKIP() << "no compiler for Arm or emulator here";
+  for (const char* cpu : {"cortex-m4", "cortex-m7"}) {
+    SCOPED_TRACE(cpu);
+    const std::string compile = fmt::format(
+        "clang-22 --target=thumbv7em-none-eabihf -mcpu={} -O1 -fomit-frame-pointer -ffreestanding -c ", cpu);
+    check_exported(cpu, kWithoutLibrary,
+                   compile + "main.c -o main.o && " + compile + "model.c -o model.o && " +
+                       "ld.lld-22 -o program main.o model.o kernels.o",
+                   "qemu-arm -cpu max");
   }
 }
 

@@ -26,6 +26,42 @@ constexpr const char* kPortableHead =
     "  for (__SIZE_TYPE__ i = 0; i < n; ++i) ((volatile unsigned char*)to)[i] = (unsigned char)x;\n"
     "  return to;\n}\n";
 
+// What a 32-bit processor's compiler calls for numbers of 64 bits, and for rounding where there is no instruction:
+// where the compiler's own library is linked, that is taken.
+constexpr const char* kRuntime =
+    "static uint64_t divided(uint64_t n, uint64_t d, uint64_t* rest) {\n"
+    "  uint64_t q = 0, r = 0;\n"
+    "  for (int i = 63; i >= 0; --i) {\n"
+    "    r = r << 1 | (n >> i & 1);\n"
+    "    if (r >= d) {\n      r -= d;\n      q |= (uint64_t)1 << i;\n    }\n"
+    "  }\n"
+    "  *rest = r;\n  return q;\n}\n"
+    "static uint64_t size_of(int64_t x) { return x < 0 ? -(uint64_t)x : (uint64_t)x; }\n"
+    "__attribute__((used)) static int64_t lumen_divided(int64_t a, int64_t b, int64_t* rest) {\n"
+    "  uint64_t r, q = divided(size_of(a), size_of(b), &r);\n"
+    "  *rest = (int64_t)(a < 0 ? -r : r);\n"
+    "  return (int64_t)((a < 0) != (b < 0) ? -q : q);\n}\n"
+    "/* The quotient in the first two registers, what remains in the next two. */\n"
+    "__attribute__((weak, naked)) void __aeabi_ldivmod(void) {\n"
+    "  __asm__(\n"
+    "      \"push {r4, lr}\\n sub sp, #16\\n add r4, sp, #8\\n str r4, [sp]\\n bl lumen_divided\\n\"\n"
+    "      \"ldr r2, [sp, #8]\\n ldr r3, [sp, #12]\\n add sp, #16\\n pop {r4, pc}\\n\");\n}\n"
+    "/* The upper 26 bits, the last of which says whether anything is below, are rounded once, then scaled. */\n"
+    "static float rounded(uint64_t x) {\n"
+    "  int shift = 0;\n"
+    "  while (x >> shift >> 26) ++shift;\n"
+    "  const uint32_t top = (uint32_t)(x >> shift) | ((x & (((uint64_t)1 << shift) - 1)) != 0);\n"
+    "  union {\n    uint32_t bits;\n    float value;\n  } scale = {(uint32_t)(127 + shift) << 23};\n"
+    "  return (float)top * scale.value;\n}\n"
+    "__attribute__((weak, pcs(\"aapcs\"))) float __aeabi_ul2f(uint64_t x) { return rounded(x); }\n"
+    "__attribute__((weak, pcs(\"aapcs\"))) float __aeabi_l2f(int64_t x) {\n"
+    "  return x < 0 ? -rounded(size_of(x)) : rounded((uint64_t)x);\n}\n"
+    "__attribute__((weak)) float roundevenf(float x) {\n"
+    "  const float large = x < 0 ? -8388608.0f : 8388608.0f;\n"
+    "  if (!(x > -8388608.0f && x < 8388608.0f)) return x;\n"
+    "  volatile float sum = x + large;\n"
+    "  return sum - large;\n}\n";
+
 class PortableWriter {
  public:
   PortableWriter(const graph::Pipeline& p, const machine::Machine& target, const CompileOptions& options,
@@ -44,6 +80,7 @@ class PortableWriter {
       calls_ += fmt::format("  memcpy(results[{}], {}, {});\n", i, place(g_.results[i]), graph::byte_size(type));
     }
     std::string source = kPortableHead;
+    if (target_.triple.starts_with("thumb")) source += kRuntime;
     for (const std::string& symbol : symbols_)
       source += fmt::format("void {}(void* const* buffers, int64_t begin, int64_t end, int64_t* status);\n", symbol);
     source += constants_;

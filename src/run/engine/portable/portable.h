@@ -23,9 +23,9 @@ struct PortableProgram {
   int64_t kernels = 0, launches = 0;
 };
 
-// `machine` as users type it: a processor. `bytes` gives what a parameter holds. Inputs that are data come in the order
-// of the graph's, results in that of its results. Error for machines that are no processors, and for graphs with
-// states.
+// `machine` as users type it: a processor, or cortex-m4 or cortex-m7, of which only programs are written. `bytes` gives
+// what a parameter holds. Inputs that are data come in the order of the graph's, results in that of its results. Error
+// for machines that are no processors, and for graphs with states.
 PortableProgram portable_program(const graph::Graph& g, const CompileOptions& options, const std::string& machine,
                                  const std::function<std::vector<uint8_t>(const std::string& parameter)>& bytes);
 
