@@ -14,7 +14,7 @@ class WeightFolder {
       if (of_parameters[v]) r_.keep(v);
   }
 
-  void add(const Site& s) {
+  void add(const RangedSite& s) {
     ValueId factor = -1, term = -1;
     for (const ChannelStep& step : s.steps) {
       const ValueId by = by_channel(step.by, s.product.channels);
@@ -53,7 +53,7 @@ class WeightFolder {
   }
 
   // [channels, columns]
-  ValueId in_order(const Site& s) {
+  ValueId in_order(const RangedSite& s) {
     const std::string& letters = r_.from[s.contract].attributes.indices[s.side];
     std::vector<int> order;
     for (const char c : s.groups + s.outputs + s.columns) order.push_back(letters.find(c));
@@ -75,14 +75,14 @@ class WeightFolder {
 std::vector<RangedProduct> ranged_products(Graph g, int64_t samples) {
   g = made_plain(std::move(g));
   std::vector<RangedProduct> out;
-  for (const Site& s : find_sites(g, samples)) out.push_back(s.product);
+  for (const RangedSite& s : find_sites(g, samples)) out.push_back(s.product);
   return out;
 }
 
 Graph folded_weights(Graph g, int64_t samples) {
   g = made_plain(std::move(g));
   WeightFolder folder(g);
-  for (const Site& s : find_sites(g, samples)) folder.add(s);
+  for (const RangedSite& s : find_sites(g, samples)) folder.add(s);
   Graph out = folder.finish();
   simplify(out);
   return out;

@@ -16,7 +16,7 @@ bool is_among(const std::string& letters, char c) {
 
 }  // namespace
 
-WholeProduct::WholeProduct(Builder& b, const Graph& from, const Site& site, const Coded& input,
+WholeProduct::WholeProduct(Builder& b, const Graph& from, const RangedSite& site, const Coded& input,
                            const RangeOptions& options)
     : b_(b),
       coder_(b),

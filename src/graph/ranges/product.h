@@ -9,7 +9,7 @@ namespace lumen::graph {
 class WholeProduct {
  public:
   // Appends to the builder's graph; `input` has one pair for each of the site's samples.
-  WholeProduct(Builder& b, const Graph& from, const Site& site, const Coded& input, const RangeOptions& options);
+  WholeProduct(Builder& b, const Graph& from, const RangedSite& site, const Coded& input, const RangeOptions& options);
 
   // The result, shaped as the product is in the old graph: rows, groups, outputs. Further results by name.
   Coded run(RangeSource source);
@@ -55,7 +55,7 @@ class WholeProduct {
   Builder& b_;
   Coder coder_;
   const Graph& from_;
-  const Site& site_;
+  const RangedSite& site_;
   const Coded& input_;
   const RangeOptions& options_;
   const int64_t samples_, channels_;

@@ -46,10 +46,10 @@ class RangeRewriter {
   RangeRewriter(const Graph& g, const RangeOptions& options)
       : r_(g), b_(r_.build), coder_(b_), options_(options), sites_(find_sites(g, options.samples)) {
     const std::vector<bool> of_parameters = values_of_parameters(g);
-    std::erase_if(sites_, [&](const Site& s) {
+    std::erase_if(sites_, [&](const RangedSite& s) {
       return std::find(options.floats.begin(), options.floats.end(), s.product.name) != options.floats.end();
     });
-    for (const Site& s : sites_) {
+    for (const RangedSite& s : sites_) {
       by_end_[s.end] = &s;
       // What lies between a product and the end of its chain is part of it.
       ValueId v = s.end;
@@ -145,7 +145,7 @@ class RangeRewriter {
     return is_fixed ? RangeSource::fixed : options_.source;
   }
 
-  void make_product(const Site& s) {
+  void make_product(const RangedSite& s) {
     const Coded input = input_of(s.source, s.by_sample ? options_.samples : 1);
     WholeProduct product(b_, r_.from, s, input, options_);
     Coded out = product.run(source_of(s.product));
@@ -235,8 +235,8 @@ class RangeRewriter {
   Builder& b_;
   Coder coder_;
   const RangeOptions& options_;
-  std::vector<Site> sites_;
-  std::map<ValueId, const Site*> by_end_;
+  std::vector<RangedSite> sites_;
+  std::map<ValueId, const RangedSite*> by_end_;
   std::set<ValueId> inside_;
   std::map<ValueId, Coded> coded_;
   std::map<std::pair<ValueId, int64_t>, Coded> encoded_;

@@ -24,11 +24,11 @@ class SiteFinder {
   SiteFinder(const Graph& g, int64_t samples)
       : g_(g), samples_(samples), users_(users_of(g)), of_parameters_(values_of_parameters(g)) {}
 
-  std::vector<Site> run() {
-    std::vector<Site> out;
+  std::vector<RangedSite> run() {
+    std::vector<RangedSite> out;
     std::map<std::string, int> seen;
     for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
-      std::optional<Site> site = site_at(v);
+      std::optional<RangedSite> site = site_at(v);
       if (!site) continue;
       const int count = ++seen[site->product.name];
       if (count > 1) site->product.name += "#" + std::to_string(count);
@@ -38,11 +38,11 @@ class SiteFinder {
   }
 
  private:
-  std::optional<Site> site_at(ValueId v) {
+  std::optional<RangedSite> site_at(ValueId v) {
     const Node& node = g_[v];
     if (node.op != Op::contract_ || node.type.element != Element{}) return std::nullopt;
     for (const int side : {1, 0}) {
-      Site s;
+      RangedSite s;
       s.contract = v;
       s.side = side;
       s.weight = node.operands[side];
@@ -61,7 +61,7 @@ class SiteFinder {
     return std::nullopt;
   }
 
-  bool take_letters(Site& s) const {
+  bool take_letters(RangedSite& s) const {
     const std::vector<std::string>& i = g_[s.contract].attributes.indices;
     const std::string &of_weight = i[s.side], &of_x = i[1 - s.side];
     for (const char c : i[2])
@@ -71,7 +71,7 @@ class SiteFinder {
     return !s.rows.empty() && !s.columns.empty() && !(s.outputs.empty() && s.groups.empty());
   }
 
-  void find_source(Site& s) const {
+  void find_source(RangedSite& s) const {
     s.source = s.x;
     while (is_view(g_[s.source].op) || g_[s.source].op == Op::pad_) {
       s.views.insert(s.views.begin(), s.source);
@@ -88,7 +88,7 @@ class SiteFinder {
   }
 
   // Maps by channel are followed where the channels lie last, as groups of outputs.
-  void follow_chain(Site& s) const {
+  void follow_chain(RangedSite& s) const {
     s.end = s.contract;
     if (g_[s.contract].attributes.indices[2] != s.rows + s.groups + s.outputs) return;
     const int64_t channels = extent_of(g_, s.contract, g_[s.contract].attributes.indices[2], s.groups + s.outputs);
@@ -132,7 +132,7 @@ class SiteFinder {
     return a.op != ScalarOp::input || b.op != ScalarOp::input || a.index != 0 || b.index != 1 || at > 1;
   }
 
-  void describe(Site& s) const {
+  void describe(RangedSite& s) const {
     const std::vector<std::string>& i = g_[s.contract].attributes.indices;
     const std::string &of_weight = i[s.side], &of_x = i[1 - s.side];
     RangedProduct& p = s.product;
@@ -303,7 +303,7 @@ Graph made_plain(Graph g) {
   return r.finish();
 }
 
-std::vector<Site> find_sites(const Graph& g, int64_t samples) {
+std::vector<RangedSite> find_sites(const Graph& g, int64_t samples) {
   return SiteFinder(g, samples).run();
 }
 

@@ -16,7 +16,7 @@ struct ChannelStep {
   ValueId by = -1;  // a value of parameters alone
 };
 
-struct Site {
+struct RangedSite {
   RangedProduct product;
   ValueId contract = -1, end = -1;             // the product, and the last value of its chain: what has the range
   ValueId weight = -1, x = -1;                 // operands as they are read
@@ -40,6 +40,6 @@ std::vector<bool> values_of_parameters(const Graph& g);
 // Calls inlined, and every map with one operation: what sites are looked for in.
 Graph made_plain(Graph g);
 // Products of such a graph with numeric dims.
-std::vector<Site> find_sites(const Graph& g, int64_t samples);
+std::vector<RangedSite> find_sites(const Graph& g, int64_t samples);
 
 }  // namespace lumen::graph

@@ -111,6 +111,33 @@ TEST(Ranges, GroupsSumTheirOwnChannelsAlone) {
     }
 }
 
+// Groups are further positions of one mixture, depthwise channels normals of their own: not much is clipped, and scales
+// are not much coarser than those of the true range.
+TEST(Ranges, GroupsAreOneMixturePerTensor) {
+  for (const PlainCase& c : kGrouped) {
+    SCOPED_TRACE(convolution_text(c));
+    const std::vector<float> w = draws_of(c.outputs * c.columns(), 6, 0.01F, 0.1F), shift(c.outputs, 0.1F);
+    PlainWeights weights = quantized_weights(w, shift, c, false);
+    weights.below = weights.above = {4};
+    const std::vector<float> x = images_of(c);
+    RangeOptions options;
+    options.samples = c.samples;
+    auto inputs = plain_inputs("w", c, weights);
+    inputs["x"] = plain_tensor(x, {Dim(c.samples), Dim(c.height), Dim(c.width), Dim(c.channels)});
+    const std::vector<double> estimated =
+        eval(with_ranges(ranged_function(convolution_text(c)), options), inputs)[0].values;
+    const std::vector<float> real = plain_result(c, weights, x, RangeSource::dynamic, false, 1);
+    const int64_t each = std::ssize(real) / c.samples;
+    for (int64_t n = 0; n < c.samples; ++n) {
+      float range = 0;
+      double off = 0;
+      for (int64_t i = n * each; i < (n + 1) * each; ++i) range = std::max(range, std::fabs(real[i]));
+      for (int64_t i = n * each; i < (n + 1) * each; ++i) off += std::fabs(estimated[i] - real[i]) / double(each);
+      EXPECT_LT(off, 0.015 * range) << n;
+    }
+  }
+}
+
 // Section 5: a linear layer of 512 columns and 256 channels, weights N(.01, .05), inputs as a rectifier leaves them.
 TEST(Ranges, EstimatesOfASyntheticLayerAreAsGoodAsTheSpecificationSays) {
   constexpr int64_t kSamples = 64;
