@@ -69,7 +69,7 @@ std::optional<ModelParameter> read_parameter(Session& session, const ModelContex
           throw error_at(a.place, "'init each' needs a formula", "e.g. init each (1.0 / (j + 1))");
         formula = a.values[1].get();
       } else if (a.values.size() > 1) {
-        out.init_scale = e.number(*a.values[1], "the scale of an init").value();
+        out.init_scale = e.number(*a.values[1], "the scale of an init", bound).value();
       }
     }
     if (a.name == "when") {

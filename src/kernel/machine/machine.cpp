@@ -34,6 +34,28 @@ const std::vector<MachineRef>& table() {
   return all;
 }
 
+// Microcontrollers: no device of theirs runs an engine, so that they are no machines of lists and tests, but programs
+// are written for them (run/engine/portable). Without vectors: a vector of 32 bits has one lane.
+const std::vector<MachineRef>& microcontrollers() {
+  static const std::vector<MachineRef> all = [] {
+    std::vector<MachineRef> out;
+    for (const char* cpu : {"cortex-m4", "cortex-m7"}) {
+      Machine m;
+      m.name = cpu;
+      m.triple = "thumbv7em-none-unknown-eabihf";
+      m.cpu = cpu;
+      m.vector_bits = 32;
+      m.vector_registers = 8;
+      m.l1_bytes = 4 << 10;
+      m.l2_bytes = 64 << 10;
+      m.task_bytes = 4 << 10;
+      out.push_back(std::make_shared<const Machine>(std::move(m)));
+    }
+    return out;
+  }();
+  return all;
+}
+
 #if defined(__x86_64__)
 bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -130,6 +152,8 @@ MachineRef find_machine(std::string_view name) {
     if (m->name == name) return m;
     names.push_back(m->name);
   }
+  for (const MachineRef& m : microcontrollers())
+    if (m->name == name) return m;
   throw Error(Exit::usage, fmt::format("no machine is called '{}'", name),
               fmt::format("known machines: {}", fmt::join(names, ", ")));
 }

@@ -206,6 +206,25 @@ std::map<std::string, std::vector<float>> Network::results(const std::string& fu
   return out;
 }
 
+run::Program& Network::program(const std::string& function, const graph::Bindings& symbols, const std::string& change) {
+  return *compiled(function, symbols, false, false, change).program;
+}
+
+graph::Graph Network::graph_of(const std::string& function, const graph::Bindings& symbols,
+                               const std::string& change) const {
+  graph::Graph g = graph::bind_symbols(family_->function(function, config_), symbols);
+  return change.empty() ? g : changes_.at(change)(std::move(g));
+}
+
+std::vector<uint8_t> Network::bytes_of(const std::string& input) const {
+  const auto own = kept_.find(input), weight = tensors_.find(input);
+  if (own == kept_.end() && weight == tensors_.end()) throw user_error("nothing is known of the input '{}'", input);
+  const run::DeviceTensorRef& tensor = own != kept_.end() ? own->second : weight->second;
+  std::vector<uint8_t> out(tensor->bytes());
+  tensor->download(out.data(), tensor->bytes());
+  return out;
+}
+
 std::filesystem::path Network::save(const std::filesystem::path& folder, int keep) const {
   CheckpointContent content;
   content.state.step = steps_;

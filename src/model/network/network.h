@@ -86,6 +86,14 @@ class Network {
   std::map<std::string, std::vector<float>> results(const std::string& function, const NetworkInputs& inputs,
                                                     bool averaged, const std::string& change);
 
+  // The program of a function with a change, for what it costs: its memory, its time by the inputs it last had.
+  run::Program& program(const std::string& function, const graph::Bindings& symbols, const std::string& change);
+
+  // The graph of a function with a change, and what an input of it holds that is a weight or kept: to run them
+  // elsewhere.
+  graph::Graph graph_of(const std::string& function, const graph::Bindings& symbols, const std::string& change) const;
+  std::vector<uint8_t> bytes_of(const std::string& input) const;
+
   // A checkpoint, from which training goes on to the same bits; the newest `keep` stay.
   std::filesystem::path save(const std::filesystem::path& folder, int keep = 2) const;
 

@@ -1,0 +1,45 @@
+// Products of activations with weights as with_ranges sees them: which indices are rows, groups, outputs and columns,
+// what view of which value they read, and which maps behind them multiply and add by channel.
+#pragma once
+
+#include <optional>
+#include <set>
+
+#include "graph/match/uses.h"
+#include "graph/ranges/ranges.h"
+
+namespace lumen::graph {
+
+// One map of the chain behind a product: result = factor * before + term, by channel.
+struct ChannelStep {
+  enum class What : uint8_t { add, subtract, subtract_from, multiply } what = What::add;
+  ValueId by = -1;  // a value of parameters alone
+};
+
+struct RangedSite {
+  RangedProduct product;
+  ValueId contract = -1, end = -1;             // the product, and the last value of its chain: what has the range
+  ValueId weight = -1, x = -1;                 // operands as they are read
+  ValueId source = -1;                         // below the views and pads of x
+  std::vector<ValueId> views;                  // from the source up to x
+  int side = 1;                                // which operand the weight is
+  std::string rows, groups, outputs, columns;  // letters; the rows' first is the samples' where by_sample
+  bool by_sample = false;
+  bool samples_first = true;  // the samples' axis is the first all the way from the source to x
+  std::vector<ChannelStep> steps;
+};
+
+// Where an axis of the operand is after a view or a pad, whole and as it lies; -1: nowhere.
+int axis_after(const Graph& g, const Node& node, int axis);
+// The one operation of a map that is no more than one.
+std::optional<ScalarOp> only_op(const Node& node);
+// Whether some last axes hold so many numbers.
+bool ends_in(const Shape& shape, int64_t count);
+// Values that depend on parameters and constants alone, and are not written.
+std::vector<bool> values_of_parameters(const Graph& g);
+// Calls inlined, and every map with one operation: what sites are looked for in.
+Graph made_plain(Graph g);
+// Products of such a graph with numeric dims.
+std::vector<RangedSite> find_sites(const Graph& g, int64_t samples);
+
+}  // namespace lumen::graph

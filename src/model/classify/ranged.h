@@ -1,0 +1,99 @@
+// A network whose products with weights are of 8-bit whole numbers, by graph/ranges: weights folded and quantized,
+// ranges calibrated on some inputs, and the function run in any of the ways to find the ranges of results. Proved by
+// tests/model/classify/classify_test.cpp.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/ranges/ranges.h"
+#include "model/network/network.h"
+#include "run/engine/portable/portable.h"
+
+namespace lumen::model {
+
+// How the results' ranges come about.
+struct RangeWay {
+  graph::RangeSource source = graph::RangeSource::estimate;
+  graph::RangePer per = graph::RangePer::tensor;
+  int64_t gamma = 1;
+  bool whole_alpha = false;      // deviations as the published code has them: one whole number a layer
+  bool depthwise_fixed = false;  // those products take calibrated ranges
+  bool norms_fixed = false;
+  std::string name() const;  // "estimate per channel, gamma 2"
+};
+// "static", "dynamic", "estimate"; "tensor", "channel". Error (exit 2) names all.
+graph::RangeSource range_source(const std::string& name);
+graph::RangePer range_per(const std::string& name);
+
+// What was seen on the calibration's inputs, for each channel or one for all.
+struct SeenRanges {
+  std::vector<float> low, high;  // the least and the largest of all
+  // Deviations between the estimate's mean and the ends, the mean over the samples of the most of a channel; raised
+  // until no more than a thousandth of what was seen is beyond.
+  std::vector<float> below, above;
+  float whole_below = 0, whole_above = 0;  // the same by the rule of the published code
+};
+struct ProductCalibration {
+  SeenRanges tensor, channel;
+};
+struct Calibration {
+  std::map<std::string, ProductCalibration> products;
+  std::map<std::string, std::pair<float, float>> values;  // ranges of other values that are encoded
+};
+nlohmann::json to_json(const Calibration& c);
+Calibration calibration_of(const nlohmann::json& json, const std::string& where);  // error names what is missing
+
+class RangedNetwork {
+ public:
+  // Folds and quantizes the weights of a function whose first axis is `symbols` samples' "B". `floats`: products that
+  // stay as they are, by the names of their weights.
+  RangedNetwork(Network& network, std::string function, graph::Bindings symbols, std::vector<std::string> floats = {});
+
+  const std::vector<graph::RangedProduct>& products() const { return products_; }
+  int64_t weight_bytes() const;  // codes, scales and shifts
+
+  // On batches of B samples each, in this order.
+  void calibrate(const std::vector<NetworkInputs>& batches);
+  const Calibration& calibration() const { return calibration_; }
+  void set_calibration(const Calibration& c);
+
+  // What the function gives, and of how many results so many were beyond their range (only where they are counted).
+  struct Result {
+    std::vector<float> numbers;
+    double clipped = 0, counted = 0;
+  };
+  Result run(const NetworkInputs& inputs, const RangeWay& way, bool counts_clipped = false);
+
+  struct Cost {
+    int64_t arena_bytes = 0;
+    double seconds = 0;
+  };
+  // The same for another processor, without an engine. Error for machines that are none.
+  run::PortableProgram exported(const RangeWay& way, const std::string& machine);
+  Cost cost(const NetworkInputs& inputs, const RangeWay& way);
+
+ private:
+  void quantize();
+  void keep(const std::string& name, const std::vector<float>& numbers);
+  void raise_alpha(bool by_channel, const std::vector<NetworkInputs>& batches);
+  void add_seen(bool by_channel, const std::vector<NetworkInputs>& batches);
+  void keep_ways(bool whole_alpha);
+  std::string defined(const RangeWay& way, bool counts_clipped);
+  graph::RangeOptions options_of(const RangeWay& way) const;
+
+  Network& network_;
+  std::string function_;
+  graph::Bindings symbols_;
+  std::vector<std::string> floats_;
+  int64_t samples_ = 1;
+  std::vector<graph::RangedProduct> products_;
+  Calibration calibration_;
+  std::set<std::string> defined_;
+  int kept_alpha_ = -1;
+};
+
+}  // namespace lumen::model
