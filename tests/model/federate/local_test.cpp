@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/draws.h"
 #include "base/error.h"
@@ -179,6 +180,83 @@ TEST(LocalTraining, GradientsAreThoseOfAPlainReference) {
     expect_near(got.gradients.at("down"), wanted.down, "down");
     expect_near(got.gradients.at("table"), wanted.table, "table");
   }
+}
+
+// Each row's first number swings to and fro as if its gradient were noise; the others want to go to 0.3 by small steps,
+// which a scale for the row rounds away. What rounding leaves over brings them there.
+TEST(Uploads, ConvergeWithWhatRoundingLeavesOverAndNotWithout) {
+  const LibraryRef texts = letters_library();
+  const Network network(engine(), *texts, letters_settings());
+  const FormatRef format = test_library()->formats().get("int4_row");
+  const auto farthest = [&](bool feedback) {
+    Weights w = weights_of(network), residual;
+    for (auto& [name, numbers] : w) std::fill(numbers.begin(), numbers.end(), 0.0F);
+    for (int step = 0; step < 200; ++step) {
+      Weights to = w;
+      for (auto& [name, numbers] : to)
+        for (size_t i = 0; i < numbers.size(); ++i)
+          numbers[i] += i % kInner == 0 ? (step % 2 == 0 ? 1 : -1) : 0.05F * (0.3F - numbers[i]);
+      const ClientChange sent = encoded_change(engine(), network, format, w, to, feedback ? &residual : nullptr);
+      for (const auto& [name, change] : decoded_change(engine(), network, format, sent))
+        for (size_t i = 0; i < change.size(); ++i) w[name][i] += change[i];
+    }
+    double most = 0;
+    for (size_t i = 0; i < w["up"].size(); ++i)
+      if (i % kInner != 0) most = std::max(most, std::fabs(w["up"][i] - 0.3));
+    return most;
+  };
+  EXPECT_LT(farthest(true), 0.1);
+  EXPECT_GT(farthest(false), 0.25);
+}
+
+TEST(Uploads, AreRefusedWhenTheyAreNotTheNetworks) {
+  const LibraryRef texts = letters_library();
+  const Network network(engine(), *texts, letters_settings());
+  const FormatRef format = test_library()->formats().get("int8_row");
+  const Weights w = weights_of(network);
+  Weights to = w;
+  to["up"][3] += 1;
+  const ClientChange good = encoded_change(engine(), network, format, w, to, nullptr);
+  EXPECT_EQ(good.bytes(), change_bytes(network, format));
+  EXPECT_NEAR(decoded_change(engine(), network, format, good).at("up")[3], 1, 0.01);
+  ClientChange bad = good;
+  bad.tensors.pop_back();
+  EXPECT_THROW((void)decoded_change(engine(), network, format, bad), Error);
+  bad = good;
+  bad.tensors[0].second.pop_back();
+  EXPECT_THROW((void)decoded_change(engine(), network, format, bad), Error);
+  bad = good;
+  bad.tensors[0].first = "nobody";
+  EXPECT_THROW((void)decoded_change(engine(), network, format, bad), Error);
+  to["level"][0] = std::numeric_limits<float>::infinity();  // a vector, in f32
+  EXPECT_THROW(
+      (void)decoded_change(engine(), network, format, encoded_change(engine(), network, format, w, to, nullptr)),
+      Error);
+}
+
+TEST(LocalTraining, HasTheSameBitsAgain) {
+  const LibraryRef texts = letters_library();
+  Network network(engine(), *texts, letters_settings());
+  LocalTrainer trainer(engine(), network, int8_settings());
+  const Weights at = weights_of(network);
+  const Examples data = some_letters();
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < data.count(); ++i) all.push_back(i);
+  for (const ClientStrategy s : {ClientStrategy::whole, ClientStrategy::after, ClientStrategy::aware}) {
+    const LocalResult one = trainer.train(at, data, all, s, 3), two = trainer.train(at, data, all, s, 3),
+                      other = trainer.train(at, data, all, s, 4);
+    EXPECT_EQ(one.weights, two.weights) << strategy_name(s);
+    EXPECT_NE(one.weights, other.weights) << strategy_name(s);
+    EXPECT_EQ(one.off > 0, s != ClientStrategy::whole);
+  }
+}
+
+TEST(LocalTraining, RefusesActivationsOfManyScales) {
+  const LibraryRef texts = letters_library();
+  Network network(engine(), *texts, letters_settings());
+  LocalSettings settings = int8_settings();
+  settings.formats.activations = settings.formats.weights;
+  EXPECT_THROW(LocalTrainer(engine(), network, settings), Error);
 }
 
 }  // namespace
