@@ -5,8 +5,8 @@
 //
 // Every message, little-endian, has 20 bytes in front of its content:
 //
-//   u32 magic of the protocol   u16 its version   u16 kind, 1 or more   u32 bytes of the content   u64 XXH3 of the
-//   content
+// u32 magic of the protocol   u16 its version   u16 kind, 1 or more   u32 bytes of the content   u64 XXH3 of the
+// content
 //
 // May include: base.
 #pragma once

@@ -1,7 +1,6 @@
 // Commands of federated training: data parted, a server, clients, runs in one process, a comparison of all methods.
 //
-// May include: base, base/file, base/net, cli, model/federate, model/federate/simulate, model/file, model/images,
-// model/report.
+// May include: base, base/file, base/net, cli, model/federate, model/federate/simulate, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

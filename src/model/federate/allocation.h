@@ -26,7 +26,7 @@ struct ClientFacts {
   double memory_there = std::numeric_limits<double>::infinity();
   double bytes_down = 0, link = 1;  // bytes, bytes a second
 
-  // Of a round, with so many passes over the examples.
+  // The time of a round, with so many passes over the examples.
   double seconds(ClientStrategy s, int64_t epochs) const;
   bool has_memory(ClientStrategy s) const { return memory[size_t(s)] <= memory_there; }
 };

@@ -4,9 +4,9 @@
 // (allocation.h; after FedHQ, Zheng and others 2025, arXiv 2505.11982). This door has what all parts speak of: data,
 // how they are parted, strategies. Proved by tests/model/federate.
 //
-// May include: base, base/net, base/structured, graph/grad, graph/ir, graph/pass, model/arch/family, model/file,
-// model/images, model/network, number/facts, number/library, run/engine.
-// Offers: allocation.h, local.h, messages.h, rounds.h.
+// May include: base, base/net, base/structured, graph/grad, graph/ir, graph/pass, model/file, model/images,
+// model/network, number/codec, number/facts.
+// Offers: rounds.h.
 #pragma once
 
 #include <cstdint>

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/grad.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
+#include "number/codec/codec.h"
 #include "number/facts/facts.h"
 
 namespace lumen::model {
@@ -24,7 +25,7 @@ using LocalClock = std::chrono::steady_clock;
 
 constexpr const char* kGradientOf = "gradient.";
 constexpr const char* kHeld = "held.";
-constexpr const char* kRange = "range.";
+constexpr const char* kScale = "scale.";
 constexpr const char* kLargest = "largest.";
 constexpr int64_t kCalibrationBatches = 4;
 
@@ -73,7 +74,7 @@ struct Sites {
 class OperandRounder {
  public:
   OperandRounder(const Graph& g, const Sites& sites, const OperandChoice& formats, bool holds)
-      : r_(g), sites_(sites), formats_(formats), encoder_(r_), holds_(holds) {}
+      : r_(g), sites_(sites), formats_(formats), holds_(holds) {}
 
   // `forward`: values before this one are of the forward pass.
   Graph run(ValueId forward) {
@@ -134,9 +135,8 @@ class OperandRounder {
 
   ValueId activation(ValueId base) {
     if (const auto known = quantized_.find(base); known != quantized_.end()) return known->second;
-    const ValueId range =
-        r_.build.input(fmt::format("{}{}", kRange, sites_.ranges.at(base)), graph::Role::data, {{}, graph::Element{}});
-    const ValueId scale = encoder_.scale_of_largest(range, formats_.activations);
+    const ValueId scale =
+        r_.build.input(fmt::format("{}{}", kScale, sites_.ranges.at(base)), graph::Role::data, {{}, graph::Element{}});
     return quantized_[base] = cast(base, formats_.activations, scale);
   }
 
@@ -162,7 +162,6 @@ class OperandRounder {
   graph::Rewriter r_;
   const Sites& sites_;
   const OperandChoice& formats_;
-  graph::OperandEncoder encoder_;
   bool holds_;
   std::map<ValueId, ValueId> quantized_;
   std::map<std::pair<ValueId, ValueId>, ValueId> views_;
@@ -177,7 +176,10 @@ void prepare(Graph& g) {
 void add_largest(Graph& g, const Sites& sites) {
   graph::Builder build(g);
   for (const auto& [value, range] : sites.ranges) {
-    const ValueId most = build.reshape(graph::find_largest(build, value), {});
+    std::vector<int> axes(g[value].type.shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    const ValueId most =
+        build.reshape(build.reduce(build.unary(ScalarOp::abs_, value), graph::Reduction::max, axes), {});
     g.results.push_back(most);
     g.result_names.push_back(fmt::format("{}{}", kLargest, range));
   }
@@ -194,6 +196,17 @@ void add_gradients(Graph& g, const std::vector<Parameter>& parameters) {
   const std::vector<ValueId> gradients = graph::differentiate(g, g.results[0], values);
   g.results.insert(g.results.end(), gradients.begin(), gradients.end());
   g.result_names.insert(g.result_names.end(), names.begin(), names.end());
+}
+
+// What the last code of a format with one scale means when that is 1.
+float largest_at_one(const Format& f) {
+  std::vector<float> beyond(f.block);
+  beyond[0] = 1e30F;
+  const auto codes = encode(f, beyond, 1, f.block, std::vector<SuppliedField>{{tensor_scale(f), {1.0}}});
+  const float largest = decode(f, codes, 1, f.block)[0];
+  if (!std::isfinite(largest) || largest <= 0)
+    throw Error(Exit::usage, fmt::format("activations cannot be in '{}'", f.name), "its codes have no largest number");
+  return largest;
 }
 
 std::string change_of(ClientStrategy s) {
@@ -255,6 +268,7 @@ LocalTrainer::LocalTrainer(run::Engine& engine, Network& network, LocalSettings 
   if (f.activations && tensor_scale(*f.activations) < 0)
     throw Error(Exit::usage, fmt::format("activations cannot be in '{}'", f.activations->name),
                 "a format with one number for the whole tensor beside its codes, see `lumen format`");
+  if (f.activations) largest_ = largest_at_one(*f.activations);
   for (const FormatRef& one : {f.weights, f.gradients, f.upload})
     if (one && !one->encodes()) throw usage_error("'{}' can only be decoded", one->name);
   define_changes();
@@ -309,8 +323,10 @@ void LocalTrainer::calibrate(const Examples& data, const std::vector<std::vector
 }
 
 void LocalTrainer::keep_ranges() {
-  for (size_t k = 0; k < ranges_.size(); ++k)
-    network_.keep(fmt::format("{}{}", kRange, k), {{}, graph::Element{}}, std::as_bytes(std::span(&ranges_[k], 1)));
+  for (size_t k = 0; k < ranges_.size(); ++k) {
+    const float scale = ranges_[k] > 0 ? ranges_[k] / largest_ : 1;
+    network_.keep(fmt::format("{}{}", kScale, k), {{}, graph::Element{}}, std::as_bytes(std::span(&scale, 1)));
+  }
 }
 
 void LocalTrainer::hold(const Weights& master) {

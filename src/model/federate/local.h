@@ -78,7 +78,8 @@ class LocalTrainer {
   LocalSettings settings_;
   std::vector<std::string> quantized_;  // weights that products read
   std::vector<float> ranges_;
-  Weights held_;  // as products read them
+  float largest_ = 1;  // that activations have under the scale 1
+  Weights held_;       // as products read them
 };
 
 // A matrix in a format, rows as its first axis has them: columns are filled up with zeros to whole blocks.

@@ -92,7 +92,7 @@ inline Frame frame_of(FederateKind kind, std::string content) {
   return {uint16_t(kind), std::move(content)};
 }
 
-// Of all weights, in the order of their names.
+// The hash of all weights, in the order of their names.
 uint64_t hash_of(const Weights& weights);
 
 }  // namespace lumen::model

@@ -40,7 +40,8 @@ std::string settings_text(const FederateSettings& settings);
 FederateSettings parse_federate_settings(const std::string& text, const std::string& where);
 // Error (usage) for a format that the library does not have.
 LocalSettings local_settings(const FederateSettings& settings, const FormatLibrary& formats);
-// Of the loss, the parameters and the formats: another one means that client and server compute different things.
+// A hash of the loss, the parameters and the formats: another one means that client and server compute different
+// things.
 uint64_t model_hash(const FederateSettings& settings, const Library& library);
 
 // Numbers of the clients of a round, rising: a function of the seed and the round alone.

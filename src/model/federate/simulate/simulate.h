@@ -1,7 +1,7 @@
 // A federated run in one process: the clients' training is real, their time is reckoned from what kind of device each
 // is. Proved by tests/model/federate/simulate_test.cpp.
 //
-// May include: base, model/federate, model/network, run/engine.
+// May include: base, model/federate.
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,7 @@
 back, as does the server. The run ends with all its rounds; what was acknowledged is not lost; strangers are told so and change
 nothing; SIGTERM ends the server with what it has.
 
-Usage: tests/cli/federate_check.py LUMEN
+Usage: tests/cli/federate/federate_check.py LUMEN
 """
 import os
 import re
