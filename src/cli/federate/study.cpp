@@ -6,6 +6,7 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
+#include "base/structured/json.h"
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -16,12 +17,13 @@ namespace lumen::cli {
 namespace {
 
 constexpr int64_t kLastRounds = 3;  // whose mean is the final accuracy
+constexpr uint64_t kLargestStudy = uint64_t{1} << 30;
 constexpr size_t kMostPoints = 60;  // of a curve on the page
 
 struct FederateStudyFlags {
   FederateFlags run;
   std::string data, out;
-  std::vector<std::string> how = {"iid", "dir:0.5", "dir:0.1"};
+  std::vector<std::string> how = {"iid", "dir:0.5", "dir:0.1"}, with;
   int64_t clients = 20, examples = 0, seeds = 1;
   model::SimulationSettings simulation;
 };
@@ -106,10 +108,20 @@ class FederateStudy {
     flags.simulation.run = flags.run.of(*library_, all_);
   }
 
+  // The runs of another study's federate.json: they are not made again.
+  void take(const std::string& file) {
+    const nlohmann::json all = model::parse_json(read_file(file, kLargestStudy), file);
+    if (!all.is_array()) throw user_error("{} is no study", file);
+    for (const nlohmann::json& one : all) {
+      FederateArm& arm =
+          arm_of(model::json_text(one, "data", file), model::named_method(model::json_text(one, "method", file)));
+      for (const nlohmann::json& run : model::json_member(one, "seeds", file)) arm.seeds.push_back(run_of(run, file));
+    }
+  }
+
   void run() {
-    const uint64_t first = flags_.simulation.run.seed;
     for (const std::string& how : flags_.how)
-      for (int64_t k = 0; k < flags_.seeds; ++k) one(how, first + uint64_t(k));
+      for (int64_t k = 0; k < flags_.seeds; ++k) one(how, size_t(k));
   }
 
   const std::vector<FederateArm>& arms() const { return arms_; }
@@ -159,13 +171,52 @@ class FederateStudy {
   }
 
  private:
-  void one(const std::string& how, uint64_t seed) {
+  static double real_of(const nlohmann::json& object, const char* key, const std::string& file) {
+    const nlohmann::json& value = model::json_member(object, key, file);
+    if (!value.is_number()) throw user_error("{}: \"{}\" is no number", file, key);
+    return value.get<double>();
+  }
+
+  static model::Simulated run_of(const nlohmann::json& run, const std::string& file) {
+    model::Simulated out;
+    out.overhead = real_of(run, "overhead", file);
+    out.wall = real_of(run, "wall", file);
+    for (const nlohmann::json& line : model::json_member(run, "rounds", file)) {
+      model::SimulatedRound r;
+      for (const auto& [key, to] : {std::pair("seconds", &r.seconds),
+                                    {"loss", &r.loss},
+                                    {"aware", &r.aware},
+                                    {"compute", &r.compute},
+                                    {"link", &r.link},
+                                    {"set_up", &r.set_up}})
+        *to = real_of(line, key, file);
+      r.is_evaluated = line.contains("accuracy");
+      if (r.is_evaluated) {
+        r.accuracy = real_of(line, "accuracy", file);
+        r.coded_accuracy = real_of(line, "coded_accuracy", file);
+      }
+      out.rounds.push_back(r);
+    }
+    if (out.rounds.empty() || !out.rounds.back().is_evaluated) throw user_error("{}: a run without an end", file);
+    return out;
+  }
+
+  FederateArm& arm_of(const std::string& how, model::FederateMethod method) {
+    for (FederateArm& a : arms_)
+      if (a.how == how && a.method == method) return a;
+    return arms_.emplace_back(FederateArm{how, method, {}});
+  }
+
+  void one(const std::string& how, size_t number) {
+    const uint64_t seed = flags_.simulation.run.seed + number;
     model::SimulationSettings settings = flags_.simulation;
     settings.run.seed = seed;
     settings.run.network.seed = uint32_t(seed);
     const model::Parts parts = parts_named(how, all_, flags_.clients, seed);
     model::Simulation simulation(engine_, *library_, settings, all_, parts, test_);
     for (const model::FederateMethod method : model::methods()) {
+      FederateArm& arm = arm_of(how, method);
+      if (arm.seeds.size() > number) continue;
       model::Simulated done = simulation.run(method, {}, &interrupted());
       if (interrupted()) throw Error(Exit::interrupted, "interrupted");
       note(fmt::format(
@@ -174,9 +225,6 @@ class FederateStudy {
           how, seed, model::method_name(method), done.rounds.back().seconds,
           final_of(done, &model::SimulatedRound::accuracy), final_of(done, &model::SimulatedRound::coded_accuracy),
           100 * done.rounds.back().aware, format_duration(done.wall)));
-      const auto at = std::find_if(arms_.begin(), arms_.end(),
-                                   [&](const FederateArm& a) { return a.how == how && a.method == method; });
-      FederateArm& arm = at == arms_.end() ? arms_.emplace_back(FederateArm{how, method, {}}) : *at;
       arm.seeds.push_back(std::move(done));
     }
   }
@@ -329,6 +377,7 @@ int federate_study(const Shared& shared, FederateStudyFlags flags) {
   const FolderLock lock(out);
   catch_interrupts();
   FederateStudy study(shared, flags);
+  for (const std::string& file : flags.with) study.take(file);
   study.run();
   const model::Table bars = bars_table(study, flags), table = study_table(study);
   write_file_atomic(out / "federate.json", study_json(study));
@@ -355,6 +404,8 @@ void add_federate_study(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
   sub->add_option("--examples", flags->examples, "Use so many, drawn; 0: all")->check(whole(0, 1'000'000'000));
+  sub->add_option("--with", flags->with, "federate.json of a study whose runs are not made again; repeatable")
+      ->type_name("FILE");
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
   add_simulation_flags(*sub, flags->simulation);
   add_shared_flags(*sub, command.shared);
