@@ -30,7 +30,7 @@ struct LocalSettings {
   OperandChoice formats;
   int64_t epochs = 1, batch = 32;
   double rate = 0.05;
-  int64_t refresh = 0;        // P: steps between encodings of the weights; 0: once for each epoch
+  int64_t refresh = 2;        // P: steps between encodings of the weights; 0: once for each epoch
   double range_keeps = 0.99;  // Q: how much of a range a step keeps
 };
 

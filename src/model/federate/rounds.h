@@ -27,7 +27,7 @@ FederateMethod named_method(const std::string& name);  // Error (usage)
 struct FederateSettings {
   NetworkSettings network;
   std::string weights, activations, gradients, upload;  // names of formats; empty: float
-  int64_t epochs = 1, batch = 32, refresh = 0;
+  int64_t epochs = 1, batch = 32, refresh = 2;
   double rate = 0.05;
   bool feedback = true;  // what rounding leaves over is kept for the next upload
   int64_t clients = 3, sampled = 3, rounds = 10;
