@@ -227,7 +227,7 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
   for (auto* add : {add_demo,     add_train,   add_data,    add_run,        add_chat,    add_tokenize, add_imatrix,
                     add_quantize, add_rewrite, add_correct, add_recover,    add_export,  add_merge,    add_verify,
                     add_report,   add_eval,    add_embed,   add_perplexity, add_compare, add_bench,    add_inspect,
-                    add_compile,  add_format,  add_doctor,  add_recommend,  add_diffuse, add_classify}) {
+                    add_compile,  add_format,  add_doctor,  add_recommend,  add_diffuse, add_federate, add_classify}) {
     add(app, command);
   }
   guard_numbers(app);

@@ -63,6 +63,7 @@ void add_data(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 void add_recommend(CLI::App& app, Command& command);
 void add_diffuse(CLI::App& app, Command& command);
+void add_federate(CLI::App& app, Command& command);
 void add_classify(CLI::App& app, Command& command);
 
 // Set by Ctrl-C, SIGTERM and SIGHUP once catch_interrupts was called: the command saves what it has and returns

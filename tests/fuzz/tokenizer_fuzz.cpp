@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "json_mutator.h"
+#include "json/json_mutator.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "table.h"
 

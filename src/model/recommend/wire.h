@@ -1,6 +1,5 @@
-// What a device and the cloud say to each other, and how long either waits. Bytes from the other side are hostile:
-// every length is checked before anything is read or made of it, a connection may say so much in so much time, and who
-// breaks the form is told so and let go. Proved by tests/model/recommend/wire_test.cpp and tests/fuzz/plan_fuzz.cpp.
+// What a device and the cloud say to each other, and how long either waits; base/net has the form of messages, and who
+// breaks it is told so and let go. Proved by tests/model/recommend/wire_test.cpp and tests/fuzz/plan_fuzz.cpp.
 //
 // Every message, little-endian, has 20 bytes in front of its content:
 //
@@ -19,13 +18,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/net/net.h"
 #include "model/recommend/channels.h"
 #include "model/recommend/interactions.h"
 
 namespace lumen::model {
 
 enum class MessageKind : uint16_t { ask = 1, plan = 2, no = 3 };
-inline constexpr size_t kMessageHead = 20, kMostAsked = 1024, kMostContent = 1 << 19, kMostReason = 512;
+inline constexpr size_t kMessageHead = kFrameHead, kMostAsked = 1024, kMostContent = 1 << 19;
 
 struct Message {
   MessageKind kind = MessageKind::no;
@@ -43,12 +43,8 @@ struct Ask {
 std::string pack_ask(const Ask& ask);
 Ask unpack_ask(std::string_view content);
 
-// "127.0.0.1:7070", "[::1]:7070", "7070" (of this host).
-struct Address {
-  std::string host = "127.0.0.1";
-  int port = 0;
-};
-Address parse_address(const std::string& text);  // Error (usage)
+using lumen::Address;
+using lumen::parse_address;
 
 struct CloudLimits {
   int connections = 64;  // at once; more wait in the system's queue
@@ -56,9 +52,7 @@ struct CloudLimits {
   double rate = 200;     // asks a second of one connection, on average; more end it
   int64_t asks = 0;      // answered in all, and then the cloud ends; 0: as many as come
 };
-struct CloudCounts {
-  int64_t connections = 0, answered = 0, refused = 0, bytes_in = 0, bytes_out = 0;
-};
+using CloudCounts = ServeCounts;
 // Answers until `stop`. `answer` makes a plan, or throws an Error whose text the device gets. `listening` is told the
 // port once devices may come (0 in the address: one that is free).
 CloudCounts serve_plans(const Address& address, const CloudLimits& limits,

@@ -1,0 +1,156 @@
+// The rounds of a federated run: who is sampled, who trains how, what comes of the answers, and what a server keeps so
+// that it goes on from its last round whatever ends it. Answers are added up in the order of clients' names, so the
+// same clients give the same bits in whatever order they answer. Proved by tests/model/federate/rounds_test.cpp.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/federate/allocation.h"
+#include "model/federate/messages.h"
+
+namespace lumen::model {
+
+// How strategies are chosen: one for all, or mixtures that studies compare.
+enum class FederateMethod : uint8_t { whole, after, aware, drawn, speed, data, coarse, full };
+std::span<const FederateMethod> methods();
+std::string method_name(FederateMethod m);             // "float", "P", "Q", "random", "speed", "data", "coarse", "full"
+FederateMethod named_method(const std::string& name);  // Error (usage)
+
+// Everything that server and clients must agree on: as JSON in the welcome and in checkpoints.
+struct FederateSettings {
+  NetworkSettings network;
+  std::string weights, activations, gradients, upload;  // names of formats; empty: float
+  int64_t epochs = 1, batch = 32, refresh = 2;
+  double rate = 0.05;
+  bool feedback = true;  // what rounding leaves over is kept for the next upload
+  int64_t clients = 3, sampled = 3, rounds = 10;
+  double deadline = 60;  // seconds of a round, once somebody has answered
+  uint64_t seed = 1;
+  FederateMethod method = FederateMethod::full;
+  AllocationSettings allocation;
+};
+std::string settings_text(const FederateSettings& settings);
+FederateSettings parse_federate_settings(const std::string& text, const std::string& where);
+// Error (usage) for a format that the library does not have.
+LocalSettings local_settings(const FederateSettings& settings, const FormatLibrary& formats);
+// A hash of the loss, the parameters and the formats: another one means that client and server compute different
+// things.
+uint64_t model_hash(const FederateSettings& settings, const Library& library);
+
+// Numbers of the clients of a round, rising: a function of the seed and the round alone.
+std::vector<int64_t> sampled_clients(int64_t clients, int64_t sampled, uint64_t seed, int64_t round);
+
+struct ClientAnswer {
+  int64_t examples = 0;
+  Weights change;
+};
+// Adds the mean of the changes, by examples, in the order of the map.
+void average_into(Weights& global, const std::map<int64_t, ClientAnswer>& answers);
+
+// Share of the examples whose class has the largest logit; weights as they are given. At most `most` examples.
+double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most);
+// Weights as products would read them from codes.
+Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights);
+
+// Chooses strategies while rounds go on, by a method.
+class Allocator {
+ public:
+  Allocator(FederateMethod method, AllocationSettings settings, uint64_t seed, std::vector<ClientFacts> clients);
+  const Allocation& current() const { return current_; }
+  const std::vector<ClientFacts>& clients() const { return clients_; }
+  // An update: how far weights were off, and how long its client took in all.
+  void saw(size_t client, ClientStrategy strategy, double off, double seconds);
+  // `round` of `rounds` is over, 0 the first; the mean loss of its clients, its time.
+  void finish_round(double loss, double seconds, int64_t round, int64_t rounds);
+  double overhead() const { return overhead_; }  // seconds spent on choosing
+
+  nlohmann::json state() const;
+  void set_state(const nlohmann::json& state, const std::string& where);
+
+ private:
+  void choose();
+
+  FederateMethod method_;
+  AllocationSettings settings_;
+  std::vector<ClientFacts> clients_;
+  std::vector<std::array<bool, kStrategies>> is_known_;  // off was measured
+  Allocation current_;
+  std::optional<FineAdjuster> adjuster_;
+  double loss_sum_ = 0, seconds_sum_ = 0, loss_before_ = 0;
+  int64_t in_window_ = 0;
+  bool has_before_ = false;
+  double overhead_ = 0;
+};
+
+// The server without its sockets: answers messages, closes rounds, writes a checkpoint behind each.
+class FederateServer {
+ public:
+  using Say = std::function<void(const std::string&)>;  // a line for people
+  // A new run in `folder`, or the one there gone on with (whose settings are then read, but for its rounds).
+  FederateServer(run::Engine& engine, const Library& library, FederateSettings settings, std::filesystem::path folder,
+                 Say say);
+  static std::unique_ptr<FederateServer> resumed(run::Engine& engine, const Library& library,
+                                                 const std::filesystem::path& folder, int64_t rounds, Say say);
+
+  Frame answer(const Frame& frame);  // Error with what the client gets to hear
+  void look_at_clock();              // closes a round whose deadline has passed
+  bool is_done() const { return round_ >= settings_.rounds; }
+  // Whether all clients have heard that it is over.
+  bool all_know() const { return is_done() && told_.size() >= registered_.size(); }
+  size_t most_bytes() const;  // of a message of a client
+  int64_t round() const { return round_; }
+  const FederateSettings& settings() const { return settings_; }
+  const Weights& weights() const { return global_; }
+  Network& network() { return *network_; }
+  const Allocator* allocator() const { return allocator_ ? &*allocator_ : nullptr; }
+  // Told behind every round.
+  std::function<void()> on_round;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Registered {
+    JoinMessage join;
+    int64_t number = -1;  // in the order of names, once all are there
+    uint32_t taken_round = 0;
+    uint64_t taken_base = 0;
+  };
+  Registered& known(const ClientName& who);
+  Frame joined(const JoinMessage& m);
+  Frame task_for(const ClientName& who);
+  Frame update_of(UpdateMessage m);
+  void take(Registered& from, const UpdateMessage& m);
+  void begin();
+  void begin_round();
+  void close_round();
+  void save() const;
+  void restore(const std::filesystem::path& checkpoint);
+  std::vector<ClientFacts> facts() const;
+
+  run::Engine& engine_;
+  const Library& library_;
+  FederateSettings settings_;
+  std::filesystem::path folder_;
+  Say say_;
+  std::unique_ptr<Network> network_;
+  LocalSettings local_;
+  uint64_t model_ = 0, base_ = 0;
+  Weights global_;
+  int64_t round_ = 0;
+  std::map<std::string, Registered> registered_;  // by name
+  std::vector<std::string> names_;                // by number
+  std::optional<Allocator> allocator_;
+  std::vector<int64_t> sampled_;
+  std::map<int64_t, ClientAnswer> answers_;
+  std::map<int64_t, UpdateMessage> answered_;  // without its tensors
+  std::map<std::string, bool> told_;
+  Clock::time_point began_;
+};
+
+}  // namespace lumen::model

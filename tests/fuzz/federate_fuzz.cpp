@@ -1,0 +1,40 @@
+// Any bytes as contents of a federated run's messages, as settings and as frames; what is accepted packs to the same
+// bytes.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/federate/messages.h"
+
+namespace {
+
+// What unpacks is packed again.
+template <class Unpack, class Pack>
+void there_and_back(const std::string& bytes, const Unpack& unpack, const Pack& pack) {
+  try {
+    const auto message = unpack(bytes);
+    LUMEN_CHECK(pack(message) == bytes);
+  } catch (const lumen::Error&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lumen;
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  there_and_back(bytes, model::unpack_speaker, model::pack_speaker);
+  there_and_back(bytes, model::unpack_join, model::pack_join);
+  there_and_back(bytes, model::unpack_task, model::pack_task);
+  there_and_back(bytes, model::unpack_wait, model::pack_wait);
+  there_and_back(bytes, model::unpack_update, model::pack_update);
+  there_and_back(bytes, model::unpack_weights, model::pack_weights);
+  try {
+    std::string left = bytes;
+    while (const auto frame = take_frame(model::kFederate, left, 4096)) LUMEN_CHECK(frame->content.size() <= 4096);
+  } catch (const Error&) {
+  }
+  return 0;
+}
