@@ -1,18 +1,20 @@
-#!/ usr / bin / env python3
-""
-    "The diffusion transformer of models/dit.lum against the same in PyTorch, written by hand from its publication: its velocity and
-    the gradients of all weights,
-    within 1e-4 of their range
-        .
+#!/usr/bin/env python3
+"""The diffusion transformer of models/dit.lum against the same in PyTorch, written by hand from its publication: its velocity and
+the gradients of all weights, within 1e-4 of their range.
 
-    usage : transformer_reference.py TEST_PROGRAM exit code 77 : torch is missing,
-    nothing was checked
-    ""
-    "
-    import json import math import os import subprocess import sys import tempfile from pathlib import Path
+usage: transformer_reference.py TEST_PROGRAM      exit code 77: torch is missing, nothing was checked
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
-    try
-    : import torch import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
 except ImportError as missing:
     print(f"skipped: {missing}; pip install torch")
     sys.exit(77)
@@ -89,18 +91,15 @@ def main():
         subprocess.run([sys.argv[1], "--gtest_filter=TransformerExchange.Write"], check=True, stdout=subprocess.DEVNULL,
                        env={**os.environ, "LUMEN_EXCHANGE_DIR": folder})
         ours = json.loads((Path(folder) / "transformer.json").read_text())
-    w = {
-  name: torch.tensor(v, dtype=torch.float64).reshape(shape_of(name, len(v))).requires_grad_() for name, v in ours["weights"].items()}
+    w = {name: torch.tensor(v, dtype=torch.float64).reshape(shape_of(name, len(v))).requires_grad_() for name, v in ours["weights"].items()}
     double = lambda key: torch.tensor(ours[key], dtype=torch.float64)
     images = len(ours["t"])
     y = velocity(w, double("x").reshape(images, SIZE, SIZE), double("t"), torch.tensor(ours["label"]))
     (y * double("arriving").reshape(y.shape)).sum().backward()
-    worst = {
-    "velocity" : off_by(y.detach(), ours["velocity"])}
+    worst = {"velocity": off_by(y.detach(), ours["velocity"])}
     for name, weight in w.items():
         worst[name] = off_by(weight.grad, ours["gradients"][name])
-    bad = {
-  name: error for name, error in worst.items() if not error <= BOUND}
+    bad = {name: error for name, error in worst.items() if not error <= BOUND}
     print(f"velocity {worst['velocity']:.2e} of its range, {len(w)} gradients, the worst {max(worst.values()):.2e}")
     for name, error in bad.items():
         print(f"{name}: off by {error:.2e} of its range")
