@@ -16,6 +16,7 @@
 #include "model/classify/corrupt.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
+#include "model/report/spread.h"
 
 namespace lumen::cli {
 namespace {
@@ -30,18 +31,6 @@ struct ClassifyStudyFlags {
   int64_t images = 1000, seeds = 3, count = 16;
   std::vector<std::string> floats;
 };
-
-struct MeanSpread {
-  double mean = 0, deviation = 0;
-};
-MeanSpread spread_of_numbers(const std::vector<double>& x) {
-  MeanSpread out;
-  const double n = std::ssize(x);
-  for (const double one : x) out.mean += one / n;
-  for (const double one : x) out.deviation += (one - out.mean) * (one - out.mean);
-  out.deviation = n > 1 ? std::sqrt(out.deviation / (n - 1)) : 0;
-  return out;
-}
 
 // One way to run the classifier, measured once for each seed.
 struct RangeArm {
@@ -196,7 +185,7 @@ class ClassifyStudy {
 };
 
 std::string percent_text(const std::vector<double>& x) {
-  const MeanSpread s = spread_of_numbers(x);
+  const model::Spread s = model::spread_of(x);
   return fmt::format("{:.2f} +- {:.2f}", 100 * s.mean, 100 * s.deviation);
 }
 
@@ -205,7 +194,7 @@ model::Table table_of_arms(const std::vector<RangeArm>& arms) {
       {"ranges", "clean %", "corrupted %", "clipped %", "clipped, corrupted %", "ms an image", "arena bytes"}, {}, 1};
   for (const RangeArm& a : arms) {
     const auto clipped = [&](const std::vector<double>& x) {
-      return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * spread_of_numbers(x).mean);
+      return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * model::spread_of(x).mean);
     };
     out.rows.push_back({a.name, percent_text(a.clean), percent_text(a.bad), clipped(a.clean_clipped),
                         clipped(a.bad_clipped), fmt::format("{:.3f}", a.milliseconds),
@@ -232,7 +221,7 @@ model::Table table_of_bars(const std::vector<RangeArm>& arms) {
   for (const RangeArm& a : arms) by_name[a.name] = &a;
   model::Table out{{"bar", "points", "reached"}, {}, 1};
   const auto mean = [&](const std::string& name, bool bad) {
-    return 100 * spread_of_numbers(bad ? by_name.at(name)->bad : by_name.at(name)->clean).mean;
+    return 100 * model::spread_of(bad ? by_name.at(name)->bad : by_name.at(name)->clean).mean;
   };
   for (const std::string per : {"tensor", "channel"}) {
     const std::string estimate = fmt::format("estimate per {}, gamma 1", per),
@@ -287,8 +276,8 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
   for (const RangeArm& a : arms) {
     if (a.is_float || a.way.source != RangeSource::estimate || a.way.whole_alpha || a.way.per != RangePer::tensor)
       continue;
-    clean.points.push_back({double(a.way.gamma), 100 * spread_of_numbers(a.clean).mean});
-    bad.points.push_back({double(a.way.gamma), 100 * spread_of_numbers(a.bad).mean});
+    clean.points.push_back({double(a.way.gamma), 100 * model::spread_of(a.clean).mean});
+    bad.points.push_back({double(a.way.gamma), 100 * model::spread_of(a.bad).mean});
   }
   const model::Chart chart{"Recognized, estimate per tensor", "%", {clean, bad}, false, false, "gamma", true};
   const std::string what = fmt::format(

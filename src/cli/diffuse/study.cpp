@@ -19,6 +19,7 @@
 #include "model/images/picture.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
+#include "model/report/spread.h"
 
 namespace lumen::cli {
 namespace {
@@ -66,19 +67,20 @@ struct QuantizedArm {
   std::vector<float> shown;            // some images of the first seed
 };
 
+model::Spread spread_of(const QuantizedArm& arm, QualityValue value) {
+  std::vector<double> values;
+  for (const ImageQuality& q : arm.seeds) values.push_back(q.*value);
+  return model::spread_of(values);
+}
+
 std::string mean_text(const QuantizedArm& arm, QualityValue value, int digits) {
-  const double n = std::ssize(arm.seeds);
-  double mean = 0, squares = 0;
-  for (const ImageQuality& q : arm.seeds) mean += q.*value / n;
-  for (const ImageQuality& q : arm.seeds) squares += (q.*value - mean) * (q.*value - mean);
-  if (arm.seeds.size() < 2) return fmt::format("{:.{}f}", mean, digits);
-  return fmt::format("{:.{}f} +- {:.{}f}", mean, digits, std::sqrt(squares / (n - 1)), digits);
+  const model::Spread s = spread_of(arm, value);
+  if (s.count < 2) return fmt::format("{:.{}f}", s.mean, digits);
+  return fmt::format("{:.{}f} +- {:.{}f}", s.mean, digits, s.deviation, digits);
 }
 
 double mean_of(const QuantizedArm& arm, QualityValue value) {
-  double sum = 0;
-  for (const ImageQuality& q : arm.seeds) sum += q.*value / double(arm.seeds.size());
-  return sum;
+  return spread_of(arm, value).mean;
 }
 
 class DiffuseStudy {

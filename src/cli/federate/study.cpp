@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
+#include "model/report/spread.h"
 
 namespace lumen::cli {
 namespace {
@@ -78,20 +79,12 @@ double area_of(const model::Simulated& s, double end) {
   return (sum + (end - at) * accuracy) / end;
 }
 
-struct MeanSpread {
-  double mean = 0, deviation = 0;
-  int64_t count = 0;
-  explicit MeanSpread(const std::vector<double>& values) : count(std::ssize(values)) {
-    for (const double v : values) mean += v / double(count);
-    for (const double v : values) deviation += (v - mean) * (v - mean) / std::max<double>(1, double(count - 1));
-    deviation = std::sqrt(deviation);
-  }
-  std::string text(int digits, double factor = 1) const {
-    if (count == 0) return "-";
-    const std::string m = fmt::format("{:.{}f}", factor * mean, digits);
-    return count == 1 ? m : fmt::format("{} ± {:.{}f}", m, factor * deviation, digits);
-  }
-};
+std::string spread_text(const std::vector<double>& values, int digits, double factor = 1) {
+  const model::Spread s = model::spread_of(values);
+  if (s.count == 0) return "-";
+  const std::string mean = fmt::format("{:.{}f}", factor * s.mean, digits);
+  return s.count == 1 ? mean : fmt::format("{} ± {:.{}f}", mean, factor * s.deviation, digits);
+}
 
 // What a row of the table says.
 struct ArmFigures {
@@ -243,15 +236,16 @@ model::Table study_table(const FederateStudy& study) {
                    2};
   for (const FederateArm& arm : study.arms()) {
     const ArmFigures f = study.figures(arm);
-    std::string reached = MeanSpread(f.to_target).text(0);
+    std::string reached = spread_text(f.to_target, 0);
     if (!f.to_target.empty() && f.to_target.size() < arm.seeds.size())
       reached += fmt::format(" ({} of {})", f.to_target.size(), arm.seeds.size());
-    out.rows.push_back(
-        {arm.how, model::method_name(arm.method), MeanSpread(f.coded).text(2, 100), MeanSpread(f.plain).text(2, 100),
-         MeanSpread(f.seconds).text(0), reached, MeanSpread(f.area).text(2, 100),
-         fmt::format("{:.0f} %", 100 * MeanSpread(f.aware).mean), fmt::format("{:.0f}", MeanSpread(f.compute).mean),
-         fmt::format("{:.1f}", MeanSpread(f.link).mean), fmt::format("{:.1f}", MeanSpread(f.set_up).mean),
-         fmt::format("{:.5f} %", 100 * MeanSpread(f.overhead).mean)});
+    out.rows.push_back({arm.how, model::method_name(arm.method), spread_text(f.coded, 2, 100),
+                        spread_text(f.plain, 2, 100), spread_text(f.seconds, 0), reached, spread_text(f.area, 2, 100),
+                        fmt::format("{:.0f} %", 100 * model::spread_of(f.aware).mean),
+                        fmt::format("{:.0f}", model::spread_of(f.compute).mean),
+                        fmt::format("{:.1f}", model::spread_of(f.link).mean),
+                        fmt::format("{:.1f}", model::spread_of(f.set_up).mean),
+                        fmt::format("{:.5f} %", 100 * model::spread_of(f.overhead).mean)});
   }
   return out;
 }
@@ -281,9 +275,9 @@ model::Table bars_table(const FederateStudy& study, const FederateStudyFlags& fl
     out.rows.push_back({how,
                         sooner.empty()
                             ? "never reached by both"
-                            : fmt::format("{} ({} of {})", MeanSpread(sooner).text(2), sooner.size(), flags.seeds),
-                        MeanSpread(after).text(2), MeanSpread(aware).text(2), MeanSpread(drawn).text(2),
-                        MeanSpread(coarse).text(2), fmt::format("{:.5f} %", 100 * MeanSpread(overhead).mean)});
+                            : fmt::format("{} ({} of {})", spread_text(sooner, 2), sooner.size(), flags.seeds),
+                        spread_text(after, 2), spread_text(aware, 2), spread_text(drawn, 2), spread_text(coarse, 2),
+                        fmt::format("{:.5f} %", 100 * model::spread_of(overhead).mean)});
   }
   return out;
 }

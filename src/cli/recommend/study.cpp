@@ -15,6 +15,7 @@
 #include "cli/recommend/recommend.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
+#include "model/report/spread.h"
 
 namespace lumen::cli {
 namespace {
@@ -43,17 +44,14 @@ struct Arm {
   std::vector<model::Evaluation> seeds;
 };
 
-struct Spread {
-  double mean = 0, deviation = 0;
-  std::string text() const { return fmt::format("{:.4f} +- {:.4f}", mean, deviation); }
-};
-Spread spread_of(const Arm& arm, double (*value)(const model::Evaluation&)) {
-  Spread out;
-  const double n = std::ssize(arm.seeds);
-  for (const model::Evaluation& e : arm.seeds) out.mean += value(e) / n;
-  for (const model::Evaluation& e : arm.seeds) out.deviation += std::pow(value(e) - out.mean, 2);
-  out.deviation = n > 1 ? std::sqrt(out.deviation / (n - 1)) : 0;
-  return out;
+model::Spread spread_of(const Arm& arm, double (*value)(const model::Evaluation&)) {
+  std::vector<double> values;
+  for (const model::Evaluation& e : arm.seeds) values.push_back(value(e));
+  return model::spread_of(values);
+}
+std::string spread_text(const Arm& arm, double (*value)(const model::Evaluation&)) {
+  const model::Spread s = spread_of(arm, value);
+  return fmt::format("{:.4f} +- {:.4f}", s.mean, s.deviation);
 }
 double full_ndcg(const model::Evaluation& e) {
   return e.full.ndcg10;
@@ -268,9 +266,8 @@ model::Table table_of(const std::vector<Arm>& arms) {
       {"what", "bits", "bytes sent", "ms", "NDCG@10 full", "HR@10 full", "NDCG@10 of 101", "HR@10 of 101"}, {}, 1};
   for (const Arm& a : arms)
     out.rows.push_back({a.name, fmt::format("{:.2f}", a.bits), fmt::format("{:.0f}", a.sent),
-                        a.milliseconds > 0 ? fmt::format("{:.2f}", a.milliseconds) : "-",
-                        spread_of(a, full_ndcg).text(), spread_of(a, full_hit).text(), spread_of(a, drawn_ndcg).text(),
-                        spread_of(a, drawn_hit).text()});
+                        a.milliseconds > 0 ? fmt::format("{:.2f}", a.milliseconds) : "-", spread_text(a, full_ndcg),
+                        spread_text(a, full_hit), spread_text(a, drawn_ndcg), spread_text(a, drawn_hit)});
   return out;
 }
 

@@ -1,7 +1,7 @@
 // Images with what they show: read from files of the IDX kind, as MNIST's are, or made up. Files are hostile: extents
 // are checked against what is there before anything is read. Proved by tests/model/images/images_test.cpp.
 //
-// May include: base, base/file, model/data/reader.
+// May include: base, base/file, base/structured, model/data/reader.
 // Offers: picture.h.
 #pragma once
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/structured/base64.h"
 
 namespace lumen::model {
 namespace {
@@ -63,14 +64,7 @@ std::string picture_of(std::span<const float> images, int64_t size, int64_t chan
 }
 
 std::string picture_uri(const std::string& png) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out = "data:image/png;base64,";
-  for (size_t i = 0; i < png.size(); i += 3) {
-    uint32_t three = 0;
-    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < png.size() ? uint8_t(png[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += i + k > png.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return out;
+  return "data:image/png;base64," + encode_base64(png);
 }
 
 }  // namespace lumen::model

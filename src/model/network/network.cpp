@@ -16,6 +16,12 @@ namespace {
 
 constexpr uint64_t kSeedDraws = 0x73656564;
 
+std::vector<float> floats_of(const run::DeviceTensor& tensor) {
+  std::vector<float> out(tensor.bytes() / sizeof(float));
+  tensor.download(out.data(), tensor.bytes());
+  return out;
+}
+
 double real(const nlohmann::json& object, const char* key, const std::string& where) {
   const nlohmann::json& value = json_member(object, key, where);
   if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
@@ -105,9 +111,7 @@ std::vector<float> Network::read(const std::string& name, bool averaged) const {
   if (!is_parameter(name)) throw user_error("family '{}' has no parameter '{}'", settings_.family, name);
   const auto mean = averaged ? tensors_.find(average_of(name)) : tensors_.end();
   const run::DeviceTensorRef& tensor = mean != tensors_.end() ? mean->second : tensors_.at(name);
-  std::vector<float> out(tensor->bytes() / sizeof(float));
-  tensor->download(out.data(), tensor->bytes());
-  return out;
+  return floats_of(*tensor);
 }
 
 void Network::write(const std::string& name, std::span<const float> numbers) {
@@ -149,19 +153,12 @@ BoundProgram& Network::compiled(const std::string& function, const graph::Bindin
   for (const auto& [symbol, value] : symbols) key += fmt::format(" {}={}", symbol, value);
   BoundProgram& found = programs_[change][key];
   if (found.program) return found;
-  graph::Graph g = graph::bind_symbols(family_->function(function, config_), symbols);
-  if (!change.empty()) g = changes_.at(change)(std::move(g));
+  graph::Graph g = graph_of(function, symbols, change);
   if (is_loss) g = training_step(g, trained_, *optimizer_);
   return found = compile(g, {}, averaged);
 }
 
 namespace {
-
-std::vector<float> floats_of(const run::DeviceTensor& tensor) {
-  std::vector<float> out(tensor.bytes() / sizeof(float));
-  tensor.download(out.data(), tensor.bytes());
-  return out;
-}
 
 void put(const BoundProgram& c, const NetworkInputs& inputs) {
   for (const auto& [name, some] : inputs.numbers) c.put(name, some.data(), std::ssize(some) * sizeof(float));

@@ -3,7 +3,7 @@
 // is escaped. Proved by tests/model/report/report_test.cpp.
 //
 // May include: base, base/file, base/structured, model/train/record.
-// Offers: chart.h, page.h, tensorboard.h.
+// Offers: chart.h, page.h, spread.h, tensorboard.h.
 #pragma once
 
 #include <span>

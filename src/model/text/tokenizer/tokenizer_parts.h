@@ -73,7 +73,6 @@ TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& w
 // The parts of a tokenizer.json, not finished.
 std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std::string& name,
                                                 std::string_view config);
-std::string decode_base64(std::string_view text, const std::string& where);
 TokenId named_token(const TokenizerParts& parts, const std::string& name, const std::string& where);
 
 // Stages from their description (tokenizer_stages.cpp). What we do not have is refused.

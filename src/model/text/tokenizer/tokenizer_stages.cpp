@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/structured/base64.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
@@ -42,45 +43,6 @@ std::shared_ptr<const Pattern> read_pattern(const json& node, const std::string&
   if (pattern.is_object() && pattern.contains("String"))
     return std::make_shared<Pattern>(Pattern::literal(json_text(pattern, "String", where)));
   return std::make_shared<Pattern>(json_text(pattern, "Regex", where), where);
-}
-
-}  // namespace
-
-std::string decode_base64(std::string_view text, const std::string& where) {
-  std::string out;
-  uint32_t held = 0;
-  int bits = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    const int v = c >= 'A' && c <= 'Z'   ? c - 'A'
-                  : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                  : c >= '0' && c <= '9' ? c - '0' + 52
-                  : c == '+'             ? 62
-                  : c == '/'             ? 63
-                                         : -1;
-    if (v < 0) throw user_error("{}: a character outside of base64", where);
-    held = held << 6 | v;
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      out += static_cast<char>(held >> bits & 0xff);
-    }
-  }
-  return out;
-}
-
-namespace {
-
-std::string encode_base64(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t held = 0;
-    const size_t n = std::min<size_t>(3, bytes.size() - i);
-    for (size_t k = 0; k < 3; ++k) held = held << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= n ? kDigits[held >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
 }
 
 void read_normal(const json& node, const std::string& where, std::vector<NormalStep>& steps) {

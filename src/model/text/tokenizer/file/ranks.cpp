@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/structured/base64.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
