@@ -144,7 +144,10 @@ std::vector<uint8_t> Trainer::encoded(std::span<const float> numbers, const grap
   }
   LUMEN_CHECK(scalar_bytes(as.scalar) == sizeof(uint16_t));
   std::vector<uint16_t> halves(numbers.size());
-  std::transform(numbers.begin(), numbers.end(), halves.begin(), as.scalar == Scalar::bf16 ? f32_to_bf16 : f32_to_f16);
+  const auto round = as.scalar == Scalar::bf16 ? f32_to_bf16 : f32_to_f16;
+  const auto count = std::ssize(numbers);
+#pragma omp parallel for if (count > 65536)
+  for (int64_t i = 0; i < count; ++i) halves[i] = round(numbers[i]);
   const std::span<const uint8_t> bytes = bytes_of(std::span<const uint16_t>(halves));
   return {bytes.begin(), bytes.end()};
 }
@@ -162,7 +165,10 @@ std::vector<float> Trainer::decoded(std::span<const uint8_t> bytes, const graph:
   }
   std::vector<uint16_t> halves(out.size());
   std::memcpy(halves.data(), bytes.data(), halves.size() * sizeof(uint16_t));
-  std::transform(halves.begin(), halves.end(), out.begin(), as.scalar == Scalar::bf16 ? bf16_to_f32 : f16_to_f32);
+  const auto widen = as.scalar == Scalar::bf16 ? bf16_to_f32 : f16_to_f32;
+  const auto count = std::ssize(out);
+#pragma omp parallel for if (count > 65536)
+  for (int64_t i = 0; i < count; ++i) out[i] = widen(halves[i]);
   return out;
 }
 
@@ -190,9 +196,9 @@ std::vector<float> Trainer::put_held(const std::string& name, const graph::Shape
   }
   const Optimizer& optimizer = method_.optimizer();
   const graph::Element& as = method_.held().type;
-  std::vector<float> kept(numbers.begin(), numbers.end());
-  std::vector<float> rest(optimizer.compensates(*p) ? numbers.size() : 0);
+  std::vector<float> kept, rest(optimizer.compensates(*p) ? numbers.size() : 0);
   if (optimizer.held().is_exact) {
+    kept.resize(numbers.size());
     for (size_t i = 0; i < numbers.size(); ++i) std::tie(kept[i], rest[i]) = halves_of(numbers[i]);
   } else {
     kept = decoded(encoded(numbers, {shape, as}), {shape, as});

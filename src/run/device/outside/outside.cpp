@@ -74,7 +74,11 @@ class InMemory : public Outside {
  public:
   InMemory(Device& device, int64_t bytes)
       : bytes_(bytes), memory_(device.allocate_locked(bytes)), up_(device.make_lane()), down_(device.make_lane()) {
-    std::fill_n(memory_.get(), bytes, std::byte{0});
+    // Tens of gigabytes, whose pages one thread would touch for a minute.
+    constexpr int64_t kPiece = int64_t{64} << 20;
+#pragma omp parallel for schedule(dynamic, 1) if (bytes > kPiece)
+    for (int64_t at = 0; at < bytes; at += kPiece)
+      std::fill_n(memory_.get() + at, std::min(kPiece, bytes - at), std::byte{0});
   }
   std::string describe() const override { return "memory of the host"; }
   void bring(int64_t at, std::byte* to, int64_t bytes) override {
