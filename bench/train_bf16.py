@@ -98,7 +98,7 @@ context = {args.context}
 batch = {args.batch}
 length = {args.context}
 evaluate_every = 0
-precision = "bf16"
+precision = "{args.precision}"
 [optimizer]
 beta2 = 0.99
 [schedule]
@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--warm", type=int, default=2, help="steps not timed")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", default="bf16", help="of Lumen, a recipe's name too; PyTorch stays in bf16")
     parser.add_argument("--eager", action="store_true", help="PyTorch without torch.compile")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     for name, value in (("width", 768), ("layers", 14), ("heads", 12), ("inner", 2048), ("context", 512), ("batch", 4)):

@@ -52,6 +52,18 @@ TEST_F(TrainDataTest, TokenizersAreMadeOfChats) {
   EXPECT_TRUE(contains(o.error, "holds chats")) << o.error;
 }
 
+// Too little text to evaluate with is said before weights are rounded and memory is taken for them.
+TEST_F(TrainDataTest, TooLittleIsSaidFirst) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "a line of text that goes on\n";
+  save("text.txt", text);
+  const Outcome o = train(
+      "run", {"--data", path("text.txt"), "--validation", "0.005", "--precision", "bf16", "--param-type", "bf16"});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(contains(o.error, "fewer than one window")) << o.error;
+  EXPECT_FALSE(contains(o.error, "decoded")) << o.error;
+}
+
 // A vocabulary that the text does not fill is said; one without any text is refused.
 TEST_F(TrainDataTest, TokenizersOfTooLittle) {
   save_chats(24);

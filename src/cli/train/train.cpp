@@ -431,6 +431,8 @@ int train(const Shared& shared, TrainFlags& flags) {
                    model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
+  // Before weights are rounded and memory is taken, which lasts minutes for large models.
+  if (!flags.plan) model::require_tokens(*batches, model);
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   note_short_schedule(recipe.schedule);

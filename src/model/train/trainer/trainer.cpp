@@ -492,10 +492,14 @@ std::vector<Trainer::Trained> Trainer::trained() const {
   return out;
 }
 
+void require_tokens(const Batches& batches, const Model& model) {
+  const auto vocabulary = model.config.find("vocab");
+  batches.require(vocabulary == model.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
+}
+
 void Trainer::require_data() const {
   require_rows();
-  const auto vocabulary = model_.config.find("vocab");
-  batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
+  require_tokens(*batches_, model_);
   require_validation();
 }
 

@@ -34,6 +34,10 @@
 
 namespace lumen::model {
 
+// Error (exit 1) when there is too little training or validation data, it is not what the objective is of, or it has
+// ids the model has no rows for: what can be said before a trainer is made.
+void require_tokens(const Batches& batches, const Model& model);
+
 class Trainer {
  public:
   // Weights in any format are decoded to the recipe's param_type, unless an adapter is trained beside them: then they
