@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/file/temporary.h"
@@ -17,6 +18,7 @@
 #include "cli/run_app.h"
 #include "cli/version.h"
 #include "number/read/names.h"
+#include "run/device/choose/choose.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -166,6 +168,10 @@ model::LibraryRef Shared::library() const {
 }
 
 run::Engine Shared::engine(bool timed) const {
+  if (!is_device_given && run::has_gpu_node()) {
+    static std::once_flag said;
+    std::call_once(said, [] { note("this machine has a GPU, which is not used; --device auto takes it"); });
+  }
   run::Engine::Options options;
   options.cache_folder = cache;
   options.threads = threads;
@@ -188,6 +194,7 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
       ->group("Common")
       ->check(CLI::Range(0, 4096));
   app.add_option("--device", shared->device, "cpu, cuda[:N], hip[:N], or auto: a GPU where there is one")
+      ->each([shared](const std::string&) { shared->is_device_given = true; })
       ->group("Common")
       ->capture_default_str()
       ->type_name("DEVICE");

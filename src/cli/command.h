@@ -23,6 +23,7 @@ struct Shared {
   std::string cache;  // "" default, "off"
   std::string machine = "native";
   std::string device = "cpu";
+  bool is_device_given = false;
   bool tune = true, libraries = false;
 
   model::LibraryRef library() const;  // embedded texts plus the folders

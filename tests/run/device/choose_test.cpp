@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/error.h"
 #include "tests/run/stand_in.h"
 
@@ -27,6 +30,20 @@ TEST(Choose, DevicesByName) {
       EXPECT_NE(e.hint().find("cuda:N"), std::string::npos);
     }
   }
+}
+
+TEST(Choose, NodesOfDriversTellOfGpus) {
+  const std::filesystem::path folder = testing::TempDir() + "/lumen-nodes";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  EXPECT_FALSE(has_gpu_node(folder));
+  EXPECT_FALSE(has_gpu_node(folder / "none"));
+  for (const char* const node : {"nvidia0", "kfd"}) {
+    std::ofstream(folder / node) << "";
+    EXPECT_TRUE(has_gpu_node(folder)) << node;
+    std::filesystem::remove(folder / node);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // No row of the table is for such a GPU, so the processor is taken, and people are told why.

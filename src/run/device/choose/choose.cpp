@@ -31,6 +31,11 @@ DeviceChoice parse_device(const std::string& text) {
   return choice;
 }
 
+bool has_gpu_node(const std::filesystem::path& nodes) {
+  std::error_code ignored;
+  return std::filesystem::exists(nodes / "nvidia0", ignored) || std::filesystem::exists(nodes / "kfd", ignored);
+}
+
 std::unique_ptr<Device> open_device(const DeviceChoice& choice, machine::MachineRef machine, int threads,
                                     Loader loader) {
   if (choice.kind == DeviceChoice::Kind::gpu) return open_gpu(choice.vendor, choice.ordinal, std::move(machine));

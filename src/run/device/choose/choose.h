@@ -5,6 +5,7 @@
 // Offers: libraries.h.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ struct DeviceChoice {
   int ordinal = 0;
 };
 DeviceChoice parse_device(const std::string& text);  // Error (exit 2)
+
+// Whether the system has a driver's node of an NVIDIA or AMD GPU; nothing is opened for that. `nodes`: where they are.
+bool has_gpu_node(const std::filesystem::path& nodes = "/dev");
 
 // "auto" is the first GPU there is code for, and this processor where there is none; people are told which.
 // `machine` null: the device's own. `threads` and `loader` are for processors.
