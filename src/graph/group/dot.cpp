@@ -94,6 +94,7 @@ class DotReader {
     p_.result = group_.results[0];
     const Type& result_type = g_[p_.result].type;
     LUMEN_CHECK(result_type.shape == root_.type.shape && !result_type.element.format);
+    p_.sum = is_float(root_.type.element.scalar) ? Scalar::f32 : root_.type.element.scalar;
     p_.result_scalar = result_type.element.scalar;
     p_.result_bytes = byte_size(result_type);
     read();

@@ -54,6 +54,11 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  // Of K, in one number of k and its strides: words of a dot instruction (code_words.h). k_numbers of them exist.
+  int word = 1;
+  int64_t k_numbers = 0;
+
+  bool are_whole() const { return !is_float(sum); }
   bool adds_runs() const { return run_scales[0] || run_scales[1]; }
   int64_t run_k() const;  // of K, under the same scales; 0: all of it
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
