@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
@@ -49,10 +50,7 @@ class TileChooser {
   TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row)
       : p_(p), m_(m), costs_(m.costs.tasks), row_(row), lanes_(m.f32_lanes()) {
     // 32-bit products of whole numbers take two instructions on most processors, and their sum one more.
-    product_cycles_ = !p.are_whole()     ? m.fma_cycles
-                      : !row             ? 3 * m.fma_cycles
-                      : row->accumulates ? m.fma_cycles
-                                         : m.costs.panels.widening * m.fma_cycles;
+    product_cycles_ = p.are_whole() && !row ? 3 * m.fma_cycles : m.fma_cycles;
   }
 
   std::vector<TilePlan> choose() {
@@ -74,7 +72,7 @@ class TileChooser {
     for (int vectors = 1; vectors <= 4; ++vectors)
       for (int height = 1; height <= 14; ++height) {
         // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
-        if (height * vectors + vectors + 1 + (products_apart() ? 1 : 0) >
+        if (height * vectors + vectors + 1 + temporaries(vectors) >
             m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0))
           continue;
         if (height > p_.m.extent || (vectors > vectors_all_)) continue;
@@ -86,6 +84,8 @@ class TileChooser {
   void offer(TilePlan t, int64_t begin, int64_t most);
   bool stage(TilePlan& t, int64_t most) const;
   bool products_apart() const { return row_ && !row_->accumulates; }  // from their sums, in a register
+  // Registers beside sums, a row of b and one of a: a second row of b, a second of a, and products before their sums.
+  int temporaries(int vectors) const { return row_ ? vectors + (in_fours_ ? 1 : 0) + (products_apart() ? 1 : 0) : 0; }
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
   double streamed(const TilePlan& t) const;
@@ -94,6 +94,7 @@ class TileChooser {
   const machine::Machine& m_;
   const machine::TaskCosts& costs_;
   const std::optional<machine::DotRow>& row_;
+  bool in_fours_ = false;
   double product_cycles_ = 0;
   int lanes_;
   int64_t vectors_all_ = 1;
@@ -111,7 +112,8 @@ void TileChooser::fetches() {
     return is_memory_f32(l) || (p_.are_whole() && l.kind == DotLoad::Kind::memory);
   };
   if (row_) {
-    a_ = a.scalar == row_->a && p_.k_numbers % p_.word == 0 ? Fetch::direct : Fetch::copy;
+    in_fours_ = reads_fours(p_, *row_, 0);
+    a_ = in_fours_ || (a.scalar == row_->a && p_.k_numbers % p_.word == 0) ? Fetch::direct : Fetch::copy;
     b_ = Fetch::transpose;
     return;
   }
@@ -142,6 +144,13 @@ void TileChooser::fetches() {
 }
 
 double TileChooser::tile_cycles(int height, int vectors) const {
+  if (row_) {
+    // Products go to few units, everything beside them wherever there is room.
+    constexpr double kBeside = 3;  // instructions in the time of a product
+    const double others = height * vectors * (products_apart() ? 2 : 1) + vectors + height * (in_fours_ ? 2 : 1);
+    const double per_word = std::max<double>(height * vectors, others / kBeside) * m_.fma_cycles;
+    return per_word * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
+  }
   const double per_k = std::max(
       {height * vectors * product_cycles_,
        (p_.is_along_batch() ? height * vectors * m_.load_cycles : height * costs_.broadcast) + vectors * m_.load_cycles,
@@ -245,7 +254,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
     t.stages = k_total / k;
     return true;
   }
-  int64_t unit = 1;  // runs along k are unpacked by whole blocks
+  int64_t unit = t.in_fours ? 2 : 1;  // runs along k are unpacked by whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
   if (t.b == Fetch::transpose && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
   int64_t k = p_.k.extent;
@@ -283,12 +292,13 @@ void TileChooser::cut(int height, int vectors) {
   t.last_vectors = vectors_all_ - (t.n_tiles - 1) * t.vectors;
   t.masked = p_.n.extent % lanes_ != 0;
   t.a_along_k = a_along_k_;
-  t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2);
+  t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 && !row_ ? 4 : 2);
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
   const auto begin = std::ssize(plans_);
   const int64_t outer_most = row_ ? sharing_outer(p_) : 1;
   t.row = row_;
   t.are_whole = p_.are_whole();
+  t.in_fours = in_fours_;
   for (int64_t m_task : counts(t.m_tiles))
     for (int64_t n_task : counts(t.n_tiles)) {
       // Panels unpacked along n or m begin at whole blocks.
@@ -418,7 +428,8 @@ std::string describe_shape(const DotProblem& p) {
                                    : "picked");
   }
   if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
-  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());
+  const int64_t k_numbers = p.word > 1 ? p.k_numbers * count_of(p.outer_k) : p.k_total();
+  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, k_numbers);
   if (p.loads[0].format || p.loads[1].format) text += " packed";
   if (!p.epilogue.empty()) text += fmt::format(" maps {}", p.epilogue.size());
   return text;

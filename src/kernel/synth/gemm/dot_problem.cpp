@@ -78,7 +78,8 @@ int64_t DotProblem::run_k() const {
 }
 
 double DotProblem::flops() const {
-  const double all = 2.0 * word * outer_extent() * m.extent * n.extent * k_total();
+  const double numbers = word > 1 ? k_numbers * count_of(outer_k) : k_total();
+  const double all = 2.0 * outer_extent() * m.extent * n.extent * numbers;
   if (runs) return all / pick->count;
   if (!blocks) return all;
   return all * pick->row_count() / (blocks->blocks * m.extent);

@@ -87,7 +87,8 @@ class TileKernel : TileWriter {
   void write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Expr last_count);
   Expr stage_base(size_t load, const Stage& s);
-  Expr with_product(Expr x, Expr y, Expr sum) const;
+  void sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
+                 std::vector<Expr>& sums);
   void each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                     const std::function<void(Expr, Expr)>& body);
   void each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body);
@@ -350,6 +351,8 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
         rows.push_back(numbers > 0 ? read_words(w_, *t_.row, 1, at, t_.lanes, numbers)
                                    : read_words(w_, *t_.row, 1, at, t_.lanes, left));
       }
+      if (t_.in_fours)
+        for (Expr& x : rows) x = turned_fours(b_, x);
       transpose(b_, rows, p_.word);
       for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
         b_.store(b_panel_, rows[i], to + word * row + i * row, 4);
@@ -389,11 +392,6 @@ Walk TileKernel::in_place(size_t load, Expr start) const {
   walk.k = p_.k.strides[load] * bytes;
   for (const DotIndex& i : p_.outer_k) walk.outer_k.push_back(i.strides[load] * bytes);
   return walk;
-}
-
-Expr TileKernel::with_product(Expr x, Expr y, Expr sum) const {
-  if (t_.row) return add_dot(b_, *t_.row, y, x, sum);
-  return p_.are_whole() ? sum + x * y : fma(x, y, sum);
 }
 
 void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked) {
@@ -480,13 +478,36 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, cons
   });
 }
 
+// Two words after each other meet a row of a before the next row: as few products as can be wait for their sum.
+void TileKernel::sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
+                           std::vector<Expr>& sums) {
+  const machine::DotRow& row = *t_.row;
+  for (int first = 0; first < words; first += 2) {
+    const int count = std::min(2, words - first);
+    std::vector<Expr> right;
+    for (int u = 0; u < count; ++u)
+      for (int j = 0; j < vectors; ++j)
+        right.push_back(b_.load(bw.buffer, {row.a, t_.lanes * row.k}, b_at + ((first + u) * bw.k + j * bw.step), 4));
+    for (int i = 0; i < height; ++i) {
+      const auto left = [&](int u) {
+        if (t_.in_fours) return word_of_four(b_, row, a.buffer, a_at + (first * a.k + i * a.step), u == 1);
+        return word_everywhere(b_, row, a.buffer, a_at + ((first + u) * a.k + i * a.step), scalar_bytes(a.scalar));
+      };
+      for (int u = 0; u < count; ++u) {
+        const Expr x = left(u);
+        for (int j = 0; j < vectors; ++j) {
+          Expr& sum = sums[i * vectors + j];
+          sum = add_dot(b_, row, right[u * vectors + j], x, sum);
+        }
+      }
+    }
+  }
+}
+
 void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int height, int vectors, Expr last_count) {
   const VType vector{p_.sum, t_.lanes};
   const auto read = [&](const Walk& from, int lanes, Expr at, Expr count) {
-    const int bytes = scalar_bytes(from.scalar);
-    if (t_.row && lanes == 1) return word_everywhere(b_, *t_.row, from.buffer, at, bytes);
-    if (t_.row) return b_.load(from.buffer, {t_.row->a, lanes * p_.word}, at, 4);
-    return factor(b_.load(from.buffer, {from.scalar, lanes}, at, bytes, count));
+    return factor(b_.load(from.buffer, {from.scalar, lanes}, at, scalar_bytes(from.scalar), count));
   };
   const auto last = [&](int j) { return j == vectors - 1 ? last_count : Expr{}; };  // lanes of vector j that exist
   auto products = [&](Expr a_at, Expr b_at, int64_t ahead, std::vector<Expr>& sums) {
@@ -496,12 +517,11 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
           read(bw, t_.lanes, b_at + (ahead * bw.k + j * bw.step), t_.b == Fetch::direct ? last(j) : Expr{}));
     for (int i = 0; i < height; ++i) {
       const Expr row = a_at + (ahead * a.k + i * a.step);
-      Expr left;
-      if (a.vector == 0) left = read(a, 1, row, {});
-      if (a.vector == 0 && !t_.row) left = b_.splat(left, t_.lanes);
+      const Expr left = a.vector == 0 ? b_.splat(read(a, 1, row, {}), t_.lanes) : Expr{};
       for (int j = 0; j < vectors; ++j) {
         const Expr own = a.vector == 0 ? left : read(a, t_.lanes, row + j * a.vector, last(j));
-        sums[i * vectors + j] = with_product(own, right[j], sums[i * vectors + j]);
+        Expr& sum = sums[i * vectors + j];
+        sum = p_.are_whole() ? sum + own * right[j] : fma(own, right[j], sum);
       }
     }
   };
@@ -515,6 +535,7 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
   each_k_outer(s, first_digit(), a.start, bw.start, a, bw, [&](Expr a_start, Expr b_start) {
     auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
       const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
+      if (t_.row) return sum_words(a, a_at, bw, b_at, times, height, vectors, sums);
       for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
     };
     const Expr whole = s.count / t_.unroll * t_.unroll;
@@ -524,8 +545,9 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
       if (const int rest = s.fixed % t_.unroll; rest > 0)
         with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
     } else if (t_.unroll > 1) {
-      b_.loop(LoopKind::serial, whole, s.count, 1,
-              [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, 1, sums); }); });
+      const int step = t_.in_fours ? 2 : 1;
+      b_.loop(LoopKind::serial, whole, s.count, step,
+              [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, step, sums); }); });
     }
   });
 }
