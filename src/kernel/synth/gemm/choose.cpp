@@ -84,8 +84,8 @@ class TileChooser {
   void offer(TilePlan t, int64_t begin, int64_t most);
   bool stage(TilePlan& t, int64_t most) const;
   bool products_apart() const { return row_ && !row_->accumulates; }  // from their sums, in a register
-  // Registers beside sums, a row of b and one of a: a second row of b, a second of a, and products before their sums.
-  int temporaries(int vectors) const { return row_ ? vectors + (in_fours_ ? 1 : 0) + (products_apart() ? 1 : 0) : 0; }
+  // Registers beside sums, a row of b and a word of a: a second row of b, and products before they are added.
+  int temporaries(int vectors) const { return row_ ? vectors + (products_apart() ? 1 : 0) : 0; }
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
   double streamed(const TilePlan& t) const;
@@ -94,7 +94,6 @@ class TileChooser {
   const machine::Machine& m_;
   const machine::TaskCosts& costs_;
   const std::optional<machine::DotRow>& row_;
-  bool in_fours_ = false;
   double product_cycles_ = 0;
   int lanes_;
   int64_t vectors_all_ = 1;
@@ -112,8 +111,7 @@ void TileChooser::fetches() {
     return is_memory_f32(l) || (p_.are_whole() && l.kind == DotLoad::Kind::memory);
   };
   if (row_) {
-    in_fours_ = reads_fours(p_, *row_, 0);
-    a_ = in_fours_ || (a.scalar == row_->a && p_.k_numbers % p_.word == 0) ? Fetch::direct : Fetch::copy;
+    a_ = a.scalar == row_->a && p_.k_numbers % p_.word == 0 ? Fetch::direct : Fetch::copy;
     b_ = Fetch::transpose;
     return;
   }
@@ -147,7 +145,7 @@ double TileChooser::tile_cycles(int height, int vectors) const {
   if (row_) {
     // Products go to few units, everything beside them wherever there is room.
     constexpr double kBeside = 3;  // instructions in the time of a product
-    const double others = height * vectors * (products_apart() ? 2 : 1) + vectors + height * (in_fours_ ? 2 : 1);
+    const double others = height * vectors * (products_apart() ? 2 : 1) + vectors + height;
     const double per_word = std::max<double>(height * vectors, others / kBeside) * m_.fma_cycles;
     return per_word * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
   }
@@ -254,7 +252,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
     t.stages = k_total / k;
     return true;
   }
-  int64_t unit = t.in_fours ? 2 : 1;  // runs along k are unpacked by whole blocks
+  int64_t unit = 1;  // runs along k are unpacked by whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
   if (t.b == Fetch::transpose && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
   int64_t k = p_.k.extent;
@@ -298,7 +296,6 @@ void TileChooser::cut(int height, int vectors) {
   const int64_t outer_most = row_ ? sharing_outer(p_) : 1;
   t.row = row_;
   t.are_whole = p_.are_whole();
-  t.in_fours = in_fours_;
   for (int64_t m_task : counts(t.m_tiles))
     for (int64_t n_task : counts(t.n_tiles)) {
       // Panels unpacked along n or m begin at whole blocks.

@@ -50,7 +50,6 @@ struct TilePlan : TileCut {
   int unroll = 1;
   std::optional<machine::DotRow> row = {};  // of whole numbers in words
   bool are_whole = false;
-  bool in_fours = false;  // words of a, read where they lie: code_words.h
 
   std::string products() const { return row ? row->row : are_whole ? "i32" : "f32 fma"; }
 };

@@ -72,21 +72,6 @@ Expr word_everywhere(Builder& b, const machine::DotRow& row, BufferId buffer, Ex
   return b.shuffle({word}, mask);
 }
 
-bool reads_fours(const DotProblem& p, const machine::DotRow& row, size_t load) {
-  return row.a == Scalar::i16 && p.loads[load].scalar == Scalar::i8 && p.k_numbers % (2 * row.k) == 0;
-}
-
-Expr word_of_four(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, bool odd) {
-  const Expr four = word_everywhere(b, row, buffer, byte, 1);
-  return (odd ? four : four << 8) >> 8;
-}
-
-Expr turned_fours(Builder& b, Expr words) {
-  std::vector<int> mask;
-  for (int i = 0; i < b.type(words).lanes; i += 4) mask.insert(mask.end(), {i, i + 2, i + 1, i + 3});
-  return b.shuffle({words}, mask);
-}
-
 Expr add_dot(Builder& b, const machine::DotRow& row, Expr weights, Expr x, Expr sum) {
   const VType result{row.acc, row.lanes};
   return row.accumulates ? b.inst(row.row, result, {sum, weights, x}) : sum + b.inst(row.row, result, {weights, x});

@@ -21,12 +21,6 @@ Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, 
 Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, int words, int64_t numbers);
 // A word of the row's from a byte of a buffer, in every lane of a vector of sums.
 Expr word_everywhere(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, int align);
-
-// Bytes that a row of pairs of 16 bits reads where they lie: four of them are two words, the first of the even ones,
-// the second of the odd ones, which takes no more than shifts. Words of the other operand are turned to fit.
-bool reads_fours(const DotProblem& p, const machine::DotRow& row, size_t load);
-Expr word_of_four(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, bool odd);
-Expr turned_fours(Builder& b, Expr words);
 // sum + products of words, by a row that needs no other behind it.
 Expr add_dot(Builder& b, const machine::DotRow& row, Expr weights, Expr x, Expr sum);
 

@@ -351,8 +351,6 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
         rows.push_back(numbers > 0 ? read_words(w_, *t_.row, 1, at, t_.lanes, numbers)
                                    : read_words(w_, *t_.row, 1, at, t_.lanes, left));
       }
-      if (t_.in_fours)
-        for (Expr& x : rows) x = turned_fours(b_, x);
       transpose(b_, rows, p_.word);
       for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
         b_.store(b_panel_, rows[i], to + word * row + i * row, 4);
@@ -489,12 +487,9 @@ void TileKernel::sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, 
       for (int j = 0; j < vectors; ++j)
         right.push_back(b_.load(bw.buffer, {row.a, t_.lanes * row.k}, b_at + ((first + u) * bw.k + j * bw.step), 4));
     for (int i = 0; i < height; ++i) {
-      const auto left = [&](int u) {
-        if (t_.in_fours) return word_of_four(b_, row, a.buffer, a_at + (first * a.k + i * a.step), u == 1);
-        return word_everywhere(b_, row, a.buffer, a_at + ((first + u) * a.k + i * a.step), scalar_bytes(a.scalar));
-      };
       for (int u = 0; u < count; ++u) {
-        const Expr x = left(u);
+        const Expr at = a_at + ((first + u) * a.k + i * a.step);
+        const Expr x = word_everywhere(b_, row, a.buffer, at, scalar_bytes(a.scalar));
         for (int j = 0; j < vectors; ++j) {
           Expr& sum = sums[i * vectors + j];
           sum = add_dot(b_, row, right[u * vectors + j], x, sum);
@@ -532,24 +527,28 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
     body(sums);
     for (int i = 0; i < count; ++i) b_.store(accumulators_[i], sums[i], w_.i64(0), 4);
   };
-  each_k_outer(s, first_digit(), a.start, bw.start, a, bw, [&](Expr a_start, Expr b_start) {
-    auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
-      const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
-      if (t_.row) return sum_words(a, a_at, bw, b_at, times, height, vectors, sums);
-      for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
-    };
-    const Expr whole = s.count / t_.unroll * t_.unroll;
-    b_.loop(LoopKind::serial, w_.i64(0), whole, t_.unroll,
-            [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, t_.unroll, sums); }); });
-    if (s.fixed >= 0) {
-      if (const int rest = s.fixed % t_.unroll; rest > 0)
-        with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
-    } else if (t_.unroll > 1) {
-      const int step = t_.in_fours ? 2 : 1;
-      b_.loop(LoopKind::serial, whole, s.count, step,
-              [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, step, sums); }); });
-    }
-  });
+  // In panels one outer k follows the other.
+  const bool follow = t_.row && t_.a == Fetch::copy && s.fixed == p_.k.extent;
+  const int64_t fixed = follow ? s.fixed * outer_k_of_stage() : s.fixed;
+  const Expr words = follow ? w_.i64(fixed) : s.count;
+  each_k_outer(s, follow ? p_.outer_k.size() : first_digit(), a.start, bw.start, a, bw,
+               [&](Expr a_start, Expr b_start) {
+                 auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
+                   const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
+                   if (t_.row) return sum_words(a, a_at, bw, b_at, times, height, vectors, sums);
+                   for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
+                 };
+                 const Expr whole = words / t_.unroll * t_.unroll;
+                 b_.loop(LoopKind::serial, w_.i64(0), whole, t_.unroll,
+                         [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, t_.unroll, sums); }); });
+                 if (fixed >= 0) {
+                   if (const int rest = fixed % t_.unroll; rest > 0)
+                     with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
+                 } else if (t_.unroll > 1) {
+                   b_.loop(LoopKind::serial, whole, s.count, 1,
+                           [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, 1, sums); }); });
+                 }
+               });
 }
 
 }  // namespace
