@@ -100,6 +100,7 @@ class TileChooser {
   bool sums_are_long_ = false;
   int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
+  int64_t span_ = 0;  // of a, in numbers; 0: none
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
   std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
 };
@@ -113,6 +114,7 @@ void TileChooser::fetches() {
   if (row_) {
     a_ = a.scalar == row_->a && p_.k_numbers % p_.word == 0 ? Fetch::direct : Fetch::copy;
     b_ = Fetch::transpose;
+    span_ = span_of_a(p_, *row_);
     return;
   }
   if (p_.is_along_batch()) {
@@ -187,7 +189,7 @@ double TileChooser::cost(const TilePlan& t) const {
     if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / costs_.stream_bytes;
     fill = 0;
   }
-  cycles += a_vectors * fill;
+  cycles += t.a == Fetch::span ? costs_.copy * t.n_tasks * span_ / (p_.word * lanes_) : a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
   const bool is_near = sums_are_long_ && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
@@ -233,8 +235,10 @@ double TileChooser::streamed(const TilePlan& t) const {
 bool TileChooser::stage(TilePlan& t, int64_t most) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
-  const bool a_in_place = t.a == Fetch::direct || t.a == Fetch::tiles, b_in_place = t.b == Fetch::direct;
+  const bool a_in_place = t.a == Fetch::direct || t.a == Fetch::tiles || t.a == Fetch::span,
+             b_in_place = t.b == Fetch::direct;
   auto fits = [&](int64_t k) {
+    if (t.a == Fetch::span && (k != k_total || span_ * 2 > panel_limit_)) return false;
     const int64_t in_place = (a_in_place ? rows : 0) + (b_in_place ? columns : 0);
     return (b_in_place || k * columns * 4 <= panel_limit_) && (a_in_place || k * rows * 4 <= panel_limit_) &&
            k * in_place * 4 <= most;
@@ -243,7 +247,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
   t.stage_k = p_.k.extent;
   t.stage_digits = p_.outer_k.size();
   if (fits(k_total)) return true;
-  if (t.outer_task > 1) return false;
+  if (t.outer_task > 1 || t.a == Fetch::span) return false;
   if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
   for (int64_t k = k_total; t.stage_digits > 0;) {
     k /= p_.outer_k[p_.outer_k.size() - t.stage_digits].extent;
@@ -309,9 +313,11 @@ void TileChooser::cut(int height, int vectors) {
       t.n_task = n_task;
       t.m_tasks = ceil_div(t.m_tiles, m_task);
       t.n_tasks = ceil_div(t.n_tiles, n_task);
-      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles})
+      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles, Fetch::span})
         for (Fetch b_fetch : {b_, Fetch::copy}) {
-          if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
+          if (a_fetch == Fetch::span && (span_ == 0 || m_task != t.m_tiles)) continue;
+          if ((a_fetch != a_ && a_fetch != Fetch::span && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_))
+            continue;
           if (a_fetch == Fetch::tiles && p_.outer_extent() * p_.k_total() / kPackedRows < m_.busy_tasks) continue;
           if (a_fetch == Fetch::tiles &&
               (a_along_k_ || p_.runs || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
@@ -434,7 +440,7 @@ std::string describe_shape(const DotProblem& p) {
 
 std::string describe(const TilePlan& t) {
   auto fetch = [](Fetch f) {
-    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles"};
+    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles", "span"};
     return kNames[ordinal(f)];
   };
   std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,

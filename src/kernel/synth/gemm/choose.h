@@ -21,6 +21,7 @@ enum class Fetch : uint8_t {
   transpose,  // rows along k transposed into rows along n
   gather,     // element by element
   tiles,      // laid out tile by tile in scratch by a step before (a only)
+  span,       // as it lies, widened: all that rows of a task read (a in words only)
 };
 
 // Register tiles of height rows x vectors, m_task x n_task of which make a task and share panels; K in stages.

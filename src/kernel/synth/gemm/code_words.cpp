@@ -65,6 +65,13 @@ Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, 
   return out;
 }
 
+int64_t span_of_a(const DotProblem& p, const machine::DotRow& row) {
+  if (p.k_numbers % p.word != 0 || p.loads[0].scalar == row.a) return 0;
+  int64_t span = p.k_numbers + (p.m.extent - 1) * p.m.strides[0];
+  for (const DotIndex& i : p.outer_k) span += (i.extent - 1) * i.strides[0];
+  return span <= p.m.extent * p.k_total() * p.word ? span : 0;
+}
+
 Expr word_everywhere(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, int align) {
   const Expr word = b.load(buffer, {row.b, row.k}, byte, align);
   std::vector<int> mask;

@@ -68,7 +68,8 @@ struct DotProblem : graph::DotIndices {
   // b has, too, and whose numbers lie beside each other in a. Nothing where there is none.
   std::optional<DotProblem> along_batch() const;
   // The same with rows that lie next to each other in a, where those of m are a page or more apart and others are as
-  // many as a register tile has: an image's pixels rather than the images of a batch.
+  // many as a register tile has: an image's pixels rather than the images of a batch. Of whole numbers always, so that
+  // what a task reads lies together.
   DotProblem with_near_rows() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums

@@ -77,6 +77,7 @@ class TileKernel : TileWriter {
     if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
     return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
   }
+  void widen_a();
   void pack_words_of_a(const Stage& s, Expr first, Expr rows, Expr to);
   void pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, Expr vectors_last,
                        const std::function<Expr(Expr)>& place);
@@ -84,6 +85,7 @@ class TileKernel : TileWriter {
   Expr factor(Expr x) const { return b_.type(x).scalar == p_.sum ? x : cast(x, p_.sum); }
   Walk in_place(size_t load, Expr start) const;
   void transpose_rows(const BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count, Expr to);
+  void write_sized_tile(const Stage& s, Expr m_tile, Expr n_tile);
   void write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Expr last_count);
   Expr stage_base(size_t load, const Stage& s);
@@ -107,7 +109,9 @@ void TileKernel::multiply_task() {
   if (t_.b == Fetch::transpose && p_.loads[1].kind == DotLoad::Kind::packed)
     temporary_ = b_.alloc(t_.lanes * transpose_columns() * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
-  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
+  if (t_.a == Fetch::span) {
+    a_panel_ = b_.alloc((span_of_a(p_, *t_.row) + p_.word * t_.lanes) * scalar_bytes(t_.row->a));
+  } else if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
     // A cache line more than the row, so that rows do not fall into one set of the cache.
     const int64_t across = tiles_of_a() ? t_.height : rows;
@@ -324,6 +328,16 @@ void TileKernel::each_words(const Stage& s, const std::function<void(Expr word, 
   b_.loop(LoopKind::serial, w_.i64(0), s.count, t_.lanes, [&](Expr word) { body(word, 0); });
 }
 
+void TileKernel::widen_a() {
+  const int64_t span = span_of_a(p_, *t_.row), step = int64_t{t_.lanes} * p_.word, whole = span / step * step;
+  const auto widen = [&](Expr at, int64_t numbers) {
+    const Expr x = read_words(w_, *t_.row, 0, w_.base(0) + at, t_.lanes, numbers);
+    b_.store(a_panel_, x, at * scalar_bytes(t_.row->a), 4);
+  };
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), step, [&](Expr at) { widen(at, step); });
+  if (whole < span) widen(w_.i64(whole), span - whole);
+}
+
 void TileKernel::pack_words_of_a(const Stage& s, Expr first, Expr rows, Expr to) {
   b_.loop(LoopKind::serial, w_.i64(0), rows, 1, [&](Expr r) {
     const Expr from = first + r * p_.m.strides[0], out = to + r * a_row_bytes_;
@@ -369,14 +383,23 @@ void TileKernel::write_stage(const Stage& s) {
 }
 
 void TileKernel::write_tiles(const Stage& s) {
-  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) pack_a(s);
-  b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
-    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
-      each_height(m_tile, [&](int height) {
-        each_width(n_tile, true,
-                   [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
-      });
+  if (t_.a == Fetch::span)
+    widen_a();
+  else if (t_.a != Fetch::direct && t_.a != Fetch::tiles)
+    pack_a(s);
+  if (t_.row) {  // the panel of one tile of b, which is the longer one, stays near
+    return b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
+      b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) { write_sized_tile(s, m_tile, n_tile); });
     });
+  }
+  b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
+    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) { write_sized_tile(s, m_tile, n_tile); });
+  });
+}
+
+void TileKernel::write_sized_tile(const Stage& s, Expr m_tile, Expr n_tile) {
+  each_height(m_tile, [&](int height) {
+    each_width(n_tile, true, [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
   });
 }
 
@@ -408,6 +431,11 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
     const int64_t bytes = scalar_bytes(a.scalar);
     a.step = p_.m.strides[0] * bytes;
     if (p_.is_along_batch()) a.vector = t_.lanes * bytes;
+  } else if (t_.a == Fetch::span) {
+    const int64_t bytes = scalar_bytes(t_.row->a);
+    a = {a_panel_, m * (p_.m.strides[0] * bytes), p_.m.strides[0] * bytes, p_.k.strides[0] * bytes, {}};
+    a.scalar = t_.row->a;
+    for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * bytes);
   } else if (t_.a == Fetch::tiles) {
     const Expr tile = outer_ * t_.m_tiles + m_tile;
     a = {a_panel_, tile * laid_.tile_bytes + s.flat_k * laid_.row_bytes, 4, laid_.row_bytes, {}};
