@@ -66,7 +66,7 @@ Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, 
 }
 
 int64_t span_of_a(const DotProblem& p, const machine::DotRow& row) {
-  if (p.k_numbers % p.word != 0 || p.loads[0].scalar == row.a) return 0;
+  if (p.loads[0].scalar == row.a) return 0;
   int64_t span = p.k_numbers + (p.m.extent - 1) * p.m.strides[0];
   for (const DotIndex& i : p.outer_k) span += (i.extent - 1) * i.strides[0];
   return span <= p.m.extent * p.k_total() * p.word ? span : 0;

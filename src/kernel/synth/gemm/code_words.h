@@ -20,7 +20,8 @@ Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, 
 // The same of so many numbers, which are read in pieces without a mask.
 Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, int words, int64_t numbers);
 // Numbers from the first to the last that rows of one outer index read of a, which is panel enough for all of them
-// where it is less than the rows themselves: windows overlap. 0: it is not.
+// where it is less than the rows themselves: windows overlap. 0: it is not. What ends a run of K within a word meets
+// zeros of b there, so that anything may lie behind it.
 int64_t span_of_a(const DotProblem& p, const machine::DotRow& row);
 // A word of the row's from a byte of a buffer, in every lane of a vector of sums.
 Expr word_everywhere(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, int align);
