@@ -379,7 +379,8 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::
   // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
   // Rows of a that do not stay in the first cache beside it are read less often by several.
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
-  t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
+  // Codes are widened before they meet: those of a for several rows of b.
+  t.width = (stay && !row) || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
   // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
   // A lane holds more of long blocks at once.
   if (m.wave > 1) {
