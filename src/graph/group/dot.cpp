@@ -213,7 +213,7 @@ class DotReader {
     p_.n = take_inner(n_, loads, [](const DotIndex& x, const DotIndex& y) {
       return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
     });
-    // Of whole numbers what lies in runs goes first among equals: dot instructions take neighbours.
+    // Among equals, whole numbers that lie in runs go first: dot instructions take neighbours.
     const bool in_runs = !is_float(p_.sum);
     p_.k = take_inner(k_, loads, [in_runs](const DotIndex& x, const DotIndex& y) {
       const auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };

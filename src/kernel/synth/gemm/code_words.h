@@ -1,7 +1,7 @@
 // Products of whole numbers through dot instructions: numbers that lie beside each other along K, as many as the
 // instruction multiplies for a lane of sums, are one word of 32 bits, and a product of words has K / word of them.
 // Panels, tiles and stages then are those of f32. Sums wrap in 32 bits, so that they are the same in any order.
-// Proved by tests/kernel/synth/gemm/dot_codes_test.cpp.
+// Proved by tests/kernel/synth/gemm/cpu/dot_codes_test.cpp.
 #pragma once
 
 #include <optional>

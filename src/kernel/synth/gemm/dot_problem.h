@@ -54,7 +54,7 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
-  // Of K, in one number of k and its strides: words of a dot instruction (code_words.h). k_numbers of them exist.
+  // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
   int64_t k_numbers = 0;
 
