@@ -37,8 +37,44 @@ inline graph::Graph contract_of(std::vector<int64_t> a, graph::Type b, const std
   return g;
 }
 
+// Products of codes, and a convolution of them whose sums become codes again.
+inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
+  using graph::Dim;
+  const auto codes = [](graph::Shape shape, Scalar s) { return graph::Type{std::move(shape), {s, nullptr}}; };
+  for (const Scalar left : {Scalar::i8, Scalar::i16})
+    for (const int64_t rows : {1, 18})
+      for (const int64_t k : {35, 300}) {
+        graph::Graph g;
+        graph::Builder build(g);
+        const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(rows), Dim(k)}, left));
+        const graph::ValueId y = build.input("y", graph::Role::data, codes({Dim(21), Dim(k)}, Scalar::i8));
+        g.results = {build.contract(x, y, "mk", "nk", "mn")};
+        g.result_names = {"r"};
+        add_cases(out, g, m, true);
+      }
+  for (const int64_t channels : {3, 16}) {
+    graph::Graph g;
+    graph::Builder build(g);
+    const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(10), Dim(10), Dim(channels)}, Scalar::i8));
+    const graph::ValueId seen = build.windows(x, {0, 0, 0}, {1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1},
+                                              {Dim(8), Dim(3), Dim(8), Dim(3), Dim(channels)});
+    const graph::ValueId y =
+        build.input("y", graph::Role::data, codes({Dim(19), Dim(3), Dim(3), Dim(channels)}, Scalar::i8));
+    Formula f;
+    f.inputs = {Scalar::i32};
+    const int scaled =
+        f.op(ScalarOp::mul_, f.convert(ScalarOp::cast_, Scalar::f32, f.input(0)), f.constant(Scalar::f32, 0.001));
+    const int least = f.op(ScalarOp::max_, f.op(ScalarOp::rint_, scaled), f.constant(Scalar::f32, -128));
+    f.outputs = {f.convert(ScalarOp::cast_, Scalar::i8, f.op(ScalarOp::min_, least, f.constant(Scalar::f32, 127)))};
+    g.results = {build.map(f, {build.contract(seen, y, "hiwjc", "oijc", "hwo")})};
+    g.result_names = {"r"};
+    add_cases(out, g, m, true);
+  }
+}
+
 inline std::vector<Case> dot_cases(const machine::Machine& m) {
   std::vector<Case> out;
+  add_code_cases(out, m);
   for (const char* ia : {"mk", "km"})
     for (const char* ib : {"nk", "kn"}) {
       auto dims = [](const std::string& i) {

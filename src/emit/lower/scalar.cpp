@@ -2,11 +2,13 @@
 #include "emit/lower/scalar.h"
 
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 
@@ -309,7 +311,10 @@ class ScalarLowering {
       if (to == Scalar::f32) return x;
     }
     if (to == Scalar::boolean) return b_.CreateFCmpUNE(x, real(from, 0));
-    if (!is_float(to)) return lanes_ == 1 ? saturate_scalar(to, x) : saturate_lanes(from, to, x);
+    if (!is_float(to)) {
+      if (is_signed(to) && is_clamped(to, x)) return b_.CreateFPToSI(x, type(to));
+      return lanes_ == 1 ? saturate_scalar(to, x) : saturate_lanes(from, to, x);
+    }
     if (is_small(to)) return from == Scalar::f64 ? narrow_wide(x, to) : narrow(x, to);
     return to == Scalar::f64 ? b_.CreateFPExt(x, type(to)) : b_.CreateFPTrunc(x, type(to));
   }
@@ -318,6 +323,36 @@ class ScalarLowering {
   Value* saturate_scalar(Scalar to, Value* x) {
     const ID id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
     return b_.CreateIntrinsic(id, {type(to), x->getType()}, {x});
+  }
+
+  // The number in all lanes of a constant.
+  static std::optional<double> everywhere(Value* x) {
+    const auto* c = llvm::dyn_cast<llvm::Constant>(x);
+    if (c && c->getType()->isVectorTy()) c = c->getSplatValue();
+    const auto* number = c ? llvm::dyn_cast<llvm::ConstantFP>(c) : nullptr;
+    if (!number) return std::nullopt;
+    return number->getType()->isFloatTy() ? double{number->getValueAPF().convertToFloat()}
+                                          : number->getValueAPF().convertToDouble();
+  }
+
+  // Whether x is min(max(.., least), most), or the other way round, as floats() writes it, of numbers that the type
+  // holds: nothing to saturate, and no NaN is left.
+  static bool is_clamped(Scalar to, Value* x) {
+    const double most = std::ldexp(1.0, scalar_bits(to) - 1);
+    bool from_above = false, from_below = false;
+    while (!from_above || !from_below) {
+      auto* chosen = llvm::dyn_cast<llvm::SelectInst>(x);
+      auto* less = chosen ? llvm::dyn_cast<llvm::FCmpInst>(chosen->getCondition()) : nullptr;
+      const auto bound = chosen ? everywhere(chosen->getFalseValue()) : std::nullopt;
+      if (!less || !bound || *bound < -most || *bound >= most || less->getOperand(0) != chosen->getTrueValue() ||
+          less->getOperand(1) != chosen->getFalseValue())
+        return false;
+      const bool is_min = less->getPredicate() == llvm::CmpInst::FCMP_OLT;
+      if (!is_min && less->getPredicate() != llvm::CmpInst::FCMP_OGT) return false;
+      (is_min ? from_above : from_below) = true;
+      x = chosen->getTrueValue();
+    }
+    return true;
   }
 
   // LLVM lowers the saturating intrinsics lane by lane on x86. Here lanes that do not fit are zeroed before the plain

@@ -94,6 +94,7 @@ class DotReader {
     p_.result = group_.results[0];
     const Type& result_type = g_[p_.result].type;
     LUMEN_CHECK(result_type.shape == root_.type.shape && !result_type.element.format);
+    p_.sum = is_float(root_.type.element.scalar) ? Scalar::f32 : root_.type.element.scalar;
     p_.result_scalar = result_type.element.scalar;
     p_.result_bytes = byte_size(result_type);
     read();
@@ -212,11 +213,14 @@ class DotReader {
     p_.n = take_inner(n_, loads, [](const DotIndex& x, const DotIndex& y) {
       return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
     });
-    p_.k = take_inner(k_, loads, [](const DotIndex& x, const DotIndex& y) {
+    // Among equals, whole numbers that lie in runs go first: dot instructions take neighbours.
+    const bool in_runs = !is_float(p_.sum);
+    p_.k = take_inner(k_, loads, [in_runs](const DotIndex& x, const DotIndex& y) {
       const auto units = [](const DotIndex& i) { return (i.strides[0] == 1) + (i.strides[1] == 1); };
       // What follows each other along K lies near in both operands: no page for every number.
       const auto reach = [](const DotIndex& i) { return std::max(i.strides[0], i.strides[1]); };
-      if (std::min(x.extent, y.extent) < 8) return x.extent > y.extent;
+      const bool alike = in_runs && x.extent == y.extent;
+      if (std::min(x.extent, y.extent) < 8 && !alike) return x.extent > y.extent;
       if (units(x) == 0 && units(y) == 0 && reach(x) != reach(y)) return reach(x) < reach(y);
       return std::pair(units(x), x.extent) > std::pair(units(y), y.extent);
     });

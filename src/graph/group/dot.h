@@ -52,6 +52,7 @@ struct DotIndices {
   std::vector<DotIndex> outer_k;  // what of K did not merge into k; slowest first
   std::vector<ValueId> epilogue;  // maps in order
   ValueId contract = -1, result = -1;
+  Scalar sum = Scalar::f32;  // of products: i32 of whole numbers
   Scalar result_scalar = Scalar::f32;
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand

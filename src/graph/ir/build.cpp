@@ -38,6 +38,7 @@ ValueId reduce_lonely(Builder& b, ValueId v, std::string& letters, const std::st
     }
   }
   if (axes.empty()) return v;
+  LUMEN_CHECK(is_float(b.type(v).element.scalar), "index {} of whole numbers is in one operand only", letters[axes[0]]);
   letters = kept;
   return b.reshape(b.reduce(v, Reduction::sum, axes), shape);
 }

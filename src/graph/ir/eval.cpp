@@ -182,12 +182,16 @@ Tensor eval_contract(Machine& m, const Node& n, ValueId) {
     strides[side].resize(outer.size());
   }
   const std::vector<double>&a = m.operand(n, 0).values, &b = m.operand(n, 1).values;
+  const Scalar type = r.type.element.scalar;
   for_each(outer, [&](int64_t k, const Index& i) {
     const int64_t at_a = dot(strides[0], i), at_b = dot(strides[1], i);
     double sum = 0;
-    for (size_t s = 0; s < inner_offsets[0].size(); ++s)
-      sum += a[at_a + inner_offsets[0][s]] * b[at_b + inner_offsets[1][s]];
-    r.values[k] = round_float(r.type.element.scalar, sum, m.options.wide);
+    int64_t whole = 0;
+    for (size_t s = 0; s < inner_offsets[0].size(); ++s) {
+      const double product = a[at_a + inner_offsets[0][s]] * b[at_b + inner_offsets[1][s]];
+      is_float(type) ? void(sum += product) : void(whole += int64_t(product));
+    }
+    r.values[k] = is_float(type) ? round_float(type, sum, m.options.wide) : wrap(type, whole);
   });
   return r;
 }

@@ -128,7 +128,13 @@ Type infer_map(const Site& s) {
   return {shape, {f.type(f.outputs[0]), nullptr}};
 }
 
+// Whole numbers whose products, and sums of them, are those of i32: of 8 or 16 bits.
+bool is_short_integer(Scalar s) {
+  return s == Scalar::i8 || s == Scalar::u8 || s == Scalar::i16 || s == Scalar::u16;
+}
+
 Element product_element(const Site& s) {
+  if (!is_float(s.operand(0).element.scalar)) return {Scalar::i32, nullptr};
   const bool wide = s.operand(0).element.scalar == Scalar::f64 && s.operand(1).element.scalar == Scalar::f64;
   return {wide ? Scalar::f64 : Scalar::f32, nullptr};
 }
@@ -139,7 +145,10 @@ Type infer_contract(const Site& s) {
   std::map<char, Dim> extent;
   for (size_t i = 0; i < 2; ++i) {
     s.scalar_operand(i);
-    require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, print(s.operand(i)));
+    require(is_float(s.operand(i).element.scalar) || is_short_integer(s.operand(i).element.scalar),
+            "operand {} is neither floating nor of whole numbers of 8 or 16 bits: {}", i, print(s.operand(i)));
+    require(is_float(s.operand(i).element.scalar) == is_float(s.operand(0).element.scalar),
+            "operands are whole numbers and floats: {} and {}", print(s.operand(0)), print(s.operand(i)));
     require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i,
             print(s.operand(i)));
     require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),

@@ -96,6 +96,17 @@ ValueId Coder::centred(const Coded& c) {
   return f.map(f.cast(Scalar::i16, f.sub(q, z)));
 }
 
+// Modulo 256, so that what lies in memory is bytes.
+ValueId Coder::padded(ValueId codes, const Coded& c, const Node& pad) {
+  const auto moved = [&](ValueId v, ScalarOp op) {
+    FormulaOf f(b_);
+    const int q = f.cast(Scalar::i32, f.in(v)), z = f.in(spread(c.zero, c.samples, 0, b_.type(v).shape));
+    return f.map(f.cast(Scalar::i8, f.op(op, q, z)));
+  };
+  const ValueId above = moved(codes, ScalarOp::sub_);
+  return moved(b_.pad(above, pad.type.shape, pad.attributes.starts, pad.attributes.strides), ScalarOp::add_);
+}
+
 ValueId Coder::over_samples(ValueId v, Reduction r, int64_t samples) {
   std::vector<int> axes;
   for (size_t d = samples > 1 ? 1 : 0; d < b_.type(v).shape.size(); ++d) axes.push_back(d);

@@ -39,6 +39,8 @@ class Coder {
   Coded per_tensor(const Coded& c);
   Ends ends_of(const Coded& c);     // [samples]: what the codes can say, over all channels
   ValueId centred(const Coded& c);  // i16: codes minus zeros
+  // Codes of one pair for a sample, of a view of c that keeps samples first, as the old node pads them: with zeros.
+  ValueId padded(ValueId codes, const Coded& c, const Node& pad);
   // Over all axes but the samples', [samples].
   ValueId over_samples(ValueId v, Reduction r, int64_t samples);
 

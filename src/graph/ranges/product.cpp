@@ -37,16 +37,19 @@ ValueId WholeProduct::parameter(const std::string& what, Shape shape, Scalar sca
   return known >= 0 ? known : b_.input(name, Role::parameter, {std::move(shape), {scalar, nullptr}});
 }
 
-// Zeros around images are numbers minus the zero's code, which take 9 bits.
+// Codes, so that sums of products are those of bytes: what the zeros of the input add is taken out of the bias. Zeros
+// around images have the code of zero. Codes minus zeros, which take 9 bits, where samples change places.
 void WholeProduct::make_operands() {
   is_centred_ = samples_ > 1 && !site_.samples_first;
-  for (const ValueId v : site_.views) is_centred_ = is_centred_ || from_[v].op == Op::pad_;
   x_ = is_centred_ ? coder_.centred(input_) : input_.codes;
   for (const ValueId v : site_.views) {
     const Node& node = from_[v];
     if (node.op == Op::windows_ && v == site_.views.back()) below_windows_ = x_;
-    x_ = node.op == Op::pad_ ? b_.pad(x_, node.type.shape, node.attributes.starts, node.attributes.strides)
-                             : b_.view(node, x_);
+    if (node.op != Op::pad_)
+      x_ = b_.view(node, x_);
+    else
+      x_ = is_centred_ ? b_.pad(x_, node.type.shape, node.attributes.starts, node.attributes.strides)
+                       : coder_.padded(x_, input_, node);
   }
 }
 
@@ -65,20 +68,14 @@ ValueId WholeProduct::aligned(ValueId v, const std::string& letters, const std::
   return b_.reshape(b_.permute(v, order), shape);
 }
 
+// Sums of products, i32: rows, groups, outputs.
 ValueId WholeProduct::sums() {
   Shape of_codes;
   const std::string letters = site_.groups + site_.outputs + site_.columns;
   const std::string& of_weight = from_[site_.contract].attributes.indices[site_.side];
   for (const char c : letters) of_codes.push_back(from_[site_.weight].type.shape[of_weight.find(c)]);
   const ValueId flat = parameter("codes", {Dim(channels_), Dim(site_.product.columns)}, Scalar::i8);
-  const ValueId codes = aligned(b_.reshape(flat, of_codes), letters, all());
-  FormulaOf f(b_);
-  int x = f.cast(Scalar::i32, f.in(aligned(x_, of_x_, all())));
-  if (!is_centred_) x = f.sub(x, f.in(coder_.spread(input_.zero, samples_, 0, Shape(all().size(), Dim(1)))));
-  const ValueId products = f.map(f.mul(x, f.cast(Scalar::i32, f.in(codes))));
-  std::vector<int> axes;
-  for (size_t d = all().size() - site_.columns.size(); d < all().size(); ++d) axes.push_back(d);
-  return b_.reduce(products, Reduction::sum, axes);
+  return b_.contract(x_, b_.reshape(flat, of_codes), of_x_, letters, site_.rows + site_.groups + site_.outputs);
 }
 
 // rint(shift / (s_x s_w)), i32 [samples, channels]. Sums of less than 2^15 columns stay within 32 bits with it.
@@ -88,6 +85,14 @@ ValueId WholeProduct::whole_bias() {
   const int x = f.in(column(input_.scale));
   const int whole = f.op(ScalarOp::rint_, f.div(shift, f.mul(x, w)));
   return f.map(f.cast(Scalar::i32, f.clamp(whole, -kLargestBias, kLargestBias)));
+}
+
+// The bias, less what zeros of the input are in the sums of codes. It may wrap; with the sum it wraps back.
+ValueId WholeProduct::bias_of_codes() {
+  if (is_centred_) return bias_;
+  FormulaOf f(b_);
+  const int total = f.in(row(parameter("total", {Dim(channels_)}, Scalar::i32)));
+  return f.map(f.sub(f.in(bias_), f.mul(f.in(column(input_.zero)), total)));
 }
 
 // Every gamma-th row of the letters of x but the samples'.
@@ -251,7 +256,7 @@ ValueId WholeProduct::in_real(ValueId units) {
   return f.map(f.mul(u, f.mul(x, w)));
 }
 
-// The ends of sums with their bias, [rows, groups, outputs, 1..].
+// The ends of sums with their bias, [rows, groups, outputs].
 Ends WholeProduct::true_ends(ValueId total) {
   std::vector<int> axes;
   for (size_t i = samples_ > 1 ? 1 : 0; i < site_.rows.size(); ++i) axes.push_back(i);
@@ -304,12 +309,7 @@ ValueId WholeProduct::multiplier(ValueId scale) {
 
 ValueId WholeProduct::quantized(ValueId sums, ValueId bias, ValueId multiplier, ValueId zero) {
   const Shape shape = b_.type(sums).shape;
-  const Shape own(shape.begin(), shape.end() - std::ssize(site_.columns));
-  const auto at = [&](ValueId v, int64_t channels) {
-    Shape to = b_.type(coder_.spread(v, samples_, channels, own)).shape;
-    to.resize(shape.size(), Dim(1));
-    return b_.reshape(v, to);
-  };
+  const auto at = [&](ValueId v, int64_t channels) { return coder_.spread(v, samples_, channels, shape); };
   FormulaOf f(b_);
   int sum = f.in(sums);
   if (bias >= 0) sum = f.add(sum, f.in(at(bias, channels_)));
@@ -320,12 +320,10 @@ ValueId WholeProduct::quantized(ValueId sums, ValueId bias, ValueId multiplier, 
 
 void WholeProduct::report_clipped(ValueId sums, ValueId bias, ValueId multiplier, ValueId zero) {
   const Shape shape = b_.type(sums).shape;
-  const Shape own(shape.begin(), shape.end() - std::ssize(site_.columns));
-  const ValueId total = b_.reshape(sums, own);
   FormulaOf f(b_);
-  const int sum = f.add(f.in(total), f.in(coder_.spread(bias, samples_, channels_, own)));
-  const int m = f.in(coder_.spread(multiplier, samples_, channels_, own));
-  const int z = f.in(coder_.spread(zero, samples_, pairs(), own));
+  const int sum = f.add(f.in(sums), f.in(coder_.spread(bias, samples_, channels_, shape)));
+  const int m = f.in(coder_.spread(multiplier, samples_, channels_, shape));
+  const int z = f.in(coder_.spread(zero, samples_, pairs(), shape));
   const int q = f.add(f.op(ScalarOp::rint_, f.mul(f.cast(Scalar::f32, sum), m)), f.cast(Scalar::f32, z));
   const int beyond = f.op(ScalarOp::ne_, q, f.clamp(q, -128, 127));
   const ValueId ones = f.map(f.op(ScalarOp::select_, beyond, f.f32(1), f.f32(0)));
@@ -334,17 +332,11 @@ void WholeProduct::report_clipped(ValueId sums, ValueId bias, ValueId multiplier
 
 Coded WholeProduct::run(RangeSource source) {
   bias_ = whole_bias();
-  ValueId total = sums(), bias = bias_;
-  const auto meet = [&](ValueId v) {
-    Shape shape = b_.type(total).shape;
-    const Shape own(shape.begin(), shape.end() - std::ssize(site_.columns));
-    Shape to = b_.type(coder_.spread(v, samples_, channels_, own)).shape;
-    to.resize(shape.size(), Dim(1));
-    return b_.reshape(v, to);
-  };
+  const ValueId added = bias_of_codes();
+  ValueId total = sums(), bias = added;
   Ends ends;
   if (options_.calibrates || source == RangeSource::dynamic) {
-    total = b_.add(total, meet(bias));
+    total = b_.add(total, coder_.spread(bias, samples_, channels_, b_.type(total).shape));
     bias = -1;
     ends = true_ends(total);
     if (options_.calibrates) report_seen(ends, predict());
@@ -361,10 +353,8 @@ Coded WholeProduct::run(RangeSource source) {
   out.channels = pairs();
   out.zero = zero;
   out.scale = in_real(scale);
-  const ValueId codes = quantized(total, bias, by, zero);
-  if (options_.counts_clipped) report_clipped(bias >= 0 ? total : sums(), bias_, by, zero);
-  const Shape shape = b_.type(codes).shape;
-  out.codes = b_.reshape(codes, Shape(shape.begin(), shape.end() - std::ssize(site_.columns)));
+  out.codes = quantized(total, bias, by, zero);
+  if (options_.counts_clipped) report_clipped(bias >= 0 ? total : sums(), added, by, zero);
   return out;
 }
 

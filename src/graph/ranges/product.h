@@ -29,12 +29,12 @@ class WholeProduct {
   bool is_by_channel() const { return options_.per == RangePer::channel; }
   std::string all_suffix() const { return is_by_channel() ? "" : "_all"; }
   int64_t pairs() const { return is_by_channel() ? channels_ : 0; }
-  std::string all() const { return site_.rows + site_.groups + site_.outputs + site_.columns; }
 
   void make_operands();
   ValueId aligned(ValueId v, const std::string& letters, const std::string& to);
   ValueId sums();
   ValueId whole_bias();
+  ValueId bias_of_codes();
   ValueId thinned(ValueId v);
   ValueId window_sums(bool squares);
   ValueId summed(ValueId v, bool squares, const std::vector<int>& axes);
@@ -62,7 +62,7 @@ class WholeProduct {
   std::string of_x_;  // letters of x
   bool is_centred_ = false;
   ValueId below_windows_ = -1;  // what the last windows read, when they are the last view
-  ValueId x_ = -1;              // codes, or numbers minus zeros, as x is read
+  ValueId x_ = -1;              // codes, or codes minus zeros, as x is read
   ValueId scale_ = -1, bias_ = -1;
   std::map<std::string, ValueId> reports_;
 };

@@ -127,14 +127,7 @@ class RangeRewriter {
     }
     Coded c = coder_.per_tensor(before);
     if (before.channels > 0) coded_[node.operands[0]] = c;
-    if (node.op == Op::pad_) {
-      const ValueId wide = b_.pad(coder_.centred(c), node.type.shape, node.attributes.starts, node.attributes.strides);
-      FormulaOf f(b_);
-      const int x = f.cast(Scalar::i32, f.in(wide)), z = f.in(coder_.spread(c.zero, c.samples, 0, node.type.shape));
-      c.codes = f.map(f.cast(Scalar::i8, f.add(x, z)));
-    } else {
-      c.codes = b_.view(node, c.codes);
-    }
+    c.codes = node.op == Op::pad_ ? coder_.padded(c.codes, c, node) : b_.view(node, c.codes);
     coded_[v] = c;
     return true;
   }

@@ -58,6 +58,7 @@ struct RangeOptions {
 // What the new graph reads beside the old one's inputs, for each product NAME: parameters
 //   NAME.codes      i8 [channels, columns]    weights, symmetric
 //   NAME.scale      f32 [channels]            of the codes
+//   NAME.total      i32 [channels]            sums of the codes of each channel
 //   NAME.shift      f32 [channels]            what is added, in real numbers
 //   NAME.mean, NAME.deviation               of the codes of each channel, f32 [channels]
 //   NAME.below, NAME.above                  so many deviations, f32 [channels]

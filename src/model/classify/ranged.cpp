@@ -152,6 +152,7 @@ void RangedNetwork::quantize() {
   for (const graph::RangedProduct& p : products_) {
     const std::vector<float>& w = folded.at(p.name + ".weight");
     std::vector<int8_t> codes;
+    std::vector<int32_t> totals;
     std::vector<float> scales, means, deviations;
     double all = 0, squares = 0;
     for (int64_t o = 0; o < p.channels; ++o) {
@@ -170,6 +171,7 @@ void RangedNetwork::quantize() {
       }
       const double n = p.columns;
       scales.push_back(scale);
+      totals.push_back(int32_t(sum));
       means.push_back(sum / n);
       deviations.push_back(std::sqrt(std::max(0.0, square / n - sum / n * (sum / n))));
     }
@@ -179,6 +181,8 @@ void RangedNetwork::quantize() {
     const double n = double(p.channels * p.columns);
     network_.keep(p.name + ".codes", {{graph::Dim(p.channels), graph::Dim(p.columns)}, {Scalar::i8, nullptr}},
                   std::as_bytes(std::span(codes)));
+    network_.keep(p.name + ".total", {{graph::Dim(p.channels)}, {Scalar::i32, nullptr}},
+                  std::as_bytes(std::span(totals)));
     keep(p.name + ".scale", scales);
     keep(p.name + ".shift", shift);
     keep(p.name + ".mean", means);
@@ -191,7 +195,7 @@ void RangedNetwork::quantize() {
 
 int64_t RangedNetwork::weight_bytes() const {
   int64_t sum = 0;
-  for (const graph::RangedProduct& p : products_) sum += p.channels * p.columns + 8 * p.channels;
+  for (const graph::RangedProduct& p : products_) sum += p.channels * p.columns + 12 * p.channels;
   return sum;
 }
 

@@ -54,7 +54,7 @@ class RangedNetwork {
   RangedNetwork(Network& network, std::string function, graph::Bindings symbols, std::vector<std::string> floats = {});
 
   const std::vector<graph::RangedProduct>& products() const { return products_; }
-  int64_t weight_bytes() const;  // codes, scales and shifts
+  int64_t weight_bytes() const;  // codes, their sums, scales and shifts
 
   // On batches of B samples each, in this order.
   void calibrate(const std::vector<NetworkInputs>& batches);

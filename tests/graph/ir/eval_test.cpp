@@ -44,6 +44,21 @@ TEST(Eval, ContractSumsMissingLetters) {
             (std::vector<double>{1, 4, 5, 11}));
 }
 
+TEST(Eval, ContractOfWholeNumbersWraps) {
+  Graph g;
+  Builder b(g);
+  const Element i16{Scalar::i16, nullptr}, u8{Scalar::u8, nullptr};
+  const ValueId x = b.input("x", Role::data, {{1, 2}, i16}), y = b.input("y", Role::data, {{1, 2}, i16});
+  const ValueId z = b.input("z", Role::data, {{1, 2}, u8});
+  g.results = {b.contract(x, y, "mk", "nk", "mn"), b.contract(x, z, "mk", "nk", "mn")};
+  g.result_names = {"xy", "xz"};
+  EXPECT_EQ(g[g.results[0]].type.element.scalar, Scalar::i32);
+  const Tensor least{{{1, 2}, i16}, {-32768, -32768}, {}};
+  const auto r = eval(g, {{"x", least}, {"y", least}, {"z", {{{1, 2}, u8}, {255, 1}, {}}}});
+  EXPECT_EQ(r[0].values, (std::vector<double>{-2147483648.0}));
+  EXPECT_EQ(r[1].values, (std::vector<double>{-8388608}));
+}
+
 TEST(Eval, ContractReducesLonelyLetters) {
   Graph g;
   Builder b(g);

@@ -95,6 +95,11 @@ TEST(Text, WrongTextsAreRefused) {
       {"graph g(%x: data tensor<2xf32>) { %1 = call %x @f : tensor<2xf32> }", "no graph @f above"},
       {"graph g(%x: data tensor<2x3xf32>) { %1 = contract %x, %x (ij,jk->ik) : tensor<2x3xf32> }",
        "index j is 3 in one"},
+      {"graph g(%x: data tensor<2x3xi32>) { %1 = contract %x, %x (ij,kj->ik) : tensor<2x2xi32> }",
+       "neither floating nor of whole numbers of 8 or 16 bits"},
+      {"graph g(%x: data tensor<2x3xi8>, %y: data tensor<2x3xf32>) { %2 = contract %x, %y (ij,kj->ik) : "
+       "tensor<2x2xf32> }",
+       "operands are whole numbers and floats"},
       {"graph g(%x: data tensor<2xf32>) { %1 = update %x, %x : tensor<2xf32> }", "must be a state, a parameter"},
       {"graph g(%x: state tensor<2xf32>) { %1 = update %x, %x : tensor<2xf32> return %x }", "old value"},
       {"graph g(%x: data tensor<2xf32>, %x: data tensor<2xf32>) {}", "defined twice"},

@@ -224,6 +224,9 @@ inline std::map<std::string, Tensor> plain_inputs(const std::string& name, const
     put((v.size() == own ? what : what + "_all").c_str(), v);
   };
   const size_t channels = c.outputs;
+  std::vector<double> totals(c.outputs);
+  for (size_t i = 0; i < w.codes.size(); ++i) totals[i / c.columns()] += w.codes[i];
+  in[name + ".total"] = {{{Dim(c.outputs)}, {Scalar::i32, nullptr}}, totals, {}};
   put("scale", w.scale);
   put("shift", w.shift);
   put_pair("mean", w.mean, channels);

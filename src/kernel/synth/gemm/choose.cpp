@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
@@ -37,10 +38,20 @@ bool is_memory_f32(const DotLoad& l) {
   return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32;
 }
 
+// Outer indices beside each other that read the same of b.
+int64_t sharing_outer(const DotProblem& p) {
+  int64_t count = 1;
+  for (size_t d = p.outer.size(); d-- > 0 && p.outer[d].strides[1] == 0;) count *= p.outer[d].extent;
+  return count;
+}
+
 class TileChooser {
  public:
-  TileChooser(const DotProblem& p, const machine::Machine& m)
-      : p_(p), m_(m), costs_(m.costs.tasks), lanes_(m.f32_lanes()) {}
+  TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row)
+      : p_(p), m_(m), costs_(m.costs.tasks), row_(row), lanes_(m.f32_lanes()) {
+    // 32-bit products of whole numbers take two instructions on most processors, and their sum one more.
+    product_cycles_ = p.are_whole() && !row ? 3 * m.fma_cycles : m.fma_cycles;
+  }
 
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
@@ -61,7 +72,9 @@ class TileChooser {
     for (int vectors = 1; vectors <= 4; ++vectors)
       for (int height = 1; height <= 14; ++height) {
         // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
-        if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
+        if (height * vectors + vectors + 1 + temporaries(vectors) >
+            m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0))
+          continue;
         if (height > p_.m.extent || (vectors > vectors_all_)) continue;
         cut(height, vectors);
       }
@@ -70,6 +83,9 @@ class TileChooser {
   void cut(int height, int vectors);
   void offer(TilePlan t, int64_t begin, int64_t most);
   bool stage(TilePlan& t, int64_t most) const;
+  bool products_apart() const { return row_ && !row_->accumulates; }  // from their sums, in a register
+  // Registers beside sums, a row of b and a word of a: a second row of b, and products before they are added.
+  int temporaries(int vectors) const { return row_ ? vectors + (products_apart() ? 1 : 0) : 0; }
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
   double streamed(const TilePlan& t) const;
@@ -77,11 +93,14 @@ class TileChooser {
   const DotProblem& p_;
   const machine::Machine& m_;
   const machine::TaskCosts& costs_;
+  const std::optional<machine::DotRow>& row_;
+  double product_cycles_ = 0;
   int lanes_;
   int64_t vectors_all_ = 1;
   bool sums_are_long_ = false;
   int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
+  int64_t span_ = 0;  // of a, in numbers; 0: none
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
   std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
 };
@@ -89,6 +108,15 @@ class TileChooser {
 // How operands can be read; where there is a choice, the model decides between direct and copy.
 void TileChooser::fetches() {
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  const auto lies_there = [&](const DotLoad& l) {
+    return is_memory_f32(l) || (p_.are_whole() && l.kind == DotLoad::Kind::memory);
+  };
+  if (row_) {
+    a_ = a.scalar == row_->a && p_.k_numbers % p_.word == 0 ? Fetch::direct : Fetch::copy;
+    b_ = Fetch::transpose;
+    span_ = span_of_a(p_, *row_);
+    return;
+  }
   if (p_.is_along_batch()) {
     b_ = p_.n.strides[1] == 1 ? Fetch::direct : Fetch::gather;
     return;
@@ -98,26 +126,33 @@ void TileChooser::fetches() {
     const bool along_k = unpacks_along(p_, 0, p_.k), along_m = unpacks_along(p_, 0, p_.m);
     a_along_k_ = along_k;
     a_ = along_k || along_m ? Fetch::copy : Fetch::gather;
-  } else if (is_memory_f32(a)) {
+  } else if (lies_there(a)) {
     a_ = Fetch::direct;
-    a_copy_allowed_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1;
+    a_copy_allowed_ = !p_.are_whole() && (p_.k.strides[0] == 1 || p_.m.strides[0] == 1);
   } else {
     a_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1 ? Fetch::copy : Fetch::gather;
   }
   if (a_ == Fetch::gather) a_along_k_ = false;
   if (b.kind == DotLoad::Kind::packed) {
     b_ = unpacks_along(p_, 1, p_.n) ? Fetch::copy : unpacks_along(p_, 1, p_.k) ? Fetch::transpose : Fetch::gather;
-  } else if (p_.n.strides[1] == 1 || p_.n.extent == 1) {
-    b_ = is_memory_f32(b) ? Fetch::direct : Fetch::copy;
-    b_copy_allowed_ = b_ == Fetch::direct;
+  } else if (p_.n.strides[1] == 1 || p_.n.extent == 1 || (p_.are_whole() && lanes_ == 1)) {
+    b_ = lies_there(b) ? Fetch::direct : Fetch::copy;
+    b_copy_allowed_ = b_ == Fetch::direct && lanes_ > 1;
   } else {
     b_ = p_.k.strides[1] == 1 ? Fetch::transpose : Fetch::gather;
   }
 }
 
 double TileChooser::tile_cycles(int height, int vectors) const {
+  if (row_) {
+    // Products go to few units, everything beside them wherever there is room.
+    constexpr double kBeside = 3;  // instructions in the time of a product
+    const double others = height * vectors * (products_apart() ? 2 : 1) + vectors + height;
+    const double per_word = std::max<double>(height * vectors, others / kBeside) * m_.fma_cycles;
+    return per_word * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
+  }
   const double per_k = std::max(
-      {height * vectors * m_.fma_cycles,
+      {height * vectors * product_cycles_,
        (p_.is_along_batch() ? height * vectors * m_.load_cycles : height * costs_.broadcast) + vectors * m_.load_cycles,
        costs_.latency});
   return per_k * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
@@ -140,7 +175,7 @@ double TileChooser::cost(const TilePlan& t) const {
                 : t.b == Fetch::transpose ? transposed
                                           : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += costs_.unpack;
-  cycles += b_vectors * fill;
+  cycles += b_vectors * fill / t.outer_task;
   const double a_vectors = k * (ceil_div(p_.m.extent, lanes_) * t.n_tasks);
   fill = t.a == Fetch::direct ? 0
          : t.a == Fetch::copy ? (t.a_along_k ? costs_.copy : 3 * copied(0, p_.k.strides[0]))
@@ -154,7 +189,7 @@ double TileChooser::cost(const TilePlan& t) const {
     if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / costs_.stream_bytes;
     fill = 0;
   }
-  cycles += a_vectors * fill;
+  cycles += t.a == Fetch::span ? costs_.copy * t.n_tasks * span_ / (p_.word * lanes_) : a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
   const bool is_near = sums_are_long_ && t.stages > 1;  // what a stage reads stays in a cache from tile to tile
   if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
@@ -200,8 +235,10 @@ double TileChooser::streamed(const TilePlan& t) const {
 bool TileChooser::stage(TilePlan& t, int64_t most) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
-  const bool a_in_place = t.a == Fetch::direct || t.a == Fetch::tiles, b_in_place = t.b == Fetch::direct;
+  const bool a_in_place = t.a == Fetch::direct || t.a == Fetch::tiles || t.a == Fetch::span,
+             b_in_place = t.b == Fetch::direct;
   auto fits = [&](int64_t k) {
+    if (t.a == Fetch::span && (k != k_total || span_ * 2 > panel_limit_)) return false;
     const int64_t in_place = (a_in_place ? rows : 0) + (b_in_place ? columns : 0);
     return (b_in_place || k * columns * 4 <= panel_limit_) && (a_in_place || k * rows * 4 <= panel_limit_) &&
            k * in_place * 4 <= most;
@@ -210,6 +247,7 @@ bool TileChooser::stage(TilePlan& t, int64_t most) const {
   t.stage_k = p_.k.extent;
   t.stage_digits = p_.outer_k.size();
   if (fits(k_total)) return true;
+  if (t.outer_task > 1 || t.a == Fetch::span) return false;
   if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
   for (int64_t k = k_total; t.stage_digits > 0;) {
     k /= p_.outer_k[p_.outer_k.size() - t.stage_digits].extent;
@@ -256,9 +294,12 @@ void TileChooser::cut(int height, int vectors) {
   t.last_vectors = vectors_all_ - (t.n_tiles - 1) * t.vectors;
   t.masked = p_.n.extent % lanes_ != 0;
   t.a_along_k = a_along_k_;
-  t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2);
+  t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 && !row_ ? 4 : 2);
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
   const auto begin = std::ssize(plans_);
+  const int64_t outer_most = row_ ? sharing_outer(p_) : 1;
+  t.row = row_;
+  t.are_whole = p_.are_whole();
   for (int64_t m_task : counts(t.m_tiles))
     for (int64_t n_task : counts(t.n_tiles)) {
       // Panels unpacked along n or m begin at whole blocks.
@@ -272,16 +313,20 @@ void TileChooser::cut(int height, int vectors) {
       t.n_task = n_task;
       t.m_tasks = ceil_div(t.m_tiles, m_task);
       t.n_tasks = ceil_div(t.n_tiles, n_task);
-      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles})
+      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles, Fetch::span})
         for (Fetch b_fetch : {b_, Fetch::copy}) {
-          if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
+          if (a_fetch == Fetch::span && (span_ == 0 || m_task != t.m_tiles)) continue;
+          if ((a_fetch != a_ && a_fetch != Fetch::span && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_))
+            continue;
           if (a_fetch == Fetch::tiles && p_.outer_extent() * p_.k_total() / kPackedRows < m_.busy_tasks) continue;
           if (a_fetch == Fetch::tiles &&
               (a_along_k_ || p_.runs || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
             continue;
           t.a = a_fetch;
           t.b = b_fetch;
-          offer(t, begin, std::numeric_limits<int64_t>::max());
+          for (t.outer_task = 1; t.outer_task <= outer_most; ++t.outer_task)
+            if (outer_most % t.outer_task == 0) offer(t, begin, std::numeric_limits<int64_t>::max());
+          t.outer_task = 1;
           if (sums_are_long_ && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
         }
     }
@@ -312,26 +357,30 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   return l.columns % along.extent == 0;
 }
 
-std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m) {
-  return TileChooser(p, m).choose();
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
+                                   const std::optional<machine::DotRow>& row) {
+  return TileChooser(p, m, row).choose();
 }
 
 bool rows_possible(const DotProblem& p, int64_t most) {
   if (p.m.extent > most || !p.outer_k.empty() || p.runs) return false;
+  if (p.are_whole()) return false;  // only through dot instructions: dot_of_codes
   if (!is_memory_f32(p.loads[0]) || p.k.strides[0] != 1) return false;
   if (p.loads[1].kind == DotLoad::Kind::packed) return unpacks_along(p, 1, p.k);
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
 }
 
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row) {
   const machine::TaskCosts& costs = m.costs.tasks;
   RowsPlan t;
+  t.row = row;
   t.lanes = m.f32_lanes();
   t.height = p.m.extent;
   // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
   // Rows of a that do not stay in the first cache beside it are read less often by several.
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
-  t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
+  // Codes are widened before they meet: those of a for several rows of b.
+  t.width = (stay && !row) || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
   // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
   // A lane holds more of long blocks at once.
   if (m.wave > 1) {
@@ -343,7 +392,7 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const double per_k =
       std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
-      t.lanes;
+      (t.lanes * (row ? row->k : 1));
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
   const double group = (per_k + unpack) * p.k.extent + costs.fold * t.height * t.width + costs.tile;
   const double cycles = group * (groups * p.outer_extent());
@@ -371,7 +420,7 @@ RowsPlan RowsPlan::single() const {
 }
 
 std::string describe(const RowsPlan& t) {
-  return fmt::format("rows {}x{} task {} f32 fma", t.height, t.width, t.n_task * t.width);
+  return fmt::format("rows {}x{} task {} {}", t.height, t.width, t.n_task * t.width, t.row ? t.row->row : "f32 fma");
 }
 
 std::string describe_shape(const DotProblem& p) {
@@ -383,7 +432,8 @@ std::string describe_shape(const DotProblem& p) {
                                    : "picked");
   }
   if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
-  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());
+  const int64_t k_numbers = p.word > 1 ? p.k_numbers * count_of(p.outer_k) : p.k_total();
+  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, k_numbers);
   if (p.loads[0].format || p.loads[1].format) text += " packed";
   if (!p.epilogue.empty()) text += fmt::format(" maps {}", p.epilogue.size());
   return text;
@@ -391,14 +441,15 @@ std::string describe_shape(const DotProblem& p) {
 
 std::string describe(const TilePlan& t) {
   auto fetch = [](Fetch f) {
-    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles"};
+    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles", "span"};
     return kNames[ordinal(f)];
   };
   std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,
                                  t.n_task * t.vectors * t.lanes, fetch(t.a), fetch(t.b));
   if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
   if (t.stages > 1 && t.stage_digits > 0) text += fmt::format(" digits {}", t.stage_digits);
-  return text + " f32 fma";
+  if (t.outer_task > 1) text += fmt::format(" outer {}", t.outer_task);
+  return text + " " + t.products();
 }
 
 }  // namespace lumen::synth

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ enum class Fetch : uint8_t {
   transpose,  // rows along k transposed into rows along n
   gather,     // element by element
   tiles,      // laid out tile by tile in scratch by a step before (a only)
+  span,       // as it lies, widened: all that rows of a task read (a in words only)
 };
 
 // Register tiles of height rows x vectors, m_task x n_task of which make a task and share panels; K in stages.
@@ -30,10 +32,11 @@ struct TileCut {
   int64_t m_tiles = 1, n_tiles = 1;
   int64_t m_task = 1, n_task = 1;  // tiles of a task
   int64_t m_tasks = 1, n_tasks = 1;
+  int64_t outer_task = 1;  // outer indices that one task goes over, which share a panel of b
   int64_t stage_k = 1, stages = 1;
   double cycles = 0;  // estimate
 
-  int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
+  int64_t tasks(const DotProblem& p) const { return p.outer_extent() / outer_task * m_tasks * n_tasks; }
   // What all tiles cost of which one of a height and a number of vectors costs so much.
   double sum(const std::function<double(int height, int vectors)>& tile) const;
 };
@@ -46,6 +49,10 @@ struct TilePlan : TileCut {
   Fetch a = Fetch::direct, b = Fetch::direct;
   bool a_along_k = true;  // copied panel of a: rows along k, else along m
   int unroll = 1;
+  std::optional<machine::DotRow> row = {};  // of whole numbers in words
+  bool are_whole = false;
+
+  std::string products() const { return row ? row->row : are_whole ? "i32" : "f32 fma"; }
 };
 
 // Rows of w along k beside rows of x along k, folded at the end: for few rows of x.
@@ -57,6 +64,7 @@ struct RowsPlan {
   int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
   double cycles = 0;
+  std::optional<machine::DotRow> row = {};  // of whole numbers along k
 
   // The same tasks, one row of b after the other: a single stream out of memory.
   RowsPlan single() const;
@@ -68,8 +76,10 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 
 // The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
 // Along a batch both operands lie in memory as f32, where a is read in place.
-std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
+// Whole numbers in words (code_words.h) go through `row`.
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
+                                   const std::optional<machine::DotRow>& row = {});
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row = {});
 constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b
 bool rows_possible(const DotProblem& p, int64_t most = kRowsAlongK);
 

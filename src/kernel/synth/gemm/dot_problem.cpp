@@ -46,9 +46,10 @@ bool DotProblem::is_plain() const {
 DotProblem DotProblem::with_near_rows() const {
   constexpr int64_t kPage = 4096, kRows = 14;  // bytes; of a register tile
   DotProblem p = *this;
-  if (!is_plain() || m.strides[0] * 4 < kPage) return p;
+  if (!is_plain() || (!are_whole() && m.strides[0] * 4 < kPage)) return p;
+  const int64_t rows = are_whole() ? std::min(kRows, m.extent) : kRows;
   for (DotIndex& i : p.outer)
-    if (i.extent >= kRows && i.strides[1] == 0 && i.strides[0] > 0 && i.strides[0] < p.m.strides[0]) std::swap(i, p.m);
+    if (i.extent >= rows && i.strides[1] == 0 && i.strides[0] > 0 && i.strides[0] < p.m.strides[0]) std::swap(i, p.m);
   return p;
 }
 
@@ -78,7 +79,8 @@ int64_t DotProblem::run_k() const {
 }
 
 double DotProblem::flops() const {
-  const double all = 2.0 * outer_extent() * m.extent * n.extent * k_total();
+  const double numbers = word > 1 ? k_numbers * count_of(outer_k) : k_total();
+  const double all = 2.0 * outer_extent() * m.extent * n.extent * numbers;
   if (runs) return all / pick->count;
   if (!blocks) return all;
   return all * pick->row_count() / (blocks->blocks * m.extent);

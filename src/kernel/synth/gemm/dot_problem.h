@@ -54,6 +54,11 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
+  int word = 1;
+  int64_t k_numbers = 0;
+
+  bool are_whole() const { return !is_float(sum); }
   bool adds_runs() const { return run_scales[0] || run_scales[1]; }
   int64_t run_k() const;  // of K, under the same scales; 0: all of it
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
@@ -63,7 +68,8 @@ struct DotProblem : graph::DotIndices {
   // b has, too, and whose numbers lie beside each other in a. Nothing where there is none.
   std::optional<DotProblem> along_batch() const;
   // The same with rows that lie next to each other in a, where those of m are a page or more apart and others are as
-  // many as a register tile has: an image's pixels rather than the images of a batch.
+  // many as a register tile has: an image's pixels rather than the images of a batch. Of whole numbers always, so that
+  // what a task reads lies together.
   DotProblem with_near_rows() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums

@@ -165,7 +165,7 @@ Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count
     Unpack unpack(b, *l.format, buffers_[load], l.rows, l.columns);
     if (stride == 0 || lanes == 1) return b.splat(unpack.value_at(at), lanes);
     const Expr elements = places();
-    Expr out = zero(lanes);
+    Expr out = b.real(0, {Scalar::f32, lanes});
     for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
     return out;
   }
@@ -178,6 +178,11 @@ Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count
 Expr DotWriter::read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
   const Expr v = read(load, at, stride, lanes, count);
   return b.type(v).scalar == Scalar::f32 ? v : cast(v, Scalar::f32);
+}
+
+Expr DotWriter::read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
+  const Expr v = read(load, at, stride, lanes, count);
+  return b.type(v).scalar == problem_.sum ? v : cast(v, problem_.sum);
 }
 
 // Where rows come in blocks: the row's own place, wherever it lies.

@@ -22,7 +22,7 @@ class DotWriter {
   Builder b;
 
   Expr i64(int64_t x) { return b.i64(x); }
-  Expr zero(int lanes) { return b.real(0, {Scalar::f32, lanes}); }
+  Expr zero(int lanes) { return b.constant({}, {problem_.sum, lanes}); }  // of sums
 
   // Further parameters, before the body begins.
   BufferId scratch_param(std::string name, int number, int64_t bytes, bool written);
@@ -57,6 +57,8 @@ class DotWriter {
   // Numbers of any kind of load, in its own scalar type; f32 when packed.
   Expr read(size_t load, Expr at, int64_t stride, int lanes, Expr count);
   Expr read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr count);
+  // .. in the type of the sums.
+  Expr read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count);
 
   // Sums at (m, n .. n + lanes): what the maps make of them, and its way into the result (of rows that are not sorted).
   // `out` may be words that hold numbers beside each other.

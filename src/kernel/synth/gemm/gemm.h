@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/dense_product.h"
 #include "kernel/synth/gemm/dot_group.h"
 #include "kernel/synth/gemm/dot_problem.h"

@@ -61,10 +61,10 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr ro
     const Expr in = from.first + r * from.row_stride;
     const Expr out = to.start + r * to.row_bytes;
     b.loop(LoopKind::serial, w.i64(0), whole, lanes,
-           [&](Expr c) { b.store(to.buffer, w.read_f32(from.load, in + c, 1, lanes, {}), out + c * 4, 4); });
+           [&](Expr c) { b.store(to.buffer, w.read_factor(from.load, in + c, 1, lanes, {}), out + c * 4, 4); });
     b.branch(whole < columns, [&] {
       const Expr count = columns - whole;
-      b.store(to.buffer, w.read_f32(from.load, in + whole, 1, lanes, count), out + whole * 4, 4, count);
+      b.store(to.buffer, w.read_factor(from.load, in + whole, 1, lanes, count), out + whole * 4, 4, count);
     });
   });
 }

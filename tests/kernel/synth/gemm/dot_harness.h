@@ -2,6 +2,7 @@
 // same as code.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <map>
@@ -88,7 +89,7 @@ inline std::vector<float> floats_of(const Bytes& b) {
   return out;
 }
 
-// A tensor of floats in (-1, 1); for formats the encoded blob.
+// A tensor of floats in (-1, 1), of codes of 8 or 16 bits all over their range; for formats the encoded blob.
 inline graph::Tensor random_tensor(const graph::Type& type, std::mt19937& random) {
   std::uniform_real_distribution<float> number(-1, 1);
   const int64_t count = graph::elements(type.shape).number();
@@ -111,6 +112,10 @@ inline graph::Tensor random_tensor(const graph::Type& type, std::mt19937& random
         break;
       case Scalar::bf16:
         t.values.push_back(bf16_to_f32(f32_to_bf16(v)));
+        break;
+      case Scalar::i8:
+      case Scalar::i16:
+        t.values.push_back(std::floor(std::ldexp(v, scalar_bits(type.element.scalar) - 1)));
         break;
       default:
         t.values.push_back(v);

@@ -1,8 +1,10 @@
-// Few rows of activations along K in f32, beside rows of the weight, unpacked where they are packed.
+// Few rows of activations along K in f32, beside rows of the weight, unpacked where they are packed; or codes in dot
+// instructions.
 #include <fmt/format.h>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/dot_rows.h"
 
 namespace lumen::synth {
@@ -24,8 +26,10 @@ double cycles_of_rows(const Contraction& c, const RowsPlan& t) {
 }  // namespace
 
 void bid_rows(const Contraction& c, Bids& bids) {
-  if (!rows_possible(c.problem)) return bids.refuse("more rows than registers, or they do not lie along K");
-  const RowsPlan t = choose_rows(c.problem, c.machine);
+  const std::optional<machine::DotRow> row = dot_of_codes(c.problem, c.machine);
+  const bool possible = row ? c.problem.m.extent <= kRowsAlongK && c.problem.outer_k.empty() : rows_possible(c.problem);
+  if (!possible) return bids.refuse("more rows than registers, or they do not lie along K");
+  const RowsPlan t = choose_rows(c.problem, c.machine, row);
   bids.offer(
       describe_shape(c.problem) + " " + describe(t), cycles_of_rows(c, t),
       [c, t](Synthesis& out) { out.steps.push_back(write_rows_kernel(c.graph, c.problem, t, c.machine)); }, true);

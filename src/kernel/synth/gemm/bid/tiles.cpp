@@ -1,4 +1,4 @@
-// Register tiles of f32: computes everything, whichever way it lies.
+// Register tiles of f32 or whole numbers: computes everything, whichever way it lies.
 #include <fmt/format.h>
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/dot_tile.h"
 
 namespace lumen::synth {
@@ -13,8 +14,9 @@ namespace lumen::synth {
 namespace {
 
 void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
-  const auto p = std::make_shared<const DotProblem>(std::move(problem));
-  const std::vector<TilePlan> plans = choose_tiles(*p, c.machine);
+  const std::optional<machine::DotRow> row = dot_of_codes(problem, c.machine);
+  const auto p = std::make_shared<const DotProblem>(row ? in_words(problem, row->k) : std::move(problem));
+  const std::vector<TilePlan> plans = choose_tiles(*p, c.machine, row);
   if (plans.empty()) return bids.refuse("panels do not fit the second-level cache");
   for (const TilePlan& t : plans)
     bids.offer(
@@ -27,7 +29,9 @@ void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
 void bid_tiles(const Contraction& c, Bids& bids) {
   const DotProblem& p = c.problem;
   // The search takes long where there is much to do: not where multiply-adds alone cost more than others bid.
-  const double at_least = c.of_machine(p.flops() / 2 / c.machine.f32_lanes() * c.machine.fma_cycles);
+  const std::optional<machine::DotRow> row = dot_of_codes(p, c.machine);
+  const double lanes = c.machine.f32_lanes() * (row ? row->k : 1);
+  const double at_least = c.of_machine(p.flops() / 2 / lanes * c.machine.fma_cycles);
   if (at_least > bids.least()) return bids.refuse(fmt::format("takes {:.3g} cycles at least", at_least));
   offer_tiles(c, c.machine.wave > 1 ? p : p.with_near_rows(), bids);
 }
@@ -37,8 +41,9 @@ void bid_batches(const Contraction& c, Bids& bids) {
   const std::optional<DotProblem> along = c.problem.along_batch();
   if (!along) return bids.refuse("no batch index lies number by number, or both operands have further indices");
   for (const size_t side : {0, 1})
-    if (const DotLoad& l = along->loads[side]; l.kind != DotLoad::Kind::memory || l.scalar != Scalar::f32)
-      return bids.refuse("an operand is not f32 in memory");
+    if (const DotLoad& l = along->loads[side];
+        l.kind != DotLoad::Kind::memory || (l.scalar != Scalar::f32 && !along->are_whole()))
+      return bids.refuse("an operand is neither f32 nor whole numbers in memory");
   offer_tiles(c, *along, bids);
 }
 

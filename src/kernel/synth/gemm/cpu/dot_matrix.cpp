@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
@@ -143,25 +144,19 @@ void MatrixKernel::write_tile(const Tile& tile) {
 // sum += the products of one word of every row.
 Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
   const machine::DotRow& row = t_.row;
-  const VType result{row.acc, row.lanes};
-  if (row.accumulates) return b_.inst(row.row, result, {sum, weight, x});
-  if (row.pairs.empty()) return sum + b_.inst(row.row, result, {weight, x});
+  if (row.pairs.empty()) return add_dot(b_, row, weight, x, sum);
   const loop::Function* first = m_.meaning(row.row);
   const VType half = first->body.value_types[first->result];
-  const Expr products = b_.inst(row.row, half, {weight, x});
-  std::vector<Expr> operands{products};
+  std::vector<Expr> operands{b_.inst(row.row, half, {weight, x})};
   if (row.pairs_ones) operands.push_back(b_.integer(1, half));
-  return sum + b_.inst(row.pairs, result, operands);
+  return sum + b_.inst(row.pairs, {row.acc, row.lanes}, operands);
 }
 
 // The word of a's row i that meets quad `quad` behind element k of the stage, in every lane.
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
   const Expr at = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() +
                   (i * left_.row_bytes() + quad * t_.word_bytes());
-  const Expr word = b_.load(x_.codes, {t_.row.b, t_.row.k}, at, t_.word_bytes());
-  std::vector<int> mask;
-  for (int64_t lane = 0; lane < t_.step(); ++lane) mask.push_back(lane % t_.row.k);
-  return b_.shuffle({word}, mask);
+  return word_everywhere(b_, t_.row, x_.codes, at, t_.word_bytes());
 }
 
 // Number `number` of what row i of the tile has `per_row` of, in every lane.

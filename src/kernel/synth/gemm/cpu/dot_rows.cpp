@@ -2,10 +2,12 @@
 // together in waves, a wave takes a group: each lane its share of K, and the lanes' sums are added at the end.
 #include "kernel/synth/gemm/cpu/dot_rows.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <numeric>
 
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/rows_writer.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/factor.h"
@@ -30,9 +32,10 @@ class RowsKernel : RowsWriter {
   void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Expr)>& body);
   void write_group(Expr n);
   void sum_memory(const std::vector<Expr>& rows);
+  void sum_codes(const std::vector<Expr>& rows);
   void sum_packed(const std::vector<Expr>& rows);
   size_t slot(int i, int j, int chain) const { return (i * t_.width + j) * t_.chains + chain; }
-  Expr read(BufferId sum) { return b_.load(sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
+  Expr read(BufferId sum) { return b_.load(sum, {p_.sum, t_.lanes}, w_.i64(0), 4); }
   Expr sum(int i, int j);  // over the chains
   void find_scale(const Format& f);
   // `to`, or the sums of a chain, += products of `right` (one vector per row of b) with a at k.
@@ -111,6 +114,27 @@ void RowsKernel::sum_memory(const std::vector<Expr>& rows) {
     b_.branch(wave_.lane == 0, rest);
 }
 
+void RowsKernel::sum_codes(const std::vector<Expr>& rows) {
+  const int64_t k = p_.k.extent, vector = int64_t{t_.lanes} * t_.row->k, unit = vector * t_.chains,
+                whole = k / unit * unit;
+  auto step = [&](Expr at, int chain, int64_t numbers) {
+    std::vector<Expr> right;
+    for (Expr row : rows) right.push_back(read_words(w_, *t_.row, 1, row + at, t_.lanes, numbers));
+    for (int i = 0; i < t_.height; ++i) {
+      const Expr from = w_.base(0) + (at + i * p_.m.strides[0]);
+      const Expr left = read_words(w_, *t_.row, 0, from, t_.lanes, numbers);
+      for (int j = 0; j < t_.width; ++j) {
+        const BufferId sum = sums_[slot(i, j, chain)];
+        b_.store(sum, add_dot(b_, *t_.row, right[j], left, read(sum)), w_.i64(0), 4);
+      }
+    }
+  };
+  along_k(0, whole, unit, [&](Expr at) {
+    for (int chain = 0; chain < t_.chains; ++chain) step(at + chain * vector, chain, vector);
+  });
+  for (int64_t at = whole; at < k; at += vector) step(w_.i64(at), (at - whole) / vector, std::min(vector, k - at));
+}
+
 // Elements first .. first + count of the entered blocks, which begin at k.
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                          const RoutineExpr* value, const std::vector<BufferId>* to) {
@@ -175,6 +199,8 @@ void RowsKernel::write_group(Expr n) {
   for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
   if (p_.loads[1].kind == DotLoad::Kind::packed)
     sum_packed(rows);
+  else if (t_.row)
+    sum_codes(rows);
   else
     sum_memory(rows);
   const auto scaled = [&](Expr total, int j) { return row_scales_.empty() ? total : total * row_scales_[j]; };

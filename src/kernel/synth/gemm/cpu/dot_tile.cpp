@@ -1,11 +1,13 @@
 // Writes the nest: tasks, stages of K, panels, tiles, products, epilogue. Sums of one element are added in the order of
-// k, whatever the cut into tasks, so the result depends on the plan alone.
+// k, whatever the cut into tasks, so the result depends on the plan alone. Panels hold numbers of 32 bits: f32, or of
+// whole numbers i32 or words of several.
 #include "kernel/synth/gemm/cpu/dot_tile.h"
 
 #include <algorithm>
 #include <functional>
 
 #include "base/check.h"
+#include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/operand/pack_step.h"
 #include "kernel/synth/gemm/pack.h"
@@ -25,6 +27,7 @@ struct Walk {
   int64_t k = 0;                 // next inner k
   std::vector<int64_t> outer_k;  // next outer k, by digit
   int64_t vector = 0;            // of a along a batch: next vector
+  Scalar scalar = Scalar::f32;   // of the numbers there
 };
 
 // The piece of K a stage covers.
@@ -67,16 +70,27 @@ class TileKernel : TileWriter {
 
   void multiply_task();
   void write_stage(const Stage& s);
+  void write_tiles(const Stage& s);
   void pack_a(const Stage& s);
   void pack_b(const Stage& s);
   bool tiles_of_a() const {  // the panel of a holds tile after tile: k rows of one tile's height
     if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
     return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
   }
+  void widen_a();
+  void pack_words_of_a(const Stage& s, Expr first, Expr rows, Expr to);
+  void pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, Expr vectors_last,
+                       const std::function<Expr(Expr)>& place);
+  void each_words(const Stage& s, const std::function<void(Expr word, int64_t numbers)>& body);
+  Expr factor(Expr x) const { return b_.type(x).scalar == p_.sum ? x : cast(x, p_.sum); }
+  Walk in_place(size_t load, Expr start) const;
   void transpose_rows(const BufferId buffer, const std::function<Expr(int, Expr, Expr)>& read, Expr count, Expr to);
+  void write_sized_tile(const Stage& s, Expr m_tile, Expr n_tile);
   void write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Expr last_count);
   Expr stage_base(size_t load, const Stage& s);
+  void sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
+                 std::vector<Expr>& sums);
   void each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, const Walk& wa, const Walk& wb,
                     const std::function<void(Expr, Expr)>& body);
   void each_outer_k(const Stage& s, const std::function<void(const std::vector<Expr>&, Expr)>& body);
@@ -95,7 +109,9 @@ void TileKernel::multiply_task() {
   if (t_.b == Fetch::transpose && p_.loads[1].kind == DotLoad::Kind::packed)
     temporary_ = b_.alloc(t_.lanes * transpose_columns() * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
-  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
+  if (t_.a == Fetch::span) {
+    a_panel_ = b_.alloc((span_of_a(p_, *t_.row) + p_.word * t_.lanes) * scalar_bytes(t_.row->a));
+  } else if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
     // A cache line more than the row, so that rows do not fall into one set of the cache.
     const int64_t across = tiles_of_a() ? t_.height : rows;
@@ -169,6 +185,7 @@ void TileKernel::pack_a(const Stage& s) {
     here.digits = digits;
     const Expr first = stage_base(0, here) + m0 * p_.m.strides[0];
     const Expr k_first = number * p_.k.extent;
+    if (t_.row) return pack_words_of_a(here, first, rows, k_first * 4);
     if (t_.a_along_k && t_.a == Fetch::copy)
       return copy_rows(w_, p_, {0, first, p_.m.strides[0]}, rows, s.count, {a_panel_, k_first * 4, a_row_bytes_},
                        t_.lanes);
@@ -186,7 +203,7 @@ void TileKernel::pack_a(const Stage& s) {
             m = min(m, rows - 1);  // where none is left, lanes that do not exist read the last row
           }
           const Expr from = first + (k * p_.k.strides[0] + m * p_.m.strides[0]);
-          const Expr v = w_.read_f32(0, from, p_.m.strides[0], t_.lanes, count);
+          const Expr v = w_.read_factor(0, from, p_.m.strides[0], t_.lanes, count);
           b_.store(a_panel_, v, to + at * 4, 4);
         }
       });
@@ -228,6 +245,7 @@ void TileKernel::pack_b(const Stage& s) {
       const Expr inside = v - vectors_first;
       return k_first + (inside / t_.vectors * panel + inside % t_.vectors * lane_bytes_);
     };
+    if (t_.row) return pack_words_of_b(here, base, vectors_first, vectors_last, place);
     if (t_.b == Fetch::copy && packed) {
       // Rows along n, unpacked into the tiles' panels side by side: a row at a time through a private row.
       const Expr n0 = vectors_first * t_.lanes;
@@ -254,7 +272,7 @@ void TileKernel::pack_b(const Stage& s) {
             for (int j = 0; j < vectors; ++j) {
               const Expr column = n + static_cast<int64_t>(j) * t_.lanes;
               const Expr at = from + column * n_stride;
-              const Expr x = w_.read_f32(1, at, n_stride, t_.lanes, j == vectors - 1 ? last : Expr{});
+              const Expr x = w_.read_factor(1, at, n_stride, t_.lanes, j == vectors - 1 ? last : Expr{});
               b_.store(b_panel_, x, to + j * lane_bytes_, 4);
             }
           });
@@ -272,8 +290,9 @@ void TileKernel::pack_b(const Stage& s) {
       };
       if (!packed) {
         transpose_rows(
-            b_panel_, [&](int i, Expr k, Expr count) { return w_.read_f32(1, row_first(i) + k, 1, t_.lanes, count); },
-            s.count, to);
+            b_panel_,
+            [&](int i, Expr k, Expr count) { return w_.read_factor(1, row_first(i) + k, 1, t_.lanes, count); }, s.count,
+            to);
         return;
       }
       const int64_t chunk = transpose_columns();
@@ -296,23 +315,111 @@ void TileKernel::pack_b(const Stage& s) {
   });
 }
 
-void TileKernel::write_stage(const Stage& s) {
-  if (t_.b != Fetch::direct) pack_b(s);
-  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) pack_a(s);
-  b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
-    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
-      each_height(m_tile, [&](int height) {
-        each_width(n_tile, true,
-                   [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
-      });
+// Words of a row of K from `s.k0` on, vector by vector: of so many numbers each.
+void TileKernel::each_words(const Stage& s, const std::function<void(Expr word, int64_t numbers)>& body) {
+  const int64_t step = int64_t{t_.lanes} * p_.word;
+  const int64_t known = s.fixed == p_.k.extent ? p_.k_numbers : s.fixed * p_.word;
+  if (s.fixed == p_.k.extent || (s.fixed > 0 && p_.k_numbers % p_.word == 0)) {
+    const int64_t whole = known / step * t_.lanes;
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), t_.lanes, [&](Expr word) { body(word, step); });
+    if (known % step > 0) body(w_.i64(whole), known % step);
+    return;
+  }
+  b_.loop(LoopKind::serial, w_.i64(0), s.count, t_.lanes, [&](Expr word) { body(word, 0); });
+}
+
+void TileKernel::widen_a() {
+  const int64_t span = span_of_a(p_, *t_.row), step = int64_t{t_.lanes} * p_.word, whole = span / step * step;
+  const auto widen = [&](Expr at, int64_t numbers) {
+    const Expr x = read_words(w_, *t_.row, 0, w_.base(0) + at, t_.lanes, numbers);
+    b_.store(a_panel_, x, at * scalar_bytes(t_.row->a), 4);
+  };
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), step, [&](Expr at) { widen(at, step); });
+  if (whole < span) widen(w_.i64(whole), span - whole);
+}
+
+void TileKernel::pack_words_of_a(const Stage& s, Expr first, Expr rows, Expr to) {
+  b_.loop(LoopKind::serial, w_.i64(0), rows, 1, [&](Expr r) {
+    const Expr from = first + r * p_.m.strides[0], out = to + r * a_row_bytes_;
+    each_words(s, [&](Expr word, int64_t numbers) {
+      const Expr at = from + word * p_.word;
+      const Expr left = p_.k_numbers - (s.k0 + word) * p_.word;
+      const Expr x = numbers > 0 ? read_words(w_, *t_.row, 0, at, t_.lanes, numbers)
+                                 : read_words(w_, *t_.row, 0, at, t_.lanes, left);
+      b_.store(a_panel_, x, out + word * 4, 4);
     });
   });
+}
+
+void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, Expr vectors_last,
+                                 const std::function<Expr(Expr)>& place) {
+  const int64_t row = t_.vectors * lane_bytes_;
+  b_.loop(LoopKind::serial, vectors_first, vectors_last, 1, [&](Expr v) {
+    const Expr to = place(v);
+    each_words(s, [&](Expr word, int64_t numbers) {
+      const Expr left = p_.k_numbers - (s.k0 + word) * p_.word;
+      std::vector<Expr> rows;
+      for (int i = 0; i < t_.lanes; ++i) {
+        const Expr n = v * t_.lanes + i;  // rows that do not exist repeat the last one; their sums are never stored
+        const Expr at = base + (t_.masked ? min(n, w_.i64(p_.n.extent - 1)) : n) * p_.n.strides[1] + word * p_.word;
+        rows.push_back(numbers > 0 ? read_words(w_, *t_.row, 1, at, t_.lanes, numbers)
+                                   : read_words(w_, *t_.row, 1, at, t_.lanes, left));
+      }
+      transpose(b_, rows, p_.word);
+      for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
+        b_.store(b_panel_, rows[i], to + word * row + i * row, 4);
+    });
+  });
+}
+
+void TileKernel::write_stage(const Stage& s) {
+  if (t_.b != Fetch::direct) pack_b(s);
+  if (t_.outer_task == 1) return write_tiles(s);
+  const Expr first = outer_;
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.outer_task), 1, [&](Expr i) {
+    w_.enter_outer(first + i);
+    write_tiles(s);
+  });
+}
+
+void TileKernel::write_tiles(const Stage& s) {
+  if (t_.a == Fetch::span)
+    widen_a();
+  else if (t_.a != Fetch::direct && t_.a != Fetch::tiles)
+    pack_a(s);
+  if (t_.row) {  // the panel of one tile of b, which is the longer one, stays near
+    return b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
+      b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) { write_sized_tile(s, m_tile, n_tile); });
+    });
+  }
+  b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
+    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) { write_sized_tile(s, m_tile, n_tile); });
+  });
+}
+
+void TileKernel::write_sized_tile(const Stage& s, Expr m_tile, Expr n_tile) {
+  each_height(m_tile, [&](int height) {
+    each_width(n_tile, true, [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
+  });
+}
+
+// An operand that is read where it lies, in the steps of k.
+Walk TileKernel::in_place(size_t load, Expr start) const {
+  Walk walk;
+  walk.scalar = p_.loads[load].scalar;
+  const int64_t bytes = scalar_bytes(walk.scalar);
+  walk.buffer = w_.buffer(load);
+  walk.start = start * bytes;
+  walk.k = p_.k.strides[load] * bytes;
+  for (const DotIndex& i : p_.outer_k) walk.outer_k.push_back(i.strides[load] * bytes);
+  return walk;
 }
 
 void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height, int vectors, bool masked) {
   const Expr m = m_tile * t_.height, n = n_tile * (t_.vectors * t_.lanes);
   const Expr last_count = masked ? p_.n.extent - (n + static_cast<int64_t>(vectors - 1) * t_.lanes) : Expr{};
   auto packed_outer = [&](Walk& walk) {  // digits of outer k follow each other in a panel
+    walk.scalar = p_.sum;
     int64_t step = p_.k.extent * walk.k;
     walk.outer_k.resize(p_.outer_k.size());
     for (size_t d = p_.outer_k.size(); d-- > 0; step *= p_.outer_k[d].extent) walk.outer_k[d] = step;
@@ -320,12 +427,15 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
   Walk a, bw;
   if (t_.a == Fetch::direct) {
     const Expr start = stage_base(0, s) + m * p_.m.strides[0];
-    a = {w_.buffer(0), start * 4, p_.m.strides[0] * 4, p_.k.strides[0] * 4, {}};
-    if (p_.is_along_batch()) {
-      a.start = (start + n) * 4;
-      a.vector = lane_bytes_;
-    }
-    for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * 4);
+    a = in_place(0, p_.is_along_batch() ? start + n : start);
+    const int64_t bytes = scalar_bytes(a.scalar);
+    a.step = p_.m.strides[0] * bytes;
+    if (p_.is_along_batch()) a.vector = t_.lanes * bytes;
+  } else if (t_.a == Fetch::span) {
+    const int64_t bytes = scalar_bytes(t_.row->a);
+    a = {a_panel_, m * (p_.m.strides[0] * bytes), p_.m.strides[0] * bytes, p_.k.strides[0] * bytes, {}};
+    a.scalar = t_.row->a;
+    for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * bytes);
   } else if (t_.a == Fetch::tiles) {
     const Expr tile = outer_ * t_.m_tiles + m_tile;
     a = {a_panel_, tile * laid_.tile_bytes + s.flat_k * laid_.row_bytes, 4, laid_.row_bytes, {}};
@@ -340,8 +450,9 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
     packed_outer(a);
   }
   if (t_.b == Fetch::direct) {
-    bw = {w_.buffer(1), (stage_base(1, s) + n) * 4, lane_bytes_, p_.k.strides[1] * 4, {}};
-    for (const DotIndex& i : p_.outer_k) bw.outer_k.push_back(i.strides[1] * 4);
+    const int64_t stride = t_.lanes == 1 ? p_.n.strides[1] : 1;
+    bw = in_place(1, stage_base(1, s) + n * stride);
+    bw.step = t_.lanes * stride * scalar_bytes(bw.scalar);
   } else {
     const int64_t row = t_.vectors * lane_bytes_;
     bw = {b_panel_, (n_tile - n_first_) * (padded_k() * row), lane_bytes_, row, {}};
@@ -354,7 +465,7 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
   auto sums_place = [&](int i, int j) {
     return sums_at + (i * t_.n_task * t_.vectors * lane_bytes_ + j * lane_bytes_);
   };
-  const VType vector{Scalar::f32, t_.lanes};
+  const VType vector{p_.sum, t_.lanes};
   for (int i = 0; i < height; ++i)
     for (int j = 0; j < vectors; ++j)
       b_.store(accumulators_[i * vectors + j],
@@ -393,20 +504,47 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, cons
   });
 }
 
+// Two words after each other meet a row of a before the next row: as few products as can be wait for their sum.
+void TileKernel::sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
+                           std::vector<Expr>& sums) {
+  const machine::DotRow& row = *t_.row;
+  for (int first = 0; first < words; first += 2) {
+    const int count = std::min(2, words - first);
+    std::vector<Expr> right;
+    for (int u = 0; u < count; ++u)
+      for (int j = 0; j < vectors; ++j)
+        right.push_back(b_.load(bw.buffer, {row.a, t_.lanes * row.k}, b_at + ((first + u) * bw.k + j * bw.step), 4));
+    for (int i = 0; i < height; ++i) {
+      for (int u = 0; u < count; ++u) {
+        const Expr at = a_at + ((first + u) * a.k + i * a.step);
+        const Expr x = word_everywhere(b_, row, a.buffer, at, scalar_bytes(a.scalar));
+        for (int j = 0; j < vectors; ++j) {
+          Expr& sum = sums[i * vectors + j];
+          sum = add_dot(b_, row, right[u * vectors + j], x, sum);
+        }
+      }
+    }
+  }
+}
+
 void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int height, int vectors, Expr last_count) {
-  const VType vector{Scalar::f32, t_.lanes};
+  const VType vector{p_.sum, t_.lanes};
+  const auto read = [&](const Walk& from, int lanes, Expr at, Expr count) {
+    return factor(b_.load(from.buffer, {from.scalar, lanes}, at, scalar_bytes(from.scalar), count));
+  };
   const auto last = [&](int j) { return j == vectors - 1 ? last_count : Expr{}; };  // lanes of vector j that exist
   auto products = [&](Expr a_at, Expr b_at, int64_t ahead, std::vector<Expr>& sums) {
     std::vector<Expr> right;
     for (int j = 0; j < vectors; ++j)
       right.push_back(
-          b_.load(bw.buffer, vector, b_at + (ahead * bw.k + j * bw.step), 4, t_.b == Fetch::direct ? last(j) : Expr{}));
+          read(bw, t_.lanes, b_at + (ahead * bw.k + j * bw.step), t_.b == Fetch::direct ? last(j) : Expr{}));
     for (int i = 0; i < height; ++i) {
       const Expr row = a_at + (ahead * a.k + i * a.step);
-      const Expr left = a.vector == 0 ? b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, row, 4), t_.lanes) : Expr{};
+      const Expr left = a.vector == 0 ? b_.splat(read(a, 1, row, {}), t_.lanes) : Expr{};
       for (int j = 0; j < vectors; ++j) {
-        const Expr own = a.vector == 0 ? left : b_.load(a.buffer, vector, row + j * a.vector, 4, last(j));
-        sums[i * vectors + j] = fma(own, right[j], sums[i * vectors + j]);
+        const Expr own = a.vector == 0 ? left : read(a, t_.lanes, row + j * a.vector, last(j));
+        Expr& sum = sums[i * vectors + j];
+        sum = p_.are_whole() ? sum + own * right[j] : fma(own, right[j], sum);
       }
     }
   };
@@ -417,22 +555,28 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
     body(sums);
     for (int i = 0; i < count; ++i) b_.store(accumulators_[i], sums[i], w_.i64(0), 4);
   };
-  each_k_outer(s, first_digit(), a.start, bw.start, a, bw, [&](Expr a_start, Expr b_start) {
-    auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
-      const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
-      for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
-    };
-    const Expr whole = s.count / t_.unroll * t_.unroll;
-    b_.loop(LoopKind::serial, w_.i64(0), whole, t_.unroll,
-            [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, t_.unroll, sums); }); });
-    if (s.fixed >= 0) {
-      if (const int rest = s.fixed % t_.unroll; rest > 0)
-        with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
-    } else if (t_.unroll > 1) {
-      b_.loop(LoopKind::serial, whole, s.count, 1,
-              [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, 1, sums); }); });
-    }
-  });
+  // In panels one outer k follows the other.
+  const bool follow = t_.row && t_.a == Fetch::copy && s.fixed == p_.k.extent;
+  const int64_t fixed = follow ? s.fixed * outer_k_of_stage() : s.fixed;
+  const Expr words = follow ? w_.i64(fixed) : s.count;
+  each_k_outer(s, follow ? p_.outer_k.size() : first_digit(), a.start, bw.start, a, bw,
+               [&](Expr a_start, Expr b_start) {
+                 auto at_k = [&](Expr k, int times, std::vector<Expr>& sums) {
+                   const Expr a_at = a_start + k * a.k, b_at = b_start + k * bw.k;
+                   if (t_.row) return sum_words(a, a_at, bw, b_at, times, height, vectors, sums);
+                   for (int u = 0; u < times; ++u) products(a_at, b_at, u, sums);
+                 };
+                 const Expr whole = words / t_.unroll * t_.unroll;
+                 b_.loop(LoopKind::serial, w_.i64(0), whole, t_.unroll,
+                         [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, t_.unroll, sums); }); });
+                 if (fixed >= 0) {
+                   if (const int rest = fixed % t_.unroll; rest > 0)
+                     with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
+                 } else if (t_.unroll > 1) {
+                   b_.loop(LoopKind::serial, whole, s.count, 1,
+                           [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, 1, sums); }); });
+                 }
+               });
 }
 
 }  // namespace

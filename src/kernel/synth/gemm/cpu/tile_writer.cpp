@@ -8,6 +8,7 @@ Step TileWriter::write(std::string plan, const std::function<void()>& multiply) 
     n_first_ = task % cut_.n_tasks * cut_.n_task;
     m_first_ = task / cut_.n_tasks % cut_.m_tasks * cut_.m_task;
     outer_ = task / (cut_.n_tasks * cut_.m_tasks);
+    if (cut_.outer_task > 1) outer_ = outer_ * cut_.outer_task;
     w_.enter_outer(outer_);
     n_last_ = min(n_first_ + cut_.n_task, w_.i64(cut_.n_tiles));
     m_last_ = w_.used_tiles(min(m_first_ + cut_.m_task, w_.i64(cut_.m_tiles)), cut_.height);
@@ -45,7 +46,7 @@ void TileWriter::finish_sums(BufferId sums, const Place& place) {
     b_.loop(LoopKind::serial, n0, n_end, lanes_, [&](Expr n) {
       const Expr at = place(m, m0, n, n0);
       const Expr count = cut_.masked ? min(n_end - n, w_.i64(lanes_)) : Expr{};
-      w_.finish_vector(b_.load(sums, {Scalar::f32, lanes_}, at, 4), m, n, count);
+      w_.finish_vector(b_.load(sums, {p_.sum, lanes_}, at, 4), m, n, count);
     });
   });
 }
