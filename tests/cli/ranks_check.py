@@ -79,11 +79,14 @@ def runs_alike(c):
         for part in ("model", "optimizer"):
             name = f"checkpoint-12/{part}.safetensors"
             assert layout(c.work / f"four-{shard}" / name) == layout(c.work / "alone" / name), (shard, part)
-        c.run(*words, "-o", "again")
-        c.same(f"four-{shard}", "again", "a second run")
-        shutil.rmtree(c.work / "again")
+        if shard == "parameters":
+            c.run(*words, "-o", "again")
+            c.same(f"four-{shard}", "again", "a second run")
+            shutil.rmtree(c.work / "again")
         # Gone on with from the checkpoint in the middle: by as many ranks the same bytes, by fewer the same run.
         for ranks, resumed in ((4, "same"), (2, "fewer"), (1, "one")):
+            if ranks == 2 and shard in ("none", "states"):
+                continue  # what --shard gradients shows
             shutil.copytree(c.work / f"four-{shard}", c.work / resumed, symlinks=True)
             for step in (8, 12):
                 shutil.rmtree(c.work / resumed / f"checkpoint-{step}")
@@ -135,10 +138,12 @@ def scales(c):
     """Scales that steps before tell: those of the whole batch, and in checkpoints those of one process."""
     for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients"), ("fp8-delayed", "parameters"), ("moss", "parameters")):
         words = [*BASE, "--steps", 8, "--keep", 0, "--precision", precision]
-        c.run(*words, "-o", "one-scaled")
+        one = f"one-{precision}"
+        if not (c.work / one).exists():
+            c.run(*words, "-o", one)
         c.run(*words, "--ranks", 2, "--shard", shard, "-o", "scaled")
-        c.near("one-scaled", "scaled", 1e-2)
-        assert layout(c.work / "scaled/checkpoint-8/optimizer.safetensors") == layout(c.work / "one-scaled/checkpoint-8/optimizer.safetensors")
+        c.near(one, "scaled", 1e-2)
+        assert layout(c.work / "scaled/checkpoint-8/optimizer.safetensors") == layout(c.work / one / "checkpoint-8/optimizer.safetensors")
         for ranks, resumed in ((2, "same"), (1, "one")):
             shutil.copytree(c.work / "scaled", c.work / resumed, symlinks=True)
             shutil.rmtree(c.work / resumed / "checkpoint-8")
@@ -148,13 +153,14 @@ def scales(c):
             else:
                 c.near("scaled", resumed, 1e-2)
             shutil.rmtree(c.work / resumed)
-        for p in ("one-scaled", "scaled"):
-            shutil.rmtree(c.work / p)
+        shutil.rmtree(c.work / "scaled")
+    for precision in ("fp8-delayed", "moss"):
+        shutil.rmtree(c.work / f"one-{precision}")
 
 
 def killed(c, seed, shard, count):
     rng = random.Random(f"{seed} {shard}")
-    steps = 200
+    steps = 100
     words = [*BASE, "--steps", steps, "--keep", 0, "--seed", seed, "--ranks", 4]
     saved_now = lambda: set((c.work / "killed").glob("checkpoint-*"))
     begin = time.time()
