@@ -225,6 +225,21 @@ def stopped(c):
     assert list((c.work / "stopped").glob("checkpoint-*"))
 
 
+def outside(c):
+    """States in files, each rank's part in its own: the bytes of ranks that hold them, also when other ranks go on."""
+    words = [*BASE, "--steps", 8, "--keep", 0, "--ranks", 2, "--shard", "states", "--moments", "q8_0"]
+    c.run(*words, "-o", "held")
+    c.run(*words, "--offload", "moments", "-o", "outside")
+    c.same("held", "outside", "states in files")
+    assert not [p.name for p in (c.work / "outside").iterdir() if "offload" in p.name]
+    for out, more in (("held", []), ("outside", ["--offload", "moments"])):
+        shutil.rmtree(c.work / out / "checkpoint-8")
+        c.run("--resume", out, "--ranks", 4, "--shard", "gradients", *more, "--threads", 1, "-q")
+    c.same("held", "outside", "other ranks going on")
+    for p in ("held", "outside"):
+        shutil.rmtree(c.work / p)
+
+
 def refusals(c):
     assert "not divided by 3 ranks" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2)
     assert "no parameters are gathered" in c.run(*BASE, "--ranks", 2, "--gather-type", "q8_0", "-o", "x", code=2)
@@ -232,6 +247,8 @@ def refusals(c):
     assert "contradict each other" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--kept-format", "fp8_row", "-o", "x", code=2)
     assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
     assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
+    assert "every rank would move all" in c.run(*BASE, "--ranks", 2, "--offload", "moments", "-o", "x", code=2)
+    assert "is for one process" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--offload", "layers", "-o", "x", code=2)
     errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)
     assert errors.count("error:") == 1, errors
 
@@ -283,9 +300,9 @@ def main():
     print(f"ranks: seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="lumen-ranks-") as folder:
         c = Check(lumen, Path(folder))
-        parts = (runs_alike, formats_and_kinds, scales, refusals, plans, stopped, lambda c: launchers(c, "states"),
+        parts = (runs_alike, formats_and_kinds, scales, outside, refusals, plans, stopped, lambda c: launchers(c, "states"),
                  lambda c: launchers(c, "parameters"))
-        for name, part in zip(("runs alike", "formats and kinds", "scales", "refusals", "plans", "stopped", "launchers", "launchers"), parts):
+        for name, part in zip(("runs alike", "formats and kinds", "scales", "outside", "refusals", "plans", "stopped", "launchers", "launchers"), parts):
             begin = time.time()
             part(c)
             print(f"ranks: {name} in {time.time() - begin:.1f} s", flush=True)
