@@ -151,7 +151,8 @@ void Evaluator::step(const Instr& instr) {
     case Op::op_:
       return scalar(instr);
     default:
-      return compute(instr, values_[instr.result]);
+      values_[instr.result] = compute(instr);
+      return;
   }
 }
 
@@ -175,56 +176,55 @@ void Evaluator::store(const Instr& instr) {
   for (int64_t i = 0; i < n; ++i) write_scalar(s, p + i * bytes, value[i]);
 }
 
-// Into the place of the last result: no value is an operand of what makes it.
-void Evaluator::compute(const Instr& instr, Lanes& out) {
+Lanes Evaluator::compute(const Instr& instr) {
   const size_t lanes = instr.type.lanes;
   switch (instr.op) {
-    case Op::constant_:
-      out.assign(lanes, {});
+    case Op::constant_: {
+      Lanes out(lanes);
       for (size_t i = 0; i < lanes; ++i) {
         if (!instr.data.empty()) out[i].real = instr.data[instr.data.size() == 1 ? 0 : i];
         if (!instr.integers.empty()) out[i].integer = instr.integers[instr.integers.size() == 1 ? 0 : i];
       }
-      return;
+      return out;
+    }
     case Op::splat_:
-      out.assign(lanes, values_[instr.operands[0]][0]);
-      return;
+      return Lanes(lanes, values_[instr.operands[0]][0]);
     case Op::extract_:
-      out.assign(1, values_[instr.operands[0]][instr.lane]);
-      return;
-    case Op::insert_:
-      out = values_[instr.operands[0]];
+      return Lanes(1, values_[instr.operands[0]][instr.lane]);
+    case Op::insert_: {
+      Lanes out = values_[instr.operands[0]];
       out[instr.lane] = values_[instr.operands[1]][0];
-      return;
+      return out;
+    }
     case Op::shuffle_: {
       const Lanes& a = values_[instr.operands[0]];
-      out.assign(lanes, {});
+      Lanes out(lanes);
       for (size_t i = 0; i < lanes; ++i) {
         const int lane = instr.mask[i];
         if (lane < 0) continue;
         const size_t from = lane;
         out[i] = from < a.size() ? a[from] : values_[instr.operands[1]][from - a.size()];
       }
-      return;
+      return out;
     }
     case Op::fold_:
-      return fold(instr, out);
+      return fold(instr);
     case Op::load_: {
-      out.assign(lanes, {});
+      Lanes out(lanes);
       const int64_t n = touched(instr, 1, instr.type.lanes);
       const int64_t bytes = scalar_bytes(instr.type.scalar);
-      if (n == 0) return;
+      if (n == 0) return out;
       const uint8_t* p = access(instr, instr.buffer, integer(instr.operands[0]), n * bytes, instr.align, false);
       for (int64_t i = 0; i < n; ++i) out[i] = read_scalar(instr.type.scalar, p + i * bytes);
-      return;
+      return out;
     }
     case Op::gather_: {
-      out.assign(lanes, {});
+      Lanes out(lanes);
       const Lanes& offsets = values_[instr.operands[0]];
       for (size_t i = 0; i < lanes; ++i)
         out[i] = read_scalar(instr.type.scalar, access(instr, instr.buffer, offsets[i].integer,
                                                        scalar_bytes(instr.type.scalar), 1, false));
-      return;
+      return out;
     }
     case Op::inst_: {
       const Function& f = meaning(instr);
@@ -236,8 +236,7 @@ void Evaluator::compute(const Instr& instr, Lanes& out) {
         operands.push_back(values_[instr.operands[i]]);
       }
       LUMEN_CHECK(f.body.value_types[f.result] == instr.type, "row {} does not yield {}", instr.row, print(instr.type));
-      out = Evaluator(f.body, rows_).call(f, std::move(operands));
-      return;
+      return Evaluator(f.body, rows_).call(f, std::move(operands));
     }
     default:
       LUMEN_UNREACHABLE("not of one lane alone: {}", print(instr));
@@ -261,14 +260,15 @@ void Evaluator::scalar(const Instr& instr) {
     out[i] = eval_scalar_op(node, from, args[0][i * stride[0]], args[1][i * stride[1]], args[2][i * stride[2]]);
 }
 
-void Evaluator::fold(const Instr& instr, Lanes& v) {
-  v = values_[instr.operands[0]];
+Lanes Evaluator::fold(const Instr& instr) {
+  Lanes v = values_[instr.operands[0]];
   const ScalarNode node{instr.scalar_op, instr.type.scalar};
   while (v.size() > 1) {
     const size_t half = v.size() / 2;
     for (size_t i = 0; i < half; ++i) v[i] = eval_scalar_op(node, node.type, v[i], v[i + half], {});
     v.resize(half);
   }
+  return v;
 }
 
 Status eval(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows, int wave) {

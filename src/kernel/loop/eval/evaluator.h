@@ -65,9 +65,9 @@ class Evaluator {
  private:
   void loop(const Instr& instr);
   void store(const Instr& instr);
-  void compute(const Instr& instr, Lanes& out);
+  Lanes compute(const Instr& instr);
   void scalar(const Instr& instr);
-  void fold(const Instr& instr, Lanes& v);
+  Lanes fold(const Instr& instr);
   int64_t touched(const Instr& instr, size_t operand, int lanes) const;
 
   const Kernel& k_;

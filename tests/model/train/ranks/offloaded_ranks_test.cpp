@@ -61,7 +61,8 @@ std::map<std::string, std::string> files_of(Recipe recipe, int ranks, int later,
 
 TEST(OffloadedRanks, GiveTheBytesOfRanksThatHoldTheirStates) {
   for (const Case& c : kCases)
-    for (const char* shard : {"states", "gradients", "parameters"}) {
+    for (const std::string shard : {"states", "gradients", "parameters"}) {
+      if (shard != "gradients" && (&c - kCases) % 2 != (shard == "states")) continue;  // each pair of cases has each
       Recipe recipe = small_recipe();
       recipe.shard = shard;
       c.change(recipe);
