@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = 1200
+STEPS = 600
 
 
 def command(lumen, cache, out, *more):

@@ -23,9 +23,9 @@
 
 using Reader = int (*)(const uint8_t*, size_t);
 
-#define HOSTILE_TARGET(name) extern "C" int fuzz_##name(const uint8_t*, size_t);
-#include "hostile_targets.inc"
-#undef HOSTILE_TARGET
+#define FUZZ_TARGET(name) extern "C" int fuzz_##name(const uint8_t*, size_t);
+#include "fuzz_targets.inc"
+#undef FUZZ_TARGET
 
 // For targets that bring a mutator of their own; here nobody calls it.
 extern "C" size_t LLVMFuzzerMutate(uint8_t*, size_t size, size_t) {
@@ -47,9 +47,9 @@ struct Target {
 };
 const std::vector<Target>& targets() {
   static const std::vector<Target> all = {
-#define HOSTILE_TARGET(name) {#name, fuzz_##name},
-#include "hostile_targets.inc"
-#undef HOSTILE_TARGET
+#define FUZZ_TARGET(name) {#name, fuzz_##name},
+#include "fuzz_targets.inc"
+#undef FUZZ_TARGET
   };
   return all;
 }

@@ -19,16 +19,16 @@ else
   done
 fi
 (cd "$root" && cmake --preset fuzz -B "$build" > /dev/null)
-cmake --build "$build" --target "${targets[@]/%/_fuzz}"
+cmake --build "$build" --target fuzz
+program="$build/tests/fuzz/fuzz"
 
 fuzz() {  # TARGET
-  local target="$1" saved found program what
+  local target="$1" saved found what
   saved="$root/tests/fuzz/corpus/$target"
   found="$build/corpus/$target"
   mkdir -p "$saved" "$found" "$build/findings"
-  program="$(find "$build/tests/fuzz" -name "${target}_fuzz" -type f -perm -u+x | head -n 1)"
   echo "== $target: $(find "$saved" -type f | wc -l) saved inputs, ${LUMEN_FUZZ_SEED:+about }$seconds s"
-  "$program" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; return 1; }
+  "$program" "$target" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; return 1; }
   if [ -n "${LUMEN_FUZZ_SEED:-}" ]; then
     found="$build/corpus/$target-seeded"
     rm -rf "$found"
@@ -39,7 +39,7 @@ fuzz() {  # TARGET
     what=(-max_total_time="$seconds" "$found" "$saved")
   fi
   # What takes more than 20 s is a finding; a machine that stands still for 10 s in between is none.
-  "$program" -timeout=20 -report_slow_units=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536 -print_final_stats=1 \
+  "$program" "$target" -timeout=20 -report_slow_units=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="$build/findings/$target-" "${what[@]}" 2>&1 | grep -E "SUMMARY|ERROR|number_of_executed|Test unit|internal error|Base64" || true
   if compgen -G "$build/findings/$target-*" > /dev/null; then
     ls "$build/findings/$target-"*
@@ -48,6 +48,6 @@ fuzz() {  # TARGET
 }
 # As many at a time as there are cores; each tells its part when it is done.
 export -f fuzz
-export root build seconds
+export root build seconds program
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c \
   'output="$(fuzz {})" && status=0 || status=$?; echo "$output"; exit "$status"' || exit 1

@@ -4,6 +4,7 @@
 #include "machine_code.h"
 #include "number/facts/limits.h"
 #include "run/engine/format_check.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::test {
 namespace {
@@ -227,7 +228,7 @@ TEST_P(Texts, CodecEvaluatorAndMachineAgree) {
 }
 
 TEST_P(Texts, ProductsAgree) {
-  static run::Engine engine({.cache_folder = "off", .threads = 2, .machine = nullptr});
+  static run::Engine engine({.cache_folder = kept_kernels(), .threads = 2, .machine = nullptr});
   const FormatRef f = format_of_text(GetParam());
   for (const run::CheckLine& line : run::check_kernels(engine, f))
     EXPECT_TRUE(line.ok) << line.what << ": " << line.detail;

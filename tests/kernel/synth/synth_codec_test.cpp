@@ -25,7 +25,7 @@ std::vector<float> sample(int64_t count, uint32_t seed) {
 
 std::vector<std::pair<int64_t, int64_t>> shapes(const Format& f) {
   const int64_t unit = f.block;
-  return {{1, unit}, {3, unit * 2}, {5, unit * 19}, {2, unit * (unit < 64 ? 64 / unit : 1)}};
+  return {{1, unit}, {3, unit * 2}, {2, unit * 19}, {2, unit * (unit < 64 ? 64 / unit : 1)}};
 }
 
 void run(const synth::Synthesis& s, Blob& from, Blob& to, const machine::Machine& m) {

@@ -7,12 +7,13 @@
 
 #include "base/error.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& loss_engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 

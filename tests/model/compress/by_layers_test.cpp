@@ -11,12 +11,13 @@
 #include "base/file/file.h"
 #include "model/compress/quantize.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& by_layers_engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 
@@ -109,7 +110,7 @@ void expect_same_bytes_when_ended(const std::string& strategy, int rounds, int m
     if (child == 0) {
       // Threads do not survive a fork: an engine of its own, and none of those that loops have had.
       omp_set_num_threads(1);
-      run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+      run::Engine alone(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
       ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", strategy));
       run.run();
       _exit(0);

@@ -5,12 +5,13 @@
 #include "model/arch/family/source.h"
 #include "number/codec/codec.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 2, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 2, .machine = nullptr});
   return e;
 }
 
@@ -104,7 +105,7 @@ TEST(TrainTables, TheTextCarriesTheTables) {
   EXPECT_EQ(read[0]->hash, t.format->hash);
   const auto columns = static_cast<int64_t>(x.size());
   EXPECT_EQ(encode(*read[0], x, 1, columns), engine().encode(t.format, x.data(), 1, columns));
-  run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  run::Engine alone(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   EXPECT_EQ(train_tables(alone, format("kmeans2_g64"), x, {}, {3, 0}).format->hash, t.format->hash);
 }
 

@@ -5,6 +5,7 @@
 #include "model/compress/quantize.h"
 #include "number/codec/codec.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
@@ -22,7 +23,7 @@ Model small_model(int64_t hidden = 64, int64_t ffn = 96) {
 }
 
 run::Engine& engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 

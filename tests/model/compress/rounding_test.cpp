@@ -14,6 +14,7 @@
 #include "model/compress/relative_error.h"
 #include "number/codec/codec.h"
 #include "tests/model/families/family_case.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
@@ -25,8 +26,8 @@ const FormatLibrary& formats() {
 }
 
 run::Engine& threads(int count) {
-  static run::Engine one(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr}),
-      three(run::Engine::Options{.cache_folder = "off", .threads = 3, .machine = nullptr});
+  static run::Engine one(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr}),
+      three(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 3, .machine = nullptr});
   return count == 1 ? one : three;
 }
 

@@ -159,27 +159,34 @@ graph::Scope Library::scope() const {
   return scope;
 }
 
-std::vector<FamilyRef> Library::families() const {
-  std::vector<FamilyRef> found;
+std::vector<const lang::ModelDecl*> Library::family_declarations() const {
+  std::vector<const lang::ModelDecl*> found;
   for (const auto& file : files_) {
     for (const lang::ModelDecl& decl : file->models) {
       const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
                                        [](const lang::Attribute& a) { return a.name == "part"; });
-      if (!is_part && !graph::is_optimizer(decl)) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+      if (!is_part && !graph::is_optimizer(decl)) found.push_back(&decl);
     }
   }
   return found;
 }
 
+std::vector<FamilyRef> Library::families() const {
+  std::vector<FamilyRef> found;
+  for (const lang::ModelDecl* decl : family_declarations())
+    found.push_back(std::make_shared<Family>(shared_from_this(), *decl));
+  return found;
+}
+
 std::vector<std::string> Library::family_names() const {
   std::vector<std::string> names;
-  for (const FamilyRef& f : families()) names.push_back(f->name());
+  for (const lang::ModelDecl* decl : family_declarations()) names.push_back(decl->name);
   return names;
 }
 
 FamilyRef Library::family(const std::string& name) const {
-  for (const FamilyRef& f : families()) {
-    if (f->name() == name) return f;
+  for (const lang::ModelDecl* decl : family_declarations()) {
+    if (decl->name == name) return std::make_shared<Family>(shared_from_this(), *decl);
   }
   throw Error(Exit::user, fmt::format("no model family is called '{}'", name),
               fmt::format("known families: {}", join(family_names())));

@@ -57,6 +57,7 @@ class Library : public std::enable_shared_from_this<Library> {
   std::vector<std::string> recipe_names() const;
 
  private:
+  std::vector<const lang::ModelDecl*> family_declarations() const;
   std::vector<FamilyRef> families() const;
   FormatLibrary formats_;
   std::vector<std::unique_ptr<lang::File>> files_;

@@ -46,6 +46,15 @@ inline bool goes_by_layers(const run::Device& device, const Recipe& recipe) {
 }
 // What is kept between the passes of a step by layers: opened where the recipe wants that, which is said in a line.
 std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std::vector<VisitorGroup> kept);
+// Whether updates of one process clear gradients: by layers, the first batch of a step writes over what the last step
+// has left.
+bool updates_clear(const run::Device& device, const Recipe& recipe);
+// One group's updates.
+graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
+                       bool clears);
+// What seats of the groups take of a device, and what is held where none lies elsewhere.
+int64_t bytes_of_seats(const std::vector<VisitorGroup>& groups, size_t seats);
+int64_t bytes_held(const std::vector<VisitorGroup>& groups);
 // Whether the recipe has states lie elsewhere, and that gains something on this device.
 bool offloads_states(const run::Device& device, const Recipe& recipe, const std::vector<VisitorGroup>& states);
 // Opened where the recipe wants them, which is said in a line; null, said as well, where offloads_states is false.
@@ -79,9 +88,10 @@ class GroupedUpdates {
  public:
   // Parameters, gradients and numbers of the step, which the trainer holds.
   using TensorOf = std::function<run::DeviceTensorRef(const std::string& name, const graph::Type& type)>;
-  // `states` null: they are the trainer's, too.
-  GroupedUpdates(run::Engine& engine, const Method& method, const Recipe& recipe, std::unique_ptr<Visits> states,
-                 std::shared_ptr<run::Program> lender, TensorOf tensor);
+  // `trained` may be parts of parameters; `clears`: gradients are 0 then. `states` null: they are the
+  // trainer's, too.
+  GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
+                 std::unique_ptr<Visits> states, std::shared_ptr<run::Program> lender, TensorOf tensor);
 
   // kClip and the numbers of the step are set. `seed`: of its roundings. `turn`: called between layers, with those of
   // parameters before and behind; -1: none.
@@ -102,6 +112,7 @@ class GroupedUpdates {
 
   run::Engine& engine_;
   const Method& method_;
+  std::vector<Parameter> trained_;
   std::unique_ptr<Visits> states_;
   std::shared_ptr<run::Program> lender_;
   TensorOf tensor_;

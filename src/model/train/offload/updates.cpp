@@ -39,14 +39,6 @@ struct Renamed {
   }
 };
 
-graph::Graph update_of(const Method& method, const UpdateGroup& group, const Recipe& recipe,
-                       const run::Device& device) {
-  const Renamed renamed(method.trained(), method.held(), group);
-  // By layers, the first batch of a step writes over what the last step has left.
-  const bool clears = recipe.accumulate > 1 && !goes_by_layers(device, recipe);
-  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
-}
-
 size_t count_draws(const graph::Graph& g) {
   size_t draws = 0;
   while (g.find_input(seed_of_draw(draws)) >= 0) ++draws;
@@ -54,6 +46,16 @@ size_t count_draws(const graph::Graph& g) {
 }
 
 }  // namespace
+
+bool updates_clear(const run::Device& device, const Recipe& recipe) {
+  return recipe.accumulate > 1 && !goes_by_layers(device, recipe);
+}
+
+graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
+                       bool clears) {
+  const Renamed renamed(trained, method.held(), group);
+  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
+}
 
 std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer) {
   std::vector<UpdateGroup> out;
@@ -130,30 +132,30 @@ std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, s
   return visits;
 }
 
-namespace {
-
-int64_t seats_of(const std::vector<VisitorGroup>& groups, size_t seats) {
+int64_t bytes_of_seats(const std::vector<VisitorGroup>& groups, size_t seats) {
   return run::saturating_product(largest_bytes(groups), std::min(seats, groups.size()));
 }
 
-int64_t held_bytes(const std::vector<VisitorGroup>& groups) {
+int64_t bytes_held(const std::vector<VisitorGroup>& groups) {
   int64_t bytes = 0;
   for (const VisitorGroup& g : groups)
     for (const Visitor& v : g.visitors) bytes = run::saturating_sum(bytes, graph::byte_size(v.type));
   return bytes;
 }
 
+namespace {
+
 OffloadForecast::Layers forecast_layers(const run::Device& device, const Model& model, const Method& method,
                                         const Recipe& recipe) {
   const bool outside = offloads_layers(device, recipe), keeps_outside = offloads_activations(device, recipe);
   LayerPlan plan = plan_layers(model, method, recipe, outside ? LayersLie::outside : LayersLie::here, keeps_outside);
   OffloadForecast::Layers out;
-  out.parameters = held_bytes(plan.parameters);
-  out.gradients = held_bytes(plan.gradients);
-  out.parameter_seats = seats_of(plan.parameters, kParameterSeats);
-  out.gradient_seats = seats_of(plan.gradients, kGradientSeats);
+  out.parameters = bytes_held(plan.parameters);
+  out.gradients = bytes_held(plan.gradients);
+  out.parameter_seats = bytes_of_seats(plan.parameters, kParameterSeats);
+  out.gradient_seats = bytes_of_seats(plan.gradients, kGradientSeats);
   out.kept = all_bytes(plan.kept);
-  out.kept_seats = seats_of(plan.kept, kKeptSeats);
+  out.kept_seats = bytes_of_seats(plan.kept, kKeptSeats);
   out.computes_again = !keeps_outside || recipe.recompute == "layers";
   out.outside =
       run::saturating_sum(run::saturating_sum(all_bytes(plan.parameters), all_bytes(plan.gradients)), out.kept);
@@ -179,8 +181,8 @@ OffloadForecast forecast_offload(const run::Device& device, const Model& model, 
   const std::vector<VisitorGroup> states = visiting_states(method.trained(), groups, method.optimizer());
   if (offloads_states(device, recipe, states)) {
     out.outside = all_bytes(states);
-    out.seats = seats_of(states, kUpdateSeats);
-    out.states = held_bytes(states);
+    out.seats = bytes_of_seats(states, kUpdateSeats);
+    out.states = bytes_held(states);
   }
   if (!out.any()) return out;
   const OffloadSettings settings = offload_settings(recipe.offload);
@@ -188,7 +190,8 @@ OffloadForecast forecast_offload(const run::Device& device, const Model& model, 
     out.in_file = out.in_file || (*place && !(*place)->host);
   std::set<std::string> known;
   for (const UpdateGroup& g : groups)
-    if (graph::Graph update = update_of(method, g, recipe, device); known.insert(graph::print(update)).second)
+    if (graph::Graph update = update_of(method, method.trained(), g, updates_clear(device, recipe));
+        known.insert(graph::print(update)).second)
       out.updates.push_back(std::move(update));
   return out;
 }
@@ -204,26 +207,26 @@ int64_t beside_offloaded(run::Engine& engine, const Model& model, const Method& 
   return bytes;
 }
 
-GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, const Recipe& recipe,
+GroupedUpdates::GroupedUpdates(run::Engine& engine, const Method& method, std::vector<Parameter> trained, bool clears,
                                std::unique_ptr<Visits> states, std::shared_ptr<run::Program> lender, TensorOf tensor)
     : engine_(engine),
       method_(method),
+      trained_(std::move(trained)),
       states_(std::move(states)),
       lender_(std::move(lender)),
       tensor_(std::move(tensor)),
-      groups_(update_groups(method.trained(), method.optimizer())) {
+      groups_(update_groups(trained_, method.optimizer())) {
   size_t draws = 0;
   for (size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].first_draw = draws;
-    work_.push_back(work_of(groups_[i], update_of(method_, groups_[i], recipe, engine_.device()), i));
+    work_.push_back(work_of(groups_[i], update_of(method_, trained_, groups_[i], clears), i));
     draws += groups_[i].draws = work_.back().seeds.size();
   }
   lender_ = nullptr;
 }
 
 GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const graph::Graph& g, size_t number) {
-  const std::vector<Parameter>& trained = method_.trained();
-  const Renamed renamed(trained, method_.held(), group);
+  const Renamed renamed(trained_, method_.held(), group);
   Work work{program_of(g), {}, {}, {}};
   for (size_t i = 0; i < count_draws(g); ++i)
     work.seeds.push_back(
@@ -232,7 +235,7 @@ GroupedUpdates::Work GroupedUpdates::work_of(const UpdateGroup& group, const gra
   std::map<std::string, size_t> visitors;
   const std::vector<Visitor> visiting = states_ ? states_->groups()[number].visitors : std::vector<Visitor>();
   for (size_t i = 0; i < group.members.size(); ++i) {
-    const Parameter &own = renamed.parameters[i], &p = trained[group.members[i]];
+    const Parameter &own = renamed.parameters[i], &p = trained_[group.members[i]];
     names[own.name] = p.name;
     names[kGradient + own.name] = kGradient + p.name;
     names[average_of(own.name)] = average_of(p.name);
@@ -271,7 +274,7 @@ void GroupedUpdates::run(uint32_t seed, const std::function<void(int, int)>& tur
     layer = next;
   };
   for (size_t i = 0; i < work_.size(); ++i) {
-    go_to(graph::layer_of(method_.trained()[groups_[i].members[0]].name));
+    go_to(graph::layer_of(trained_[groups_[i].members[0]].name));
     if (states_) {
       states_->call(i);
       if (i + 1 < work_.size()) states_->call(i + 1);

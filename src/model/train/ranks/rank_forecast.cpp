@@ -3,6 +3,7 @@
 #include <set>
 
 #include "graph/ir/text.h"
+#include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_graphs.h"
 #include "run/device/require.h"
 
@@ -40,6 +41,20 @@ void forecast_layers(RankForecast& out, const LayerPlan& plan, const Lodgers& lo
   out.between = plan.between_bytes();
 }
 
+// States that lie elsewhere and visit the device.
+void forecast_visits(RankForecast& out, const run::Device& device, const Method& method, const Recipe& recipe) {
+  const std::vector<UpdateGroup> groups = update_groups(out.updated, method.optimizer());
+  const std::vector<VisitorGroup> states = visiting_states(out.updated, groups, method.optimizer());
+  if (!offloads_states(device, recipe, states)) return;
+  out.states += bytes_of_seats(states, kUpdateSeats) - bytes_held(states);
+  out.outside = all_bytes(states);
+  out.in_file = !offload_settings(recipe.offload).moments->host;
+  std::set<std::string> known;
+  for (const UpdateGroup& g : groups)
+    if (graph::Graph update = update_of(method, out.updated, g, true); known.insert(graph::print(update)).second)
+      out.updates.push_back(std::move(update));
+}
+
 // Each text once.
 void add_graphs(RankForecast& out, const LayerPlan& plan) {
   std::set<std::string> known, evaluated;
@@ -56,7 +71,8 @@ void add_graphs(RankForecast& out, const LayerPlan& plan) {
 
 }  // namespace
 
-RankForecast forecast_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks) {
+RankForecast forecast_rank(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
+                           int ranks) {
   const Sharding sharding = sharding_of(recipe);
   const std::vector<Cut> cuts = cut_parameters(method.trained_here(), method.optimizer(), ranks);
   const Exchanges in = exchanges_of(recipe, method.formats());
@@ -89,6 +105,7 @@ RankForecast forecast_rank(const Model& model, const Method& method, const Recip
                       ranks);
     else
       one.exchanges = exchange_scratch(cuts, rank, ranks) + coded_bytes(cuts, in, rank, ranks);
+    if (sharding != Sharding::none) forecast_visits(one, device, method, recipe);
     const int64_t bytes = one.states + one.sums + one.parameters + one.exchanges;
     if (bytes <= most_bytes) continue;
     most_bytes = bytes;

@@ -39,6 +39,23 @@ int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
   return need;
 }
 
+// States that ranks hold in parts may lie outside of their devices; nothing else may.
+void check_offload(const Recipe& recipe, bool in_tensors) {
+  const OffloadSettings outside = offload_settings(recipe.offload);
+  if (outside.layers || outside.activations)
+    throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
+                outside.layers
+                    ? "--shard parameters divides layers and goes through them one by one; --offload moments "
+                      "goes with it"
+                    : "--recompute layers takes less of each rank; --offload moments goes with it");
+  if (outside.moments && sharding_of(recipe) == Sharding::none)
+    throw Error(Exit::usage, fmt::format("--offload {}: every rank would move all of the states", recipe.offload),
+                "--shard states or gradients lets each have a part of them, which it moves alone");
+  if (outside.moments && in_tensors)
+    throw Error(Exit::usage, fmt::format("--offload {} and --tensor-parallel contradict each other", recipe.offload),
+                "states are parts of parts then: --shard states alone divides them by all ranks");
+}
+
 }  // namespace
 
 std::vector<std::vector<const Cut*>> buckets_of(const std::vector<const Cut*>& cuts) {
@@ -109,9 +126,7 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
                 fmt::format("--gather-type {} and weights' scales that are predicted contradict each other",
                             recipe.gather_type),
                 "bounds are of weights as they are updated, not of what others hold of them");
-  if (!recipe.offload.empty() && recipe.offload != "none")
-    throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
-                "--shard states or gradients divides what several hold");
+  check_offload(recipe, own.tensor_parallel > 1);
   if (!recipe.memory_limit.empty())
     throw Error(Exit::usage, fmt::format("--memory {} is for one process", recipe.memory_limit),
                 "--recompute, and --shard states or gradients, take less of each");
@@ -145,7 +160,7 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
     make_buckets(gradients);
   }
   if (holds_parts()) {
-    compile_apply(method);
+    compile_apply(method, recipe);
     if (gathered_in_ && !holds_parameters()) compile_changes();
   }
   if (stream_) begin_overlap(*gradients);
@@ -234,7 +249,7 @@ void RankedStep::compile_bucket(Bucket& bucket) {
   }
 }
 
-void RankedStep::compile_apply(const Method& method) {
+void RankedStep::compile_apply(const Method& method, const Recipe& recipe) {
   const int own = ranks_->rank();
   std::vector<const Cut*> all;
   std::vector<Parameter> parts;
@@ -251,24 +266,62 @@ void RankedStep::compile_apply(const Method& method) {
   }
   if (parts.empty()) return;
   squares_ = compile(squares_graph(all, own));
+  for (const Cut& cut : cuts_)
+    if (cut.rows_of(own) > 0) squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
+  if (compile_groups(method, recipe, parts)) return;
   const Method::Work work = method.apply(parts);
   apply_ = engine_.compile(work.graph, work.options);
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(own) == 0) continue;
-    run::DeviceTensorRef parameter = holds_parameters() ? state_part(cut.whole.name) : part(whole(cut, ""), cut, own);
-    if (gathered_in_ && !holds_parameters()) {
-      parameter = std::make_shared<run::DeviceTensor>(engine_.device(), parameter->type());
-      masters_[cut.whole.name] = parameter;
-    }
-    squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
     apply_->bind(kGradient + cut.whole.name, gradient_part(cut));
-    apply_->bind(cut.whole.name, parameter);
+    apply_->bind(cut.whole.name, bound_part(cut));
   }
   for (const std::string& name : apply_->input_names()) {
     const bool is_part = name.starts_with(kGradient) ||
                          std::any_of(parts.begin(), parts.end(), [&](const Parameter& p) { return p.name == name; });
     if (!is_part) apply_->bind(name, tensors_(name, apply_->input_type(name)));
   }
+}
+
+// This rank's part of a parameter, as updates change it.
+run::DeviceTensorRef RankedStep::bound_part(const Cut& cut) {
+  if (holds_parameters()) return state_part(cut.whole.name);
+  run::DeviceTensorRef parameter = part(whole(cut, ""), cut, ranks_->rank());
+  if (!gathered_in_) return parameter;
+  return masters_[cut.whole.name] = std::make_shared<run::DeviceTensor>(engine_.device(), parameter->type());
+}
+
+// Where states are to lie outside of the device: updates group by group, with the numbers of all at once.
+bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts) {
+  if (!offload_settings(recipe.offload).moments) return false;
+  const std::vector<UpdateGroup> groups = update_groups(parts, method.optimizer());
+  std::unique_ptr<Visits> states = open_states(engine_, recipe, visiting_states(parts, groups, method.optimizer()));
+  if (!states) return false;
+  const Method::Work clip = method.apply(std::vector<Parameter>());
+  apply_ = engine_.compile(clip.graph, clip.options);
+  for (const std::string& name : apply_->input_names()) apply_->bind(name, tensors_(name, apply_->input_type(name)));
+  std::map<std::string, run::DeviceTensorRef> bound;
+  for (const Cut& cut : cuts_) {
+    if (cut.rows_of(ranks_->rank()) == 0) continue;
+    bound[kGradient + cut.whole.name] = gradient_part(cut);
+    bound[cut.whole.name] = bound_part(cut);
+  }
+  updates_ = std::make_unique<GroupedUpdates>(
+      engine_, method, parts, true, std::move(states), nullptr,
+      [this, bound = std::move(bound)](const std::string& name, const graph::Type& type) {
+        const auto own = bound.find(name);
+        return own == bound.end() ? tensors_(name, type) : own->second;
+      });
+  return true;
+}
+
+Visits* RankedStep::outside(const std::string& name) const {
+  Visits* const states = updates_ ? updates_->states() : nullptr;
+  return states && states->find(name) ? states : nullptr;
+}
+
+int64_t RankedStep::seat_bytes() const {
+  return updates_ ? updates_->states()->seat_bytes() : 0;
 }
 
 void RankedStep::compile_changes() {
@@ -474,13 +527,18 @@ std::vector<std::string> RankedStep::broken() {
   return names;
 }
 
-void RankedStep::apply(double norm) {
+void RankedStep::apply(double norm, uint32_t seed) {
   LUMEN_CHECK(holds_parts());
   const float number = norm;
   agree(attempt([&] {
     if (!apply_) return;
     tensors_(kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&number, sizeof number);
     apply_->run();  // and clears what it has used
+    if (!updates_) return;
+    float clip = 0;
+    apply_->result("clip")->download(&clip, sizeof clip);
+    tensors_(kClip, {{}, {Scalar::f32, nullptr}})->upload(&clip, sizeof clip);
+    updates_->run(seed);
   }));
   if (clear_) clear_->run();
 }
@@ -558,10 +616,23 @@ graph::Type RankedStep::type_in_parts(const std::string& name) const {
   return state == state_types_.end() ? parameter_types_.at(name) : state->second;
 }
 
+graph::Type RankedStep::part_type(const std::string& name) const {
+  return state_cuts_.at(name)->part_of(type_in_parts(name), ranks_->rank());
+}
+
+std::vector<uint8_t> RankedStep::part_of_state(const std::string& name) {
+  if (state_cuts_.at(name)->rows_of(ranks_->rank()) == 0) return {};
+  std::vector<uint8_t> bytes(graph::byte_size(part_type(name)));
+  if (Visits* const visits = outside(name))
+    visits->read(name, bytes);
+  else
+    state_part(name)->download(bytes.data(), std::ssize(bytes));
+  return bytes;
+}
+
 std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool everywhere) {
-  const run::DeviceTensorRef own = state_part(name);
-  std::string bytes(own ? own->bytes() : 0, 0);
-  if (own) own->download(bytes.data(), own->bytes());
+  const std::vector<uint8_t> own = part_of_state(name);
+  const std::string bytes(own.begin(), own.end());
   const std::vector<std::string> parts = everywhere ? ranks_->all_gather(bytes) : ranks_->gather(bytes, 0);
   if (parts.empty()) return {};
   const graph::Type type = type_in_parts(name);
@@ -575,10 +646,10 @@ std::vector<uint8_t> RankedStep::whole_state(const std::string& name, bool every
 }
 
 void RankedStep::put_state(const std::string& name, std::span<const uint8_t> all) {
-  const run::DeviceTensorRef own = state_part(name);
-  if (!own) return;
+  if (state_cuts_.at(name)->rows_of(ranks_->rank()) == 0) return;
   const std::vector<uint8_t> bytes = part_bytes(*state_cuts_.at(name), type_in_parts(name), all, ranks_->rank());
-  own->upload(bytes.data(), std::ssize(bytes));
+  if (Visits* const visits = outside(name)) return visits->write(name, bytes);
+  state_part(name)->upload(bytes.data(), std::ssize(bytes));
 }
 
 }  // namespace lumen::model

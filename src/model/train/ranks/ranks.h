@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "model/train/method/method.h"
 #include "model/train/offload/layer_plan.h"
+#include "model/train/offload/offload.h"
 #include "model/train/ranks/cuts.h"
 #include "model/train/ranks/rank_lodging.h"
 #include "model/train/ranks/tensor_parts.h"
@@ -93,7 +94,7 @@ class RankedStep {
   void share_sums();
   // With parts: the norm of all gradients; a step of the optimizer with it; and parameters for everybody.
   double norm();
-  void apply(double norm);
+  void apply(double norm, uint32_t seed);  // of its roundings
   void share_parameters();
   void clear();  // gradients
   // What the last norm() saw: names of parameters whose gradients are not finite, of all ranks.
@@ -113,9 +114,11 @@ class RankedStep {
   // The whole of one, for rank 0 or for every rank; empty elsewhere. All ranks call it.
   std::vector<uint8_t> whole_state(const std::string& name, bool everywhere = false);
   void put_state(const std::string& name, std::span<const uint8_t> whole);
-  // This rank's part of it; nothing where it has none.
-  run::DeviceTensorRef state_part(const std::string& name);
+  // This rank's part of it, which it must have, as a type; and as bytes, wherever they lie: empty where it has none.
+  graph::Type part_type(const std::string& name) const;
+  std::vector<uint8_t> part_of_state(const std::string& name);
   int64_t exchange_bytes() const;
+  int64_t seat_bytes() const;  // of states that lie outside of the device
 
  private:
   // Parameters whose gradients are exchanged at once.
@@ -137,7 +140,11 @@ class RankedStep {
   Pieces gradient_pieces(const Bucket& bucket, run::Program& program) const;
   Pieces shared_pieces(const std::vector<const Cut*>& cuts, const char* prefix) const;
   void compile_bucket(Bucket& bucket);
-  void compile_apply(const Method& method);
+  void compile_apply(const Method& method, const Recipe& recipe);
+  bool compile_groups(const Method& method, const Recipe& recipe, const std::vector<Parameter>& parts);
+  run::DeviceTensorRef bound_part(const Cut& cut);
+  Visits* outside(const std::string& name) const;            // where the state lies; null: on the device
+  run::DeviceTensorRef state_part(const std::string& name);  // null where this rank has none
   void compile_changes();
   std::shared_ptr<run::Program> compile(const graph::Graph& g) const;
   run::DeviceTensorRef whole(const Cut& cut, const char* prefix) const;
@@ -159,6 +166,8 @@ class RankedStep {
   std::shared_ptr<std::byte> scratch_;
   int64_t scratch_bytes_ = 0;
   std::shared_ptr<run::Program> squares_, apply_, clear_, change_, follow_;
+  // Where states lie outside of the device: apply_ gives what gradients are multiplied by, and these follow.
+  std::unique_ptr<GroupedUpdates> updates_;
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
   std::map<std::string, graph::Type> state_types_, parameter_types_;

@@ -69,6 +69,9 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   out.values = apart ? 0 : trained;
   if (rank) {
     out.moments = rank->states;
+    out.states_visit = rank->outside > 0;
+    out.offloaded = rank->outside;
+    out.in_file = rank->in_file;
     out.exchanges = rank->exchanges;
     out.weights = out.weights - rank->in_parts + rank->parameters + rank->whole_parameters;
     out.gradients = rank->sums + rank->whole_gradients;
@@ -76,10 +79,11 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   return out;
 }
 
-std::optional<RankForecast> of_rank(const Model& model, const Method& method, const Recipe& recipe, int ranks) {
+std::optional<RankForecast> of_rank(const run::Device& device, const Model& model, const Method& method,
+                                    const Recipe& recipe, int ranks) {
   const int shares = ranks / recipe.tensor_parallel;
   if (shares == 1) return std::nullopt;
-  return forecast_rank(model, method, recipe, shares);
+  return forecast_rank(device, model, method, recipe, shares);
 }
 
 run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -193,8 +197,8 @@ run::MemoryNeeds TrainingForecast::needs() const {
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                    bool weights_are_there, const Model* teacher, int ranks) {
   const Method method(model, recipe, form, teacher);
-  const OffloadForecast offload = forecast_offload(engine.device(), model, method, recipe);
-  const std::optional<RankForecast> rank = of_rank(model, method, recipe, ranks);
+  const std::optional<RankForecast> rank = of_rank(engine.device(), model, method, recipe, ranks);
+  const OffloadForecast offload = rank ? OffloadForecast() : forecast_offload(engine.device(), model, method, recipe);
   TrainingForecast out = of_parameters(model, recipe, method, teacher, offload, rank);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
@@ -229,7 +233,10 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   out.values = run::saturating_sum(out.values, offload.layers.kept_seats);
   if (has_apply) {
     // It does not share the step's memory.
-    if (!rank->updated.empty()) out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
+    if (rank->outside > 0)
+      for (const graph::Graph& g : rank->updates) out.values = run::saturating_sum(out.values, arena({g, {}}));
+    else if (!rank->updated.empty())
+      out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
   } else if (!whole && !offload.any()) {
     out.values = run::saturating_sum(values, beside(method.apply()));
   }
@@ -284,9 +291,10 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
   const Method method(model, recipe, form, teacher);
+  const std::optional<RankForecast> rank = of_rank(engine.device(), model, method, recipe, ranks);
   require(engine, model, recipe,
-          of_parameters(model, recipe, method, teacher, forecast_offload(engine.device(), model, method, recipe),
-                        of_rank(model, method, recipe, ranks)),
+          of_parameters(model, recipe, method, teacher,
+                        rank ? OffloadForecast() : forecast_offload(engine.device(), model, method, recipe), rank),
           weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");

@@ -104,8 +104,8 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = grid_.data ? sharding_of(recipe_) : Sharding::none;
-  if (sharding == Sharding::parameters) return;  // begun already
-  if (offload_settings(recipe_.offload).any()) begin_updates();
+  if (sharding == Sharding::parameters) return;                                 // begun already
+  if (!grid_.data && offload_settings(recipe_.offload).any()) begin_updates();  // else ranks do it for their parts
   if (updates_) {
     // Compiled there; nothing is begun where nothing is gained.
   } else if (recipe_.accumulate == 1) {
@@ -325,12 +325,17 @@ void Trainer::put_batch(const Batch& batch) {
   if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
+// The seed of roundings in the next updates. Parts of one parameter in several ranks are numbered alike: each draws
+// other numbers.
+uint32_t Trainer::update_seed() const {
+  const uint32_t rank = ranked_ && ranked_->holds_parts() ? grid_.data->rank() * kRankRun : 0;
+  return rounding_seed(recipe_.seed ^ rank, done_);
+}
+
 void Trainer::begin_step(Step& result) {
   result.rate = learning_rate(recipe_.schedule, done_);
   for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
-  // Parts of one parameter in several ranks are numbered alike: each draws other numbers.
-  const uint32_t rank = ranked_ && ranked_->holds_parts() ? grid_.data->rank() * kRankRun : 0;
-  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed ^ rank, done_));
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, update_seed());
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
   if (const Objective* objective = method_.objective())
     for (const std::string& name : objective->metrics()) result.metrics.emplace_back(name, 0);
@@ -434,7 +439,10 @@ std::vector<Trainer::Held> Trainer::memory() const {
     kind.bytes += t->bytes();
   }
   Held values{"values of a step"}, evaluation{"values of an evaluation"}, exchanges{"exchanges"};
-  if (ranked_) exchanges.bytes += ranked_->exchange_bytes();
+  if (ranked_) {
+    exchanges.bytes += ranked_->exchange_bytes();
+    moments.bytes += ranked_->seat_bytes();
+  }
   for (const auto& program : {step_, accumulate_, apply_})
     if (program) values.bytes += program->own_bytes();
   if (updates_) {

@@ -210,6 +210,7 @@ class Trainer {
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
+  uint32_t update_seed() const;
   void begin_step(Step& step);
   void read_part(int64_t part);
   void run_part(Step& step, int64_t part);

@@ -147,20 +147,23 @@ void Trainer::check_parts() const {
   const std::string where = fmt::format("after step {}", done_);
   agree(*communicator_, RankedStep::attempt([&] {
     std::vector<uint8_t> bytes;
-    const auto look = [&](const std::string& name, const run::DeviceTensorRef& t) {
-      if (!t) return;
-      bytes.resize(t->bytes());
-      t->download(bytes.data(), t->bytes());
-      const TensorSpec spec = spec_of(name, t->type());
+    const auto check = [&](const std::string& name, const graph::Type& type) {
+      const TensorSpec spec = spec_of(name, type);
       check_numbers(spec, std::span(bytes).first(spec.blob_bytes()), where, kNotSavedHint);
     };
     for (const auto& [name, t] : tensors_)
       if ((writes() || is_in_parts(name)) &&
-          (is_saved(name) || (is_optimizer_state(name) && !(ranked_ && ranked_->states().contains(name)))))
-        look(name, t);
+          (is_saved(name) || (is_optimizer_state(name) && !(ranked_ && ranked_->states().contains(name))))) {
+        bytes.resize(t->bytes());
+        t->download(bytes.data(), t->bytes());
+        check(name, t->type());
+      }
     if (!ranked_) return;
     for (const auto* parts : {&ranked_->states(), &ranked_->parameters()})
-      for (const auto& [name, type] : *parts) look(name, ranked_->state_part(name));
+      for (const auto& [name, unused] : *parts) {
+        bytes = ranked_->part_of_state(name);
+        if (!bytes.empty()) check(name, ranked_->part_type(name));
+      }
   }));
 }
 

@@ -57,8 +57,8 @@ void Trainer::begin_updates() {
   else
     accumulate_ = compile(recomputing(method_.gradients_apart()));
   updates_ = std::make_unique<GroupedUpdates>(
-      engine_, method_, recipe_, std::move(states), layers_ ? layers_->lender() : accumulate_,
-      [this](const std::string& name, const graph::Type& type) {
+      engine_, method_, trained, updates_clear(engine_.device(), recipe_), std::move(states),
+      layers_ ? layers_->lender() : accumulate_, [this](const std::string& name, const graph::Type& type) {
         return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
       });
 }

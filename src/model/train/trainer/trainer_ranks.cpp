@@ -138,7 +138,7 @@ void Trainer::update_among_ranks(Step& step) {
   }
   step.norm = ranked_->norm();
   if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
-  ranked_->apply(step.norm);
+  ranked_->apply(step.norm, update_seed());
   share_bounds();
   ranked_->share_parameters();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <random>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -110,7 +111,9 @@ int64_t outside_size(int64_t bytes) {
 
 std::unique_ptr<Outside> outside_in_file(Device& device, const std::filesystem::path& folder, int64_t bytes) {
   static std::atomic<int> made = 0;
-  const std::filesystem::path path = folder / fmt::format("lumen-offload-{}-{}", ::getpid(), ++made);
+  // The name is gone as soon as the file is open; until then processes of other hosts may share the folder.
+  const std::filesystem::path path =
+      folder / fmt::format("lumen-offload-{}-{}-{:08x}", ::getpid(), ++made, std::random_device()());
   if (device.reads_host_memory()) return std::make_unique<InFile>(path, outside_size(bytes));
   return std::make_unique<InFileByLanes>(device, path, outside_size(bytes));
 }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernel/synth/gemm/gpu/dot_block.h"
 #include "lang/parser.h"
@@ -122,10 +124,13 @@ TEST(RowScales, WhatHasNoneStaysExact) {
   for (const int64_t rows : {1, 3}) check({"int8_row", "int8_row", rows, 128, 64}, "sm_90a", "", false, 1e-5);
 }
 
-// Integers of a byte meet in integer instructions, with sums of 32 bits, where something has executed those.
+// Integers of a byte meet in integer instructions, with sums of 32 bits, where something has executed those. What is no
+// integer meets as on any machine, so two of them show it; LUMEN_CODED_CASES=all: all do.
 TEST(RowScales, IntegersOfAStepMeetInIntegerInstructions) {
   for (const char* name : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_90a"})
     for (const test::CodedCase& c : test::coded_cases()) {
+      const bool shown = std::string_view(name) == "gfx942" || std::string_view(name) == "sm_90a";
+      if (!shown && !std::string_view(c.a).starts_with("int8") && !std::getenv("LUMEN_CODED_CASES")) continue;
       test::Check inexact{.tolerance = 1e-4, .machines = {name}, .options = {.exact = false}};
       const auto plans = test::check(test::coded_graph(c).g, inexact);
       const bool integers =

@@ -6,6 +6,7 @@
 
 #include "model/train/rewrite/matrix.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
@@ -147,7 +148,7 @@ TEST(Factors, OfLargeMatricesNearlyTheBest) {
   const double left = c.energy(c.lost(&f.pair), true);
   EXPECT_LT(all - least - (all - left), 2e-3 * (all - least));
   EXPECT_GT(left, least * (1 - 1e-4));
-  run::Engine alone(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  run::Engine alone(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   const Factors again = factors_of(alone, c.w, c.rounded, &c.gram, {.rank = rank, .damping = 0});
   EXPECT_TRUE(again.pair.left.bytes == f.pair.left.bytes);
   EXPECT_TRUE(again.pair.right.bytes == f.pair.right.bytes);

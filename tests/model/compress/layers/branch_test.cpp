@@ -12,12 +12,13 @@
 #include "model/compress/layers/by_layers.h"
 #include "model/compress/quantize.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& branch_engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 
@@ -148,7 +149,7 @@ TEST(Branch, EndedAtAnyMomentARunGivesTheSameBytes) {
       ASSERT_GE(child, 0);
       if (child == 0) {
         omp_set_num_threads(1);
-        run::Engine own(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+        run::Engine own(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
         ByLayers run(own, m, formats, some_text(), options_in(folder / "killed", "gptq", method));
         run.run();
         _exit(0);

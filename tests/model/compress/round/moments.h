@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "run/engine/engine.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 
@@ -17,7 +18,7 @@ inline size_t place(int64_t row, int64_t columns, int64_t column) {
 
 inline run::Engine::Options engine_options(int threads = 2) {
   run::Engine::Options o;
-  o.cache_folder = "off";
+  o.cache_folder = kept_kernels();
   o.threads = threads;
   return o;
 }

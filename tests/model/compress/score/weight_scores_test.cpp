@@ -12,12 +12,13 @@
 #include "model/compress/quantize.h"
 #include "model/compress/score/product_time.h"
 #include "tests/model/tiny.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& scoring_engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 

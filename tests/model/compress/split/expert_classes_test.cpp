@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
@@ -29,7 +30,7 @@ TEST(ExpertClasses, SharesOfTexts) {
   EXPECT_EQ(layers[1].layer, 1);
   EXPECT_EQ(layers[1].experts, 5);
   EXPECT_EQ(layers[1].weights.size(), 3U);
-  run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   add_expert_shares(e, m, tokens_of(m, 32, 3), windows(), {}, layers);
   add_expert_shares(e, m, tokens_of(m, 40, 7), windows(), {}, layers);
   for (const ExpertLayer& layer : layers) {
@@ -57,7 +58,7 @@ TEST(ExpertClasses, SharesOfTexts) {
 TEST(ExpertClasses, GrowWithTheWeights) {
   Model m = uneven_model("mixtral");
   std::vector<ExpertLayer> before = expert_layers(m), after = before;
-  run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   const std::vector<TokenId> text = tokens_of(m, 32, 3);
   add_expert_shares(e, m, text, windows(), {}, before);
   // Of the last layer, so that no router behind it reads anything else.

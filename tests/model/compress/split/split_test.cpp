@@ -6,12 +6,13 @@
 #include "base/error.h"
 #include "model/arch/split_weights.h"
 #include "tests/model/compress/rewrite/rewrite_case.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
 
 run::Engine& split_engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  static run::Engine e(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   return e;
 }
 
@@ -160,7 +161,7 @@ TEST(Split, ScoresOfShares) {
   const ChoiceProblem problem = ratio_problem(scores, 1, &where);
   EXPECT_EQ(problem.blocks.size(), 2U + 2);
   problem.require_whole();
-  run::Engine many(run::Engine::Options{.cache_folder = "off", .threads = 3, .machine = nullptr});
+  run::Engine many(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 3, .machine = nullptr});
   const RatioScores again = score_ratios(many, m, names, groups, text, o);
   EXPECT_EQ(again.pairs, scores.pairs);
   for (size_t i = 0; i < names.size(); ++i)

@@ -7,6 +7,7 @@
 #include "model/compress/strategy/strategy.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "tests/run/kept_kernels.h"
 
 namespace lumen::model {
 namespace {
@@ -19,7 +20,7 @@ double norm(std::span<const float> a, std::span<const float> b, double p) {
 
 TEST(HalfQuadratic, NormsOfErrorsFall) {
   static const FormatLibrary kLibrary = FormatLibrary::builtin();
-  run::Engine engine(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  run::Engine engine(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
   std::vector<float> w(24 * 256);
   uint32_t state = 5;
   for (float& x : w) {
