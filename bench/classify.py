@@ -6,6 +6,7 @@ Needs PyTorch from PyPI in a virtual environment:   python3 -m venv venv && venv
 Run:                                                venv/bin/python bench/classify.py --lumen build/lumen
 """
 import argparse
+import json
 import re
 import statistics
 import struct
@@ -86,6 +87,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", help="JSON of all rounds")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     ours, theirs = [], []
@@ -96,7 +98,10 @@ def main():
             ours.append(lumen_speed(options.lumen, folder, options.batch, options.steps, options.threads, f"{folder}/run{i}"))
             print(f"round {i + 1}: PyTorch {theirs[-1]:.1f}, Lumen {ours[-1]:.1f} images/s", flush=True)
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(f"median: Lumen {a:.1f}, PyTorch {b:.1f} images/s, ratio {a / b:.2f}")
+    print(f"median of {options.threads} threads: Lumen {a:.1f}, PyTorch {b:.1f} images/s, ratio {a / b:.2f}")
+    if options.out:
+        facts = {"threads": options.threads, "batch": options.batch, "steps": options.steps, "lumen": ours, "pytorch": theirs, "torch": torch.__version__}
+        Path(options.out).write_text(json.dumps(facts) + "\n")
 
 
 if __name__ == "__main__":

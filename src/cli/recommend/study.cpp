@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -28,8 +29,11 @@ struct StudyFlags {
   std::string out, family, planned, objective = "candidates";
   std::vector<std::string> config;
   model::RecommenderSettings settings;
+  std::vector<std::string> only;
   int64_t epochs = 30, planned_epochs = 0, seeds = 3, users = 0, eval_every = 5, tuned_users = 50, tune_steps = 5;
 };
+constexpr const char *kTrainedPart = "trained", *kAwarePart = "aware", *kFrozenPart = "frozen",
+                     *kFrozenBitsPart = "frozen-bits", *kPlannedPart = "planned";
 
 double milliseconds_since(Clock::time_point then) {
   return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
@@ -76,15 +80,22 @@ class Study {
     validation_.users = 2000;
   }
 
-  std::vector<Arm> run() {
-    for (int64_t seed = 1; seed <= flags_.seeds; ++seed) {
-      trained(seed);
-      frozen(seed);
-      planned(seed);
+  // `keep` sees what there is after each part of each seed.
+  void run(const std::function<void(const std::vector<Arm>&)>& keep) {
+    arm("popularity", 0, 0, 0).seeds.push_back(model::evaluate_popularity(split_, test_));
+    for (int64_t i = 0; i < flags_.seeds; ++i) {
+      const int64_t seed = int64_t(flags_.settings.seed) + i;
+      const auto part = [&](const char* name, void (Study::*made)(int64_t)) {
+        if (!flags_.only.empty() && std::ranges::find(flags_.only, name) == flags_.only.end()) return;
+        (this->*made)(seed);
+        keep(arms_);
+      };
+      part(kTrainedPart, &Study::trained);
+      part(kAwarePart, &Study::aware);
+      part(kFrozenPart, &Study::frozen);
+      part(kFrozenBitsPart, &Study::frozen_in_bits);
+      part(kPlannedPart, &Study::planned);
     }
-    Arm& popular = arm("popularity", 0, 0, 0);
-    popular.seeds.push_back(model::evaluate_popularity(split_, test_));
-    return arms_;
   }
   const model::Split& split() const { return split_; }
 
@@ -159,10 +170,15 @@ class Study {
     }
     model->use_masters();
     tuned(*model);
-    Settings aware = settings(seed);
-    aware.config["fake_bits"] = kEqualBits;
-    arm("(c) trained aware of 3 bits", kEqualBits, kEqualBits * all / 8, 0)
-        .seeds.push_back(model::evaluate(*train("aware of 3 bits", aware), split_, test_));
+  }
+  void aware(int64_t seed) {
+    Settings s = settings(seed);
+    s.config["fake_bits"] = kEqualBits;
+    measure_alike("(c) trained aware of 3 bits", *train("aware of 3 bits", s));
+  }
+  void measure_alike(const char* name, model::Recommender& model) {
+    arm(name, kEqualBits, kEqualBits * double(weights(model)) / 8, 0)
+        .seeds.push_back(model::evaluate(model, split_, test_));
   }
 
   // Some users' devices take gradient steps on their own histories, each from (a).
@@ -206,11 +222,14 @@ class Study {
     Settings s = settings(seed);
     s.is_frozen = true;
     const auto model = train("frozen", s);
-    const double all = weights(*model);
-    arm("(d) frozen as drawn, float", 32, 4 * all, 0).seeds.push_back(model::evaluate(*model, split_, test_));
+    arm("(d) frozen as drawn, float", 32, 4.0 * weights(*model), 0)
+        .seeds.push_back(model::evaluate(*model, split_, test_));
+  }
+  void frozen_in_bits(int64_t seed) {
+    Settings s = settings(seed);
+    s.is_frozen = true;
     s.frozen_bits = kEqualBits;
-    arm("(e) frozen, 3 bits alike", kEqualBits, kEqualBits * all / 8, 0)
-        .seeds.push_back(model::evaluate(*train("frozen at 3 bits", s), split_, test_));
+    measure_alike("(e) frozen, 3 bits alike", *train("frozen at 3 bits", s));
   }
 
   void planned(int64_t seed) {
@@ -326,9 +345,12 @@ int study(const Shared& shared, StudyFlags flags) {
   }
   catch_interrupts();
   Study study(shared, flags);
-  const std::vector<Arm> arms = in_order(study.run());
-  write_file_atomic(out / "recommend.json", json_of(arms));
-  write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
+  std::vector<Arm> arms;
+  study.run([&](const std::vector<Arm>& now) {
+    arms = in_order(now);
+    write_file_atomic(out / "recommend.json", json_of(arms));
+    write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
+  });
   put(model::text_table(table_of(arms)) +
       fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
@@ -357,6 +379,10 @@ void add_recommend_study(CLI::App& app, Command& command) {
       ->check(whole(1, 1'000'000))
       ->capture_default_str();
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
+  sub->add_option("--seed", s.seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
+  sub->add_option("--only", flags->only, "Parts: trained (a, b, i), aware (c), frozen (d), frozen-bits (e), planned (f, g, h); without it all")
+      ->delimiter(',')
+      ->check(CLI::IsMember({kTrainedPart, kAwarePart, kFrozenPart, kFrozenBitsPart, kPlannedPart}));
   sub->add_option("--batch", s.batch, "Users of a step")->check(whole(1, 1 << 16))->capture_default_str();
   sub->add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
   sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")
