@@ -74,10 +74,14 @@ def torch_speed(batch, steps):
 
 
 def lumen_speed(lumen, folder, batch, steps, threads, run):
-    """The last line counts what came after the first seconds, in which kernels are compiled or loaded."""
+    """Over all lines but the first, in whose seconds kernels are compiled or loaded, and tried."""
     out = subprocess.run([lumen, "classify", "train", folder, "--family", "resnet", "-o", run, "-b", str(batch), "--steps", str(steps),
                           "--test", "1", "--threads", str(threads), "--no-augment"], check=True, capture_output=True, text=True).stdout
-    return [float(x) for x in re.findall(r"([0-9.]+) images/s", out)][-1]
+    lines = [(int(a), float(b)) for a, b in re.findall(r"step ([0-9]+)/.* ([0-9.]+) images/s", out)]
+    if len(lines) < 2:
+        raise SystemExit("too few --steps: all of them were done within the first seconds")
+    parts = [(after - before, speed) for (before, _), (after, speed) in zip(lines, lines[1:])]
+    return sum(n for n, _ in parts) / sum(n / speed for n, speed in parts)
 
 
 def main():

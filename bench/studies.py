@@ -32,11 +32,11 @@ KEPT = {".json", ".html", ".txt", ".log", ".md"}
 # figures: SASRec's own (50 numbers) and, on Beauty, those with which softmax over 3000 drawn items was published (64).
 RECOMMEND = {
     ("beauty", "sasrec"): (["hidden=64", "length=20", "dropout=0.1"], 3000, 24, 24),
-    ("beauty", "caser"): (["hidden=50"], 3000, 6, 6),
+    ("beauty", "caser"): (["hidden=50"], 3000, 8, 8),
     ("video_games", "sasrec"): (["hidden=50", "length=20", "dropout=0.3"], 1000, 30, 30),
-    ("video_games", "caser"): (["hidden=50"], 1000, 8, 8),
+    ("video_games", "caser"): (["hidden=50"], 1000, 20, 20),
     ("movielens", "sasrec"): (["hidden=50", "length=50"], 0, 60, 100),
-    ("movielens", "caser"): (["hidden=50"], 1000, 12, 16),
+    ("movielens", "caser"): (["hidden=50"], 1000, 30, 30),
 }
 FILES = {"beauty": "amazon-beauty/beauty.txt.gz", "video_games": "amazon-video-games/video_games.txt.gz", "movielens": "movielens-latest-small/ratings.csv"}
 # (HR@10, NDCG@10) as published, and by which ranking; Beauty and Video Games are the very files.
@@ -78,7 +78,7 @@ class Studies:
         if subprocess.run([self.o.python, "-c", "import torch"], capture_output=True).returncode != 0:
             return print("classify: no PyTorch here, left out (--python names another)", flush=True)
         for threads in (1, 2):
-            sizes = ["--batch", "16", "--steps", "4", "--rounds", "1"] if self.o.tiny else ["--batch", "128", "--steps", "12", "--rounds", "3"]
+            sizes = ["--batch", "16", "--steps", "80", "--rounds", "1"] if self.o.tiny else ["--batch", "128", "--steps", "40", "--rounds", "3"]
             self.add(f"classify-{threads}-threads", [self.o.python, str(Path(__file__).with_name("classify.py")), "--lumen", str(self.o.lumen),
                                                      "--threads", str(threads), "--out", "classify.json", *sizes], cores=threads, alone=True)
 
