@@ -380,7 +380,8 @@ void add_recommend_study(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
   sub->add_option("--seed", s.seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
-  sub->add_option("--only", flags->only, "Parts: trained (a, b, i), aware (c), frozen (d), frozen-bits (e), planned (f, g, h); without it all")
+  sub->add_option("--only", flags->only,
+                  "Parts: trained (a, b, i), aware (c), frozen (d), frozen-bits (e), planned (f, g, h); without it all")
       ->delimiter(',')
       ->check(CLI::IsMember({kTrainedPart, kAwarePart, kFrozenPart, kFrozenBitsPart, kPlannedPart}));
   sub->add_option("--batch", s.batch, "Users of a step")->check(whole(1, 1 << 16))->capture_default_str();
