@@ -259,6 +259,8 @@ class Studies:
                 if arm["name"] == "popularity" and one["seeds"]:
                     continue
                 one["ms"].append(arm["milliseconds"])
+                for key, values in arm.get("agreement", {}).items():
+                    one.setdefault(key, []).extend(values)
                 one["seeds"] += arm["seeds"]
         return {of: dict(sorted(found.items())) for of, found in sorted(arms.items())}
 
@@ -285,6 +287,9 @@ class Studies:
             for data, family, kind, how, hit, ndcg in PUBLISHED:
                 if of == f"{data}-{family}":
                     lines.append(f"| published ({how}), {kind} | | | | " + (f"{ndcg:.4f} | {hit:.4f} | | |" if kind == "full" else f"| | {ndcg:.4f} | {hit:.4f} |") + " |")
+            for name, a in arms.items():
+                if "own" in a:
+                    lines += ["", f"Spearman's correlation of classes with gradients: {spread(a['own'], 3)}; of another user's classes {spread(a['of_others'], 3)}."]
         if facts["pairs"]:
             lines += ["", "## Pairs, as published", ""] + [f"    {p['job']}: {line}" for p in facts["pairs"] for line in p["lines"]]
         if facts["diffuse"]:

@@ -193,8 +193,7 @@ void add_classify_quantize(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_flag("--whole-alpha", flags->way.whole_alpha, "Deviations in whole numbers, as published");
   sub->add_flag("--depthwise-static", flags->way.depthwise_fixed, "Depthwise products take calibrated ranges");
-  sub->add_flag("--fixed-norms", flags->way.norms_fixed,
-                "Products behind a normalization take calibrated ranges");
+  sub->add_flag("--fixed-norms", flags->way.norms_fixed, "Products behind a normalization take calibrated ranges");
   sub->add_option("--keep-float", flags->floats, "Products that stay in floats, by the names of their weights")
       ->delimiter(',')
       ->type_name("NAME,..");

@@ -292,7 +292,8 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
       "<p class=\"sub\">{} of {} numbers; {} seeds, each with {} images of the t10k part and other {} training images "
       "to "
       "calibrate on. Corrupted: each image by one random method at severity 3 to 5. Means and deviations over seeds. "
-      "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a time.</p>",
+      "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a "
+      "time.</p>",
       model::escaped(study.network().settings().family), study.network().trained_numbers(), flags.seeds, study.tested(),
       flags.count);
   return model::html_page(

@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/recommend/recommend.h"
+#include "model/recommend/sensitivity/sensitivity.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
 #include "model/report/spread.h"
@@ -23,6 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kEqualBits = 3;
+constexpr int64_t kAgreeingUsers = 200;
 
 struct StudyFlags {
   DataFlags data;
@@ -46,6 +48,9 @@ struct Arm {
   double sent = 0;          // bytes that go to a device to make it the user's
   double milliseconds = 0;  // of one core or more, to make it the user's
   std::vector<model::Evaluation> seeds;
+  // Of plans: Spearman's correlation of channels' classes with how much the user's own loss depends on them, and the
+  // same of classes of another user, means over users, for each seed.
+  std::vector<double> agreement, agreement_of_others;
 };
 
 model::Spread spread_of(const Arm& arm, double (*value)(const model::Evaluation&)) {
@@ -253,9 +258,31 @@ class Study {
       };
       measure("(f) a plan for each user", plans, sent);
       if (table.name != "normal") continue;
+      agree(*model, seed, *std::ranges::find(arms_, std::string("(f) a plan for each user, normal"), &Arm::name));
       measure("(g) another user's plan", others, sent);
       measure("(h) one plan for all", {&usual, 1}, sent);
     }
+  }
+
+  // How far plans agree with gradients.
+  void agree(model::Recommender& model, int64_t seed, Arm& to) {
+    std::vector<int64_t> users;
+    for (const int64_t user : model::tested_users(split_, test_))
+      if (split_.training(user).size() >= 2 && std::ssize(users) < kAgreeingUsers) users.push_back(user);
+    if (users.size() < 2) return;
+    const auto truths = model::channel_sensitivities(model, split_, users, uint64_t(seed));
+    std::vector<std::vector<model::ItemId>> seen;
+    for (const int64_t user : users) seen.push_back(split_.training(user));
+    const std::vector<model::Plan> plans = model.plans(seen);
+    double own = 0, other = 0;
+    for (size_t i = 0; i < users.size(); ++i)
+      for (const bool is_own : {true, false}) {
+        const model::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
+        const std::vector<double> classes(p.classes.begin(), p.classes.end());
+        (is_own ? own : other) += model::rank_correlation(classes, truths[i].of_channels) / double(users.size());
+      }
+    to.agreement.push_back(own);
+    to.agreement_of_others.push_back(other);
   }
 
   // For one user, the mean of some.
@@ -290,6 +317,20 @@ model::Table table_of(const std::vector<Arm>& arms) {
   return out;
 }
 
+std::string agreement_text(const std::vector<Arm>& arms) {
+  std::string out;
+  for (const Arm& a : arms) {
+    if (a.agreement.empty()) continue;
+    const model::Spread own = model::spread_of(a.agreement), other = model::spread_of(a.agreement_of_others);
+    out += fmt::format(
+        "Channels' classes and how much the user's loss depends on them, Spearman's correlation: {:.3f} +- {:.3f}; "
+        "with "
+        "another user's classes {:.3f} +- {:.3f}.\n",
+        own.mean, own.deviation, other.mean, other.deviation);
+  }
+  return out;
+}
+
 std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const model::Split& split) {
   model::Series alike{"(b) all channels alike", {}, 1, false, true},
       planned{"(f) a plan for each user", {}, 0, false, true};
@@ -312,7 +353,8 @@ std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const
   return model::html_page(
       "Channels planned for each user",
       "<h1>Channels planned for each user</h1>" + what +
-          model::html_section("Compared", model::html_table(table_of(arms))) +
+          model::html_section("Compared", model::html_table(table_of(arms)) + "<p class=\"sub\">" +
+                                              model::escaped(agreement_text(arms)) + "</p>") +
           model::html_section("Bits", "<div class=\"charts\">" + model::svg_chart(chart) + "</div>"));
 }
 
@@ -321,6 +363,7 @@ std::string json_of(const std::vector<Arm>& arms) {
   for (const Arm& a : arms) {
     nlohmann::ordered_json one = {
         {"name", a.name}, {"bits", a.bits}, {"bytes_sent", a.sent}, {"milliseconds", a.milliseconds}};
+    if (!a.agreement.empty()) one["agreement"] = {{"own", a.agreement}, {"of_others", a.agreement_of_others}};
     for (const model::Evaluation& e : a.seeds)
       one["seeds"].push_back(
           {{"full", {{"hr10", e.full.hit10}, {"ndcg10", e.full.ndcg10}, {"hr5", e.full.hit5}, {"ndcg5", e.full.ndcg5}}},
@@ -351,7 +394,7 @@ int study(const Shared& shared, StudyFlags flags) {
     write_file_atomic(out / "recommend.json", json_of(arms));
     write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
   });
-  put(model::text_table(table_of(arms)) +
+  put(model::text_table(table_of(arms)) + agreement_text(arms) +
       fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
 }

@@ -80,7 +80,8 @@ void write_exchanged(const std::string& file, const Network& network) {
 }
 
 TEST(TransformerExchange, Write) {
-  if (!std::getenv("LUMEN_EXCHANGE_DIR")) GTEST_SKIP() << "run tests/model/diffuse/transformer_reference.py THIS_PROGRAM";
+  if (!std::getenv("LUMEN_EXCHANGE_DIR"))
+    GTEST_SKIP() << "run tests/model/diffuse/transformer_reference.py THIS_PROGRAM";
   write_exchanged("transformer.json", *small_transformer());
 }
 

@@ -31,8 +31,8 @@ class LossGradients {
     config_["applied"] = 1;
     for (const char* key : {"dropout", "balance", "evenly"})
       if (config_.contains(key)) config_[key] = 0;
-    form_ = {model.length(), whole_of(config_, "targets"), whole_of(config_, "recent"),
-             model.settings().by_candidates, model.settings().candidates};
+    form_ = {model.length(), whole_of(config_, "targets"), whole_of(config_, "recent"), model.settings().by_candidates,
+             model.settings().candidates};
     for (const Parameter& p : family_->parameters(config_))
       if (p.role == kOfPlans) matrices_.push_back(p);
     for (const auto& [name, numbers] : model.state()) weights_[name] = numbers;
@@ -40,10 +40,12 @@ class LossGradients {
 
   const ExampleForm& form() const { return form_; }
 
-  // |sum_k w dL/dw| of all channels.
-  std::vector<double> of(const ExampleBatch& batch) {
+  Sensitivity of(const ExampleBatch& batch) {
     run::Program& program = ready(batch);
-    std::vector<double> out;
+    Sensitivity out;
+    float loss = 0;
+    program.result(kResult)->download(&loss, sizeof loss);
+    out.loss = loss;
     for (const Parameter& p : matrices_) {
       const std::vector<float>& w = weights_.at(p.name);
       std::vector<float> gradient(w.size());
@@ -52,7 +54,7 @@ class LossGradients {
       for (size_t first = 0; first < w.size(); first += columns) {
         double sum = 0;
         for (int64_t k = 0; k < columns; ++k) sum += double{w[first + k]} * gradient[first + k];
-        out.push_back(std::fabs(sum));
+        out.of_channels.push_back(std::fabs(sum));
       }
     }
     return out;
@@ -130,10 +132,10 @@ std::vector<double> ranks_of_numbers(std::span<const double> x) {
 
 }  // namespace
 
-std::vector<std::vector<double>> channel_sensitivities(Recommender& model, const Split& split,
-                                                       std::span<const int64_t> users, uint64_t seed) {
+std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
+                                               uint64_t seed) {
   LossGradients gradients(model);
-  std::vector<std::vector<double>> out;
+  std::vector<Sensitivity> out;
   for (const int64_t user : users) {
     const int64_t length = std::ssize(split.training(user));
     if (length < 2) throw user_error("a user with {} items has no loss", length);

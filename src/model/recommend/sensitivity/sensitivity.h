@@ -1,7 +1,7 @@
-// What plans are compared with: how much a user's loss depends on each channel, by its gradient, and whether two rankings
-// agree. Proved by tests/model/recommend/sensitivity.
+// What plans are compared with: how much a user's loss depends on each channel, by its gradient, and whether two
+// rankings agree. Proved by tests/model/recommend/sensitivity.
 //
-// May include: base, graph/grad, graph/ir, graph/pass, model/arch/family, model/network, model/recommend, run/engine.
+// May include: base, graph/grad, model/recommend.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,15 @@
 
 namespace lumen::model {
 
-// |sum_k w_k dL/dw_k| of every channel of a planned recommender's matrices, as they were drawn, in the order of plans: by
-// how much the loss of a user's own sequence would change to first order if the channel went. One row for each user, who
-// must have two items in training. Which places count and what targets are compared with follows from the seed.
-std::vector<std::vector<double>> channel_sensitivities(Recommender& model, const Split& split,
-                                                       std::span<const int64_t> users, uint64_t seed);
+struct Sensitivity {
+  double loss = 0;
+  std::vector<double> of_channels;
+};
+// |sum_k w_k dL/dw_k| of every channel of a planned recommender's matrices, as they were drawn, in the order of plans:
+// by how much the loss of a user's own sequence would change to first order if the channel went. One row for each user,
+// who must have two items in training. Which places count and what targets are compared with follows from the seed.
+std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
+                                               uint64_t seed);
 
 // Spearman's: the correlation of ranks, equal numbers having the mean of theirs. 0 where all of one are equal.
 double rank_correlation(std::span<const double> a, std::span<const double> b);
