@@ -48,7 +48,7 @@ struct Arm {
   double sent = 0;          // bytes that go to a device to make it the user's
   double milliseconds = 0;  // of one core or more, to make it the user's
   std::vector<model::Evaluation> seeds;
-  // Of plans: Spearman's correlation of channels' classes with how much the user's own loss depends on them, and the
+  // In plans: Spearman's correlation of channels' classes with how much the user's own loss depends on them, and the
   // same of classes of another user, means over users, for each seed.
   std::vector<double> agreement, agreement_of_others;
 };

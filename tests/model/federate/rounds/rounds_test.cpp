@@ -247,9 +247,8 @@ TEST(FederateRounds, TakeDistancesFromChangesWhereLabelsAreHidden) {
   Weights away = unpack_task(play.ask(2).content).weights;
   for (auto& [name, numbers] : away)
     for (float& x : numbers) x -= 0.02F;
-  updates[2].change =
-      encoded_change(engine(), play.server->network(), test_library()->formats().get("int8_row"),
-                     unpack_task(play.ask(2).content).weights, away, nullptr);
+  updates[2].change = encoded_change(engine(), play.server->network(), test_library()->formats().get("int8_row"),
+                                     unpack_task(play.ask(2).content).weights, away, nullptr);
   for (const int i : {0, 1, 2}) EXPECT_TRUE(play.send(updates[i]));
   // The mean goes the third's way: (10 .01 + 20 .02 - 30 .02) / 60 < 0.
   const auto& clients = play.server->allocator()->clients();
