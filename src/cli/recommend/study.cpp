@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/recommend/recommend.h"
+#include "model/infer/measure/correlation.h"
 #include "model/recommend/sensitivity/sensitivity.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"

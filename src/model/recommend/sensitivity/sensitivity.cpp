@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
-#include "base/check.h"
 #include "base/draws.h"
 #include "base/error.h"
 #include "graph/grad/reverse.h"
@@ -115,21 +113,6 @@ class LossGradients {
   std::map<std::string, BoundProgram> programs_;
 };
 
-// Ranks from 0, equal numbers having the mean of theirs.
-std::vector<double> ranks_of_numbers(std::span<const double> x) {
-  std::vector<size_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, [&](size_t a, size_t b) { return x[a] < x[b]; });
-  std::vector<double> out(x.size());
-  for (size_t first = 0; first < order.size();) {
-    size_t last = first;
-    while (last + 1 < order.size() && x[order[last + 1]] == x[order[first]]) ++last;
-    for (size_t i = first; i <= last; ++i) out[order[i]] = double(first + last) / 2;
-    first = last + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
@@ -144,19 +127,6 @@ std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& 
     out.push_back(gradients.of(training_batch(split, gradients.form(), {&one, 1}, Draws(seed, kSequenceDraws, user))));
   }
   return out;
-}
-
-double rank_correlation(std::span<const double> a, std::span<const double> b) {
-  LUMEN_CHECK(a.size() == b.size() && !a.empty());
-  const std::vector<double> x = ranks_of_numbers(a), y = ranks_of_numbers(b);
-  const double mean = double(x.size() - 1) / 2;
-  double both = 0, xs = 0, ys = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    both += (x[i] - mean) * (y[i] - mean);
-    xs += (x[i] - mean) * (x[i] - mean);
-    ys += (y[i] - mean) * (y[i] - mean);
-  }
-  return xs > 0 && ys > 0 ? both / std::sqrt(xs * ys) : 0;
 }
 
 }  // namespace lumen::model

@@ -22,7 +22,4 @@ struct Sensitivity {
 std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& split, std::span<const int64_t> users,
                                                uint64_t seed);
 
-// Spearman's: the correlation of ranks, equal numbers having the mean of theirs. 0 where all of one are equal.
-double rank_correlation(std::span<const double> a, std::span<const double> b);
-
 }  // namespace lumen::model

@@ -1,4 +1,4 @@
-// Needs: cpu. What plans are compared with: gradients by channels against differences of losses, ranks that agree.
+// Needs: cpu. What plans are compared with: gradients by channels against differences of losses.
 #include "model/recommend/sensitivity/sensitivity.h"
 
 #include <cmath>
@@ -18,16 +18,6 @@ RecommenderSettings planned_settings(const char* family) {
   s.rate = 3e-3;
   s.tau_steps = 60;
   return s;
-}
-
-TEST(RankCorrelations, AreSpearmans) {
-  const std::vector<double> a = {1, 2, 3, 4, 5}, up = {2, 4, 9, 16, 99}, down = {5, 4, 3, 2, 1}, flat(5, 7.0);
-  EXPECT_DOUBLE_EQ(rank_correlation(a, up), 1);
-  EXPECT_DOUBLE_EQ(rank_correlation(a, down), -1);
-  EXPECT_EQ(rank_correlation(a, flat), 0);
-  // By hand: ranks 1, 2.5, 2.5, 4 and 1, 3, 2, 4.
-  EXPECT_NEAR(rank_correlation(std::vector<double>{1, 2, 2, 3}, std::vector<double>{10, 30, 20, 40}),
-              4.5 / std::sqrt(4.5 * 5), 1e-12);
 }
 
 // A channel's gradient times itself is the slope of the loss as the channel is made longer: of a device's loss, whose
