@@ -280,7 +280,9 @@ class Study {
       for (const bool is_own : {true, false}) {
         const model::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
         const std::vector<double> classes(p.classes.begin(), p.classes.end());
-        (is_own ? own : other) += model::rank_correlation(classes, truths[i].of_channels) / double(users.size());
+        const double same = model::rank_correlation(classes, truths[i].of_channels);
+        // Equal numbers have none.
+        if (std::isfinite(same)) (is_own ? own : other) += same / double(users.size());
       }
     to.agreement.push_back(own);
     to.agreement_of_others.push_back(other);

@@ -1,5 +1,5 @@
-// What plans are compared with: how much a user's loss depends on each channel, by its gradient, and whether two
-// rankings agree. Proved by tests/model/recommend/sensitivity.
+// What plans are compared with: how much a user's loss depends on each channel, by its gradient. Proved by
+// tests/model/recommend/sensitivity.
 //
 // May include: base, graph/grad, model/recommend.
 #pragma once
