@@ -116,7 +116,7 @@ def check(c):
 def check_sums(c):
     """Where the server sees sums alone a client that is killed costs what it was in, and the run ends all the same."""
     c.run("federate", "partition", "shapes", "-o", "four", "--how", "dir:1", "--clients", "4")
-    flags = [*CHARS, "--clients", "4", "--sampled", "4", "--rounds", "6"]
+    flags = CHARS[:CHARS.index("--rounds")] + ["--clients", "4", "--sampled", "4", "--rounds", "6", "--deadline", "4"]
     server = c.start("sums", "federate", "serve", *flags, "--secure", "-o", "sums", "--listen", "127.0.0.1:0")
     port = int(c.wait_for("sums", r"listening at 127\.0\.0\.1:(\d+)")[1])
     join = lambda i: c.start(f"part-{i}", "federate", "join", f"four/client-{i:03}", "--server", f"127.0.0.1:{port}", "--measure", "0.05", "--hide-labels")
