@@ -85,6 +85,10 @@ TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
   Recommender model(engine(), *test_library(), s);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(model.train_epoch(split()));
   EXPECT_GT(evaluate(model, split(), {}).full.ndcg10, 0.45);
+  // A device's own steps.
+  const double first = model.fine_tune(split(), 3);
+  for (int i = 0; i < 10; ++i) (void)model.fine_tune(split(), 3);
+  EXPECT_LT(model.fine_tune(split(), 3), first);
   s.family = "caser_planned";
   s.is_frozen = true;
   Recommender planned(engine(), *test_library(), s);
