@@ -6,6 +6,7 @@ Needs PyTorch from PyPI in a virtual environment:   python3 -m venv venv && venv
 Run:                                                venv/bin/python bench/classify.py --lumen build/lumen
 """
 import argparse
+import json
 import re
 import statistics
 import struct
@@ -73,10 +74,14 @@ def torch_speed(batch, steps):
 
 
 def lumen_speed(lumen, folder, batch, steps, threads, run):
-    """The last line counts what came after the first seconds, in which kernels are compiled or loaded."""
+    """Over all lines but the first, in whose seconds kernels are compiled or loaded, and tried."""
     out = subprocess.run([lumen, "classify", "train", folder, "--family", "resnet", "-o", run, "-b", str(batch), "--steps", str(steps),
                           "--test", "1", "--threads", str(threads), "--no-augment"], check=True, capture_output=True, text=True).stdout
-    return [float(x) for x in re.findall(r"([0-9.]+) images/s", out)][-1]
+    lines = [(int(a), float(b)) for a, b in re.findall(r"step ([0-9]+)/.* ([0-9.]+) images/s", out)]
+    if len(lines) < 2:
+        raise SystemExit("too few --steps: all of them were done within the first seconds")
+    parts = [(after - before, speed) for (before, _), (after, speed) in zip(lines, lines[1:])]
+    return sum(n for n, _ in parts) / sum(n / speed for n, speed in parts)
 
 
 def main():
@@ -86,6 +91,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", help="JSON of all rounds")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     ours, theirs = [], []
@@ -96,7 +102,10 @@ def main():
             ours.append(lumen_speed(options.lumen, folder, options.batch, options.steps, options.threads, f"{folder}/run{i}"))
             print(f"round {i + 1}: PyTorch {theirs[-1]:.1f}, Lumen {ours[-1]:.1f} images/s", flush=True)
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(f"median: Lumen {a:.1f}, PyTorch {b:.1f} images/s, ratio {a / b:.2f}")
+    print(f"median of {options.threads} threads: Lumen {a:.1f}, PyTorch {b:.1f} images/s, ratio {a / b:.2f}")
+    if options.out:
+        facts = {"threads": options.threads, "batch": options.batch, "steps": options.steps, "lumen": ours, "pytorch": theirs, "torch": torch.__version__}
+        Path(options.out).write_text(json.dumps(facts) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Any bytes as contents of a federated run's messages, as settings and as frames; what is accepted packs to the same
 // bytes.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/federate/messages.h"
+#include "model/federate/secure/sum.h"
 
 namespace {
 
@@ -30,6 +32,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   there_and_back(bytes, model::unpack_task, model::pack_task);
   there_and_back(bytes, model::unpack_wait, model::pack_wait);
   there_and_back(bytes, model::unpack_update, model::pack_update);
+  there_and_back(bytes, model::unpack_group, model::pack_group);
+  there_and_back(bytes, model::unpack_masked, model::pack_masked);
+  there_and_back(bytes, model::unpack_tell, model::pack_tell);
+  there_and_back(bytes, model::unpack_seed, model::pack_seed);
+  // A client is given any group, in which it may stand.
+  try {
+    model::SumGroup group = model::unpack_group(bytes);
+    model::SumPartner partner("a");
+    for (model::GroupMember& m : group.members)
+      if (m.name == "a") m.key = partner.key();
+    if (group.members.size() < 100) LUMEN_CHECK(partner.masked(group, std::array{1.0F, -2.0F}).size() == 2);
+  } catch (const Error&) {
+  }
   there_and_back(bytes, model::unpack_weights, model::pack_weights);
   try {
     std::string left = bytes;

@@ -40,6 +40,7 @@ nlohmann::json ranges_json(const ClassifyQuantizeFlags& flags, const model::Cali
           {"gamma", flags.way.gamma},
           {"whole_alpha", flags.way.whole_alpha},
           {"depthwise_static", flags.way.depthwise_fixed},
+          {"fixed_norms", flags.way.norms_fixed},
           {"floats", flags.floats},
           {"calibration", model::to_json(calibration)}};
 }
@@ -139,6 +140,7 @@ KeptRanges read_ranges(const std::string& run) {
   if (out.way.gamma < 1 || out.way.gamma > 64) throw user_error("{}: gamma {}", where, out.way.gamma);
   out.way.whole_alpha = model::json_boolean(all, "whole_alpha", false, where);
   out.way.depthwise_fixed = model::json_boolean(all, "depthwise_static", false, where);
+  out.way.norms_fixed = model::json_boolean(all, "fixed_norms", false, where);
   for (const nlohmann::json& name : model::json_member(all, "floats", where)) {
     if (!name.is_string()) throw user_error("{}: \"floats\" holds no names", where);
     out.floats.push_back(name.get<std::string>());
@@ -191,6 +193,7 @@ void add_classify_quantize(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_flag("--whole-alpha", flags->way.whole_alpha, "Deviations in whole numbers, as published");
   sub->add_flag("--depthwise-static", flags->way.depthwise_fixed, "Depthwise products take calibrated ranges");
+  sub->add_flag("--fixed-norms", flags->way.norms_fixed, "Products behind a normalization take calibrated ranges");
   sub->add_option("--keep-float", flags->floats, "Products that stay in floats, by the names of their weights")
       ->delimiter(',')
       ->type_name("NAME,..");

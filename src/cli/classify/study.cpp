@@ -25,6 +25,7 @@ using graph::RangePer;
 using graph::RangeSource;
 
 constexpr int64_t kStudyBatch = 16;
+constexpr int kCostTurns = 15;  // of all ways, one behind the other: what else a machine does touches all of them
 
 struct ClassifyStudyFlags {
   std::string run, data, out;
@@ -38,7 +39,7 @@ struct RangeArm {
   model::RangeWay way;
   bool is_float = false;
   std::vector<double> clean, bad, clean_clipped, bad_clipped;
-  double milliseconds = 0;
+  std::vector<double> milliseconds;  // in turns with the other ways
   int64_t arena_bytes = 0;
 };
 
@@ -159,17 +160,18 @@ class ClassifyStudy {
     model::RangedNetwork single(*network_, kLogits, one.symbols, flags_.floats);
     single.set_calibration(many_->calibration());
     (void)network_->run(kLogits, one);
-    for (RangeArm& a : arms_) {
-      if (a.is_float) {
-        run::Program& program = network_->program(kLogits, one.symbols, "");
-        a.arena_bytes = program.arena_bytes();
-        a.milliseconds = 1e3 * program.measure(9);
-        continue;
+    for (int turn = 0; turn < kCostTurns && !interrupted(); ++turn)
+      for (RangeArm& a : arms_) {
+        if (a.is_float) {
+          run::Program& program = network_->program(kLogits, one.symbols, "");
+          a.arena_bytes = program.arena_bytes();
+          a.milliseconds.push_back(1e3 * program.measure(5));
+          continue;
+        }
+        const model::RangedNetwork::Cost cost = single.cost(one, a.way);
+        a.arena_bytes = cost.arena_bytes;
+        a.milliseconds.push_back(1e3 * cost.seconds);
       }
-      const model::RangedNetwork::Cost cost = single.cost(one, a.way);
-      a.arena_bytes = cost.arena_bytes;
-      a.milliseconds = 1e3 * cost.seconds;
-    }
   }
 
   const ClassifyStudyFlags& flags_;
@@ -184,6 +186,12 @@ class ClassifyStudy {
   Progress progress_;
 };
 
+double middle_of(std::vector<double> x) {
+  if (x.empty()) return 0;
+  std::nth_element(x.begin(), x.begin() + std::ssize(x) / 2, x.end());
+  return x[x.size() / 2];
+}
+
 std::string percent_text(const std::vector<double>& x) {
   const model::Spread s = model::spread_of(x);
   return fmt::format("{:.2f} +- {:.2f}", 100 * s.mean, 100 * s.deviation);
@@ -197,7 +205,7 @@ model::Table table_of_arms(const std::vector<RangeArm>& arms) {
       return a.is_float ? std::string("-") : fmt::format("{:.4f}", 100 * model::spread_of(x).mean);
     };
     out.rows.push_back({a.name, percent_text(a.clean), percent_text(a.bad), clipped(a.clean_clipped),
-                        clipped(a.bad_clipped), fmt::format("{:.3f}", a.milliseconds),
+                        clipped(a.bad_clipped), fmt::format("{:.3f}", middle_of(a.milliseconds)),
                         fmt::format("{}", a.arena_bytes)});
   }
   return out;
@@ -284,7 +292,8 @@ std::string page_of_study(const std::vector<RangeArm>& arms, const ClassifyStudy
       "<p class=\"sub\">{} of {} numbers; {} seeds, each with {} images of the t10k part and other {} training images "
       "to "
       "calibrate on. Corrupted: each image by one random method at severity 3 to 5. Means and deviations over seeds. "
-      "Clipped: results beyond their range. ms and bytes of memory for values: one image at a time.</p>",
+      "Clipped: results beyond their range. ms (medians of turns) and bytes of memory for values: one image at a "
+      "time.</p>",
       model::escaped(study.network().settings().family), study.network().trained_numbers(), flags.seeds, study.tested(),
       flags.count);
   return model::html_page(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -30,7 +31,7 @@ constexpr const char *kWithout = "smoothquant", *kWithSegments = "segments";  //
 struct DiffuseStudyFlags {
   std::string run, data, classifier, out, family, shape;
   std::vector<std::string> settings, methods;
-  int64_t images = 200, seeds = 1, classifier_steps = 1500;
+  int64_t images = 200, seeds = 1, seed = 1, classifier_steps = 1500;
   CalibrationFlags calibration;
 };
 
@@ -97,9 +98,13 @@ class DiffuseStudy {
     for (int64_t i = 0; i < flags.images; ++i) labels_.push_back(i % network().config("classes"));
   }
 
-  bool run() {
+  // `keep` sees what there is after each seed.
+  bool run(const std::function<void()>& keep) {
     ready_classifier();
-    for (int64_t seed = 0; seed < flags_.seeds && !interrupted(); ++seed) one_seed(seed);
+    for (int64_t i = 0; i < flags_.seeds && !interrupted(); ++i) {
+      one_seed(flags_.seed - 1 + i);
+      if (!interrupted()) keep();
+    }
     return !interrupted();
   }
 
@@ -183,7 +188,7 @@ class DiffuseStudy {
             draw(seed, model::kQuantizedChange, fmt::format("{} {}", setting.name, method.name));
         if (interrupted()) return;
         QuantizedArm& to = arm(setting.name, method.name);
-        if (seed == 0) to.products = product_errors(reads, weights);
+        if (seed == flags_.seed - 1) to.products = product_errors(reads, weights);
         keep(to, compared(reference, seen, images), images, seed);
       }
   }
@@ -209,7 +214,7 @@ class DiffuseStudy {
   void keep(QuantizedArm& to, const ImageQuality& quality, const std::vector<float>& images, int64_t seed) {
     to.seeds.push_back(quality);
     const int64_t some = std::min<int64_t>(std::ssize(images), kShownRows * network_classes() * size_ * size_);
-    if (seed == 0) to.shown.assign(images.begin(), images.begin() + some);
+    if (seed == flags_.seed - 1) to.shown.assign(images.begin(), images.begin() + some);
     note(fmt::format("seed {} | {} {} | PSNR {:.2f} dB, accuracy {:.3f}", seed + 1, to.setting, to.method, quality.psnr,
                      quality.accuracy));
   }
@@ -335,13 +340,16 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
   const FolderLock lock(out);
   catch_interrupts();
   DiffuseStudy study(shared, flags);
-  if (!study.run()) return exit_code(Exit::interrupted);
-  std::string tables = model::text_table(study_table(study.arms()));
-  if (const model::Table segments = segment_table(study); !segments.rows.empty())
-    tables += "\n" + model::text_table(segments);
-  write_file_atomic(out / "study.txt", tables);
-  write_file_atomic(out / "study.json", study_json(study, flags));
-  write_file_atomic(out / "study.html", study_page(study, flags));
+  std::string tables;
+  const auto keep = [&] {
+    tables = model::text_table(study_table(study.arms()));
+    if (const model::Table segments = segment_table(study); !segments.rows.empty())
+      tables += "\n" + model::text_table(segments);
+    write_file_atomic(out / "study.txt", tables);
+    write_file_atomic(out / "study.json", study_json(study, flags));
+    write_file_atomic(out / "study.html", study_page(study, flags));
+  };
+  if (!study.run(keep)) return exit_code(Exit::interrupted);
   put(tables + fmt::format("\nwrote {}, study.txt and study.json\n", (out / "study.html").string()));
   return 0;
 }
@@ -366,6 +374,7 @@ void add_diffuse_study(CLI::App& app, Command& command) {
       ->capture_default_str();
   sub->add_option("--images", flags->images, "Images of each seed")->check(whole(2, 1'000'000))->capture_default_str();
   sub->add_option("--seeds", flags->seeds, "Noises and calibrations")->check(whole(1, 100))->capture_default_str();
+  sub->add_option("--seed", flags->seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
   flags->calibration.add(*sub);
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] {

@@ -1,7 +1,7 @@
 // Commands of federated training: data parted, a server, clients, runs in one process, a comparison of all methods.
 //
-// May include: base, base/file, base/net, base/structured, cli, model/federate, model/federate/simulate, model/file,
-// model/report.
+// May include: base, base/file, base/net, base/structured, cli, model/federate/rounds, model/federate/simulate,
+// model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "model/federate/rounds.h"
+#include "model/federate/rounds/rounds.h"
 #include "model/federate/simulate/simulate.h"
 
 namespace lumen::cli {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -49,6 +50,7 @@ struct ClientState {
   uint32_t round = 0;
   uint64_t base = 0;
   bool has_update = false, is_taken = false;
+  bool is_told = false;               // its mask, where only sums are seen: no other may be told of this update
   std::string before, after, update;  // residuals (weights packed) without and with the update
 };
 
@@ -62,7 +64,7 @@ std::string pack_state(const ClientState& s) {
   put_number(body, s.key);
   put_number(body, s.round);
   put_number(body, s.base);
-  put_number(body, uint8_t((s.has_update ? 1 : 0) + (s.is_taken ? 2 : 0)));
+  put_number(body, uint8_t((s.has_update ? 1 : 0) + (s.is_taken ? 2 : 0) + (s.is_told ? 4 : 0)));
   for (const std::string* part : {&s.before, &s.after, &s.update}) put_part(body, *part);
   std::string out;
   put_number(out, kStateMagic);
@@ -84,6 +86,7 @@ ClientState unpack_state(std::string_view bytes, const std::string& where) {
   s.base = get_number<uint64_t>(body, 12);
   s.has_update = (body[20] & 1) != 0;
   s.is_taken = (body[20] & 2) != 0;
+  s.is_told = (body[20] & 4) != 0;
   size_t at = kFixed;
   for (std::string* part : {&s.before, &s.after, &s.update}) {
     require(body.size() - at >= 8);
@@ -118,6 +121,9 @@ class FederateClient {
     if (interrupted()) return exit_code(Exit::interrupted);
     Frame said = ask(model::FederateKind::join, model::pack_join(joining()));
     if (state_.has_update && !state_.is_taken) said = send_update();
+    // What was masked is known to the process that died alone. It may have been taken all the same.
+    if (settings_.is_secure && said.kind != uint16_t(model::FederateKind::verdict) && !state_.is_told)
+      state_.has_update = state_.has_update && state_.is_taken;
     while (!interrupted()) {
       switch (model::FederateKind(said.kind)) {
         case model::FederateKind::done:
@@ -132,13 +138,21 @@ class FederateClient {
           if (interrupted()) continue;
           said = send_update();
           continue;
+        case model::FederateKind::group:
+          said = masked(model::unpack_group(said.content));
+          continue;
+        case model::FederateKind::tell:
+          said = told(model::unpack_tell(said.content));
+          continue;
         case model::FederateKind::verdict:
           heard(!checked(said.content, 1).empty() && said.content[0] == 1);
           break;
         default:
           throw no_message("the server says what it never says");
       }
-      if (!interrupted()) said = ask(model::FederateKind::ask, model::pack_speaker(who_));
+      if (interrupted()) break;
+      const bool is_open = settings_.is_secure && state_.has_update && !state_.is_taken;
+      said = is_open ? send_update() : ask(model::FederateKind::ask, model::pack_speaker(who_));
     }
     note("interrupted; the same command joins again");
     return exit_code(Exit::interrupted);
@@ -228,10 +242,11 @@ class FederateClient {
     update.link = link;
     update.change = model::encoded_change(engine_, *network_, format, task.weights, local.weights,
                                           settings_.feedback ? &residual : nullptr);
+    if (settings_.is_secure) hide(update, format);
     state_.round = task.round;
     state_.base = task.base;
     state_.has_update = true;
-    state_.is_taken = false;
+    state_.is_taken = state_.is_told = false;
     state_.after = model::pack_weights(residual);
     state_.update = model::pack_update(update);
     keep();
@@ -239,6 +254,40 @@ class FederateClient {
                     model::strategy_name(task.strategy), local.steps, local.seconds, local.first_loss, local.last_loss,
                     update.change.bytes()));
     finish_output();
+  }
+
+  // The update stays here; what is sent is a key, with which it can be masked.
+  void hide(model::UpdateMessage& update, const FormatRef& format) {
+    partner_.emplace(flags_.name);
+    numbers_ = model::numbers_of(model::decoded_change(engine_, *network_, format, update.change), update.last_loss);
+    update.change = model::key_instead(partner_->key());
+    update.first_loss = update.last_loss = 0;
+  }
+
+  // Nothing while there is nothing to say: who has told a mask says nothing more of this update.
+  Frame masked(const model::SumGroup& group) {
+    if (state_.is_told || !partner_) {
+      pause(kFirstPause);
+      return send_update();
+    }
+    require_own(group.round, group.base);
+    const std::vector<uint32_t> words = partner_->masked(group, numbers_);
+    return ask(model::FederateKind::masked,
+               model::pack_masked({who_, {group.round, group.base, group.attempt}, words}));
+  }
+
+  Frame told(const model::SumAttempt& of) {
+    require_own(of.round, of.base);
+    if (!partner_) throw user_error("the server asks for a mask that nobody has");
+    const model::KeyBytes seed = partner_->told(of.attempt);
+    state_.is_told = true;
+    keep();
+    return ask(model::FederateKind::seed, model::pack_seed({who_, of, seed}));
+  }
+
+  void require_own(uint32_t round, uint64_t base) const {
+    if (!state_.has_update || round != state_.round || base != state_.base)
+      throw user_error("the server asks for what it was never promised");
   }
 
   Frame send_update() { return ask(model::FederateKind::update, state_.update); }
@@ -265,6 +314,8 @@ class FederateClient {
   model::Examples data_;
   std::unique_ptr<model::Network> network_;
   std::unique_ptr<model::LocalTrainer> trainer_;
+  std::optional<model::SumPartner> partner_;  // of the update, where only sums are seen
+  std::vector<float> numbers_;                // that it hides
   double link_ = 0;
   int64_t taken_ = 0;
 };

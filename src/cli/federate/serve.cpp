@@ -38,6 +38,8 @@ std::unique_ptr<model::FederateServer> begun(const Shared& shared, run::Engine& 
     throw Error(Exit::usage, "no --family", "one with logits and a loss, see docs/federate.md");
   model::FederateSettings settings = flags.run.of(library);
   settings.sampled = std::min(settings.sampled, settings.clients);
+  if (settings.is_secure && settings.sampled < int64_t(model::kLeastGroup))
+    throw usage_error("--secure needs {} clients in a round: a sum of fewer says too much", model::kLeastGroup);
   return std::make_unique<model::FederateServer>(engine, library, std::move(settings), flags.out, say);
 }
 
@@ -102,6 +104,8 @@ void add_federate_serve(CLI::App& app, Command& command) {
   sub->add_option("--deadline", s.deadline, "Seconds after which a round ends without those who have not answered")
       ->check(real(0.01, 1e6))
       ->capture_default_str();
+  sub->add_flag("--secure", s.is_secure,
+                "Of updates this sees sums alone: clients mask theirs for each other, and send 4 bytes a number");
   sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Nobody is asked who they are")
       ->capture_default_str()
       ->type_name("HOST:PORT");

@@ -63,6 +63,8 @@ model::Examples some_examples(model::Examples all, int64_t count, uint64_t seed)
 }
 
 void add_simulation_flags(CLI::App& app, model::SimulationSettings& s) {
+  app.add_flag("--hide-labels", s.hides_labels,
+               "Clients do not say how often each class occurs; what they send tells how far off they are");
   app.add_option("--speed", s.float_rate, "Examples a second that the fastest class of devices trains in float")
       ->check(real(1e-3, 1e9))
       ->capture_default_str();

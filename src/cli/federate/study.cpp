@@ -1,6 +1,7 @@
 // lumen federate study DATA -o DIR: all methods on all partitions, one table, one page
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "base/file/file.h"
@@ -112,9 +113,10 @@ class FederateStudy {
     }
   }
 
-  void run() {
+  // `keep` is called behind each run.
+  void run(const std::function<void()>& keep) {
     for (const std::string& how : flags_.how)
-      for (int64_t k = 0; k < flags_.seeds; ++k) one(how, size_t(k));
+      for (int64_t k = 0; k < flags_.seeds; ++k) one(how, size_t(k), keep);
   }
 
   const std::vector<FederateArm>& arms() const { return arms_; }
@@ -200,7 +202,7 @@ class FederateStudy {
     return arms_.emplace_back(FederateArm{how, method, {}});
   }
 
-  void one(const std::string& how, size_t number) {
+  void one(const std::string& how, size_t number, const std::function<void()>& keep) {
     const uint64_t seed = flags_.simulation.run.seed + number;
     model::SimulationSettings settings = flags_.simulation;
     settings.run.seed = seed;
@@ -219,6 +221,7 @@ class FederateStudy {
           final_of(done, &model::SimulatedRound::accuracy), final_of(done, &model::SimulatedRound::coded_accuracy),
           100 * done.rounds.back().aware, format_duration(done.wall)));
       arm.seeds.push_back(std::move(done));
+      keep();
     }
   }
 
@@ -372,7 +375,8 @@ int federate_study(const Shared& shared, FederateStudyFlags flags) {
   catch_interrupts();
   FederateStudy study(shared, flags);
   for (const std::string& file : flags.with) study.take(file);
-  study.run();
+  // What was run is there for --with when the study does not come to its end.
+  study.run([&] { write_file_atomic(out / "federate.json", study_json(study)); });
   const model::Table bars = bars_table(study, flags), table = study_table(study);
   write_file_atomic(out / "federate.json", study_json(study));
   write_file_atomic(out / "federate.txt", table_text(table) + "\n" + table_text(bars));

@@ -1,6 +1,7 @@
 // Commands of recommenders: trained, measured, planned for by a cloud, applied by a device.
 //
-// May include: base, base/file, cli, model/file, model/recommend, model/report.
+// May include: base, base/file, cli, model/file, model/infer/measure, model/recommend, model/recommend/sensitivity,
+// model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,8 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/recommend/recommend.h"
+#include "model/infer/measure/correlation.h"
+#include "model/recommend/sensitivity/sensitivity.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
 #include "model/report/spread.h"
@@ -22,14 +25,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kEqualBits = 3;
+constexpr int64_t kAgreeingUsers = 200;
 
 struct StudyFlags {
   DataFlags data;
   std::string out, family, planned, objective = "candidates";
   std::vector<std::string> config;
   model::RecommenderSettings settings;
+  std::vector<std::string> only;
   int64_t epochs = 30, planned_epochs = 0, seeds = 3, users = 0, eval_every = 5, tuned_users = 50, tune_steps = 5;
 };
+constexpr const char *kTrainedPart = "trained", *kAwarePart = "aware", *kFrozenPart = "frozen",
+                     *kFrozenBitsPart = "frozen-bits", *kPlannedPart = "planned";
 
 double milliseconds_since(Clock::time_point then) {
   return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
@@ -42,6 +49,9 @@ struct Arm {
   double sent = 0;          // bytes that go to a device to make it the user's
   double milliseconds = 0;  // of one core or more, to make it the user's
   std::vector<model::Evaluation> seeds;
+  // In plans: Spearman's correlation of channels' classes with how much the user's own loss depends on them, and the
+  // same of classes of another user, means over users, for each seed.
+  std::vector<double> agreement, agreement_of_others;
 };
 
 model::Spread spread_of(const Arm& arm, double (*value)(const model::Evaluation&)) {
@@ -76,15 +86,22 @@ class Study {
     validation_.users = 2000;
   }
 
-  std::vector<Arm> run() {
-    for (int64_t seed = 1; seed <= flags_.seeds; ++seed) {
-      trained(seed);
-      frozen(seed);
-      planned(seed);
+  // `keep` sees what there is after each part of each seed.
+  void run(const std::function<void(const std::vector<Arm>&)>& keep) {
+    arm("popularity", 0, 0, 0).seeds.push_back(model::evaluate_popularity(split_, test_));
+    for (int64_t i = 0; i < flags_.seeds; ++i) {
+      const int64_t seed = int64_t(flags_.settings.seed) + i;
+      const auto part = [&](const char* name, void (Study::*made)(int64_t)) {
+        if (!flags_.only.empty() && std::ranges::find(flags_.only, name) == flags_.only.end()) return;
+        (this->*made)(seed);
+        keep(arms_);
+      };
+      part(kTrainedPart, &Study::trained);
+      part(kAwarePart, &Study::aware);
+      part(kFrozenPart, &Study::frozen);
+      part(kFrozenBitsPart, &Study::frozen_in_bits);
+      part(kPlannedPart, &Study::planned);
     }
-    Arm& popular = arm("popularity", 0, 0, 0);
-    popular.seeds.push_back(model::evaluate_popularity(split_, test_));
-    return arms_;
   }
   const model::Split& split() const { return split_; }
 
@@ -159,10 +176,15 @@ class Study {
     }
     model->use_masters();
     tuned(*model);
-    Settings aware = settings(seed);
-    aware.config["fake_bits"] = kEqualBits;
-    arm("(c) trained aware of 3 bits", kEqualBits, kEqualBits * all / 8, 0)
-        .seeds.push_back(model::evaluate(*train("aware of 3 bits", aware), split_, test_));
+  }
+  void aware(int64_t seed) {
+    Settings s = settings(seed);
+    s.config["fake_bits"] = kEqualBits;
+    measure_alike("(c) trained aware of 3 bits", *train("aware of 3 bits", s));
+  }
+  void measure_alike(const char* name, model::Recommender& model) {
+    arm(name, kEqualBits, kEqualBits * double(weights(model)) / 8, 0)
+        .seeds.push_back(model::evaluate(model, split_, test_));
   }
 
   // Some users' devices take gradient steps on their own histories, each from (a).
@@ -206,11 +228,14 @@ class Study {
     Settings s = settings(seed);
     s.is_frozen = true;
     const auto model = train("frozen", s);
-    const double all = weights(*model);
-    arm("(d) frozen as drawn, float", 32, 4 * all, 0).seeds.push_back(model::evaluate(*model, split_, test_));
+    arm("(d) frozen as drawn, float", 32, 4.0 * weights(*model), 0)
+        .seeds.push_back(model::evaluate(*model, split_, test_));
+  }
+  void frozen_in_bits(int64_t seed) {
+    Settings s = settings(seed);
+    s.is_frozen = true;
     s.frozen_bits = kEqualBits;
-    arm("(e) frozen, 3 bits alike", kEqualBits, kEqualBits * all / 8, 0)
-        .seeds.push_back(model::evaluate(*train("frozen at 3 bits", s), split_, test_));
+    measure_alike("(e) frozen, 3 bits alike", *train("frozen at 3 bits", s));
   }
 
   void planned(int64_t seed) {
@@ -234,9 +259,33 @@ class Study {
       };
       measure("(f) a plan for each user", plans, sent);
       if (table.name != "normal") continue;
+      agree(*model, seed, *std::ranges::find(arms_, std::string("(f) a plan for each user, normal"), &Arm::name));
       measure("(g) another user's plan", others, sent);
       measure("(h) one plan for all", {&usual, 1}, sent);
     }
+  }
+
+  // How far plans agree with gradients.
+  void agree(model::Recommender& model, int64_t seed, Arm& to) {
+    std::vector<int64_t> users;
+    for (const int64_t user : model::tested_users(split_, test_))
+      if (split_.training(user).size() >= 2 && std::ssize(users) < kAgreeingUsers) users.push_back(user);
+    if (users.size() < 2) return;
+    const auto truths = model::channel_sensitivities(model, split_, users, uint64_t(seed));
+    std::vector<std::vector<model::ItemId>> seen;
+    for (const int64_t user : users) seen.push_back(split_.training(user));
+    const std::vector<model::Plan> plans = model.plans(seen);
+    double own = 0, other = 0;
+    for (size_t i = 0; i < users.size(); ++i)
+      for (const bool is_own : {true, false}) {
+        const model::Plan& p = plans[is_own ? i : (i + 1) % plans.size()];
+        const std::vector<double> classes(p.classes.begin(), p.classes.end());
+        const double same = model::rank_correlation(classes, truths[i].of_channels);
+        // Equal numbers have none.
+        if (std::isfinite(same)) (is_own ? own : other) += same / double(users.size());
+      }
+    to.agreement.push_back(own);
+    to.agreement_of_others.push_back(other);
   }
 
   // For one user, the mean of some.
@@ -271,6 +320,20 @@ model::Table table_of(const std::vector<Arm>& arms) {
   return out;
 }
 
+std::string agreement_text(const std::vector<Arm>& arms) {
+  std::string out;
+  for (const Arm& a : arms) {
+    if (a.agreement.empty()) continue;
+    const model::Spread own = model::spread_of(a.agreement), other = model::spread_of(a.agreement_of_others);
+    out += fmt::format(
+        "Channels' classes and how much the user's loss depends on them, Spearman's correlation: {:.3f} +- {:.3f}; "
+        "with "
+        "another user's classes {:.3f} +- {:.3f}.\n",
+        own.mean, own.deviation, other.mean, other.deviation);
+  }
+  return out;
+}
+
 std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const model::Split& split) {
   model::Series alike{"(b) all channels alike", {}, 1, false, true},
       planned{"(f) a plan for each user", {}, 0, false, true};
@@ -293,7 +356,8 @@ std::string page_of(const std::vector<Arm>& arms, const StudyFlags& flags, const
   return model::html_page(
       "Channels planned for each user",
       "<h1>Channels planned for each user</h1>" + what +
-          model::html_section("Compared", model::html_table(table_of(arms))) +
+          model::html_section("Compared", model::html_table(table_of(arms)) + "<p class=\"sub\">" +
+                                              model::escaped(agreement_text(arms)) + "</p>") +
           model::html_section("Bits", "<div class=\"charts\">" + model::svg_chart(chart) + "</div>"));
 }
 
@@ -302,6 +366,7 @@ std::string json_of(const std::vector<Arm>& arms) {
   for (const Arm& a : arms) {
     nlohmann::ordered_json one = {
         {"name", a.name}, {"bits", a.bits}, {"bytes_sent", a.sent}, {"milliseconds", a.milliseconds}};
+    if (!a.agreement.empty()) one["agreement"] = {{"own", a.agreement}, {"of_others", a.agreement_of_others}};
     for (const model::Evaluation& e : a.seeds)
       one["seeds"].push_back(
           {{"full", {{"hr10", e.full.hit10}, {"ndcg10", e.full.ndcg10}, {"hr5", e.full.hit5}, {"ndcg5", e.full.ndcg5}}},
@@ -326,10 +391,13 @@ int study(const Shared& shared, StudyFlags flags) {
   }
   catch_interrupts();
   Study study(shared, flags);
-  const std::vector<Arm> arms = in_order(study.run());
-  write_file_atomic(out / "recommend.json", json_of(arms));
-  write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
-  put(model::text_table(table_of(arms)) +
+  std::vector<Arm> arms;
+  study.run([&](const std::vector<Arm>& now) {
+    arms = in_order(now);
+    write_file_atomic(out / "recommend.json", json_of(arms));
+    write_file_atomic(out / "recommend.html", page_of(arms, flags, study.split()));
+  });
+  put(model::text_table(table_of(arms)) + agreement_text(arms) +
       fmt::format("wrote {} and recommend.json\n", (out / "recommend.html").string()));
   return 0;
 }
@@ -357,6 +425,11 @@ void add_recommend_study(CLI::App& app, Command& command) {
       ->check(whole(1, 1'000'000))
       ->capture_default_str();
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
+  sub->add_option("--seed", s.seed, "The first of them")->check(whole(1, 1'000'000'000))->capture_default_str();
+  sub->add_option("--only", flags->only,
+                  "Parts: trained (a, b, i), aware (c), frozen (d), frozen-bits (e), planned (f, g, h); without it all")
+      ->delimiter(',')
+      ->check(CLI::IsMember({kTrainedPart, kAwarePart, kFrozenPart, kFrozenBitsPart, kPlannedPart}));
   sub->add_option("--batch", s.batch, "Users of a step")->check(whole(1, 1 << 16))->capture_default_str();
   sub->add_option("--lr,--rate", s.rate, "Learning rate")->check(real(1e-9, 1))->capture_default_str();
   sub->add_option("--tau-steps", s.tau_steps, "Steps until classes are chosen most sharply")

@@ -22,8 +22,8 @@ struct RangeWay {
   int64_t gamma = 1;
   bool whole_alpha = false;      // deviations as the published code has them: one whole number a layer
   bool depthwise_fixed = false;  // those products take calibrated ranges
-  bool norms_fixed = false;
-  std::string name() const;  // "estimate per channel, gamma 2"
+  bool norms_fixed = false;      // and those behind a normalization
+  std::string name() const;      // "estimate per channel, gamma 2"
 };
 // "static", "dynamic", "estimate"; "tensor", "channel". Error (exit 2) names all.
 graph::RangeSource range_source(const std::string& name);

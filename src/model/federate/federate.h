@@ -4,9 +4,9 @@
 // (allocation.h; after FedHQ, Zheng and others 2025, arXiv 2505.11982). This door has what all parts speak of: data,
 // how they are parted, strategies. Proved by tests/model/federate.
 //
-// May include: base, base/net, base/structured, graph/grad, graph/ir, graph/pass, model/file, model/images,
+// May include: base, base/net, base/structured, graph/grad, graph/ir, graph/pass, model/federate/secure, model/images,
 // model/network, number/codec, number/facts.
-// Offers: rounds.h.
+// Offers: allocation.h, messages.h.
 #pragma once
 
 #include <cstdint>

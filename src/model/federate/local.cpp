@@ -17,6 +17,7 @@
 namespace lumen::model {
 namespace {
 
+constexpr int64_t kAccuracyBatch = 100;
 using graph::Graph;
 using graph::Op;
 using graph::Shape;
@@ -502,6 +503,32 @@ Weights weights_of(const Network& network) {
   Weights out;
   for (const Parameter& p : network.parameters()) out[p.name] = network.read(p.name);
   return out;
+}
+
+double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most) {
+  for (const auto& [name, numbers] : weights) network.write(name, numbers);
+  const int64_t count = std::min(test.count(), most), batch = std::min(kAccuracyBatch, count);
+  int64_t right = 0;
+  for (int64_t at = 0; at < count; at += batch) {
+    // The last batch reaches back, so that all have one size; what it shares with the one before counts once.
+    const int64_t from = std::min(at, count - batch);
+    std::vector<int64_t> which(batch);
+    std::iota(which.begin(), which.end(), from);
+    const std::vector<float> logits = network.run("logits", test.batch(which));
+    const int64_t classes = std::ssize(logits) / batch;
+    for (int64_t b = at - from; b < batch; ++b) {
+      const auto row = logits.begin() + b * classes;
+      right += std::max_element(row, row + classes) - row == test.shown[which[b]];
+    }
+  }
+  return count > 0 ? double(right) / count : 0;
+}
+
+Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights) {
+  if (!format) return weights;
+  Weights zero = weights;
+  for (auto& [name, numbers] : zero) std::fill(numbers.begin(), numbers.end(), 0.0F);
+  return decoded_change(engine, network, format, encoded_change(engine, network, format, zero, weights, nullptr));
 }
 
 }  // namespace lumen::model

@@ -107,4 +107,9 @@ int64_t change_bytes(const Network& network, const FormatRef& format);
 
 Weights weights_of(const Network& network);
 
+// Share of the examples whose class has the largest logit; weights as they are given. At most `most` examples.
+double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most);
+// Weights as products would read them from codes.
+Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights);
+
 }  // namespace lumen::model

@@ -29,6 +29,15 @@ void put_tensor(std::string& out, const std::string& name, const Bytes& numbers)
   out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+void put_attempt(std::string& out, const SumAttempt& of) {
+  put_number(out, of.round);
+  put_number(out, of.base);
+  put_number(out, of.attempt);
+}
+void put_key(std::string& out, const KeyBytes& key) {
+  for (const uint8_t b : key) put_number(out, b);
+}
+
 // Reads a content from its front; everything asks first whether so much is there.
 class ContentReader {
  public:
@@ -69,6 +78,18 @@ class ContentReader {
     const size_t n = number<uint32_t>();
     if (n > most) throw no_message(fmt::format("{} {}, and {} are the most", n, what, most));
     return n;
+  }
+  SumAttempt attempt() {
+    SumAttempt out{.round = number<uint32_t>()};
+    out.base = number<uint64_t>();
+    out.attempt = number<uint32_t>();
+    return out;
+  }
+  KeyBytes key() {
+    KeyBytes out;
+    const std::string_view bytes = some(out.size());
+    std::copy(bytes.begin(), bytes.end(), out.begin());
+    return out;
   }
   std::string_view bytes() { return some(number<uint32_t>()); }
   void end() const {
@@ -234,6 +255,85 @@ UpdateMessage unpack_update(std::string_view content) {
     const std::string_view bytes = in.bytes();
     out.change.tensors.emplace_back(std::move(name), std::vector<uint8_t>(bytes.begin(), bytes.end()));
   }
+  in.end();
+  return out;
+}
+
+std::string pack_group(const SumGroup& m) {
+  std::string out;
+  put_attempt(out, {m.round, m.base, m.attempt});
+  put_number(out, uint32_t(m.members.size()));
+  for (const GroupMember& member : m.members) {
+    put_text(out, member.name);
+    put_number(out, member.examples);
+    put_key(out, member.key);
+  }
+  return out;
+}
+
+SumGroup unpack_group(std::string_view content) {
+  ContentReader in(content);
+  const SumAttempt of = in.attempt();
+  SumGroup out{of.round, of.base, of.attempt, {}};
+  const size_t members = in.count(kMostMembers, "members");
+  for (size_t i = 0; i < members; ++i) {
+    GroupMember m{.name = in.text(kMostName)};
+    require_client_name(m.name);
+    m.examples = in.number<uint64_t>();
+    m.key = in.key();
+    out.members.push_back(std::move(m));
+  }
+  in.end();
+  return out;
+}
+
+std::string pack_masked(const MaskedMessage& m) {
+  std::string out;
+  put_who(out, m.who);
+  put_attempt(out, m.of);
+  put_number(out, uint32_t(4 * m.words.size()));
+  for (const uint32_t word : m.words) put_number(out, word);
+  return out;
+}
+
+MaskedMessage unpack_masked(std::string_view content) {
+  ContentReader in(content);
+  MaskedMessage out{.who = in.who()};
+  out.of = in.attempt();
+  const std::string_view bytes = in.bytes();
+  if (bytes.size() % 4 != 0) throw no_message(fmt::format("{} bytes of words", bytes.size()));
+  out.words.reserve(bytes.size() / 4);
+  for (size_t at = 0; at < bytes.size(); at += 4) out.words.push_back(get_number<uint32_t>(bytes, at));
+  in.end();
+  return out;
+}
+
+std::string pack_tell(const SumAttempt& m) {
+  std::string out;
+  put_attempt(out, m);
+  return out;
+}
+
+SumAttempt unpack_tell(std::string_view content) {
+  ContentReader in(content);
+  const SumAttempt out = in.attempt();
+  in.end();
+  return out;
+}
+
+std::string pack_seed(const SeedMessage& m) {
+  std::string out;
+  put_who(out, m.who);
+  put_attempt(out, m.of);
+  put_key(out, m.seed);
+  return out;
+}
+
+SeedMessage unpack_seed(std::string_view content) {
+  ContentReader in(content);
+  SeedMessage out{.who = in.who()};
+  out.of = in.attempt();
+  out.seed = in.key();
   in.end();
   return out;
 }

@@ -18,6 +18,15 @@
 //   kind 8  verdict  u8 1: taken, 0: too late                                                  server
 //   kind 9  done     u32 rounds                                                                server
 //   kind 10 no       why, as text; the connection ends                                         server
+//
+// Where only sums are seen (secure/secure.h) an update has one tensor, "key", of 32 bytes, and losses of 0. It is said
+// again until a verdict comes; the answer is "wait", or what is asked for:
+//
+//   kind 11 group    u32 round, u64 base, u32 attempt, u32 members: text name, u64 examples,   server
+//                    32 bytes of key
+//   kind 12 masked   name, key, u32 round, u64 base, u32 attempt, u32 bytes, u32 words         client
+//   kind 13 tell     u32 round, u64 base, u32 attempt                                          server
+//   kind 14 seed     name, key, u32 round, u64 base, u32 attempt, 32 bytes                     client
 #pragma once
 
 #include <array>
@@ -28,12 +37,29 @@
 
 #include "base/net/net.h"
 #include "model/federate/local.h"
+#include "model/federate/secure/secure.h"
 
 namespace lumen::model {
 
-enum class FederateKind : uint16_t { hello = 1, welcome, join, ask, task, wait, update, verdict, done, no };
-inline constexpr Protocol kFederate{.magic = 0x44464d4c, .version = 1, .kinds = 10, .no = 10};  // "LMFD"
-inline constexpr size_t kMostName = 64, kMostTensors = 4096, kMostWelcome = 1 << 20, kMostClasses = 1 << 16;
+enum class FederateKind : uint16_t {
+  hello = 1,
+  welcome,
+  join,
+  ask,
+  task,
+  wait,
+  update,
+  verdict,
+  done,
+  no,
+  group,
+  masked,
+  tell,
+  seed
+};
+inline constexpr Protocol kFederate{.magic = 0x44464d4c, .version = 1, .kinds = 14, .no = 10};  // "LMFD"
+inline constexpr size_t kMostName = 64, kMostTensors = 4096, kMostWelcome = 1 << 20, kMostClasses = 1 << 16,
+                        kMostMembers = 1 << 16;
 
 // Who speaks: a name (letters, digits, . _ -) and a number that nobody else knows, drawn when the client first came.
 struct ClientName {
@@ -75,6 +101,26 @@ struct UpdateMessage {
   ClientChange change{};
 };
 
+// Which attempt at a sum is spoken of.
+struct SumAttempt {
+  uint32_t round = 0;
+  uint64_t base = 0;
+  uint32_t attempt = 0;
+  friend bool operator==(const SumAttempt&, const SumAttempt&) = default;
+};
+struct MaskedMessage {
+  ClientName who;
+  SumAttempt of{};
+  std::vector<uint32_t> words{};
+  friend bool operator==(const MaskedMessage&, const MaskedMessage&) = default;
+};
+struct SeedMessage {
+  ClientName who;
+  SumAttempt of{};
+  KeyBytes seed{};
+  friend bool operator==(const SeedMessage&, const SeedMessage&) = default;
+};
+
 std::string pack_speaker(const ClientName& who);
 ClientName unpack_speaker(std::string_view content);
 std::string pack_join(const JoinMessage& m);
@@ -87,6 +133,14 @@ std::string pack_wait(const WaitMessage& m);
 WaitMessage unpack_wait(std::string_view content);
 std::string pack_update(const UpdateMessage& m);
 UpdateMessage unpack_update(std::string_view content);
+std::string pack_group(const SumGroup& m);
+SumGroup unpack_group(std::string_view content);
+std::string pack_masked(const MaskedMessage& m);
+MaskedMessage unpack_masked(std::string_view content);
+std::string pack_tell(const SumAttempt& m);
+SumAttempt unpack_tell(std::string_view content);
+std::string pack_seed(const SeedMessage& m);
+SeedMessage unpack_seed(std::string_view content);
 
 inline Frame frame_of(FederateKind kind, std::string content) {
   return {uint16_t(kind), std::move(content)};

@@ -61,10 +61,6 @@ std::string read_packed(const fs::path& folder, const std::vector<std::string>& 
               "a folder of IDX files, as MNIST comes; `lumen diffuse data` makes one up");
 }
 
-void append_word(std::string& out, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out += char(value >> shift);
-}
-
 // How much of a shape's kind is at a place, from its middle in units of its size.
 bool is_inside(int kind, double x, double y) {
   const double far = std::hypot(x, y), most = std::max(std::fabs(x), std::fabs(y)),
@@ -117,6 +113,10 @@ Images parse_idx(std::string_view images, std::string_view labels, const std::st
 Images read_images(const fs::path& folder, const std::string& part) {
   const std::string images = read_packed(folder, {part + "-images-idx3-ubyte", part + "-images-idx4-ubyte"});
   return parse_idx(images, read_packed(folder, {part + "-labels-idx1-ubyte"}), (folder / part).string());
+}
+
+void append_word(std::string& out, uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) out += char(value >> shift);
 }
 
 std::pair<std::string, std::string> idx_bytes(const Images& images) {

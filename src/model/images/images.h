@@ -26,6 +26,8 @@ struct Images {
 Images parse_idx(std::string_view images, std::string_view labels, const std::string& name);
 // PART-images-idx3-ubyte (or idx4) and PART-labels-idx1-ubyte in a folder, each perhaps packed (.gz); "train", "t10k".
 Images read_images(const std::filesystem::path& folder, const std::string& part);
+// Four bytes, the highest first, as numbers stand in files of images.
+void append_word(std::string& out, uint32_t value);
 // The two files' bytes.
 std::pair<std::string, std::string> idx_bytes(const Images& images);
 

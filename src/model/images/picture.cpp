@@ -8,16 +8,13 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/structured/base64.h"
+#include "model/images/images.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kLine = 2;  // pixels between images
 constexpr uint8_t kLineShade = 96;
-
-void append_word(std::string& out, uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) out += char(value >> shift);
-}
 
 // A chunk of a PNG file (W3C PNG, section 5.3): length, kind, data, and a checksum of the last two.
 void append_chunk(std::string& out, const std::string& kind, const std::string& data) {

@@ -113,11 +113,30 @@ def check(c):
     assert losses[-1] < losses[0], losses
 
 
+def check_sums(c):
+    """Where the server sees sums alone a client that is killed costs what it was in, and the run ends all the same."""
+    c.run("federate", "partition", "shapes", "-o", "four", "--how", "dir:1", "--clients", "4")
+    flags = CHARS[:CHARS.index("--rounds")] + ["--clients", "4", "--sampled", "4", "--rounds", "6", "--deadline", "4"]
+    server = c.start("sums", "federate", "serve", *flags, "--secure", "-o", "sums", "--listen", "127.0.0.1:0")
+    port = int(c.wait_for("sums", r"listening at 127\.0\.0\.1:(\d+)")[1])
+    join = lambda i: c.start(f"part-{i}", "federate", "join", f"four/client-{i:03}", "--server", f"127.0.0.1:{port}", "--measure", "0.05", "--hide-labels")
+    clients = [join(i) for i in range(4)]
+    c.wait_for("sums", r"round 1/.*4 answers")
+    clients[2].kill()
+    c.wait_for("sums", r"3 answers .*without client-002|came to nothing")
+    clients[2] = join(2)
+    assert server.wait(LONGEST) == 0, c.log("sums")[-2000:]
+    for i, client in enumerate(clients):
+        assert client.wait(LONGEST) == 0, c.log(f"part-{i}")[-2000:]
+    assert "round 6/6" in c.log("sums"), c.log("sums")[-2000:]
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         c = Check(str(Path(sys.argv[1]).resolve()), Path(folder))
         try:
             check(c)
+            check_sums(c)
         finally:
             c.end()
     print("a server and three clients: killed, resumed, refused what was wrong, ended with all rounds")

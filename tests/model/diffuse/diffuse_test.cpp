@@ -155,5 +155,30 @@ TEST(Diffusion, ATransformerLearnsShapes) {
   EXPECT_GT(covered[0], covered[3]);
 }
 
+TEST(Diffusion, AUNetLearnsShapes) {
+  NetworkSettings s;
+  s.family = "unet";
+  s.config = {{"size", 12}, {"width", 12}, {"hidden", 32}, {"waves", 32}, {"classes", 4}};
+  s.optimizer.weight_decay = 0;
+  s.optimizer.ema_decay = 0.98;
+  Network network(engine(), *test_library(), s);
+  const Images images = made_up_images(400, 12, 1);
+  double first = 0, last = 0;
+  for (int64_t step = 0; step < 240; ++step) {
+    const double loss = network.step("loss", diffusion_batch(images, network, step, 16), 3e-3);
+    (step < 20 ? first : last) += step < 20 || step >= 220 ? loss / 20 : 0;
+  }
+  EXPECT_LT(last, 0.45 * first);
+  std::vector<int32_t> labels;
+  for (int i = 0; i < 24; ++i) labels.push_back(i % 4);
+  const std::vector<float> drawn = sampled(network, labels, {.steps = 12, .guidance = 2, .seed = 3, .batch = 24});
+  double dark = 0;
+  for (const float x : drawn) {
+    ASSERT_TRUE(std::isfinite(x));
+    dark += x < -0.7F ? 1.0 / drawn.size() : 0;
+  }
+  EXPECT_GT(dark, 0.35) << "shapes stand before black";
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -1,5 +1,6 @@
-// needs: a folder named by LUMEN_EXCHANGE_DIR; run by transformer_reference.py, which computes the velocity and the
-// gradients written here once more.
+// needs: a folder named by LUMEN_EXCHANGE_DIR; run by transformer_reference.py and unet_reference.py, which compute the
+// velocity and the gradients written here once more.
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -21,18 +22,18 @@ std::vector<float> drawn_floats(int64_t count, uint64_t seed) {
   return out;
 }
 
-TEST(TransformerExchange, Write) {
-  const char* folder = std::getenv("LUMEN_EXCHANGE_DIR");
-  if (!folder) GTEST_SKIP() << "run tests/model/diffuse/transformer_reference.py THIS_PROGRAM";
-  const auto network = small_transformer();
+// A network's velocity on some images, and the gradients of the sum of it times numbers that are given; with weights,
+// none of which is zero, and inputs.
+nlohmann::json exchanged(const Network& network) {
   nlohmann::json out;
   std::map<std::string, std::vector<float>> floats;
-  for (const Parameter& p : network->parameters()) {
-    floats[p.name] = network->read(p.name);
-    // Biases are not zero here.
+  for (const Parameter& p : network.parameters()) {
+    std::vector<float>& own = floats[p.name] = network.read(p.name);
     if (p.shape.size() == 1)
-      for (size_t i = 0; i < floats[p.name].size(); ++i) floats[p.name][i] = 0.05F * float(int(i % 7) - 3);
-    out["weights"][p.name] = floats[p.name];
+      for (size_t i = 0; i < own.size(); ++i) own[i] = 0.05F * float(int(i % 7) - 3) + (own[i] == 1 ? 1.0F : 0.0F);
+    else if (std::ranges::all_of(own, [](float x) { return x == 0; }))
+      own = drawn_floats(std::ssize(own), 30 + own.size());
+    out["weights"][p.name] = own;
   }
   const int64_t each = 12 * 12;
   floats["x"] = drawn_floats(kImages * each, 21);
@@ -43,9 +44,8 @@ TEST(TransformerExchange, Write) {
   out["t"] = floats["t"];
   out["arriving"] = floats["arriving"];
   out["label"] = label;
-  // The gradients of the sum of the velocity times numbers that are given.
-  const FamilyRef family = test_library()->family("dit");
-  graph::Graph g = graph::bind_symbols(family->function("velocity", family->config("", network->settings().config)),
+  const FamilyRef family = test_library()->family(network.settings().family);
+  graph::Graph g = graph::bind_symbols(family->function("velocity", family->config("", network.settings().config)),
                                        {{"B", kImages}});
   graph::Builder build(g);
   const graph::ValueId y = g.results[0];
@@ -53,9 +53,9 @@ TEST(TransformerExchange, Write) {
   const graph::ValueId sum =
       build.reshape(build.reduce(build.mul(y, by), graph::Reduction::sum, {0, 1, 2, 3}), graph::Shape{});
   std::vector<graph::ValueId> with;
-  for (const Parameter& p : network->parameters()) with.push_back(g.find_input(p.name));
+  for (const Parameter& p : network.parameters()) with.push_back(g.find_input(p.name));
   for (const graph::ValueId v : graph::differentiate(g, sum, with)) g.results.push_back(v);
-  for (const Parameter& p : network->parameters()) g.result_names.push_back(p.name);
+  for (const Parameter& p : network.parameters()) g.result_names.push_back(p.name);
   const auto program = engine().compile(g, {});
   std::vector<run::DeviceTensorRef> kept;
   for (const std::string& name : program->input_names()) {
@@ -72,7 +72,25 @@ TEST(TransformerExchange, Write) {
     program->result(name)->download(got.data(), program->result(name)->bytes());
     (name == kResult ? out["velocity"] : out["gradients"][name]) = got;
   }
-  write_file_atomic(std::filesystem::path(folder) / "transformer.json", out.dump());
+  return out;
+}
+
+void write_exchanged(const std::string& file, const Network& network) {
+  write_file_atomic(std::filesystem::path(std::getenv("LUMEN_EXCHANGE_DIR")) / file, exchanged(network).dump());
+}
+
+TEST(TransformerExchange, Write) {
+  if (!std::getenv("LUMEN_EXCHANGE_DIR"))
+    GTEST_SKIP() << "run tests/model/diffuse/transformer_reference.py THIS_PROGRAM";
+  write_exchanged("transformer.json", *small_transformer());
+}
+
+TEST(UnetExchange, Write) {
+  if (!std::getenv("LUMEN_EXCHANGE_DIR")) GTEST_SKIP() << "run tests/model/diffuse/unet_reference.py THIS_PROGRAM";
+  NetworkSettings s;
+  s.family = "unet";
+  s.config = {{"size", 12}, {"width", 8}, {"groups", 2}, {"hidden", 16}, {"waves", 32}, {"classes", 4}};
+  write_exchanged("unet.json", Network(engine(), *test_library(), s));
 }
 
 }  // namespace

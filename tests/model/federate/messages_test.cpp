@@ -50,6 +50,36 @@ TEST(FederateMessages, GoThereAndBack) {
   EXPECT_EQ(pack_update(update), pack_update(some_update()));
 }
 
+SumGroup some_group() {
+  SumGroup m{.round = 3, .base = 99, .attempt = 7};
+  m.members = {{"north-1", 12, {1, 2}}, {"south", 9, {3}}};
+  return m;
+}
+
+TEST(FederateMessages, OfSumsGoThereAndBackAndAreChecked) {
+  const SumAttempt of{3, 99, 7};
+  const MaskedMessage masked{{"north-1", 77}, of, {1, 0xffffffff, 3}};
+  const SeedMessage seed{{"north-1", 77}, of, {9, 8, 7}};
+  EXPECT_EQ(unpack_group(pack_group(some_group())), some_group());
+  EXPECT_EQ(unpack_masked(pack_masked(masked)), masked);
+  EXPECT_EQ(unpack_tell(pack_tell(of)), of);
+  EXPECT_EQ(unpack_seed(pack_seed(seed)), seed);
+  const auto cut_short = [](const std::string& whole, const auto& unpack) {
+    for (size_t n = 0; n < whole.size(); ++n) EXPECT_THROW((void)unpack(whole.substr(0, n)), Error) << n;
+    EXPECT_THROW((void)unpack(whole + "x"), Error);
+  };
+  cut_short(pack_group(some_group()), unpack_group);
+  cut_short(pack_masked(masked), unpack_masked);
+  cut_short(pack_tell(of), unpack_tell);
+  cut_short(pack_seed(seed), unpack_seed);
+  SumGroup bad = some_group();
+  bad.members[0].name = "../x";
+  EXPECT_THROW((void)unpack_group(pack_group(bad)), Error);
+  std::string many = pack_group(some_group());
+  many[16] = many[17] = many[18] = char(0xff);  // so many members
+  EXPECT_THROW((void)unpack_group(many), Error);
+}
+
 TEST(FederateMessages, AreRefusedWhenCutShortOrTooLong) {
   const std::string join = pack_join(some_join()), task = pack_task(some_task()), update = pack_update(some_update());
   for (size_t n = 0; n < join.size(); ++n) EXPECT_THROW((void)unpack_join(join.substr(0, n)), Error) << n;

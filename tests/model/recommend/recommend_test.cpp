@@ -85,6 +85,10 @@ TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
   Recommender model(engine(), *test_library(), s);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(model.train_epoch(split()));
   EXPECT_GT(evaluate(model, split(), {}).full.ndcg10, 0.45);
+  // A device's own steps.
+  const double first = model.fine_tune(split(), 3);
+  for (int i = 0; i < 10; ++i) (void)model.fine_tune(split(), 3);
+  EXPECT_LT(model.fine_tune(split(), 3), first);
   s.family = "caser_planned";
   s.is_frozen = true;
   Recommender planned(engine(), *test_library(), s);
@@ -106,6 +110,37 @@ TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
   device->apply(*one, bit_table("normal"));
   const std::vector<float> applied = device->scores({&users[3], 1});
   for (size_t i = 0; i < applied.size(); ++i) ASSERT_NEAR(applied[i], measured[i], 1e-3) << i;
+}
+
+TEST(Recommenders, ReadFewBitsAtLittleCost) {
+  // Eight bits of what products read are nearly all of them; three are not; a device computes what was measured.
+  double reached[2];
+  for (const int bits : {8, 2}) {
+    RecommenderSettings s = settings(false);
+    s.config["read_bits"] = bits;
+    Recommender model(engine(), *test_library(), s);
+    for (int i = 0; i < 16; ++i) ASSERT_TRUE(model.train_epoch(split()));
+    reached[bits == 2] = evaluate(model, split(), {}).full.ndcg10;
+  }
+  EXPECT_GT(reached[0], 0.5);
+  EXPECT_LT(reached[1], reached[0]);
+  RecommenderSettings s = settings(true);
+  s.config["read_bits"] = 8;
+  Recommender planned(engine(), *test_library(), s);
+  ASSERT_TRUE(planned.train_epoch(split()));
+  const auto users = histories();
+  const std::vector<Plan> plans = planned.plans(users);
+  planned.use(bit_table("normal"));
+  const Plan* const one = &plans[3];
+  const std::vector<float> measured = planned.scores({&users[3], 1}, {&one, 1});
+  const TestFolder folder;
+  planned.save(folder.path());
+  const auto device = Recommender::load(engine(), *test_library(), folder.path());
+  device->apply(*one, bit_table("normal"));
+  const std::vector<float> applied = device->scores({&users[3], 1});
+  double far = 0;
+  for (size_t i = 0; i < applied.size(); ++i) far = std::max<double>(far, std::fabs(applied[i] - measured[i]));
+  EXPECT_LT(far, 0.05);
 }
 
 TEST(Recommenders, GoOnWithTheSameBits) {

@@ -56,7 +56,7 @@ std::vector<ClientFacts> Simulation::facts() const {
     ClientFacts f;
     f.examples = std::ssize(parts_[i]);
     f.share = f.examples / examples;
-    f.distance = label_distance(own, all);
+    if (!settings_.hides_labels) f.distance = label_distance(own, all);
     const double plain = settings_.float_rate * c.speed;
     f.rate = {plain, plain * c.gain, plain / (1 + settings_.fake_share)};
     // Ranges take a forward pass of some batches in float: a third of a step each.
@@ -110,6 +110,7 @@ Simulated Simulation::run(FederateMethod method, const std::function<void(int64_
       examples += double(facts.examples);
       allocator.saw(client, strategy, local.off, seconds);
     }
+    allocator.saw_changes(answers, std::vector<bool>(parts_.size(), settings_.hides_labels));
     average_into(global, answers);
     now.loss /= examples;
     passed += slowest;

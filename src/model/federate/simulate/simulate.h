@@ -1,14 +1,14 @@
 // A federated run in one process: the clients' training is real, their time is reckoned from what kind of device each
 // is. Proved by tests/model/federate/simulate_test.cpp.
 //
-// May include: base, model/federate.
+// May include: base, model/federate/rounds.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <vector>
 
-#include "model/federate/rounds.h"
+#include "model/federate/rounds/rounds.h"
 
 namespace lumen::model {
 
@@ -25,6 +25,7 @@ struct SimulationSettings {
   double fake_share = 0.25;  // how much longer a step of Q takes than one in float
   int64_t tested = 1000;     // examples of an evaluation
   int64_t evaluate_every = 1;
+  bool hides_labels = false;  // nobody knows them: distances follow from what clients send
 };
 
 struct SimulatedRound {

@@ -1,6 +1,8 @@
 // The rounds of a federated run: who is sampled, who trains how, what comes of the answers, and what a server keeps so
 // that it goes on from its last round whatever ends it. Answers are added up in the order of clients' names, so the
-// same clients give the same bits in whatever order they answer. Proved by tests/model/federate/rounds_test.cpp.
+// same clients give the same bits in whatever order they answer. Proved by tests/model/federate/rounds.
+//
+// May include: base, base/structured, graph/ir, model/federate, model/federate/secure, model/file.
 #pragma once
 
 #include <chrono>
@@ -14,6 +16,7 @@
 
 #include "model/federate/allocation.h"
 #include "model/federate/messages.h"
+#include "model/federate/secure/sum.h"
 
 namespace lumen::model {
 
@@ -31,7 +34,8 @@ struct FederateSettings {
   double rate = 0.05;
   bool feedback = true;  // what rounding leaves over is kept for the next upload
   int64_t clients = 3, sampled = 3, rounds = 10;
-  double deadline = 60;  // seconds of a round, once somebody has answered
+  double deadline = 60;    // seconds of a round, once somebody has answered
+  bool is_secure = false;  // the server sees sums of updates alone (secure/secure.h)
   uint64_t seed = 1;
   FederateMethod method = FederateMethod::full;
   AllocationSettings allocation;
@@ -44,6 +48,11 @@ LocalSettings local_settings(const FederateSettings& settings, const FormatLibra
 // things.
 uint64_t model_hash(const FederateSettings& settings, const Library& library);
 
+// All tensors' numbers one behind the other, in the order of names, and one more behind them.
+std::vector<float> numbers_of(const Weights& weights, double last);
+// What an update has where only sums are seen.
+ClientChange key_instead(const KeyBytes& key);
+
 // Numbers of the clients of a round, rising: a function of the seed and the round alone.
 std::vector<int64_t> sampled_clients(int64_t clients, int64_t sampled, uint64_t seed, int64_t round);
 
@@ -51,13 +60,11 @@ struct ClientAnswer {
   int64_t examples = 0;
   Weights change;
 };
-// Adds the mean of the changes, by examples, in the order of the map.
+// The mean of one tensor's changes, by examples, in the order of the map.
+std::vector<double> mean_change(const std::map<int64_t, ClientAnswer>& answers, const std::string& name, size_t count);
+double examples_in(const std::map<int64_t, ClientAnswer>& answers);
+// Adds it to all tensors.
 void average_into(Weights& global, const std::map<int64_t, ClientAnswer>& answers);
-
-// Share of the examples whose class has the largest logit; weights as they are given. At most `most` examples.
-double accuracy_of(Network& network, const Weights& weights, const Examples& test, int64_t most);
-// Weights as products would read them from codes.
-Weights through_format(run::Engine& engine, const Network& network, const FormatRef& format, const Weights& weights);
 
 // Chooses strategies while rounds go on, by a method.
 class Allocator {
@@ -67,6 +74,9 @@ class Allocator {
   const std::vector<ClientFacts>& clients() const { return clients_; }
   // An update: how far weights were off, and how long its client took in all.
   void saw(size_t client, ClientStrategy strategy, double off, double seconds);
+  // What some clients sent. Those whose labels are nobody's business stand as far off as their changes do from the
+  // mean (change_distance, section 3).
+  void saw_changes(const std::map<int64_t, ClientAnswer>& answers, const std::vector<bool>& hides_labels);
   // `round` of `rounds` is over, 0 the first; the mean loss of its clients, its time.
   void finish_round(double loss, double seconds, int64_t round, int64_t rounds);
   double overhead() const { return overhead_; }  // seconds spent on choosing
@@ -75,7 +85,7 @@ class Allocator {
   void set_state(const nlohmann::json& state, const std::string& where);
 
  private:
-  void choose();
+  void again_for(size_t client);
 
   FederateMethod method_;
   AllocationSettings settings_;
@@ -126,12 +136,18 @@ class FederateServer {
   Frame task_for(const ClientName& who);
   Frame update_of(UpdateMessage m);
   void take(Registered& from, const UpdateMessage& m);
+  void offered(Registered& from, const UpdateMessage& m);
+  Frame wished_of(Registered& from, const SumAttempt& of);
+  void look_at_sum();
+  void require_strategy(const Registered& from, const UpdateMessage& m) const;
+  double add_sum();
   void begin();
   void begin_round();
   void close_round();
   void save() const;
   void restore(const std::filesystem::path& checkpoint);
   std::vector<ClientFacts> facts() const;
+  std::vector<bool> hides_labels() const;  // by number
 
   run::Engine& engine_;
   const Library& library_;
@@ -148,6 +164,7 @@ class FederateServer {
   std::optional<Allocator> allocator_;
   std::vector<int64_t> sampled_;
   std::map<int64_t, ClientAnswer> answers_;
+  std::optional<SumRound> sum_;                // of this round, where only sums are seen
   std::map<int64_t, UpdateMessage> answered_;  // without its tensors
   std::map<std::string, bool> told_;
   Clock::time_point began_;

@@ -1,6 +1,6 @@
 // Needs: cpu. Rounds of a server without its sockets: answers in any order, late and hostile ones, going on from a
 // checkpoint.
-#include "model/federate/rounds.h"
+#include "model/federate/rounds/rounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -135,6 +135,129 @@ TEST(FederateRounds, EndWithoutThoseWhoVanishAndGoOnFromACheckpoint) {
   EXPECT_TRUE(play.send(last)) << "its client may not have heard that it was taken";
   EXPECT_FALSE(play.send(late));
   EXPECT_EQ(play.ask(2).kind, uint16_t(FederateKind::task)) << "nobody has to join again";
+}
+
+// The same three clients where the server sees sums alone.
+struct MaskedPlay : HandPlayed {
+  std::vector<SumPartner> partners;
+  std::vector<std::vector<float>> numbers{3};
+  std::vector<UpdateMessage> offers{3};
+
+  MaskedPlay() {
+    settings.is_secure = true;
+    begin();
+    for (const int i : {0, 1, 2}) join(i);
+    ready();
+  }
+  void ready() {
+    partners.clear();
+    for (const int i : {0, 1, 2}) {
+      UpdateMessage m = update(i);
+      const FormatRef format = test_library()->formats().get("int8_row");
+      numbers[i] = numbers_of(decoded_change(engine(), server->network(), format, m.change), m.last_loss);
+      partners.emplace_back(who(i).name);
+      m.change = key_instead(partners[i].key());
+      m.last_loss = 0;
+      offers[i] = m;
+    }
+  }
+  Frame offer(int i) { return server->answer(frame_of(FederateKind::update, pack_update(offers[i]))); }
+  SumAttempt attempt(const SumGroup& g) const { return {g.round, g.base, g.attempt}; }
+  Frame mask(int i, const SumGroup& g) {
+    const MaskedMessage m{who(i), attempt(g), partners[i].masked(g, numbers[i])};
+    return server->answer(frame_of(FederateKind::masked, pack_masked(m)));
+  }
+  Frame tell(int i, const SumGroup& g) {
+    const SeedMessage m{who(i), attempt(g), partners[i].told(g.attempt)};
+    return server->answer(frame_of(FederateKind::seed, pack_seed(m)));
+  }
+  SumGroup group() {
+    for (const int i : {0, 1, 2}) (void)offer(i);
+    return unpack_group(offer(0).content);
+  }
+};
+
+TEST(SecureRounds, HaveThePlainSumBitForBit) {
+  MaskedPlay play;
+  const Weights before = play.server->weights();
+  std::vector<uint32_t> plain(numbers_of(before, 0).size());
+  for (const int i : {0, 1, 2}) {
+    const std::vector<uint32_t> own = fixed_words(play.numbers[i], 10.0 * (i + 1) / 60);
+    for (size_t k = 0; k < plain.size(); ++k) plain[k] += own[k];
+  }
+  EXPECT_EQ(play.offer(0).kind, uint16_t(FederateKind::wait));
+  const SumGroup g = play.group();
+  EXPECT_EQ(g.members.size(), 3U);
+  for (const int i : {2, 0}) EXPECT_EQ(play.mask(i, g).kind, uint16_t(FederateKind::wait));
+  EXPECT_EQ(play.mask(1, g).kind, uint16_t(FederateKind::tell));
+  EXPECT_EQ(play.offer(0).kind, uint16_t(FederateKind::tell));
+  for (const int i : {0, 2}) EXPECT_EQ(play.tell(i, g).kind, uint16_t(FederateKind::wait));
+  EXPECT_EQ(play.tell(1, g).content, std::string(1, 1));
+  EXPECT_EQ(play.server->round(), 1);
+  EXPECT_EQ(play.offer(0).content, std::string(1, 1)) << "asked again: it was taken";
+  size_t at = 0;
+  for (const auto& [name, numbers] : before)
+    for (size_t i = 0; i < numbers.size(); ++i, ++at)
+      ASSERT_EQ(play.server->weights().at(name)[i], float(numbers[i] + fixed_number(plain[at]))) << name << i;
+  EXPECT_NEAR(play.server->weights().at("last")[5] - before.at("last")[5], 0.14 / 6, 1e-4);
+  EXPECT_NE(play.lines.back().find("loss 1.0000"), std::string::npos) << play.lines.back();
+}
+
+TEST(SecureRounds, EndWithoutThoseWhoVanishAndRefuseWhatIsNoKey) {
+  MaskedPlay play;
+  UpdateMessage bare = play.update(0);
+  EXPECT_THROW((void)play.send(bare), Error) << "an update as it is";
+  bare.change.tensors = {{"key", std::vector<uint8_t>(31)}};
+  EXPECT_THROW((void)play.send(bare), Error);
+  play.settings.deadline = 0.3;
+  play.settings.rounds = 2;
+  play.begin();
+  for (const int i : {0, 1, 2}) play.join(i);
+  play.ready();
+  const SumGroup g = play.group();
+  (void)play.mask(0, g);
+  (void)play.mask(1, g);
+  // Two are too few: the round comes to nothing, and nobody's update was taken.
+  const Weights before = play.server->weights();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (play.server->round() == 0 && std::chrono::steady_clock::now() < until) play.server->look_at_clock();
+  ASSERT_EQ(play.server->round(), 1);
+  EXPECT_EQ(play.server->weights(), before);
+  EXPECT_EQ(play.offer(0).content, std::string(1, 0));
+  EXPECT_NE(play.lines.back().find("nothing"), std::string::npos) << play.lines.back();
+  EXPECT_EQ(play.mask(2, g).content, std::string(1, 0)) << "too late";
+  play.ready();
+  const SumGroup next = play.group();
+  for (const int i : {0, 1, 2}) (void)play.mask(i, next);
+  for (const int i : {0, 1, 2}) (void)play.tell(i, next);
+  EXPECT_TRUE(play.server->is_done());
+  EXPECT_NE(play.server->weights(), before);
+}
+
+TEST(FederateRounds, TakeDistancesFromChangesWhereLabelsAreHidden) {
+  HandPlayed play;
+  for (const int i : {0, 1, 2}) {
+    JoinMessage m = play.joining(i);
+    if (i != 1) m.counts.clear();
+    (void)play.server->answer(frame_of(FederateKind::join, pack_join(m)));
+  }
+  EXPECT_EQ(play.server->allocator()->clients()[0].distance, 0) << "nothing is known yet";
+  std::vector<UpdateMessage> updates;
+  for (const int i : {0, 1, 2}) updates.push_back(play.update(i));
+  Weights away = unpack_task(play.ask(2).content).weights;
+  for (auto& [name, numbers] : away)
+    for (float& x : numbers) x -= 0.02F;
+  updates[2].change = encoded_change(engine(), play.server->network(), test_library()->formats().get("int8_row"),
+                                     unpack_task(play.ask(2).content).weights, away, nullptr);
+  for (const int i : {0, 1, 2}) EXPECT_TRUE(play.send(updates[i]));
+  // The mean goes the third's way: (10 .01 + 20 .02 - 30 .02) / 60 < 0.
+  const auto& clients = play.server->allocator()->clients();
+  EXPECT_NEAR(clients[0].distance, std::log(2.0), 1e-6);
+  EXPECT_NEAR(clients[2].distance, 0, 1e-3);
+  EXPECT_LT(clients[1].distance, std::log(2.0)) << "that of its labels";
+  play.server.reset();
+  play.resume();
+  EXPECT_NEAR(play.server->allocator()->clients()[0].distance, std::log(2.0), 1e-6);
 }
 
 TEST(FederateSettingsText, GoesThereAndBackAndIsChecked) {

@@ -1,0 +1,40 @@
+#include "model/federate/rounds/json_numbers.h"
+
+#include "base/error.h"
+#include "base/structured/json.h"
+
+namespace lumen::model {
+
+double json_real(const nlohmann::json& object, const char* key, const std::string& where) {
+  const nlohmann::json& value = json_member(object, key, where);
+  if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
+  return value.get<double>();
+}
+
+int64_t json_within(const nlohmann::json& object, const char* key, int64_t least, int64_t most,
+                    const std::string& where) {
+  const int64_t value = json_integer(object, key, where);
+  if (value < least || value > most) throw user_error("{}: \"{}\" is {}, not {} to {}", where, key, value, least, most);
+  return value;
+}
+
+uint64_t json_number(const nlohmann::json& object, const char* key, const std::string& where) {
+  const std::string text = json_text(object, key, where);
+  uint64_t out = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9' || text.size() > 20) throw user_error("{}: \"{}\" is no number", where, key);
+    out = 10 * out + uint64_t(c - '0');
+  }
+  return out;
+}
+
+std::vector<double> json_reals(const nlohmann::json& object, const char* key, const std::string& where) {
+  std::vector<double> out;
+  for (const nlohmann::json& x : json_member(object, key, where)) {
+    if (!x.is_number()) throw user_error("{}: \"{}\" has what is no number", where, key);
+    out.push_back(x.get<double>());
+  }
+  return out;
+}
+
+}  // namespace lumen::model

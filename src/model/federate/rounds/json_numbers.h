@@ -1,0 +1,16 @@
+// Numbers of JSON that people or other processes wrote. Each: Error naming `where` and the key.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lumen::model {
+
+double json_real(const nlohmann::json& object, const char* key, const std::string& where);
+int64_t json_within(const nlohmann::json& object, const char* key, int64_t least, int64_t most,
+                    const std::string& where);
+uint64_t json_number(const nlohmann::json& object, const char* key, const std::string& where);  // as a text
+std::vector<double> json_reals(const nlohmann::json& object, const char* key, const std::string& where);
+
+}  // namespace lumen::model
