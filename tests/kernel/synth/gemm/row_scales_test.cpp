@@ -141,6 +141,15 @@ TEST(RowScales, IntegersOfAStepMeetInIntegerInstructions) {
 
 // Codes times scales of few digits are 16-bit floats exactly; what the tensor shares, a divisor too, comes behind the
 // sums. Small products in f32 are no slower, so those are asked for here.
+// Extents that 512 does not divide: scales come behind the longest runs of whole instructions that do.
+TEST(RowScales, MatrixUnitsOfProcessorsSumLongRuns) {
+  check({"int8_row", "int8_row", 37, 384, 48}, "amx", "scales of 384 tile.i8i8", false, 1e-5);
+  check({"int8_row", "int8_row", 20, 768, 32}, "amx", "scales of 384 tile.i8i8", false, 1e-5);
+  check({"int8_row", "int8_row", 20, 896, 32, false}, "amx", "scales of 448 tile.i8i8", false, 1e-5);
+  check({"int8_row", "int8_row", 20, 1024, 32}, "amx", "scales of 512 tile.i8i8", false, 1e-5);
+  check({"int8_row", "int8_row", 20, 96, 32}, "amx", "", false, 1e-5);
+}
+
 TEST(RowScales, BlocksOfFewDigitsMeetMatrixInstructions) {
   for (const auto& [a, b] : {std::pair{"nvfp4_divided", "nvfp4_divided"}, std::pair{"nvfp4_tensor", "mxfp4_up"},
                              std::pair{"fp8_two_level", "fp8_tensor"}}) {

@@ -137,6 +137,15 @@ machine::DotRow as_dot(const machine::TileRow& t) {
   return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
 }
 
+// The longest run along K, of whole steps, in which neither operand's scales change: K need not be a multiple of
+// kTileGroup for that (768 has runs of 384, 11008 of 256).
+int64_t run_of_scales(int64_t shared, int64_t k, int64_t step) {
+  if (shared >= kWholeRow) shared = k;
+  int64_t run = kTileGroup / step * step;
+  while (run > step && shared % run != 0) run -= step;
+  return run;
+}
+
 std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
                                         const std::optional<machine::TileRow>& tile, const CodedRows* coded,
                                         std::string* why) {
@@ -155,7 +164,8 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   t.row = d.row;
   const int64_t held = coded ? coded->form.group : kWholeRow;  // elements of a that share a scale already
   if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
-    t.scale_group = t.group = std::gcd(std::gcd(d.group, held), kTileGroup);
+    const int64_t shared = std::gcd(d.group, held);
+    t.scale_group = t.group = coded ? run_of_scales(shared, p.k.extent, t.step()) : std::gcd(shared, kTileGroup);
     if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return {};
   } else {
     t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
