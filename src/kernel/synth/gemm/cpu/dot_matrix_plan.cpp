@@ -139,8 +139,9 @@ machine::DotRow as_dot(const machine::TileRow& t) {
 
 // The longest run along K, of whole steps, in which neither operand's scales change: K need not be a multiple of
 // kTileGroup for that (768 has runs of 384, 11008 of 256).
-int64_t run_of_scales(int64_t shared, int64_t k, int64_t step) {
-  if (shared >= kWholeRow) shared = k;
+int64_t run_of_scales(int64_t one, int64_t other, int64_t k, int64_t step) {
+  const auto within = [&](int64_t group) { return group >= kWholeRow ? k : group; };
+  const int64_t shared = std::gcd(within(one), within(other));
   int64_t run = kTileGroup / step * step;
   while (run > step && shared % run != 0) run -= step;
   return run;
@@ -164,8 +165,8 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   t.row = d.row;
   const int64_t held = coded ? coded->form.group : kWholeRow;  // elements of a that share a scale already
   if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
-    const int64_t shared = std::gcd(d.group, held);
-    t.scale_group = t.group = coded ? run_of_scales(shared, p.k.extent, t.step()) : std::gcd(shared, kTileGroup);
+    t.scale_group = t.group =
+        coded ? run_of_scales(d.group, held, p.k.extent, t.step()) : std::gcd(std::gcd(d.group, held), kTileGroup);
     if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return {};
   } else {
     t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
