@@ -59,7 +59,7 @@ class Job:
 class Studies:
     def __init__(self, options):
         self.o, self.jobs = options, []
-        self.work = options.work.resolve()
+        self.work = options.work.resolve() / ("tiny" if options.tiny else "whole")  # what is done of one is not of the other
         self.work.mkdir(parents=True, exist_ok=True)
         self.seeds = range(1, options.seeds + 1)
 
