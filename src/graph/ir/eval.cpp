@@ -183,15 +183,19 @@ Tensor eval_contract(Machine& m, const Node& n, ValueId) {
   }
   const std::vector<double>&a = m.operand(n, 0).values, &b = m.operand(n, 1).values;
   const Scalar type = r.type.element.scalar;
+  const bool is_whole = !is_float(type);
   for_each(outer, [&](int64_t k, const Index& i) {
     const int64_t at_a = dot(strides[0], i), at_b = dot(strides[1], i);
     double sum = 0;
     int64_t whole = 0;
     for (size_t s = 0; s < inner_offsets[0].size(); ++s) {
       const double product = a[at_a + inner_offsets[0][s]] * b[at_b + inner_offsets[1][s]];
-      is_float(type) ? void(sum += product) : void(whole += int64_t(product));
+      if (is_whole)
+        whole += int64_t(product);
+      else
+        sum += product;
     }
-    r.values[k] = is_float(type) ? round_float(type, sum, m.options.wide) : wrap(type, whole);
+    r.values[k] = is_whole ? wrap(type, whole) : round_float(type, sum, m.options.wide);
   });
   return r;
 }

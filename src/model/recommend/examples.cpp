@@ -99,6 +99,11 @@ std::vector<UserWindow> epoch_examples(const Split& split, const ExampleForm& fo
   return out;
 }
 
+UserWindow last_window(const Split& split, const ExampleForm& form, int64_t user) {
+  const int64_t length = std::ssize(split.training(user));
+  return {user, form.targets > 0 ? std::max<int64_t>(1, length - form.targets) : length};
+}
+
 ExampleBatch training_batch(const Split& split, const ExampleForm& form, std::span<const UserWindow> examples,
                             Draws draws) {
   ExampleBatch batch;

@@ -358,9 +358,7 @@ std::optional<double> Recommender::train_epoch(const Split& split, const std::at
 }
 
 double Recommender::fine_tune(const Split& split, int64_t user) {
-  // The last window that has all its targets.
-  const int64_t length = std::ssize(split.training(user));
-  const UserWindow one{user, form_.targets > 0 ? std::max<int64_t>(1, length - form_.targets) : length};
+  const UserWindow one = last_window(split, form_, user);
   return step(training_batch(split, form_, {&one, 1}, Draws(settings_.seed, kBatchDraws, steps_)));
 }
 

@@ -56,6 +56,8 @@ struct ExampleBatch {
   graph::Bindings symbols;
 };
 // All of them in the order of an epoch, which the seed decides.
+// The last window of a user that has all its targets: the whole sequence, where there are no windows.
+UserWindow last_window(const Split& split, const ExampleForm& form, int64_t user);
 std::vector<UserWindow> epoch_examples(const Split& split, const ExampleForm& form, uint64_t seed, int64_t epoch);
 // In a planned family the plan follows from the items before a place that is drawn, and only what comes behind it
 // counts: else plans would know the answers.
@@ -94,6 +96,7 @@ class Recommender {
   int64_t items() const;
   int64_t length() const;
   bool has_plans() const { return form_.recent > 0; }
+  const ExampleForm& form() const { return form_; }
   int64_t steps() const { return steps_; }
   int64_t epochs() const { return epochs_; }
   int64_t trained_numbers() const;

@@ -14,11 +14,6 @@ namespace {
 constexpr const char* kOfPlans = "planned";  // role of matrices
 constexpr uint64_t kSequenceDraws = 0x73656e73;
 
-int64_t whole_of(const graph::Config& config, const char* key) {
-  const auto at = config.find(key);
-  return at == config.end() ? 0 : std::llround(at->second);
-}
-
 // The loss of applied matrices, without what training adds to it, and its gradients by them.
 class LossGradients {
  public:
@@ -29,14 +24,10 @@ class LossGradients {
     config_["applied"] = 1;
     for (const char* key : {"dropout", "balance", "evenly"})
       if (config_.contains(key)) config_[key] = 0;
-    form_ = {model.length(), whole_of(config_, "targets"), whole_of(config_, "recent"), model.settings().by_candidates,
-             model.settings().candidates};
     for (const Parameter& p : family_->parameters(config_))
       if (p.role == kOfPlans) matrices_.push_back(p);
     for (const auto& [name, numbers] : model.state()) weights_[name] = numbers;
   }
-
-  const ExampleForm& form() const { return form_; }
 
   Sensitivity of(const ExampleBatch& batch) {
     run::Program& program = ready(batch);
@@ -79,7 +70,7 @@ class LossGradients {
   }
 
   BoundProgram compiled(const graph::Bindings& symbols) {
-    const char* loss = form_.by_candidates ? "loss_candidates" : "loss_pairs";
+    const char* loss = model_.form().by_candidates ? "loss_candidates" : "loss_pairs";
     graph::Graph g = graph::bind_symbols(family_->function(loss, config_), symbols);
     std::vector<graph::ValueId> with;
     for (const Parameter& p : matrices_) with.push_back(g.find_input(p.name));
@@ -106,7 +97,6 @@ class LossGradients {
   Recommender& model_;
   FamilyRef family_;
   graph::Config config_;
-  ExampleForm form_;
   std::vector<Parameter> matrices_, parameters_;
   std::map<std::string, std::vector<float>> weights_;
   DeviceTensors tensors_;
@@ -122,9 +112,8 @@ std::vector<Sensitivity> channel_sensitivities(Recommender& model, const Split& 
   for (const int64_t user : users) {
     const int64_t length = std::ssize(split.training(user));
     if (length < 2) throw user_error("a user with {} items has no loss", length);
-    const int64_t end = gradients.form().targets > 0 ? std::max<int64_t>(1, length - gradients.form().targets) : length;
-    const UserWindow one{user, end};
-    out.push_back(gradients.of(training_batch(split, gradients.form(), {&one, 1}, Draws(seed, kSequenceDraws, user))));
+    const UserWindow one = last_window(split, model.form(), user);
+    out.push_back(gradients.of(training_batch(split, model.form(), {&one, 1}, Draws(seed, kSequenceDraws, user))));
   }
   return out;
 }

@@ -49,9 +49,9 @@ std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std
 // Whether updates of one process clear gradients: by layers, the first batch of a step writes over what the last step
 // has left.
 bool updates_clear(const run::Device& device, const Recipe& recipe);
-// One group's updates.
-graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
-                       bool clears);
+// The groups' updates, each text once.
+std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
+                                            const std::vector<UpdateGroup>& groups, bool clears);
 // What seats of the groups take of a device, and what is held where none lies elsewhere.
 int64_t bytes_of_seats(const std::vector<VisitorGroup>& groups, size_t seats);
 int64_t bytes_held(const std::vector<VisitorGroup>& groups);

@@ -39,6 +39,12 @@ struct Renamed {
   }
 };
 
+graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
+                       bool clears) {
+  const Renamed renamed(trained, method.held(), group);
+  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
+}
+
 size_t count_draws(const graph::Graph& g) {
   size_t draws = 0;
   while (g.find_input(seed_of_draw(draws)) >= 0) ++draws;
@@ -51,10 +57,14 @@ bool updates_clear(const run::Device& device, const Recipe& recipe) {
   return recipe.accumulate > 1 && !goes_by_layers(device, recipe);
 }
 
-graph::Graph update_of(const Method& method, const std::vector<Parameter>& trained, const UpdateGroup& group,
-                       bool clears) {
-  const Renamed renamed(trained, method.held(), group);
-  return group_step(renamed.parameters, method.optimizer(), clears, renamed.held);
+std::vector<graph::Graph> different_updates(const Method& method, const std::vector<Parameter>& trained,
+                                            const std::vector<UpdateGroup>& groups, bool clears) {
+  std::vector<graph::Graph> out;
+  std::set<std::string> known;
+  for (const UpdateGroup& g : groups)
+    if (graph::Graph update = update_of(method, trained, g, clears); known.insert(graph::print(update)).second)
+      out.push_back(std::move(update));
+  return out;
 }
 
 std::vector<UpdateGroup> update_groups(const std::vector<Parameter>& trained, const Optimizer& optimizer) {
@@ -188,11 +198,7 @@ OffloadForecast forecast_offload(const run::Device& device, const Model& model, 
   const OffloadSettings settings = offload_settings(recipe.offload);
   for (const auto* place : {&settings.moments, &settings.layers, &settings.activations})
     out.in_file = out.in_file || (*place && !(*place)->host);
-  std::set<std::string> known;
-  for (const UpdateGroup& g : groups)
-    if (graph::Graph update = update_of(method, method.trained(), g, updates_clear(device, recipe));
-        known.insert(graph::print(update)).second)
-      out.updates.push_back(std::move(update));
+  out.updates = different_updates(method, method.trained(), groups, updates_clear(device, recipe));
   return out;
 }
 

@@ -49,10 +49,7 @@ void forecast_visits(RankForecast& out, const run::Device& device, const Method&
   out.states += bytes_of_seats(states, kUpdateSeats) - bytes_held(states);
   out.outside = all_bytes(states);
   out.in_file = !offload_settings(recipe.offload).moments->host;
-  std::set<std::string> known;
-  for (const UpdateGroup& g : groups)
-    if (graph::Graph update = update_of(method, out.updated, g, true); known.insert(graph::print(update)).second)
-      out.updates.push_back(std::move(update));
+  out.updates = different_updates(method, out.updated, groups, true);
 }
 
 // Each text once.

@@ -4,21 +4,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
 
 std::optional<size_t> first_not_finite(std::span<const float> values, float largest) {
-  constexpr size_t kBlock = 65536;
-  const size_t blocks = (values.size() + kBlock - 1) / kBlock;
-  size_t first = values.size();
-#pragma omp parallel for schedule(static) reduction(min : first) if (blocks > 4)
-  for (size_t b = 0; b < blocks; ++b) {
-    const std::span part = values.subspan(b * kBlock, std::min(kBlock, values.size() - b * kBlock));
-    const auto bad = std::find_if(part.begin(), part.end(), [&](float x) { return !(std::abs(x) <= largest); });
-    if (bad != part.end()) first = std::min<size_t>(first, b * kBlock + (bad - part.begin()));
-  }
-  if (first == values.size()) return std::nullopt;
-  return first;
+  return run::first_not_finite(values, largest);
 }
 
 std::string spike_of(const RunState& state, double factor, double loss, double norm) {

@@ -4,7 +4,7 @@
 //
 // May include: base, base/structured, graph/grad, graph/transform, model/arch, model/arch/adapter, model/data/examples,
 // model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks, model/train/recipe,
-// model/train/record, number/codec, number/formula, run/engine.
+// model/train/record, number/codec, number/formula, run/engine, run/engine/feedback.
 // Offers: forecast.h, guard.h.
 #pragma once
 
