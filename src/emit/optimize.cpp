@@ -14,6 +14,7 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include "emit/tile_phis.h"
 #include "emit/whole_words.h"
 
 namespace lumen::emit {
@@ -48,6 +49,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   for (llvm::Function& f : module) {
     if (f.isDeclaration()) continue;
     passes.run(f, functions);
+    if (machine.getTargetTriple().getArch() == llvm::Triple::x86_64) make_tile_phis(f);
     if (!aligned_loads) continue;
     load_whole_words(f);
     functions.clear(f, f.getName());
