@@ -23,7 +23,7 @@ Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, 
 Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                                      const Options& options) {
   if (auto by_blocks = attend_gradient_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
-  return attend_gradient_by_tasks(plan, group, target);
+  return attend_gradient_by_tasks(plan, group, target, options.exact ? Scalar::f32 : options.products);
 }
 
 Synthesis synthesize_fitted(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {

@@ -17,7 +17,9 @@ using graph::KeyRange;
 // Attention by tasks that compute tiles of rows each: on processors, and where blocks of lanes (attend_block.h) have no
 // plan for it.
 Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
-Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+// `factor`: what a matrix unit may multiply; f32: nothing is rounded.
+Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                   Scalar factor);
 
 // First key that a row sees and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them.
 // The row's axes are open in `map`, a body over the scores.

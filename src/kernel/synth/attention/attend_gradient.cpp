@@ -9,13 +9,16 @@
 //     write the results over rows
 //   write the results over keys
 //
-// Numbers: f32 throughout, sums in the order of blocks and tiles, fixed by the shape and the machine.
+// Numbers: f32, sums in the order of blocks and tiles, fixed by the shape and the machine. A matrix unit multiplies
+// 16-bit floats where the caller allows it: operands, scores' gradients and probabilities are rounded to them as on
+// GPUs.
 // Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/attention/attend.h"
-#include "kernel/synth/order/transpose.h"
+#include "kernel/synth/attention/gradient_panels.h"
 
 namespace lumen::synth {
 
@@ -23,49 +26,37 @@ using graph::Op;
 
 namespace {
 
-constexpr int64_t kRows = 32;  // of a tile
 constexpr int64_t kKeys = 64;  // of a block
 
-// An operand of a product or result, unpacked for a tile of rows or a block of keys.
+// An operand of a product or result, and how it is read line by line.
 struct Operand {
   graph::ValueId value = -1;
   Access access;
-  bool by_key = false;  // varies along keys, otherwise along rows
-  int64_t width = 1, padded = 1;
-  bool transposed = false;  // needed with keys as lanes
   std::unique_ptr<Body> body;
-  BufferId buffer = -1, transposed_buffer = -1;
 };
 
 struct Result {
   graph::ValueId value = -1;
-  int source = -1;  // which of the score-shaped values
-  int operand = -1;
-  bool over_keys = false;
-  int64_t padded = 1;
   Access access;
   std::unique_ptr<Body> body;
-  BufferId sums = -1;
 };
 
 class GradientKernel : AttendWriter {
  public:
-  GradientKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
+  GradientKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Scalar factor)
       : AttendWriter(plan, target),
         plan_(plan),
         group_(group),
         a_(plan, group),
         extents_(a_.extents),
         row_axes_(a_.row_axes),
-        products_(a_.products),
         sources_(a_.sources),
         range_(a_.range.get()) {
     nothing_.inputs = group.inputs;
     keys_ = extents_.back();
     task_bytes_ = target.task_bytes;
-    const int sums = target.vector_registers >= 32 ? 16 : 8;
-    vectors_ = 2;
-    together_ = sums / vectors_;
+    panels_ = unit_panels(b_, target, factor);
+    if (!panels_) panels_ = vector_panels(b_, g_, group.root, target);
   }
 
   Synthesis run() {
@@ -73,25 +64,27 @@ class GradientKernel : AttendWriter {
     builder_.declare(group_);
     Synthesis out;
     const std::vector<bool> apart(extents_.size() + 1, true);
-    for (Operand& o : operands_) {
+    for (size_t o = 0; o < operands_.size(); ++o) {
       std::vector<int64_t> space = extents_;
-      space.push_back(o.width);
-      o.body = std::make_unique<Body>(builder_, plan_, nothing_, space, apart,
-                                      std::map<graph::ValueId, Access>{{o.value, o.access}});
+      space.push_back(parts_.operands[o].width);
+      operands_[o].body =
+          std::make_unique<Body>(builder_, plan_, nothing_, space, apart,
+                                 std::map<graph::ValueId, Access>{{operands_[o].value, operands_[o].access}});
     }
     map_ = std::make_unique<Body>(builder_, plan_, group_, extents_, apart);
-    for (Result& r : results_) {
+    for (size_t r = 0; r < results_.size(); ++r) {
       std::vector<int64_t> space = extents_;
-      space.push_back(operands_[r.operand].width);
-      r.body = std::make_unique<Body>(builder_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
-                                      std::map<graph::ValueId, Access>{{r.value, r.access}});
+      space.push_back(width_of(r));
+      results_[r].body =
+          std::make_unique<Body>(builder_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
+                                 std::map<graph::ValueId, Access>{{results_[r].value, results_[r].access}});
     }
     std::vector<int64_t> outer(extents_.begin(), extents_.end() - 1);
     for (const int d : row_axes_) outer[d] = 1;
-    for (Result& r : results_) {
-      if (!r.over_keys) continue;
-      out.scratch.push_back(product(outer) * tiles_ * tile_ * r.padded * 4);
-      r.sums = builder_.scratch(out.scratch.size() - 1, out.scratch.back(), true);
+    for (size_t r = 0; r < results_.size(); ++r) {
+      if (!parts_.results[r].over_keys) continue;
+      out.scratch.push_back(product(outer) * panels_->head_bytes(r));
+      panels_->set_scratch(r, builder_.scratch(out.scratch.size() - 1, out.scratch.back(), true));
     }
     Tasks tasks;
     tasks.rows = product(outer);
@@ -99,67 +92,55 @@ class GradientKernel : AttendWriter {
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { head(counters); });
     double work = 0, bytes = 0;
-    for (const AttentionGradient::Product& p : products_) work += operands_[p.rows].width;
-    for (const Result& r : results_) work += operands_[r.operand].width;
+    for (const auto& [rows, keys] : parts_.products) work += parts_.operands[rows].width;
+    for (size_t r = 0; r < results_.size(); ++r) work += width_of(r);
     for (const graph::ValueId v : group_.inputs) bytes += graph::byte_size(g_[v].type);
     for (const graph::ValueId v : group_.results) bytes += graph::byte_size(g_[v].type);
     out.steps.push_back(builder_.finish(
-        fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}x{}", shape_text(extents_), results_.size(),
-                    map_->summary(), range_ ? " bounded" : "", tile_, block_, together_, vectors_ * lanes_),
+        fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}", shape_text(extents_), results_.size(),
+                    map_->summary(), range_ ? " bounded" : "", parts_.tile, parts_.block, panels_->describe()),
         2.0 * product(extents_) * work, bytes));
     return out;
   }
 
  private:
+  int64_t width_of(size_t r) const { return parts_.operands[parts_.results[r].operand].width; }
+
   void take_apart() {
     for (const AttentionGradient::Operand& o : a_.operands) {
-      Operand mine;
-      mine.value = o.value;
-      mine.access = o.access;
-      mine.by_key = o.by_key;
-      mine.width = o.width;
-      mine.padded = round_up(o.width, int64_t{lanes_});
-      operands_.push_back(std::move(mine));
+      operands_.push_back({o.value, o.access, nullptr});
+      parts_.operands.push_back({.by_key = o.by_key, .width = o.width});
     }
-    for (const AttentionGradient::Product& p : a_.products) operands_[p.keys].transposed = true;
+    for (const AttentionGradient::Product& p : a_.products) {
+      parts_.products.emplace_back(p.rows, p.keys);
+      parts_.operands[p.rows].meets_rows = parts_.operands[p.keys].meets_keys = true;
+    }
     for (const AttentionGradient::Result& r : a_.results) {
-      Result mine;
-      mine.value = r.value;
-      mine.source = r.source;
-      mine.operand = r.operand;
-      mine.over_keys = r.over_keys;
-      mine.padded = operands_[r.operand].padded;
-      mine.access = r.access;
-      results_.push_back(std::move(mine));
+      results_.push_back({r.value, r.access, nullptr});
+      parts_.results.push_back({r.source, r.operand, r.over_keys});
+      parts_.operands[r.operand].is_summed = true;
     }
+    parts_.sources = sources_.size();
     for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
     rows_ = product(row_extents_);
     int64_t row_bytes = 0;  // of what is kept beside a row or a key
-    for (const Operand& o : operands_) row_bytes += o.padded * 4;
+    for (const GradientOperand& o : parts_.operands) row_bytes += panels_->padded(o.width) * 4;
     const int64_t fitting = std::max<int64_t>(task_bytes_ / row_bytes, 1);
-    const int64_t most = std::min(kRows, fitting);
-    tiles_ = (rows_ + most - 1) / most;
-    tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
-    tiles_ = (rows_ + tile_ - 1) / tile_;
-    const int64_t panel = int64_t{vectors_} * lanes_;
-    block_ = std::min(round_up(std::min(kKeys, fitting), panel), round_up(keys_, panel));
+    const int64_t most = std::min(panels_->most_rows(), fitting);
+    const int64_t tiles = ceil_div(rows_, most), panel = panels_->keys_together();
+    parts_.tile = round_up(ceil_div(rows_, tiles), panels_->rows_together());
+    parts_.tiles = ceil_div(rows_, parts_.tile);
+    parts_.block = std::min(round_up(std::min(kKeys, fitting), panel), round_up(keys_, panel));
+    panels_->set_parts(parts_);
   }
 
   // ---- one head
 
   void begin() {
-    for (Operand& o : operands_) {
-      o.body->begin_task();
-      o.buffer = b_.alloc((o.by_key ? block_ : tile_) * o.padded * 4, 64);
-      if (o.transposed) o.transposed_buffer = b_.alloc(block_ * o.padded * 4, 64);
-    }
+    panels_->begin();
+    for (Operand& o : operands_) o.body->begin_task();
     map_->begin_task();
-    for (Result& r : results_) {
-      r.body->begin_task();
-      if (!r.over_keys) r.sums = b_.alloc(block_ * r.padded * 4, 64);
-    }
-    for (size_t k = 0; k < std::max(products_.size(), sources_.size()); ++k)
-      squares_.push_back(b_.alloc(tile_ * block_ * 4, 64));
+    for (Result& r : results_) r.body->begin_task();
     if (range_) bounds_ = b_.alloc(16, 64);
   }
 
@@ -174,26 +155,25 @@ class GradientKernel : AttendWriter {
       number = number * extents_[d] + counters[d];
       for (size_t n = 0; n < bodies.size(); ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
-    head_ = number;
-    for (Result& r : results_)
-      if (r.over_keys) fill(r.sums, row_place(r, b_.i64(0)), tiles_ * tile_ * r.padded);
-    serial(b_.i64(0), b_.i64(keys_), block_, [&](Expr key) {
-      const Expr end = keys_ % block_ == 0 ? key + block_ : min(key + block_, b_.i64(keys_));
+    panels_->enter_head(number);
+    each_result(true, [&](size_t r) { panels_->clear_sums(r); });
+    serial(b_.i64(0), b_.i64(keys_), parts_.block, [&](Expr key) {
+      const Expr end = keys_ % parts_.block == 0 ? key + parts_.block : min(key + parts_.block, b_.i64(keys_));
       block(key, end);
     });
-    for (Result& r : results_)
-      if (r.over_keys)
-        serial(b_.i64(0), b_.i64(rows_), 1, [&](Expr row) {
-          const int open = open_row(*r.body, row);
-          write(r, row_place(r, row));
-          close(*r.body, open);
-        });
+    each_result(true, [&](size_t r) {
+      serial(b_.i64(0), b_.i64(rows_), 1, [&](Expr row) {
+        const int open = open_row(*results_[r].body, row);
+        write(r, row);
+        close(*results_[r].body, open);
+      });
+    });
     for (size_t n = 0; n < bodies.size(); ++n) close(*bodies[n], opened[n]);
   }
 
-  void fill(BufferId buffer, Expr from, int64_t count) {
-    serial(b_.i64(0), b_.i64(count), lanes_,
-           [&](Expr at) { b_.store(buffer, b_.real(0, vector()), from + bytes(at, 1), line_); });
+  void each_result(bool over_keys, const std::function<void(size_t)>& body) {
+    for (size_t r = 0; r < results_.size(); ++r)
+      if (parts_.results[r].over_keys == over_keys) body(r);
   }
 
   int open_row(Body& body, Expr row) {
@@ -203,34 +183,35 @@ class GradientKernel : AttendWriter {
     return opened;
   }
 
-  // Byte of a row's sums in the scratch of a result over keys.
-  Expr row_place(const Result& r, Expr row) { return bytes(head_ * (tiles_ * tile_) + row, r.padded); }
-
-  void write(Result& r, Expr from) {
-    const int64_t width = operands_[r.operand].width;
-    each_number(width, r.body->store_stride(r.value) == 1 || width == 1, [&](Expr at, int lanes, Expr count) {
-      r.body->open_lanes(at, lanes, count);
-      r.body->store(r.value, b_.load(r.sums, {Scalar::f32, lanes}, from + bytes(at, 1), 4));
-      r.body->close();
+  // A line of sums, from where the result's body stands.
+  void write(size_t r, Expr line) {
+    Body& body = *results_[r].body;
+    const int64_t width = width_of(r);
+    const graph::ValueId value = results_[r].value;
+    each_number(width, body.store_stride(value) == 1 || width == 1, [&](Expr at, int lanes, Expr count) {
+      body.open_lanes(at, lanes, count);
+      const GradientPanels::Place from = panels_->sum(r, line, at);
+      body.store(value, b_.load(from.buffer, {Scalar::f32, lanes}, from.byte, 4));
+      body.close();
     });
   }
 
   void block(Expr key, Expr end) {
     const size_t key_axis = extents_.size() - 1;
-    for (Operand& o : operands_) {
-      if (!o.by_key) continue;
+    for (size_t o = 0; o < operands_.size(); ++o) {
+      if (!parts_.operands[o].by_key) continue;
       serial(key, end, 1, [&](Expr at) {
-        const int opened = open_axis(*o.body, key_axis, at);
+        const int opened = open_axis(*operands_[o].body, key_axis, at);
         unpack(o, at - key);
-        close(*o.body, opened);
+        close(*operands_[o].body, opened);
       });
-      if (o.transposed) transpose_operand(o, end - key);
+      panels_->finish(o, end - key);
     }
-    for (Result& r : results_)
-      if (!r.over_keys) fill(r.sums, b_.i64(0), block_ * r.padded);
-    serial(b_.i64(0), b_.i64(tiles_), 1, [&](Expr tile) {
-      const Expr first = tile * tile_;
-      const Expr count = rows_ % tile_ == 0 ? b_.i64(tile_) : min(b_.i64(tile_), rows_ - first);
+    each_result(false, [&](size_t r) { panels_->clear_sums(r); });
+    serial(b_.i64(0), b_.i64(parts_.tiles), 1, [&](Expr tile) {
+      const int64_t rows = parts_.tile;
+      const Expr first = tile * rows;
+      const Expr count = rows_ % rows == 0 ? b_.i64(rows) : min(b_.i64(rows), rows_ - first);
       if (!range_) {
         pair(first, count, key, key, end);
         return;
@@ -241,13 +222,13 @@ class GradientKernel : AttendWriter {
       const Expr to = min(end, seen);
       b_.branch(from < to, [&] { pair(first, count, key, from, to); });
     });
-    for (Result& r : results_)
-      if (!r.over_keys)
-        serial(key, end, 1, [&](Expr at) {
-          const int opened = open_axis(*r.body, key_axis, at);
-          write(r, bytes(at - key, r.padded));
-          close(*r.body, opened);
-        });
+    each_result(false, [&](size_t r) {
+      serial(key, end, 1, [&](Expr at) {
+        const int opened = open_axis(*results_[r].body, key_axis, at);
+        write(r, at - key);
+        close(*results_[r].body, opened);
+      });
+    });
   }
 
   void find_bounds(Expr first, Expr count) {
@@ -263,120 +244,59 @@ class GradientKernel : AttendWriter {
     });
   }
 
-  // Line i of the operand's buffer, from where its body stands.
-  void unpack(Operand& o, Expr i) {
-    if (o.padded != o.width)
-      b_.store(o.buffer, b_.real(0, vector()), bytes(i, o.padded) + (o.padded - lanes_) * 4, line_);
-    for_lanes(b_, *o.body, lanes_, 1, b_.i64(0), b_.i64(o.width), o.width % lanes_ == 0, [&](int) {
-      b_.store(o.buffer, as_f32(o.body->value(o.value)), bytes(i * o.padded + o.body->at(), 1), 4, o.body->count());
-    });
-  }
-
-  void transpose_operand(Operand& o, Expr count) {
-    serial(b_.i64(0), count, lanes_, [&](Expr key) {
-      serial(b_.i64(0), b_.i64(o.padded), lanes_, [&](Expr at) {
-        std::vector<Expr> square;
-        for (int j = 0; j < lanes_; ++j)
-          square.push_back(b_.load(o.buffer, vector(), bytes((key + j) * o.padded + at, 1), line_));
-        transpose(b_, square);
-        for (int l = 0; l < lanes_; ++l)
-          b_.store(o.transposed_buffer, square[l], bytes((at + l) * block_ + key, 1), line_);
-      });
-    });
+  // Line i of the operand's panel, from where its body stands.
+  void unpack(size_t o, Expr i) {
+    Body& body = *operands_[o].body;
+    const int64_t width = parts_.operands[o].width;
+    panels_->clear_line(o, i);
+    for_lanes(b_, body, lanes_, 1, b_.i64(0), b_.i64(width), width % lanes_ == 0,
+              [&](int) { panels_->put(o, i, body.at(), body.value(operands_[o].value), body.count()); });
   }
 
   // Rows first .. of a tile and keys from .. to - 1 of the block that begins at `key`; `from` is a multiple of the
   // lanes, and keys that fill up the last vector are computed and never used.
   void pair(Expr first, Expr count, Expr key, Expr from, Expr to) {
-    for (Operand& o : operands_) {
-      if (o.by_key) continue;
+    for (size_t o = 0; o < operands_.size(); ++o) {
+      if (parts_.operands[o].by_key) continue;
       serial(b_.i64(0), count, 1, [&](Expr i) {
-        const int opened = open_row(*o.body, first + i);
+        const int opened = open_row(*operands_[o].body, first + i);
         unpack(o, i);
-        close(*o.body, opened);
+        close(*operands_[o].body, opened);
       });
+      panels_->finish(o, count);
     }
     const Expr begin = from - key, stop = to - key;
-    const int64_t panel = int64_t{vectors_} * lanes_;
-    for (size_t k = 0; k < products_.size(); ++k) {
-      const Operand &q = operands_[products_[k].rows], &t = operands_[products_[k].keys];
-      serial(down(begin, panel), stop, panel, [&](Expr column) {
-        multiply({squares_[k], b_.i64(0), block_}, {q.buffer, q.padded, 1}, {t.transposed_buffer, block_}, b_.i64(0),
-                 count, b_.i64(0), b_.i64(q.width), column, vectors_, false);
-      });
-    }
+    for (size_t k = 0; k < parts_.products.size(); ++k) panels_->multiply(k, count, begin, stop);
     serial(b_.i64(0), count, 1, [&](Expr i) { apply_maps(first + i, i, key, from, to); });
-    for (Result& r : results_) {
-      const Operand& o = operands_[r.operand];
-      for (int64_t e = 0; e < o.padded;) {
-        int vectors = vectors_;
-        while (e + int64_t{vectors} * lanes_ > o.padded) vectors /= 2;
-        const int64_t step = int64_t{vectors} * lanes_, last = e + (o.padded - e) / step * step;
-        serial(b_.i64(e), b_.i64(last), step, [&](Expr column) {
-          if (r.over_keys) {
-            multiply({r.sums, row_place(r, first), r.padded}, {squares_[r.source], block_, 1}, {o.buffer, o.padded},
-                     b_.i64(0), count, begin, stop, column, vectors, true);
-          } else {
-            multiply({r.sums, b_.i64(0), r.padded}, {squares_[r.source], 1, block_}, {o.buffer, o.padded}, begin, stop,
-                     b_.i64(0), count, column, vectors, true);
-          }
-        });
-        e = last;
-      }
-    }
+    panels_->take_sources(count, begin, stop);
+    for (size_t r = 0; r < results_.size(); ++r) panels_->add(r, first, count, begin, stop);
   }
 
   void apply_maps(Expr row, Expr i, Expr key, Expr from, Expr to) {
     const int opened = open_row(*map_, row);
     for_lanes(b_, *map_, lanes_, 1, from, to, keys_ % lanes_ == 0, [&](int) {
-      const Expr at = bytes(i * block_ + (map_->at() - key), 1);
-      for (size_t k = 0; k < products_.size(); ++k)
-        map_->set(products_[k].value, b_.load(squares_[k], {Scalar::f32, map_->lanes()}, at, 4));
+      const Expr at = map_->at() - key;
+      const int lanes = map_->lanes();
+      for (size_t k = 0; k < parts_.products.size(); ++k) {
+        const GradientPanels::Place x = panels_->square(k, i, at);
+        map_->set(a_.products[k].value, b_.load(x.buffer, {Scalar::f32, lanes}, x.byte, 4));
+      }
       std::vector<Expr> x;
       for (const graph::ValueId s : sources_) x.push_back(map_->value(s));
-      for (size_t k = 0; k < x.size(); ++k) b_.store(squares_[k], x[k], at, 4);
+      for (size_t k = 0; k < x.size(); ++k) {
+        const GradientPanels::Place to_place = panels_->square(k, i, at);
+        b_.store(to_place.buffer, panels_->reads_beside() ? existing(x[k], lanes) : x[k], to_place.byte, 4);
+      }
     });
     close(*map_, opened);
   }
-
-  // c[i, column ..] (+)= sum over n of a[i, n] b[n, column ..], i in steps of together_ (lines behind the last are
-  // computed, too: buffers hold whole steps).
-  struct Lines {
-    BufferId buffer;
-    Expr offset;  // bytes
-    int64_t stride;
-  };
-  struct Numbers {
-    BufferId buffer;
-    int64_t line, step;
-  };
-  struct Vectors {
-    BufferId buffer;
-    int64_t stride;
-  };
-  void multiply(Lines c, Numbers a, Vectors v, Expr first, Expr end, Expr from, Expr to, Expr column, int vectors,
-                bool adds) {
-    serial(first, end, together_, [&](Expr i) {
-      Accumulators sums(b_, g_, {group_.root}, lanes_, together_ * vectors);
-      const auto place = [&](int r, int w) {
-        return c.offset + bytes((i + r) * c.stride + column + int64_t{w} * lanes_, 1);
-      };
-      for (int r = 0; r < together_; ++r)
-        for (int w = 0; w < vectors; ++w)
-          sums.put(r * vectors + w, adds ? b_.load(c.buffer, vector(), place(r, w), line_) : b_.real(0, vector()));
-      serial(from, to, 1, [&](Expr n) {
-        std::vector<Expr> x;
-        for (int w = 0; w < vectors; ++w)
-          x.push_back(b_.load(v.buffer, vector(), bytes(n * v.stride + column + int64_t{w} * lanes_, 1), line_));
-        for (int r = 0; r < together_; ++r) {
-          const Expr at = bytes((i + r) * a.line + n * a.step, 1);
-          const Expr y = b_.splat(b_.load(a.buffer, {Scalar::f32, 1}, at, 4), lanes_);
-          for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, y, x[w], fused_);
-        }
-      });
-      for (int r = 0; r < together_; ++r)
-        for (int w = 0; w < vectors; ++w) b_.store(c.buffer, sums.get(0, r * vectors + w), place(r, w), line_);
-    });
+  // Zero in lanes that do not exist.
+  Expr existing(Expr x, int lanes) {
+    if (!map_->count().exists()) return x;
+    std::vector<int64_t> numbers(lanes);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    const Expr exist = b_.lanes_integer(numbers, Scalar::i64) < b_.splat(map_->count(), lanes);
+    return select(exist, x, b_.real(0, {Scalar::f32, lanes}));
   }
 
   const graph::Plan& plan_;
@@ -387,23 +307,22 @@ class GradientKernel : AttendWriter {
   const std::vector<int>& row_axes_;
   std::vector<int64_t> row_extents_;
   int64_t task_bytes_ = 0;
-  int64_t keys_ = 1, rows_ = 1, tile_ = 1, tiles_ = 1, block_ = 1;
-  int together_ = 8, vectors_ = 2;
+  int64_t keys_ = 1, rows_ = 1;
+  GradientParts parts_;
   std::vector<Operand> operands_;
   std::vector<Result> results_;
-  const std::vector<AttentionGradient::Product>& products_;
   const std::vector<graph::ValueId>& sources_;  // score-shaped values that results read
   const KeyRange* range_;
+  std::unique_ptr<GradientPanels> panels_;  // products, then sources
   std::unique_ptr<Body> map_;
-  std::vector<BufferId> squares_;  // tile x block: products, then sources
   BufferId bounds_ = -1;
-  Expr head_;
 };
 
 }  // namespace
 
-Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
-  return GradientKernel(plan, group, target).run();
+Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                   Scalar factor) {
+  return GradientKernel(plan, group, target, factor).run();
 }
 
 }  // namespace lumen::synth

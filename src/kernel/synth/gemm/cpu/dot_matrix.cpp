@@ -19,8 +19,10 @@ constexpr int64_t kCacheLine = 64;     // bytes
 class MatrixKernel : TileWriter {
  public:
   MatrixKernel(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
-               const OperandLayout& left, const OperandScratch& s)
-      : TileWriter(g, p, t, t.lanes()), t_(t), m_(m), left_(left), x_(declare_params(w_, left, s, false)) {}
+               const OperandLayout& left, const OperandScratch& s, const std::optional<LaidPanels>& laid)
+      : TileWriter(g, p, t, t.lanes()), t_(t), m_(m), left_(left), x_(declare_params(w_, left, s, false)) {
+    if (laid) panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_, *laid, false);
+  }
 
   Step write(std::string plan) {
     return TileWriter::write(std::move(plan), [&] { multiply_task(); });
@@ -39,7 +41,7 @@ class MatrixKernel : TileWriter {
     int height = 1, vectors = 1;
     Expr row;     // of scratch
     Expr panel;   // byte
-    Expr column;  // byte within a group of scales
+    Expr column;  // byte among scales, of the first group
     Expr sums;    // byte
     Expr k0, count;
   };
@@ -67,7 +69,7 @@ class MatrixKernel : TileWriter {
 };
 
 void MatrixKernel::multiply_task() {
-  panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
+  if (!panel_ || !panel_->laid()) panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
   const int64_t rows = t_.m_task * t_.height;
   sums_ = b_.alloc(rows * sums_row() + vector_bytes());
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows * sums_row()), vector_bytes(),
@@ -99,7 +101,7 @@ void MatrixKernel::multiply_task() {
 }
 
 void MatrixKernel::write_tiles(Expr k0, Expr count) {
-  panel_->fill(n_first_, n_last_, k0, count);
+  if (!panel_->laid()) panel_->fill(n_first_, n_last_, k0, count);
   b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
     const Expr n_inside = n_tile - n_first_;
     each_width(n_tile, false, [&](int vectors, bool) {
@@ -107,12 +109,18 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
         Tile tile;
         tile.vectors = vectors;
         tile.row = w_.laid_row(outer_, left_.outer_rows) + m_tile * t_.height;
-        tile.panel = n_inside * panel_->tile_bytes();
-        tile.column = n_inside * (t_.tile_columns() * 4);
+        if (panel_->laid()) {
+          panel_->enter(outer_, n_tile, k0 / t_.stage_k);
+          tile.panel = panel_->codes_from();
+          tile.column = panel_->groups_from();
+        } else {
+          tile.panel = n_inside * panel_->tile_bytes();
+          tile.column = n_inside * (t_.tile_columns() * 4);
+        }
         const Expr m_inside = m_tile - m_first_;
         tile.sums = t_.tile
                         ? m_inside * (t_.height / t_.tile->rows * units_row()) + n_inside * (t_.vectors * unit_bytes())
-                        : m_inside * (t_.height * sums_row()) + tile.column;
+                        : m_inside * (t_.height * sums_row()) + n_inside * (t_.tile_columns() * 4);
         tile.k0 = k0;
         tile.count = count;
         each_height(m_tile, [&](int height) {
@@ -351,7 +359,9 @@ void write_matrix_kernels(const graph::Graph& g, const DotProblem& p, const Matr
                           Synthesis& out) {
   const OperandLayout left = left_layout(p, t, m);
   const OperandScratch s = write_operand_step(g, p, left, m, out);
-  out.steps.push_back(MatrixKernel(g, p, t, m, left, s).write(describe_shape(p) + " " + describe(t)));
+  std::optional<LaidPanels> laid;
+  if (t.lays_panels()) laid = write_panels(g, p, t, m, out);
+  out.steps.push_back(MatrixKernel(g, p, t, m, left, s, laid).write(describe_shape(p) + " " + describe(t)));
 }
 
 }  // namespace lumen::synth

@@ -1,6 +1,8 @@
 // Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word.
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -21,13 +23,34 @@ int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so 
 MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()) {
   codes_ = b_.alloc(t.n_task * tile_bytes());
-  if (p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] != 1) return;
-  rows_ = b_.alloc(t.lanes() * row_bytes(t));
   if (t.integers) scales_ = b_.alloc(t.stage_k / t.group * group_bytes());
   if (t.offsets) offsets_ = b_.alloc(t.stage_k / t.group * group_bytes());
-  const DotLoad& load = p.loads[1];
+  codes_from_ = groups_from_ = w_.i64(0);
+  begin_task();
+}
+
+MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
+                         const LaidPanels& laid, bool written)
+    : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()), laid_(true) {
+  const int64_t panels = p.outer_extent() * t.n_tiles * t.stages;
+  codes_ = w_.scratch_param("panels", laid.codes, panels * tile_bytes(), written);
+  const int64_t groups = t.integers ? panels * (t.stage_k / t.group) * group_bytes() : 0;
+  if (t.integers) scales_ = w_.scratch_param("panel_scales", laid.scales, groups, written);
+  if (t.offsets) offsets_ = w_.scratch_param("panel_offsets", laid.offsets, groups, written);
+}
+
+void MatrixPanel::enter(Expr outer, Expr tile, Expr stage) {
+  const Expr number = (outer * t_.n_tiles + tile) * t_.stages + stage;
+  codes_from_ = number * tile_bytes();
+  groups_from_ = t_.integers ? number * (t_.stage_k / t_.group * group_bytes()) : w_.i64(0);
+}
+
+void MatrixPanel::begin_task() {
+  const DotLoad& load = p_.loads[1];
+  if (load.kind == DotLoad::Kind::memory && p_.k.strides[1] != 1) return;
+  rows_ = b_.alloc(t_.lanes() * row_bytes(t_));
   if (load.kind == DotLoad::Kind::memory) return;
-  cursor_ = std::make_unique<Unpack>(b_, *load.format, w.buffer(1), load.rows, load.columns);
+  cursor_ = std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   cursor_->enter_tensor();
 }
 
@@ -39,7 +62,7 @@ void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
     const Expr inside = vector - from;
     const Expr tile = inside / t_.vectors;
     const Expr place = inside % t_.vectors;
-    const Expr here = tile * tile_bytes() + place * vector_bytes();
+    const Expr here = codes_from_ + (tile * tile_bytes() + place * vector_bytes());
     if (rows_ < 0) return pair_rows(vector * t_.lanes(), here, k0, count);
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
       Expr n = vector * t_.lanes() + i;
@@ -111,7 +134,7 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
   }
   if (!t_.integers) return;
   const IntegerDot& d = *t_.integers;
-  const Expr groups = k / t_.group * group_bytes() + column * 4;
+  const Expr groups = groups_from_ + (k / t_.group * group_bytes() + column * 4);
   const VType one{Scalar::f32, 1};
   for (int64_t position = 0; position < padded; position += t_.group) {
     const bool exists = position < count;
@@ -126,6 +149,41 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
     }
     b_.store(offsets_, offset, at, 4);
   }
+}
+
+LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
+                        Synthesis& out) {
+  DotProblem only_b = p;
+  only_b.loads.resize(2);
+  only_b.loads[0] = {};
+  only_b.loads[0].kind = DotLoad::Kind::splat;
+  only_b.epilogue.clear();
+  only_b.row_scales.clear();
+  only_b.result = -1;
+  LaidPanels laid;
+  const auto add = [&](int& scratch) { scratch = std::ssize(out.scratch), out.scratch.push_back(0); };
+  add(laid.codes);
+  if (t.integers) add(laid.scales);
+  if (t.offsets) add(laid.offsets);
+  DotWriter w(g, only_b, "panels");
+  MatrixPanel panel(w, only_b, t, m, laid, true);
+  const auto bytes_of = [&](BufferId buffer) { return w.b.kernel.params[buffer].bytes; };
+  out.scratch[laid.codes] = bytes_of(panel.codes());
+  if (t.integers) out.scratch[laid.scales] = bytes_of(panel.scales());
+  if (t.offsets) out.scratch[laid.offsets] = bytes_of(panel.offsets());
+  const int64_t panels = t.n_tiles * t.stages;
+  w.b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * panels), 1, [&](Expr task) {
+    const Expr outer = task / panels, tile = task % panels / t.stages, stage = task % t.stages;
+    w.enter_outer(outer);
+    panel.begin_task();
+    panel.enter(outer, tile, stage);
+    const Expr k0 = stage * t.stage_k;
+    const bool even = t.padded_k % t.stage_k == 0;
+    panel.fill(tile, tile + 1, k0, even ? w.i64(t.stage_k) : min(w.i64(t.stage_k), t.padded_k - k0));
+  });
+  out.steps.push_back(
+      w.step(fmt::format("panels {}x{} of {}x{}", p.n.extent, p.k.extent, t.tile_columns(), t.stage_k)));
+  return laid;
 }
 
 // Rows along n in memory, two by two: their numbers alternate in the panel. Nothing beyond the ends is read.

@@ -4,8 +4,9 @@
 //   tile, then quad (row.k elements of K), then vector of the tile, then row of b, then the row.k elements
 //
 // and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements.
-// With integers, scales and offsets lie beside it: group, then row of b. Filled per stage of K. Proved by
-// tests/kernel/synth/gemm/dot_matrix_test.cpp.
+// With integers, scales and offsets lie beside it: group, then row of b. Filled per stage of K by each task; or, where
+// tasks share panels (MatrixPlan::lays_panels), all of them by a step before, one behind the other: outer index, tile
+// of n, stage. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
 
 #include <functional>
@@ -17,12 +18,26 @@
 
 namespace lumen::synth {
 
+// Panels in scratch, of scratch numbers; -1: there are none.
+struct LaidPanels {
+  int codes = -1, scales = -1, offsets = -1;
+};
+// Declares them and adds the step that writes them.
+LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
+                        Synthesis& out);
+
 class MatrixPanel {
  public:
   // Allocates in the current region, that of a task.
   MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
+  // Declares parameters for panels in scratch. begin_task() before anything is filled.
+  MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m, const LaidPanels& laid,
+              bool written);
+  void begin_task();
+  // Panels in scratch: those of one outer index, tile and stage are the ones at hand.
+  void enter(Expr outer, Expr tile, Expr stage);
 
-  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K.
+  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K; of panels in scratch the tile at hand.
   void fill(Expr first, Expr last, Expr k0, Expr count);
 
   BufferId codes() const { return codes_; }
@@ -31,9 +46,14 @@ class MatrixPanel {
   int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
   int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
   int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
-  int64_t group_bytes() const { return t_.n_task * t_.tile_columns() * 4; }  // of scales
+  int64_t group_bytes() const { return (laid() ? 1 : t_.n_task) * t_.tile_columns() * 4; }  // of scales
+  bool laid() const { return laid_; }
+  // Where the panel at hand begins among codes and numbers of groups, in bytes; 0 of a task's own.
+  Expr codes_from() const { return codes_from_; }
+  Expr groups_from() const { return groups_from_; }
 
  private:
+  void allocate_rows();
   void unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count);
   void unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
   void transpose_rows(Expr to, Expr count);
@@ -45,6 +65,8 @@ class MatrixPanel {
   const MatrixPlan& t_;
   const machine::Machine& m_;
   int value_lanes_;
+  bool laid_ = false;
+  Expr codes_from_, groups_from_;
   std::unique_ptr<Unpack> cursor_;
   BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;
 };

@@ -17,13 +17,16 @@ namespace {
 constexpr int64_t kFewestRows = 7;        // of a
 constexpr int64_t kScaleGroup = 64;       // elements that share an activation scale, where the weight's groups allow it
 constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wide
-constexpr int64_t kSumsBytes = 256 << 10;  // private sums of a task
-constexpr int64_t kTileGroup = 512;        // elements that share an activation scale on the matrix unit
+constexpr int64_t kSumsBytes = 256 << 10;    // private sums of a task
+constexpr int64_t kSharedBytes = 256 << 20;  // of panels that tasks share
+constexpr int64_t kTileGroup = 512;          // elements that share an activation scale on the matrix unit
 
 class MatrixChooser {
  public:
   MatrixChooser(const DotProblem& p, const machine::Machine& m, MatrixPlan plan)
-      : p_(p), m_(m), costs_(m.costs.panels), t_(std::move(plan)) {}
+      : p_(p), m_(m), costs_(m.costs.panels), t_(std::move(plan)) {
+    t_.may_share = t_.tile && can_share();
+  }
 
   std::vector<MatrixPlan> choose() {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
@@ -49,6 +52,14 @@ class MatrixChooser {
   }
 
  private:
+  // Columns are known before the product runs, and others for each outer index.
+  bool can_share() const {
+    const auto differs = [](const DotIndex& i) { return i.strides[1] != 0; };
+    const int64_t bytes =
+        p_.outer_extent() * round_up(p_.n.extent, t_.tile_columns()) * t_.padded_k * t_.element_bytes();
+    return !p_.pick && !p_.blocks && bytes <= kSharedBytes && std::ranges::all_of(p_.outer, differs);
+  }
+
   bool fits_registers(int height, int vectors) const {
     if (t_.tile) {  // sums, a column of a, one of b
       const int tiles = height / t_.tile->rows;
@@ -97,7 +108,8 @@ class MatrixChooser {
                        : p_.loads[1].kind == DotLoad::Kind::packed ? costs_.number
                                                                    : costs_.copy);
     if (t_.integers) fill += k / t_.group * costs_.scale * (t_.offsets ? 2 : 1);
-    cycles += fill * n * t_.m_tasks;
+    cycles += fill * n * (t_.lays_panels() ? 1 : t_.m_tasks);
+    if (t_.lays_panels()) cycles += n * t_.m_tasks * k * t_.element_bytes() / costs_.bytes;
     // Rows of a come from beyond the second-level cache once for every column of tasks.
     cycles += p_.m.extent * t_.n_tasks * k * t_.element_bytes() / costs_.bytes;
     const double tasks = t_.tasks(p_);
@@ -236,6 +248,7 @@ std::string describe(const MatrixPlan& t) {
                                  t.n_task * t.tile_columns());
   if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
   if (t.integers) text += fmt::format(" scales of {}", t.scale_group);
+  if (t.lays_panels()) text += " shared panels";
   return text + " " + t.row.row;
 }
 

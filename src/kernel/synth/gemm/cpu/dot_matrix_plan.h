@@ -23,8 +23,12 @@ struct MatrixPlan : TileCut {
   bool starts = false;                   // integer sums begin at the bias times the sum of activations
   bool offsets = false;                  // every group adds offset times the sum of activations
   int64_t unit = 1;                      // of K, unpacked together
+  bool may_share = false;                // panels, each written once, fit into scratch
   int64_t padded_k = 1;                  // K rounded up to whole instructions and scale groups
 
+  // Tasks that share columns share their panels: a step before writes them. Of matrix units, which multiply faster than
+  // each task could fill panels of its own.
+  bool lays_panels() const { return may_share && m_tasks > 1; }
   int lanes() const { return row.lanes; }
   int64_t padded_m(int64_t m) const { return tile ? (m + tile->rows - 1) / tile->rows * tile->rows : m; }
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction

@@ -1,0 +1,89 @@
+// What the gradient of an attention keeps of a tile of rows and a block of keys, and how it multiplies that: by vectors
+// of f32, or by the tiles of a matrix unit, whose factors are 16-bit floats. attend_gradient.cpp walks over tiles and
+// blocks and says what happens when. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/synth/attention/attend.h"
+
+namespace lumen::synth {
+
+// An operand of products or results: lines of numbers, rows of a tile or keys of a block.
+struct GradientOperand {
+  bool by_key = false;
+  int64_t width = 1;
+  bool meets_rows = false, meets_keys = false;  // a factor of scores, as their rows or as their keys
+  bool is_summed = false;                       // a result sums over its lines
+};
+struct GradientResult {
+  int source = -1, operand = -1;  // sum over lines of `operand`, times that source
+  bool over_keys = false;
+};
+struct GradientParts {
+  std::vector<GradientOperand> operands;
+  std::vector<GradientResult> results;
+  std::vector<std::pair<int, int>> products;  // operands that give scores: by row, by key
+  size_t sources = 0;                         // values of the scores' shape that results read
+  int64_t tile = 1, tiles = 1, block = 1;     // rows of a tile, tiles of a head, keys of a block
+};
+
+class GradientPanels {
+ public:
+  virtual ~GradientPanels() = default;
+
+  // Before parts.tile and block are chosen: what they are multiples of, how many are wanted at most, and bytes that a
+  // line of an operand takes.
+  virtual int64_t rows_together() const = 0;
+  virtual int64_t keys_together() const = 0;
+  virtual int64_t most_rows() const = 0;
+  virtual int64_t padded(int64_t width) const = 0;
+  virtual std::string describe() const = 0;
+
+  void set_parts(const GradientParts& parts) { parts_ = &parts; }  // which outlive this
+  // In a task's region.
+  virtual void begin() = 0;
+  // Numbers of an operand's line from column `at` (a multiple of the lanes) on, of which `count` exist (none: all).
+  virtual void clear_line(int operand, Expr line) = 0;
+  virtual void put(int operand, Expr line, Expr at, Expr numbers, Expr count) = 0;
+  // All lines up to `count` are there.
+  virtual void finish(int operand, Expr count) = 0;
+
+  struct Place {
+    BufferId buffer = -1;
+    Expr byte;
+  };
+  // Of a row of the tile and a key of the block, f32: what product, or source, `number` has for lanes of keys.
+  virtual Place square(size_t number, Expr row, Expr key) = 0;
+  // Whether numbers of squares beside those that were asked for are read, and have to be zero: keys that a row has not,
+  // lanes that do not exist.
+  virtual bool reads_beside() const = 0;
+  // Scores of product k: rows below `rows`, keys from .. to - 1 of the block.
+  virtual void multiply(size_t k, Expr rows, Expr from, Expr to) = 0;
+  // Sources are in the squares.
+  virtual void take_sources(Expr rows, Expr from, Expr to) = 0;
+
+  // Sums of a result: over keys, f32 of a head's rows in scratch; over rows, of a block's keys.
+  virtual int64_t head_bytes(size_t result) const = 0;
+  virtual void set_scratch(size_t result, BufferId scratch) = 0;
+  virtual void enter_head(Expr head) = 0;
+  virtual void clear_sums(size_t result) = 0;
+  virtual void add(size_t result, Expr first, Expr rows, Expr from, Expr to) = 0;
+  virtual Place sum(size_t result, Expr line, Expr column) = 0;
+
+ protected:
+  const GradientOperand& operand(int number) const { return parts_->operands[number]; }
+  const GradientResult& result(size_t number) const { return parts_->results[number]; }
+  int64_t sum_width(size_t number) const { return padded(operand(result(number).operand).width); }
+  const GradientParts* parts_ = nullptr;
+};
+
+std::unique_ptr<GradientPanels> vector_panels(Builder& b, const graph::Graph& g, graph::ValueId root,
+                                              const machine::Machine& target);
+// Null where the machine has no tiles for products of such 16-bit floats.
+std::unique_ptr<GradientPanels> unit_panels(Builder& b, const machine::Machine& target, Scalar factor);
+
+}  // namespace lumen::synth
