@@ -180,7 +180,6 @@ class VectorPanels : public GradientPanels {
   int lanes_, line_;
   bool fused_;
   int together_;
-  const GradientParts* parts_ = nullptr;
   std::vector<Lines> operands_;
   std::vector<BufferId> squares_, sums_;
   Expr head_;

@@ -121,5 +121,23 @@ TEST(SynthAttend, GradientInOneKernel) {
   gradient(1, 130, 1, 1, 32, 32);
 }
 
+// Tiles of a matrix unit, whose factors are rounded: ragged rows and keys, heads that share keys, widths that are no
+// whole steps; with exact numbers the same machine takes vectors.
+TEST(SynthAttend, GradientOnMatrixUnits) {
+  const auto on_units = [](const std::array<int64_t, 6>& c, bool exact) {
+    const G t = gradient_graph(c[0], c[1], c[2], c[3], c[4], c[5]);
+    Check how{.tolerance = exact ? 1e-5 : block_tolerance(Scalar::bf16, true), .machines = {"amx"}};
+    how.options = {.exact = exact, .products = Scalar::bf16};
+    std::string all;
+    for (const std::string& plan : check(t.g, how)) all += plan + "\n";
+    EXPECT_EQ(all.find("tile.bf16bf16.f32") != std::string::npos, !exact) << all;
+  };
+  on_units({1, 130, 1, 1, 32, 16}, false);
+  on_units({1, 67, 1, 1, 80, 48}, false);
+  on_units({2, 37, 1, 2, 20, 24}, false);
+  on_units({1, 9, 2, 1, 10, 6}, false);
+  on_units({1, 70, 2, 3, 8, 40}, true);
+}
+
 }  // namespace
 }  // namespace lumen::test
