@@ -156,6 +156,68 @@ void Body::set_vector_axis(int axis) {
   }
 }
 
+bool Body::join_last_axes(int lanes) {
+  if (extents_.size() < 2) return false;
+  const size_t last = extents_.size() - 1;
+  const int64_t run = extents_[last], runs = extents_[last - 1];
+  if (run <= 1 || lanes % run != 0 || runs * run % lanes != 0) return false;
+  const std::vector<Load> apart = loads_;
+  const std::vector<int64_t> extents = extents_;
+  extents_.pop_back();
+  extents_.back() = run * runs;
+  run_ = run;
+  vector_axis_ = last - 1;
+  bool fits = true;
+  for (Load& load : loads_) {
+    const int64_t inner = load.strides[last];
+    load.strides.pop_back();
+    load.in_runs = load.strides.back() != inner * run;
+    if (load.in_runs)
+      load.in_run = inner;
+    else
+      load.strides.back() = inner;
+    fits = fits && !load.unpack && (load.kind != Load::Kind::memory || find_window(load, lanes));
+  }
+  for (const auto& [v, number] : store_of_) {
+    const bool is_result = std::ranges::find(group_.results, v) != group_.results.end();
+    fits = fits && (!is_result || (!loads_[number].in_runs && loads_[number].strides.back() == 1));
+  }
+  if (fits) return true;
+  loads_ = apart;
+  extents_ = extents;
+  run_ = 1;
+  set_vector_axis(last);
+  return false;
+}
+
+// From the first number of a vector.
+std::vector<int64_t> Body::lane_steps(const Load& load) const {
+  const int64_t stride = !at_.exists() ? 0 : load.strides[vector_axis_];
+  std::vector<int64_t> steps;
+  for (int l = 0; l < lanes_; ++l)
+    steps.push_back(load.in_runs && at_.exists() ? l / run_ * stride + l % run_ * load.in_run : l * stride);
+  return steps;
+}
+
+// Vectors of loads that go on evenly need none. A window lies inside the source wherever the load stands.
+bool Body::find_window(Load& load, int lanes) const {
+  const int64_t stride = load.strides[vector_axis_];
+  if (!load.in_runs) return stride == 0 || stride == 1;
+  const int64_t vector_runs = lanes / run_;
+  const int64_t span = (vector_runs - 1) * stride + (run_ - 1) * load.in_run + 1;
+  if (stride < 0 || load.in_run < 0 || span > lanes) return false;
+  load.window = 1;
+  while (load.window < span) load.window *= 2;
+  int64_t start = load.offset + (extents_[vector_axis_] / run_ - vector_runs) * stride;  // of the last vector
+  for (size_t d = 0; d < extents_.size(); ++d) {
+    if (load.strides[d] < 0) return false;
+    if (static_cast<int>(d) != vector_axis_) start += (extents_[d] - 1) * load.strides[d];
+  }
+  const int64_t numbers = product(extents_of(plan_.graph[load.source].type.shape));
+  load.ahead = std::max<int64_t>(start + load.window - numbers, 0);
+  return load.ahead <= load.offset && load.ahead + span <= load.window;
+}
+
 Body::Chunking Body::chunking(int machine_lanes) const {
   Chunking c;
   for (const Load& load : loads_) {
@@ -220,23 +282,31 @@ void Body::enter_chunk(Expr at, int64_t elements) {
 Expr Body::offset_of(const Load& load) const {
   const int64_t stride = load.strides[vector_axis_];
   if (!at_.exists() || stride == 0) return load.partial.back();
-  return load.partial.back() + at_ * (stride * load.scale);
+  return load.partial.back() + (load.in_runs ? at_ / run_ : at_) * (stride * load.scale);
 }
 
 Expr Body::widen(Expr x) const {
   return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
 }
 
-// first + lane * stride, in a number type; `first` is i64.
-Expr Body::lane_numbers(Expr first, int64_t stride, Scalar type) {
+// first + the lane's step, in a number type; `first` is i64.
+Expr Body::lane_numbers(Expr first, const std::vector<int64_t>& steps, Scalar type) {
   const Scalar whole = is_float(type) ? Scalar::i64 : type;
   Expr x = widen(cast(first, whole));
-  if (lanes_ > 1 && stride != 0) {
-    std::vector<int64_t> steps;
-    for (int l = 0; l < lanes_; ++l) steps.push_back(l * stride);
-    x = x + b_.lanes_integer(std::move(steps), whole);
-  }
+  const bool differ = std::ranges::any_of(steps, [](int64_t step) { return step != 0; });
+  if (lanes_ > 1 && differ) x = x + b_.lanes_integer(steps, whole);
   return cast(x, type);
+}
+
+// Numbers of a window, spread over the lanes.
+Expr Body::read_runs(const Load& load) {
+  const Scalar s = memory_type(load.type);
+  const Expr offset = offset_of(load) - load.ahead * load.scale;
+  const Expr near = b_.load(load.buffer, {s, load.window}, offset, scalar_bytes(s));
+  if (load.window == 1) return widen(near);
+  std::vector<int> mask;
+  for (const int64_t step : lane_steps(load)) mask.push_back(static_cast<int>(step + load.ahead));
+  return b_.shuffle({near}, mask);
 }
 
 Expr Body::read_memory(const Load& load) {
@@ -245,7 +315,9 @@ Expr Body::read_memory(const Load& load) {
   const int64_t stride = !at_.exists() ? 0 : load.strides[vector_axis_];
   const Expr offset = offset_of(load);
   Expr x;
-  if (stride == 0 || lanes_ == 1) {
+  if (load.in_runs && at_.exists()) {
+    x = read_runs(load);
+  } else if (stride == 0 || lanes_ == 1) {
     x = b_.load(load.buffer, {s, 1}, offset, size);
   } else if (stride == 1) {
     x = b_.load(load.buffer, {s, lanes_}, offset, size, count_);
@@ -274,7 +346,7 @@ Expr Body::read(Load& load) {
     }
     case Load::Kind::iota:
     case Load::Kind::number:
-      return lane_numbers(offset_of(load), stride, load.type);
+      return lane_numbers(offset_of(load), lane_steps(load), load.type);
     case Load::Kind::blocks:
       if (at_.exists()) return load.unpack->values(position_, lanes_);
       [[fallthrough]];
@@ -323,8 +395,8 @@ Expr Body::compute(graph::ValueId v) {
       return b_.apply(n.attributes.formula, inputs)[0];
     }
     case Op::random_: {
-      const Expr number = lane_numbers(offset_of(loads_[number_of_.at(v)]),
-                                       !at_.exists() ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
+      const Load& own = loads_[number_of_.at(v)];
+      const Expr number = lane_numbers(offset_of(own), lane_steps(own), Scalar::u32);
       const Expr seed = cast(value(n.operands[0]), Scalar::u32);
       return b_.apply(graph::random_formula(n.attributes.salt), {seed, number})[0];
     }
@@ -361,7 +433,7 @@ void Body::hoist(int lanes) {
   at_ = {};
   for (auto& [v, number] : load_of_) {
     Load& load = loads_[number];
-    if (load.strides[vector_axis_] == 0 && load.kind != Load::Kind::splat) value(v);
+    if (load.strides[vector_axis_] == 0 && !load.in_runs && load.kind != Load::Kind::splat) value(v);
   }
   lanes_ = before;
   at_ = at;
@@ -369,7 +441,7 @@ void Body::hoist(int lanes) {
 
 bool Body::varies(graph::ValueId v, int axis) const {
   const auto load = load_of_.find(v);
-  return load == load_of_.end() || loads_[load->second].strides[axis] != 0;
+  return load == load_of_.end() || loads_[load->second].strides[axis] != 0 || loads_[load->second].in_runs;
 }
 
 void Body::store_to(BufferId buffer, Scalar type, Expr offset, Expr x) {

@@ -41,6 +41,10 @@ class Body {
   int first_axis(int axis) const { return first_axis_[axis]; }                           // of the original shape
   // The axis along which lanes run; set before anything is opened. Decides how formats are read.
   void set_vector_axis(int axis);
+  // The last axis, shorter than a vector, and the one before become one along which lanes run: whole runs of the last
+  // axis. False where the lanes are no whole runs, a result does not lie so, or what a load reads for a vector is not
+  // near enough to come with one load. Instead of set_vector_axis.
+  bool join_last_axes(int lanes);
   // Formats read block by block want chunks of `chunk` elements from multiples of `unit`, in vectors of at most
   // `lanes`; 1, 1, 0 without.
   struct Chunking {
@@ -96,7 +100,12 @@ class Body {
     Scalar type = Scalar::f32;
     int64_t offset = 0;
     std::vector<int64_t> strides;  // per collapsed axis, in elements
-    int64_t scale = 1;             // bytes per element for memory, else 1
+    // Where axes were joined and the load does not go on evenly: the stride within a run (`strides` has that of runs),
+    // and how far in front of its first number a vector of so many lanes is read.
+    bool in_runs = false;
+    int64_t in_run = 0, ahead = 0;
+    int window = 0;
+    int64_t scale = 1;  // bytes per element for memory, else 1
     BufferId buffer = -1;
     std::shared_ptr<Unpack> unpack;
     std::vector<Expr> partial;  // per open scope: offset so far
@@ -107,7 +116,10 @@ class Body {
   Expr read(Load& load);
   Expr offset_of(const Load& load) const;  // of the first lane, in units of scale
   Expr read_memory(const Load& load);
-  Expr lane_numbers(Expr first, int64_t stride, Scalar type);
+  Expr read_runs(const Load& load);
+  std::vector<int64_t> lane_steps(const Load& load) const;
+  bool find_window(Load& load, int lanes) const;
+  Expr lane_numbers(Expr first, const std::vector<int64_t>& steps, Scalar type);
   Expr widen(Expr x) const;
   Expr compute(graph::ValueId v);
   const Expr* find(graph::ValueId v) const;
@@ -123,6 +135,7 @@ class Body {
   std::map<graph::ValueId, int> number_of_;  // random node -> the load of its element number
   std::map<graph::ValueId, int> store_of_;   // result -> dense access
   int vector_axis_ = -1;
+  int64_t run_ = 1;  // of the axis that was last, where two were joined
   Expr at_, count_;
   int lanes_ = 1;
   int64_t position_ = 0;

@@ -74,6 +74,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
   const int wanted = lanes;
   while (threads && lanes > body.extents().back()) lanes /= 2;
+  const bool joined = !threads && body.extents().back() < lanes && body.join_last_axes(lanes);
   const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
@@ -115,9 +116,9 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   Synthesis out;
   const double elements = product(shape);
   out.steps.push_back(builder.finish(
-      fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
+      fmt::format("map {} {} x{}{}{}{}{}", shape_text(shape), body.summary(),
                   beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,
-                  short_results && body.is_heavy() ? " short" : ""),
+                  joined ? " over short rows" : "", short_results && body.is_heavy() ? " short" : ""),
       elements * body.operations(), body.traffic()));
   return out;
 }
