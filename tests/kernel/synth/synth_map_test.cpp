@@ -61,6 +61,29 @@ TEST(SynthMap, ShortLastAxes) {
     }
   }
 }
+// Vectors of processors go over several rows: numbers of pairs that are read both ways, of each pair, of the position
+// in it. What lies too far apart, or does not fill vectors, goes row by row.
+TEST(SynthMap, RowsShorterThanAVector) {
+  for (const int64_t run : {2, 4}) {
+    for (const int64_t runs : {16, 8, 5}) {
+      G t;
+      const ValueId x = t.in("x", {3, runs, run}), each = t.in("each", {runs, 1}), place = t.in("place", {run});
+      const auto one = [&](int64_t i) { return t.b.slice(x, {0, 0, i}, G::shape({3, runs, 1})); };
+      const ValueId number = t.b.iota(G::type({1, 1, run}, Scalar::i32), 2);
+      const ValueId first = t.b.mul(t.b.mul(one(0), each), place);
+      const ValueId last = t.b.mul(one(run - 1), t.b.convert(number, Scalar::f32));
+      t.out(t.b.add(first, t.b.add(last, x)));
+      const auto plans = check(t.g, {});
+      EXPECT_EQ(any_contains(plans, "x8 over short rows"), runs * run % 8 == 0) << run << " " << runs;
+      EXPECT_EQ(any_contains(plans, "x16 over short rows"), runs * run % 16 == 0) << run << " " << runs;
+    }
+  }
+  G t;
+  const ValueId x = t.in("x", {2, 16}), y = t.b.permute(t.in("y", {2, 16}), {1, 0});
+  t.out(t.b.add(t.b.reshape(x, G::shape({16, 2})), y));
+  EXPECT_FALSE(any_contains(check(t.g, {}), "over short rows"));
+}
+
 TEST(SynthMap, TypesAndChoices) {
   G t;
   const ValueId x = t.in("x", {5, 19}), h = t.in("h", {5, 19}, Scalar::f16), n = t.in("n", {19}, Scalar::i32),
