@@ -3,7 +3,10 @@
 // lanes are keys, its values are unpacked, both once per tile; then for a few rows at a time scores, probabilities and
 // the weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
 //
-// Numbers: f32 throughout. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
+// A matrix unit multiplies 16-bit floats where the caller allows it: queries, keys, values and probabilities are
+// rounded to them, and lie in its tiles (unit_tiles.h).
+//
+// Numbers: otherwise f32. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
 // sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
 // result is o / l. Blocks follow each other in order, so the order of every sum is fixed by the shape and the machine.
 // Blocks that a row's mask hides (graph/group/key_range.h) are not computed: their probabilities are exactly 0. Where
@@ -16,6 +19,7 @@
 
 #include "base/check.h"
 #include "graph/match/access.h"
+#include "kernel/synth/attention/unit_tiles.h"
 #include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
@@ -25,6 +29,7 @@ namespace {
 constexpr double kGrain = 131072;       // multiplications per task
 constexpr int64_t kRows = 64;           // query rows of a tile
 constexpr int64_t kFew = 3;             // rows for which keys are not worth transposing
+constexpr int64_t kUnitRows = 8;        // rows from which a matrix unit is worth its tiles
 constexpr int64_t kBlockBytes = 32768;  // of a block's keys, transposed
 constexpr int64_t kMaxBlock = 128;      // keys
 constexpr int64_t kEnough = 32;         // tasks that keep every thread busy
@@ -33,14 +38,14 @@ constexpr int64_t kPart = 512;  // keys per part of a split row, at least
 
 class AttendKernel : AttendWriter {
  public:
-  AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
+  AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Scalar factor)
       : AttendWriter(plan, target),
         plan_(plan),
         group_(group),
         a_(plan, group),
         range_(plan, group, a_.extents, a_.score) {
     nothing_.inputs = group.inputs;
-    choose_tile(target);
+    choose_tile(target, factor);
   }
 
   Synthesis run() {
@@ -57,8 +62,8 @@ class AttendKernel : AttendWriter {
     map_ = std::make_unique<Body>(builder_, plan_, group_, a_.extents, apart);
     pick_ = std::make_unique<Body>(builder_, plan_, nothing_, a_.pick_space(), apart, pick,
                                    Accesses{{a_.written, a_.result_access}});
-    direct_keys_ = dot_->chunking(lanes_).lanes == 0;
-    direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
+    direct_keys_ = !units_ && dot_->chunking(lanes_).lanes == 0;
+    direct_values_ = !units_ && groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
     // Every row axis outside the tile, then tiles, then parts of the keys.
     std::vector<int64_t> outer = a_.row_extents();
     for (const int d : tile_axes_) outer[d] = 1;
@@ -80,12 +85,12 @@ class AttendKernel : AttendWriter {
       bytes += viewed > 0 ? std::min(whole, viewed) : whole;
     }
     const double pairs = all_rows * static_cast<double>(a_.keys);
-    out.steps.push_back(
-        builder_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
-                                    a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
-                                    range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
-                                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
-                        2.0 * pairs * (a_.depth + a_.width), bytes));
+    out.steps.push_back(builder_.finish(
+        fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}{}", shape_text(a_.extents), a_.depth, a_.width,
+                    map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "", tile_,
+                    block_, units_ ? units_->row() : fmt::format("{}x{}", together_, key_vectors_ * lanes_),
+                    parts_ > 1 ? fmt::format(" splits {}", parts_) : ""),
+        2.0 * pairs * (a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, a_, *target_, parts_));
     return out;
   }
@@ -98,11 +103,9 @@ class AttendKernel : AttendWriter {
   }
 
   // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
-  void choose_tile(const machine::Machine& target) {
+  void choose_tile(const machine::Machine& target, Scalar factor) {
     target_ = &target;
-    depth_ = round_up(a_.depth, lanes_);
-    width_ = round_up(a_.width, lanes_);
-    const int64_t most = std::clamp<int64_t>(target.task_bytes / (depth_ * 32), 1, kRows);
+    const int64_t most = std::clamp<int64_t>(target.task_bytes / (round_up(a_.depth, lanes_) * 32), 1, kRows);
     for (int d = a_.extents.size() - 2; d >= 0 && rows_ < most; --d) {
       if (a_.extents[d] == 1) continue;
       if (!a_.shares_keys(d)) continue;
@@ -110,14 +113,19 @@ class AttendKernel : AttendWriter {
       tile_extents_.insert(tile_extents_.begin(), a_.extents[d]);
       rows_ *= a_.extents[d];
     }
+    if (rows_ >= kUnitRows) units_ = UnitTiles::find(b_, target, factor);
+    const int64_t whole = units_ ? UnitTiles::kStep : lanes_;
+    depth_ = round_up(a_.depth, whole);
+    width_ = round_up(a_.width, whole);
     const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
-    together_ = std::min<int64_t>(rows_, sums / 2);
+    together_ = units_ ? UnitTiles::kStep : std::min<int64_t>(rows_, sums / 2);
     few_ = rows_ <= kFew;
     tiles_ = (rows_ + most - 1) / most;
     tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
     tiles_ = (rows_ + tile_ - 1) / tile_;
     groups_ = tile_ / together_;
     key_vectors_ = 1;
+    if (units_) key_vectors_ = UnitTiles::kStep / lanes_;
     while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8)
       key_vectors_ *= 2;
     const int64_t panel = int64_t{key_vectors_} * lanes_;
@@ -137,10 +145,17 @@ class AttendKernel : AttendWriter {
 
   void begin() {
     for (Body* body : {dot_.get(), map_.get(), pick_.get()}) body->begin_task();
-    queries_ = b_.alloc(tile_ * depth_ * 4, 64);
-    transposed_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
-    if (!direct_keys_ && !few_) staged_ = b_.alloc(int64_t{lanes_} * depth_ * 4, 64);
-    if (!direct_values_) values_ = b_.alloc(block_ * width_ * 4, 64);
+    if (units_) {
+      queries_ = units_->alloc_factor(tile_, depth_);
+      for (BufferId* keys : {&staged_, &transposed_}) *keys = units_->alloc_factor(block_, depth_);
+      for (BufferId* values : {&value_lines_, &values_}) *values = units_->alloc_factor(block_, width_);
+      probabilities_ = units_->alloc_factor(together_, block_);
+    } else {
+      queries_ = b_.alloc(tile_ * depth_ * 4, 64);
+      transposed_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
+      if (!direct_keys_ && !few_) staged_ = b_.alloc(int64_t{lanes_} * depth_ * 4, 64);
+      if (!direct_values_) values_ = b_.alloc(block_ * width_ * 4, 64);
+    }
     sums_ = b_.alloc(tile_ * width_ * 4, 64);
     row_ = b_.alloc(together_ * block_ * 4, 64);
     row_max_ = b_.alloc(tile_ * 4, 64);
@@ -154,6 +169,10 @@ class AttendKernel : AttendWriter {
   }
 
   // ---- places and axes
+
+  // Bytes of numbers of a row: of its weighted sum, and of its scores (row r of a group).
+  Expr sum_at(Expr i, Expr e) { return units_ ? units_->sum_place(i, e, width_) : bytes(i * width_ + e, 1); }
+  Expr score_at(Expr r, Expr key) { return units_ ? units_->sum_place(r, key, block_) : bytes(r * block_ + key, 1); }
 
   // Row i of the tile; rows behind the last repeat it, and are never written.
   int open_row(Body& body, Expr i) {
@@ -198,8 +217,7 @@ class AttendKernel : AttendWriter {
     serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
       b_.store(row_max_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
       b_.store(row_sum_, b_.real(0, vector()), bytes(i, lanes_), line_);
-      for (int64_t e = 0; e < width_; e += lanes_)
-        b_.store(sums_, b_.real(0, vector()), bytes(i, width_) + e * 4, line_);
+      for (int64_t e = 0; e < width_; e += lanes_) b_.store(sums_, b_.real(0, vector()), sum_at(i, b_.i64(e)), line_);
     });
     Expr from = part * part_, to = b_.i64(a_.keys);
     if (parts_ > 1) to = min(from + part_, to);
@@ -215,14 +233,41 @@ class AttendKernel : AttendWriter {
 
   void load_queries() {
     serial(b_.i64(0), b_.i64(tile_), 1, [&](Expr i) {
+      const int opened = open_row(*dot_, i);
+      if (units_) {
+        put_line(*dot_, a_.q, queries_, i, depth_, a_.depth);
+        return close(*dot_, opened);
+      }
       if (a_.depth % lanes_ != 0)  // what is left of the last vector
         b_.store(queries_, b_.real(0, vector()), i * (depth_ * 4) + (depth_ - lanes_) * 4, line_);
-      const int opened = open_row(*dot_, i);
       for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
         b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(i * depth_ + dot_->at(), 1), 4, dot_->count());
       });
       close(*dot_, opened);
     });
+  }
+
+  // A line of a first factor of the matrix unit, from where `body` stands.
+  void put_line(Body& body, graph::ValueId value, BufferId to, Expr line, int64_t padded, int64_t width) {
+    if (padded != width) units_->clear(to, padded, line, padded - UnitTiles::kStep);
+    for_lanes(b_, body, lanes_, 1, b_.i64(0), b_.i64(width), width % lanes_ == 0,
+              [&](int) { units_->put(to, padded, line, body.at(), body.value(value), body.count()); });
+  }
+
+  // Keys key .. end - 1 as second factors of scores, their values as those of weighted sums; zeros behind the last.
+  void lay_keys(Expr key, Expr end) {
+    const auto lay = [&](Body& body, graph::ValueId value, BufferId to, int64_t padded, int64_t width) {
+      serial(key, end, 1, [&](Expr at) {
+        const int opened = open_key(body, at);
+        put_line(body, value, to, at - key, padded, width);
+        close(body, opened);
+      });
+      units_->clear_lines(to, padded, end - key, block_);
+    };
+    lay(*dot_, a_.k, staged_, depth_, a_.depth);
+    units_->turn(staged_, block_, depth_, transposed_);
+    lay(*pick_, a_.v, value_lines_, width_, a_.width);
+    units_->pair(value_lines_, block_, width_, values_);
   }
 
   // The keys that some row of each group sees, and of the tile.
@@ -249,8 +294,12 @@ class AttendKernel : AttendWriter {
 
   // Keys key .. end - 1, for all groups of rows.
   void block(Expr key, Expr end) {
-    if (!few_) transpose_keys(key, end);
-    if (!direct_values_) unpack_values(key, end);
+    if (units_) {
+      lay_keys(key, end);
+    } else {
+      if (!few_) transpose_keys(key, end);
+      if (!direct_values_) unpack_values(key, end);
+    }
     const Expr used = tiles_ == 1 && rows_ == tile_ ? b_.i64(groups_) : (count_ + (together_ - 1)) / together_;
     serial(b_.i64(0), used, 1, [&](Expr group) {
       if (!range_.is_bounded()) {
@@ -329,9 +378,14 @@ class AttendKernel : AttendWriter {
   // multiple of the lanes.
   void rows(Expr group, Expr key, Expr from, Expr to) {
     const Expr first = group * together_;
-    few_ ? score_few(key, from, to) : score(first, key, from, to);
+    if (units_) {
+      score_units(first, from - key, to - key);
+    } else {
+      few_ ? score_few(key, from, to) : score(first, key, from, to);
+    }
     const Expr count = rows_ % together_ == 0 ? b_.i64(together_) : min(b_.i64(together_), count_ - first);
     serial(b_.i64(0), count, 1, [&](Expr r) { soften(first, r, key, from, to); });
+    if (units_) return pick_units(first, count, from - key, to - key);
     for (int64_t e = 0; e < width_;) {
       int vectors = key_vectors_;
       while (e + int64_t{vectors} * lanes_ > width_) vectors /= 2;
@@ -339,6 +393,31 @@ class AttendKernel : AttendWriter {
       serial(b_.i64(e), b_.i64(end), step, [&](Expr at) { pick(first, key, from, to, at, vectors); });
       e = end;
     }
+  }
+
+  // By the matrix unit, keys from .. to - 1 of the block; those beside them get scores, too.
+  void score_units(Expr first, Expr from, Expr to) {
+    const int64_t steps = depth_ / UnitTiles::kStep, keys = block_ / UnitTiles::kUnit, tile = UnitTiles::kTile;
+    units_->multiply({row_, b_.i64(0), keys * tile, tile},
+                     {queries_, steps * tile, tile, first / UnitTiles::kUnit * (steps * tile)},
+                     {transposed_, tile, keys * tile}, {b_.i64(0), b_.i64(2)},
+                     {from / UnitTiles::kStep * 2, units_->units(to)}, {b_.i64(0), b_.i64(steps)}, false);
+  }
+  // Probabilities of what was not asked for are zero.
+  void pick_units(Expr first, Expr count, Expr from, Expr to) {
+    const int64_t tile = UnitTiles::kTile, unit = UnitTiles::kUnit, columns = width_ / unit;
+    const Expr begin = from - from % UnitTiles::kStep, end = units_->units(to) * unit, all = b_.i64(together_);
+    const Expr behind = to + (unit - 1), stop = behind - behind % unit;
+    serial(b_.i64(0), count, 1, [&](Expr r) {
+      units_->clear_sums(row_, block_, r, begin, from);
+      units_->clear_sums(row_, block_, r, stop, end);
+    });
+    serial(count, all, 1, [&](Expr r) { units_->clear_sums(row_, block_, r, begin, end); });
+    units_->lay(row_, block_, all, begin, end, probabilities_);
+    units_->multiply({sums_, first / unit * (columns * tile), columns * tile, tile},
+                     {probabilities_, block_ / UnitTiles::kStep * tile, tile}, {values_, tile, columns * tile},
+                     {b_.i64(0), b_.i64(2)}, {b_.i64(0), b_.i64(columns)},
+                     {from / UnitTiles::kStep, units_->units(to) / 2}, true);
   }
 
   void score(Expr first, Expr key, Expr from, Expr to) {
@@ -418,9 +497,9 @@ class AttendKernel : AttendWriter {
     const auto pass = [&](const std::function<Expr(Expr)>& step, int reduce) {
       softmax_->reset(reduce);
       for_lanes(b_, *map_, lanes_, 1, from, to, a_.keys % lanes_ == 0, [&](int) {
-        const Expr at = bytes(r * block_ + (map_->at() - key), 1);
+        const Expr at = score_at(r, map_->at() - key);
         const Expr x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
-        b_.store(row_, x, at, 4);
+        b_.store(row_, units_ && reduce == 1 ? existing(*map_, x) : x, at, 4);
         softmax_->add(reduce, 0, x, map_->count());
       });
     };
@@ -437,7 +516,7 @@ class AttendKernel : AttendWriter {
         const Expr scale = b_.splat(exp(before - top), lanes_);
         b_.store(row_sum_, b_.load(row_sum_, vector(), total_at, line_) * scale, total_at, line_);
         serial(b_.i64(0), b_.i64(width_), lanes_, [&](Expr e) {
-          const Expr at = bytes(i * width_ + e, 1);
+          const Expr at = sum_at(i, e);
           b_.store(sums_, b_.load(sums_, vector(), at, line_) * scale, at, line_);
         });
       });
@@ -490,7 +569,7 @@ class AttendKernel : AttendWriter {
     const int opened = open_row(*pick_, i);
     each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1, [&](Expr at, int lanes, Expr count) {
       pick_->open_lanes(at, lanes, count);
-      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(i * width_ + at, 1), 4);
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, sum_at(i, at), 4);
       const Expr o = sum / b_.splat(total, lanes);
       pick_->store(a_.written, cast(o, g_[a_.written].type.element.scalar));
       pick_->close();
@@ -508,7 +587,7 @@ class AttendKernel : AttendWriter {
     const Expr total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     keep_extremes(number, b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
     each_number(a_.width, true, [&](Expr e, int lanes, Expr count) {
-      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(i * width_ + e, 1), 4);
+      const Expr sum = b_.load(sums_, {Scalar::f32, lanes}, sum_at(i, e), 4);
       b_.store(partial_, sum, bytes(number * a_.width + e, 1), 4, count);
     });
   }
@@ -529,6 +608,8 @@ class AttendKernel : AttendWriter {
   int64_t parts_ = 1, part_ = 0;
   bool direct_keys_ = false, direct_values_ = false;  // read where they lie
   bool few_ = false;                                  // rows: keys are not transposed
+  std::unique_ptr<UnitTiles> units_;                  // null: vectors multiply
+  BufferId value_lines_ = -1, probabilities_ = -1;    // of the matrix unit
   BufferId queries_ = -1, transposed_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, row_max_ = -1,
            row_sum_ = -1;
   BufferId first_ = -1, end_ = -1, bounds_ = -1;
@@ -537,8 +618,9 @@ class AttendKernel : AttendWriter {
 
 }  // namespace
 
-Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
-  return AttendKernel(plan, group, target).run();
+Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                          Scalar factor) {
+  return AttendKernel(plan, group, target, factor).run();
 }
 
 }  // namespace lumen::synth

@@ -16,8 +16,9 @@ using graph::KeyRange;
 
 // Attention by tasks that compute tiles of rows each: on processors, and where blocks of lanes (attend_block.h) have no
 // plan for it.
-Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 // `factor`: what a matrix unit may multiply; f32: nothing is rounded.
+Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                          Scalar factor);
 Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                                    Scalar factor);
 
@@ -51,6 +52,8 @@ class AttendWriter {
   void serial(Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body) {
     b_.loop(LoopKind::serial, from, to, step, body);
   }
+  // Zero in lanes that do not exist where `body` stands.
+  Expr existing(Body& body, Expr x);
   VType vector() const { return {Scalar::f32, lanes_}; }
   // Declares what a kernel of `attention` writes, the group's results or, in parts of the keys, what attend_merge
   // joins; bytes of the scratch this takes.

@@ -14,7 +14,6 @@
 // GPUs.
 // Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/attention/attend.h"
@@ -285,18 +284,10 @@ class GradientKernel : AttendWriter {
       for (const graph::ValueId s : sources_) x.push_back(map_->value(s));
       for (size_t k = 0; k < x.size(); ++k) {
         const GradientPanels::Place to_place = panels_->square(k, i, at);
-        b_.store(to_place.buffer, panels_->reads_beside() ? existing(x[k], lanes) : x[k], to_place.byte, 4);
+        b_.store(to_place.buffer, panels_->reads_beside() ? existing(*map_, x[k]) : x[k], to_place.byte, 4);
       }
     });
     close(*map_, opened);
-  }
-  // Zero in lanes that do not exist.
-  Expr existing(Expr x, int lanes) {
-    if (!map_->count().exists()) return x;
-    std::vector<int64_t> numbers(lanes);
-    std::iota(numbers.begin(), numbers.end(), 0);
-    const Expr exist = b_.lanes_integer(numbers, Scalar::i64) < b_.splat(map_->count(), lanes);
-    return select(exist, x, b_.real(0, {Scalar::f32, lanes}));
   }
 
   const graph::Plan& plan_;

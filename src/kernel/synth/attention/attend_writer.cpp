@@ -1,4 +1,6 @@
 // What attend kernels are written with: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#include <numeric>
+
 #include "kernel/synth/attention/attend.h"
 
 namespace lumen::synth {
@@ -59,6 +61,15 @@ int AttendWriter::open_axis(Body& body, size_t d, Expr counter) {
 
 void AttendWriter::close(Body& body, int opened) {
   for (int d = 0; d < opened; ++d) body.close();
+}
+
+Expr AttendWriter::existing(Body& body, Expr x) {
+  if (!body.count().exists()) return x;
+  const int lanes = b_.type(x).lanes;
+  std::vector<int64_t> numbers(lanes);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const Expr exist = b_.lanes_integer(numbers, Scalar::i64) < b_.splat(body.count(), lanes);
+  return select(exist, x, b_.real(0, {Scalar::f32, lanes}));
 }
 
 std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, const Attention& attention,

@@ -121,6 +121,30 @@ TEST(SynthAttend, GradientInOneKernel) {
   gradient(1, 130, 1, 1, 32, 32);
 }
 
+// Tiles of a matrix unit: ragged rows and keys, windows, a bias, heads that share keys, keys in formats, found by a
+// table, or in parts; one query alone takes vectors.
+TEST(SynthAttend, OnMatrixUnits) {
+  const auto on_units = [](const AttentionCase& c, bool has_units = true) {
+    const G t = attention_graph(c);
+    Check how{.tolerance = block_tolerance(Scalar::bf16, false), .limits = {{"start", c.keys}}, .machines = {"amx"}};
+    how.options.exact = false;
+    how.options.products = Scalar::bf16;
+    const std::vector<std::string> plans = check(t.g, how);
+    EXPECT_EQ(any_contains(plans, "tile.bf16bf16.f32"), has_units) << plans[0];
+  };
+  on_units({.batch = 2, .queries = 40, .keys = 40, .groups = 2, .repeat = 2, .depth = 32, .width = 32});
+  on_units({.queries = 70, .keys = 150, .depth = 48, .width = 16, .window = 50});
+  on_units({.queries = 17, .keys = 19, .groups = 1, .repeat = 3, .depth = 7, .width = 9, .bias = true});
+  on_units({.queries = 9, .keys = 300, .depth = 64, .width = 64, .format = format_named("q8_0")});
+  on_units({.queries = 8, .keys = 1100, .depth = 16, .width = 16});
+  on_units({.queries = 1, .keys = 60, .groups = 2}, false);
+  const G t = table_graph({.texts = 2, .queries = 9, .keys = 70, .places = 80, .window = 8});
+  Check how{.tolerance = 2e-2, .limits = {{"table", 80}, {"positions", 70}}, .machines = {"amx"}};
+  how.options.exact = false;
+  how.options.products = Scalar::bf16;
+  EXPECT_TRUE(any_contains(check(t.g, how), "tile.bf16bf16.f32"));
+}
+
 // Tiles of a matrix unit, whose factors are rounded: ragged rows and keys, heads that share keys, widths that are no
 // whole steps; with exact numbers the same machine takes vectors.
 TEST(SynthAttend, GradientOnMatrixUnits) {

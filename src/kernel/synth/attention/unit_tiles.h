@@ -1,0 +1,79 @@
+// Matrices that a task of a processor keeps near for its matrix unit: f32 in tiles that the unit adds to, factors in
+// tiles of 16-bit floats that it loads as they lie. A tile of the first factor is rows of neighbours along what is
+// summed; one of the second has pairs of them for each column. Lines of numbers as they come are first factors; their
+// words turned are second factors of products along a line; two lines by turns are second factors of sums over lines.
+// Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernel/loop/names.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::synth {
+
+class UnitTiles {
+ public:
+  static constexpr int64_t kUnit = 16;               // rows and columns of a tile
+  static constexpr int64_t kStep = 32;               // numbers along a sum of one product; lines come by as many
+  static constexpr int64_t kTile = 1024, kRow = 64;  // bytes, which everything here is aligned to
+
+  // Null where the machine has no such tiles for products of that type.
+  static std::unique_ptr<UnitTiles> find(Builder& b, const machine::Machine& target, Scalar factor);
+
+  const std::string& row() const { return row_.row; }
+  BufferId alloc_sums(int64_t rows, int64_t columns) { return b_.alloc(rows * columns * 4, kRow); }
+  BufferId alloc_factor(int64_t lines, int64_t width) { return b_.alloc(lines * width * 2, kRow); }
+
+  // Byte of an f32 number; neighbours of a tile's row lie together.
+  Expr sum_place(Expr row, Expr column, int64_t columns);
+  // Numbers of a line from column `at` on, rounded; `count` of them (none: all).
+  void put(BufferId lines, int64_t width, Expr line, Expr at, Expr numbers, Expr count);
+  // kStep numbers of a line become zero.
+  void clear(BufferId lines, int64_t width, Expr line, int64_t at);
+  void clear_lines(BufferId lines, int64_t width, Expr from, int64_t to);
+  // Second factors of `lines` lines, a multiple of kStep as their width is.
+  void turn(BufferId lines, int64_t count, int64_t width, BufferId to);
+  void pair(BufferId lines, int64_t count, int64_t width, BufferId to);
+  // First factors of f32 numbers of rows below `rows` and columns from .. to - 1, whole steps of both: as they lie,
+  // with sums over columns; turned, with sums over rows, of which there are `all`.
+  void lay(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, BufferId to_lines);
+  void lay_turned(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all, BufferId to_lines);
+  // Zeros in a row of f32 numbers.
+  void clear_sums(BufferId sums, int64_t columns, Expr row, Expr from, Expr to);
+
+  // Tiles up to a number of lines, two at a time.
+  Expr units(Expr lines) { return (lines + (kStep - 1)) / kStep * 2; }
+
+  // Tiles of c (+)= a b, two by two: c's by row and column, a's by row and step, b's by column and step.
+  struct Sums {
+    BufferId buffer;
+    Expr from;
+    int64_t row, column;  // bytes
+  };
+  struct Factor {
+    BufferId buffer;
+    int64_t line, step;  // bytes
+    Expr from = {};      // none: 0
+  };
+  struct Range {
+    Expr from, to;
+  };
+  void multiply(const Sums& c, const Factor& a, const Factor& v, const Range& rows, const Range& columns,
+                const Range& steps, bool adds);
+
+ private:
+  UnitTiles(Builder& b, const machine::Machine& target, const machine::TileRow& row);
+  void serial(Expr from, Expr to, int64_t step, const std::function<void(Expr)>& body);
+  Expr line_place(Expr line, Expr at, int64_t width);
+  Expr round_pair(BufferId sums, Expr below, Expr above);
+
+  Builder& b_;
+  const machine::TileRow row_;
+  std::string round_pair_;  // the machine's row that rounds two vectors at once
+};
+
+}  // namespace lumen::synth
