@@ -83,8 +83,8 @@ class MatrixChooser {
     const double sums = height * vectors;
     if (t_.tile) {
       const double tiles = height / t_.tile->rows;
-      const double step =
-          std::max(tiles * vectors, (tiles + vectors) * costs_.broadcast) * m_.tile_cycles;  // products, loads
+      const double step = std::max({tiles * vectors, (tiles + vectors) * costs_.broadcast, tiles * costs_.far}) *
+                          m_.tile_cycles;  // products, loads
       double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * tiles * vectors * 3 * m_.tile_cycles;
       if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
       return cycles;
@@ -118,17 +118,20 @@ class MatrixChooser {
   }
 
   void cut() {
-    for (int64_t n_task = 1; n_task <= std::min<int64_t>(t_.n_tiles, 8); ++n_task) {
+    // A matrix unit waits for what comes from beyond the second-level cache: its tasks are as large as that holds.
+    const int64_t most_sums = t_.tile ? m_.l2_bytes / 2 : std::min(kSumsBytes, m_.task_bytes);
+    const int64_t most_tiles = t_.tile ? 16 : 8;
+    for (int64_t n_task = 1; n_task <= std::min(t_.n_tiles, most_tiles); ++n_task) {
       std::optional<TileCut> best;
       for (int64_t m_tasks = 1; m_tasks <= std::min<int64_t>(t_.m_tiles, 64); m_tasks *= 2) {
         t_.n_task = n_task;
         t_.m_task = ceil_div(t_.m_tiles, m_tasks);
-        if (t_.m_task * t_.height * n_task * t_.tile_columns() * 4 > std::min(kSumsBytes, m_.task_bytes) &&
-            t_.m_task > 1)
-          continue;
-        if (n_task * t_.tile_columns() * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4 && n_task > 1) continue;
         t_.n_tasks = ceil_div(t_.n_tiles, n_task);
         t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);
+        const int64_t columns = n_task * t_.tile_columns();
+        if (t_.m_task * t_.height * columns * 4 > most_sums && t_.m_task > 1) continue;
+        const bool fills = !t_.lays_panels() && n_task > 1;
+        if (fills && columns * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4) continue;
         t_.cycles = cost();
         if (!best || t_.cycles < best->cycles) best = t_;
       }
