@@ -118,8 +118,8 @@ class MatrixChooser {
   }
 
   void cut() {
-    // A matrix unit waits for what comes from beyond the second-level cache: its tasks are as large as that holds.
-    const int64_t most_sums = t_.tile ? m_.l2_bytes / 2 : std::min(kSumsBytes, m_.task_bytes);
+    // A matrix unit waits for what comes from beyond the second-level cache: its tasks take a good part of that.
+    const int64_t most_sums = t_.tile ? m_.l2_bytes / 4 : std::min(kSumsBytes, m_.task_bytes);
     const int64_t most_tiles = t_.tile ? 16 : 8;
     for (int64_t n_task = 1; n_task <= std::min(t_.n_tiles, most_tiles); ++n_task) {
       std::optional<TileCut> best;
