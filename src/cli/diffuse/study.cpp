@@ -176,13 +176,18 @@ class DiffuseStudy {
     own.frechet = model::frechet_distance(seen.features, test_features_, width_);
     keep(arm("float", "-"), own, reference, seed);
     Progress progress;
-    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress);
-    for (const WidthSetting& setting : settings_)
+    std::vector<graph::LeftWeight> unknown;  // to sites
+    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, unknown);
+    for (const WidthSetting& setting : settings_) {
+      bool is_told = seed != flags_.seed - 1;
       for (const model::QuantizeMethod& method : methods_) {
         if (interrupted()) return;
         if (method.name == "svdquant" && flags_.calibration.rank == 0) continue;
-        const model::QuantizedWeights weights =
-            model::quantize_network(engine_, network(), reads, method, setting.formats, flags_.calibration.rank);
+        std::vector<graph::LeftWeight> left = unknown;
+        const model::QuantizedWeights weights = model::quantize_network(
+            engine_, network(), reads, method, setting.formats, flags_.calibration.rank, {}, &left);
+        if (!is_told) note(setting.name + ": " + in_codes_text(network(), reads, weights, left));
+        is_told = true;
         model::use_quantized(network(), weights, model::kQuantizedChange);
         const std::vector<float> images =
             draw(seed, model::kQuantizedChange, fmt::format("{} {}", setting.name, method.name));
@@ -191,14 +196,19 @@ class DiffuseStudy {
         if (seed == flags_.seed - 1) to.products = product_errors(reads, weights);
         keep(to, compared(reference, seen, images), images, seed);
       }
+    }
   }
 
   static std::vector<ProductError> product_errors(const std::vector<model::ProductReads>& reads,
                                                   const model::QuantizedWeights& weights) {
     std::vector<ProductError> out;
-    for (size_t i = 0; i < reads.size(); ++i)
-      out.push_back({reads[i].site.weight, reads[i].site.is_polar && !reads[i].site.row_segments.empty(),
-                     weights[i].error / std::max(weights[i].signal, 1e-30), weights[i].error});
+    for (const model::QuantizedWeight& w : weights) {
+      const auto& site = std::ranges::find_if(reads, [&](const model::ProductReads& r) {
+                           return r.site.weight == w.product.weight;
+                         })->site;
+      out.push_back(
+          {site.weight, site.is_polar && !site.row_segments.empty(), w.error / std::max(w.signal, 1e-30), w.error});
+    }
     return out;
   }
 

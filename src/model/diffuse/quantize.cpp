@@ -47,14 +47,17 @@ std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64
   return decode(f, encode(f, x, rows, columns, unit_scale(f)), rows, columns);
 }
 
-// Columns [first, first + count) of rows of `all`.
-std::vector<float> some_columns(std::span<const float> x, int64_t all, int64_t first, int64_t count, int64_t rows) {
+// Columns of a part of rows of `all`: a range, or one of channels at each of so many places.
+std::vector<float> some_columns(std::span<const float> x, int64_t all, const graph::QuantizedPart& at, int64_t places,
+                                int64_t rows) {
   std::vector<float> out;
-  out.reserve(rows * count);
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto row = x.subspan(r * all + first, count);
-    out.insert(out.end(), row.begin(), row.end());
-  }
+  out.reserve(rows * at.columns);
+  const int64_t channels = all / places;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t place = 0; place < places; ++place) {
+      const auto run = x.subspan(r * all + place * channels + at.column / places, at.columns / places);
+      out.insert(out.end(), run.begin(), run.end());
+    }
   return out;
 }
 
@@ -150,7 +153,8 @@ class Quantization::Product {
                     all.formats_.weights,
                     all.formats_.activations,
                     method.has_both_signs && reads.site.is_polar,
-                    {}};
+                    {},
+                    reads.site.places()};
     arrange();
   }
 
@@ -181,6 +185,7 @@ class Quantization::Product {
   const Format& weights() const { return *all_.formats_.weights; }
   const Format& activations() const { return *all_.formats_.activations; }
   bool is_scaled() const { return tensor_scale(activations()) >= 0; }
+  int64_t places() const { return reads_.site.places(); }
 
   bool are_allowed(const std::vector<int64_t>& columns) const {
     return !columns.empty() && std::ranges::all_of(columns, [&](int64_t width) {
@@ -218,10 +223,17 @@ class Quantization::Product {
   }
 
   std::vector<float> weights_of(const graph::QuantizedPart& at) const {
-    return some_columns(w_.subspan(at.row * reads_.site.columns), reads_.site.columns, at.column, at.columns, at.rows);
+    return some_columns(w_.subspan(at.row * reads_.site.columns), reads_.site.columns, at, places(), at.rows);
   }
   std::vector<float> reads_of(const graph::QuantizedPart& at, int64_t count) const {
-    return some_columns(reads_.rows, reads_.site.columns, at.column, at.columns, count);
+    return some_columns(reads_.rows, reads_.site.columns, at, places(), count);
+  }
+  // The largest x, or -x, of each channel of a part.
+  std::vector<float> of_channels(const graph::QuantizedPart& at, std::span<const float> of_columns) const {
+    const std::vector<float> own = some_columns(of_columns, reads_.site.columns, at, places(), 1);
+    std::vector<float> out(at.columns / places(), 0);
+    for (size_t k = 0; k < own.size(); ++k) out[k % out.size()] = std::max(out[k % out.size()], own[k]);
+    return out;
   }
 
   double searched(size_t k) {
@@ -244,12 +256,17 @@ class Quantization::Product {
   std::vector<float> divisors(const graph::QuantizedPart& at, std::span<const float> w,
                               const std::optional<double>& alpha) const {
     std::vector<float> out(at.columns, 1);
-    for (int64_t k = 0; k < at.columns && alpha; ++k) {
+    if (!alpha) return out;
+    const std::vector<float> above = of_channels(at, reads_.most), below = of_channels(at, reads_.least);
+    const int64_t channels = std::ssize(above);
+    for (int64_t c = 0; c < channels; ++c) {
       double of_w = 0;
-      for (int64_t r = 0; r < at.rows; ++r) of_w = std::max<double>(of_w, std::abs(w[r * at.columns + k]));
-      const double of_x = std::max(reads_.most[at.column + k], reads_.least[at.column + k]);
+      for (size_t i = c; i < w.size(); i += channels) of_w = std::max<double>(of_w, std::abs(w[i]));
+      const double of_x = std::max(above[c], below[c]);
       if (of_w < kNothing || of_x < kNothing) continue;
-      out[k] = float(std::clamp(std::pow(of_x, *alpha) / std::pow(of_w, 1 - *alpha), kLeastDivisor, kMostDivisor));
+      const auto divisor =
+          float(std::clamp(std::pow(of_x, *alpha) / std::pow(of_w, 1 - *alpha), kLeastDivisor, kMostDivisor));
+      for (int64_t k = c; k < at.columns; k += channels) out[k] = divisor;
     }
     return out;
   }
@@ -264,9 +281,10 @@ class Quantization::Product {
     round(k, w, feedback, out);
     if (is_scaled()) {
       double above = 0, below = 0;
-      for (int64_t c = 0; c < at.columns; ++c) {
-        above = std::max<double>(above, reads_.most[at.column + c] / out.divisors[c]);
-        below = std::max<double>(below, reads_.least[at.column + c] / out.divisors[c]);
+      const std::vector<float> most = of_channels(at, reads_.most), least = of_channels(at, reads_.least);
+      for (size_t c = 0; c < most.size(); ++c) {
+        above = std::max<double>(above, most[c] / out.divisors[c]);
+        below = std::max<double>(below, least[c] / out.divisors[c]);
       }
       if (!out_.product.is_dual) above = below = std::max(above, below);
       out.above = static_scale(activations(), above);
@@ -343,7 +361,8 @@ class Quantization::Product {
     const graph::QuantizedPart& at = parts()[k];
     const auto factors = [&](double scale) {
       std::vector<float> out;
-      for (const float m : p.divisors) out.push_back(float(1 / ((is_scaled() ? scale : 1) * m)));
+      for (int64_t c = 0; c < at.columns / places(); ++c)
+        out.push_back(float(1 / ((is_scaled() ? scale : 1) * p.divisors[c])));
       return out;
     };
     const auto gains = [&](double scale) {
@@ -377,26 +396,37 @@ Quantization::Quantization(run::Engine& engine, QuantizeFormats formats, int64_t
     : formats_(std::move(formats)), rank_(rank), tools_(std::make_unique<Tools>(engine)) {}
 Quantization::~Quantization() = default;
 
-QuantizedWeight Quantization::weight(const QuantizeMethod& method, const ProductReads& reads,
-                                     std::span<const float> w) {
+std::string Quantization::why_not(const graph::ProductSite& site) const {
   for (const FormatRef& f : {formats_.weights, formats_.activations}) {
     if (!f->encodes()) throw user_error("the format '{}' can only be decoded", f->name);
-    if (reads.site.columns % f->block != 0)
-      throw user_error("{} columns of '{}' do not divide into blocks of {} of the format '{}'", reads.site.columns,
-                       reads.site.weight, f->block, f->name);
+    if (site.columns % f->block != 0)
+      return fmt::format("{} columns do not divide into blocks of {} of the format '{}'", site.columns, f->block,
+                         f->name);
   }
+  return "";
+}
+
+QuantizedWeight Quantization::weight(const QuantizeMethod& method, const ProductReads& reads,
+                                     std::span<const float> w) {
+  if (const std::string why = why_not(reads.site); !why.empty()) throw user_error("'{}': {}", reads.site.weight, why);
   return Product(*this, method, reads, w).run();
 }
 
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
-                                  const std::function<void(const std::string& weight)>& told) {
+                                  const std::function<void(const std::string& weight)>& told,
+                                  std::vector<graph::LeftWeight>* left) {
   Quantization quantization(engine, formats, rank);
   QuantizedWeights out;
   for (const ProductReads& r : reads) {
     if (told) told(r.site.weight);
-    out.push_back(quantization.weight(method, r, network.read(r.site.weight, true)));
+    if (const std::string why = quantization.why_not(r.site); left && !why.empty())
+      left->push_back({r.site.weight, why});
+    else
+      out.push_back(quantization.weight(method, r, network.read(r.site.weight, true)));
   }
+  if (out.empty())
+    throw user_error("no product can be held in '{}' and '{}'", formats.weights->name, formats.activations->name);
   return out;
 }
 

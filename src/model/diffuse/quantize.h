@@ -51,13 +51,15 @@ struct QuantizedWeight {
   double signal = 0, error = 0;
 };
 
-// A weight [rows, columns] of the site by what it reads. Borders that blocks of the formats do not allow are left out.
-// Not thread-safe.
+// A weight [rows, columns] of the site by what it reads; of a convolution by windows, whose channels are divided.
+// Borders that blocks of the formats do not allow are left out. Not thread-safe.
 class Quantization {
  public:
   Quantization(run::Engine& engine, QuantizeFormats formats, int64_t rank);
   ~Quantization();
-  // Error (exit 1) where the format cannot hold the columns at all.
+  // Why a format cannot hold the site's columns at all; empty: it can. Error for formats that only decode.
+  std::string why_not(const graph::ProductSite& site) const;
+  // Error (exit 1) where it cannot.
   QuantizedWeight weight(const QuantizeMethod& method, const ProductReads& reads, std::span<const float> w);
 
  private:
@@ -70,10 +72,12 @@ class Quantization {
 
 using QuantizedWeights = std::vector<QuantizedWeight>;
 
-// All products of a network, by the mean of its weights over the steps. `told` hears which.
+// All products of a network, by the mean of its weights over the steps. `told` hears which. What a format cannot hold
+// stays f32 where `left` is there to say so, and is an error otherwise.
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
-                                  const std::function<void(const std::string& weight)>& told = {});
+                                  const std::function<void(const std::string& weight)>& told = {},
+                                  std::vector<graph::LeftWeight>* left = nullptr);
 // The network's functions, called with this change, are those of codes from now on.
 void use_quantized(Network& network, const QuantizedWeights& weights, const std::string& change);
 

@@ -284,7 +284,9 @@ TEST(QuantizedProducts, WhatCannotBe) {
 }
 
 TEST(QuantizedProducts, WhatTheyReadIsHandedBack) {
-  const Graph g = hand_back_reads(one_product(), {"w", "absent"});
+  const HandedReads handed = hand_back_reads(one_product(), {"w", "absent"});
+  const Graph& g = handed.graph;
+  EXPECT_EQ(handed.rows.at("w").at(0).count(), 5);
   ASSERT_EQ(verify(g), "");
   ASSERT_EQ(g.result_names, (std::vector<std::string>{"y", "w.read"}));
   EXPECT_EQ(g[g.results[1]].type, (Type{{Dim(5), Dim(16)}, {}}));
