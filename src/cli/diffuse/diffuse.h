@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "model/diffuse/quantize.h"
+#include "model/diffuse/stored.h"
 
 namespace lumen::cli {
 

@@ -31,10 +31,6 @@ std::string widths_text(const std::vector<int64_t>& widths) {
   return out;
 }
 
-const model::ProductReads& reads_of(std::span<const model::ProductReads> all, const model::QuantizedWeight& w) {
-  return *std::ranges::find_if(all, [&](const model::ProductReads& r) { return r.site.weight == w.product.weight; });
-}
-
 // What was found in the graph, and what was made of it. Channels of a convolution are counted once.
 std::string product_line(const model::ProductReads& reads, const model::QuantizedWeight& w) {
   const graph::ProductSite& site = reads.site;
@@ -72,11 +68,11 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
   std::vector<graph::LeftWeight> left;
   const std::vector<model::ProductReads> reads = flags.calibration.reads(*from.network, 0, progress, left);
   if (interrupted()) return exit_code(Exit::interrupted);
-  const model::QuantizedWeights weights = model::quantize_network(
-      engine, *from.network, reads, method, formats, flags.calibration.rank,
-      [&](const std::string& weight) { progress.update(weight); }, &left);
+  const model::QuantizedWeights weights =
+      model::quantize_network(engine, *from.network, reads, method, formats, flags.calibration.rank,
+                              [&](const std::string& weight) { progress.update(weight); });
   progress.finish(fmt::format("{}: {} products", flags.method, weights.size()));
-  for (const model::QuantizedWeight& w : weights) put(product_line(reads_of(reads, w), w));
+  for (size_t i = 0; i < weights.size(); ++i) put(product_line(reads[i], weights[i]));
   put(in_codes_text(*from.network, reads, weights, left) + "\n");
   if (interrupted()) return exit_code(Exit::interrupted);
   const FolderLock lock(flags.out);
@@ -119,11 +115,11 @@ std::string in_codes_text(const model::Network& network, std::span<const model::
                           const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
   int64_t convolutions = 0, numbers = 0, bytes = 0, all = 0;
   for (const model::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
-  for (const model::QuantizedWeight& w : weights) {
-    const graph::ProductSite& site = reads_of(reads, w).site;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const graph::ProductSite& site = reads[i].site;
     convolutions += site.window.empty() ? 0 : 1;
     numbers += site.rows * site.columns;
-    for (const auto& [name, input] : w.inputs) bytes += std::ssize(input.bytes);
+    for (const auto& [name, input] : weights[i].inputs) bytes += std::ssize(input.bytes);
   }
   std::string out = fmt::format(
       "{} products in codes, {} of them convolutions: {} of {} numbers, {:.2f} bits each with scales and ways beside",

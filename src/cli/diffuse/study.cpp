@@ -176,16 +176,15 @@ class DiffuseStudy {
     own.frechet = model::frechet_distance(seen.features, test_features_, width_);
     keep(arm("float", "-"), own, reference, seed);
     Progress progress;
-    std::vector<graph::LeftWeight> unknown;  // to sites
-    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, unknown);
+    std::vector<graph::LeftWeight> left;
+    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, left);
     for (const WidthSetting& setting : settings_) {
       bool is_told = seed != flags_.seed - 1;
       for (const model::QuantizeMethod& method : methods_) {
         if (interrupted()) return;
         if (method.name == "svdquant" && flags_.calibration.rank == 0) continue;
-        std::vector<graph::LeftWeight> left = unknown;
-        const model::QuantizedWeights weights = model::quantize_network(
-            engine_, network(), reads, method, setting.formats, flags_.calibration.rank, {}, &left);
+        const model::QuantizedWeights weights =
+            model::quantize_network(engine_, network(), reads, method, setting.formats, flags_.calibration.rank);
         if (!is_told) note(setting.name + ": " + in_codes_text(network(), reads, weights, left));
         is_told = true;
         model::use_quantized(network(), weights, model::kQuantizedChange);
@@ -202,13 +201,9 @@ class DiffuseStudy {
   static std::vector<ProductError> product_errors(const std::vector<model::ProductReads>& reads,
                                                   const model::QuantizedWeights& weights) {
     std::vector<ProductError> out;
-    for (const model::QuantizedWeight& w : weights) {
-      const auto& site = std::ranges::find_if(reads, [&](const model::ProductReads& r) {
-                           return r.site.weight == w.product.weight;
-                         })->site;
-      out.push_back(
-          {site.weight, site.is_polar && !site.row_segments.empty(), w.error / std::max(w.signal, 1e-30), w.error});
-    }
+    for (size_t i = 0; i < reads.size(); ++i)
+      out.push_back({reads[i].site.weight, reads[i].site.is_polar && !reads[i].site.row_segments.empty(),
+                     weights[i].error / std::max(weights[i].signal, 1e-30), weights[i].error});
     return out;
   }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
 #include "graph/sites/windows.h"
 #include "number/facts/facts.h"
@@ -32,10 +32,6 @@ void require_cover(const QuantizedProduct& p, int64_t rows, int64_t columns) {
     const bool fits = part.row == row && part.column == column && part.rows > 0 && part.columns > 0 &&
                       part.rows <= rows - row && part.columns <= columns - column && part.columns % p.places == 0;
     if (!fits) throw user_error("parts do not cover '{}' [{}, {}]", p.weight, rows, columns);
-    for (const FormatRef& f : {p.weights, p.activations})
-      if (part.columns % f->block != 0)
-        throw user_error("{} columns of '{}' do not divide into blocks of {} of the format '{}'", part.columns,
-                         p.weight, f->block, f->name);
     column += part.columns;
     if (column < columns) continue;
     column = 0;
@@ -46,7 +42,7 @@ void require_cover(const QuantizedProduct& p, int64_t rows, int64_t columns) {
 
 // Whether each number has a code by itself, under nothing but what is known of the tensor.
 bool has_codes_alone(const Format& f) {
-  return is_same_transposed(f) && f.tile_bytes == 0;
+  return f.block == 1 && f.row_bytes == 0 && f.tile_bytes == 0 && !f.fit[ordinal(Level::row)];
 }
 
 class Quantizer {
@@ -212,24 +208,37 @@ class Quantizer {
 
   // The product of codes of x, which has a new first axis where that has a letter.
   ValueId coded_product(const Place& at, size_t k, ValueId x, const std::string& stack) {
-    const int64_t columns = at.product.parts[k].columns;
+    const QuantizedPart& part = at.product.parts[k];
+    const int64_t all = coded_columns(at.product, part), channels = part.columns / at.product.places;
     const ValueId codes = r_.build.cast(input(at, k, PartInput::codes), Element{});
-    const std::string of_result = stack + at.of_result;
-    if (!at.is_convolution() || has_codes_alone(*at.product.activations))
-      return r_.build.contract(windowed(at, x, columns / at.product.places, !stack.empty(), true),
-                               with_window(at, codes), stack + at.of_x, at.of_weight, of_result);
+    const std::string of_x = stack + at.of_x, of_result = stack + at.of_result;
+    if (!at.is_convolution())
+      return r_.build.contract(encoded(at.product, with_columns(x, all)), codes, of_x, at.of_weight, of_result);
+    if (has_codes_alone(*at.product.activations))
+      return r_.build.contract(windowed(at, x, channels, !stack.empty(), true),
+                               with_window(at, with_columns(codes, part.columns)), of_x, at.of_weight, of_result);
     // Rows are windows.
-    const std::string rows = stack + rows_of(at), of_x = stack + at.of_x;
+    const std::string rows = stack + rows_of(at);
     const std::string column = letters_free_in({of_x, at.of_weight, of_result}, 1);
-    const ValueId windows = windowed(at, x, columns / at.product.places, !stack.empty(), false);
+    const ValueId windows = windowed(at, x, channels, !stack.empty(), false);
     std::vector<int> order;
     for (const char c : rows + at.of_weight.substr(1)) order.push_back(of_x.find(c));
     const ValueId moved = r_.build.permute(windows, order);
     Shape shape = r_.build.type(moved).shape;
     shape.resize(rows.size());
-    shape.push_back(Dim(columns));
-    return r_.build.contract(encoded(at.product, r_.build.reshape(moved, shape)), codes, rows + column,
-                             at.of_weight[0] + column, of_result);
+    shape.push_back(Dim(part.columns));
+    const ValueId apart = with_columns(r_.build.reshape(moved, shape), all);
+    return r_.build.contract(encoded(at.product, apart), codes, rows + column, at.of_weight[0] + column, of_result);
+  }
+
+  // So many of the last axis: with zeros behind, or the first of them.
+  ValueId with_columns(ValueId v, int64_t columns) {
+    Shape shape = r_.build.type(v).shape;
+    const int64_t before = shape.back().number();
+    if (before == columns) return v;
+    shape.back() = Dim(columns);
+    const std::vector<int64_t> starts(shape.size(), 0);
+    return before < columns ? r_.build.pad(v, shape, starts) : r_.build.slice(v, starts, shape);
   }
 
   // One behind the other, along a new first axis.
@@ -282,6 +291,11 @@ class Quantizer {
 
 }  // namespace
 
+int64_t coded_columns(const QuantizedProduct& product, const QuantizedPart& part) {
+  const int64_t block = std::lcm(product.weights->block, product.activations->block);
+  return (part.columns + block - 1) / block * block;
+}
+
 std::string part_input(const std::string& weight, size_t part, PartInput what) {
   return fmt::format("{}.part.{}.{}", weight, part, kPartInputs.at(ordinal(what)));
 }
@@ -291,7 +305,7 @@ std::map<PartInput, Type> part_inputs(const QuantizedProduct& product, size_t k)
   const bool is_scaled = tensor_scale(*product.activations) >= 0;
   const Type of_channels{{Dim(part.columns / product.places)}, {}}, of_rows{{Dim(part.rows)}, {}};
   std::map<PartInput, Type> out;
-  out[PartInput::codes] = {{Dim(part.rows), Dim(part.columns)}, {Scalar::f32, product.weights}};
+  out[PartInput::codes] = {{Dim(part.rows), Dim(coded_columns(product, part))}, {Scalar::f32, product.weights}};
   if (is_scaled || part.divides) out[PartInput::factors] = of_channels;
   if (is_scaled && product.is_dual) out[PartInput::negative_factors] = of_channels;
   if (is_scaled || tensor_scale(*product.weights) >= 0) out[PartInput::gains] = of_rows;

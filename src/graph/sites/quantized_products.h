@@ -25,7 +25,7 @@
 namespace lumen::graph {
 
 struct QuantizedPart {
-  // Of the weight; of a convolution, channels [column / places, (column + columns) / places) at every place.
+  // A range of the weight; in a convolution, channels [column / places, (column + columns) / places) at every place.
   int64_t row = 0, rows = 0, column = 0, columns = 0;
   bool divides = false;  // columns of activations
   int64_t rank = 0;      // of the way beside; 0: none
@@ -41,7 +41,7 @@ struct QuantizedProduct {
 
 // What a part has as inputs, parameters all.
 enum class PartInput : uint8_t {
-  codes,             // [rows, columns] in the weights' format, place by place; its scale of the tensor is 1
+  codes,             // [rows, coded_columns] in the weights' format, place by place; its scale of the tensor is 1
   factors,           // f32 [columns / places]
   negative_factors,  // the same of min(x, 0)
   gains,             // f32 [rows]
@@ -49,12 +49,14 @@ enum class PartInput : uint8_t {
   narrow,  // f32 [rank, columns], of x as it is
   wide,    // f32 [rows, rank]
 };
+// Columns of a part with zeros behind them up to whole blocks of both formats.
+int64_t coded_columns(const QuantizedProduct& product, const QuantizedPart& part);
 std::string part_input(const std::string& weight, size_t part, PartInput what);
 // Those that a part of the product has.
 std::map<PartInput, Type> part_inputs(const QuantizedProduct& product, size_t part);
 
 // Numeric dims. Calls are inlined. A weight that the graph does not have is passed over. Error where parts do not cover
-// the weight, or a format cannot hold so many columns.
+// the weight.
 Graph quantize_products(Graph g, const std::vector<QuantizedProduct>& products);
 
 }  // namespace lumen::graph

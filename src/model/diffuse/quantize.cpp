@@ -41,10 +41,21 @@ std::vector<SuppliedField> unit_scale(const Format& f) {
   return field < 0 ? std::vector<SuppliedField>() : std::vector<SuppliedField>{{field, {1}}};
 }
 
-// Numbers [rows, columns] as the format holds them; under a scale of 1 where it has one for the tensor.
-std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64_t columns) {
+// Rows of `from` columns as rows of `to`: zeros behind each, or its first ones.
+std::vector<float> with_columns(std::span<const float> x, int64_t from, int64_t to) {
+  if (from == to) return {x.begin(), x.end()};
+  const int64_t rows = std::ssize(x) / from;
+  std::vector<float> out(rows * to, 0);
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(x.begin() + r * from, std::min(from, to), out.begin() + r * to);
+  return out;
+}
+
+// Numbers [rows, columns] as the format holds them, encoded as rows of `all`; under a scale of 1 where it has one for
+// the tensor.
+std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64_t columns, int64_t all) {
   const int64_t rows = std::ssize(x) / columns;
-  return decode(f, encode(f, x, rows, columns, unit_scale(f)), rows, columns);
+  const std::vector<uint8_t> codes = encode(f, with_columns(x, columns, all), rows, all, unit_scale(f));
+  return with_columns(decode(f, codes, rows, all), all, columns);
 }
 
 // Columns of a part of rows of `all`: a range, or one of channels at each of so many places.
@@ -304,16 +315,20 @@ class Quantization::Product {
       std::fill_n(out.row_scales.begin() + row, groups_[k][g], scale);
       for (float& v : group) v /= scale;
     }
-    out.codes = encode(weights(), w, at.rows, at.columns, unit_scale(weights()));
-    if (feedback) answer_errors(at, w, has_scale, out);
-    out.values = decode(weights(), out.codes, at.rows, at.columns);
+    const int64_t all = graph::coded_columns(out_.product, at);
+    const std::vector<float> whole = with_columns(w, at.columns, all);
+    out.codes = encode(weights(), whole, at.rows, all, unit_scale(weights()));
+    if (feedback) answer_errors(at, whole, has_scale, out);
+    out.values = with_columns(decode(weights(), out.codes, at.rows, all), all, at.columns);
     for (size_t i = 0; i < out.values.size(); ++i) out.values[i] *= out.row_scales[i / at.columns];
   }
 
+  // w [rows, coded columns]: what stands behind the columns is read by nobody.
   void answer_errors(const graph::QuantizedPart& at, std::span<const float> w, bool has_scale, PartNumbers& out) {
     std::vector<float> x = reads_of(at, reads_.count());
     for (size_t i = 0; i < x.size(); ++i) x[i] /= out.divisors[i % at.columns];
-    const int64_t n = at.columns;
+    const int64_t n = graph::coded_columns(out_.product, at);
+    x = with_columns(x, at.columns, n);
     std::vector<double> sums(n * n, 0);
     for (int64_t m = 0; m < reads_.count(); ++m)
       for (int64_t i = 0; i < n; ++i) {
@@ -336,8 +351,8 @@ class Quantization::Product {
       std::vector<float> scaled = some;
       for (size_t i = 0; i < scaled.size(); ++i)
         scaled[i] *= float(1 / ((is_scaled() ? scale : 1) * p.divisors[i % at.columns]));
-      add_products(held_numbers(activations(), scaled, at.columns), p.values, at.columns, at.rows,
-                   is_scaled() ? float(scale) : 1, y);
+      add_products(held_numbers(activations(), scaled, at.columns, graph::coded_columns(out_.product, at)), p.values,
+                   at.columns, at.rows, is_scaled() ? float(scale) : 1, y);
     };
     if (out_.product.is_dual) {
       std::vector<float> sign = x;
@@ -396,37 +411,22 @@ Quantization::Quantization(run::Engine& engine, QuantizeFormats formats, int64_t
     : formats_(std::move(formats)), rank_(rank), tools_(std::make_unique<Tools>(engine)) {}
 Quantization::~Quantization() = default;
 
-std::string Quantization::why_not(const graph::ProductSite& site) const {
-  for (const FormatRef& f : {formats_.weights, formats_.activations}) {
-    if (!f->encodes()) throw user_error("the format '{}' can only be decoded", f->name);
-    if (site.columns % f->block != 0)
-      return fmt::format("{} columns do not divide into blocks of {} of the format '{}'", site.columns, f->block,
-                         f->name);
-  }
-  return "";
-}
-
 QuantizedWeight Quantization::weight(const QuantizeMethod& method, const ProductReads& reads,
                                      std::span<const float> w) {
-  if (const std::string why = why_not(reads.site); !why.empty()) throw user_error("'{}': {}", reads.site.weight, why);
+  for (const FormatRef& f : {formats_.weights, formats_.activations})
+    if (!f->encodes()) throw user_error("the format '{}' can only be decoded", f->name);
   return Product(*this, method, reads, w).run();
 }
 
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
-                                  const std::function<void(const std::string& weight)>& told,
-                                  std::vector<graph::LeftWeight>* left) {
+                                  const std::function<void(const std::string& weight)>& told) {
   Quantization quantization(engine, formats, rank);
   QuantizedWeights out;
   for (const ProductReads& r : reads) {
     if (told) told(r.site.weight);
-    if (const std::string why = quantization.why_not(r.site); left && !why.empty())
-      left->push_back({r.site.weight, why});
-    else
-      out.push_back(quantization.weight(method, r, network.read(r.site.weight, true)));
+    out.push_back(quantization.weight(method, r, network.read(r.site.weight, true)));
   }
-  if (out.empty())
-    throw user_error("no product can be held in '{}' and '{}'", formats.weights->name, formats.activations->name);
   return out;
 }
 

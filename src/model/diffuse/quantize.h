@@ -57,9 +57,7 @@ class Quantization {
  public:
   Quantization(run::Engine& engine, QuantizeFormats formats, int64_t rank);
   ~Quantization();
-  // Why a format cannot hold the site's columns at all; empty: it can. Error for formats that only decode.
-  std::string why_not(const graph::ProductSite& site) const;
-  // Error (exit 1) where it cannot.
+  // Error (exit 1) for formats that only decode.
   QuantizedWeight weight(const QuantizeMethod& method, const ProductReads& reads, std::span<const float> w);
 
  private:
@@ -72,12 +70,10 @@ class Quantization {
 
 using QuantizedWeights = std::vector<QuantizedWeight>;
 
-// All products of a network, by the mean of its weights over the steps. `told` hears which. What a format cannot hold
-// stays f32 where `left` is there to say so, and is an error otherwise.
+// All products of a network, by the mean of its weights over the steps; as many as `reads`. `told` hears which.
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
-                                  const std::function<void(const std::string& weight)>& told = {},
-                                  std::vector<graph::LeftWeight>* left = nullptr);
+                                  const std::function<void(const std::string& weight)>& told = {});
 // The network's functions, called with this change, are those of codes from now on.
 void use_quantized(Network& network, const QuantizedWeights& weights, const std::string& change);
 

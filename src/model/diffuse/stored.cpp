@@ -70,8 +70,6 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
     if (part.rank > std::min(part.rows, part.columns)) throw user_error("{}: \"rank\" is {}", where, part.rank);
     if (part.column % out.places != 0 || part.columns % out.places != 0)
       throw user_error("{}: {} columns at {} places", where, part.columns, out.places);
-    if (part.columns % out.weights->block != 0)
-      throw user_error("{}: {} columns are no blocks of '{}'", where, part.columns, out.weights->name);
     out.parts.push_back(part);
   }
   return out;
