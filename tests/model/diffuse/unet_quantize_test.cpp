@@ -58,7 +58,8 @@ TEST(QuantizeUNet, FindsWhatItHas) {
   EXPECT_TRUE(reads.left.empty());
   std::set<std::string> convolutions;
   for (const ProductReads& r : reads.products) {
-    EXPECT_GE(r.count(), 80) << r.site.weight;
+    // Times are those of 3 images at each of 8 runs, twice for guidance.
+    EXPECT_GE(r.count(), r.site.window.empty() ? 48 : 80) << r.site.weight;
     EXPECT_LE(r.count(), 160) << r.site.weight;
     for (int64_t i = 0; i < std::ssize(r.rows); ++i) {
       EXPECT_LE(r.rows[i], r.most[i % r.site.columns]);
@@ -92,7 +93,7 @@ TEST(QuantizeUNet, ErrorsAreThoseOfTheGraph) {
   for (const auto& [method, weight, formats] :
        {std::tuple("segquant-a", "join_half", unet_formats("int8", "int8")),
         std::tuple("both", "layers.1.first", unet_formats("int8", "int8")),
-        std::tuple("segquant-g", "leave", unet_formats("int4_row", "int8_row")),
+        std::tuple("segquant-g", "layers.4.second", unet_formats("int4_row", "int8_row")),
         std::tuple("svdquant", "enter", unet_formats("int4_row", "int4_row")),
         std::tuple("segments", "join_whole", unet_formats("int4_row", "int8_row"))}) {
     const ProductReads& r = reads.named(weight);
@@ -167,22 +168,25 @@ TEST(QuantizeUNet, ImagesKeepNearThoseOfFloats) {
   Sampling how = kUNetSteps;
   how.change = "few";
   std::map<std::string, double> decibels;
-  for (const auto& [name, formats] : {std::pair("8 ", unet_formats("int8", "int8")),
-                                      {"8row ", unet_formats("int8_row", "int8_row")},
-                                      {"4 ", unet_formats("int4_row", "int8_row")}})
-    for (const char* method : {"plain", "segquant-g"}) {
-      // The first convolution has 9 columns: codes of 4 bits lie in pairs.
-      const QuantizedWeights weights =
-          quantize_network(engine(), *network, reads.products, quantize_method(method), formats, 4);
-      use_quantized(*network, weights, "few");
-      decibels[std::string(name) + method] = peak_signal_to_noise(exact, sampled(*network, kUNetLabels, how), 12 * 12);
-    }
+  for (const auto& [name, method, formats] : {std::tuple("8", "plain", unet_formats("int8", "int8")),
+                                              std::tuple("8", "segquant-g", unet_formats("int8", "int8")),
+                                              std::tuple("8 rows", "plain", unet_formats("int8_row", "int8_row")),
+                                              std::tuple("4", "plain", unet_formats("int4_row", "int8_row")),
+                                              std::tuple("4", "segquant-g", unet_formats("int4_row", "int8_row"))}) {
+    // The first convolution has 9 columns: codes of 4 bits lie in pairs.
+    const QuantizedWeights weights =
+        quantize_network(engine(), *network, reads.products, quantize_method(method), formats, 4);
+    use_quantized(*network, weights, "few");
+    decibels[fmt::format("{} {}", name, method)] =
+        peak_signal_to_noise(exact, sampled(*network, kUNetLabels, how), 12 * 12);
+  }
   for (const auto& [name, psnr] : decibels) RecordProperty(name, std::to_string(psnr));
-  EXPECT_GT(decibels["8 plain"], 30);
-  EXPECT_GT(decibels["8row plain"], 30);
-  EXPECT_GT(decibels["8 segquant-g"], 30);
-  EXPECT_GT(decibels["4 plain"], 15);
-  EXPECT_GT(decibels["4 segquant-g"], decibels["4 plain"] + 1);
+  // Seen: 52, 56, 57, 36 and 42 dB.
+  EXPECT_GT(decibels["8 plain"], 46);
+  EXPECT_GT(decibels["8 rows plain"], 50);
+  EXPECT_GT(decibels["8 segquant-g"], 50);
+  EXPECT_GT(decibels["4 plain"], 30);
+  EXPECT_GT(decibels["4 segquant-g"], decibels["4 plain"] + 3);
   EXPECT_EQ(sampled(*network, kUNetLabels, kUNetSteps), exact) << "the floats are as they were";
 }
 
