@@ -113,17 +113,20 @@ std::vector<model::ProductReads> CalibrationFlags::reads(model::Network& network
 
 std::string in_codes_text(const model::Network& network, std::span<const model::ProductReads> reads,
                           const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
-  int64_t convolutions = 0, numbers = 0, bytes = 0, all = 0;
+  int64_t convolutions = 0, numbers = 0, of_codes = 0, bytes = 0, all = 0;
   for (const model::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
   for (size_t i = 0; i < weights.size(); ++i) {
     const graph::ProductSite& site = reads[i].site;
     convolutions += site.window.empty() ? 0 : 1;
     numbers += site.rows * site.columns;
-    for (const auto& [name, input] : weights[i].inputs) bytes += std::ssize(input.bytes);
+    for (const auto& [name, input] : weights[i].inputs)
+      (input.type.element.format ? of_codes : bytes) += std::ssize(input.bytes);
   }
   std::string out = fmt::format(
-      "{} products in codes, {} of them convolutions: {} of {} numbers, {:.2f} bits each with scales and ways beside",
-      weights.size(), convolutions, numbers, all, 8.0 * double(bytes) / double(numbers));
+      "{} products in codes, {} of them convolutions: {} of {} numbers; codes {:.2f} bits each, scales of activations "
+      "and ways beside {:.2f}",
+      weights.size(), convolutions, numbers, all, 8.0 * double(of_codes) / double(numbers),
+      8.0 * double(bytes) / double(numbers));
   for (const graph::LeftWeight& one : left) out += fmt::format("\nf32 stays {}: {}", one.weight, one.why);
   return out;
 }

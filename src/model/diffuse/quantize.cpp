@@ -208,8 +208,9 @@ class Quantization::Product {
   void arrange() {
     const graph::ProductSite& site = reads_.site;
     const bool divides = method_.dividing != Dividing::none;
+    // A way of all ranks would be the weight itself, in f32.
     const auto rank = [&](int64_t rows, int64_t columns) {
-      return method_.has_branch ? std::min({all_.rank_, rows, columns}) : 0;
+      return method_.has_branch && all_.rank_ < std::min(rows, columns) ? all_.rank_ : 0;
     };
     const auto add = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, std::vector<int64_t> groups) {
       parts().push_back({row, rows, column, columns, divides, rank(rows, columns)});
