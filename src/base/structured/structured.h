@@ -1,7 +1,7 @@
 // JSON and TOML from files and people: bounded depth, typed getters, every mistake with its place.
 //
 // May include: base.
-// Offers: base64.h.
+// Offers: base64.h, json_numbers.h.
 #pragma once
 
 #include "base/structured/json.h"

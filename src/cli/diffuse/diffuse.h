@@ -4,11 +4,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "model/diffuse/reads.h"
+#include "model/diffuse/stored.h"
 
 namespace lumen::cli {
 
@@ -26,8 +28,14 @@ struct CalibrationFlags {
   int64_t count = 16, rows = 1024, rank = 0;
   model::Sampling how;
   void add(CLI::App& app);
-  // By turns of all classes. `seed`: of noise, and of which rows are kept.
-  std::vector<model::ProductReads> reads(model::Network& network, uint64_t seed, Progress& progress) const;
+  // By turns of all classes. `seed`: of noise, and of which rows are kept. `left` becomes what cannot be quantized.
+  std::vector<model::ProductReads> reads(model::Network& network, uint64_t seed, Progress& progress,
+                                         std::vector<graph::LeftWeight>& left) const;
 };
+
+// Lines for people: how many products are in codes and how many of those are convolutions, bits, and what products read
+// that stays f32, each with the reason.
+std::string in_codes_text(const model::Network& network, std::span<const model::ProductReads> reads,
+                          const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left);
 
 }  // namespace lumen::cli

@@ -1,4 +1,5 @@
 // lumen diffuse quantize RUN -o QUANTIZED
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -30,7 +31,7 @@ std::string widths_text(const std::vector<int64_t>& widths) {
   return out;
 }
 
-// What was found in the graph, and what was made of it.
+// What was found in the graph, and what was made of it. Channels of a convolution are counted once.
 std::string product_line(const model::ProductReads& reads, const model::QuantizedWeight& w) {
   const graph::ProductSite& site = reads.site;
   std::string found = site.is_polar ? "polar" : "";
@@ -38,10 +39,13 @@ std::string product_line(const model::ProductReads& reads, const model::Quantize
     if (!widths.empty()) found += fmt::format("{}{} {}", found.empty() ? "" : ", ", what, widths_text(widths));
   };
   add("rows", site.row_segments);
-  add("columns", site.column_segments);
+  std::vector<int64_t> channels = site.column_segments;
+  for (int64_t& width : channels) width /= site.places();
+  add(site.window.empty() ? "columns" : "channels", channels);
   std::string alphas;
   for (const double a : w.alphas) alphas += fmt::format(" {:.1f}", a);
-  return fmt::format("{:<28} {:>4} x {:<4} {} product{}, error {:.5f}{}{}\n", site.weight, site.rows, site.columns,
+  return fmt::format("{:<28} {:>4} x {:<4} {}{} product{}, error {:.5f}{}{}\n", site.weight, site.rows, site.columns,
+                     site.window.empty() ? "" : fmt::format("window {}, ", fmt::join(site.window, " x ")),
                      w.product.parts.size(), w.product.parts.size() > 1 ? "s" : "", w.error / std::max(w.signal, 1e-30),
                      alphas.empty() ? "" : ", alpha" + alphas, found.empty() ? "" : " | " + found);
 }
@@ -61,13 +65,15 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
   if (!from.change.empty()) throw user_error("{} is quantized already", flags.run);
   catch_interrupts();
   Progress progress;
-  const std::vector<model::ProductReads> reads = flags.calibration.reads(*from.network, 0, progress);
+  std::vector<graph::LeftWeight> left;
+  const std::vector<model::ProductReads> reads = flags.calibration.reads(*from.network, 0, progress, left);
   if (interrupted()) return exit_code(Exit::interrupted);
   const model::QuantizedWeights weights =
       model::quantize_network(engine, *from.network, reads, method, formats, flags.calibration.rank,
                               [&](const std::string& weight) { progress.update(weight); });
   progress.finish(fmt::format("{}: {} products", flags.method, weights.size()));
   for (size_t i = 0; i < weights.size(); ++i) put(product_line(reads[i], weights[i]));
+  put(in_codes_text(*from.network, reads, weights, left) + "\n");
   if (interrupted()) return exit_code(Exit::interrupted);
   const FolderLock lock(flags.out);
   put(fmt::format("wrote {}\n", model::save_quantized(flags.out, *from.network, weights, flags.method).string()));
@@ -93,16 +99,36 @@ void CalibrationFlags::add(CLI::App& app) {
   app.add_option("--batch", how.batch, "Images at once")->check(whole(1, 1 << 16))->capture_default_str();
 }
 
-std::vector<model::ProductReads> CalibrationFlags::reads(model::Network& network, uint64_t seed,
-                                                         Progress& progress) const {
+std::vector<model::ProductReads> CalibrationFlags::reads(model::Network& network, uint64_t seed, Progress& progress,
+                                                         std::vector<graph::LeftWeight>& left) const {
   std::vector<int32_t> labels;
   for (int64_t i = 0; i < count; ++i) labels.push_back(i % network.config("classes"));
   model::Sampling sampling = how;
   sampling.seed = kCalibrationSeed + seed;
   sampling.sampler = model::usual_sampler(network);
-  return model::collect_reads(network, labels, sampling, {rows, seed + 1}, &interrupted(), [&](int64_t done) {
-    progress.update(fmt::format("calibration: {} of {} images", done, count));
-  });
+  return model::collect_reads(
+      network, labels, sampling, {rows, seed + 1}, &interrupted(),
+      [&](int64_t done) { progress.update(fmt::format("calibration: {} of {} images", done, count)); }, &left);
+}
+
+std::string in_codes_text(const model::Network& network, std::span<const model::ProductReads> reads,
+                          const model::QuantizedWeights& weights, std::span<const graph::LeftWeight> left) {
+  int64_t convolutions = 0, numbers = 0, of_codes = 0, bytes = 0, all = 0;
+  for (const model::Parameter& p : network.parameters()) all += graph::elements(p.shape).number();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const graph::ProductSite& site = reads[i].site;
+    convolutions += site.window.empty() ? 0 : 1;
+    numbers += site.rows * site.columns;
+    for (const auto& [name, input] : weights[i].inputs)
+      (input.type.element.format ? of_codes : bytes) += std::ssize(input.bytes);
+  }
+  std::string out = fmt::format(
+      "{} products in codes, {} of them convolutions: {} of {} numbers; codes {:.2f} bits each, scales of activations "
+      "and ways beside {:.2f}",
+      weights.size(), convolutions, numbers, all, 8.0 * double(of_codes) / double(numbers),
+      8.0 * double(bytes) / double(numbers));
+  for (const graph::LeftWeight& one : left) out += fmt::format("\nf32 stays {}: {}", one.weight, one.why);
+  return out;
 }
 
 void add_diffuse_quantize(CLI::App& app, Command& command) {

@@ -176,13 +176,17 @@ class DiffuseStudy {
     own.frechet = model::frechet_distance(seen.features, test_features_, width_);
     keep(arm("float", "-"), own, reference, seed);
     Progress progress;
-    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress);
-    for (const WidthSetting& setting : settings_)
+    std::vector<graph::LeftWeight> left;
+    const std::vector<model::ProductReads> reads = flags_.calibration.reads(network(), seed, progress, left);
+    for (const WidthSetting& setting : settings_) {
+      bool is_told = seed != flags_.seed - 1;
       for (const model::QuantizeMethod& method : methods_) {
         if (interrupted()) return;
         if (method.name == "svdquant" && flags_.calibration.rank == 0) continue;
         const model::QuantizedWeights weights =
             model::quantize_network(engine_, network(), reads, method, setting.formats, flags_.calibration.rank);
+        if (!is_told) note(setting.name + ": " + in_codes_text(network(), reads, weights, left));
+        is_told = true;
         model::use_quantized(network(), weights, model::kQuantizedChange);
         const std::vector<float> images =
             draw(seed, model::kQuantizedChange, fmt::format("{} {}", setting.name, method.name));
@@ -191,6 +195,7 @@ class DiffuseStudy {
         if (seed == flags_.seed - 1) to.products = product_errors(reads, weights);
         keep(to, compared(reference, seen, images), images, seed);
       }
+    }
   }
 
   static std::vector<ProductError> product_errors(const std::vector<model::ProductReads>& reads,

@@ -4,6 +4,7 @@
 
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
+#include "graph/match/weighted_product.h"
 #include "graph/pass/pass.h"
 #include "graph/ranges/product.h"
 

@@ -4,6 +4,7 @@
 
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
+#include "graph/match/weighted_product.h"
 #include "graph/pass/pass.h"
 
 namespace lumen::graph {
@@ -62,21 +63,17 @@ class SiteFinder {
   }
 
   bool take_letters(RangedSite& s) const {
-    const std::vector<std::string>& i = g_[s.contract].attributes.indices;
-    const std::string &of_weight = i[s.side], &of_x = i[1 - s.side];
-    for (const char c : i[2])
-      (!holds_letter(of_weight, c) ? s.rows : holds_letter(of_x, c) ? s.groups : s.outputs) += c;
-    for (const char c : of_x)
-      if (!holds_letter(i[2], c)) s.columns += c;
+    const ProductLetters letters = product_letters(g_[s.contract], s.side);
+    s.rows = letters.rows;
+    s.groups = letters.groups;
+    s.outputs = letters.outputs;
+    s.columns = letters.columns;
     return !s.rows.empty() && !s.columns.empty() && !(s.outputs.empty() && s.groups.empty());
   }
 
   void find_source(RangedSite& s) const {
-    s.source = s.x;
-    while (is_view(g_[s.source].op) || g_[s.source].op == Op::pad_) {
-      s.views.insert(s.views.begin(), s.source);
-      s.source = g_[s.source].operands[0];
-    }
+    s.views = views_and_pads(g_, s.x);
+    s.source = s.views.empty() ? s.x : g_[s.views[0]].operands[0];
     const Shape& shape = g_[s.source].type.shape;
     int axis = !shape.empty() && shape[0] == Dim(samples_) ? 0 : -1;
     for (const ValueId v : s.views) {
@@ -183,28 +180,6 @@ class SiteFinder {
 };
 
 }  // namespace
-
-int axis_after(const Graph& g, const Node& node, int axis) {
-  const Shape& before = g[node.operands[0]].type.shape;
-  if (axis < 0) return -1;
-  switch (node.op) {
-    case Op::reshape_:
-      return axis == 0 && !node.type.shape.empty() && node.type.shape[0] == before[0] ? 0 : -1;
-    case Op::permute_: {
-      const auto& axes = node.attributes.axes;
-      return std::find(axes.begin(), axes.end(), axis) - axes.begin();
-    }
-    case Op::windows_:
-      return plain_index(g, node, axis);
-    case Op::slice_:
-    case Op::pad_:
-      return node.type.shape[axis] == before[axis] ? axis : -1;
-    case Op::broadcast_:
-      return axis + int(node.type.shape.size() - before.size());
-    default:
-      return -1;
-  }
-}
 
 std::optional<ScalarOp> only_op(const Node& node) {
   if (node.op != Op::map_) return std::nullopt;

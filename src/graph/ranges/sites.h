@@ -29,8 +29,6 @@ struct RangedSite {
   std::vector<ChannelStep> steps;
 };
 
-// Where an axis of the operand is after a view or a pad, whole and as it lies; -1: nowhere.
-int axis_after(const Graph& g, const Node& node, int axis);
 // The one operation of a map that is no more than one.
 std::optional<ScalarOp> only_op(const Node& node);
 // Whether some last axes hold so many numbers.

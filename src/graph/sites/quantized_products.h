@@ -1,15 +1,19 @@
 // quantize_products: products with weights become products of codes. A weight [N, K] is covered by parts, each with
 // codes and scales of its own and, where it is asked for, numbers that columns of activations are divided by
 // (smoothing) and a narrow f32 way beside (SVDQuant). Parts of the same rows are added, others lie one behind the
-// other.
+// other. A convolution's weight [N, window.., C] has parts of channels, K = places of the window x channels; its image
+// is divided channel by channel.
 //
 //   formats with one scale for the tensor:  q = code(x f), f [K]: 1 / (scale * divisor);  y = (q C^T) g, g [N]: scales
 //   others:                                 q = format(x f), fitted while the graph runs; f: 1 / divisor, or none
 //   dual:  max(x, 0) and min(x, 0) one behind the other, each with its own f and scale: one product reads the codes
 //          C once; y = (q+ C^T) g+ + (q- C^T) g-
 //
+// What a convolution reads is encoded before its windows where each number has a code by itself under what is known
+// before (int8): around the image stands the code of zero. In other formats a row is a window.
+//
 // Sums of products of codes are exact in f32 while they are below 2^24. A bias stays where it was. Proved by
-// tests/graph/sites/quantized_products_test.cpp.
+// tests/graph/sites/quantized_products_test.cpp and windows_test.cpp.
 #pragma once
 
 #include <map>
@@ -21,34 +25,38 @@
 namespace lumen::graph {
 
 struct QuantizedPart {
-  int64_t row = 0, rows = 0, column = 0, columns = 0;  // of the weight
-  bool divides = false;                                // columns of activations
-  int64_t rank = 0;                                    // of the way beside; 0: none
+  // A range of the weight; in a convolution, channels [column / places, (column + columns) / places) at every place.
+  int64_t row = 0, rows = 0, column = 0, columns = 0;
+  bool divides = false;  // columns of activations
+  int64_t rank = 0;      // of the way beside; 0: none
 };
 
 struct QuantizedProduct {
-  std::string weight;  // a parameter [N, K]
+  std::string weight;  // a parameter [N, K], or [N, window.., C]
   FormatRef weights, activations;
   bool is_dual = false;
   std::vector<QuantizedPart> parts;  // by rows, then by columns; they cover the weight
+  int64_t places = 1;                // of the window
 };
 
 // What a part has as inputs, parameters all.
 enum class PartInput : uint8_t {
-  codes,             // [rows, columns] in the weights' format; its scale of the tensor is 1
-  factors,           // f32 [columns]
+  codes,             // [rows, coded_columns] in the weights' format, place by place; its scale of the tensor is 1
+  factors,           // f32 [columns / places]
   negative_factors,  // the same of min(x, 0)
   gains,             // f32 [rows]
   negative_gains,
   narrow,  // f32 [rank, columns], of x as it is
   wide,    // f32 [rows, rank]
 };
+// Columns of a part with zeros behind them up to whole blocks of both formats.
+int64_t coded_columns(const QuantizedProduct& product, const QuantizedPart& part);
 std::string part_input(const std::string& weight, size_t part, PartInput what);
 // Those that a part of the product has.
 std::map<PartInput, Type> part_inputs(const QuantizedProduct& product, size_t part);
 
 // Numeric dims. Calls are inlined. A weight that the graph does not have is passed over. Error where parts do not cover
-// the weight, or a format cannot hold so many columns.
+// the weight.
 Graph quantize_products(Graph g, const std::vector<QuantizedProduct>& products);
 
 }  // namespace lumen::graph

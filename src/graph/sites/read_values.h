@@ -1,6 +1,8 @@
 // What products with weights read, handed back: for calibration.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,10 +10,27 @@
 
 namespace lumen::graph {
 
-std::string read_value(const std::string& weight);  // name of the result: f32 [rows, columns of the weight]
+// Where the numbers of rows lie in a value, counted as it lies: the windows of an image overlap there, and are read
+// from the image (with what was padded around it), which holds each number once.
+struct ReadRows {
+  int64_t offset = 0;
+  std::vector<int64_t> row_extents, row_strides;        // of the axes that count rows
+  std::vector<int64_t> column_extents, column_strides;  // of the weight's axes but the first
 
-// Adds those results for weights that products read (sites.h); of several products with one, one behind the other.
-// Calls are inlined. Numeric dims. Proved by tests/graph/sites/quantized_products_test.cpp.
-Graph hand_back_reads(Graph g, const std::vector<std::string>& weights);
+  int64_t count() const;                      // rows
+  int64_t first_of(int64_t row) const;        // less what its columns add
+  std::vector<int64_t> column_steps() const;  // what each column adds
+};
+
+struct HandedReads {
+  Graph graph;
+  // By weight: of each product that reads it, f32, a result of the graph: read_value(weight, number of the product).
+  std::map<std::string, std::vector<ReadRows>> rows;
+};
+std::string read_value(const std::string& weight, size_t product);
+
+// Adds those results for the weights of sites (sites.h); what has none is passed over. Calls are inlined. Numeric dims.
+// Proved by tests/graph/sites/windows_test.cpp.
+HandedReads hand_back_reads(Graph g, const std::vector<std::string>& weights);
 
 }  // namespace lumen::graph

@@ -1,13 +1,18 @@
 #include "graph/sites/sites.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <span>
 
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
+#include "graph/match/weighted_product.h"
 #include "graph/pass/pass.h"
 #include "graph/sites/polarity.h"
+#include "graph/sites/windows.h"
 
 namespace lumen::graph {
 namespace {
@@ -124,55 +129,113 @@ std::vector<int64_t> joined_widths(const Graph& g, ValueId x) {
   }
 }
 
-bool is_weight_matrix(const Graph& g, ValueId v) {
-  return g[v].op == Op::input_ && g[v].attributes.role == Role::parameter && g[v].type.shape.size() == 2;
+bool is_parameter_input(const Graph& g, ValueId v) {
+  return g[v].op == Op::input_ && g[v].attributes.role == Role::parameter;
 }
 
-ProductSite site_of(const Graph& g, const Users& users, ValueId product, int side) {
-  const Node& node = g[product];
-  const Node& weight = g[node.operands[side]];
+// The operand of a product that is such a parameter; -1: there is none.
+int weight_side(const Graph& g, const Node& node) {
+  if (node.op != Op::contract_) return -1;
+  for (const int side : {1, 0}) {
+    const std::string& of_weight = node.attributes.indices[side];
+    if (!is_parameter_input(g, node.operands[side]) || of_weight.size() < 2) continue;
+    ProductLetters letters = product_letters(node, side);
+    std::string summed = of_weight.substr(1);
+    std::ranges::sort(summed);
+    std::ranges::sort(letters.columns);
+    if (letters.groups.empty() && letters.outputs == of_weight.substr(0, 1) && letters.columns == summed) return side;
+  }
+  return -1;
+}
+
+ProductSite site_of(const Graph& g, const Users& users, const SiteProduct& at) {
+  const Node& node = g[at.product];
+  const Node& weight = g[node.operands[at.side]];
   const std::vector<std::string>& i = node.attributes.indices;
   ProductSite out;
   out.weight = weight.attributes.name;
   out.rows = weight.type.shape[0].number();
-  out.columns = weight.type.shape[1].number();
-  const ValueId x = node.operands[1 - side];
-  if (i[2].back() == i[side][0]) out.row_segments = CutFinder(g, users, out.rows).widths(product);
-  if (i[1 - side].back() != i[side][1]) return out;
-  if (out.row_segments.empty()) out.column_segments = joined_widths(g, x);
-  out.is_polar = is_polar(g, x);
+  out.columns = elements(weight.type.shape).number() / std::max<int64_t>(1, out.rows);
+  for (size_t d = 1; d + 1 < weight.type.shape.size(); ++d) out.window.push_back(weight.type.shape[d].number());
+  if (i[2].back() == i[at.side][0]) out.row_segments = CutFinder(g, users, out.rows).widths(at.product);
+  const WindowedOperand x = windowed_operand(g, at);
+  if (!x.are_channels_last) return out;
+  if (out.row_segments.empty()) out.column_segments = joined_widths(g, x.source);
+  for (int64_t& width : out.column_segments) width *= out.places();
+  out.is_polar = is_polar(g, x.source);
   return out;
+}
+
+// Whether values depend on anything but parameters and constants.
+std::vector<bool> values_of_data(const Graph& g) {
+  std::vector<bool> out(g.nodes.size());
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+    out[v] = g[v].op == Op::input_ ? !is_parameter_input(g, v)
+                                   : std::ranges::any_of(g[v].operands, [&](ValueId o) { return out[o]; });
+  return out;
+}
+
+std::string why_left(const Graph& g, const Node& product, int side) {
+  const ProductLetters letters = product_letters(product, side);
+  if (!letters.groups.empty()) return "its product is in groups";
+  if (!is_parameter_input(g, product.operands[side])) return "its product reads a view of it";
+  if (weight_side(g, product) == side) return "it is read otherwise, too";
+  return "its first axis is not what comes out";
 }
 
 }  // namespace
 
-int product_side(const Graph& g, ValueId v) {
-  if (g[v].op != Op::contract_) return -1;
-  for (const int side : {1, 0})
-    if (is_weight_matrix(g, g[v].operands[side]) && reads_columns_of(g[v], side)) return side;
-  return -1;
+int64_t ProductSite::places() const {
+  return std::accumulate(window.begin(), window.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::map<ValueId, std::vector<SiteProduct>> products_of_sites(const Graph& g) {
+  std::map<ValueId, std::vector<SiteProduct>> out;
+  std::map<ValueId, size_t> reads;
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
+    for (const ValueId o : g[v].operands) ++reads[o];
+    if (const int side = weight_side(g, g[v]); side >= 0) out[g[v].operands[side]].push_back({v, side});
+  }
+  for (const ValueId v : g.results) ++reads[v];
+  std::erase_if(out, [&](const auto& one) { return reads[one.first] != one.second.size(); });
+  return out;
 }
 
 std::vector<ProductSite> product_sites(Graph g) {
   inline_calls(g);
   simplify(g);
   const Users users = users_of(g);
-  std::vector<ProductSite> out;
-  std::map<std::string, size_t> known;
-  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
-    const int side = product_side(g, v);
-    if (side < 0) continue;
-    const ProductSite site = site_of(g, users, v, side);
-    const auto [at, is_new] = known.try_emplace(site.weight, out.size());
-    if (is_new) {
-      out.push_back(site);
-      continue;
-    }
+  std::map<ValueId, ProductSite> by_product;
+  for (const auto& [weight, products] : products_of_sites(g)) {
+    ProductSite& out = by_product[products[0].product] = site_of(g, users, products[0]);
     // What all products with one weight have.
-    ProductSite& before = out[at->second];
-    if (before.row_segments != site.row_segments) before.row_segments.clear();
-    if (before.column_segments != site.column_segments) before.column_segments.clear();
-    before.is_polar = before.is_polar && site.is_polar;
+    for (const SiteProduct& other : std::span(products).subspan(1)) {
+      const ProductSite site = site_of(g, users, other);
+      if (out.row_segments != site.row_segments) out.row_segments.clear();
+      if (out.column_segments != site.column_segments) out.column_segments.clear();
+      out.is_polar = out.is_polar && site.is_polar;
+    }
+  }
+  std::vector<ProductSite> out;
+  for (auto& [product, site] : by_product) out.push_back(std::move(site));
+  return out;
+}
+
+std::vector<LeftWeight> left_weights(Graph g) {
+  inline_calls(g);
+  simplify(g);
+  const std::map<ValueId, std::vector<SiteProduct>> sites = products_of_sites(g);
+  const std::vector<bool> of_data = values_of_data(g);
+  std::vector<LeftWeight> out;
+  std::set<ValueId> known;
+  for (const Node& node : g.nodes) {
+    if (!is_product(node.op)) continue;
+    for (const int side : {1, 0}) {
+      const ValueId weight = read_below(g, node.operands[side]);
+      if (weight < 0 || !is_parameter_input(g, weight) || sites.contains(weight)) continue;
+      if (!of_data[node.operands[1 - side]] || !known.insert(weight).second) continue;
+      out.push_back({g[weight].attributes.name, why_left(g, node, side)});
+    }
   }
   return out;
 }

@@ -41,20 +41,34 @@ std::vector<SuppliedField> unit_scale(const Format& f) {
   return field < 0 ? std::vector<SuppliedField>() : std::vector<SuppliedField>{{field, {1}}};
 }
 
-// Numbers [rows, columns] as the format holds them; under a scale of 1 where it has one for the tensor.
-std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64_t columns) {
-  const int64_t rows = std::ssize(x) / columns;
-  return decode(f, encode(f, x, rows, columns, unit_scale(f)), rows, columns);
+// Rows of `from` columns as rows of `to`: zeros behind each, or its first ones.
+std::vector<float> with_columns(std::span<const float> x, int64_t from, int64_t to) {
+  if (from == to) return {x.begin(), x.end()};
+  const int64_t rows = std::ssize(x) / from;
+  std::vector<float> out(rows * to, 0);
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(x.begin() + r * from, std::min(from, to), out.begin() + r * to);
+  return out;
 }
 
-// Columns [first, first + count) of rows of `all`.
-std::vector<float> some_columns(std::span<const float> x, int64_t all, int64_t first, int64_t count, int64_t rows) {
+// Numbers [rows, columns] as the format holds them, encoded as rows of `all`; under a scale of 1 where it has one for
+// the tensor.
+std::vector<float> held_numbers(const Format& f, std::span<const float> x, int64_t columns, int64_t all) {
+  const int64_t rows = std::ssize(x) / columns;
+  const std::vector<uint8_t> codes = encode(f, with_columns(x, columns, all), rows, all, unit_scale(f));
+  return with_columns(decode(f, codes, rows, all), all, columns);
+}
+
+// Columns of a part of rows of `all`: a range, or one of channels at each of so many places.
+std::vector<float> some_columns(std::span<const float> x, int64_t all, const graph::QuantizedPart& at, int64_t places,
+                                int64_t rows) {
   std::vector<float> out;
-  out.reserve(rows * count);
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto row = x.subspan(r * all + first, count);
-    out.insert(out.end(), row.begin(), row.end());
-  }
+  out.reserve(rows * at.columns);
+  const int64_t channels = all / places;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t place = 0; place < places; ++place) {
+      const auto run = x.subspan(r * all + place * channels + at.column / places, at.columns / places);
+      out.insert(out.end(), run.begin(), run.end());
+    }
   return out;
 }
 
@@ -150,7 +164,8 @@ class Quantization::Product {
                     all.formats_.weights,
                     all.formats_.activations,
                     method.has_both_signs && reads.site.is_polar,
-                    {}};
+                    {},
+                    reads.site.places()};
     arrange();
   }
 
@@ -181,6 +196,7 @@ class Quantization::Product {
   const Format& weights() const { return *all_.formats_.weights; }
   const Format& activations() const { return *all_.formats_.activations; }
   bool is_scaled() const { return tensor_scale(activations()) >= 0; }
+  int64_t places() const { return reads_.site.places(); }
 
   bool are_allowed(const std::vector<int64_t>& columns) const {
     return !columns.empty() && std::ranges::all_of(columns, [&](int64_t width) {
@@ -192,8 +208,9 @@ class Quantization::Product {
   void arrange() {
     const graph::ProductSite& site = reads_.site;
     const bool divides = method_.dividing != Dividing::none;
+    // A way of all ranks would be the weight itself, in f32.
     const auto rank = [&](int64_t rows, int64_t columns) {
-      return method_.has_branch ? std::min({all_.rank_, rows, columns}) : 0;
+      return method_.has_branch && all_.rank_ < std::min(rows, columns) ? all_.rank_ : 0;
     };
     const auto add = [&](int64_t row, int64_t rows, int64_t column, int64_t columns, std::vector<int64_t> groups) {
       parts().push_back({row, rows, column, columns, divides, rank(rows, columns)});
@@ -218,10 +235,17 @@ class Quantization::Product {
   }
 
   std::vector<float> weights_of(const graph::QuantizedPart& at) const {
-    return some_columns(w_.subspan(at.row * reads_.site.columns), reads_.site.columns, at.column, at.columns, at.rows);
+    return some_columns(w_.subspan(at.row * reads_.site.columns), reads_.site.columns, at, places(), at.rows);
   }
   std::vector<float> reads_of(const graph::QuantizedPart& at, int64_t count) const {
-    return some_columns(reads_.rows, reads_.site.columns, at.column, at.columns, count);
+    return some_columns(reads_.rows, reads_.site.columns, at, places(), count);
+  }
+  // The largest x, or -x, of each channel of a part.
+  std::vector<float> of_channels(const graph::QuantizedPart& at, std::span<const float> of_columns) const {
+    const std::vector<float> own = some_columns(of_columns, reads_.site.columns, at, places(), 1);
+    std::vector<float> out(at.columns / places(), 0);
+    for (size_t k = 0; k < own.size(); ++k) out[k % out.size()] = std::max(out[k % out.size()], own[k]);
+    return out;
   }
 
   double searched(size_t k) {
@@ -244,12 +268,17 @@ class Quantization::Product {
   std::vector<float> divisors(const graph::QuantizedPart& at, std::span<const float> w,
                               const std::optional<double>& alpha) const {
     std::vector<float> out(at.columns, 1);
-    for (int64_t k = 0; k < at.columns && alpha; ++k) {
+    if (!alpha) return out;
+    const std::vector<float> above = of_channels(at, reads_.most), below = of_channels(at, reads_.least);
+    const int64_t channels = std::ssize(above);
+    for (int64_t c = 0; c < channels; ++c) {
       double of_w = 0;
-      for (int64_t r = 0; r < at.rows; ++r) of_w = std::max<double>(of_w, std::abs(w[r * at.columns + k]));
-      const double of_x = std::max(reads_.most[at.column + k], reads_.least[at.column + k]);
+      for (size_t i = c; i < w.size(); i += channels) of_w = std::max<double>(of_w, std::abs(w[i]));
+      const double of_x = std::max(above[c], below[c]);
       if (of_w < kNothing || of_x < kNothing) continue;
-      out[k] = float(std::clamp(std::pow(of_x, *alpha) / std::pow(of_w, 1 - *alpha), kLeastDivisor, kMostDivisor));
+      const auto divisor =
+          float(std::clamp(std::pow(of_x, *alpha) / std::pow(of_w, 1 - *alpha), kLeastDivisor, kMostDivisor));
+      for (int64_t k = c; k < at.columns; k += channels) out[k] = divisor;
     }
     return out;
   }
@@ -264,9 +293,10 @@ class Quantization::Product {
     round(k, w, feedback, out);
     if (is_scaled()) {
       double above = 0, below = 0;
-      for (int64_t c = 0; c < at.columns; ++c) {
-        above = std::max<double>(above, reads_.most[at.column + c] / out.divisors[c]);
-        below = std::max<double>(below, reads_.least[at.column + c] / out.divisors[c]);
+      const std::vector<float> most = of_channels(at, reads_.most), least = of_channels(at, reads_.least);
+      for (size_t c = 0; c < most.size(); ++c) {
+        above = std::max<double>(above, most[c] / out.divisors[c]);
+        below = std::max<double>(below, least[c] / out.divisors[c]);
       }
       if (!out_.product.is_dual) above = below = std::max(above, below);
       out.above = static_scale(activations(), above);
@@ -286,16 +316,20 @@ class Quantization::Product {
       std::fill_n(out.row_scales.begin() + row, groups_[k][g], scale);
       for (float& v : group) v /= scale;
     }
-    out.codes = encode(weights(), w, at.rows, at.columns, unit_scale(weights()));
-    if (feedback) answer_errors(at, w, has_scale, out);
-    out.values = decode(weights(), out.codes, at.rows, at.columns);
+    const int64_t all = graph::coded_columns(out_.product, at);
+    const std::vector<float> whole = with_columns(w, at.columns, all);
+    out.codes = encode(weights(), whole, at.rows, all, unit_scale(weights()));
+    if (feedback) answer_errors(at, whole, has_scale, out);
+    out.values = with_columns(decode(weights(), out.codes, at.rows, all), all, at.columns);
     for (size_t i = 0; i < out.values.size(); ++i) out.values[i] *= out.row_scales[i / at.columns];
   }
 
+  // w [rows, coded columns]: what stands behind the columns is read by nobody.
   void answer_errors(const graph::QuantizedPart& at, std::span<const float> w, bool has_scale, PartNumbers& out) {
     std::vector<float> x = reads_of(at, reads_.count());
     for (size_t i = 0; i < x.size(); ++i) x[i] /= out.divisors[i % at.columns];
-    const int64_t n = at.columns;
+    const int64_t n = graph::coded_columns(out_.product, at);
+    x = with_columns(x, at.columns, n);
     std::vector<double> sums(n * n, 0);
     for (int64_t m = 0; m < reads_.count(); ++m)
       for (int64_t i = 0; i < n; ++i) {
@@ -318,8 +352,8 @@ class Quantization::Product {
       std::vector<float> scaled = some;
       for (size_t i = 0; i < scaled.size(); ++i)
         scaled[i] *= float(1 / ((is_scaled() ? scale : 1) * p.divisors[i % at.columns]));
-      add_products(held_numbers(activations(), scaled, at.columns), p.values, at.columns, at.rows,
-                   is_scaled() ? float(scale) : 1, y);
+      add_products(held_numbers(activations(), scaled, at.columns, graph::coded_columns(out_.product, at)), p.values,
+                   at.columns, at.rows, is_scaled() ? float(scale) : 1, y);
     };
     if (out_.product.is_dual) {
       std::vector<float> sign = x;
@@ -343,7 +377,8 @@ class Quantization::Product {
     const graph::QuantizedPart& at = parts()[k];
     const auto factors = [&](double scale) {
       std::vector<float> out;
-      for (const float m : p.divisors) out.push_back(float(1 / ((is_scaled() ? scale : 1) * m)));
+      for (int64_t c = 0; c < at.columns / places(); ++c)
+        out.push_back(float(1 / ((is_scaled() ? scale : 1) * p.divisors[c])));
       return out;
     };
     const auto gains = [&](double scale) {
@@ -379,12 +414,8 @@ Quantization::~Quantization() = default;
 
 QuantizedWeight Quantization::weight(const QuantizeMethod& method, const ProductReads& reads,
                                      std::span<const float> w) {
-  for (const FormatRef& f : {formats_.weights, formats_.activations}) {
+  for (const FormatRef& f : {formats_.weights, formats_.activations})
     if (!f->encodes()) throw user_error("the format '{}' can only be decoded", f->name);
-    if (reads.site.columns % f->block != 0)
-      throw user_error("{} columns of '{}' do not divide into blocks of {} of the format '{}'", reads.site.columns,
-                       reads.site.weight, f->block, f->name);
-  }
   return Product(*this, method, reads, w).run();
 }
 

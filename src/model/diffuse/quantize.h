@@ -51,13 +51,13 @@ struct QuantizedWeight {
   double signal = 0, error = 0;
 };
 
-// A weight [rows, columns] of the site by what it reads. Borders that blocks of the formats do not allow are left out.
-// Not thread-safe.
+// A weight [rows, columns] of the site by what it reads; of a convolution by windows, whose channels are divided.
+// Borders that blocks of the formats do not allow are left out. Not thread-safe.
 class Quantization {
  public:
   Quantization(run::Engine& engine, QuantizeFormats formats, int64_t rank);
   ~Quantization();
-  // Error (exit 1) where the format cannot hold the columns at all.
+  // Error (exit 1) for formats that only decode.
   QuantizedWeight weight(const QuantizeMethod& method, const ProductReads& reads, std::span<const float> w);
 
  private:
@@ -70,7 +70,7 @@ class Quantization {
 
 using QuantizedWeights = std::vector<QuantizedWeight>;
 
-// All products of a network, by the mean of its weights over the steps. `told` hears which.
+// All products of a network, by the mean of its weights over the steps; as many as `reads`. `told` hears which.
 QuantizedWeights quantize_network(run::Engine& engine, const Network& network, std::span<const ProductReads> reads,
                                   const QuantizeMethod& method, const QuantizeFormats& formats, int64_t rank,
                                   const std::function<void(const std::string& weight)>& told = {});

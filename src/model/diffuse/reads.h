@@ -23,10 +23,11 @@ struct KeptReads {
   uint64_t seed = 1;    // which ones
 };
 
-// Draws images of these labels and keeps what was read. By the network as it is: without a change. Fewer when `stop`
-// became true.
+// Draws images of these labels and keeps what was read: of convolutions, windows of drawn places. By the network as it
+// is: without a change. Fewer when `stop` became true. `left` becomes what products read and no site has.
 std::vector<ProductReads> collect_reads(Network& network, const std::vector<int32_t>& labels, Sampling how,
                                         const KeptReads& options, const std::atomic<bool>* stop = nullptr,
-                                        const std::function<void(int64_t)>& told = {});
+                                        const std::function<void(int64_t)>& told = {},
+                                        std::vector<graph::LeftWeight>* left = nullptr);
 
 }  // namespace lumen::model

@@ -29,6 +29,7 @@ std::string stored_text(const NetworkSettings& settings, const QuantizedWeights&
                         {"weights", w.product.weights->name},
                         {"activations", w.product.activations->name},
                         {"both_signs", w.product.is_dual},
+                        {"places", w.product.places},
                         {"parts", parts}});
   }
   const nlohmann::json all = {{kNetworkKey, network_settings_text(settings)},
@@ -57,6 +58,8 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
   out.weights = stored_format(one, "weights", where, formats);
   out.activations = stored_format(one, "activations", where, formats);
   out.is_dual = json_boolean(one, "both_signs", false, where);
+  // Files of before have matrices alone.
+  if (one.contains("places")) out.places = stored_extent(one, "places", where, 1);
   const nlohmann::json& parts = json_member(one, "parts", where);
   if (!parts.is_array() || parts.empty() || std::ssize(parts) > kMostParts)
     throw user_error("{}: \"parts\" is no list of 1 to {}", where, kMostParts);
@@ -65,8 +68,8 @@ graph::QuantizedProduct parse_product(const nlohmann::json& one, const std::stri
                               stored_extent(p, "column", where, 0),     stored_extent(p, "columns", where, 1),
                               json_boolean(p, "divides", false, where), stored_extent(p, "rank", where, 0)};
     if (part.rank > std::min(part.rows, part.columns)) throw user_error("{}: \"rank\" is {}", where, part.rank);
-    if (part.columns % out.weights->block != 0)
-      throw user_error("{}: {} columns are no blocks of '{}'", where, part.columns, out.weights->name);
+    if (part.column % out.places != 0 || part.columns % out.places != 0)
+      throw user_error("{}: {} columns at {} places", where, part.columns, out.places);
     out.parts.push_back(part);
   }
   return out;

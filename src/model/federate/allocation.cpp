@@ -8,6 +8,7 @@
 #include "base/draws.h"
 #include "base/error.h"
 #include "base/structured/json.h"
+#include "base/structured/json_numbers.h"
 
 namespace lumen::model {
 namespace {
@@ -429,24 +430,15 @@ void FineAdjuster::set_state(const nlohmann::json& state, const std::string& whe
   read("current", current_);
   read("coarse", coarse_);
   read("before", before_);
-  const auto real = [&](const nlohmann::json& of, const char* key) {
-    const nlohmann::json& value = json_member(of, key, where);
-    if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
-    return value.get<double>();
-  };
   windows_ = json_integer(state, "windows", where);
   worse_ = int(json_integer(state, "worse", where));
-  rate_before_ = real(state, "rate_before");
-  last_loss_ = real(state, "last_loss");
-  last_drop_ = real(state, "last_drop");
-  done_ = real(state, "done");
+  rate_before_ = json_real(state, "rate_before", where);
+  last_loss_ = json_real(state, "last_loss", where);
+  last_drop_ = json_real(state, "last_drop", where);
+  done_ = json_real(state, "done", where);
   records_.clear();
   for (const nlohmann::json& r : json_member(state, "records", where)) {
-    Record one{{}, real(r, "drop"), real(r, "seconds")};
-    for (const nlohmann::json& f : json_member(r, "features", where)) {
-      if (!f.is_number()) throw user_error("{}: a feature is no number", where);
-      one.features.push_back(f.get<double>());
-    }
+    Record one{json_reals(r, "features", where), json_real(r, "drop", where), json_real(r, "seconds", where)};
     if (!records_.empty() && one.features.size() != records_[0].features.size())
       throw user_error("{}: records differ in their features", where);
     records_.push_back(std::move(one));

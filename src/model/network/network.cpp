@@ -7,6 +7,7 @@
 #include "base/draws.h"
 #include "base/error.h"
 #include "base/structured/json.h"
+#include "base/structured/json_numbers.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/train/optimizer/optimizer.h"
@@ -20,12 +21,6 @@ std::vector<float> floats_of(const run::DeviceTensor& tensor) {
   std::vector<float> out(tensor.bytes() / sizeof(float));
   tensor.download(out.data(), tensor.bytes());
   return out;
-}
-
-double real(const nlohmann::json& object, const char* key, const std::string& where) {
-  const nlohmann::json& value = json_member(object, key, where);
-  if (!value.is_number()) throw user_error("{}: \"{}\" is no number", where, key);
-  return value.get<double>();
 }
 
 }  // namespace
@@ -56,7 +51,7 @@ NetworkSettings parse_network_settings(const std::string& text, const std::strin
   s.size = json_text(all, "size", where);
   const nlohmann::json& config = json_member(all, "config", where);
   if (!config.is_object()) throw user_error("{}: \"config\" is no object", where);
-  for (const auto& [key, value] : config.items()) s.config[key] = real(config, key.c_str(), where);
+  for (const auto& [key, value] : config.items()) s.config[key] = json_real(config, key.c_str(), where);
   const int64_t seed = json_integer(all, "seed", where);
   if (seed < 0 || seed > 0xffffffff) throw user_error("{}: \"seed\" is {}", where, seed);
   s.seed = seed;
@@ -65,9 +60,9 @@ NetworkSettings parse_network_settings(const std::string& text, const std::strin
   for (const auto& [key, to] : {std::pair("beta1", &s.optimizer.beta1),
                                 {"beta2", &s.optimizer.beta2},
                                 {"weight_decay", &s.optimizer.weight_decay}})
-    if (!json_member(o, key, where).is_null()) *to = real(o, key, where);
-  s.optimizer.max_norm = real(o, "max_norm", where);
-  s.optimizer.ema_decay = real(o, "ema_decay", where);
+    if (!json_member(o, key, where).is_null()) *to = json_real(o, key, where);
+  s.optimizer.max_norm = json_real(o, "max_norm", where);
+  s.optimizer.ema_decay = json_real(o, "ema_decay", where);
   return s;
 }
 

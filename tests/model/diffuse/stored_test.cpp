@@ -80,6 +80,8 @@ TEST(StoredQuantized, TextsThatLieAreRefused) {
   EXPECT_TRUE(refused([](nlohmann::json& p) { p["parts"][0]["rows"] = int64_t{1} << 60; }));
   EXPECT_TRUE(refused([](nlohmann::json& p) { p["parts"][0]["rank"] = 1 << 30; }));
   EXPECT_TRUE(refused([](nlohmann::json& p) { p["parts"][0]["column"] = 4; }));
+  for (const int64_t places : {0, 2, 3}) EXPECT_TRUE(refused([&](nlohmann::json& p) { p["places"] = places; }));
+  EXPECT_TRUE(refused([](nlohmann::json& p) { p["places"] = "one"; }));
   EXPECT_TRUE(refused([](nlohmann::json& p) { p.erase("parts"); }));
 }
 

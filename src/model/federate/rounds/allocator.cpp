@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/structured/json.h"
-#include "model/federate/rounds/json_numbers.h"
+#include "base/structured/json_numbers.h"
 #include "model/federate/rounds/rounds.h"
 
 namespace lumen::model {

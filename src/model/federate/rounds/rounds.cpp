@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/structured/json.h"
-#include "model/federate/rounds/json_numbers.h"
+#include "base/structured/json_numbers.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::model {

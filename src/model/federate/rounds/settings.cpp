@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/structured/json.h"
+#include "base/structured/json_numbers.h"
 #include "graph/ir/text.h"
-#include "model/federate/rounds/json_numbers.h"
 #include "model/federate/rounds/rounds.h"
 
 namespace lumen::model {

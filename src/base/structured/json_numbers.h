@@ -1,4 +1,5 @@
-// Numbers of JSON that people or other processes wrote. Each: Error naming `where` and the key.
+// Numbers of JSON that people or other processes wrote. Each: Error naming `where` and the key. Proved by
+// tests/base/structured/json_numbers_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>

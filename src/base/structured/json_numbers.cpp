@@ -1,4 +1,6 @@
-#include "model/federate/rounds/json_numbers.h"
+#include "base/structured/json_numbers.h"
+
+#include <charconv>
 
 #include "base/error.h"
 #include "base/structured/json.h"
@@ -21,16 +23,17 @@ int64_t json_within(const nlohmann::json& object, const char* key, int64_t least
 uint64_t json_number(const nlohmann::json& object, const char* key, const std::string& where) {
   const std::string text = json_text(object, key, where);
   uint64_t out = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9' || text.size() > 20) throw user_error("{}: \"{}\" is no number", where, key);
-    out = 10 * out + uint64_t(c - '0');
-  }
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, out);
+  if (error != std::errc() || at != end) throw user_error("{}: \"{}\" is no number", where, key);
   return out;
 }
 
 std::vector<double> json_reals(const nlohmann::json& object, const char* key, const std::string& where) {
+  const nlohmann::json& values = json_member(object, key, where);
+  if (!values.is_array()) throw user_error("{}: \"{}\" is no list", where, key);
   std::vector<double> out;
-  for (const nlohmann::json& x : json_member(object, key, where)) {
+  for (const nlohmann::json& x : values) {
     if (!x.is_number()) throw user_error("{}: \"{}\" has what is no number", where, key);
     out.push_back(x.get<double>());
   }

@@ -1,0 +1,27 @@
+// Products of activations with weights, as those who rewrite them look at them: which index is what, and what lies
+// below the views and pads of what they read. Proved by tests/graph/sites/sites_test.cpp and tests/graph/ranges.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+// Letters of a product of two operands, one of which, `side`, is the weight.
+struct ProductLetters {
+  std::string rows;     // of the result that the weight does not have; in the result's order, as the next two
+  std::string groups;   // that both operands and the result have
+  std::string outputs;  // that the weight and the result have
+  std::string columns;  // of the other operand that are summed, in its order
+};
+ProductLetters product_letters(const Node& product, int side);
+
+// The views and pads from the lowest up to v; nothing where v is neither.
+std::vector<ValueId> views_and_pads(const Graph& g, ValueId v);
+
+// Where an axis of the operand is after a view or a pad, whole and as it lies; -1: nowhere. Numeric dims.
+int axis_after(const Graph& g, const Node& node, int axis);
+
+}  // namespace lumen::graph
