@@ -1,7 +1,7 @@
 // See planted.h.
 #include "tests/amd/planted.h"
 
-#include <bit>
+#include <algorithm>
 
 #include "tests/amd/decode/operation.h"
 #include "tests/amd/fault.h"

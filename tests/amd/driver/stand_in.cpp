@@ -54,6 +54,7 @@ class Driver {
                    static_cast<unsigned long long>(count));
     std::fclose(file);
   }
+  uint64_t planted() const { return machine_.planted(); }
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
@@ -123,3 +124,8 @@ struct Start {
 
 }  // namespace
 }  // namespace lumen::amd
+
+// How many instructions LUMEN_STAND_IN_FAULT has changed.
+extern "C" uint64_t lumen_stand_in_planted() {
+  return lumen::amd::start.driver ? lumen::amd::start.driver->planted() : 0;
+}

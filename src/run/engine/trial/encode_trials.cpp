@@ -10,7 +10,8 @@ using graph::Builder;
 using graph::Role;
 using graph::ValueId;
 
-// By which levels a format has fields of its own, and how it writes codes: one trial for each kind at first use.
+// By which levels a format has fields of its own, and how it writes codes: one trial for each kind is enough but for
+// `everything`.
 std::string kind_of(const Format& f) {
   std::string kind;
   for (const Field& field : f.fields)
@@ -28,7 +29,7 @@ Trial encode_trial(const FormatRef& f) {
   const ValueId x = b.input("x", Role::data, type);
   t.graph.results = {b.cast(x, {Scalar::f32, f}), b.cast(b.permute(x, {1, 0}), {Scalar::f32, f})};
   t.graph.result_names = {"lies", "turned"};
-  t.numbers["x"] = TrialNumbers::normal;
+  t.numbers["x"] = TrialNumbers::ties;
   return t;
 }
 
@@ -41,7 +42,8 @@ std::vector<Trial> encode_trials(TrialDepth depth) {
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     if (!f->encodes() || f->block > kShort || f->tile_columns > kSmall) continue;
     const bool is_new = kinds.insert(kind_of(*f)).second;
-    if (depth == TrialDepth::first_use && (!is_new || kinds.size() > 3)) continue;
+    if (depth != TrialDepth::everything && !is_new) continue;
+    if (depth == TrialDepth::first_use && kinds.size() > 3) continue;
     out.push_back(encode_trial(f));
   }
   return out;

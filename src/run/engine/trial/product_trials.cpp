@@ -127,7 +127,10 @@ void add_held(const machine::Machine& m, TrialDepth depth, const std::vector<For
   if (depth == TrialDepth::everything) rows.insert(rows.end(), {2, 16});
   const Scalar products = m.kind == machine::Kind::gpu ? Scalar::bf16 : Scalar::f32;
   for (const int64_t n : rows)
-    for (const FormatRef& f : formats) {
+    for (size_t i = 0; i < formats.size(); ++i) {
+      constexpr size_t kFew = 8;  // where many rows meet a weight, its format hardly matters
+      if (n > 16 && i >= kFew && depth != TrialDepth::everything) break;
+      const FormatRef& f = formats[i];
       const int64_t unit = std::max<int64_t>({f->block, f->tile_columns, 1});
       const int64_t k = (256 + unit - 1) / unit * unit;
       makers->push_back([=] { return held_trial({n, 64, k}, f, Scalar::f32); });

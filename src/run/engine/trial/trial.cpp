@@ -44,6 +44,12 @@ double trial_number(TrialNumbers kind, uint32_t seed, uint64_t i, int64_t table)
     case TrialNumbers::normal:
       return static_cast<float>(std::sqrt(-2 * std::log(1 - u)) *
                                 std::cos(2 * std::numbers::pi * uniform_of(seed + 1000, i)));
+    case TrialNumbers::ties: {
+      // Odd multiples of half a last place, of 8 and of 11 bits, between 1 and 2.
+      if (i % 4 == 1) return (i % 8 == 1 ? -1 : 1) * (1 + (2 * std::floor(u * 128) + 1) / 256);
+      if (i % 4 == 2) return (i % 8 == 2 ? -1 : 1) * (1 + (2 * std::floor(u * 1024) + 1) / 2048);
+      return trial_number(TrialNumbers::normal, seed, i, table);
+    }
     case TrialNumbers::present:
       return (1 + std::floor(u * 7)) / 4;
     case TrialNumbers::indices:

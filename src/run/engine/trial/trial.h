@@ -35,6 +35,7 @@ enum class TrialNumbers : uint8_t {
   digits,   // whole, -7 .. 7: exact in every float of three bits of precision, and so are their products' sums in f32
   whole,    // -127 .. 127, each eighth 127 or -127: what dynamic rounding to 8 bits leaves as it is
   normal,   // a standard normal
+  ties,     // normal, but half of them lie in the middle between two numbers of bf16 or of f16
   present,  // 1/4 .. 7/4 in steps of 1/4: factors of what is not to cancel
   indices,  // of rows of a table, below Trial::table
 };
