@@ -118,8 +118,8 @@ std::string text_of(const run::SelfTest& e) {
                    missing == 0 ? "" : fmt::format("; {} instructions no plan chose (-v names them)", missing)));
   for (const auto& t : e.trials) {
     if (t.line.ok && verbosity() != Verbosity::verbose) continue;
-    const char* verdict = !t.line.chosen ? "none" : t.line.ok ? "ok  " : "FAIL";
-    line(fmt::format("  {} {:<12} {:<32} {}", verdict, t.format, t.line.what, t.line.detail));
+    const char* outcome = !t.line.chosen ? "none" : t.line.ok ? "ok  " : "FAIL";
+    line(fmt::format("  {} {:<12} {:<32} {}", outcome, t.format, t.line.what, t.line.detail));
     if (!t.line.plan.empty()) line(fmt::format("       {}", t.line.plan));
   }
   return out;

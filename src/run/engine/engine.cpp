@@ -103,10 +103,10 @@ struct Engine::State {
   // Goes on without what is wrong: instructions, an abler table than another that is right, or the device.
   void require_sound() {
     const auto again = [&](machine::MachineRef m) { return opened(std::move(m)); };
-    Verdict verdict = known_or_tried(shop, again);
-    for (machine::MachineRef less; !verdict.wrong.empty(); verdict = known_or_tried(shop, again)) {
+    DeviceResult outcome = known_or_tried(shop, again);
+    for (machine::MachineRef less; !outcome.wrong.empty(); outcome = known_or_tried(shop, again)) {
       const std::string refusal = fmt::format("{} is refused: its kernels disagree with the evaluator ({})",
-                                              shop.device->describe(), verdict.wrong);
+                                              shop.device->describe(), outcome.wrong);
       const bool on_processor = !shop.device->is_asynchronous();
       less = on_processor && !options.machine ? less_able(shop.device->machine()) : nullptr;
       const bool has_other =
@@ -122,8 +122,8 @@ struct Engine::State {
       if (on_processor || !folder.empty()) continue;
       return;
     }
-    if (verdict.refused.empty()) return;
-    refused = verdict.refused;
+    if (outcome.refused.empty()) return;
+    refused = outcome.refused;
     machine::Machine machine = shop.device->machine();
     for (const RefusedRow& r : refused) {
       warn(fmt::format("{}: {} is not used, it computes wrongly ({})", shop.device->describe(), r.row, r.why));
@@ -270,7 +270,7 @@ Soundness Engine::try_kernels(bool all) {
       find_soundness(state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual),
                      [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
   for (CheckLine& line : rows_not_chosen(device().machine(), found.lines)) found.lines.push_back(std::move(line));
-  if (found.whole || !found.wrong.empty()) keep_verdict(state_->shop, verdict_of(found));
+  if (found.whole || !found.wrong.empty()) keep_result(state_->shop, result_of(found));
   if (found.machine) state_->open(found.machine);
   state_->refused = found.refused;
   return found;

@@ -3,7 +3,7 @@
 //
 // May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
 // number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
-// run/engine/program.
+// run/engine/program, run/engine/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
@@ -67,7 +67,7 @@ class Engine {
   std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);
   std::shared_ptr<std::byte> allocate(int64_t bytes);  // of the device's memory, zeroed
 
-  // Kernels against the evaluator, `all`: of every kind of plan; what was found is kept as the device's verdict, and
+  // Kernels against the evaluator, `all`: of every kind of plan; what was found is kept as the device's result, and
   // rows of the machine's table that compute wrongly are not used from here on.
   Soundness try_kernels(bool all);
   const std::vector<RefusedRow>& refused() const;  // rows of the machine's table that are not used

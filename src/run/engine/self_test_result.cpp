@@ -12,10 +12,10 @@ namespace {
 constexpr std::string_view kSound = "sound", kWrong = "wrong: ", kWithout = "without: ";
 constexpr size_t kLongestWhy = 2048, kMostRefused = 1000;
 constexpr const char* kKind = "verdicts";
-constexpr int kTrialsVersion = 2;  // other trials, other verdicts
+constexpr int kTrialsVersion = 2;  // other trials, other results
 
 std::string name_of(const CompileContext& shop) {
-  return shop.cache->key_of(fmt::format("verdict {}", kTrialsVersion));
+  return shop.cache->key_of(fmt::format("self-test {}", kTrialsVersion));
 }
 
 std::string line_of(std::string text) {
@@ -24,8 +24,8 @@ std::string line_of(std::string text) {
 }
 
 // A line for each refused row, its name and why with a space between; or one line for all.
-std::optional<Verdict> read_verdict(const std::string& text) {
-  Verdict out;
+std::optional<DeviceResult> read_result(const std::string& text) {
+  DeviceResult out;
   if (text == kSound) return out;
   if (text.starts_with(kWrong)) {
     out.wrong = text.substr(kWrong.size());
@@ -50,24 +50,24 @@ std::string disagreement(const std::vector<CheckLine>& lines) {
   return wrong == lines.end() ? "" : fmt::format("{}: {}", wrong->what, wrong->detail);
 }
 
-Verdict verdict_of(const Soundness& s) {
+DeviceResult result_of(const Soundness& s) {
   return {s.refused, s.wrong};
 }
 
-void keep_verdict(const CompileContext& shop, const Verdict& verdict) {
+void keep_result(const CompileContext& shop, const DeviceResult& outcome) {
   std::string text;
-  if (!verdict.wrong.empty()) {
-    text = std::string(kWrong) + line_of(verdict.wrong);
-  } else if (verdict.refused.empty()) {
+  if (!outcome.wrong.empty()) {
+    text = std::string(kWrong) + line_of(outcome.wrong);
+  } else if (outcome.refused.empty()) {
     text = kSound;
   } else {
-    for (const RefusedRow& r : verdict.refused) text += fmt::format("{}{} {}\n", kWithout, r.row, line_of(r.why));
+    for (const RefusedRow& r : outcome.refused) text += fmt::format("{}{} {}\n", kWithout, r.row, line_of(r.why));
   }
   shop.cache->kept().write(kKind, name_of(shop), text);
 }
 
-Verdict known_or_tried(const CompileContext& shop, const OpenMachine& open) {
-  if (const auto known = read_verdict(shop.cache->kept().read(kKind, name_of(shop)))) return *known;
+DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open) {
+  if (const auto known = read_result(shop.cache->kept().read(kKind, name_of(shop)))) return *known;
   verbose(fmt::format("first use of {}: its kernels are tested", shop.device->describe()));
   const machine::Machine& machine = shop.device->machine();
   const Soundness found = find_soundness(shop, trials_for(machine, TrialDepth::first_use), open);
@@ -76,9 +76,9 @@ Verdict known_or_tried(const CompileContext& shop, const OpenMachine& open) {
                         line.detail));
   for (const CheckLine& line : rows_not_chosen(machine, found.lines))
     verbose(fmt::format("  none {}: {}", line.what, line.detail));
-  Verdict verdict = verdict_of(found);
-  if (found.whole || !verdict.wrong.empty()) keep_verdict(shop, verdict);
-  return verdict;
+  DeviceResult outcome = result_of(found);
+  if (found.whole || !outcome.wrong.empty()) keep_result(shop, outcome);
+  return outcome;
 }
 
 }  // namespace lumen::run

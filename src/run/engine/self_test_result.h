@@ -13,20 +13,20 @@
 namespace lumen::run {
 
 // What is known of a device.
-struct Verdict {
+struct DeviceResult {
   std::vector<RefusedRow> refused;
   std::string wrong;  // why it is not used at all; empty: it is
 };
-Verdict verdict_of(const Soundness& s);
+DeviceResult result_of(const Soundness& s);
 
 // The first kernel that ran and disagreed, as a sentence; empty when none did. What could not be compiled or launched
 // computes nothing wrong: it says so itself when it is needed.
 std::string disagreement(const std::vector<CheckLine>& lines);
 
 // Keeps what a test of the device found.
-void keep_verdict(const CompileContext& shop, const Verdict& verdict);
+void keep_result(const CompileContext& shop, const DeviceResult& outcome);
 
 // What is known of the device, which is tried where nothing is. `open`: the device with another table.
-Verdict known_or_tried(const CompileContext& shop, const OpenMachine& open);
+DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open);
 
 }  // namespace lumen::run

@@ -1,5 +1,5 @@
 // Whether a device gives the same bits again: a step like training's, run twice from the same state, its bytes
-// compared. Proved by tests/run/engine/soundness_test.cpp.
+// compared. Proved by tests/run/engine/trial/soundness_test.cpp.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Whether a device computes what the evaluator says, and with which rows of its machine's table: rows that compute
-// wrongly are taken out of the table until the rest is right. Proved by tests/run/engine/soundness_test.cpp.
+// wrongly are taken out of the table until the rest is right. Proved by tests/run/engine/trial/soundness_test.cpp.
 #pragma once
 
 #include <functional>

@@ -1,10 +1,9 @@
 // Kernels on trial: small graphs, compiled as real work compiles them, against the graph's evaluator. A trial says
 // which plan and which rows of the machine's table it went through, so that what fails has a name, and what was to be
-// tried and was not chosen is no pass. Proved by tests/run/engine/trial_test.cpp.
+// tried and was not chosen is no pass. Proved by tests/run/engine/trial/soundness_test.cpp.
 //
-// May include: base, graph/fuse, graph/grad, graph/ir, graph/pass, graph/pipeline, kernel/loop, kernel/machine,
-// kernel/synth/step, number/codec, number/facts, number/library, run/device, run/engine/cache, run/engine/compile,
-// run/engine/program.
+// May include: base, graph/grad, graph/ir, graph/pipeline, number/codec, number/facts, number/library,
+// run/engine/compile, run/engine/program.
 // Offers: determinism.h, soundness.h.
 #pragma once
 
@@ -57,9 +56,9 @@ struct Trial {
   std::string wanted = {};  // a row of the machine's table that it is there for; empty: none
 };
 
-// Of f32 sums: so many additions, each rounded or, in matrix units, cut.
+// What f32 sums may lose: so many additions, each rounded or, in matrix units, cut.
 double units_of_sum(int64_t additions);
-// Of numbers rounded to a type once.
+// What numbers lose that are rounded to a type once.
 double units_of(Scalar s);
 
 // What a trial would be compiled to.
