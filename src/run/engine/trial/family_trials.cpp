@@ -230,7 +230,7 @@ std::vector<Trial> family_trials(const machine::Machine& machine, TrialDepth dep
   out.push_back(norm_trial());
   out.push_back(move_trial());
   out.push_back(scatter_trial());
-  const bool all = depth == TrialDepth::everything, on_gpu = machine.kind == machine::Kind::gpu;
+  const bool all = depth != TrialDepth::first_use, on_gpu = machine.kind == machine::Kind::gpu;
   out.push_back(attend_trial(Scalar::f32, {}));
   // Few keys are attended to row by row; many by blocks, on GPUs by matrix instructions.
   const AttentionShape many{.length = all ? 80 : 64, .depth = 32};
