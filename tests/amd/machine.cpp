@@ -5,6 +5,7 @@
 
 #include "tests/amd/decode/decoder.h"
 #include "tests/amd/fault.h"
+#include "tests/amd/planted.h"
 #include "tests/amd/wave/wave.h"
 
 namespace lumen::amd {
@@ -113,6 +114,7 @@ void Machine::launch(LoadedObject& object, LoadedKernel& kernel, const Launch& l
     const auto& memory = object.object.elf.memory;
     kernel.instructions = decode(chip_, std::span(memory).subspan(k.entry, k.code_bytes), k.entry);
     check_registers(k, kernel.instructions);
+    if (!planted_.empty()) changed_ += static_cast<uint64_t>(amd::plant(chip_, planted_, &kernel.instructions));
   }
   std::vector<std::byte> arguments(launch.arguments.begin(), launch.arguments.end());
   memory_.add(kArguments, arguments.size(), arguments.data(), false);

@@ -41,13 +41,17 @@ class Machine {
   void unload(LoadedObject& object);
   // Executes all work-groups, one after the other. Faults name the kernel, the work-group and the instruction.
   void launch(LoadedObject& object, LoadedKernel& kernel, const Launch& launch);
+  // A fault in every kernel that is launched first from here on (planted.h); empty: none.
+  void plant(std::string fault) { planted_ = std::move(fault); }
+  uint64_t planted() const { return changed_; }    // instructions that were changed
   uint64_t executed() const { return executed_; }  // instructions of waves
 
  private:
   void execute(LoadedObject& object, LoadedKernel& kernel, const Launch& launch, unsigned group);
   const Chip& chip_;
   Memory memory_;
-  uint64_t next_base_ = uint64_t{1} << 44, executed_ = 0;
+  uint64_t next_base_ = uint64_t{1} << 44, executed_ = 0, changed_ = 0;
+  std::string planted_;
 };
 
 }  // namespace lumen::amd

@@ -57,7 +57,7 @@ def write(model: Path, device: str, cache: Path, chip: str = "") -> str:
 def check(chip: str, folder: Path) -> None:
     cache = folder / "cache"
     said = run([LUMEN, "doctor", "--device", "hip", "--cache", cache, *(["--all"] if LONG else [])], chip)
-    agrees = [line.strip() for line in said.splitlines() if "agree with the codec" in line]
+    agrees = [line.strip() for line in said.splitlines() if "agree with the evaluator" in line]
     if "REFUSED" in said or not agrees:
         sys.exit(f"{chip}: doctor\n{said}")
     print(f"{chip}: doctor: {agrees[-1]}")

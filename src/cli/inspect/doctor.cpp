@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/inspect/processor.h"
+#include "cli/inspect/doctor_report.h"
 #include "cli/output.h"
-#include "cli/version.h"
 #include "run/device/choose/choose.h"
 #include "run/device/choose/libraries.h"
 #include "run/engine/cache/kept_files.h"
@@ -26,11 +26,7 @@ namespace {
 struct DoctorFlags {
   bool json = false, all = false, quick = false;
   bool one_device = false;  // --device was given
-};
-
-struct CacheState {
-  std::string path, state;
-  int64_t files = 0, bytes = 0;
+  std::string report;       // a file; empty: none
 };
 
 CacheState look_at_cache(const Shared& shared) {
@@ -64,21 +60,6 @@ std::vector<FormatRef> formats_to_try(const Shared& shared, const DoctorFlags& f
   return chosen;
 }
 
-// All that is known after looking.
-struct Findings {
-  CacheState cache;
-  std::vector<run::MachineLine> machines;
-  std::vector<run::LibraryFound> libraries;
-  std::vector<run::GpuSurvey> surveys;
-  std::vector<run::SelfTest> devices;
-
-  bool usable() const {
-    for (const run::SelfTest& e : devices)
-      if (e.usable) return true;
-    return false;
-  }
-};
-
 Findings look(const Shared& shared, const DoctorFlags& flags) {
   Findings found;
   found.cache = look_at_cache(shared);
@@ -88,6 +69,7 @@ Findings look(const Shared& shared, const DoctorFlags& flags) {
   const bool all = !flags.one_device || choice.kind == Kind::automatic;
   run::SelfTestOptions what;
   what.tries = !flags.quick;
+  what.all = flags.all;
   if (what.tries) what.formats = formats_to_try(shared, flags);
   run::Engine::Options options;
   options.cache_folder = shared.cache;
@@ -120,122 +102,15 @@ Findings look(const Shared& shared, const DoctorFlags& flags) {
   return found;
 }
 
-double gib(int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
-
-int64_t passed(const run::SelfTest& e) {
-  int64_t n = 0;
-  for (const auto& t : e.trials) n += t.line.ok ? 1 : 0;
-  return n;
-}
-
-nlohmann::json json_of(const run::SelfTest& e) {
-  nlohmann::json out = {{"device", e.device},
-                        {"usable", e.usable},
-                        {"description", e.description},
-                        {"machine", e.machine},
-                        {"tier", e.tier},
-                        {"products", e.products},
-                        {"emulated", e.emulated},
-                        {"determinism", e.determinism},
-                        {"memory_bytes", e.memory.total},
-                        {"memory_free_bytes", e.memory.free},
-                        {"memory_rate", e.memory_rate},
-                        {"refusal", e.refusal},
-                        {"advice", e.advice},
-                        {"self_test", nlohmann::json::array()}};
-  for (const auto& t : e.trials)
-    out["self_test"].push_back(
-        {{"format", t.format}, {"what", t.line.what}, {"ok", t.line.ok}, {"detail", t.line.detail}});
-  return out;
-}
-
-std::string json_text(const Findings& found) {
-  nlohmann::json out;
-  out["version"] = kVersion;
-  out["compiler"] = run::compiler_version();
-  out["processor"] = processor_name();
-  out["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
-  out["native_machine"] = run::native_machine_name();
-  out["devices"] = nlohmann::json::array();
-  for (const run::SelfTest& e : found.devices) out["devices"].push_back(json_of(e));
-  out["drivers"] = nlohmann::json::array();
-  for (const run::GpuSurvey& s : found.surveys)
-    out["drivers"].push_back({{"name", run::vendor_name(s.vendor)},
-                              {"library", s.library},
-                              {"version", s.driver},
-                              {"gpus", s.gpus.size()},
-                              {"refusal", s.refusal},
-                              {"advice", s.advice}});
-  for (const run::LibraryFound& l : found.libraries)
-    out["libraries"].push_back({{"name", l.name}, {"file", l.file}, {"version", l.version}, {"remark", l.remark}});
-  for (const auto& m : found.machines)
-    out["machines"].push_back({{"name", m.name},
-                               {"triple", m.triple},
-                               {"vector_bits", m.vector_bits},
-                               {"tier", m.tier},
-                               {"runs_here", m.runs_here}});
-  const CacheState& c = found.cache;
-  out["cache"] = {{"path", c.path}, {"state", c.state}, {"files", c.files}, {"bytes", c.bytes}};
-  out["ok"] = found.usable();
-  return out.dump(2) + "\n";
-}
-
-std::string text_of(const run::SelfTest& e) {
-  std::string out = fmt::format("  {:<8} {:<7}  {}\n", e.device, e.usable ? "usable" : "REFUSED",
-                                e.description.empty() ? e.machine : e.description);
-  const auto line = [&](const std::string& text) { out += fmt::format("{:20}{}\n", "", text); };
-  if (!e.refusal.empty()) line("why: " + e.refusal);
-  if (!e.refusal.empty() && !e.advice.empty()) line("hint: " + e.advice);
-  if (e.tier.empty()) return out;  // it could not be opened
-  line(fmt::format("code for {} ({}); products of {} by instructions of their own{}", e.machine, e.tier,
-                   e.products.empty() ? "f32" : fmt::format("{}", fmt::join(e.products, ", ")),
-                   e.emulated.empty() ? "" : fmt::format("; of {} through f32", fmt::join(e.emulated, ", "))));
-  line(fmt::format("{:.1f} of {:.1f} GiB free{}; {}", gib(e.memory.free), gib(e.memory.total),
-                   e.memory_rate > 0 ? fmt::format(", {:.0f} GB/s", e.memory_rate / 1e9) : "", e.determinism));
-  if (e.trials.empty()) return out;
-  line(fmt::format("self-test of kernels with f32 activations (as with --exact): {} of {} agree with the codec",
-                   passed(e), e.trials.size()));
-  for (const auto& t : e.trials)
-    if (!t.line.ok || verbosity() == Verbosity::verbose)
-      line(fmt::format("  {} {:<12} {:<32} {}", t.line.ok ? "ok  " : "FAIL", t.format, t.line.what, t.line.detail));
-  return out;
-}
-
-std::string report_text(const Findings& found) {
-  const CacheState& cache = found.cache;
-  std::string out =
-      fmt::format("lumen {} ({})\nprocessor  {}, {} cores\nkernels    {}\ndevices\n", kVersion, run::compiler_version(),
-                  processor_name(), sysconf(_SC_NPROCESSORS_ONLN),
-                  cache.path.empty() ? "cache off"
-                                     : fmt::format("{} ({}, {} files, {:.1f} MiB)", cache.path, cache.state,
-                                                   cache.files, static_cast<double>(cache.bytes) / (1 << 20)));
-  for (const run::SelfTest& e : found.devices) out += text_of(e);
-  for (const run::GpuSurvey& s : found.surveys)
-    if (s.gpus.empty())
-      out += fmt::format("  {:<8} none     {}\n{:20}hint: {}\n", run::vendor_name(s.vendor),
-                         s.refusal.empty() ? "no such GPU" : s.refusal, "",
-                         s.advice.empty() ? "`lumen doctor` without --device lists all" : s.advice);
-  out += "libraries\n";
-  for (const run::GpuSurvey& s : found.surveys)
-    if (!s.library.empty()) out += fmt::format("  {:<10} {} ({})\n", run::vendor_name(s.vendor), s.driver, s.library);
-  for (const run::LibraryFound& l : found.libraries)
-    out += l.file.empty() ? fmt::format("  {:<10} not here\n", l.name)
-                          : fmt::format("  {:<10} {} ({}); {}\n", l.name, l.version, l.file, l.remark);
-  out += fmt::format("machines   code for this processor: {}\n", run::native_machine_name());
-  for (const auto& m : found.machines)
-    out += fmt::format("  {:<22} {:>5} bits  {:<10} {}\n", m.name, m.vector_bits, m.tier,
-                       m.runs_here ? "runs here" : "compiles only");
-  return out + (found.usable() ? "all is well on the devices marked usable\n" : "nothing usable was found\n");
-}
-
 int doctor(const Shared& shared, const DoctorFlags& flags) {
   const Findings found = look(shared, flags);
+  if (!flags.report.empty()) write_file_atomic(flags.report, shareable_json(found));
   if (flags.json) {
-    put_text(json_text(found));
+    put_text(findings_json(found));
   } else {
-    put(report_text(found));
+    put(findings_text(found));
+    if (!flags.report.empty())
+      put(fmt::format("report     {} (no names of users or hosts, no paths, no serial numbers)\n", flags.report));
   }
   return exit_code(found.usable() ? Exit::ok : Exit::hardware);
 }
@@ -244,19 +119,20 @@ int doctor(const Shared& shared, const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* sub = app.add_subcommand(
-      "doctor", "What this machine is, what runs on it, and whether kernels with f32 activations are right");
+  CLI::App* sub =
+      app.add_subcommand("doctor", "What this machine is, what runs on it, and whether its kernels are right");
   sub->add_flag("--json", flags->json, "For programs");
   auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
   sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
+  sub->add_option("--report", flags->report, "Write a file about devices and tests that can be sent to others");
   sub->footer(
-      "Every device is opened, described, and its kernels are compared with the exact codec, with f32 activations: "
-      "those "
-      "that\n"
-      "round activations, as commands do without --exact, are not tried. A device that disagrees is refused and the "
-      "next "
-      "one\n"
-      "is tried. --device looks at one kind alone, -v shows every test.\n"
+      "Every device is opened, described, and kernels of every kind are compared with the exact evaluator, planned as "
+      "real\n"
+      "work plans them: products by each matrix instruction and dot of the machine's table, attention, encoding, "
+      "training's\n"
+      "steps. An instruction that computes wrongly is refused and done without; a device that is wrong without any is "
+      "refused\n"
+      "and the next one is tried. --device looks at one kind alone, -v shows every test with its plan.\n"
       "LUMEN_CUDA_LIBRARY and LUMEN_HIP_LIBRARY name a driver's library that the system does not find by itself.\n"
       "Exit code 0, or 3 when nothing usable is found.");
   add_shared_flags(*sub, command.shared);

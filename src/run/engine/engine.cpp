@@ -16,6 +16,8 @@
 #include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
+#include "run/engine/trial/determinism.h"
+#include "run/engine/trial/soundness.h"
 
 namespace lumen::run {
 
@@ -67,12 +69,68 @@ class ReadySteps : public LoadedSteps {
   std::vector<void*> buffers_;
 };
 
+// The next table for this processor, from the most able down; null: there is none.
+machine::MachineRef less_able(const machine::Machine& than) {
+  machine::MachineRef best;
+  for (const machine::MachineRef& m : machine::all_machines()) {
+    if (m->name == than.name) return best;
+    if (machine::runs_here(*m)) best = m;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 struct Engine::State {
   CompileContext shop;
+  Options options;
+  DeviceChoice choice;
+  std::filesystem::path folder;
+  std::vector<RefusedRow> refused;
   CompileReport totals;
   bool timed = false;
+
+  // The device with a table; null: its own.
+  CompileContext opened(machine::MachineRef machine) const {
+    CompileContext out;
+    out.device = open_device(choice, std::move(machine), options.threads, load_here);
+    out.cache = std::make_shared<KernelCache>(out.device, folder);
+    out.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+    return out;
+  }
+  void open(machine::MachineRef machine) { shop = opened(std::move(machine)); }
+
+  // Goes on without what is wrong: instructions, an abler table than another that is right, or the device.
+  void require_sound() {
+    const auto again = [&](machine::MachineRef m) { return opened(std::move(m)); };
+    DeviceResult outcome = known_or_tried(shop, again);
+    for (machine::MachineRef less; !outcome.wrong.empty(); outcome = known_or_tried(shop, again)) {
+      const std::string refusal = fmt::format("{} is refused: its kernels disagree with the evaluator ({})",
+                                              shop.device->describe(), outcome.wrong);
+      const bool on_processor = !shop.device->is_asynchronous();
+      less = on_processor && !options.machine ? less_able(shop.device->machine()) : nullptr;
+      const bool has_other =
+          less || (!on_processor && choice.kind == DeviceChoice::Kind::automatic && !options.machine);
+      if (!has_other)
+        throw Error(Exit::hardware, refusal,
+                    on_processor ? "`lumen doctor` tests it again; --machine takes another one's code"
+                                 : "`lumen doctor` tests it again; --device cpu computes right");
+      warn(refusal);
+      if (!on_processor) choice = {};
+      open(less);
+      note(fmt::format("device: {}", shop.device->describe()));
+      if (on_processor || !folder.empty()) continue;
+      return;
+    }
+    if (outcome.refused.empty()) return;
+    refused = outcome.refused;
+    machine::Machine machine = shop.device->machine();
+    for (const RefusedRow& r : refused) {
+      warn(fmt::format("{}: {} is not used, it computes wrongly ({})", shop.device->describe(), r.row, r.why));
+      machine = without_row(std::move(machine), r.row);
+    }
+    open(std::make_shared<const machine::Machine>(std::move(machine)));
+  }
 
   void add(const CompileReport& r) {
     totals.kernels += r.kernels;
@@ -124,27 +182,14 @@ struct Engine::State {
 };
 
 Engine::Engine(Options options) : state_(new State) {
-  const std::filesystem::path folder = cache_folder(options.cache_folder);
-  if (folder.empty() && !is_cache_off(options.cache_folder))
+  state_->folder = cache_folder(options.cache_folder);
+  if (state_->folder.empty() && !is_cache_off(options.cache_folder))
     warn("compiled kernels are not kept, every start compiles them again: neither HOME nor XDG_CACHE_HOME says where");
-  const auto open = [&](const DeviceChoice& choice) {
-    state_->shop.device = open_device(choice, options.machine, options.threads, load_here);
-    state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, folder);
-  };
-  state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+  state_->options = options;
+  state_->choice = parse_device(options.device);
   state_->timed = options.timed;
-  const DeviceChoice choice = parse_device(options.device);
-  open(choice);
-  if (options.tries && state_->shop.device->is_asynchronous()) {
-    try {
-      require_sound(*this, state_->shop.cache->kept());
-    } catch (const Error& refusal) {
-      if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
-      warn(refusal.what());
-      open({});
-      note(fmt::format("device: {}", state_->shop.device->describe()));
-    }
-  }
+  state_->open(options.machine);
+  if (options.tries && (state_->shop.device->is_asynchronous() || !state_->folder.empty())) state_->require_sound();
   if (options.libraries) {
     verbose(state_->shop.device->open_products());
     state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
@@ -218,6 +263,30 @@ std::shared_ptr<std::byte> Engine::allocate(int64_t bytes) {
 
 int Engine::threads() const {
   return state_->shop.threads;
+}
+
+Soundness Engine::try_kernels(bool all) {
+  Soundness found =
+      find_soundness(state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual),
+                     [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
+  for (CheckLine& line : rows_not_chosen(device().machine(), found.lines)) found.lines.push_back(std::move(line));
+  if (found.whole || !found.wrong.empty()) keep_result(state_->shop, result_of(found));
+  if (found.machine) state_->open(found.machine);
+  state_->refused = found.refused;
+  return found;
+}
+
+const std::vector<RefusedRow>& Engine::refused() const {
+  return state_->refused;
+}
+
+Determinism Engine::prove_determinism() {
+  State& s = *state_;
+  if (s.shop.device->is_asynchronous()) return run::prove_determinism(s.shop, nullptr);
+  CompileContext alone = s.shop;
+  alone.device = open_cpu(std::make_shared<const machine::Machine>(s.shop.device->machine()), 1, load_here);
+  alone.cache = std::make_shared<KernelCache>(alone.device, s.folder);
+  return run::prove_determinism(s.shop, &alone);
 }
 
 Ceilings Engine::measure_ceilings() {

@@ -3,7 +3,7 @@
 //
 // May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
 // number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
-// run/engine/program.
+// run/engine/program, run/engine/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
@@ -22,6 +22,9 @@
 namespace lumen::run {
 
 class Panels;
+struct Determinism;  // trial/determinism.h
+struct RefusedRow;   // trial/soundness.h
+struct Soundness;
 
 // The machine, the device and the cache of compiled kernels. Outlives its tensors and programs.
 class Engine {
@@ -32,8 +35,8 @@ class Engine {
     int threads = 0;
     machine::MachineRef machine;  // null = the device's own
     std::string device = "cpu";   // cpu, cuda[:N], hip[:N], auto
-    bool tries = true;            // a GPU's kernels are tested on first use (self_test_result.h)
-    bool timed = false;           // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
+    bool tries = true;   // kernels are tested on first use (self_test_result.h); a processor's where kernels are kept
+    bool timed = false;  // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
     bool libraries = false;  // of a GPU's vendor may multiply matrices where they are measured to be faster; other bits
                              // (product_choice.h)
     bool tune = false;       // kernels try other plans while programs run (tune.h); same bits
@@ -63,6 +66,13 @@ class Engine {
   // Kernels that belong to no program, compiled or found (loaded_steps.h).
   std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);
   std::shared_ptr<std::byte> allocate(int64_t bytes);  // of the device's memory, zeroed
+
+  // Kernels against the evaluator, `all`: of every kind of plan; what was found is kept as the device's result, and
+  // rows of the machine's table that compute wrongly are not used from here on.
+  Soundness try_kernels(bool all);
+  const std::vector<RefusedRow>& refused() const;  // rows of the machine's table that are not used
+
+  Determinism prove_determinism();
 
   int threads() const;
   Ceilings measure_ceilings();  // takes about a second

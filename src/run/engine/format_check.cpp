@@ -8,7 +8,6 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "number/codec/codec.h"
-#include "run/engine/family_check.h"
 
 namespace lumen::run {
 namespace {
@@ -101,6 +100,47 @@ Graph fake_graph(const FormatRef& f, int64_t n, int64_t k) {
   g.results = {loss, gradients[0]};
   g.result_names = {"loss", "y"};
   return g;
+}
+
+// In the type of its element: f32, or a format.
+std::vector<uint8_t> held_bytes(const Tensor& t) {
+  if (t.type.element.format) return t.blob;
+  const std::vector<float> values(t.values.begin(), t.values.end());
+  std::vector<uint8_t> out(values.size() * sizeof(float));
+  std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+// Runs a graph on the engine, activations in f32, and by the evaluator; both see the same inputs. The result must
+// differ by at most `tolerance` of its largest element.
+CheckLine compare_with_oracle(Engine& engine, const std::string& what, const Graph& g,
+                              const std::map<std::string, Tensor>& inputs, size_t result_index, double tolerance) {
+  CheckLine line;
+  line.what = what;
+  line.machine = engine.device().machine().name;
+  const std::vector<Tensor> expected = graph::eval(g, inputs);
+  CompileOptions options;
+  options.exact = true;
+  const auto program = engine.compile(g, options);
+  for (const auto& [name, t] : inputs) {
+    const auto device = std::make_shared<DeviceTensor>(engine.device(), t.type);
+    const std::vector<uint8_t> bytes = held_bytes(t);
+    device->upload(bytes.data(), bytes.size());
+    program->bind(name, device);
+  }
+  program->run();
+  const Tensor& want = expected[result_index];
+  std::vector<float> got(want.values.size());
+  program->result(g.result_names[result_index])->download(got.data(), got.size() * sizeof(float));
+  double largest = 0, worst = 0;
+  for (const double v : want.values) largest = std::max(largest, std::abs(v));
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double d = std::abs(got[i] - want.values[i]);
+    if (!(d <= worst)) worst = d;
+  }
+  line.ok = worst <= tolerance * std::max(largest, 1e-30);
+  line.detail = fmt::format("largest difference {:.2e} of {:.2e}", worst, largest);
+  return line;
 }
 
 }  // namespace

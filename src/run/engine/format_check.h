@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "run/engine/family_check.h"
+#include "run/engine/engine.h"
+#include "run/engine/trial/trial.h"
 
 namespace lumen::run {
 

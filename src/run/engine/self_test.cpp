@@ -1,13 +1,10 @@
 #include "run/engine/self_test.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
-#include "run/engine/cache/cache.h"
 #include "run/engine/format_check.h"
 #include "run/engine/roofline.h"
-#include "run/engine/self_test_result.h"
 
 namespace lumen::run {
 namespace {
@@ -24,25 +21,70 @@ const char* tier_name(machine::Tier tier) {
   return "";
 }
 
+void add_product(std::vector<SelfTest::Product>* all, const std::string& left, const std::string& right,
+                 const std::string& sums, const char* by, const std::string& row) {
+  for (SelfTest::Product& p : *all) {
+    if (p.left != left || p.right != right || p.sums != sums || p.by != by) continue;
+    p.rows.push_back(row);
+    return;
+  }
+  all->push_back({left, right, sums, by, {row}});
+}
+
+std::vector<SelfTest::Product> products_of(const machine::Machine& m) {
+  std::vector<SelfTest::Product> all;
+  const auto name = [](Scalar s) { return std::string(scalar_name(s)); };
+  for (const machine::MatrixRow& r : m.matrices) {
+    // Scales stand beside codes: they are other products.
+    const char* by = r.scale_group > 0 ? "matrix instructions with scales" : "matrix instructions";
+    add_product(&all, machine::factor_name(r.a), machine::factor_name(r.b), name(r.acc), by, r.row);
+  }
+  for (const machine::TileRow& r : m.tiles) add_product(&all, name(r.a), name(r.b), name(r.acc), "tiles", r.row);
+  for (const machine::DotRow& r : m.dots) add_product(&all, name(r.a), name(r.b), name(r.acc), "dots", r.row);
+  return all;
+}
+
+// Kinds of numbers that no instruction multiplies; kernels turn them into f32, small floats into 16 bits where products
+// are rounded to those and the machine multiplies them.
+std::vector<SelfTest::Emulated> emulated_by(const std::vector<SelfTest::Product>& products) {
+  const auto has = [&](const auto& kind) {
+    return std::any_of(products.begin(), products.end(),
+                       [&](const SelfTest::Product& p) { return kind(p.left) && kind(p.right); });
+  };
+  const auto named = [](const std::string& wanted) { return [wanted](const std::string& s) { return s == wanted; }; };
+  std::vector<SelfTest::Emulated> out;
+  for (const char* kind : {"f16", "bf16"})
+    if (!has(named(kind))) out.push_back({kind, "f32"});
+  if (!has([](const std::string& s) { return s == "i8" || s == "u8"; })) out.push_back({"8-bit integers", "f32"});
+  const bool short_floats = has(named("f16")) || has(named("bf16"));
+  for (const machine::FloatCode& code : {machine::kOcp4, machine::kOcp5})
+    if (const std::string kind = machine::code_name(code); !has(named(kind)))
+      out.push_back({kind, short_floats ? "16-bit floats, or f32" : "f32"});
+  return out;
+}
+
 void describe_machine(const Device& device, SelfTest* e) {
   const machine::Machine& m = device.machine();
   e->description = device.describe();
   e->machine = m.name;
   e->tier = tier_name(m.tier);
-  std::set<std::string> own;
-  for (const machine::DotRow& row : m.dots) own.emplace(scalar_name(row.a));
-  for (const machine::TileRow& row : m.tiles) own.emplace(scalar_name(row.a));
-  for (const machine::MatrixRow& row : m.matrices)  // of GPUs
-    own.emplace(row.a.code ? "8-bit floats" : scalar_name(row.a.scalar));
-  e->products.assign(own.begin(), own.end());
-  const bool integers = own.contains("u8") || own.contains("i8");
-  if (!integers) e->emulated.emplace_back("8-bit integers");
-  for (const char* kind : {"f16", "bf16"})
-    if (!own.contains(kind)) e->emulated.emplace_back(kind);
-  e->determinism = device.is_asynchronous()
-                       ? "same bits on this GPU and driver; sums in another order than on a processor"
-                       : "same bits for any number of threads";
+  e->products = products_of(m);
+  e->emulated = emulated_by(e->products);
   e->memory = device.memory();
+}
+
+// One failing kernel is why a device is not usable; what was refused and done without is none.
+void judge(const std::string& wrong, SelfTest* e) {
+  const auto failed = std::find_if(e->trials.begin(), e->trials.end(), [](const auto& t) { return !t.line.ok; });
+  e->usable = wrong.empty() && failed == e->trials.end();
+  if (e->usable) return;
+  e->refusal =
+      failed == e->trials.end()
+          ? wrong
+          : fmt::format("{}: {}{}: {}",
+                        failed->line.ran ? "its kernels disagree with the codec" : "a kernel cannot be run",
+                        failed->format.empty() ? "" : failed->format + " ", failed->line.what, failed->line.detail);
+  e->advice = "do not trust results of this device; please report it with the file of `lumen doctor --report FILE`";
 }
 
 }  // namespace
@@ -55,25 +97,19 @@ SelfTest self_test(Engine::Options options, const SelfTestOptions& what) {
     options.tries = false;  // this is the trial
     Engine engine(options);
     describe_machine(engine.device(), &e);
+    std::string wrong;
     if (what.tries) {
-      std::vector<CheckLine> lines = check_families(engine);
-      if (engine.device().is_asynchronous()) {
-        KeptFiles kept(cache_folder(options.cache_folder), true);
-        keep_result(engine.device(), kept, disagreement(lines));
-      }
-      for (CheckLine& line : lines) e.trials.push_back({"", std::move(line)});
+      Soundness found = engine.try_kernels(what.all);
+      wrong = found.wrong;
+      e.refused = found.refused;
+      for (CheckLine& line : found.lines) e.trials.push_back({"", std::move(line)});
       for (const FormatRef& f : what.formats)
         for (CheckLine& line : check_kernels(engine, f)) e.trials.push_back({f->name, std::move(line)});
+      if (wrong.empty()) e.determinism = engine.prove_determinism();
       e.memory_rate = engine.measure_memory();
+      describe_machine(engine.device(), &e);
     }
-    const auto failed = std::find_if(e.trials.begin(), e.trials.end(), [](const auto& t) { return !t.line.ok; });
-    e.usable = failed == e.trials.end();
-    if (!e.usable) {
-      e.refusal = fmt::format(
-          "{}: {}{}: {}", failed->line.ran ? "its kernels disagree with the codec" : "a kernel cannot be run",
-          failed->format.empty() ? "" : failed->format + " ", failed->line.what, failed->line.detail);
-      e.advice = "do not trust results of this device; please report it with the output of `lumen doctor --json`";
-    }
+    judge(wrong, &e);
   } catch (const Error& error) {
     e.usable = false;
     e.refusal = error.what();

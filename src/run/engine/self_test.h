@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "run/device/gpu/gpu.h"
-#include "run/engine/family_check.h"
+#include "run/engine/engine.h"
+#include "run/engine/trial/determinism.h"
+#include "run/engine/trial/soundness.h"
 
 namespace lumen::run {
 
@@ -15,14 +17,25 @@ struct SelfTest {
   std::string device;       // as people type it: "cpu", "cuda:0"
   std::string description;  // one line; what could be learned when it cannot be opened
   std::string machine, tier;
-  std::vector<std::string> products;  // kinds of numbers it multiplies with instructions of their own
-  std::vector<std::string> emulated;  // kinds that go through f32 instead
-  std::string determinism;
+  // What it multiplies with instructions of their own, by the table that kernels are made with: `matrices` and `dots`
+  // of GPUs, `tiles` and `dots` of processors.
+  struct Product {
+    std::string left, right, sums;  // "bf16", "e4m3", "i8"; "f32"
+    std::string by;                 // "matrix instructions", "dots", "tiles"
+    std::vector<std::string> rows;  // of the table
+  };
+  std::vector<Product> products;
+  struct Emulated {
+    std::string kind, by;  // "f16", "f32": what stands in
+  };
+  std::vector<Emulated> emulated;
+  std::vector<RefusedRow> refused;  // rows of the table that computed wrongly; not among `products`
+  Determinism determinism;          // empty when nothing was run
   DeviceMemory memory;
   double memory_rate = 0;  // bytes a second: a processor reading, a GPU copying; 0: not measured
   struct Trial {
-    std::string format;  // "" for the families
-    CheckLine line;
+    std::string format = {};  // "" for what is no format's
+    CheckLine line = {};
   };
   std::vector<Trial> trials;
   bool usable = false;
@@ -32,6 +45,7 @@ struct SelfTest {
 struct SelfTestOptions {
   std::vector<FormatRef> formats;  // whose kernels are tried beside the families
   bool tries = true;               // false: nothing is compiled or measured
+  bool all = false;                // every kind of plan, not every instruction alone
 };
 
 // Opens the device that the options name and puts it on trial. Never throws for what the device lacks.

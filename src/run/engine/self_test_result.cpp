@@ -5,26 +5,42 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "emit/emit.h"
-#include "emit/seal.h"
 
 namespace lumen::run {
 namespace {
 
-constexpr std::string_view kSound = "sound", kWrong = "wrong: ";
-constexpr size_t kLongestWrong = 2048;
+constexpr std::string_view kSound = "sound", kWrong = "wrong: ", kWithout = "without: ";
+constexpr size_t kLongestWhy = 2048, kMostRefused = 1000;
 constexpr const char* kKind = "verdicts";
+constexpr int kTrialsVersion = 2;  // other trials, other results
 
-std::string name_of(const Device& device) {
-  return emit::fingerprint(fmt::format("{}\n{}\n{}", device.machine().name, device.identity(), emit::version()));
+std::string name_of(const CompileContext& shop) {
+  return shop.cache->key_of(fmt::format("self-test {}", kTrialsVersion));
 }
 
-// What is remembered: a disagreement, or "" for none.
-std::optional<std::string> known_result(const Device& device, KeptFiles& kept) {
-  const std::string text = kept.read(kKind, name_of(device));
-  if (text == kSound) return std::string();
-  if (text.starts_with(kWrong)) return text.substr(kWrong.size());
-  return std::nullopt;  // not tried yet
+std::string line_of(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text.substr(0, kLongestWhy);
+}
+
+// A line for each refused row, its name and why with a space between; or one line for all.
+std::optional<DeviceResult> read_result(const std::string& text) {
+  DeviceResult out;
+  if (text == kSound) return out;
+  if (text.starts_with(kWrong)) {
+    out.wrong = text.substr(kWrong.size());
+    return out;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    const size_t space = line.find(' ', kWithout.size());
+    if (!line.starts_with(kWithout) || space == std::string::npos || out.refused.size() == kMostRefused)
+      return std::nullopt;
+    out.refused.push_back({line.substr(kWithout.size(), space - kWithout.size()), line.substr(space + 1)});
+    at = end + 1;
+  }
+  return out.refused.empty() ? std::nullopt : std::optional(out);  // not tried yet
 }
 
 }  // namespace
@@ -34,25 +50,35 @@ std::string disagreement(const std::vector<CheckLine>& lines) {
   return wrong == lines.end() ? "" : fmt::format("{}: {}", wrong->what, wrong->detail);
 }
 
-void keep_result(const Device& device, KeptFiles& kept, const std::string& disagreement) {
-  kept.write(kKind, name_of(device),
-             disagreement.empty() ? std::string(kSound) : std::string(kWrong) + disagreement.substr(0, kLongestWrong));
+DeviceResult result_of(const Soundness& s) {
+  return {s.refused, s.wrong};
 }
 
-void require_sound(Engine& engine, KeptFiles& kept) {
-  std::optional<std::string> result = known_result(engine.device(), kept);
-  if (!result) {
-    verbose(fmt::format("first use of {}: its kernels with f32 activations are tested", engine.device().describe()));
-    const std::vector<CheckLine> lines = check_families(engine);
-    result = disagreement(lines);
-    const bool whole = std::all_of(lines.begin(), lines.end(), [](const CheckLine& l) { return l.ran; });
-    if (whole || !result->empty()) keep_result(engine.device(), kept, *result);
+void keep_result(const CompileContext& shop, const DeviceResult& outcome) {
+  std::string text;
+  if (!outcome.wrong.empty()) {
+    text = std::string(kWrong) + line_of(outcome.wrong);
+  } else if (outcome.refused.empty()) {
+    text = kSound;
+  } else {
+    for (const RefusedRow& r : outcome.refused) text += fmt::format("{}{} {}\n", kWithout, r.row, line_of(r.why));
   }
-  if (!result->empty())
-    throw Error(
-        Exit::hardware,
-        fmt::format("{} is refused: its kernels disagree with the evaluator ({})", engine.device().describe(), *result),
-        "`lumen doctor` tests it again; --device cpu computes right");
+  shop.cache->kept().write(kKind, name_of(shop), text);
+}
+
+DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open) {
+  if (const auto known = read_result(shop.cache->kept().read(kKind, name_of(shop)))) return *known;
+  verbose(fmt::format("first use of {}: its kernels are tested", shop.device->describe()));
+  const machine::Machine& machine = shop.device->machine();
+  const Soundness found = find_soundness(shop, trials_for(machine, TrialDepth::first_use), open);
+  for (const CheckLine& line : found.lines)
+    verbose(fmt::format("  {} {:<44} {:6.1f} ms  {}", line.ok ? "ok  " : "FAIL", line.what, 1e3 * line.seconds,
+                        line.detail));
+  for (const CheckLine& line : rows_not_chosen(machine, found.lines))
+    verbose(fmt::format("  none {}: {}", line.what, line.detail));
+  DeviceResult outcome = result_of(found);
+  if (found.whole || !outcome.wrong.empty()) keep_result(shop, outcome);
+  return outcome;
 }
 
 }  // namespace lumen::run

@@ -1,6 +1,7 @@
 // libamdhip64 with a chip behind it that executes machine code: the driver's stand-in (tests/run/fake_gpu) keeps
 // memory, streams and recordings, and every launch runs in the interpreter.
 //   LUMEN_STAND_IN_AMD    the chip: gfx90a, gfx942, gfx950, gfx1100, gfx1201
+//   LUMEN_STAND_IN_FAULT  a fault of planted.h, "lanes v_mfma": looked at when a kernel is launched
 //   LUMEN_STAND_IN_COUNT  a file that at the end gets how many instructions each kernel executed
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +38,8 @@ class Driver {
                       unsigned shared) {
       const auto& f = *static_cast<Found*>(function);
       const uint64_t before = machine_.executed();
+      const char* planted = std::getenv("LUMEN_STAND_IN_FAULT");
+      plant(planted ? planted : "");
       const bool well = guarded([&] { machine_.launch(*f.object, *f.kernel, {blocks, threads, shared, arguments}); });
       counts_[f.kernel->code.symbol] += machine_.executed() - before;
       return well;
@@ -51,6 +54,7 @@ class Driver {
                    static_cast<unsigned long long>(count));
     std::fclose(file);
   }
+  uint64_t planted() const { return machine_.planted(); }
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
@@ -64,6 +68,14 @@ class Driver {
       gpu_.said = fault.what();
       return false;
     }
+  }
+  // With another fault kernels are decoded again.
+  void plant(const std::string& fault) {
+    if (fault == planted_) return;
+    planted_ = fault;
+    machine_.plant(fault);
+    for (auto& [image, object] : objects_)
+      for (auto& [symbol, kernel] : object->kernels) kernel.instructions.clear();
   }
   LoadedObject& load(const std::string& image) {
     auto& object = objects_[image];
@@ -86,6 +98,7 @@ class Driver {
     return &found;
   }
 
+  std::string planted_;
   Machine machine_;
   fake::Gpu& gpu_;
   std::map<std::string, std::unique_ptr<LoadedObject>> objects_;
@@ -111,3 +124,8 @@ struct Start {
 
 }  // namespace
 }  // namespace lumen::amd
+
+// How many instructions LUMEN_STAND_IN_FAULT has changed.
+extern "C" uint64_t lumen_stand_in_planted() {
+  return lumen::amd::start.driver ? lumen::amd::start.driver->planted() : 0;
+}

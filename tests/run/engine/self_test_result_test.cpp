@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "run/engine/engine.h"
 #include "tests/run/graphs.h"
 #include "tests/run/stand_in.h"
 
@@ -87,6 +88,19 @@ TEST_P(Verdict, AKernelThatCannotRunIsNoVerdict) {
   EXPECT_FALSE(std::filesystem::exists(results_folder()) && !std::filesystem::is_empty(results_folder()));
   EXPECT_EQ(disagreement({{"map", "", false, "no", false}, {"dot", "", true, "", true}}), "");
   EXPECT_EQ(disagreement({{"map", "", false, "off", true}}), "map: off");
+}
+
+// A processor is tried as well, where what is found can be kept.
+TEST(VerdictOfTheProcessor, IsGivenOnceAndKept) {
+  const TemporaryFolder folder;
+  const auto results = folder.path() / ("user-" + std::to_string(::geteuid())) / "verdicts";
+  int64_t compiled = 0;
+  for (int i = 0; i < 2; ++i) {
+    Engine engine(options(folder.path()));
+    EXPECT_TRUE(engine.refused().empty());
+    compiled += std::distance(std::filesystem::directory_iterator(results), std::filesystem::directory_iterator());
+  }
+  EXPECT_EQ(compiled, 2) << "one result, and no other the second time";
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, Verdict, testing::Values(GpuVendor::cuda, GpuVendor::hip),

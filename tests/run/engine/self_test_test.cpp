@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "number/library/library.h"
 #include "tests/run/graphs.h"
 #include "tests/run/stand_in.h"
@@ -22,13 +24,6 @@ SelfTestOptions one_format() {
   return what;
 }
 
-TEST(Examine, EveryFamilyPassesOnThisProcessor) {
-  Engine engine(kept());
-  const std::vector<CheckLine> lines = check_families(engine);
-  EXPECT_EQ(lines.size(), 8U);
-  for (const CheckLine& line : lines) EXPECT_TRUE(line.ok) << line.what << ": " << line.detail;
-}
-
 TEST(Examine, TheProcessorIsUsable) {
   const auto all = self_test_cpu(kept(), one_format());
   ASSERT_EQ(all.size(), 1U);
@@ -36,6 +31,8 @@ TEST(Examine, TheProcessorIsUsable) {
   EXPECT_EQ(all[0].machine, machine::native_machine()->name);
   EXPECT_GT(all[0].trials.size(), 12U);
   EXPECT_GT(all[0].memory_rate, 1e8);
+  EXPECT_EQ(all[0].determinism.name, kAnyThreads) << all[0].determinism.detail;
+  EXPECT_TRUE(all[0].refused.empty());
   EXPECT_GT(all[0].memory.total, all[0].memory.free);
 }
 
@@ -58,7 +55,7 @@ TEST_P(ExamineGpu, OneThatComputesIsUsable) {
   for (const SelfTest& e : all) {
     EXPECT_TRUE(e.usable) << e.refusal;
     EXPECT_GT(e.memory_rate, 0);
-    EXPECT_NE(e.determinism.find("this GPU"), std::string::npos);
+    EXPECT_EQ(e.determinism.name, kSameDevice);
   }
 }
 
@@ -72,8 +69,11 @@ TEST_P(ExamineGpu, MatrixInstructionsAreToldOf) {
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(all[0].usable) << all[0].refusal;
   for (const char* kind : {"f16", "bf16"}) {
-    EXPECT_EQ(std::count(all[0].products.begin(), all[0].products.end(), kind), 1) << all[0].machine << " " << kind;
-    EXPECT_EQ(std::count(all[0].emulated.begin(), all[0].emulated.end(), kind), 0) << all[0].machine << " " << kind;
+    const auto multiplies = [&](const SelfTest::Product& p) {
+      return p.left == kind && p.right == kind && p.sums == "f32";
+    };
+    EXPECT_EQ(std::ranges::count_if(all[0].products, multiplies), 1) << all[0].machine << " " << kind;
+    EXPECT_EQ(std::ranges::count(all[0].emulated, kind, &SelfTest::Emulated::kind), 0) << all[0].machine << " " << kind;
   }
 }
 
@@ -85,7 +85,7 @@ TEST_P(ExamineGpu, OneThatComputesWronglyIsRefused) {
   const auto all = self_test_gpus(survey_gpus(GetParam()), mine, {});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_FALSE(all[0].usable);
-  EXPECT_NE(all[0].refusal.find("disagree with the codec"), std::string::npos) << all[0].refusal;
+  EXPECT_NE(all[0].refusal.find("disagree"), std::string::npos) << all[0].refusal;
   EXPECT_FALSE(all[0].advice.empty());
 }
 

@@ -43,7 +43,7 @@ KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path f
   const machine::Machine& m = device_->machine();
   identity_ =
       fmt::format("{}\n{}\n{}\n{}\n{}\n{}", m.name, m.triple, m.cpu, m.features, emit::version(), device_->identity());
-  for (const machine::Row& row : m.rows) identity_ += fmt::format("{} {}\n", row.name, row.llvm);
+  for (const machine::Row& row : m.rows) identity_ += fmt::format("{} {} {}\n", row.name, row.llvm, row.arguments);
 }
 
 std::string KernelCache::key_of(const std::string& text) const {

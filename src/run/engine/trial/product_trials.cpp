@@ -1,0 +1,211 @@
+// Trials of products: what real work has of them is planned for the machine without making code, and of all plans those
+// are tried that have a row of the machine's table which no plan before had.
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "graph/ir/build.h"
+#include "number/facts/facts.h"
+#include "number/library/library.h"
+#include "run/engine/trial/trial.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+struct ProductShape {
+  int64_t m, n, k;
+};
+
+graph::Type matrix_type(int64_t rows, int64_t columns, const FormatRef& f = nullptr) {
+  return {{rows, columns}, {Scalar::f32, f}};
+}
+
+// The same with the magnitudes of both factors.
+ValueId product_of(Builder& b, ValueId x, ValueId w, const std::string& ix, const std::string& iw, bool magnitudes) {
+  if (magnitudes) x = b.unary(ScalarOp::abs_, x), w = b.unary(ScalarOp::abs_, w);
+  return b.contract(x, w, ix, iw, "mn");
+}
+
+// y = x w^T, or with either transposed, as gradients have it; f32 that options round.
+Trial plain_trial(const ProductShape& s, const graph::ProductType& products, const std::string& ix,
+                  const std::string& iw) {
+  Trial t{.what = fmt::format("product {}x{}x{} {}", s.m, s.n, s.k, scalar_name(products.scalar))};
+  t.options.products = products;
+  const auto type = [&](const std::string& axes) {
+    const auto extent = [&](char c) { return c == 'm' ? s.m : c == 'n' ? s.n : s.k; };
+    return matrix_type(extent(axes[0]), extent(axes[1]));
+  };
+  for (Graph* g : {&t.graph, &t.magnitude}) {
+    Builder b(*g);
+    const ValueId x = b.input("x", Role::data, type(ix)), w = b.input("w", Role::parameter, type(iw));
+    g->results = {product_of(b, x, w, ix, iw, g == &t.magnitude)};
+    g->result_names = {"y"};
+  }
+  t.units = units_of_sum(s.k + 1);
+  return t;
+}
+
+// y = x w^T with the weight held in a format.
+Trial held_trial(const ProductShape& s, const FormatRef& f, Scalar products) {
+  Trial t{.what = fmt::format("product {}x{}x{} weight {}{}", s.m, s.n, s.k, f->name,
+                              products == Scalar::f32 ? "" : fmt::format(" {}", scalar_name(products)))};
+  t.options.products = products;
+  // Kernels that multiply 16-bit factors round what a weight decodes to, or multiply its codes and scale sums.
+  const auto build = [&](Graph& g, bool magnitude, Scalar rounded) {
+    Builder b(g);
+    const ValueId x = b.input("x", Role::data, matrix_type(s.m, s.k));
+    ValueId w = b.cast(b.input("w", Role::parameter, matrix_type(s.n, s.k, f)), {Scalar::f32, nullptr});
+    if (rounded != Scalar::f32) w = b.convert(b.convert(w, rounded), Scalar::f32);
+    g.results = {product_of(b, x, w, "mk", "nk", magnitude)};
+    if (magnitude) {
+      // Sums of codes and of offsets cancel: each is as large as the largest number of the row, twice.
+      const ValueId largest = b.reduce(b.unary(ScalarOp::abs_, w), graph::Reduction::max, {1});
+      const ValueId sizes = b.reduce(b.unary(ScalarOp::abs_, x), graph::Reduction::sum, {1});
+      g.results = {b.mul(b.mul(sizes, b.permute(largest, {1, 0})), b.scalar(2))};
+    }
+    g.result_names = {"y"};
+  };
+  build(t.graph, false, Scalar::f32);
+  build(t.magnitude, true, Scalar::f32);
+  for (const Scalar rounded : {Scalar::bf16, Scalar::f16}) build(t.others.emplace_back(), false, rounded);
+  t.numbers = {{"x", TrialNumbers::whole}, {"w", TrialNumbers::normal}};
+  t.units = units_of_sum(s.k + 4);
+  return t;
+}
+
+// Both operands in codes that the step itself makes.
+Trial coded_trial(const ProductShape& s, const FormatRef& a, const FormatRef& c) {
+  Trial t{.what = fmt::format("product {}x{}x{} codes {} {}", s.m, s.n, s.k, a->name, c->name)};
+  for (Graph* g : {&t.graph, &t.magnitude}) {
+    Builder b(*g);
+    const auto coded = [&](ValueId v, const FormatRef& f) {
+      return b.cast(b.cast(v, {Scalar::f32, f}), {Scalar::f32, nullptr});
+    };
+    const ValueId x = coded(b.input("x", Role::data, matrix_type(s.m, s.k)), a),
+                  w = coded(b.input("w", Role::parameter, matrix_type(s.n, s.k)), c);
+    g->results = {product_of(b, x, w, "mk", "nk", g == &t.magnitude)};
+    g->result_names = {"y"};
+  }
+  t.numbers = {{"x", TrialNumbers::normal}, {"w", TrialNumbers::normal}};
+  t.units = units_of_sum(s.k + 4);
+  return t;
+}
+
+// All that real work may ask of a machine, the likeliest first; made when it is its turn.
+using Makers = std::vector<std::function<Trial()>>;
+
+// Formats of one small float that matrix instructions take: scaled by one number, or not at all.
+bool has_code(const machine::Machine& m, const Format& f) {
+  return std::any_of(f.fields.begin(), f.fields.end(), [&](const Field& field) {
+    const auto code = field.type.is_float && field.type.bits <= 8 ? machine::code_of(field.type) : std::nullopt;
+    return code && std::any_of(m.matrices.begin(), m.matrices.end(),
+                               [&](const machine::MatrixRow& r) { return r.a.code == code || r.b.code == code; });
+  });
+}
+
+void add_plain(const machine::Machine& m, TrialDepth depth, Makers* makers) {
+  std::vector<ProductShape> shapes{{48, 80, 96}, {5, 72, 256}};
+  if (depth != TrialDepth::first_use) {
+    shapes.insert(shapes.end(), {{33, 70, 65}, {1, 64, 256}, {256, 256, 128}});
+    if (m.tier == machine::Tier::measured && m.kind == machine::Kind::gpu)  // the real thing, not an interpreter
+      shapes.insert(shapes.end(), {{1024, 1536, 256}, {4096, 4096, 128}});
+  }
+  for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::f32})
+    for (const ProductShape& shape : shapes)
+      for (const auto& [ix, iw] : {std::pair{"mk", "nk"}, {"mk", "kn"}, {"km", "kn"}})
+        makers->push_back([=, ix = ix, iw = iw] { return plain_trial(shape, s, ix, iw); });
+}
+
+void add_held(const machine::Machine& m, TrialDepth depth, const std::vector<FormatRef>& formats, Makers* makers) {
+  std::vector<int64_t> rows{1, 5};
+  if (depth != TrialDepth::first_use) rows.push_back(40);
+  if (depth == TrialDepth::everything) rows.insert(rows.end(), {2, 16});
+  const Scalar products = m.kind == machine::Kind::gpu ? Scalar::bf16 : Scalar::f32;
+  for (const int64_t n : rows)
+    for (size_t i = 0; i < formats.size(); ++i) {
+      constexpr size_t kFew = 8;  // where many rows meet a weight, its format hardly matters
+      if (n > 16 && i >= kFew && depth != TrialDepth::everything) break;
+      const FormatRef& f = formats[i];
+      const int64_t unit = std::max<int64_t>({f->block, f->tile_columns, 1});
+      const int64_t k = (256 + unit - 1) / unit * unit;
+      makers->push_back([=] { return held_trial({n, 64, k}, f, Scalar::f32); });
+      if (n > 16 && products != Scalar::f32) makers->push_back([=] { return held_trial({n, 64, k}, f, products); });
+    }
+}
+
+void add_coded(const machine::Machine& m, TrialDepth depth, const std::vector<FormatRef>& formats, Makers* makers) {
+  const ProductShape shape{64, 64, 128};
+  std::vector<FormatRef> codes;
+  for (const FormatRef& f : formats) {
+    const bool whole = f->row_bytes > 0 && std::any_of(f->fields.begin(), f->fields.end(), [](const Field& field) {
+                         return !field.type.is_float && field.type.bits == 8;
+                       });
+    if (f->encodes() && f->block <= shape.k && f->tile_columns <= shape.k && (whole || has_code(m, *f)))
+      codes.push_back(f);
+  }
+  for (const FormatRef& a : codes) makers->push_back([=] { return coded_trial(shape, a, a); });
+  if (depth == TrialDepth::first_use) return;
+  for (const FormatRef& a : codes)
+    for (const FormatRef& b : codes)
+      // Codes of two kinds meet in training; with scales of blocks, or of rows, all kinds of plans are asked for alone.
+      if (a != b && (depth == TrialDepth::everything || (a->fields.size() == 1 && b->fields.size() == 1)))
+        makers->push_back([=] { return coded_trial(shape, a, b); });
+}
+
+// What a plan is but for its extents.
+std::string kind_of_plan(const TrialPlan& plan) {
+  std::string kind;
+  for (const std::string& step : plan.plans)
+    for (const char c : step)
+      if (c < '0' || c > '9') kind += c;
+  return kind;
+}
+
+}  // namespace
+
+std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
+  std::vector<FormatRef> formats;
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    // At first use those that files of other programs are in, without large tables, and those that steps make.
+    constexpr size_t kLargestTable = 64;
+    const bool small = std::all_of(f->tables.begin(), f->tables.end(),
+                                   [](const FormatTable& t) { return t.values.size() <= kLargestTable; });
+    const bool usual = f->gguf_file_type && f->block > 1 && f->encodes() && small;
+    if (depth == TrialDepth::everything || usual || has_code(m, *f) || f->row_bytes > 0) formats.push_back(f);
+  }
+  Makers makers;
+  add_plain(m, depth, &makers);
+  add_held(m, depth, formats, &makers);
+  add_coded(m, depth, formats, &makers);
+  std::vector<Trial> out;
+  std::set<std::string> rows, kinds;
+  for (const auto& make : makers) {
+    Trial trial = make();
+    int candidates = 1;
+    for (trial.options.candidate = 0; trial.options.candidate < candidates; ++trial.options.candidate) {
+      TrialPlan plan;
+      try {
+        plan = plan_of(m, trial);
+      } catch (const Error&) {
+        break;  // not for this machine
+      }
+      if (depth == TrialDepth::everything) candidates = plan.candidates;
+      const auto row =
+          std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& r) { return !rows.contains(r); });
+      const bool new_kind = depth == TrialDepth::everything && kinds.insert(kind_of_plan(plan)).second;
+      if (row == plan.rows.end() && !new_kind) continue;
+      Trial chosen = trial;
+      if (row != plan.rows.end()) chosen.wanted = *row;
+      rows.insert(plan.rows.begin(), plan.rows.end());
+      out.push_back(std::move(chosen));
+    }
+  }
+  return out;
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,111 @@
+#include "run/engine/trial/soundness.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lumen::run {
+namespace {
+
+struct Judged {
+  Trial trial;
+  CheckLine line;
+  bool failed() const { return line.ran && !line.ok; }
+};
+
+// The row to blame: of those that failing trials use, the one whose trials fail most often; among equals the one that
+// most failing trials share, then the one that a trial was for. Empty: some failing trial uses none, so that no row
+// explains it.
+std::string blamed_row(const std::vector<Judged>& all) {
+  std::map<std::string, std::pair<int, int>> counts;  // failed, tried
+  std::set<std::string> wanted;
+  for (const Judged& j : all) {
+    if (!j.line.ran) continue;
+    for (const std::string& row : j.line.rows) {
+      counts[row].first += j.failed() ? 1 : 0;
+      ++counts[row].second;
+    }
+    if (j.failed()) wanted.insert(j.trial.wanted);
+  }
+  std::string best;
+  std::tuple<double, int, bool> most{0, 0, false};
+  for (const auto& [row, count] : counts) {
+    if (count.first == 0) continue;
+    const std::tuple<double, int, bool> mine{double(count.first) / count.second, count.first, wanted.contains(row)};
+    if (mine <= most) continue;
+    most = mine;
+    best = row;
+  }
+  return best;
+}
+
+}  // namespace
+
+machine::Machine without_row(machine::Machine m, const std::string& row) {
+  const auto named = [&](const auto& r) { return r.row == row; };
+  std::erase_if(m.rows, [&](const machine::Row& r) { return r.name == row; });
+  std::erase_if(m.dots, [&](const machine::DotRow& r) { return r.row == row || r.pairs == row; });
+  std::erase_if(m.tiles, named);
+  std::erase_if(m.matrices, named);
+  std::erase_if(m.loads, named);
+  if (m.power2 == row) m.power2.clear();
+  if (m.reciprocal == row) m.reciprocal.clear();
+  return m;
+}
+
+std::vector<Trial> trials_for(const machine::Machine& m, TrialDepth depth) {
+  std::vector<Trial> out = family_trials(m, depth);
+  for (Trial& t : encode_trials(depth)) out.push_back(std::move(t));
+  for (Trial& t : product_trials(m, depth)) out.push_back(std::move(t));
+  return out;
+}
+
+std::vector<CheckLine> rows_not_chosen(const machine::Machine& m, const std::vector<CheckLine>& lines) {
+  std::set<std::string> used;
+  for (const CheckLine& line : lines) used.insert(line.rows.begin(), line.rows.end());
+  std::vector<CheckLine> out;
+  for (const machine::Row& row : m.rows)
+    if (!used.contains(row.name))
+      out.push_back({row.name, m.name, true, "no plan of these trials has it", false, {}, {}, false});
+  return out;
+}
+
+Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, const OpenMachine& open) {
+  Soundness out;
+  std::vector<Judged> all;
+  for (Trial& t : trials) {
+    CheckLine line = try_out(shop, t);
+    all.push_back({std::move(t), std::move(line)});
+  }
+  machine::Machine machine = shop.device->machine();
+  const auto failing = [&] { return std::find_if(all.begin(), all.end(), [](const Judged& j) { return j.failed(); }); };
+  for (auto first = failing(); first != all.end(); first = failing()) {
+    const std::string row = blamed_row(all);
+    const auto with_row = std::find_if(all.begin(), all.end(), [&](const Judged& j) {
+      return j.failed() && std::ranges::find(j.line.rows, row) != j.line.rows.end();
+    });
+    if (row.empty() || with_row == all.end()) {
+      out.wrong = fmt::format("{}: {}", first->line.what, first->line.detail);
+      break;
+    }
+    out.refused.push_back({row, fmt::format("{}: {}", with_row->line.what, with_row->line.detail)});
+    machine = without_row(std::move(machine), row);
+    out.machine = std::make_shared<const machine::Machine>(machine);
+    const CompileContext next = open(out.machine);
+    for (Judged& j : all) {
+      const bool used = std::ranges::find(j.line.rows, row) != j.line.rows.end();
+      if (!used) continue;  // its kernels are the same
+      j.trial.wanted.clear();
+      j.line = try_out(next, j.trial);
+    }
+  }
+  for (Judged& j : all) {
+    out.whole = out.whole && (j.line.ran || !j.line.chosen);
+    out.lines.push_back(std::move(j.line));
+  }
+  return out;
+}
+
+}  // namespace lumen::run
