@@ -221,6 +221,111 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
 
 namespace {
 
+// Whether a reduction of `windows` over `axes` reduces what is inside of its windows and leaves where they lie; then
+// how, by axis of the operand.
+std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const std::vector<int>& axes) {
+  const std::vector<std::vector<Way>> ways = ways_of(windows);
+  if (has_diagonal(ways)) return std::nullopt;
+  std::vector<Axis> out;
+  size_t walked = 0;
+  for (size_t d = 0; d < ways.size(); ++d) {
+    Axis axis{windows.attributes.starts[d], {}, {}};
+    for (const Way& w : ways[d]) {
+      const bool is_reduced = std::find(axes.begin(), axes.end(), w.index) != axes.end();
+      if (!is_reduced && axis.main.index >= 0) return std::nullopt;
+      if (is_reduced)
+        axis.inside.push_back(w);
+      else
+        axis.main = w;
+    }
+    if (axis.inside.size() > 1 || (axis.main.index < 0 && !axis.inside.empty())) return std::nullopt;
+    if (axis.inside.empty() && axis.main.index >= 0 && (axis.main.stride != 1 || axis.start != 0)) return std::nullopt;
+    walked += ways[d].size();
+    out.push_back(std::move(axis));
+  }
+  // An index along which nothing moves would repeat all.
+  if (walked != windows.type.shape.size()) return std::nullopt;
+  return out;
+}
+
+// One number for each window, as those of the windows that each element meets: tap by tap, alike for all of a class.
+ValueId met_windows(Builder& b, ValueId of_windows, const std::vector<Axis>& axes,
+                    const std::vector<std::optional<Phases>>& phases, const WindowSum& sum, const Shape& to) {
+  std::vector<int> order;
+  std::vector<bool> lies(to.size());
+  for (const Axis& a : axes)
+    if (a.main.index >= 0) {
+      order.push_back(a.main.index);
+      lies[a.main.index] = true;
+    }
+  for (size_t j = 0; j < to.size(); ++j)
+    if (!lies[j]) order.push_back(j);
+  of_windows = b.permute(of_windows, order);
+  Shape shape, padded, sizes = sum.sizes;
+  const size_t rank = sizes.size();
+  std::vector<int64_t> starts, begins, moves(axes.size() * rank, 0);
+  for (size_t d = 0, k = 0; d < axes.size(); ++d) {
+    shape.push_back(axes[d].main.index < 0 ? Dim(1) : to[axes[d].main.index]);
+    padded.push_back(shape.back());
+    starts.push_back(0);
+    begins.push_back(0);
+    moves[d * rank + sum.place[d]] = 1;
+    if (!phases[d]) continue;
+    const Placed at = placed_windows(*phases[d], shape.back().number());
+    padded.back() = Dim(at.extent);
+    starts.back() = at.start;
+    begins.back() = at.begin;
+    moves[d * rank + sum.tap[k++]] = phases[d]->step;
+    sizes[sum.member[d]] = Dim(1);
+  }
+  const ValueId among = b.pad(b.reshape(of_windows, shape), padded, starts);
+  return b.windows(among, begins, moves, sizes);
+}
+
+}  // namespace
+
+bool extremes_of_windows(Reverse& r, ValueId extreme, ValueId share) {
+  Builder& b = r.build;
+  const Node reduce = b.graph[extreme], node = b.graph[reduce.operands[0]];
+  if (node.op != Op::windows_) return false;
+  const std::optional<std::vector<Axis>> axes = axes_of_reduction(node, reduce.attributes.axes);
+  if (!axes) return false;
+  const ValueId source = node.operands[0];
+  const Shape from = b.type(source).shape, to = node.type.shape;
+  std::vector<std::optional<Phases>> phases(axes->size());
+  for (size_t d = 0; d < axes->size(); ++d) {
+    const Axis& a = (*axes)[d];
+    if (a.inside.empty()) continue;
+    if (!from[d].is_number() || !to[a.main.index].is_number() || !to[a.inside[0].index].is_number()) return false;
+    phases[d] = phases_of(a.start, a.main.stride, a.inside[0].stride, to[a.inside[0].index].number(), from[d].number());
+    if (!phases[d]) return false;
+  }
+  const WindowSum sum(*axes, phases, from, to);
+  // Elements by place and class, once for all of their windows.
+  Shape whole = from, apart = sum.sizes;
+  std::vector<int64_t> shifts(from.size(), 0);
+  for (size_t d = 0; d < from.size(); ++d)
+    if (phases[d]) {
+      whole[d] = Dim(phases[d]->places * phases[d]->stride);
+      shifts[d] = phases[d]->shift;
+    }
+  for (const size_t t : sum.tap) apart[t] = Dim(1);
+  const ValueId elements = b.reshape(whole == from ? source : b.pad(source, whole, shifts), apart);
+  const Scalar type = b.type(source).element.scalar;
+  Formula part;  // of an element that is the extreme of a window
+  part.inputs = {type, type, type};
+  const int element = part.input(0), largest = part.input(1), given = part.input(2), none = part.constant(type, 0);
+  part.outputs = {part.op(ScalarOp::select_, part.op(ScalarOp::eq_, element, largest), given, none)};
+  ValueId parts = b.map(
+      part, {elements, met_windows(b, extreme, *axes, phases, sum, to), met_windows(b, share, *axes, phases, sum, to)});
+  for (size_t d = 0, k = 0; d < axes->size(); ++d)
+    if (phases[d]) parts = where_met(b, parts, phases[d]->taps, sum.tap[k++], sum.member[d]);
+  r.add(source, together(b, b.reduce(parts, Reduction::sum, sum.taps()), phases, from));
+  return true;
+}
+
+namespace {
+
 bool is_in(const std::string& list, char c) {
   return list.find(c) != std::string::npos;
 }
