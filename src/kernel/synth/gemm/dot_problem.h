@@ -71,6 +71,8 @@ struct DotProblem : graph::DotIndices {
   // many as a register tile has: an image's pixels rather than the images of a batch. Of whole numbers always, so that
   // what a task reads lies together.
   DotProblem with_near_rows() const;
+  // The same with the outer indices that b does not have behind the others: so many share what is read of b.
+  DotProblem with_sharing_last() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums
   void swap_operands();
