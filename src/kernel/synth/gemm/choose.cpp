@@ -21,8 +21,8 @@ namespace {
 constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
-// K beside the longer side of the result from which on operands are what is read, rather than sums: a weight's gradient
-// of a convolution. Elsewhere processors fetch ahead what tiles read in place (bench/gemm.cpp).
+// K beside the longer side of the result from which on operands are what is read, rather than sums. Elsewhere
+// processors fetch ahead what tiles read in place (bench/gemm.cpp).
 constexpr int64_t kLongSums = 32;
 constexpr int64_t kPackedRows = 16;  // along k, of a task that lays out
 
@@ -66,8 +66,7 @@ class TileChooser {
 
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
-    sums_are_long_ = m_.wave == 1 && !p_.runs && !p_.is_along_batch() &&
-                     p_.k_total() >= kLongSums * std::max(p_.m.extent, p_.n.extent);
+    sums_are_long_ = m_.wave == 1 && !p_.runs && !p_.is_along_batch() && has_long_sums(p_);
     fetches();
     outer_counts_ = outer_counts(p_, m_, row_.has_value());
     for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
@@ -229,8 +228,8 @@ double TileChooser::streamed(const TilePlan& t) const {
   const int64_t k = p_.k_total();
   // What `count` neighbours along an axis lie in: whole lines where K does not run along them.
   auto bytes = [&](size_t side, int64_t count) {
-    const int64_t plain = count * 4;
-    return k * (p_.k.strides[side] == 1 ? plain : ceil_div(plain, kLine) * kLine);
+    const int64_t plain = count * 4, next = std::max(p_.k.strides[side] * 4, kLine);  // windows overlap
+    return k * (p_.k.strides[side] == 1 ? plain : std::min(ceil_div(plain, kLine) * kLine, next));
   };
   const int64_t a_task = bytes(0, t.m_task * t.height), b_task = bytes(1, t.n_task * t.vectors * lanes_);
   const bool is_near = t.stages > 1 || a_task + b_task <= m_.l2_bytes / 2;
@@ -370,6 +369,10 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
     if (!whole(i)) return false;
   // A run never leaves its row: all other strides are whole rows, or the run and its start stay inside one.
   return l.columns % along.extent == 0;
+}
+
+bool has_long_sums(const DotProblem& p) {
+  return p.k_total() * p.parts >= kLongSums * std::max(p.m.extent, p.n.extent);
 }
 
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,

@@ -54,6 +54,10 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  // A part of a product (dot_parts.h): where its result goes, and how many there are.
+  int result_scratch = -1;
+  int64_t parts = 1;
+
   // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
   int64_t k_numbers = 0;
