@@ -1,6 +1,6 @@
 // Sums much longer than the result is wide, cut along K: each part is a product with a result of its own in scratch, so
 // that threads share the work without reading operands several times, and a step behind adds the parts in their order.
-// Proved by tests/kernel/synth/gemm/dot_parts_test.cpp.
+// Proved by tests/kernel/synth/gemm/cpu/dot_parts_test.cpp.
 #pragma once
 
 #include "kernel/machine/machine.h"

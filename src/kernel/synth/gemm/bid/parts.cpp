@@ -1,8 +1,8 @@
 // Register tiles over parts of a long K: a weight's gradient of a convolution.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
-#include <memory>
 #include <optional>
 
 #include "kernel/synth/gemm/bid/bid.h"
