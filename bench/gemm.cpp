@@ -151,6 +151,8 @@ struct Line {
   std::string format;  // of b
   bool exact = true;
   Scalar scalar = Scalar::f32;  // of operands without a format
+  int images = -1;              // operand that is images [n, h, w, c], read as windows [n, h, i, v, j, c]
+  int64_t window = 3;           // of so many elements each way
 };
 
 graph::Type type_of(const std::vector<int64_t>& dims, Scalar scalar, FormatRef format = nullptr) {
@@ -161,15 +163,27 @@ graph::Type type_of(const std::vector<int64_t>& dims, Scalar scalar, FormatRef f
   return t;
 }
 
+graph::ValueId windows_of(graph::Builder& build, graph::ValueId images, int64_t window) {
+  const graph::Shape from = build.type(images).shape;
+  const graph::Dim down(from[1].number() - window + 1), across(from[2].number() - window + 1), each(window);
+  const std::vector<int64_t> moves = {1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1};
+  return build.windows(images, {0, 0, 0, 0}, moves, {from[0], down, each, across, each, from[3]});
+}
+
 graph::Plan plan_of(const Line& line, const FormatLibrary& formats) {
   graph::Plan plan;
   graph::Builder build(plan.graph);
   graph::Group group;
   group.shape = graph::KernelShape::dot;
-  const graph::ValueId a = build.input("a", graph::Role::data, type_of(line.a, line.scalar));
+  graph::ValueId a = build.input("a", graph::Role::data, type_of(line.a, line.scalar));
   const FormatRef format = line.format.empty() ? nullptr : formats.find(line.format);
   graph::ValueId b = build.input("b", graph::Role::parameter, type_of(line.b, line.scalar, format));
   group.inputs = {a, b};
+  if (line.images >= 0) {
+    graph::ValueId& images = line.images == 0 ? a : b;
+    images = windows_of(build, images, line.window);
+    group.nodes.push_back(images);
+  }
   if (format) {
     b = build.cast(b, {Scalar::f32, nullptr});
     group.nodes.push_back(b);
@@ -276,6 +290,15 @@ std::vector<Line> lines(const FormatLibrary& formats) {
     backward_x(768, n, k);
     backward_w(768, n, k);
   }
+  // Convolutions, and their gradients by images (whose weights lie backwards) and by weights.
+  for (auto [side, c] : {std::pair<int64_t, int64_t>{32, 16}, {16, 32}, {8, 64}}) {
+    const std::vector<int64_t> padded{128, side + 2, side + 2, c}, plain{128, side, side, c};
+    const std::string shape = fmt::format("128x{}x{}x{} 3x3", side, side, c);
+    out.push_back({"conv y " + shape, padded, {c, 3, 3, c}, "nhivjc", "oijc", "nhvo", ""});
+    out.push_back({"conv dx " + shape, padded, {3, 3, c, c}, "nhivjo", "ijoc", "nhvc", ""});
+    out.push_back({"conv dw " + shape, plain, padded, "nhvo", "nhivjc", "oijc", ""});
+    for (size_t k = out.size() - 3; k < out.size(); ++k) out[k].images = k + 1 == out.size() ? 1 : 0;
+  }
   out.push_back({"scores 48x64x64x32", {48, 64, 32}, {48, 64, 32}, "btd", "bsd", "bts", "", true});
   out.push_back({"values 48x64x32x64", {48, 64, 64}, {48, 64, 32}, "bts", "bsd", "btd", "", true});
   out.push_back({"dprobs 48x64x64x32", {48, 64, 32}, {48, 64, 32}, "btd", "bsd", "bts", "", true});
@@ -348,7 +371,7 @@ int bench_gemm(const std::vector<std::string>& arguments) {
   const Peaks peaks = assembly || predict ? Peaks{} : measure_peaks(m);
   for (const auto& [row, peak] : peaks)
     fmt::print("{}: peak of {} {:.1f} GFLOP/s on one core\n", m.name, row.empty() ? "f32 fma" : row, peak);
-  if (bids) fmt::print("hertz {:.6g}\n", peaks.at("") * 1e9 / (2 * m.f32_lanes()) * m.fma_cycles);
+  if (bids && !peaks.empty()) fmt::print("hertz {:.6g}\n", peaks.at("") * 1e9 / (2 * m.f32_lanes()) * m.fma_cycles);
   for (const Line& line : lines(formats)) {
     if (assembly ? line.name != filter : line.name.find(filter) == std::string::npos) continue;
     if (assembly)

@@ -7,7 +7,9 @@
 //   reduce       sum: da = dr stretched; max, min: dr in equal shares to all places that hold the extreme
 //   gather       dtable = scatter_add(dr);  scatter_add: dvalue = gather(dr)
 //   views        the opposite view: reshape, inverse permute, sum, pad, slice
-//   windows      the sum over what overlaps; below a contract: da = contract(windows of dr, b reversed) (windows.cpp)
+//   windows      the sum over what overlaps (windows.cpp)
+//                below max, min: what each element gets is compared where it is
+//                below a contract: da = contract(windows of dr, b reversed)
 //   cast         straight through (cast.cpp)
 //   exchange     none: what is differentiated is partitioned behind that
 //   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
@@ -127,7 +129,8 @@ void grad_reduce(Reverse& r, ValueId v, ValueId dr) {
   hit.outputs = {hit.op(ScalarOp::select_, hit.op(ScalarOp::eq_, x, extreme), one, zero)};
   const ValueId hits = r.build.map(hit, {a, v});
   const ValueId count = r.build.reduce(hits, Reduction::sum, node.attributes.axes);
-  r.add(a, r.build.mul(hits, r.build.div(dr, count)));
+  const ValueId share = r.build.div(dr, count);
+  if (!extremes_of_windows(r, v, share)) r.add(a, r.build.mul(hits, share));
 }
 
 void grad_gather(Reverse& r, ValueId v, ValueId dr) {

@@ -61,8 +61,12 @@ void cast_gradient(Reverse& r, ValueId v, ValueId gradient);
 void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output);
 // windows.cpp: the gradient of the operand of windows %v from that of their result.
 ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient);
-// The same where `operand`, with the axes `letters`, is a factor of a contraction beside `other`, as one contraction:
-// adds it to what the windows read. False, and nothing is added, when it is no such window.
+// What the operand of windows gets of their maximum or minimum %extreme, `share` being what each place that holds it
+// gets: compared where the elements are, no tensor of the windows' size is made. False, and nothing is added, when
+// what is reduced is more or less than windows.
+bool extremes_of_windows(Reverse& r, ValueId extreme, ValueId share);
+// The gradient of a window where `operand`, with the axes `letters`, is a factor of a contraction beside `other`, as
+// one contraction: adds it to what the windows read. False, and nothing is added, when it is no such window.
 bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, ValueId other,
                       const std::string& of_other, ValueId gradient, const std::string& of_gradient);
 // shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a

@@ -5,65 +5,29 @@
 //
 // where p is dr along m with s - 1 zeros between elements and zeros around: a pad, and windows again. Below a contract
 // the sum over i is the contraction's own, with the other factor reversed along i: no tensor of the windows' size is
-// made. Reversed tensors are gathered, so that no stride is negative. Proved by tests/graph/grad/grad_test.cpp.
+// made. Reversed tensors are gathered, so that no stride is negative.
+//
+// Where s > 1 and one index is inside, nothing is put between (phases.h): with l = s q + r, element r of place q
+//
+//   da[s q + r] = sum over t of dr[q + first + step t, i(t, r)]
+//
+// and below a contract r is one more index of the other factor, which is gathered by t and r: one product for all
+// classes, whose result lies as da does. A class that fewer windows meet than others multiplies zeros of that factor:
+// of 3 x 3 elements with stride 2 there are 16 / 9 of the forward pass's products, where zeros between were 4 times
+// as many. Zeros are put between where there are several indices inside, where elements of windows lie so apart that
+// phases would multiply more, and where extents are symbols. Proved by tests/graph/grad/grad_test.cpp and
+// phases_test.cpp.
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "graph/grad/phases.h"
 #include "graph/grad/rules.h"
 
 namespace lumen::graph {
 
 namespace {
-
-// An axis of the operand: what moves along it.
-struct Way {
-  int index = -1;  // of the result
-  int64_t stride = 0;
-};
-struct Axis {
-  int64_t start = 0;
-  Way main;                                // index -1: read at one place
-  std::vector<Way> inside;                 // of a window
-  int64_t end(const Shape& shape) const {  // how far a window reaches
-    int64_t way = 0;
-    for (const Way& w : inside) way += w.stride * (shape[w.index].number() - 1);
-    return way;
-  }
-};
-
-std::vector<std::vector<Way>> ways_of(const Node& windows) {
-  const size_t rank = windows.type.shape.size();
-  std::vector<std::vector<Way>> out(windows.attributes.starts.size());
-  for (size_t d = 0; d < out.size(); ++d)
-    for (int j = 0; std::cmp_less(j, rank); ++j)
-      if (const int64_t stride = windows.attributes.strides[d * rank + j]; stride != 0) out[d].push_back({j, stride});
-  return out;
-}
-
-bool has_diagonal(const std::vector<std::vector<Way>>& ways) {
-  std::vector<int> seen;
-  for (const auto& axis : ways)
-    for (const Way& w : axis) {
-      if (std::find(seen.begin(), seen.end(), w.index) != seen.end()) return true;
-      seen.push_back(w.index);
-    }
-  return false;
-}
-
-// v with its first `count` axes walked backwards.
-ValueId reversed(Builder& b, ValueId v, size_t count) {
-  const Shape shape = b.type(v).shape;
-  const int64_t n = elements({shape.begin(), shape.begin() + count}).number();
-  if (n == 1) return v;
-  std::vector<double> backwards(n);
-  std::iota(backwards.rbegin(), backwards.rend(), 0);
-  Shape rows(shape.begin() + count, shape.end());
-  rows.insert(rows.begin(), Dim(n));
-  const ValueId index = b.constant({{Dim(n)}, {Scalar::i32, nullptr}}, std::move(backwards));
-  return b.reshape(b.gather(b.reshape(v, rows), index), shape);
-}
 
 // v, whose axes are the main indices of `axes`, among zeros where the windows begin.
 ValueId placed(Builder& b, ValueId v, const std::vector<Axis>& axes, const Shape& operand) {
@@ -77,13 +41,120 @@ ValueId placed(Builder& b, ValueId v, const std::vector<Axis>& axes, const Shape
   return whole ? v : b.pad(v, operand, starts, strides);
 }
 
-// Whether a pad puts zeros only along axes that several indices walk, and none between elements.
-bool surrounds_windows(const Graph& g, const Node& pad, const std::vector<std::vector<Way>>& ways) {
-  for (size_t d = 0; d < ways.size(); ++d) {
-    const bool grows = pad.type.shape[d] != g[pad.operands[0]].type.shape[d];
-    if (pad.attributes.strides[d] != 1 || (ways[d].size() < 2 && grows)) return false;
+// v, whose axes are those of an operand with places and classes apart (`phases`, one for each axis, or none), with each
+// pair as one axis, and what was put in front and behind cut off.
+ValueId together(Builder& b, ValueId v, const std::vector<std::optional<Phases>>& phases, const Shape& operand) {
+  Shape shape = operand;
+  std::vector<int64_t> starts(operand.size(), 0);
+  for (size_t d = 0; d < operand.size(); ++d)
+    if (phases[d]) {
+      shape[d] = Dim(phases[d]->places * phases[d]->stride);
+      starts[d] = phases[d]->shift;
+    }
+  v = b.reshape(v, shape);
+  return shape == operand ? v : b.slice(v, starts, operand);
+}
+
+// A sum over windows that takes shape: indices of the result are those of the operand's axes, places and classes
+// apart, and before the last axes, along which no windows overlap, those of the taps.
+struct WindowSum {
+  Shape sizes;
+  std::vector<size_t> place, member;  // by axis: index of the element or its place, and of its class
+  std::vector<size_t> tap;            // by index inside of a window, axis by axis
+  std::vector<int> taps() const { return {tap.begin(), tap.end()}; }
+
+  WindowSum(const std::vector<Axis>& axes, const std::vector<std::optional<Phases>>& phases, const Shape& operand,
+            const Shape& to) {
+    size_t behind = axes.size();
+    while (behind > 0 && axes[behind - 1].inside.empty()) --behind;
+    for (size_t d = 0; d < axes.size(); ++d) {
+      if (d == behind) append_taps(axes, phases, to);
+      place.push_back(sizes.size());
+      sizes.push_back(phases[d] ? Dim(phases[d]->places) : operand[d]);
+      member.push_back(sizes.size());
+      if (phases[d]) sizes.emplace_back(phases[d]->stride);
+    }
+    if (behind == axes.size()) append_taps(axes, phases, to);
   }
-  return true;
+
+ private:
+  void append_taps(const std::vector<Axis>& axes, const std::vector<std::optional<Phases>>& phases, const Shape& to) {
+    for (size_t d = 0; d < axes.size(); ++d)
+      for (const Way& w : axes[d].inside) {
+        tap.push_back(sizes.size());
+        sizes.push_back(phases[d] ? Dim(phases[d]->taps.count) : to[w.index]);
+      }
+  }
+};
+
+// v with zeros where a class of an axis is met by fewer windows than taps: for what is alike in all of a window.
+ValueId where_met(Builder& b, ValueId v, const Taps& taps, size_t tap, size_t member) {
+  if (!taps.has_none()) return v;
+  Shape shape(b.type(v).shape.size(), Dim(1));
+  shape[tap] = Dim(taps.count);
+  shape[member] = Dim(taps.classes);
+  std::vector<double> met;
+  for (int64_t k = 0; k < taps.count * taps.classes; ++k) {
+    const int64_t at = tap < member ? k : k % taps.count * taps.classes + k / taps.count;
+    met.push_back(taps.element[at] < 0 ? 0 : 1);
+  }
+  return b.mul(v, b.constant({shape, b.type(v).element}, std::move(met)));
+}
+
+// The sum of p [elements of windows.., windows..] by elements of the operand. Where p has one number for all elements
+// of a window, its extent there is 1.
+ValueId summed(Builder& b, ValueId p, const std::vector<Axis>& axes, const Shape& from, const Shape& to) {
+  std::vector<std::optional<Phases>> phases;
+  std::vector<Taps> taps;
+  std::vector<bool> alike;
+  const Shape given = b.type(p).shape;
+  for (size_t d = 0; d < axes.size(); ++d) {
+    phases.push_back(lean_phases(axes[d], axes[d].start, to, from[d]));
+    for (size_t k = 0; k < axes[d].inside.size(); ++k) {
+      const Dim& extent = given[taps.size()];
+      alike.push_back(extent == Dim(1));
+      taps.push_back(phases[d] && !alike.back() ? phases[d]->taps : backwards(extent.number()));
+    }
+  }
+  if (!taps.empty()) p = by_taps(b, p, taps, 0);
+  // Zeros between and around.
+  const size_t ahead = b.type(p).shape.size() - axes.size();
+  Shape padded = b.type(p).shape;
+  std::vector<int64_t> starts(ahead, 0), strides(ahead, 1), begins(ahead, 0);
+  for (size_t d = 0; d < axes.size(); ++d) {
+    Dim& extent = padded[ahead + d];
+    if (phases[d]) {
+      const Placed place = placed_windows(*phases[d], to[axes[d].main.index].number());
+      starts.push_back(place.start);
+      strides.push_back(1);
+      begins.push_back(place.begin);
+      extent = Dim(place.extent);
+      continue;
+    }
+    const int64_t end = axes[d].end(to);
+    starts.push_back(axes[d].start + end);
+    strides.push_back(std::max<int64_t>(axes[d].main.stride, 1));
+    begins.push_back(0);
+    extent = end == 0 ? from[d] : Dim(from[d].number() + end);
+  }
+  p = b.pad(p, padded, starts, strides);
+  if (taps.empty()) return b.reshape(p, from);
+  const WindowSum sum(axes, phases, from, to);
+  const size_t rank = sum.sizes.size();
+  std::vector<int64_t> moves(padded.size() * rank, 0);
+  size_t row = 0;
+  for (size_t k = 0; k < taps.size(); ++k, ++row)
+    if (!alike[k]) moves[row * rank + sum.tap[k]] = 1;
+  for (size_t d = 0, k = 0; d < axes.size(); k += axes[d++].inside.size())
+    if (phases[d] && !alike[k]) moves[row++ * rank + sum.member[d]] = 1;
+  for (size_t d = 0, k = 0; d < axes.size(); ++d, ++row) {
+    moves[row * rank + sum.place[d]] = 1;
+    for (const Way& w : axes[d].inside) moves[row * rank + sum.tap[k++]] = phases[d] ? phases[d]->step : w.stride;
+  }
+  p = b.windows(p, begins, moves, sum.sizes);
+  for (size_t d = 0, k = 0; d < axes.size(); k += axes[d++].inside.size())
+    if (phases[d] && alike[k]) p = where_met(b, p, phases[d]->taps, sum.tap[k], sum.member[d]);
+  return together(b, b.reduce(p, Reduction::sum, sum.taps()), phases, from);
 }
 
 }  // namespace
@@ -104,7 +175,7 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
   const auto extent = [&](int j) { return b.type(gradient).shape[j]; };
   // The longest index is the main one.
   std::vector<Axis> axes;
-  std::vector<int> order, summed;
+  std::vector<int> order, summed_axes;
   std::vector<bool> used(to.size());
   for (size_t d = 0; d < from.size(); ++d) {
     Axis axis{node.attributes.starts[d], {}, {}};
@@ -123,7 +194,7 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
     if (a.main.index >= 0) order.push_back(a.main.index);
   // Windows' indices in front, then one axis for each of the operand's.
   for (size_t j = 0; j < to.size(); ++j)
-    if (!used[j]) summed.push_back(j);
+    if (!used[j]) summed_axes.push_back(j);
   const auto stretched = [&](int j) { return extent(j) != to[j]; };
   for (const Axis& a : axes)
     if (a.main.index >= 0 && stretched(a.main.index)) {  // only windows may be alike
@@ -131,47 +202,250 @@ ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient) {
       break;
     }
   ValueId p = gradient;
-  if (!summed.empty()) {
-    for (const int j : summed)
+  if (!summed_axes.empty()) {
+    for (const int j : summed_axes)
       if (stretched(j)) {
         p = b.broadcast(p, to);
         break;
       }
-    p = b.reduce(p, Reduction::sum, summed);
+    p = b.reduce(p, Reduction::sum, summed_axes);
   }
   std::vector<int> all = order;
-  all.insert(all.end(), summed.begin(), summed.end());
+  all.insert(all.end(), summed_axes.begin(), summed_axes.end());
   p = b.permute(p, all);
   Shape shape;
   for (std::ptrdiff_t k = 0; k < inside; ++k) shape.push_back(b.type(p).shape[k]);
   for (const Axis& a : axes) shape.push_back(a.main.index < 0 ? Dim(1) : to[a.main.index]);
-  p = reversed(b, b.reshape(p, shape), inside);
-  // Zeros between and around.
-  std::vector<int64_t> starts(inside, 0), strides(inside, 1);
-  Shape padded(shape.begin(), shape.begin() + inside), result = from, sizes = from;
-  for (size_t d = 0; d < axes.size(); ++d) {
-    const int64_t end = axes[d].end(to);
-    starts.push_back(axes[d].start + end);
-    strides.push_back(std::max<int64_t>(axes[d].main.stride, 1));
-    padded.push_back(end == 0 ? from[d] : Dim(from[d].number() + end));
-  }
-  p = b.pad(p, padded, starts, strides);
-  if (inside == 0) return b.reshape(p, from);
-  for (std::ptrdiff_t k = 0; k < inside; ++k) sizes.push_back(to[order[k]]);
-  const size_t rank = sizes.size();
-  std::vector<int64_t> moves(padded.size() * rank, 0);
-  for (std::ptrdiff_t k = 0; k < inside; ++k)
-    if (padded[k] != Dim(1)) moves[k * rank + from.size() + k] = 1;
-  for (size_t d = 0, k = 0; d < axes.size(); ++d) {
-    const size_t row = (inside + d) * rank;
-    moves[row + d] = 1;
-    for (const Way& w : axes[d].inside) moves[row + from.size() + k++] = w.stride;
-  }
-  p = b.windows(p, std::vector<int64_t>(padded.size(), 0), moves, sizes);
-  std::vector<int> last(inside);
-  std::iota(last.begin(), last.end(), std::ssize(from));
-  return b.reshape(b.reduce(p, Reduction::sum, last), from);
+  return summed(b, b.reshape(p, shape), axes, from, to);
 }
+
+namespace {
+
+// Whether a reduction of `windows` over `axes` reduces what is inside of its windows and leaves where they lie; then
+// how, by axis of the operand.
+std::optional<std::vector<Axis>> axes_of_reduction(const Node& windows, const std::vector<int>& axes) {
+  const std::vector<std::vector<Way>> ways = ways_of(windows);
+  if (has_diagonal(ways)) return std::nullopt;
+  std::vector<Axis> out;
+  size_t walked = 0;
+  for (size_t d = 0; d < ways.size(); ++d) {
+    Axis axis{windows.attributes.starts[d], {}, {}};
+    for (const Way& w : ways[d]) {
+      const bool is_reduced = std::find(axes.begin(), axes.end(), w.index) != axes.end();
+      if (!is_reduced && axis.main.index >= 0) return std::nullopt;
+      if (is_reduced)
+        axis.inside.push_back(w);
+      else
+        axis.main = w;
+    }
+    if (axis.inside.size() > 1 || (axis.main.index < 0 && !axis.inside.empty())) return std::nullopt;
+    if (axis.inside.empty() && axis.main.index >= 0 && (axis.main.stride != 1 || axis.start != 0)) return std::nullopt;
+    walked += ways[d].size();
+    out.push_back(std::move(axis));
+  }
+  // An index along which nothing moves would repeat all.
+  if (walked != windows.type.shape.size()) return std::nullopt;
+  return out;
+}
+
+// One number for each window, as those of the windows that each element meets: tap by tap, alike for all of a class.
+ValueId met_windows(Builder& b, ValueId of_windows, const std::vector<Axis>& axes,
+                    const std::vector<std::optional<Phases>>& phases, const WindowSum& sum, const Shape& to) {
+  std::vector<int> order;
+  std::vector<bool> lies(to.size());
+  for (const Axis& a : axes)
+    if (a.main.index >= 0) {
+      order.push_back(a.main.index);
+      lies[a.main.index] = true;
+    }
+  for (size_t j = 0; j < to.size(); ++j)
+    if (!lies[j]) order.push_back(j);
+  of_windows = b.permute(of_windows, order);
+  Shape shape, padded, sizes = sum.sizes;
+  const size_t rank = sizes.size();
+  std::vector<int64_t> starts, begins, moves(axes.size() * rank, 0);
+  for (size_t d = 0, k = 0; d < axes.size(); ++d) {
+    shape.push_back(axes[d].main.index < 0 ? Dim(1) : to[axes[d].main.index]);
+    padded.push_back(shape.back());
+    starts.push_back(0);
+    begins.push_back(0);
+    moves[d * rank + sum.place[d]] = 1;
+    if (!phases[d]) continue;
+    const Placed at = placed_windows(*phases[d], shape.back().number());
+    padded.back() = Dim(at.extent);
+    starts.back() = at.start;
+    begins.back() = at.begin;
+    moves[d * rank + sum.tap[k++]] = phases[d]->step;
+    sizes[sum.member[d]] = Dim(1);
+  }
+  const ValueId among = b.pad(b.reshape(of_windows, shape), padded, starts);
+  return b.windows(among, begins, moves, sizes);
+}
+
+}  // namespace
+
+bool extremes_of_windows(Reverse& r, ValueId extreme, ValueId share) {
+  Builder& b = r.build;
+  const Node reduce = b.graph[extreme], node = b.graph[reduce.operands[0]];
+  if (node.op != Op::windows_) return false;
+  const std::optional<std::vector<Axis>> axes = axes_of_reduction(node, reduce.attributes.axes);
+  if (!axes) return false;
+  const ValueId source = node.operands[0];
+  const Shape from = b.type(source).shape, to = node.type.shape;
+  std::vector<std::optional<Phases>> phases(axes->size());
+  for (size_t d = 0; d < axes->size(); ++d) {
+    const Axis& a = (*axes)[d];
+    if (a.inside.empty()) continue;
+    if (!from[d].is_number() || !to[a.main.index].is_number() || !to[a.inside[0].index].is_number()) return false;
+    phases[d] = phases_of(a.start, a.main.stride, a.inside[0].stride, to[a.inside[0].index].number(), from[d].number());
+    if (!phases[d]) return false;
+  }
+  const WindowSum sum(*axes, phases, from, to);
+  // Elements by place and class, once for all of their windows.
+  Shape whole = from, apart = sum.sizes;
+  std::vector<int64_t> shifts(from.size(), 0);
+  for (size_t d = 0; d < from.size(); ++d)
+    if (phases[d]) {
+      whole[d] = Dim(phases[d]->places * phases[d]->stride);
+      shifts[d] = phases[d]->shift;
+    }
+  for (const size_t t : sum.tap) apart[t] = Dim(1);
+  const ValueId elements = b.reshape(whole == from ? source : b.pad(source, whole, shifts), apart);
+  const Scalar type = b.type(source).element.scalar;
+  Formula part;  // of an element that is the extreme of a window
+  part.inputs = {type, type, type};
+  const int element = part.input(0), largest = part.input(1), given = part.input(2), none = part.constant(type, 0);
+  part.outputs = {part.op(ScalarOp::select_, part.op(ScalarOp::eq_, element, largest), given, none)};
+  ValueId parts = b.map(
+      part, {elements, met_windows(b, extreme, *axes, phases, sum, to), met_windows(b, share, *axes, phases, sum, to)});
+  for (size_t d = 0, k = 0; d < axes->size(); ++d)
+    if (phases[d]) parts = where_met(b, parts, phases[d]->taps, sum.tap[k++], sum.member[d]);
+  r.add(source, together(b, b.reduce(parts, Reduction::sum, sum.taps()), phases, from));
+  return true;
+}
+
+namespace {
+
+bool is_in(const std::string& list, char c) {
+  return list.find(c) != std::string::npos;
+}
+
+// How windows are read by a product: a window's elements are summed with the other factor, which does not know where
+// the window lies. Nothing where that is not so.
+std::optional<std::vector<Axis>> axes_of_product(const Node& windows, const std::vector<std::vector<Way>>& ways,
+                                                 const std::string& letters, const std::string& of_other,
+                                                 const std::string& of_gradient) {
+  std::vector<Axis> axes;
+  bool overlaps = false;
+  for (size_t d = 0; d < ways.size(); ++d) {
+    Axis axis{windows.attributes.starts[d], {}, {}};
+    if (ways[d].size() == 1) axis.main = ways[d][0];
+    if (ways[d].size() > 1)
+      for (const Way& w : ways[d]) {
+        const char c = letters[w.index];
+        const bool stays = is_in(of_gradient, c), is_shared = is_in(of_other, c);
+        if (stays == is_shared || (stays && axis.main.index >= 0)) return std::nullopt;
+        if (stays)
+          axis.main = w;
+        else
+          axis.inside.push_back(w);
+      }
+    if (ways[d].size() > 1 && axis.main.index < 0) return std::nullopt;
+    overlaps = overlaps || !axis.inside.empty();
+    axes.push_back(std::move(axis));
+  }
+  if (!overlaps) return std::nullopt;
+  return axes;
+}
+
+// Whether a pad puts zeros only along axes that windows overlap along, and none between elements except where windows
+// move by one: gradients of what it puts there are not needed.
+bool surrounds_windows(const Graph& g, const Node& pad, const std::vector<Axis>& axes) {
+  for (size_t d = 0; d < axes.size(); ++d) {
+    const bool grows = pad.type.shape[d] != g[pad.operands[0]].type.shape[d];
+    if (axes[d].inside.empty() ? grows || pad.attributes.strides[d] != 1
+                               : pad.attributes.strides[d] != 1 && axes[d].main.stride != 1)
+      return false;
+  }
+  return true;
+}
+
+// The gradient of a product's result with zeros where windows over it read, and those windows: the index of a window's
+// place becomes that of the element or of its place among its class.
+struct GradientWindows {
+  ValueId views = -1;
+  std::string letters;
+};
+GradientWindows windows_of_gradient(Builder& b, ValueId gradient, const std::string& of_gradient,
+                                    const std::vector<Axis>& axes, const std::vector<std::optional<Phases>>& phases,
+                                    const std::vector<int64_t>& around, const std::vector<int64_t>& between,
+                                    const Shape& from, const Shape& to, const std::string& letters) {
+  GradientWindows out;
+  std::vector<int64_t> starts(of_gradient.size(), 0), strides(of_gradient.size(), 1), begins(of_gradient.size(), 0);
+  Shape padded = b.type(gradient).shape, sizes;
+  std::vector<std::vector<int64_t>> moves;
+  for (size_t g = 0; g < of_gradient.size(); ++g) {
+    const auto place = std::find_if(axes.begin(), axes.end(), [&](const Axis& a) {
+      return !a.inside.empty() && letters[a.main.index] == of_gradient[g];
+    });
+    out.letters += of_gradient[g];
+    moves.emplace_back(out.letters.size(), 0).back() = 1;
+    if (place == axes.end()) {
+      sizes.push_back(padded[g]);
+      continue;
+    }
+    const size_t d = place - axes.begin();
+    if (const std::optional<Phases>& p = phases[d]) {
+      const Placed at = placed_windows(*p, to[place->main.index].number());
+      begins[g] = at.begin;
+      starts[g] = at.start;
+      padded[g] = Dim(at.extent);
+      sizes.emplace_back(p->places);
+      sizes.emplace_back(p->taps.count);
+      out.letters += letters[place->inside[0].index];
+      moves.back().push_back(p->step);
+      continue;
+    }
+    const int64_t end = place->end(to), offset = place->start + end - around[d];
+    const int64_t last = (to[place->main.index].number() - 1) * place->main.stride;
+    begins[g] = std::max<int64_t>(0, -offset);
+    starts[g] = std::max<int64_t>(0, offset);
+    strides[g] = place->main.stride;
+    padded[g] = Dim(std::max(begins[g] + between[d] * (from[d].number() - 1) + 1 + end, starts[g] + last + 1));
+    sizes.push_back(from[d]);
+    moves.back().back() = between[d];
+    for (const Way& w : place->inside) {
+      out.letters += letters[w.index];
+      sizes.push_back(to[w.index]);
+      moves.back().push_back(w.stride);
+    }
+  }
+  std::vector<int64_t> rows;
+  for (std::vector<int64_t>& row : moves) {
+    row.resize(out.letters.size(), 0);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  out.views = b.windows(b.pad(gradient, padded, starts, strides), begins, rows, sizes);
+  return out;
+}
+
+// One letter for each axis that has phases; nothing where the alphabet ends.
+std::optional<std::string> class_letters(const std::vector<std::optional<Phases>>& phases, const std::string& taken) {
+  std::string out;
+  char c = 'a';
+  for (const std::optional<Phases>& p : phases) {
+    if (!p) {
+      out += ' ';
+      continue;
+    }
+    while (c <= 'z' && is_in(taken, c)) ++c;
+    if (c > 'z') return std::nullopt;
+    out += c++;
+  }
+  return out;
+}
+
+}  // namespace
 
 bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, ValueId other,
                       const std::string& of_other, ValueId gradient, const std::string& of_gradient) {
@@ -181,93 +455,63 @@ bool windows_gradient(Reverse& r, ValueId operand, const std::string& letters, V
   const Shape to = node.type.shape;
   const std::vector<std::vector<Way>> ways = ways_of(node);
   if (has_diagonal(ways)) return false;
+  std::optional<std::vector<Axis>> found = axes_of_product(node, ways, letters, of_other, of_gradient);
+  if (!found) return false;
+  std::vector<Axis>& axes = *found;
   // Zeros around what the windows read get no gradient: of a pad, the elements inside alone.
   ValueId source = node.operands[0];
-  std::vector<int64_t> around(ways.size(), 0);
-  if (const Node& pad = b.graph[source]; pad.op == Op::pad_ && surrounds_windows(b.graph, pad, ways)) {
+  std::vector<int64_t> around(ways.size(), 0), between(ways.size(), 1);
+  if (const Node& pad = b.graph[source]; pad.op == Op::pad_ && surrounds_windows(b.graph, pad, axes)) {
     around = pad.attributes.starts;
+    between = pad.attributes.strides;
     source = pad.operands[0];
   }
   const Shape from = b.type(source).shape;
-  const auto in = [](const std::string& list, char c) { return list.find(c) != std::string::npos; };
-  // A window's elements are summed with the other factor, which does not know where the window lies.
-  std::vector<Axis> axes;
-  std::string windowed;
-  bool overlaps = false;
-  for (size_t d = 0; d < from.size(); ++d) {
-    Axis axis{node.attributes.starts[d], {}, {}};
-    if (ways[d].size() == 1) axis.main = ways[d][0];
-    if (ways[d].size() > 1)
-      for (const Way& w : ways[d]) {
-        const char c = letters[w.index];
-        const bool stays = in(of_gradient, c), is_shared = in(of_other, c);
-        if (stays == is_shared || (stays && axis.main.index >= 0)) return false;
-        if (stays) {
-          axis.main = w;
-        } else {
-          axis.inside.push_back(w);
-          windowed += c;
-        }
-      }
-    if (ways[d].size() > 1 && axis.main.index < 0) return false;
-    overlaps = overlaps || !axis.inside.empty();
-    axes.push_back(std::move(axis));
+  std::vector<std::optional<Phases>> phases;
+  for (size_t d = 0; d < axes.size(); ++d)
+    phases.push_back(lean_phases(axes[d], axes[d].start - around[d], to, from[d]));
+  std::optional<std::string> classes = class_letters(phases, letters + of_other + of_gradient);
+  if (!classes) {
+    phases.assign(axes.size(), std::nullopt);
+    classes = std::string(axes.size(), ' ');
   }
-  if (!overlaps) return false;
-  // The gradient among zeros, and windows over it: the index of a window's place becomes that of the element.
-  std::vector<int64_t> starts(of_gradient.size(), 0), strides(of_gradient.size(), 1), begins(of_gradient.size(), 0);
-  Shape padded = b.type(gradient).shape, sizes;
-  std::string seen;
-  std::vector<std::vector<int64_t>> moves;
-  for (size_t g = 0; g < of_gradient.size(); ++g) {
-    const auto place = std::find_if(axes.begin(), axes.end(), [&](const Axis& a) {
-      return !a.inside.empty() && letters[a.main.index] == of_gradient[g];
-    });
-    seen += of_gradient[g];
-    moves.emplace_back(seen.size(), 0).back() = 1;
-    if (place == axes.end()) {
-      sizes.push_back(padded[g]);
-      continue;
+  const GradientWindows windows =
+      windows_of_gradient(b, gradient, of_gradient, axes, phases, around, between, from, to, letters);
+  // The other factor backwards, and by classes: what is summed in front, what stays behind.
+  std::vector<Taps> taps;
+  std::string order, summed_letters, stays;
+  for (size_t d = 0; d < axes.size(); ++d)
+    for (const Way& w : axes[d].inside) {
+      order += letters[w.index];
+      taps.push_back(phases[d] ? phases[d]->taps : backwards(to[w.index].number()));
     }
-    const size_t d = place - axes.begin();
-    const int64_t end = place->end(to), offset = place->start + end - around[d];
-    const int64_t last = (to[place->main.index].number() - 1) * place->main.stride;
-    begins[g] = std::max<int64_t>(0, -offset);
-    starts[g] = std::max<int64_t>(0, offset);
-    strides[g] = place->main.stride;
-    padded[g] = Dim(std::max(begins[g] + from[d].number() + end, starts[g] + last + 1));
-    sizes.push_back(from[d]);
-    for (const Way& w : place->inside) {
-      seen += letters[w.index];
-      sizes.push_back(to[w.index]);
-      moves.back().push_back(w.stride);
-    }
-    place->start = 0;
-    place->main.stride = 1;
-  }
-  std::vector<int64_t> rows;
-  for (std::vector<int64_t>& row : moves) {
-    row.resize(seen.size(), 0);
-    rows.insert(rows.end(), row.begin(), row.end());
-  }
-  const ValueId among = b.pad(gradient, padded, starts, strides);
-  const ValueId views = b.windows(among, begins, rows, sizes);
-  // The other factor backwards.
-  std::string order = windowed;
+  std::string of_classes;
+  for (const char c : *classes)
+    if (c != ' ') of_classes += c;
+  const auto is_fixed = [&](char c) { return b.type(other).shape[of_other.find(c)].is_number(); };
   for (const char c : of_other)
-    if (!in(windowed, c)) order += c;
+    if (!is_in(order, c))
+      (!of_classes.empty() && is_in(of_gradient, c) && is_fixed(c) && !is_in(letters, c) ? summed_letters : stays) += c;
+  const std::string rows = order;
+  order += summed_letters + stays;
   std::vector<int> axis_of;
   for (const char c : order) axis_of.push_back(of_other.find(c));
-  const ValueId backwards = reversed(b, b.permute(other, axis_of), windowed.size());
+  const ValueId factor = by_taps(b, b.permute(other, axis_of), taps, summed_letters.size());
+  const std::string of_factor = rows + summed_letters + of_classes + stays;
   std::string result;
   Shape shape;
-  for (const Axis& a : axes) {
+  for (size_t d = 0; d < axes.size(); ++d) {
+    const Axis& a = axes[d];
     if (a.main.index >= 0) result += letters[a.main.index];
-    shape.push_back(a.main.index < 0 ? Dim(1) : a.inside.empty() ? to[a.main.index] : from[shape.size()]);
+    if (phases[d]) result += (*classes)[d];
+    shape.push_back(a.main.index < 0 ? Dim(1) : a.inside.empty() ? to[a.main.index] : from[d]);
   }
-  ValueId sum = b.contract(views, backwards, seen, order, result);
+  ValueId sum = b.contract(windows.views, factor, windows.letters, of_factor, result);
   sum = b.convert(sum, b.type(source).element.scalar);
-  r.add(source, placed(b, b.reshape(sum, shape), axes, from));
+  sum = together(b, sum, phases, shape);
+  for (Axis& a : axes)
+    if (!a.inside.empty()) a = {0, {a.main.index, 1}, {}};
+  r.add(source, placed(b, sum, axes, from));
   return true;
 }
 

@@ -2,7 +2,10 @@
 // Here the product takes the restored axes as letters of its own, so that what follows it has its shape and becomes its
 // epilogue:
 //   reshape(contract(x[M,K], w[N,K]), [B,T,N])  ->  contract(reshape(x, [B,T,K]), w) (btk,nk->btn)
-// Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp.
+// The other way round, a product whose axes are finer than what follows it (classes of a stride, grad/phases.h) hands
+// them down:
+//   map(reshape(contract(..), [N,H,C]), b[C])  ->  reshape(map(contract(..) [N,Q,S,C], b), [N,H,C])
+// Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp and tests/graph/pass/split_rows.txt.
 #include <algorithm>
 #include <optional>
 
@@ -106,10 +109,73 @@ class Splitter {
   Users users_;
 };
 
+// Maps behind products that are reshaped to fewer axes take those of the product.
+class Handing {
+ public:
+  explicit Handing(const Graph& g) : r_(g), users_(users_of(g)), finer_(g.nodes.size(), -1) {}
+
+  Graph run() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      if (!hand_down(v)) r_.keep(v);
+    }
+    return r_.finish();
+  }
+
+ private:
+  // The new value with more axes whose reshape v is: of a product, or of a map that took those of one. -1: none.
+  ValueId finer(ValueId v) const {
+    if (users_[v].size() != 1) return -1;
+    if (finer_[v] >= 0 || r_.from[v].op != Op::reshape_) return finer_[v];
+    const ValueId product = r_.from[v].operands[0];
+    if (r_.from[product].op != Op::contract_ || users_[product].size() != 1) return -1;
+    const Shape &few = r_.from[v].type.shape, &many = r_.from[product].type.shape;
+    return few.size() < many.size() && split_of(few, many) ? r_[product] : -1;
+  }
+
+  // x, read by a map of the shape `few`, as one of the shape `many`.
+  ValueId as_finer(ValueId x, const Shape& few, const Shape& many) {
+    Shape own = r_.build.type(x).shape, out;
+    own.insert(own.begin(), few.size() - own.size(), Dim(1));
+    size_t m = 0;
+    for (size_t f = 0; f < few.size(); ++f) {
+      for (int64_t rest = few[f].number(); rest > 1; ++m) {
+        if (many[m] == Dim(1)) continue;
+        rest /= many[m].number();
+        out.push_back(own[f] == few[f] ? many[m] : Dim(1));
+      }
+    }
+    for (size_t d = 0; d < many.size(); ++d)
+      if (many[d] == Dim(1)) out.insert(out.begin() + d, Dim(1));
+    return r_.build.reshape(x, out);
+  }
+
+  bool hand_down(ValueId v) {
+    const Node& node = r_.from[v];
+    if (node.op != Op::map_) return false;
+    const auto from = std::find_if(node.operands.begin(), node.operands.end(), [&](ValueId o) {
+      return finer(o) >= 0 && r_.from[o].type.shape == node.type.shape;
+    });
+    if (from == node.operands.end()) return false;
+    const Shape many = r_.build.type(finer(*from)).shape;
+    std::vector<ValueId> operands;
+    for (const ValueId o : node.operands)
+      operands.push_back(o == *from ? finer(o) : as_finer(r_[o], node.type.shape, many));
+    finer_[v] = r_.build.map(node.attributes.formula, operands);
+    r_.to[finer_[v]].label = node.label;
+    r_.replace(v, r_.build.reshape(finer_[v], node.type.shape));
+    return true;
+  }
+
+  Rewriter r_;
+  Users users_;
+  std::vector<ValueId> finer_;  // by old map: what replaced it, before the reshape
+};
+
 }  // namespace
 
 void split_contracts(Graph& g) {
   g = Splitter(g).run();
+  g = Handing(g).run();
 }
 
 }  // namespace lumen::graph

@@ -60,6 +60,10 @@ TEST(Windows, ConvolutionsOfEveryKind) {
   check("fn f(x: f32[2, 8, 8, 16], w: f32[16, 3, 3, 4]) = conv2d(x, w, padding = 1, groups = 4)");
   check("fn f(x: f32[2, 8, 8, 24], w: f32[24, 3, 3, 1]) = conv2d(x, w, padding = 1, groups = 24)");
   check("fn f(x: f32[2, 40, 16], w: f32[24, 5, 16]) = conv1d(x, w, stride = 2, padding = 2)");
+  check("fn f(x: f32[2, 13, 11, 16], w: f32[16, 3, 3, 1]) = conv2d(x, w, stride = 2, padding = 1, groups = 16)");
+  check("fn f(x: f32[2, 13, 12, 16], w: f32[12, 5, 4, 4]) = conv2d(x, w, stride = 3, padding = 1, groups = 4)");
+  check("fn f(x: f32[2, 11, 14, 8], w: f32[4, 2, 2, 8]) = conv2d(x, w, stride = 3)");
+  check("fn f(x: f32[2, 7, 7, 16], w: f32[16, 4, 4, 8]) = conv_transpose2d(x, w, stride = 2, padding = 1)");
   check("fn f(x: f32[2, 7, 7, 16], w: f32[16, 3, 3, 8]) = conv_transpose2d(x, w, stride = 2, padding = 1, more = 1)");
 }
 
@@ -72,6 +76,9 @@ TEST(Windows, ChannelsInFront) {
 TEST(Windows, Poolings) {
   check("fn f(x: f32[2, 12, 12, 5]) = max_pool2d(x, 3, 2, 1)");
   check("fn f(x: f32[2, 12, 12, 8]) = max_pool2d(x, 2, 2)");
+  check("fn f(x: f32[2, 13, 11, 8]) = max_pool2d(relu(x), 3, 2)");
+  check("fn f(x: f32[2, 13, 11, 8]) = avg_pool2d(x, 3, 2, 1)");
+  check("fn f(x: f32[2, 22, 8]) = avg_pool1d(x, 4, 3, 1)");
   check("fn f(x: f32[2, 12, 12, 5]) = avg_pool2d(x, 3, 1, 1)");
   check("fn f(x: f32[2, 21, 8]) = max_pool1d(x, 3, 1)");
 }

@@ -21,8 +21,8 @@ namespace {
 constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
-// K beside the longer side of the result from which on operands are what is read, rather than sums: a weight's gradient
-// of a convolution. Elsewhere processors fetch ahead what tiles read in place (bench/gemm.cpp).
+// K beside the longer side of the result from which on operands are what is read, rather than sums. Elsewhere
+// processors fetch ahead what tiles read in place (bench/gemm.cpp).
 constexpr int64_t kLongSums = 32;
 constexpr int64_t kPackedRows = 16;  // along k, of a task that lays out
 
@@ -45,6 +45,17 @@ int64_t sharing_outer(const DotProblem& p) {
   return count;
 }
 
+// How many outer indices a task may go over, whose panel of b is then filled once.
+std::vector<int64_t> outer_counts(const DotProblem& p, const machine::Machine& m, bool in_words) {
+  constexpr int64_t kMost = 64;  // rows of pixels, say: what is left to enter costs nothing beside them
+  std::vector<int64_t> out{1};
+  if (!in_words && (m.wave > 1 || !p.is_plain() || p.is_along_batch())) return out;
+  const int64_t all = sharing_outer(p);
+  for (int64_t n = 2; n <= (in_words ? all : std::min(all, kMost)); ++n)
+    if (all % n == 0) out.push_back(n);
+  return out;
+}
+
 class TileChooser {
  public:
   TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row)
@@ -55,9 +66,9 @@ class TileChooser {
 
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
-    sums_are_long_ = m_.wave == 1 && !p_.runs && !p_.is_along_batch() &&
-                     p_.k_total() >= kLongSums * std::max(p_.m.extent, p_.n.extent);
+    sums_are_long_ = m_.wave == 1 && !p_.runs && !p_.is_along_batch() && has_long_sums(p_);
     fetches();
+    outer_counts_ = outer_counts(p_, m_, row_.has_value());
     for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
     std::vector<TilePlan> chosen = shortlist(std::move(plans_));
     if (chosen.empty()) return {};
@@ -97,6 +108,7 @@ class TileChooser {
   double product_cycles_ = 0;
   int lanes_;
   int64_t vectors_all_ = 1;
+  std::vector<int64_t> outer_counts_;
   bool sums_are_long_ = false;
   int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
@@ -216,8 +228,8 @@ double TileChooser::streamed(const TilePlan& t) const {
   const int64_t k = p_.k_total();
   // What `count` neighbours along an axis lie in: whole lines where K does not run along them.
   auto bytes = [&](size_t side, int64_t count) {
-    const int64_t plain = count * 4;
-    return k * (p_.k.strides[side] == 1 ? plain : ceil_div(plain, kLine) * kLine);
+    const int64_t plain = count * 4, next = std::max(p_.k.strides[side] * 4, kLine);  // windows overlap
+    return k * (p_.k.strides[side] == 1 ? plain : std::min(ceil_div(plain, kLine) * kLine, next));
   };
   const int64_t a_task = bytes(0, t.m_task * t.height), b_task = bytes(1, t.n_task * t.vectors * lanes_);
   const bool is_near = t.stages > 1 || a_task + b_task <= m_.l2_bytes / 2;
@@ -297,7 +309,6 @@ void TileChooser::cut(int height, int vectors) {
   t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 && !row_ ? 4 : 2);
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
   const auto begin = std::ssize(plans_);
-  const int64_t outer_most = row_ ? sharing_outer(p_) : 1;
   t.row = row_;
   t.are_whole = p_.are_whole();
   for (int64_t m_task : counts(t.m_tiles))
@@ -324,8 +335,11 @@ void TileChooser::cut(int height, int vectors) {
             continue;
           t.a = a_fetch;
           t.b = b_fetch;
-          for (t.outer_task = 1; t.outer_task <= outer_most; ++t.outer_task)
-            if (outer_most % t.outer_task == 0) offer(t, begin, std::numeric_limits<int64_t>::max());
+          for (const int64_t n : outer_counts_) {
+            if (n > 1 && !row_ && (m_task != t.m_tiles || n_task != t.n_tiles)) break;
+            t.outer_task = n;
+            offer(t, begin, std::numeric_limits<int64_t>::max());
+          }
           t.outer_task = 1;
           if (sums_are_long_ && m_task * n_task > 1) offer(t, begin, m_.l2_bytes / 2);
         }
@@ -355,6 +369,10 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
     if (!whole(i)) return false;
   // A run never leaves its row: all other strides are whole rows, or the run and its start stay inside one.
   return l.columns % along.extent == 0;
+}
+
+bool has_long_sums(const DotProblem& p) {
+  return p.k_total() * p.parts >= kLongSums * std::max(p.m.extent, p.n.extent);
 }
 
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,

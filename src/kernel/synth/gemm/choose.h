@@ -80,6 +80,8 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
                                    const std::optional<machine::DotRow>& row = {});
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row = {});
+// Whether operands are what is read, rather than sums: a weight's gradient of a convolution.
+bool has_long_sums(const DotProblem& p);
 constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b
 bool rows_possible(const DotProblem& p, int64_t most = kRowsAlongK);
 

@@ -53,6 +53,13 @@ DotProblem DotProblem::with_near_rows() const {
   return p;
 }
 
+DotProblem DotProblem::with_sharing_last() const {
+  DotProblem p = *this;
+  if (is_plain())
+    std::stable_partition(p.outer.begin(), p.outer.end(), [](const DotIndex& i) { return i.strides[1] != 0; });
+  return p;
+}
+
 std::optional<DotProblem> DotProblem::along_batch() const {
   if (!is_plain() || (m.extent > 1 && n.extent > 1)) return {};
   DotProblem p = *this;

@@ -54,6 +54,10 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  // A part of a product (dot_parts.h): where its result goes, and how many there are.
+  int result_scratch = -1;
+  int64_t parts = 1;
+
   // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
   int64_t k_numbers = 0;
@@ -71,6 +75,8 @@ struct DotProblem : graph::DotIndices {
   // many as a register tile has: an image's pixels rather than the images of a batch. Of whole numbers always, so that
   // what a task reads lies together.
   DotProblem with_near_rows() const;
+  // The same with the outer indices that b does not have behind the others: so many share what is read of b.
+  DotProblem with_sharing_last() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums
   void swap_operands();

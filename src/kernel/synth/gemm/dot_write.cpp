@@ -42,7 +42,9 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     }
     buffers_.push_back(at->second);
   }
-  if (p.result >= 0) {  // a preparing step writes scratch alone
+  if (p.result_scratch >= 0) {
+    result_ = scratch_param("result", p.result_scratch, p.result_bytes, true);
+  } else if (p.result >= 0) {  // a preparing step writes scratch alone
     result_ = b.param("result", p.result_bytes, true);
     arguments_.push_back({Argument::From::value, p.result});
   }

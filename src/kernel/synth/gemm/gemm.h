@@ -9,6 +9,7 @@
 #include "kernel/synth/gemm/code_words.h"
 #include "kernel/synth/gemm/dense_product.h"
 #include "kernel/synth/gemm/dot_group.h"
+#include "kernel/synth/gemm/dot_parts.h"
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"

@@ -33,7 +33,7 @@ void bid_tiles(const Contraction& c, Bids& bids) {
   const double lanes = c.machine.f32_lanes() * (row ? row->k : 1);
   const double at_least = c.of_machine(p.flops() / 2 / lanes * c.machine.fma_cycles);
   if (at_least > bids.least()) return bids.refuse(fmt::format("takes {:.3g} cycles at least", at_least));
-  offer_tiles(c, c.machine.wave > 1 ? p : p.with_near_rows(), bids);
+  offer_tiles(c, c.machine.wave > 1 ? p : p.with_near_rows().with_sharing_last(), bids);
 }
 
 void bid_batches(const Contraction& c, Bids& bids) {

@@ -377,7 +377,8 @@ void TileKernel::write_stage(const Stage& s) {
   if (t_.outer_task == 1) return write_tiles(s);
   const Expr first = outer_;
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.outer_task), 1, [&](Expr i) {
-    w_.enter_outer(first + i);
+    outer_ = first + i;
+    w_.enter_outer(outer_);
     write_tiles(s);
   });
 }
