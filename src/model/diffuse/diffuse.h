@@ -12,7 +12,7 @@
 //
 // May include: base, base/structured, graph/sites, model/compress/activations, model/compress/round, model/file,
 // model/images, model/network, model/train/rewrite, number/codec, number/facts, run/engine.
-// Offers: quality.h, reads.h, stored.h.
+// Offers: quality.h, stored.h.
 #pragma once
 
 #include <atomic>

@@ -265,7 +265,7 @@ class AttendKernel : AttendWriter {
       units_->clear_lines(to, padded, end - key, block_);
     };
     lay(*dot_, a_.k, staged_, depth_, a_.depth);
-    units_->turn(staged_, block_, depth_, transposed_);
+    units_->transpose_words(staged_, block_, depth_, transposed_);
     lay(*pick_, a_.v, value_lines_, width_, a_.width);
     units_->pair(value_lines_, block_, width_, values_);
   }

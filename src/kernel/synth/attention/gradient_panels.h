@@ -56,7 +56,7 @@ class GradientPanels {
     BufferId buffer = -1;
     Expr byte;
   };
-  // Of a row of the tile and a key of the block, f32: what product, or source, `number` has for lanes of keys.
+  // Where product, or source, `number` has what belongs to a row of the tile and lanes of keys of the block, f32.
   virtual Place square(size_t number, Expr row, Expr key) = 0;
   // Whether numbers of squares beside those that were asked for are read, and have to be zero: keys that a row has not,
   // lanes that do not exist.

@@ -1,4 +1,4 @@
-// Panels for a matrix unit. Sources become first factors as they lie (sums over keys), or turned (sums over rows).
+// Panels for a matrix unit. Sources become first factors as they lie (sums over keys), or transposed (sums over rows).
 #include <algorithm>
 
 #include "kernel/synth/attention/gradient_panels.h"
@@ -25,7 +25,7 @@ class UnitPanels : public GradientPanels {
     for (const GradientOperand& o : parts_->operands) {
       Panels mine;
       mine.lines = tiles_->alloc_factor(lines_of(o), padded(o.width));
-      if (o.meets_keys) mine.turned = tiles_->alloc_factor(lines_of(o), padded(o.width));
+      if (o.meets_keys) mine.transposed = tiles_->alloc_factor(lines_of(o), padded(o.width));
       if (o.is_summed) mine.pairs = tiles_->alloc_factor(lines_of(o), padded(o.width));
       operands_.push_back(mine);
     }
@@ -37,7 +37,7 @@ class UnitPanels : public GradientPanels {
       Source s;
       for (const GradientResult& r : parts_->results) {
         if (r.source != std::ssize(sources_)) continue;
-        BufferId& to = r.over_keys ? s.lines : s.turned;
+        BufferId& to = r.over_keys ? s.lines : s.transposed;
         if (to < 0) to = tiles_->alloc_factor(parts_->tile, parts_->block);
       }
       sources_.push_back(s);
@@ -56,7 +56,7 @@ class UnitPanels : public GradientPanels {
     const Panels& p = operands_[number];
     const int64_t all = lines_of(o), width = padded(o.width);
     tiles_->clear_lines(p.lines, width, count, all);  // what is summed beyond the last line is zero
-    if (p.turned >= 0) tiles_->turn(p.lines, all, width, p.turned);
+    if (p.transposed >= 0) tiles_->transpose_words(p.lines, all, width, p.transposed);
     if (p.pairs >= 0) tiles_->pair(p.lines, all, width, p.pairs);
   }
 
@@ -69,7 +69,7 @@ class UnitPanels : public GradientPanels {
     const auto [of_rows, of_keys] = parts_->products[k];
     const int64_t steps = padded(operand(of_rows).width) / kStep, keys = parts_->block / kUnit;
     tiles_->multiply({squares_[k], b_.i64(0), keys * kTile, kTile}, {operands_[of_rows].lines, steps * kTile, kTile},
-                     {operands_[of_keys].turned, kTile, keys * kTile}, {b_.i64(0), tiles_->units(rows)},
+                     {operands_[of_keys].transposed, kTile, keys * kTile}, {b_.i64(0), tiles_->units(rows)},
                      {from / kStep * 2, tiles_->units(to)}, {b_.i64(0), b_.i64(steps)}, false);
   }
 
@@ -87,8 +87,8 @@ class UnitPanels : public GradientPanels {
       });
       b_.loop(LoopKind::serial, rows, all, 1, [&](Expr row) { clear(row, first, end); });
       if (sources_[s].lines >= 0) tiles_->lay(squares_[s], parts_->block, all, first, end, sources_[s].lines);
-      if (sources_[s].turned >= 0)
-        tiles_->lay_turned(squares_[s], parts_->block, all, first, end, parts_->tile, sources_[s].turned);
+      if (sources_[s].transposed >= 0)
+        tiles_->lay_transposed(squares_[s], parts_->block, all, first, end, parts_->tile, sources_[s].transposed);
     }
   }
 
@@ -122,17 +122,17 @@ class UnitPanels : public GradientPanels {
                        right, {b_.i64(0), tiles_->units(rows)}, all, {from / kStep, tiles_->units(to) / 2}, true);
     } else {
       tiles_->multiply({sums_[number], b_.i64(0), columns * kTile, kTile},
-                       {s.turned, parts_->tile / kStep * kTile, kTile}, right, {from / kStep * 2, tiles_->units(to)},
-                       all, {b_.i64(0), tiles_->units(rows) / 2}, true);
+                       {s.transposed, parts_->tile / kStep * kTile, kTile}, right,
+                       {from / kStep * 2, tiles_->units(to)}, all, {b_.i64(0), tiles_->units(rows) / 2}, true);
     }
   }
 
  private:
   struct Panels {
-    BufferId lines = -1, turned = -1, pairs = -1;
+    BufferId lines = -1, transposed = -1, pairs = -1;
   };
   struct Source {
-    BufferId lines = -1, turned = -1;
+    BufferId lines = -1, transposed = -1;
   };
   int64_t lines_of(const GradientOperand& o) const { return o.by_key ? parts_->block : parts_->tile; }
 

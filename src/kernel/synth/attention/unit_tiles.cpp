@@ -12,10 +12,10 @@ namespace {
 constexpr int kPair = 2;  // of 16-bit floats, in a word
 
 // Numbers of two runs by turns, of which each has `run` from its first number on: the second begins at `second`.
-std::vector<int> by_turns(int64_t first, int64_t second, int64_t run) {
+std::vector<int> by_turns(int first, int second, int run) {
   std::vector<int> mask;
-  for (int64_t i = 0; i < run; ++i)
-    for (const int64_t begin : {first, second}) mask.push_back(static_cast<int>(begin + i));
+  for (int i = 0; i < run; ++i)
+    for (const int begin : {first, second}) mask.push_back(begin + i);
   return mask;
 }
 
@@ -55,7 +55,7 @@ void UnitTiles::put(BufferId lines, int64_t width, Expr line, Expr at, Expr numb
 }
 
 void UnitTiles::clear(BufferId lines, int64_t width, Expr line, int64_t at) {
-  b_.store(lines, b_.real(0, {row_.a, static_cast<int>(kStep)}), line_place(line, b_.i64(at), width), kRow);
+  b_.store(lines, b_.real(0, {row_.a, kStep}), line_place(line, b_.i64(at), width), kRow);
 }
 
 void UnitTiles::clear_lines(BufferId lines, int64_t width, Expr from, int64_t to) {
@@ -64,9 +64,9 @@ void UnitTiles::clear_lines(BufferId lines, int64_t width, Expr from, int64_t to
   });
 }
 
-void UnitTiles::turn(BufferId lines, int64_t count, int64_t width, BufferId to) {
+void UnitTiles::transpose_words(BufferId lines, int64_t count, int64_t width, BufferId to) {
   const int64_t units = count / kUnit, steps = width / kStep;
-  const loop::VType vector{row_.a, static_cast<int>(kStep)};
+  const loop::VType vector{row_.a, kStep};
   serial(b_.i64(0), b_.i64(units), 1, [&](Expr unit) {
     serial(b_.i64(0), b_.i64(steps), 1, [&](Expr step) {
       const Expr from = (unit * steps + step) * kTile, there = (step * units + unit) * kTile;
@@ -79,7 +79,7 @@ void UnitTiles::turn(BufferId lines, int64_t count, int64_t width, BufferId to) 
 }
 
 void UnitTiles::pair(BufferId lines, int64_t count, int64_t width, BufferId to) {
-  const loop::VType vector{row_.a, static_cast<int>(kStep)};
+  const loop::VType vector{row_.a, kStep};
   serial(b_.i64(0), b_.i64(count), kPair, [&](Expr line) {
     for (int64_t at = 0; at < width; at += kStep) {
       std::vector<Expr> two;
@@ -96,9 +96,9 @@ void UnitTiles::pair(BufferId lines, int64_t count, int64_t width, BufferId to) 
 
 // Two vectors of f32, one behind the other, rounded.
 Expr UnitTiles::round_pair(BufferId sums, Expr below, Expr above) {
-  const loop::VType vector{Scalar::f32, static_cast<int>(kUnit)};
+  const loop::VType vector{Scalar::f32, kUnit};
   const Expr x = b_.load(sums, vector, below, kRow), y = b_.load(sums, vector, above, kRow);
-  if (!round_pair_.empty()) return b_.inst(round_pair_, {row_.a, static_cast<int>(kStep)}, {y, x});
+  if (!round_pair_.empty()) return b_.inst(round_pair_, {row_.a, kStep}, {y, x});
   return b_.concat(cast(x, row_.a), cast(y, row_.a));
 }
 
@@ -111,8 +111,8 @@ void UnitTiles::lay(BufferId sums, int64_t columns, Expr rows, Expr from, Expr t
   });
 }
 
-void UnitTiles::lay_turned(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all,
-                           BufferId to_lines) {
+void UnitTiles::lay_transposed(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all,
+                               BufferId to_lines) {
   serial(b_.i64(0), rows, kStep, [&](Expr row) {
     serial(from, to, kUnit, [&](Expr at) {
       std::vector<Expr> words;
@@ -128,13 +128,13 @@ void UnitTiles::lay_turned(BufferId sums, int64_t columns, Expr rows, Expr from,
 }
 
 void UnitTiles::clear_sums(BufferId sums, int64_t columns, Expr row, Expr from, Expr to) {
-  const Expr zero = b_.real(0, {Scalar::f32, static_cast<int>(kUnit)});
+  const Expr zero = b_.real(0, {Scalar::f32, kUnit});
   serial(from, to, kUnit, [&](Expr at) { b_.store(sums, zero, sum_place(row, at, columns), kRow); });
 }
 
 void UnitTiles::multiply(const Sums& c, const Factor& a, const Factor& v, const Range& rows, const Range& columns,
                          const Range& steps, bool adds) {
-  const loop::VType sum{row_.acc, static_cast<int>(kUnit * kUnit)}, factor{row_.a, static_cast<int>(kUnit * kStep)};
+  const loop::VType sum{row_.acc, kUnit * kUnit}, factor{row_.a, kUnit * kStep};
   const auto begin = [&](const Factor& f) { return f.from.exists() ? f.from : b_.i64(0); };
   serial(rows.from, rows.to, 2, [&](Expr i) {
     serial(columns.from, columns.to, 2, [&](Expr j) {

@@ -1,8 +1,8 @@
 // Matrices that a task of a processor keeps near for its matrix unit: f32 in tiles that the unit adds to, factors in
 // tiles of 16-bit floats that it loads as they lie. A tile of the first factor is rows of neighbours along what is
 // summed; one of the second has pairs of them for each column. Lines of numbers as they come are first factors; their
-// words turned are second factors of products along a line; two lines by turns are second factors of sums over lines.
-// Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+// words transposed are second factors of products along a line; two lines by turns are second factors of sums over
+// lines. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
 #pragma once
 
 #include <functional>
@@ -36,12 +36,12 @@ class UnitTiles {
   void clear(BufferId lines, int64_t width, Expr line, int64_t at);
   void clear_lines(BufferId lines, int64_t width, Expr from, int64_t to);
   // Second factors of `lines` lines, a multiple of kStep as their width is.
-  void turn(BufferId lines, int64_t count, int64_t width, BufferId to);
+  void transpose_words(BufferId lines, int64_t count, int64_t width, BufferId to);
   void pair(BufferId lines, int64_t count, int64_t width, BufferId to);
   // First factors of f32 numbers of rows below `rows` and columns from .. to - 1, whole steps of both: as they lie,
-  // with sums over columns; turned, with sums over rows, of which there are `all`.
+  // with sums over columns; transposed, with sums over rows, of which there are `all`.
   void lay(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, BufferId to_lines);
-  void lay_turned(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all, BufferId to_lines);
+  void lay_transposed(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all, BufferId to_lines);
   // Zeros in a row of f32 numbers.
   void clear_sums(BufferId sums, int64_t columns, Expr row, Expr from, Expr to);
 
