@@ -54,6 +54,11 @@ struct DotProblem : graph::DotIndices {
   // Both operands decode to 16-bit floats and nothing else: rounding them to those loses nothing.
   bool are_short = false;
 
+  // Joint indices, slowest first: what m (k) counts over where steps of one stride do not reach all of it, as windows
+  // over an image wider than their result. A stride of m (k) itself holds for all of them, or is 0. Only blocks of
+  // lanes do that.
+  std::vector<DotIndex> joint_m = {}, joint_k = {};
+
   // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
   int64_t k_numbers = 0;
@@ -71,6 +76,10 @@ struct DotProblem : graph::DotIndices {
   // many as a register tile has: an image's pixels rather than the images of a batch. Of whole numbers always, so that
   // what a task reads lies together.
   DotProblem with_near_rows() const;
+  // The same with m counting over all indices of the result that a alone has (with k over all of the sum). Nothing
+  // where there are no others.
+  std::optional<DotProblem> with_joint_m() const;
+  std::optional<DotProblem> with_joint_k() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums
   void swap_operands();

@@ -220,6 +220,79 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
   }
 }
 
+struct Window {
+  int64_t images, high, wide, channels, outputs, side, stride;
+};
+
+// A product over windows of images, with a bias and images of a larger tensor added behind it; or the sum over all
+// places of what it multiplies with a slope: the gradient of the weight.
+Graph windows_of(const Window& c, bool weight) {
+  Graph g;
+  Builder b(g);
+  const int64_t high = (c.high - c.side) / c.stride + 1, wide = (c.wide - c.side) / c.stride + 1;
+  const ValueId x = b.input("x", Role::data, type_of({c.images, c.high, c.wide, c.channels}, Scalar::bf16));
+  const std::vector<int64_t> strides = {1, 0, 0,        0, 0, 0, 0, c.stride, 0, 1, 0, 0,
+                                        0, 0, c.stride, 0, 1, 0, 0, 0,        0, 0, 0, 1};
+  graph::Type seen = type_of({c.images, high, wide, c.side, c.side, c.channels}, Scalar::bf16);
+  const ValueId views = b.windows(x, {0, 0, 0, 0}, strides, seen.shape);
+  if (weight) {
+    const ValueId slope = b.input("slope", Role::data, type_of({c.images, high, wide, c.outputs}, Scalar::bf16));
+    g.results = {b.contract(views, slope, "nhvijc", "nhvo", "oijc")};
+  } else {
+    const ValueId w = b.input("w", Role::parameter, type_of({c.outputs, c.side, c.side, c.channels}, Scalar::bf16));
+    const ValueId y = b.contract(views, w, "nhvijc", "oijc", "nhvo");
+    const ValueId beside =
+        b.input("beside", Role::data, type_of({c.images, high + 2, wide + 1, c.outputs}, Scalar::f32));
+    const ValueId inside =
+        b.slice(beside, {0, 1, 1, 0}, type_of({c.images, high, wide, c.outputs}, Scalar::f32).shape, {1, 1, 1, 1});
+    const ValueId bias = b.input("bias", Role::data, type_of({c.outputs}, Scalar::f32));
+    g.results = {b.add(b.add(y, bias), inside)};
+  }
+  g.result_names = {"r"};
+  return g;
+}
+
+// Every plan whose rows (whose sums) count over several indices, and two parts of K of the first; how many.
+int check_joint(const machine::Machine& m, const Graph& g, std::set<std::string>* walks = nullptr) {
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  int found = 0;
+  for (synth::BlockDot& d : synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, true, 0)) {
+    if (d.problem.joint_m.empty() && d.problem.joint_k.empty()) continue;
+    check_plan(m, plan, d);
+    synth::BlockPlan& t = d.plan;
+    if (t.scheduler.persistent_blocks > 0 && walks) walks->insert(t.scheduler.stream_k ? "stream-k" : "persistent");
+    if (found++ > 0 || t.scheduler.persistent_blocks > 0 || t.stages < 2) continue;
+    t.split_stages = (t.stages + 1) / 2;
+    t.splits = 2;
+    check_plan(m, plan, d);
+  }
+  return found;
+}
+
+TEST(DotBlock, RowsOverSeveralIndices) {
+  for (const char* name : {"sm_90a", "sm_80", "gfx906", "gfx942"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    for (const int64_t stride : {1, 2}) EXPECT_GT(check_joint(*m, windows_of({3, 7, 6, 16, 24, 3, stride}, false)), 0);
+    EXPECT_GT(check_joint(*m, windows_of({2, 5, 6, 3, 10, 2, 1}, false)), 0) << "channels that no copy has whole";
+  }
+}
+
+TEST(DotBlock, WalksOverRowsOfSeveralIndices) {
+  machine::Machine m = *machine::find_machine("sm_90a");
+  m.units = 2;
+  std::set<std::string> walks;
+  EXPECT_GT(check_joint(m, windows_of({3, 10, 11, 32, 72, 3, 1}, false), &walks), 0);
+  EXPECT_TRUE(walks.contains("persistent"));
+}
+
+TEST(DotBlock, SumsOverSeveralIndices) {
+  for (const char* name : {"sm_90a", "sm_80"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    EXPECT_GT(check_joint(*m, windows_of({3, 7, 6, 16, 24, 3, 1}, true)), 0) << name;
+    EXPECT_GT(check_joint(*m, windows_of({2, 9, 8, 8, 40, 2, 2}, true)), 0) << name;
+  }
+}
+
 // Operands that the lanes of a wave load together, as they lie in memory in either order; what is fetched lies so, too.
 TEST(DotBlock, OperandsLoadedTogether) {
   const machine::MachineRef m = machine::find_machine("sm_80");

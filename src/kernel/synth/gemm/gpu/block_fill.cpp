@@ -43,6 +43,24 @@ Expr BlockFill::row_in_memory(Expr row) {
   return index().extent % rows() == 0 ? at : min(at, b_.i64(index().extent - 1));
 }
 
+Expr BlockFill::row_at(Expr row) {
+  const Expr at = row_in_memory(row);
+  return is_joint() ? w_.row_of(load(), at) : at * index().strides[load()];
+}
+
+void BlockFill::hold_rows() {
+  const int64_t all = product_.units() * rows(), lanes = product_.tile().lanes();
+  if (!is_joint() || supply_ != Supply::copies) return;
+  for (int64_t round = 0; round * lanes < all; ++round) held_rows_.push_back(b_.alloc(8));
+}
+
+void BlockFill::enter_rows(Expr lane) {
+  for (size_t round = 0; round < held_rows_.size(); ++round) {
+    const Expr number = lane + int64_t(round) * product_.tile().lanes();
+    b_.store(held_rows_[round], row_at(min(number / product_.units(), b_.i64(rows() - 1))), b_.i64(0), 8);
+  }
+}
+
 Expr BlockFill::zero_unit() {
   const VType type{factor_, static_cast<int>(unit_)};
   return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
@@ -62,13 +80,16 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
   const int64_t across = beside ? rows() / unit_ : product_.units(), all = across * (beside ? stage : rows());
   const int64_t row_stride = beside ? 1 : index().strides[load()], k_stride = beside ? p_.k.strides[load()] : 1;
   const int64_t down_stride = beside ? k_stride : row_stride;
-  const bool whole = index().extent % rows() == 0;
+  const bool whole = index().extent % rows() == 0, joint_k = beside && !p_.joint_k.empty(),
+             joint_m = !beside && is_joint();
   // The panel's swizzle repeats every few rows.
   const int64_t apart = lanes % across == 0 && lanes / across % BlockProduct::kSwizzle == 0 ? lanes / across : 0;
   const auto place_of = [&](Expr down, Expr unit) {
     return to + (beside ? product_.transposed_place(side_, unit, down) : product_.place(side_, down, unit));
   };
-  const Expr origin = base_ + at.outer + (first_row_ * row_stride + at.k * k_stride);
+  Expr origin = base_ + at.outer;
+  if (!joint_m) origin = origin + first_row_ * row_stride;
+  if (!joint_k) origin = origin + at.k * k_stride;
   const auto copy_rounds = [&](int64_t first, int64_t last, Expr unit, Expr down) {
     const Expr k = at.k + (beside ? down : unit * unit_);
     Expr across_at = unit * unit_;
@@ -77,7 +98,13 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
     for (int64_t round = first; round < last; ++round) {
       const int64_t further = (round - first) * apart;
       Expr element;
-      if (beside || whole) {
+      if (joint_k) {
+        const Expr number = k + further;
+        element = near + w_.sum_of(load(), p_.k.extent % stage == 0 ? number : min(number, b_.i64(p_.k.extent - 1)));
+      } else if (joint_m) {
+        element = near + (held_rows_.empty() ? row_at(down + further)
+                                             : b_.load(held_rows_[round], {Scalar::i64, 1}, b_.i64(0), 8));
+      } else if (beside || whole) {
         element = near + down * down_stride + further * down_stride;
       } else {
         const auto narrow = [&](Expr x) { return cast(x, Scalar::i32); };
@@ -117,8 +144,7 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const StagePosition& at, BufferId 
       const Expr k = at.k + thread_tile.unit * unit_;
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
       const Expr inside = ragged && !masked ? min(k, b_.i64(p_.k.extent - 1)) : k;
-      const Expr element =
-          base_ + at.outer + (row_in_memory(thread_tile.row) * index().strides[load()] + inside * p_.k.strides[load()]);
+      const Expr element = base_ + at.outer + (row_at(thread_tile.row) + inside * p_.k.strides[load()]);
       const Expr count = ragged ? count_left(k, p_.k.extent, unit_) : Expr{};
       const Expr x = w_.read(load(), element, p_.k.strides[load()], unit_, count);
       Expr y = b_.type(x).scalar == factor_ ? x : cast(x, factor_);
