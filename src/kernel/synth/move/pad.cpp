@@ -87,7 +87,7 @@ class PadKernel {
   int64_t start() const { return starts_[inner_] * behind(); }
   int64_t length() const { return source_[inner_] * behind(); }
 
-  // Of a GPU as many as have sixteen bytes, where zeros begin and end between vectors.
+  // As many as have sixteen bytes, of a GPU, where zeros begin and end between vectors.
   int lanes() const {
     if (steps_[inner_] != 1) return 1;
     if (target_.wave == 1) return target_.f32_lanes();

@@ -3,8 +3,6 @@
 
 #include <optional>
 
-#include "graph/fuse/plan.h"
-#include "kernel/machine/machine.h"
 #include "kernel/synth/step/step.h"
 
 namespace lumen::synth {

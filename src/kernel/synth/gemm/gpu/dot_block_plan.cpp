@@ -61,7 +61,7 @@ class BlockChooser {
         for (const int down : {1, 2}) {
           consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
           // Where a tile has all columns, more rows alone read b less often.
-          if (p_.n.extent <= n) consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
+          if (down > 1 && p_.n.extent <= n) consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
         }
     // Among equals a wide instruction comes first: it reads less of shared memory for each product.
     const auto width = [](const BlockPlan& t) { return t.tile.row && t.tile.row->in_shared ? t.tile.row->n : 0; };
