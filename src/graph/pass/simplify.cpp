@@ -103,6 +103,8 @@ class Simplifier {
         return slice(old, operands[0]);
       case Op::windows_:
         return windows(old, operands[0]);
+      case Op::pad_:
+        return old.type == r_.build.type(operands[0]) ? operands[0] : r_.keep(v);
       case Op::concat_:
         return concat(v, operands);
       case Op::cast_:
@@ -221,7 +223,38 @@ class Simplifier {
     return times > 1 && times <= kMostTimes && cheap;
   }
 
+  // What was widened, moved and is rounded to what it was is moved as it was: nothing passes through memory to be
+  // widened. Copies of which others read the wide one stay as they are. -1: it is not so.
+  ValueId moved_narrow(const Node& old) {
+    if (old.operands.size() != 1 || old.type.element.format) return -1;
+    std::vector<ValueId> moves;  // old values, the last first
+    ValueId v = old.operands[0];
+    for (;; v = r_.from[v].operands[0]) {
+      const Op op = r_.from[v].op;
+      const bool copies = op == Op::pad_ || op == Op::gather_;
+      if (!is_view(op) && (!copies || uses_[v] != 1)) break;
+      moves.push_back(v);
+    }
+    const Node& widened = r_.from[v];
+    if (widened.op != Op::map_ || widened.operands.size() != 1) return -1;
+    const Node& source = r_.from[widened.operands[0]];
+    const Formula both = simplify_formula(compose(old.attributes.formula, 0, widened.attributes.formula, 0));
+    if (both.nodes[both.outputs[0]].op != ScalarOp::input || source.type.shape != widened.type.shape ||
+        r_.from[old.operands[0]].type.shape != old.type.shape || source.type.element.format)
+      return -1;
+    ValueId narrow = r_[widened.operands[0]];
+    for (size_t i = moves.size(); i-- > 0;) {
+      const Node& move = r_.from[moves[i]];
+      if (move.op == Op::pad_)
+        narrow = r_.build.pad(narrow, move.type.shape, move.attributes.starts, move.attributes.strides);
+      else
+        narrow = move.op == Op::gather_ ? r_.build.gather(narrow, r_[move.operands[1]]) : r_.build.view(move, narrow);
+    }
+    return narrow;
+  }
+
   ValueId map(const Node& old, std::vector<ValueId> operands) {
+    if (const ValueId narrow = moved_narrow(old); narrow >= 0) return narrow;
     Formula f = old.attributes.formula;
     std::vector<ValueId> reads = old.operands;
     const size_t own = reads.size();

@@ -94,7 +94,7 @@ void add_wgmma(Machine& m, const Factor& a, const Factor& b, Scalar acc, bool a_
   };
   const Fragment held = fragment(16, 8, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{2, 0, 4}, {4, 1, 0}, {2, 0, 1}});
   for (const int n : {64, 128, 192, 256}) {
-    if (n == 192 && !a.code) continue;  // for sums that take twice the registers
+    if (n == 192 && !a.code && bits != 16) continue;  // for sums that take twice the registers, and odd widths
     MatrixRow r{.m = 64,
                 .n = n,
                 .k = 256 / bits,

@@ -57,6 +57,15 @@ bool is_integral(const Formula& f, int node) {
   }
 }
 
+// Whether `to` holds every number of `from`, so that the way there and back changes none.
+bool holds_all(Scalar to, Scalar from) {
+  if (from == Scalar::boolean || to == Scalar::boolean) return false;
+  const int wide = scalar_bits(to), narrow = scalar_bits(from);
+  if (is_float(to) != is_float(from)) return false;
+  if (is_float(to)) return wide > narrow && wide >= 32;
+  return is_signed(to) == is_signed(from) && wide > narrow;
+}
+
 // Division by 2^k equals multiplication by 2^-k when the latter is a normal number.
 std::optional<double> exact_reciprocal(const ScalarNode* n) {
   if (!n || !is_float(n->type) || n->real == 0 || !std::isfinite(n->real)) return std::nullopt;
@@ -138,6 +147,10 @@ int simpler_unary(Formula& f, const ScalarNode& node) {
     case ScalarOp::rint_:
     case ScalarOp::round_:
       return is_integral(f, a) ? a : -1;
+    case ScalarOp::cast_:
+      // To a wider type and back.
+      if (inner.op != ScalarOp::cast_ || f.type(inner.args[0]) != node.type) return -1;
+      return holds_all(inner.type, node.type) ? inner.args[0] : -1;
     case ScalarOp::bitcast_:
       // A round trip through bits stays: it is how a formula says that a value has no derivative (gradient.h).
       if (inner.op == ScalarOp::bitcast_ && f.type(inner.args[0]) != node.type) {

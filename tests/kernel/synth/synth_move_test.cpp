@@ -69,6 +69,34 @@ TEST(SynthMove, ConcatAndPad) {
   check(t.g, {.tolerance = 0});
 }
 
+// One kernel writes every number of a pad once: zeros around and between, rows of whole vectors and odd ones, of views.
+TEST(SynthMove, PadInOnePass) {
+  const std::vector<std::string> machines = {"x86-64-v3", "avx512", "sm_90a", "gfx942"};
+  for (const Scalar s : {Scalar::bf16, Scalar::f32, Scalar::boolean, Scalar::i8}) {
+    G t;
+    const ValueId x = t.in("x", {2, 4, 5, 16}, s), y = t.in("y", {3, 4, 7}, s), z = t.in("z", {9}, s);
+    t.out(t.b.pad(x, G::shape({2, 6, 7, 16}), {0, 1, 1, 0}, {1, 1, 1, 1}));
+    t.out(t.b.pad(x, G::shape({2, 9, 11, 16}), {0, 1, 2, 0}, {1, 2, 2, 1}));
+    t.out(t.b.pad(x, G::shape({3, 4, 5, 24}), {1, 0, 0, 8}, {1, 1, 1, 1}));
+    t.out(t.b.pad(y, G::shape({3, 6, 9}), {0, 1, 1}, {1, 1, 1}));
+    t.out(t.b.pad(y, G::shape({3, 4, 22}), {0, 0, 1}, {1, 1, 3}));
+    t.out(t.b.pad(y, G::shape({8, 4, 7}), {2, 0, 0}, {2, 1, 1}));
+    t.out(t.b.pad(z, G::shape({40}), {3}, {4}));
+    t.out(t.b.pad(t.b.permute(y, {1, 0, 2}), G::shape({6, 3, 7}), {1, 0, 0}, {1, 1, 1}));
+    t.out(t.b.pad(t.b.permute(y, {2, 1, 0}), G::shape({7, 5, 4}), {0, 1, 1}, {1, 1, 1}));
+    t.out(t.b.pad(t.in("one", {4, 1}, s), G::shape({4, 3}), {0, 1}, {1, 1}));
+    check(t.g, {.tolerance = 0, .machines = machines});
+  }
+  G t;
+  t.out(t.b.pad(t.in("x", {2, 4, 5, 16}, Scalar::bf16), G::shape({2, 6, 7, 16}), {0, 1, 1, 0}, {1, 1, 1, 1}));
+  const graph::Plan plan = graph::fuse(t.g);
+  for (const std::string& name : machines) {
+    const synth::Synthesis made = synth::synthesize(plan, plan.groups[0], *machine::find_machine(name), {});
+    ASSERT_EQ(made.steps.size(), 1) << name;
+    EXPECT_EQ(made.steps[0].plan, "pad 2x4x5x16 into 2x6x7x16");
+  }
+}
+
 TEST(SynthMove, ViewsAreCopied) {
   G t;
   const ValueId x = t.in("x", {6, 17, 20});

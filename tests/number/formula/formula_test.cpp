@@ -162,6 +162,26 @@ RC_GTEST_PROP(FormulaRewrite, SimplifyKeepsEveryBit, ()) {
   }
 }
 
+// To a wider type and back is no way at all; to a narrower one it is.
+TEST(FormulaRewrite, WideningAndBackIsNothing) {
+  const auto there_and_back = [](Scalar from, Scalar over) {
+    Formula f;
+    f.inputs = {from};
+    f.outputs = {f.convert(ScalarOp::cast_, from, f.convert(ScalarOp::cast_, over, f.input(0)))};
+    const Formula g = simplify_formula(f);
+    return g.nodes[static_cast<size_t>(g.outputs[0])].op == ScalarOp::input;
+  };
+  EXPECT_TRUE(there_and_back(Scalar::bf16, Scalar::f32));
+  EXPECT_TRUE(there_and_back(Scalar::f16, Scalar::f32));
+  EXPECT_TRUE(there_and_back(Scalar::f32, Scalar::f64));
+  EXPECT_TRUE(there_and_back(Scalar::i8, Scalar::i32));
+  EXPECT_FALSE(there_and_back(Scalar::f32, Scalar::bf16));
+  EXPECT_FALSE(there_and_back(Scalar::f16, Scalar::bf16));
+  EXPECT_FALSE(there_and_back(Scalar::i32, Scalar::i8));
+  EXPECT_FALSE(there_and_back(Scalar::i8, Scalar::u8));
+  EXPECT_FALSE(there_and_back(Scalar::i32, Scalar::f32));
+}
+
 RC_GTEST_PROP(FormulaDerivative, AgreesWithFiniteDifferences, ()) {
   Formula f = random_formula(true);
   f.outputs.resize(1);

@@ -452,6 +452,13 @@ std::string describe_shape(const DotProblem& p) {
   if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
   const int64_t k_numbers = p.word > 1 ? p.k_numbers * count_of(p.outer_k) : p.k_total();
   text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, k_numbers);
+  const auto joint = [&](const char* what, const std::vector<DotIndex>& indices) {
+    std::vector<int64_t> extents;
+    for (const DotIndex& i : indices) extents.push_back(i.extent);
+    if (!indices.empty()) text += fmt::format(" {} of {}", what, fmt::join(extents, "x"));
+  };
+  joint("rows", p.joint_m);
+  joint("sums", p.joint_k);
   if (p.loads[0].format || p.loads[1].format) text += " packed";
   if (!p.epilogue.empty()) text += fmt::format(" maps {}", p.epilogue.size());
   return text;

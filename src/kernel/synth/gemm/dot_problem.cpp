@@ -6,6 +6,26 @@
 
 namespace lumen::synth {
 
+namespace {
+
+// One index over all of `indices`, slowest first.
+DotIndex joined_index(const std::vector<DotIndex>& indices) {
+  DotIndex out = indices.back();
+  const auto stride = [&](const auto& of) {
+    int64_t extent = 1;
+    for (size_t d = indices.size(); d-- > 0; extent *= indices[d].extent)
+      if (of(indices[d]) != of(indices.back()) * extent) return int64_t{0};
+    return of(indices.back());
+  };
+  for (size_t load = 0; load < out.strides.size(); ++load)
+    out.strides[load] = stride([&](const DotIndex& i) { return i.strides[load]; });
+  out.result = stride([](const DotIndex& i) { return i.result; });
+  out.extent = graph::count_of(indices);
+  return out;
+}
+
+}  // namespace
+
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
   const graph::DotGroup dot = graph::read_dot(plan, group);
   DotProblem p{dot, {}, {}, {}};
@@ -75,6 +95,38 @@ std::optional<DotProblem> DotProblem::along_batch() const {
   // Rows of a tile are those of a that lie next to each other.
   for (DotIndex& i : p.outer)
     if (i.extent > 1 && i.strides[1] == 0 && (p.m.extent == 1 || i.strides[0] < p.m.strides[0])) std::swap(i, p.m);
+  return p;
+}
+
+std::optional<DotProblem> DotProblem::with_joint_m() const {
+  constexpr int64_t kMost = int64_t{1} << 30;  // numbers of rows are computed in 32 bits
+  if (!is_plain() || is_along_batch() || !joint_m.empty()) return {};
+  DotProblem p = *this;
+  p.joint_m = {m};
+  std::erase_if(p.outer, [&](const DotIndex& i) {
+    const bool joins = i.strides[1] == 0 && i.strides[0] != 0;
+    if (joins) p.joint_m.push_back(i);
+    return joins;
+  });
+  std::stable_sort(p.joint_m.begin(), p.joint_m.end(),
+                   [](const DotIndex& x, const DotIndex& y) { return x.result > y.result; });
+  std::erase_if(p.joint_m, [](const DotIndex& i) { return i.extent == 1; });
+  p.m = p.joint_m.empty() ? m : joined_index(p.joint_m);
+  if (p.joint_m.size() < 2 || p.m.extent >= kMost) return {};
+  return p;
+}
+
+std::optional<DotProblem> DotProblem::with_joint_k() const {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (!is_plain() || is_along_batch() || !joint_k.empty() || outer_k.empty() || k_total() >= kMost) return {};
+  DotProblem p = *this;
+  p.joint_k = outer_k;
+  p.joint_k.push_back(k);
+  std::stable_sort(p.joint_k.begin(), p.joint_k.end(), [](const DotIndex& x, const DotIndex& y) {
+    return x.strides[0] + x.strides[1] > y.strides[0] + y.strides[1];
+  });
+  p.outer_k.clear();
+  p.k = joined_index(p.joint_k);
   return p;
 }
 

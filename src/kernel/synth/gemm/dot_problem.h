@@ -57,6 +57,10 @@ struct DotProblem : graph::DotIndices {
   // A part of a product (dot_parts.h): where its result goes, and how many there are.
   int result_scratch = -1;
   int64_t parts = 1;
+  // Joint indices, slowest first: what m (k) counts over where steps of one stride do not reach all of it, as windows
+  // over an image wider than their result. A stride of m (k) itself holds for all of them, or is 0. Only blocks of
+  // lanes do that.
+  std::vector<DotIndex> joint_m = {}, joint_k = {};
 
   // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
@@ -77,6 +81,10 @@ struct DotProblem : graph::DotIndices {
   DotProblem with_near_rows() const;
   // The same with the outer indices that b does not have behind the others: so many share what is read of b.
   DotProblem with_sharing_last() const;
+  // The same with m counting over all indices of the result that a alone has (with k over all of the sum). Nothing
+  // where there are no others.
+  std::optional<DotProblem> with_joint_m() const;
+  std::optional<DotProblem> with_joint_k() const;
   bool is_along_batch() const { return n.strides[0] != 0; }
   bool is_plain() const;  // no rows that pick, no scales beside sums
   void swap_operands();

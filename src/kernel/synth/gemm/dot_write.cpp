@@ -69,6 +69,40 @@ bool DotWriter::hold_constant(size_t load) {
   return true;
 }
 
+// Indices that lie one after the other for this stride are one; division in 32 bits takes few instructions.
+Expr DotWriter::along(const DotIndex& whole, const std::vector<DotIndex>& joint, Expr number,
+                      const std::function<int64_t(const DotIndex&)>& stride) {
+  struct Digit {
+    int64_t extent, stride;
+  };
+  std::vector<Digit> digits;
+  for (const DotIndex& i : joint) {
+    if (!digits.empty() && digits.back().stride == stride(i) * i.extent)
+      digits.back() = {digits.back().extent * i.extent, stride(i)};
+    else
+      digits.push_back({i.extent, stride(i)});
+  }
+  if (digits.size() < 2) return number * (digits.empty() ? stride(whole) : digits[0].stride);
+  Expr rest = cast(number, Scalar::i32), at = i64(0);
+  for (size_t d = digits.size(); d-- > 0;) {
+    const Expr extent = b.integer(digits[d].extent, {Scalar::i32, 1});
+    const Expr digit = d > 0 ? rest % extent : rest;
+    if (d > 0) rest = rest / extent;
+    at = at + cast(digit, Scalar::i64) * digits[d].stride;
+  }
+  return at;
+}
+
+Expr DotWriter::row_of(size_t load, Expr m) {
+  return along(problem_.m, problem_.joint_m, m, [&](const DotIndex& i) { return i.strides[load]; });
+}
+Expr DotWriter::row_of_result(Expr m) {
+  return along(problem_.m, problem_.joint_m, m, [](const DotIndex& i) { return i.result; });
+}
+Expr DotWriter::sum_of(size_t load, Expr k) {
+  return along(problem_.k, problem_.joint_k, k, [&](const DotIndex& i) { return i.strides[load]; });
+}
+
 void DotWriter::add_digit(const DotIndex& index, Expr digit) {
   for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = bases_[l] + digit * index.strides[l];
   result_base_ = result_base_ + digit * index.result;
@@ -214,7 +248,7 @@ Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
   const int lanes = b.type(sums).lanes;
   for (const size_t load : problem_.row_scales) {
     const int64_t stride = problem_.n.strides[load];
-    const Expr at = bases_[load] + (m * problem_.m.strides[load] + n * stride);
+    const Expr at = bases_[load] + (row_of(load, m) + n * stride);
     sums = sums * read(load, at, stride, lanes, count);
   }
   std::map<ValueId, Expr> values{{problem_.contract, sums}};
@@ -226,7 +260,7 @@ Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
         size_t load = 2;
         while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
         LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
-        const Expr at = bases_[load] + (m * problem_.m.strides[load] + n * problem_.n.strides[load]);
+        const Expr at = bases_[load] + (row_of(load, m) + n * problem_.n.strides[load]);
         values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
       }
       operands.push_back(values[operand]);
@@ -240,7 +274,7 @@ Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
 void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
   const int lanes = b.type(out).lanes;
   const int64_t bytes = scalar_bytes(problem_.result_scalar);
-  const Expr at = result_base_ + (m * problem_.m.result + n * problem_.n.result);
+  const Expr at = result_base_ + (row_of_result(m) + n * problem_.n.result);
   if (problem_.n.result == 1 || lanes == 1) {
     b.store(result_, out, at * bytes, align, count);
     return;

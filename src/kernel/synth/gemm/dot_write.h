@@ -60,6 +60,11 @@ class DotWriter {
   // .. in the type of the sums.
   Expr read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count);
 
+  // How far row m of a load, or of the result, lies behind its first: by digits, where m counts over several indices.
+  Expr row_of(size_t load, Expr m);
+  Expr row_of_result(Expr m);
+  Expr sum_of(size_t load, Expr k);  // .. the number k of what is summed
+
   // Sums at (m, n .. n + lanes): what the maps make of them, and its way into the result (of rows that are not sorted).
   // `out` may be words that hold numbers beside each other.
   Expr finished(Expr sums, Expr m, Expr n, Expr count);
@@ -83,6 +88,8 @@ class DotWriter {
   void enter_picked();
   void finish_row(Expr sums, Expr m, Expr n, Expr count);
   void add_digit(const DotIndex& index, Expr digit);
+  Expr along(const DotIndex& whole, const std::vector<DotIndex>& joint, Expr number,
+             const std::function<int64_t(const DotIndex&)>& stride);
   BufferId order_ = -1, table_ = -1;
   Expr block_, picked_;
   Expr first_, count_;  // rows of the block, or of the run

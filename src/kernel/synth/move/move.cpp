@@ -9,6 +9,7 @@
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/map/map.h"
+#include "kernel/synth/move/pad.h"
 #include "kernel/synth/move/scatter_rows.h"
 
 namespace lumen::synth {
@@ -56,6 +57,10 @@ class MoveKernel {
         break;
       }
       case Op::pad_: {
+        if (auto step = synthesize_pad(plan_, group_, target_)) {
+          out_.steps.push_back(*std::move(step));
+          break;
+        }
         fill_zero();
         std::vector<int64_t> steps = node_.attributes.strides;
         if (steps.empty()) steps.assign(node_.type.shape.size(), 1);

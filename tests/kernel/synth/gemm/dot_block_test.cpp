@@ -220,6 +220,99 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
   }
 }
 
+struct Window {
+  int64_t images, high, wide, channels, outputs, side, stride;
+};
+
+// A product over windows of images, with a bias and images of a larger tensor added behind it; or the sum over all
+// places of what it multiplies with a slope: the gradient of the weight.
+Graph windows_of(const Window& c, bool weight) {
+  Graph g;
+  Builder b(g);
+  const int64_t high = (c.high - c.side) / c.stride + 1, wide = (c.wide - c.side) / c.stride + 1;
+  const ValueId x = b.input("x", Role::data, type_of({c.images, c.high, c.wide, c.channels}, Scalar::bf16));
+  const std::vector<int64_t> strides = {1, 0, 0,        0, 0, 0, 0, c.stride, 0, 1, 0, 0,
+                                        0, 0, c.stride, 0, 1, 0, 0, 0,        0, 0, 0, 1};
+  graph::Type seen = type_of({c.images, high, wide, c.side, c.side, c.channels}, Scalar::bf16);
+  const ValueId views = b.windows(x, {0, 0, 0, 0}, strides, seen.shape);
+  if (weight) {
+    const ValueId slope = b.input("slope", Role::data, type_of({c.images, high, wide, c.outputs}, Scalar::bf16));
+    g.results = {b.contract(views, slope, "nhvijc", "nhvo", "oijc")};
+  } else {
+    const ValueId w = b.input("w", Role::parameter, type_of({c.outputs, c.side, c.side, c.channels}, Scalar::bf16));
+    const ValueId y = b.contract(views, w, "nhvijc", "oijc", "nhvo");
+    const ValueId beside =
+        b.input("beside", Role::data, type_of({c.images, high + 2, wide + 1, c.outputs}, Scalar::f32));
+    const ValueId inside =
+        b.slice(beside, {0, 1, 1, 0}, type_of({c.images, high, wide, c.outputs}, Scalar::f32).shape, {1, 1, 1, 1});
+    const ValueId bias = b.input("bias", Role::data, type_of({c.outputs}, Scalar::f32));
+    g.results = {b.add(b.add(y, bias), inside)};
+  }
+  g.result_names = {"r"};
+  return g;
+}
+
+std::vector<synth::BlockDot> joint_dots(const machine::Machine& m, const graph::Plan& plan) {
+  auto all = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, true, 0);
+  std::erase_if(all, [](const synth::BlockDot& d) { return d.problem.joint_m.empty() && d.problem.joint_k.empty(); });
+  return all;
+}
+
+// The best plans whose rows (whose sums) count over several indices, and two parts of K of the first.
+void check_joint(const machine::Machine& m, const Graph& g) {
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  std::vector<synth::BlockDot> found = joint_dots(m, plan);
+  ASSERT_FALSE(found.empty()) << m.name;
+  if (found.size() > 2) found.resize(2);
+  for (const synth::BlockDot& d : found) check_plan(m, plan, d);
+  synth::BlockPlan& t = found[0].plan;
+  if (t.splits > 1 || t.scheduler.persistent_blocks > 0 || t.stages < 2) return;
+  t.split_stages = (t.stages + 1) / 2;
+  t.splits = 2;
+  check_plan(m, plan, found[0]);
+}
+
+TEST(DotBlock, RowsOverSeveralIndices) {
+  for (const char* name : {"sm_90a", "sm_80", "gfx906", "gfx942"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    for (const int64_t stride : {1, 2}) check_joint(*m, windows_of({3, 7, 6, 16, 24, 3, stride}, false));
+    check_joint(*m, windows_of({2, 5, 6, 3, 10, 2, 1}, false));  // channels that no copy has whole
+  }
+}
+
+// What lanes hold of rows is of the tile whose copies they begin, which is the next one already near a tile's end.
+TEST(DotBlock, WalksOverRowsOfSeveralIndices) {
+  machine::Machine m = *machine::find_machine("sm_90a");
+  m.units = 2;
+  for (const bool stream_k : {false, true}) {
+    const graph::Plan plan = dot_test::one_dot_group(windows_of({3, 9, 9, stream_k ? 112 : 32, 24, 3, 1}, false));
+    const auto p = synth::normalise_dot(plan, plan.groups[0]).with_joint_m();
+    ASSERT_TRUE(p);
+    const machine::MatrixRow* row = synth::find_shared_matrix(m, {Scalar::bf16, {}}, 64);
+    synth::BlockPlan t;
+    t.tile = {row, Scalar::bf16, row->collective->lanes, 1, 1, 1, 1, 64};
+    t.a = t.b = synth::Supply::copies;
+    t.m_tiles = (p->m.extent + 63) / 64;
+    t.per_k = (p->k.extent + 63) / 64;
+    t.stages = t.split_stages = t.per_k * 3;
+    t.buffers = 4;
+    if (stream_k) {
+      ASSERT_TRUE(synth::TileScheduler::can_stream_k(t.m_tiles, t.stages, m.units)) << t.stages;
+    }
+    t.scheduler = {t.m_tiles, t.stages, m.units, stream_k};
+    check_plan(m, plan, synth::BlockDot{*p, *p, t, {}, 0});
+  }
+}
+
+TEST(DotBlock, SumsOverSeveralIndices) {
+  for (const char* name : {"sm_90a", "sm_80"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    check_joint(*m, windows_of({3, 7, 6, 16, 24, 3, 1}, true));
+    check_joint(*m, windows_of({2, 9, 8, 8, 40, 2, 2}, true));
+    check_joint(*m, windows_of({2, 5, 6, 24, 72, 2, 1}, true));
+  }
+}
+
 // Operands that the lanes of a wave load together, as they lie in memory in either order; what is fetched lies so, too.
 TEST(DotBlock, OperandsLoadedTogether) {
   const machine::MachineRef m = machine::find_machine("sm_80");

@@ -20,8 +20,8 @@ bool same_bits(const BlockDot& x, const BlockDot& y) {
     return out;
   };
   const BlockPlan &a = x.plan, &b = y.plan;
-  return whole(a) && whole(b) && loads(x) == loads(y) && a.tile.row == b.tile.row && a.tile.stage_k == b.tile.stage_k &&
-         !(a.tile.row && a.tile.has_partial());
+  return x.problem.joint_k.empty() == y.problem.joint_k.empty() && whole(a) && whole(b) && loads(x) == loads(y) &&
+         a.tile.row == b.tile.row && a.tile.stage_k == b.tile.stage_k && !(a.tile.row && a.tile.has_partial());
 }
 
 }  // namespace

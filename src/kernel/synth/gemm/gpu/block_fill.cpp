@@ -43,6 +43,24 @@ Expr BlockFill::row_in_memory(Expr row) {
   return index().extent % rows() == 0 ? at : min(at, b_.i64(index().extent - 1));
 }
 
+Expr BlockFill::row_at(Expr row) {
+  const Expr at = row_in_memory(row);
+  return is_joint() ? w_.row_of(load(), at) : at * index().strides[load()];
+}
+
+void BlockFill::hold_rows() {
+  const int64_t all = product_.units() * rows(), lanes = product_.tile().lanes();
+  if (!is_joint() || supply_ != Supply::copies) return;
+  for (int64_t round = 0; round * lanes < all; ++round) held_rows_.push_back(b_.alloc(8));
+}
+
+void BlockFill::enter_rows(Expr lane) {
+  for (size_t round = 0; round < held_rows_.size(); ++round) {
+    const Expr number = lane + int64_t(round) * product_.tile().lanes();
+    b_.store(held_rows_[round], row_at(min(number / product_.units(), b_.i64(rows() - 1))), b_.i64(0), 8);
+  }
+}
+
 Expr BlockFill::zero_unit() {
   const VType type{factor_, static_cast<int>(unit_)};
   return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
@@ -54,45 +72,70 @@ Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
 }
 
 // Each lane copies units that lie a fixed number of rows apart: what differs between them is a constant, or (rows that
-// do not exist: the last one instead) little more.
+// do not exist: the last one instead) little more. Of wide rows beside each other it copies one unit of each run that a
+// swizzled row has, at the same k, whose place in memory is computed once.
 void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
+  constexpr int64_t kRun = BlockProduct::kSwizzle;
   const bool beside = supply_ == Supply::beside;
   const int64_t bytes = scalar_bytes(factor_), stage = product_.tile().stage_k, lanes = product_.tile().lanes();
-  // Units across: of k, in rows of a panel; of rows, where those lie beside each other. Down: the other.
-  const int64_t across = beside ? rows() / unit_ : product_.units(), all = across * (beside ? stage : rows());
   const int64_t row_stride = beside ? 1 : index().strides[load()], k_stride = beside ? p_.k.strides[load()] : 1;
   const int64_t down_stride = beside ? k_stride : row_stride;
-  const bool whole = index().extent % rows() == 0;
+  const bool whole = index().extent % rows() == 0, joint_k = beside && !p_.joint_k.empty(),
+             joint_m = !beside && is_joint();
   // The panel's swizzle repeats every few rows.
-  const int64_t apart = lanes % across == 0 && lanes / across % BlockProduct::kSwizzle == 0 ? lanes / across : 0;
+  const auto apart_of = [&](int64_t units) {
+    return lanes % units == 0 && lanes / units % kRun == 0 ? lanes / units : 0;
+  };
+  // Units across: of k, in rows of a panel; of rows, where those lie beside each other. Down: the other.
+  const int64_t all_across = beside ? rows() / unit_ : product_.units();
+  const bool in_runs = beside && all_across % kRun == 0 && (joint_k || apart_of(all_across) == 0);
+  const int64_t across = in_runs ? kRun : all_across, runs = all_across / across;
+  const int64_t all = across * (beside ? stage : rows()), apart = apart_of(across);
   const auto place_of = [&](Expr down, Expr unit) {
     return to + (beside ? product_.transposed_place(side_, unit, down) : product_.place(side_, down, unit));
   };
-  const Expr origin = base_ + at.outer + (first_row_ * row_stride + at.k * k_stride);
+  Expr origin = base_ + at.outer;
+  if (!joint_m) origin = origin + first_row_ * row_stride;
+  if (!joint_k) origin = origin + at.k * k_stride;
   const auto copy_rounds = [&](int64_t first, int64_t last, Expr unit, Expr down) {
     const Expr k = at.k + (beside ? down : unit * unit_);
-    Expr across_at = unit * unit_;
-    if (beside && !whole) across_at = min(across_at, index().extent - unit_ - first_row_);
-    const Expr place = place_of(down, unit), near = origin + across_at;
+    std::vector<Expr> places, near;
+    for (int64_t run = 0; run < runs; ++run) {
+      const Expr u = run == 0 ? unit : unit + run * across;
+      Expr across_at = u * unit_;
+      if (beside && !whole) across_at = min(across_at, index().extent - unit_ - first_row_);
+      places.push_back(place_of(down, u));
+      near.push_back(origin + across_at);
+    }
     for (int64_t round = first; round < last; ++round) {
       const int64_t further = (round - first) * apart;
-      Expr element;
-      if (beside || whole) {
-        element = near + down * down_stride + further * down_stride;
-      } else {
+      const auto element = [&](Expr from) { return from + down * down_stride + further * down_stride; };
+      Expr row;
+      if (joint_k) {
+        const Expr number = k + further;
+        row = w_.sum_of(load(), p_.k.extent % stage == 0 ? number : min(number, b_.i64(p_.k.extent - 1)));
+      } else if (joint_m) {
+        row = held_rows_.empty() ? row_at(down + further) : b_.load(held_rows_[round], {Scalar::i64, 1}, b_.i64(0), 8);
+      } else if (!beside && !whole) {
         const auto narrow = [&](Expr x) { return cast(x, Scalar::i32); };
         const Expr last_row = index().extent - 1 - first_row_;
-        const Expr row = min(narrow(down + further), narrow(last_row));
-        element = near + cast(row, Scalar::i64) * down_stride;
+        row = cast(min(narrow(down + further), narrow(last_row)), Scalar::i64) * down_stride;
       }
-      const Expr here = place + further * product_.row_bytes(side_);
-      const auto begin = [&] { b_.copy(panel, here, w_.buffer(load()), element * bytes, BlockProduct::kUnit); };
+      const auto each_run = [&](const std::function<void(Expr place, Expr near)>& body) {
+        for (int64_t run = 0; run < runs; ++run) body(places[run] + further * product_.row_bytes(side_), near[run]);
+      };
+      const auto begin = [&] {
+        each_run([&](Expr place, Expr from) {
+          const Expr number = row.exists() ? from + row : element(from);
+          b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
+        });
+      };
       if (p_.k.extent % stage == 0) {
         begin();
         continue;
       }
       b_.branch((beside ? k + further : k) < p_.k.extent, begin,
-                [&] { b_.store(panel, zero_unit(), here, BlockProduct::kUnit); });
+                [&] { each_run([&](Expr place, Expr) { b_.store(panel, zero_unit(), place, BlockProduct::kUnit); }); });
     }
   };
   const int64_t rounds = (all + lanes - 1) / lanes;
@@ -117,8 +160,7 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const StagePosition& at, BufferId 
       const Expr k = at.k + thread_tile.unit * unit_;
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
       const Expr inside = ragged && !masked ? min(k, b_.i64(p_.k.extent - 1)) : k;
-      const Expr element =
-          base_ + at.outer + (row_in_memory(thread_tile.row) * index().strides[load()] + inside * p_.k.strides[load()]);
+      const Expr element = base_ + at.outer + (row_at(thread_tile.row) + inside * p_.k.strides[load()]);
       const Expr count = ragged ? count_left(k, p_.k.extent, unit_) : Expr{};
       const Expr x = w_.read(load(), element, p_.k.strides[load()], unit_, count);
       Expr y = b_.type(x).scalar == factor_ ? x : cast(x, factor_);

@@ -24,6 +24,12 @@ class BlockFill {
     base_ = base;
   }
 
+  // Where copies begin tile by tile and m counts over several indices: lanes hold where their rows lie. In the block's
+  // code; and in lane loops where copies for another tile begin.
+  void hold_rows();
+  void enter_rows(Expr lane);
+  bool holds_rows() const { return !held_rows_.empty(); }
+
   // In lane loops. The stage begins at `k` of the inner k, `outer` elements behind by the outer ones; formats with
   // blocks longer than a stage: `position` elements behind a block's first.
   struct StagePosition {
@@ -50,6 +56,8 @@ class BlockFill {
   ThreadTile thread_tile(Expr lane, int64_t round);
   // `body` by the lanes that have a thread tile of `all` in a round: in whole rounds all of them.
   void where_thread_tile(Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
+  bool is_joint() const { return side_ == BlockProduct::Side::a && !p_.joint_m.empty(); }
+  Expr row_at(Expr row);         // elements, of the last one for those behind it
   Expr row_in_memory(Expr row);  // the last one for those behind it
   Expr zero_unit();
   Expr count_left(Expr from, int64_t extent, int64_t most);
@@ -67,6 +75,7 @@ class BlockFill {
   int64_t unit_ = 1;              // elements
   int64_t down_ = 1, along_ = 1;  // of a thread tile
   Expr first_row_, base_;
+  std::vector<BufferId> held_rows_;  // by round
 };
 
 }  // namespace lumen::synth

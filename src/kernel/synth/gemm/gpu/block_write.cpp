@@ -24,8 +24,9 @@ void BlockWrite::result(Expr lane, Expr m0, Expr n0) {
   sink.columns = p_.n.extent;
   const int64_t wide = kStoreBytes / sink.bytes;
   const auto whole = [&](int64_t elements) { return elements % wide == 0; };
-  sink.aligned = p_.n.result == 1 && whole(p_.n.extent) && whole(p_.m.result) && !p_.blocks &&
-                 std::all_of(p_.outer.begin(), p_.outer.end(), [&](const DotIndex& i) { return whole(i.result); });
+  sink.aligned = p_.n.result == 1 && whole(p_.n.extent) && whole(p_.m.result) && !p_.blocks;
+  for (const auto* indices : {&p_.outer, &p_.joint_m})
+    for (const DotIndex& i : *indices) sink.aligned = sink.aligned && whole(i.result);
   if (!p_.blocks) return write(lane, m0, n0, sink);
   // Rows of blocks lie anywhere.
   sink.finish = [](Expr sums, Expr, Expr, Expr) { return sums; };

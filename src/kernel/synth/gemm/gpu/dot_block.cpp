@@ -126,6 +126,7 @@ void BlockKernel::prepare() {
   write_ = std::make_unique<BlockWrite>(w_, p_, *product_);
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+  if (copies()) a_->hold_rows();
   if (p_.adds_runs()) scales_ = std::make_unique<BlockScales>(w_, p_, *product_, t_.buffers);
 }
 
@@ -209,6 +210,7 @@ void BlockKernel::begin_work(const Work& work) {
     product_->clear();
     pipeline_.begin_first({.constant = [&](int64_t i) {
       const Expr stage = work.from + i;
+      if (i == 0) a_->enter_rows(lane);
       b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
       if (scales_) bring_scales(lane, work, stage, i == 0);
     }});
@@ -227,15 +229,17 @@ void BlockKernel::bring_scales(Expr lane, const Work& now, Expr stage, bool firs
 
 // Begins what is multiplied ahead() stages behind `stage`: of this work, or else of the next.
 void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage) {
-  Expr ahead = stage + pipeline_.ahead(), to = now.to;
+  Expr ahead = stage + pipeline_.ahead(), to = now.to, from = now.from;
   const Expr number = (now.before + (stage - now.from) + pipeline_.ahead()) % t_.buffers;
   if (next) {
     const Expr inside = ahead < now.to;
     ahead = select(inside, ahead, next->from + (ahead - now.to));
     to = select(inside, now.to, next->to);
+    from = select(inside, now.from, next->from);
     a_->enter_tile(select(inside, now.place.m0, next->place.m0), select(inside, now.base_a, next->base_a));
     c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
   }
+  if (next && a_->holds_rows()) b_.branch(ahead == from, [&] { a_->enter_rows(lane); });
   b_.branch(ahead < to, [&] { begin_copies(lane, ahead, number); });
   if (scales_) bring_scales(lane, now, stage + pipeline_.ahead());
 }
@@ -350,6 +354,9 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
     }
   };
   add({p, p, {}, {}, 0});
+  const std::optional<DotProblem> joint_m = p.with_joint_m(), joint_k = p.with_joint_k();
+  if (joint_m && p.loads[0].kind == DotLoad::Kind::memory) add({*joint_m, *joint_m, {}, {}, 0});
+  if (joint_k) add({*joint_k, *joint_k, {}, {}, 0});
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
     BlockDot d{p, p, {}, {}, 0};
     for (const size_t load : loads) {

@@ -58,7 +58,11 @@ class BlockChooser {
     for (const int n : {256, 192, 128, 64})
       if (const machine::MatrixRow* row =
               find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
-        for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
+        for (const int down : {1, 2}) {
+          consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
+          // Where a tile has all columns, more rows alone read b less often.
+          if (down > 1 && p_.n.extent <= n) consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
+        }
     // Among equals a wide instruction comes first: it reads less of shared memory for each product.
     const auto width = [](const BlockPlan& t) { return t.tile.row && t.tile.row->in_shared ? t.tile.row->n : 0; };
     std::sort(plans_.begin(), plans_.end(), [&](const BlockPlan& x, const BlockPlan& y) {
@@ -82,7 +86,7 @@ class BlockChooser {
     const auto whole = [&](int64_t elements) {
       return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
     };
-    for (const auto* indices : {&p_.outer, &p_.outer_k})
+    for (const auto* indices : {&p_.outer, &p_.outer_k, &p_.joint_m, &p_.joint_k})
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
     if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
@@ -146,6 +150,7 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
     t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
+    if (!p_.joint_k.empty() && (t.a != Supply::beside || t.b != Supply::beside)) return false;
     if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
     const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
@@ -168,7 +173,7 @@ class BlockChooser {
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
-    for (int64_t splits = 1; splits <= 32; splits *= 2) {
+    for (const int64_t splits : splits_of(p_.outer_extent() * t.m_tiles * t.n_tiles)) {
       t.split_stages = ceil_div(ceil_div(t.stages, splits), t.unrolled) * t.unrolled;
       t.splits = ceil_div(t.stages, t.split_stages);
       if (splits > 1 && t.split_stages < kLeastSplitStages) break;
@@ -179,6 +184,16 @@ class BlockChooser {
     t.split_stages = t.stages;
     if (all_copies) consider_walks(t);
     return true;
+  }
+
+  // Parts of K: powers of two, and as many as give each multiprocessor a block, or two.
+  std::vector<int64_t> splits_of(int64_t tiles) const {
+    constexpr int64_t kMostDoubled = 32, kMost = 128;
+    std::set<int64_t> out{1};
+    for (int64_t splits = 2; splits <= kMostDoubled; splits *= 2) out.insert(splits);
+    for (const int64_t blocks : {m_.units, 2 * m_.units})
+      if (blocks / tiles >= 1 && blocks / tiles <= kMost) out.insert(blocks / tiles);
+    return {out.begin(), out.end()};
   }
 
   // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
