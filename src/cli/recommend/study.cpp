@@ -196,11 +196,13 @@ class Study {
     model::Evaluation sums, before = model::evaluate(model, split_, some);
     double milliseconds = 0;
     const std::vector<int64_t> users = model::tested_users(split_, some);
-    model.fine_tune(split_, users.front());  // compiles
+    const auto can_learn = [&](int64_t user) { return split_.training(user).size() >= 2; };
+    if (const auto first = std::ranges::find_if(users, can_learn); first != users.end())
+      model.fine_tune(split_, *first);  // compiles
     for (const int64_t user : users) {
       model.set_state(began_as);
       const auto began = Clock::now();
-      if (split_.training(user).size() >= 2)
+      if (can_learn(user))
         for (int64_t i = 0; i < flags_.tune_steps; ++i) model.fine_tune(split_, user);
       milliseconds += milliseconds_since(began) / std::ssize(users);
       model::Split own = split_;

@@ -358,6 +358,9 @@ std::optional<double> Recommender::train_epoch(const Split& split, const std::at
 }
 
 double Recommender::fine_tune(const Split& split, int64_t user) {
+  if (split.training(user).size() < 2)
+    throw Error(Exit::user, fmt::format("user {} has no two interactions that training may see", user),
+                "leave such a user's network as it is");
   const UserWindow one = last_window(split, form_, user);
   return step(training_batch(split, form_, {&one, 1}, Draws(settings_.seed, kBatchDraws, steps_)));
 }

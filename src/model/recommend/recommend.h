@@ -109,6 +109,7 @@ class Recommender {
   // The mean loss of a whole pass over the data; nothing when `stop` became true. Error (exit 4) when it is not finite.
   std::optional<double> train_epoch(const Split& split, const std::atomic<bool>* stop = nullptr);
   // A gradient step on one user's own history, of a family without plans: what a device would do that adapts by itself.
+  // Error where training may see fewer than two of its interactions.
   double fine_tune(const Split& split, int64_t user);
 
   // What matrices are from now on in each class, for scores(); of families without plans in the bits of the highest.

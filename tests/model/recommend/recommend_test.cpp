@@ -89,6 +89,10 @@ TEST(Recommenders, FiltersOverWindowsLearnAndArePlanned) {
   const double first = model.fine_tune(split(), 3);
   for (int i = 0; i < 10; ++i) (void)model.fine_tune(split(), 3);
   EXPECT_LT(model.fine_tune(split(), 3), first);
+  // A user whose other interactions are held out has none to learn from.
+  Split few = split();
+  few.all.users[3].resize(3);
+  EXPECT_THROW((void)model.fine_tune(few, 3), Error);
   s.family = "caser_planned";
   s.is_frozen = true;
   Recommender planned(engine(), *test_library(), s);
