@@ -173,7 +173,7 @@ class BlockChooser {
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
-    for (const int64_t splits : splits_of(p_.outer_extent() * t.m_tiles * t.n_tiles)) {
+    for (const int64_t splits : splits_of(tile, p_.outer_extent() * t.m_tiles * t.n_tiles)) {
       t.split_stages = ceil_div(ceil_div(t.stages, splits), t.unrolled) * t.unrolled;
       t.splits = ceil_div(t.stages, t.split_stages);
       if (splits > 1 && t.split_stages < kLeastSplitStages) break;
@@ -186,11 +186,13 @@ class BlockChooser {
     return true;
   }
 
-  // Parts of K: powers of two, and as many as give each multiprocessor a block, or two.
-  std::vector<int64_t> splits_of(int64_t tiles) const {
+  // Parts of K: powers of two; and where groups of lanes multiply out of shared memory, of which a multiprocessor has
+  // one or two at a time, as many as give each a block, or two.
+  std::vector<int64_t> splits_of(const BlockTile& tile, int64_t tiles) const {
     constexpr int64_t kMostDoubled = 32, kMost = 128;
     std::set<int64_t> out{1};
     for (int64_t splits = 2; splits <= kMostDoubled; splits *= 2) out.insert(splits);
+    if (!tile.row || !tile.row->in_shared) return {out.begin(), out.end()};
     for (const int64_t blocks : {m_.units, 2 * m_.units})
       if (blocks / tiles >= 1 && blocks / tiles <= kMost) out.insert(blocks / tiles);
     return {out.begin(), out.end()};
