@@ -119,12 +119,12 @@ class Study {
   }
 
   model::Evaluation validated(model::Recommender& model) {
-    if (!model.has_plans()) return model::evaluate(model, split_, validation_);
+    if (!model.has_plans()) return measured(model, split_, validation_);
     model.use(model::bit_table("normal"));
     model::EvaluationOptions options = validation_;
     const auto plans = plans_for(model, histories_of(split_, options), usual_plan(model, split_));
     options.plans = plans;
-    return model::evaluate(model, split_, options);
+    return measured(model, split_, options);
   }
 
   // Trained to the end, and as it was when validation was best.
@@ -168,11 +168,11 @@ class Study {
   void trained(int64_t seed) {
     const auto model = train("float", settings(seed));
     const double all = weights(*model);
-    arm("(a) trained, float", 32, 4 * all, 0).seeds.push_back(model::evaluate(*model, split_, test_));
+    arm("(a) trained, float", 32, 4 * all, 0).seeds.push_back(measured(*model, split_, test_));
     for (const int bits : {2, kEqualBits, 4}) {
       model->use(alike(bits));
       arm(fmt::format("(b) of (a), {} bits alike", bits), bits, bits * all / 8, 0)
-          .seeds.push_back(model::evaluate(*model, split_, test_));
+          .seeds.push_back(measured(*model, split_, test_));
     }
     model->use_masters();
     tuned(*model);
@@ -183,8 +183,7 @@ class Study {
     measure_alike("(c) trained aware of 3 bits", *train("aware of 3 bits", s));
   }
   void measure_alike(const char* name, model::Recommender& model) {
-    arm(name, kEqualBits, kEqualBits * double(weights(model)) / 8, 0)
-        .seeds.push_back(model::evaluate(model, split_, test_));
+    arm(name, kEqualBits, kEqualBits * double(weights(model)) / 8, 0).seeds.push_back(measured(model, split_, test_));
   }
 
   // Some users' devices take gradient steps on their own histories, each from (a).
@@ -193,7 +192,7 @@ class Study {
     model::EvaluationOptions some = test_;
     some.users = flags_.tuned_users;
     const auto began_as = model.state();
-    model::Evaluation sums, before = model::evaluate(model, split_, some);
+    model::Evaluation sums, before = measured(model, split_, some);
     double milliseconds = 0;
     const std::vector<int64_t> users = model::tested_users(split_, some);
     const auto can_learn = [&](int64_t user) { return split_.training(user).size() >= 2; };
@@ -207,7 +206,7 @@ class Study {
       milliseconds += milliseconds_since(began) / std::ssize(users);
       model::Split own = split_;
       own.tested = {user};
-      const model::Evaluation e = model::evaluate(model, own, test_);
+      const model::Evaluation e = measured(model, own, test_);
       add(sums.full, e.full);
       add(sums.sampled, e.sampled);
     }
@@ -226,12 +225,19 @@ class Study {
     to.ndcg10 += q.ndcg10;
   }
 
+  // What an interrupted measurement has is that of some users alone: it is none.
+  static model::Evaluation measured(model::Recommender& model, const model::Split& split,
+                                    const model::EvaluationOptions& options) {
+    const model::Evaluation out = model::evaluate(model, split, options);
+    if (interrupted()) throw Error(Exit::interrupted, "interrupted");
+    return out;
+  }
+
   void frozen(int64_t seed) {
     Settings s = settings(seed);
     s.is_frozen = true;
     const auto model = train("frozen", s);
-    arm("(d) frozen as drawn, float", 32, 4.0 * weights(*model), 0)
-        .seeds.push_back(model::evaluate(*model, split_, test_));
+    arm("(d) frozen as drawn, float", 32, 4.0 * weights(*model), 0).seeds.push_back(measured(*model, split_, test_));
   }
   void frozen_in_bits(int64_t seed) {
     Settings s = settings(seed);
@@ -257,7 +263,7 @@ class Study {
         model::EvaluationOptions options = test_;
         options.plans = which;
         arm(fmt::format("{}, {}", name, table.name), bits, bytes, took)
-            .seeds.push_back(model::evaluate(*model, split_, options));
+            .seeds.push_back(measured(*model, split_, options));
       };
       measure("(f) a plan for each user", plans, sent);
       if (table.name != "normal") continue;
