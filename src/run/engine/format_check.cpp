@@ -1,7 +1,6 @@
 #include "run/engine/format_check.h"
 
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "base/error.h"
@@ -102,15 +101,6 @@ Graph fake_graph(const FormatRef& f, int64_t n, int64_t k) {
   return g;
 }
 
-// In the type of its element: f32, or a format.
-std::vector<uint8_t> held_bytes(const Tensor& t) {
-  if (t.type.element.format) return t.blob;
-  const std::vector<float> values(t.values.begin(), t.values.end());
-  std::vector<uint8_t> out(values.size() * sizeof(float));
-  std::memcpy(out.data(), values.data(), out.size());
-  return out;
-}
-
 // Runs a graph on the engine, activations in f32, and by the evaluator; both see the same inputs. The result must
 // differ by at most `tolerance` of its largest element.
 CheckLine compare_with_oracle(Engine& engine, const std::string& what, const Graph& g,
@@ -124,7 +114,7 @@ CheckLine compare_with_oracle(Engine& engine, const std::string& what, const Gra
   const auto program = engine.compile(g, options);
   for (const auto& [name, t] : inputs) {
     const auto device = std::make_shared<DeviceTensor>(engine.device(), t.type);
-    const std::vector<uint8_t> bytes = held_bytes(t);
+    const std::vector<uint8_t> bytes = device_bytes(t);
     device->upload(bytes.data(), bytes.size());
     program->bind(name, device);
   }

@@ -406,14 +406,9 @@ class AttendKernel : AttendWriter {
   // Probabilities of what was not asked for are zero.
   void pick_units(Expr first, Expr count, Expr from, Expr to) {
     const int64_t tile = UnitTiles::kTile, unit = UnitTiles::kUnit, columns = width_ / unit;
-    const Expr begin = from - from % UnitTiles::kStep, end = units_->units(to) * unit, all = b_.i64(together_);
-    const Expr behind = to + (unit - 1), stop = behind - behind % unit;
-    serial(b_.i64(0), count, 1, [&](Expr r) {
-      units_->clear_sums(row_, block_, r, begin, from);
-      units_->clear_sums(row_, block_, r, stop, end);
-    });
-    serial(count, all, 1, [&](Expr r) { units_->clear_sums(row_, block_, r, begin, end); });
-    units_->lay(row_, block_, all, begin, end, probabilities_);
+    const UnitTiles::Beside around = units_->beside(count, b_.i64(together_), {from, to});
+    units_->clear(around, row_, block_);
+    units_->lay(row_, block_, around.all, around.steps.from, around.steps.to, probabilities_);
     units_->multiply({sums_, first / unit * (columns * tile), columns * tile, tile},
                      {probabilities_, block_ / UnitTiles::kStep * tile, tile}, {values_, tile, columns * tile},
                      {b_.i64(0), b_.i64(2)}, {b_.i64(0), b_.i64(columns)},

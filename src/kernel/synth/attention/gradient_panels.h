@@ -67,9 +67,12 @@ class GradientPanels {
   virtual void take_sources(Expr rows, Expr from, Expr to) = 0;
 
   // Sums of a result: over keys, f32 of a head's rows in scratch; over rows, of a block's keys.
-  virtual int64_t head_bytes(size_t result) const = 0;
-  virtual void set_scratch(size_t result, BufferId scratch) = 0;
-  virtual void enter_head(Expr head) = 0;
+  int64_t head_bytes(size_t number) const { return parts_->tiles * parts_->tile * sum_width(number) * 4; }
+  void set_scratch(size_t number, BufferId scratch) {
+    sums_.resize(parts_->results.size(), -1);
+    sums_[number] = scratch;
+  }
+  void enter_head(Expr head) { head_ = head; }
   virtual void clear_sums(size_t result) = 0;
   virtual void add(size_t result, Expr first, Expr rows, Expr from, Expr to) = 0;
   virtual Place sum(size_t result, Expr line, Expr column) = 0;
@@ -79,6 +82,8 @@ class GradientPanels {
   const GradientResult& result(size_t number) const { return parts_->results[number]; }
   int64_t sum_width(size_t number) const { return padded(operand(result(number).operand).width); }
   const GradientParts* parts_ = nullptr;
+  std::vector<BufferId> sums_;  // by result
+  Expr head_;
 };
 
 std::unique_ptr<GradientPanels> vector_panels(Builder& b, const graph::Graph& g, graph::ValueId root,

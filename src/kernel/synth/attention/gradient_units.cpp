@@ -75,29 +75,17 @@ class UnitPanels : public GradientPanels {
 
   // Numbers beside those that were computed are zeros from here on.
   void take_sources(Expr rows, Expr from, Expr to) override {
-    const Expr first = from - from % kStep, end = tiles_->units(to) * kUnit, all = tiles_->units(rows) * kUnit;
-    const Expr behind = to + (kUnit - 1), stop = behind - behind % kUnit;
+    const UnitTiles::Beside around = tiles_->beside(rows, {}, {from, to});
+    const auto& [first, end] = around.steps;
     for (size_t s = 0; s < sources_.size(); ++s) {
-      const auto clear = [&](Expr row, Expr begin, Expr until) {
-        tiles_->clear_sums(squares_[s], parts_->block, row, begin, until);
-      };
-      b_.loop(LoopKind::serial, b_.i64(0), rows, 1, [&](Expr row) {
-        clear(row, first, from);
-        clear(row, stop, end);
-      });
-      b_.loop(LoopKind::serial, rows, all, 1, [&](Expr row) { clear(row, first, end); });
-      if (sources_[s].lines >= 0) tiles_->lay(squares_[s], parts_->block, all, first, end, sources_[s].lines);
+      tiles_->clear(around, squares_[s], parts_->block);
+      if (sources_[s].lines >= 0) tiles_->lay(squares_[s], parts_->block, around.all, first, end, sources_[s].lines);
       if (sources_[s].transposed >= 0)
-        tiles_->lay_transposed(squares_[s], parts_->block, all, first, end, parts_->tile, sources_[s].transposed);
+        tiles_->lay_transposed(squares_[s], parts_->block, around.all, first, end, parts_->tile,
+                               sources_[s].transposed);
     }
   }
 
-  int64_t head_bytes(size_t number) const override { return parts_->tiles * parts_->tile * sum_width(number) * 4; }
-  void set_scratch(size_t number, BufferId scratch) override {
-    sums_.resize(std::max(sums_.size(), number + 1), -1);
-    sums_[number] = scratch;
-  }
-  void enter_head(Expr head) override { head_ = head; }
   void clear_sums(size_t number) override {
     const bool over_keys = result(number).over_keys;
     const int64_t bytes = over_keys ? head_bytes(number) : parts_->block * sum_width(number) * 4;
@@ -140,8 +128,7 @@ class UnitPanels : public GradientPanels {
   std::unique_ptr<UnitTiles> tiles_;
   std::vector<Panels> operands_;
   std::vector<Source> sources_;
-  std::vector<BufferId> squares_, sums_;
-  Expr head_;
+  std::vector<BufferId> squares_;
 };
 
 }  // namespace

@@ -81,12 +81,6 @@ class VectorPanels : public GradientPanels {
   }
   void take_sources(Expr, Expr, Expr) override {}
 
-  int64_t head_bytes(size_t number) const override { return parts_->tiles * parts_->tile * sum_width(number) * 4; }
-  void set_scratch(size_t number, BufferId scratch) override {
-    sums_.resize(std::max(sums_.size(), number + 1), -1);
-    sums_[number] = scratch;
-  }
-  void enter_head(Expr head) override { head_ = head; }
   void clear_sums(size_t number) override {
     const bool over_keys = result(number).over_keys;
     const int64_t count = over_keys ? head_bytes(number) / 4 : parts_->block * sum_width(number);
@@ -181,8 +175,7 @@ class VectorPanels : public GradientPanels {
   bool fused_;
   int together_;
   std::vector<Lines> operands_;
-  std::vector<BufferId> squares_, sums_;
-  Expr head_;
+  std::vector<BufferId> squares_;
 };
 
 }  // namespace

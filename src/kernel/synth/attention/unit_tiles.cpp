@@ -1,8 +1,7 @@
 // See unit_tiles.h.
 #include "kernel/synth/attention/unit_tiles.h"
 
-#include <fmt/format.h>
-
+#include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
@@ -11,20 +10,10 @@ namespace {
 
 constexpr int kPair = 2;  // of 16-bit floats, in a word
 
-// Numbers of two runs by turns, of which each has `run` from its first number on: the second begins at `second`.
-std::vector<int> by_turns(int first, int second, int run) {
-  std::vector<int> mask;
-  for (int i = 0; i < run; ++i)
-    for (const int begin : {first, second}) mask.push_back(begin + i);
-  return mask;
-}
-
 }  // namespace
 
-UnitTiles::UnitTiles(Builder& b, const machine::Machine& target, const machine::TileRow& row) : b_(b), row_(row) {
-  const std::string pair = fmt::format("roundpair.f32f32.{}x{}", scalar_name(row.a), 2 * kUnit);
-  if (target.find_row(pair)) round_pair_ = pair;
-}
+UnitTiles::UnitTiles(Builder& b, const machine::Machine& target, const machine::TileRow& row)
+    : b_(b), row_(row), round_pair_(round_pair_row(target, row.a, kUnit)) {}
 
 std::unique_ptr<UnitTiles> UnitTiles::find(Builder& b, const machine::Machine& target, Scalar factor) {
   if (target.f32_lanes() != kUnit) return nullptr;
@@ -127,9 +116,24 @@ void UnitTiles::lay_transposed(BufferId sums, int64_t columns, Expr rows, Expr f
   });
 }
 
-void UnitTiles::clear_sums(BufferId sums, int64_t columns, Expr row, Expr from, Expr to) {
-  const Expr zero = b_.real(0, {Scalar::f32, kUnit});
-  serial(from, to, kUnit, [&](Expr at) { b_.store(sums, zero, sum_place(row, at, columns), kRow); });
+UnitTiles::Beside UnitTiles::beside(Expr rows, Expr all, const Range& known) {
+  Beside out{known, {known.from - known.from % kStep, units(known.to) * kUnit}, rows, all, {}};
+  if (!all.exists()) out.all = units(rows) * kUnit;
+  const Expr behind = known.to + (kUnit - 1);
+  out.stop = behind - behind % kUnit;
+  return out;
+}
+
+void UnitTiles::clear(const Beside& beside, BufferId sums, int64_t columns) {
+  const auto clear = [&](Expr row, Expr from, Expr to) {
+    const Expr zero = b_.real(0, {Scalar::f32, kUnit});
+    serial(from, to, kUnit, [&](Expr at) { b_.store(sums, zero, sum_place(row, at, columns), kRow); });
+  };
+  serial(b_.i64(0), beside.rows, 1, [&](Expr row) {
+    clear(row, beside.steps.from, beside.known.from);
+    clear(row, beside.stop, beside.steps.to);
+  });
+  serial(beside.rows, beside.all, 1, [&](Expr row) { clear(row, beside.steps.from, beside.steps.to); });
 }
 
 void UnitTiles::multiply(const Sums& c, const Factor& a, const Factor& v, const Range& rows, const Range& columns,

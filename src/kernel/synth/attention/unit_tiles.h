@@ -42,8 +42,17 @@ class UnitTiles {
   // with sums over columns; transposed, with sums over rows, of which there are `all`.
   void lay(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, BufferId to_lines);
   void lay_transposed(BufferId sums, int64_t columns, Expr rows, Expr from, Expr to, int64_t all, BufferId to_lines);
-  // Zeros in a row of f32 numbers.
-  void clear_sums(BufferId sums, int64_t columns, Expr row, Expr from, Expr to);
+  struct Range {
+    Expr from, to;
+  };
+  // f32 numbers that are known are those of rows below `rows` in a range of columns that begins at a whole tile. Beside
+  // them are the other columns of the whole steps around it, and rows up to `all` (none: of whole steps).
+  struct Beside {
+    Range known, steps;
+    Expr rows, all, stop;
+  };
+  Beside beside(Expr rows, Expr all, const Range& known);
+  void clear(const Beside& beside, BufferId sums, int64_t columns);
 
   // Tiles up to a number of lines, two at a time.
   Expr units(Expr lines) { return (lines + (kStep - 1)) / kStep * 2; }
@@ -58,9 +67,6 @@ class UnitTiles {
     BufferId buffer;
     int64_t line, step;  // bytes
     Expr from = {};      // none: 0
-  };
-  struct Range {
-    Expr from, to;
   };
   void multiply(const Sums& c, const Factor& a, const Factor& v, const Range& rows, const Range& columns,
                 const Range& steps, bool adds);

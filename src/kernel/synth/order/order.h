@@ -2,6 +2,7 @@
 // and products factored into integers.
 //
 // May include: base, kernel/loop, kernel/machine, kernel/synth/unpack, number/facts, number/format, number/formula.
+// Offers: pairs.h.
 #pragma once
 
 #include "kernel/synth/order/factor.h"

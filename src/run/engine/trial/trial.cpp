@@ -58,8 +58,7 @@ double trial_number(TrialNumbers kind, uint32_t seed, uint64_t i, int64_t table)
   return 0;
 }
 
-// Bytes that decode to finite numbers, for formats that nothing encodes to: those of `from` zeroed byte by byte until
-// they do is slow, so blocks whose numbers are not finite become zero.
+// Bytes that decode to finite numbers, for formats that nothing encodes to: blocks whose numbers are not become zero.
 std::vector<uint8_t> random_blob(const Format& f, int64_t rows, int64_t columns, uint32_t seed) {
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<uint8_t> blob(layout.total);
@@ -112,20 +111,6 @@ Tensors inputs_of(const Trial& trial) {
         filled(n.type, kind == trial.numbers.end() ? TrialNumbers::digits : kind->second, ++seed, trial.table);
   }
   return inputs;
-}
-
-// A tensor as its bytes lie on a device.
-std::vector<uint8_t> device_bytes(const Tensor& t) {
-  if (t.type.element.format) return t.blob;
-  const int width = scalar_bytes(t.type.element.scalar);
-  std::vector<uint8_t> out(t.values.size() * width);
-  for (size_t i = 0; i < t.values.size(); ++i) {
-    const auto number = int64_t(t.values[i]);
-    const auto real = float(t.values[i]);
-    std::memcpy(out.data() + i * width, is_float(t.type.element.scalar) ? static_cast<const void*>(&real) : &number,
-                width);
-  }
-  return out;
 }
 
 // What the evaluator gives after all runs, states going on.
@@ -239,6 +224,19 @@ Compared compare_all(const Trial& trial, const Tensors& inputs, const std::vecto
 }
 
 }  // namespace
+
+std::vector<uint8_t> device_bytes(const Tensor& t) {
+  if (t.type.element.format) return t.blob;
+  const int width = scalar_bytes(t.type.element.scalar);
+  std::vector<uint8_t> out(t.values.size() * width);
+  for (size_t i = 0; i < t.values.size(); ++i) {
+    const auto number = int64_t(t.values[i]);
+    const auto real = float(t.values[i]);
+    std::memcpy(out.data() + i * width, is_float(t.type.element.scalar) ? static_cast<const void*>(&real) : &number,
+                width);
+  }
+  return out;
+}
 
 double units_of_sum(int64_t additions) {
   return 1.01 * double(additions) * 0x1p-23;

@@ -56,6 +56,9 @@ struct Trial {
   std::string wanted = {};  // a row of the machine's table that it is there for; empty: none
 };
 
+// A tensor as its bytes lie on a device.
+std::vector<uint8_t> device_bytes(const graph::Tensor& t);
+
 // What f32 sums may lose: so many additions, each rounded or, in matrix units, cut.
 double units_of_sum(int64_t additions);
 // What numbers lose that are rounded to a type once.

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/pack.h"
+#include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
@@ -106,8 +107,8 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
   if (count > 0) cursor_->enter_block(block, count / p_.loads[1].format->block);
   const Expr to = i * row_bytes(t_) + k * bytes;
   // Two vectors are rounded at once where the machine can; what it flushes, its products would.
-  const std::string pair = fmt::format("roundpair.f32f32.{}x{}", scalar_name(t_.row.a), 2 * value_lanes_);
-  const bool by_pairs = !t_.integers && m_.find_row(pair) && count % (2 * value_lanes_) == 0;
+  const std::string pair = round_pair_row(m_, t_.row.a, value_lanes_);
+  const bool by_pairs = !t_.integers && !pair.empty() && count % (2 * value_lanes_) == 0;
   const int64_t chunk = t_.integers ? t_.step() : by_pairs ? 2 * value_lanes_ : value_lanes_;
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
@@ -192,11 +193,7 @@ void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
   const VType type{t_.row.a, t_.lanes()};
   const Expr columns = t_.masked ? p_.n.extent - n : Expr{};
   const bool tail = p_.k.extent != t_.padded_k;
-  std::vector<int> alternate;
-  for (int lane = 0; lane < t_.lanes(); ++lane) {
-    alternate.push_back(lane);
-    alternate.push_back(t_.lanes() + lane);
-  }
+  const std::vector<int> alternate = by_turns(0, t_.lanes(), t_.lanes());
   b_.loop(LoopKind::serial, w_.i64(0), count, 2, [&](Expr k) {
     std::vector<Expr> rows;
     for (int j = 0; j < 2; ++j) {

@@ -53,7 +53,6 @@ class MatrixPanel {
   Expr groups_from() const { return groups_from_; }
 
  private:
-  void allocate_rows();
   void unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count);
   void unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
   void transpose_rows(Expr to, Expr count);
