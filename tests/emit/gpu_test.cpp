@@ -310,7 +310,20 @@ TEST(Gpu, FollowersWaitFirst) {
   }
 }
 
-// .. but for copies of what no kernel of the program writes: those come first where the kernel says so.
+// Memory that another kernel of the program may write is read as what it is: reads of constant memory (`nc`) may find
+// lines that a kernel before left in the first-level cache, as this one began before that one ended.
+TEST(Gpu, FollowersReadAsConstantWhatNoKernelWrites) {
+  loop::Kernel k = arithmetic(64);
+  const auto reads_as_constant = [&](const char* machine) {
+    return contains(emit({&k, 1}, *machine::find_machine(machine), Output::assembly), "ld.global.nc");
+  };
+  EXPECT_TRUE(reads_as_constant("sm_80"));
+  for (const char* name : {"sm_90a", "sm_100a", "sm_120"}) EXPECT_FALSE(reads_as_constant(name)) << name;
+  for (loop::BufferParam& p : k.params) p.constant = !p.written;
+  for (const char* name : {"sm_80", "sm_90a", "sm_100a", "sm_120"}) EXPECT_TRUE(reads_as_constant(name)) << name;
+}
+
+// Copies of such memory come before the wait where the kernel says where it waits.
 TEST(Gpu, FollowersCopyConstantsBeforeTheyWait) {
   std::string text = kBlocks;
   text.replace(text.find("x: 1024 bytes align 64"), 22, "x: 1024 bytes align 64 constant");

@@ -68,6 +68,33 @@ TEST(Repeat, UpdatedParametersTellGroupsApart) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
+// .. and may read it as constant memory there, which what another kernel writes never is.
+TEST(Repeat, OnlyUnwrittenParametersAreConstant) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto x = b.input("x", Role::data, f32({4, 64})), w = b.input("w", Role::parameter, f32({64}));
+  const auto y = b.unary(ScalarOp::tanh_, b.reduce(x, graph::Reduction::sum, {1}));
+  g.results = {b.mul(w, b.reduce(y, graph::Reduction::max, {0}))};
+  g.result_names = {"r"};
+  for (const char* name : {"sm_90a", "sm_80", "gfx942"}) {
+    const auto m = machine::find_machine(name);
+    const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+    const DistinctKernels kernels = synthesize_distinct(p.plan, *m, {});
+    int constants = 0, others = 0;
+    for (size_t i = 0; i < kernels.distinct.size(); ++i)
+      for (const synth::Step& step : kernels.distinct[i].steps)
+        for (size_t a = 0; a < step.arguments.size(); ++a) {
+          if (step.kernel.params[a].written) continue;
+          const bool is_weight = step.arguments[a].from == synth::Argument::From::value &&
+                                 kernels.groups[kernels.first[i]].values[step.arguments[a].index] == w;
+          EXPECT_EQ(step.kernel.params[a].constant, is_weight && m->follows) << name << step.kernel.name;
+          ++(is_weight ? constants : others);
+        }
+    EXPECT_GT(constants, 0) << name;
+    EXPECT_GT(others, 1) << name;
+  }
+}
+
 TEST(Repeat, LayersShareKernels) {
   graph::Graph g;
   graph::Builder b(g);
