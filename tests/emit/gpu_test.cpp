@@ -319,6 +319,9 @@ TEST(Gpu, FollowersReadAsConstantWhatNoKernelWrites) {
   };
   EXPECT_TRUE(reads_as_constant("sm_80"));
   for (const char* name : {"sm_90a", "sm_100a", "sm_120"}) EXPECT_FALSE(reads_as_constant(name)) << name;
+  const int64_t bytes = std::exchange(k.params[0].bytes, int64_t{16} << 20);
+  EXPECT_TRUE(reads_as_constant("sm_90a")) << "it is launched in whole";
+  k.params[0].bytes = bytes;
   for (loop::BufferParam& p : k.params) p.constant = !p.written;
   for (const char* name : {"sm_80", "sm_90a", "sm_100a", "sm_120"}) EXPECT_TRUE(reads_as_constant(name)) << name;
 }

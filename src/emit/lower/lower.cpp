@@ -131,11 +131,9 @@ class KernelLowering {
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
         function_->addParamAttr(i, llvm::Attribute::getWithAlignment(context_, align));
       }
-      // Reads of constant memory may be moved before a wait, and find lines in a multiprocessor's first-level cache
-      // that kernels before, which still ran there when this one began, have read: where kernels begin early that
-      // memory alone is constant which none of the program writes.
-      buffers_[i].constant =
-          grid_ && !k_.aliased && !k_.params[i].written && (!target_.follows || k_.params[i].constant);
+      // Where kernels begin early that memory alone is constant which none of the program writes (loop/verify.h).
+      const bool is_settled = !target_.follows || k_.params[i].constant || loop::begins_in_whole(k_);
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && is_settled;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + i);

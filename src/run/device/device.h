@@ -32,6 +32,7 @@ struct LaunchConfig {
   int64_t blocks = 0;  // grids
   int threads = 1;     // of a block
   int64_t shared_bytes = 0;
+  bool in_whole = false;  // begins when what was launched before has ended (kernel/loop/verify.h)
 };
 
 // Machine code a device has loaded. A kernel found in it is opaque to everybody else and lives as long as the module.

@@ -56,6 +56,19 @@ TEST(LoopEarly, IsPrintedReadAndEvaluated) {
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], static_cast<float>(i) + 2);
 }
 
+// Much of what other kernels may have written; not what none of them writes, nor where the kernel says where it waits.
+TEST(LoopEarly, KernelsThatReadMuchBeginInWhole) {
+  const std::string waits_first = with(kEarly, "      wait kernels 0\n", "");
+  const auto large = [](const std::string& text, const std::string& param) {
+    return loop::begins_in_whole(parse(with(text, " " + param + ": 128", " " + param + ": 16777216")));
+  };
+  EXPECT_FALSE(loop::begins_in_whole(parse(waits_first)));
+  EXPECT_TRUE(large(waits_first, "x"));
+  EXPECT_FALSE(large(waits_first, "w"));
+  EXPECT_FALSE(large(waits_first, "y"));
+  EXPECT_FALSE(large(kEarly, "x"));
+}
+
 TEST(LoopEarly, OnlyConstantMemoryIsCopiedBeforeTheWait) {
   const auto refused = [](const std::string& text, const std::string& why) {
     const std::string error = error_of(text);

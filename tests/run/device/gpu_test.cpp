@@ -214,6 +214,10 @@ TEST_P(GpuTest, KernelsFollowEachOther) {
     EXPECT_EQ(fake->count("cuLaunchKernelEx"), before);
     launch();
     EXPECT_EQ(fake->count("cuLaunchKernelEx"), before + each);
+    device->launch(kernel, buffers, {2, false, 2, 1, 0, true}, status);  // it asks to be launched in whole
+    EXPECT_EQ(fake->count("cuLaunchKernelEx"), before + each);
+    launch();
+    EXPECT_EQ(fake->count("cuLaunchKernelEx"), before + 2 * each);
   }
   device->release(status);
 }

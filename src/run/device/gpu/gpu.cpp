@@ -265,7 +265,8 @@ class GpuDevice : public Device {
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
     void* const stream = target_ ? target_ : context_->stream();
-    if (follows_ && context_->set_within_program(true)) {
+    const bool is_within = context_->set_within_program(true);
+    if (follows_ && is_within && !launch_config.in_whole) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
       const FollowerLaunch launch{{static_cast<unsigned>(launch_config.blocks), 1, 1},
                                   {static_cast<unsigned>(launch_config.threads), 1, 1},

@@ -10,6 +10,7 @@
 #include "emit/emit.h"
 #include "emit/seal.h"
 #include "kernel/loop/text.h"
+#include "kernel/loop/verify.h"
 
 namespace lumen::run {
 namespace {
@@ -35,7 +36,7 @@ LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine
   // Code for processors on a device with a grid, as tests have it: one task per block.
   if (machine.kind == machine::Kind::cpu) return {kernel.tasks, small, kernel.tasks, 1, 0};
   const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
-  return {kernel.tasks, small, shape.blocks, shape.threads, shape.shared_bytes};
+  return {kernel.tasks, small, shape.blocks, shape.threads, shape.shared_bytes, loop::begins_in_whole(kernel)};
 }
 
 KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)
