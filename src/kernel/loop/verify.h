@@ -19,8 +19,8 @@ std::string verify(const Kernel& k);
 std::string verify(const Function& f);  // the same, and pure
 
 bool begins_early(const Kernel& k);  // it says itself where it waits
-// It is launched when those before have ended, for it reads so much of what they may have written that reads of constant
-// memory, which compilers move and join freely, are worth more than an early launch.
+// It is launched when those before have ended, for it reads so much of what they may have written that reads of
+// constant memory, which compilers move and join freely, are worth more than an early launch.
 bool begins_in_whole(const Kernel& k);
 // Empty, or what is wrong: one wait at most, by all lanes of a block, and behind it all that touches the memory of
 // params, but for copies of constant ones.
