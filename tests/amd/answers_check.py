@@ -16,10 +16,9 @@ LUMEN = BUILD / "lumen"
 failures = []
 
 
-def lumen(*words, chip="gfx942", answers="", library=BUILD / "tests/amd/libamdhip64.so", **variables):
-    environment = dict(os.environ, LUMEN_STAND_IN_AMD=chip, LUMEN_STAND_IN_ANSWERS=answers, LUMEN_HIP_LIBRARY=str(library), NO_COLOR="1",
-                       **variables)
-    done = subprocess.run([str(LUMEN), *words, "--cache", "off"], capture_output=True, text=True, env=environment)
+def lumen(*words, chip="gfx942", answers="", library=BUILD / "tests/amd/libamdhip64.so"):
+    environment = dict(os.environ, LUMEN_STAND_IN_AMD=chip, LUMEN_STAND_IN_ANSWERS=answers, LUMEN_HIP_LIBRARY=str(library), NO_COLOR="1")
+    done = subprocess.run([str(LUMEN), *words, "--cache", "off"], capture_output=True, text=True, env=environment, timeout=60)
     return done.returncode, " ".join((done.stdout + done.stderr).split())  # lines are wrapped
 
 
@@ -43,9 +42,6 @@ for command in (("doctor", "--device", "hip", "--quick"), TRAIN):
 expect("--machine of another width", 3, "64 lanes step together, and code for gfx1100 is made for 32", command=(*TRAIN, "--machine", "gfx1100"))
 expect("XNACK", 0, "gfx942:sramecc+:xnack+", answers="features=:sramecc+:xnack+")
 expect("memory of the processor", 0, "memory shared with the processor", chip="gfx1103", answers="integrated=1 bytes=300000000")
-expect("memory of the processor, most of it in use", 3, "shares them with the processor", "end other programs: on the processor, too",
-       command=("compile", "llama", "--shape", "tiny", "--function", "train", "--symbols", "B=8,T=512", "--explain", "--device", "hip"),
-       chip="gfx1103", answers="integrated=1 bytes=3000000000", LUMEN_MEMORY="150M")
 expect("memory set apart", 0, "memory set apart from the processor's", chip="gfx1103", answers="integrated=1 bytes=9000000000000000")
 expect("a chip without a row", 0, "gfx1103 has no row of its own: its generation's generic code (gfx11-generic) is used",
        "code for gfx11-generic", chip="gfx1103")

@@ -25,7 +25,7 @@ const loop::Kernel& add_kernel() {
     build.loop(loop::LoopKind::parallel, build.i64(0), build.i64(kCount), 1, [&](loop::Expr task) {
       const loop::VType f32{Scalar::f32, 1};
       const loop::Expr sum = build.load(a, f32, task * 4, 4) + build.load(b, f32, task * 4, 4);
-      build.guard(build.op(ScalarOp::ge_, sum, build.real(0, f32)), task, loop::kGuardFinite);
+      build.guard(build.op(ScalarOp::le_, build.real(0, f32), sum), task, loop::kGuardFinite);
       build.store(c, sum, task * 4, 4);
     });
     return build.finish();

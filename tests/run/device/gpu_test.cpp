@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "run/device/available.h"
 #include "run/device/gpu/gpu_symbols.h"
 #include "tests/run/stand_in.h"
 
