@@ -33,9 +33,9 @@ KINDS = {
     "attend gradient": ["attend gradient"],
     "map": ["map"],
     "reduce": ["reduce"],
-    "encode": ["encode", "codes", "quantize", "round"],
+    "encode": ["encode", "codes", "feedback", "fields", "pack", "panels", "quantize", "round"],
     "decode": ["decode"],
-    "moves": ["concat", "gather", "prepare", "rows", "scatter_add", "sort", "turn", "update", "zeros"],
+    "moves": ["concat", "copy", "count", "gather", "pad", "prepare", "rows", "scatter_add", "sort", "turn", "update", "zero", "zeros"],
     "exchange": ["exchange"],
     "models": ["models"],
 }
