@@ -2,7 +2,6 @@
 // are tried that have a row of the machine's table which no plan before had.
 #include <algorithm>
 #include <functional>
-#include <map>
 
 #include "base/error.h"
 #include "graph/ir/build.h"
@@ -167,36 +166,6 @@ std::string kind_of_plan(const TrialPlan& plan) {
   return kind;
 }
 
-// "mma.32x32x8.f16f16.f32" without its shape: ".f16f16.f32".
-std::string factors_of(const std::string& row) {
-  const size_t shape = row.find('.');
-  const size_t after = shape == std::string::npos ? shape : row.find('.', shape + 1);
-  return after == std::string::npos ? row : row.substr(after);
-}
-
-// Matrix instructions that no best plan has, for larger products' sake: other plans of a product of the same factors.
-void add_other_shapes(const machine::Machine& m, const Makers& makers, const std::map<std::string, size_t>& first_with,
-                      std::set<std::string>* rows, std::vector<Trial>* out) {
-  std::set<size_t> swept;
-  for (const machine::MatrixRow& r : m.matrices) {
-    const auto maker = first_with.find(factors_of(r.row));
-    if (rows->contains(r.row) || maker == first_with.end() || !swept.insert(maker->second).second) continue;
-    Trial trial = makers[maker->second]();
-    for (int candidates = 2, c = 1; c < candidates; ++c) {
-      trial.options.candidate = c;
-      const TrialPlan plan = plan_of(m, trial);
-      candidates = plan.candidates;
-      for (const std::string& row : plan.rows) {
-        const bool matrix = std::ranges::any_of(m.matrices, [&](const auto& one) { return one.row == row; });
-        if (!matrix || !rows->insert(row).second) continue;
-        out->push_back(trial);
-        out->back().wanted = row;
-        break;
-      }
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
@@ -215,9 +184,8 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
   add_coded(m, depth, formats, &makers);
   std::vector<Trial> out;
   std::set<std::string> rows, kinds;
-  std::map<std::string, size_t> first_with;  // the first product that has a matrix instruction of these factors
-  for (size_t number = 0; number < makers.size(); ++number) {
-    Trial trial = makers[number]();
+  for (const auto& make : makers) {
+    Trial trial = make();
     int candidates = 1;
     for (trial.options.candidate = 0; trial.options.candidate < candidates; ++trial.options.candidate) {
       TrialPlan plan;
@@ -227,7 +195,6 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
         break;  // not for this machine
       }
       if (depth == TrialDepth::everything) candidates = plan.candidates;
-      for (const std::string& row : plan.rows) first_with.emplace(factors_of(row), number);
       const auto row =
           std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& r) { return !rows.contains(r); });
       const bool new_kind = depth == TrialDepth::everything && kinds.insert(kind_of_plan(plan)).second;
@@ -238,7 +205,6 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
       out.push_back(std::move(chosen));
     }
   }
-  if (depth == TrialDepth::usual) add_other_shapes(m, makers, first_with, &rows, &out);
   return out;
 }
 

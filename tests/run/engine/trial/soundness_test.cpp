@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "run/device/choose/choose.h"
 #include "run/engine/trial/determinism.h"
@@ -173,14 +172,6 @@ TEST(Soundness, AStepHasTheSameBitsForAnyNumberOfThreads) {
   alone.cache = std::make_shared<KernelCache>(alone.device, trial_cache());
   EXPECT_EQ(prove_determinism(shop, &alone).name, kAnyThreads);
   EXPECT_EQ(prove_determinism(shop, nullptr).name, kSameDevice);
-}
-
-// Instructions that only larger products would take are tried by other plans of small ones.
-TEST(Trials, MatrixInstructionsOfEveryShapeHaveOne) {
-  const auto m = machine::find_machine("gfx942");
-  std::set<std::string> tried;
-  for (const Trial& t : trials_for(*m, TrialDepth::usual)) tried.insert(t.wanted);
-  for (const machine::MatrixRow& r : m->matrices) EXPECT_TRUE(tried.contains(r.row)) << r.row;
 }
 
 }  // namespace
