@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Convolutions in bf16 on one GPU: cuDNN (PyTorch, channels last, its own search for the fastest way) beside Lumen, in the same run, of residual
+"""Convolutions in bf16 on one GPU: cuDNN, on AMD MIOpen (PyTorch, channels last, its own search for the fastest way) beside Lumen, in the same run, of residual
 networks, U-Nets and shapes nobody chose. Milliseconds of the product, of the gradient of the images, of that of the weight; ratios are cuDNN's time
 over Lumen's.
 
-Needs PyTorch for CUDA. Run:    python3 bench/convolution.py --bench build/bench/bench_convolution
+Needs PyTorch for CUDA or ROCm. Run:    python3 bench/convolution.py --bench build/bench/bench_convolution [--device hip]
 """
 import argparse
 import json
@@ -62,9 +62,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True)
     parser.add_argument("--shapes", nargs="*", default=SHAPES)
+    parser.add_argument("--device", default="cuda", help="Lumen's: cuda or hip (PyTorch calls both cuda)")
     parser.add_argument("--out")
     o = parser.parse_args()
-    ours = subprocess.run([o.bench, "--json", *o.shapes], capture_output=True, text=True)
+    ours = subprocess.run([o.bench, "--json", "--device", o.device, *o.shapes], capture_output=True, text=True)
     if ours.returncode != 0:
         raise SystemExit(ours.stdout + ours.stderr)
     rows, ratios = [], {"forward": [], "images": [], "weight": []}

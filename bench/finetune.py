@@ -32,8 +32,11 @@ RANK = 16
 KINDS = {"lora": "bf16", "qlora": "q4_0"}
 
 
-def device_memory():
+def device_memory(device):
     """Bytes in use on the first GPU."""
+    if device == "hip":
+        used = sorted(Path("/sys/class/drm").glob("card*/device/mem_info_vram_used"))
+        return int(used[0].read_text()) if used else 0
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"], capture_output=True, text=True)
     return int(out.stdout.split()[0]) << 20 if out.returncode == 0 and out.stdout.strip() else 0
 
@@ -47,13 +50,13 @@ def resident(pid):
 
 def watched(command, device, limit=540):
     """Runs a process: its result, and the most memory seen, on the card or resident."""
-    before = device_memory() if device == "cuda" else 0
+    before = device_memory(device) if device != "cpu" else 0
     process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     peak, done = [0], threading.Event()
 
     def watch():
         while not done.wait(0.1):
-            peak[0] = max(peak[0], device_memory() - before if device == "cuda" else resident(process.pid))
+            peak[0] = max(peak[0], device_memory(device) - before if device != "cpu" else resident(process.pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -72,7 +75,7 @@ def lumen(arguments, model, batch, length, steps, out, *flags):
     """Tokens a second and GiB of `lumen train --lora`."""
     shutil.rmtree(out, ignore_errors=True)
     command = [arguments.lumen, "train", "-m", model, "--data", arguments.text, "--lora", "--lora-rank", RANK, "--lora-alpha", 2 * RANK, "-b", batch,
-               "-c", length, "--steps", steps, "--warmup", 1, "--eval-every", 0, "--validation", 0.05 if arguments.device == "cuda" else 0.01,
+               "-c", length, "--steps", steps, "--warmup", 1, "--eval-every", 0, "--validation", 0.05 if arguments.device != "cpu" else 0.01,
                "--device", arguments.device, "-o", out, *([] if "--precision" in flags else ["--precision", "bf16"]), *([] if "--recompute" in flags else ["--recompute", "maps"]),
                *arguments.flags, *flags]
     if arguments.threads:
@@ -160,7 +163,8 @@ def torch_part(part):
 
 
 def torch_run(arguments, kind, shape, batch, length, steps, compiled=False, again=False):
-    part = [kind, shape, batch, length, steps, arguments.device, compiled, again, arguments.threads]
+    # PyTorch calls AMD's GPUs cuda, too.
+    part = [kind, shape, batch, length, steps, "cpu" if arguments.device == "cpu" else "cuda", compiled, again, arguments.threads]
     code, text, memory = watched([sys.executable, __file__, "--part", json.dumps(part)], arguments.device, arguments.limit)
     if code != 0:
         return {"error": next((line for line in reversed(text.strip().splitlines()) if "Error" in line or "stopped" in line), text[-200:]), "code": code}
@@ -208,7 +212,7 @@ def compare(arguments, kind, shape, batch):
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--lumen", type=Path, default=Path("build/lumen"))
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda", "hip"])
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--shapes", nargs="*", default=["1b:1"])
     parser.add_argument("--kinds", nargs="*", default=["lora", "qlora"])

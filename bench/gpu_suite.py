@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The whole suite on this machine's NVIDIA GPU, in one run: the ladder's correctness, then speed beside PyTorch and the card's own
+"""The whole suite on this machine's GPU, in one run: the ladder's correctness, then speed beside PyTorch and the card's own
 copying, as one table with the target of each line. What is below its target is marked.
 
-Needs PyTorch for the figures beside ours (without it those lines say so):  python3 bench/gpu_suite.py --build build [--quick]
+Needs PyTorch for the figures beside ours (without it those lines say so):  python3 bench/gpu_suite.py --build build [--device hip] [--quick]
+  --device   cuda or hip, with :N where it is not the first one
   --build    folder with lumen, bench/bench_gpu and tests/test_ladder, or with the three in it
   --quick    no training of PyTorch (its compilation takes minutes)
 """
@@ -60,8 +61,10 @@ def torch_products():
     out, n = {}, 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     out["bf16"] = 2 * n**3 / seconds(lambda: a @ b.T) / 1e12
-    one = torch.ones((), device="cuda")
-    x, y = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+    one = torch.ones((), device="cuda")  # as PyTorch calls AMD's GPUs, too
+    # MI300 has codes without -0.
+    code = torch.float8_e4m3fnuz if "gfx94" in getattr(torch.cuda.get_device_properties(0), "gcnArchName", "") else torch.float8_e4m3fn
+    x, y = a.to(code), b.to(code)
     out["fp8"] = 2 * n**3 / seconds(lambda: torch._scaled_mm(x, y.T, one, one, out_dtype=torch.bfloat16)) / 1e12
     q, k, v = (torch.randn(1, 32, 8192, 128, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
     attend = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -156,7 +159,8 @@ def in_process(name):
 
 
 class Suite:
-    def __init__(self, build: Path):
+    def __init__(self, build: Path, device: str):
+        self.device = device
         find = lambda *names: next((build / n for n in names if (build / n).exists()), build / names[0])
         self.lumen, self.bench = find("lumen"), find("bench/bench_gpu", "bench_gpu")
         self.ladder = find("tests/test_ladder", "test_ladder")
@@ -164,8 +168,9 @@ class Suite:
         self.environment = dict(os.environ, LUMEN_CACHE=str(Path(self.folder.name) / "kernels"), NO_COLOR="1")
         # The library that PyTorch multiplies with.
         for folder in map(Path, sys.path):
-            for file in sorted(folder.glob("nvidia/*/lib/libcublasLt.so.1?")):
-                self.environment.setdefault("LUMEN_CUBLASLT_LIBRARY", str(file))
+            for variable, files in (("LUMEN_CUBLASLT_LIBRARY", "nvidia/*/lib/libcublasLt.so.1?"), ("LUMEN_HIPBLASLT_LIBRARY", "torch/lib/libhipblaslt.so")):
+                for file in sorted(folder.glob(files)):
+                    self.environment.setdefault(variable, str(file))
         self.rows = []
 
     def run(self, *command):
@@ -184,16 +189,16 @@ class Suite:
         print("  ".join(line), file=sys.stderr, flush=True)  # the table comes at the end
 
     def correctness(self):
-        text = self.run(self.ladder, "--gtest_filter=LadderGpu.*").stdout
+        text = self.run(self.ladder, "--device", self.device, "--gtest_filter=LadderGpu.*").stdout
         passed = len(re.findall(r"^\[       OK \]", text, re.M))
         ran = len(re.findall(r"^\[ RUN      \]", text, re.M))
         self.row("ladder on the card", passed, f"of {ran} rungs", max(ran, 1), "rungs", 1)
-        doctor = self.run(self.lumen, "doctor", "--device", "cuda")
+        doctor = self.run(self.lumen, "doctor", "--device", self.device)
         self.row("doctor: exit code 0", float(doctor.returncode == 0), "", 1, "", 1)
 
     def products(self, torch):
         self.times, self.copying = {}, None
-        out = self.run(self.bench, "--libraries", "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
+        out = self.run(self.bench, "--device", self.device, "--libraries", "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
         if found := re.search(r"copying within memory: (\d+) GB/s", out):
             self.copying = float(found[1])
         for name, us, flops, read in re.findall(r"^(.{16})\s+([\d.]+) us\s+([\d.]+) TFLOP/s\s+(\d+) GB/s", out, re.M):
@@ -217,7 +222,7 @@ class Suite:
     def attention(self, torch):
         for function, name, target in (("forward", "attend", 0.6), ("train", "attend gradient", 0.45)):
             out = self.run(self.lumen, "compile", "llama", "--shape", "llama-7b", "--config", "layers=1", "--function", function,
-                           "--symbols", "B=1,T=8192", "--precision", "bf16", "--explain", "--device", "cuda").stdout
+                           "--symbols", "B=1,T=8192", "--precision", "bf16", "--explain", "--device", self.device).stdout
             calls = [(float(ms), float(flops)) for ms, flops, what in
                      re.findall(r"^\s+\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+%\s+([\d.]+)\s.*?(attend gradient|attend) \d", out, re.M) if what == name]
             work = 4 * 32 * 8192**2 * 128 / 2 * (2.5 if name != "attend" else 1)  # of what the mask lets be seen
@@ -227,7 +232,7 @@ class Suite:
     def step(self, shape, batch, precision, *flags):
         """What is printed of a training step on numbers drawn at random."""
         return self.run(self.lumen, "compile", "llama", "--shape", f"llama-{shape}", "--function", "train", "--symbols", f"B={batch},T={T}",
-                        "--explain", "--device", "cuda", "--precision", precision, *flags).stdout
+                        "--explain", "--device", self.device, "--precision", precision, *flags).stdout
 
     def training(self, torch):
         total_of = lambda text: re.search(r"^([\d.]+) ms for a run in which", text, re.M)
@@ -251,7 +256,8 @@ class Suite:
         self.row("  with --libraries", speed_of(self.step("1b", BATCH, "bf16", "--libraries")), "tokens/s", torch.get("speed"), torch.get("name", "PyTorch"), 1)
         self.row("  cold compilation", cold - warm, "s", 1, "s", 20, least=False)
         for shape, batch, precision in (("1b", BATCH, "fp8_e4m3"), ("7b", 4, "bf16"), ("7b", 4, "fp8_e4m3")):
-            given, beside = GIVEN[f"{shape} {precision}"], "PyTorch, given"
+            given = GIVEN[f"{shape} {precision}"] if self.device.startswith("cuda") else None
+            beside = "PyTorch, given"
             if shape == "1b" and torch.get("fp8"):
                 given, beside = torch["fp8"], "PyTorch, torchao"
             name = {"1b": "Llama 1.1B", "7b": "Llama 6.7B"}[shape]
@@ -269,6 +275,7 @@ class Suite:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -277,9 +284,9 @@ def main() -> int:
                  **{r: lambda r=r: torch_training(recipe=r) for r in ("tensorwise", "rowwise")}}
         print(json.dumps(parts[arguments.part]()))
         return 0
-    suite = Suite(arguments.build.resolve())
-    if suite.run(suite.lumen, "doctor", "--quick", "--device", "cuda").returncode != 0:
-        print("no NVIDIA GPU that Lumen can use", file=sys.stderr)
+    suite = Suite(arguments.build.resolve(), arguments.device)
+    if suite.run(suite.lumen, "doctor", "--quick", "--device", arguments.device).returncode != 0:
+        print(f"no {arguments.device} GPU that Lumen can use", file=sys.stderr)
         return 3
     torch = in_process("products")
     suite.correctness()

@@ -30,25 +30,27 @@ CASES = [
     ("train f32", ["--function", "train", "--symbols", "B=2,T=128", *SIZE]),
     ("train bf16", ["--function", "train", "--symbols", "B=2,T=128", "--precision", "bf16", *SIZE]),
 ]
-HEAD = (f"{'target':8} {'case':12} {'kernels':>7} {'vgpr':>5} {'spills':>6} {'private':>8} {'shared':>7} {'waves':>5} "
+WIDTH = 15  # of a target's name
+KEY = WIDTH + 13  # .. and of the case's
+HEAD = (f"{'target':{WIDTH}} {'case':12} {'kernels':>7} {'vgpr':>5} {'spills':>6} {'private':>8} {'shared':>7} {'waves':>5} "
         f"{'matrix':>6} {'dots':>5}")
 
 
 def targets(lumen: Path) -> list[str]:
     text = subprocess.run([lumen, "compile", "llama", "--target", "?"], capture_output=True, text=True).stderr
-    return re.findall(r"\b(?:sm_\w+|gfx\w+)\b", text)
+    return re.findall(r"\b(?:sm_\w+|gfx[\w-]+)\b", text)
 
 
 def line(lumen: Path, target: str, name: str, flags: list[str]) -> str:
     run = subprocess.run([lumen, "compile", "llama", "--target", target, "--check", *flags], capture_output=True, text=True)
     if run.returncode != 0:
-        return f"{target:8} {name:12} fails: {run.stderr.strip().splitlines()[0]}"
+        return f"{target:{WIDTH}} {name:12} fails: {run.stderr.strip().splitlines()[0]}"
     rows = [r.split(None, 9) for r in run.stdout.splitlines() if re.match(r"\s*[\d?]+\s+[\d?]+\s+[\d?]+\s", r)]
     most = lambda i: "?" if any(r[i] == "?" for r in rows) else str(max(int(r[i]) for r in rows))
     least = lambda i: "?" if any(r[i] == "?" for r in rows) else str(min(int(r[i]) for r in rows))
     loops = [re.match(r"(\d+)\+(\d+)/(\d+)", r[8]).groups() for r in rows]
     matrix, dots = sum(int(m) > 0 for m, _, _ in loops), sum(int(d) > 0 for _, d, _ in loops)
-    return (f"{target:8} {name:12} {len(rows):>7} {most(0):>5} {most(3):>6} {most(4):>8} {most(5):>7} {least(6):>5} "
+    return (f"{target:{WIDTH}} {name:12} {len(rows):>7} {most(0):>5} {most(3):>6} {most(4):>8} {most(5):>7} {least(6):>5} "
             f"{matrix:>6} {dots:>5}")
 
 
@@ -64,7 +66,7 @@ def instructions(row: str) -> tuple[int, int]:
 
 def worse(now: str, before: str | None) -> bool:
     """What no LLVM may change."""
-    if "fails" in now or re.search(r"\d", now[21:].split()[2]) and now[21:].split()[2] != "0":
+    if "fails" in now or re.search(r"\d", now[KEY:].split()[2]) and now[KEY:].split()[2] != "0":
         return True
     return before is not None and any(a < b for a, b in zip(instructions(now), instructions(before)))
 
@@ -96,10 +98,10 @@ def main() -> int:
     same_llvm = f"# Made with {llvm}." in known
     if not same_llvm:
         print(f"gpu_table: this is {llvm}, the table is of another: spills and instructions are compared alone")
-    before = {k[:21]: k for k in known}
-    changed = [x for x in lines if (x not in known if same_llvm else worse(x, before.get(x[:21])))]
+    before = {k[:KEY]: k for k in known}
+    changed = [x for x in lines if (x not in known if same_llvm else worse(x, before.get(x[:KEY])))]
     for x in changed:
-        print(f"was  {before.get(x[:21], 'nothing')}\nnow  {x}")
+        print(f"was  {before.get(x[:KEY], 'nothing')}\nnow  {x}")
     print(f"gpu_table: {len(lines)} lines, {len(changed)} changed")
     return 1 if changed else 0
 

@@ -21,7 +21,9 @@ namespace {
 // Raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it.
 constexpr int kRevision = 9;
 
-constexpr uint32_t kCodeObjectVersion = 500;  // 5, in hundreds
+// Code objects of AMD, in hundreds: the one that loaders of ROCm 6 and 7 know alike, and the first one that a
+// generation's generic code may be in.
+constexpr uint32_t kCodeObjectVersion = 500, kGenericCodeObjectVersion = 600;
 
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> bytes;
@@ -42,8 +44,9 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   if (target.kind == machine::Kind::cpu) module.setPICLevel(llvm::PICLevel::SmallPIC);
-  if (machine->getTargetTriple().isAMDGCN())  // the version that loaders of ROCm 6 and 7 know alike
-    module.addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", kCodeObjectVersion);
+  if (machine->getTargetTriple().isAMDGCN())
+    module.addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version",
+                         target.cpu.ends_with("-generic") ? kGenericCodeObjectVersion : kCodeObjectVersion);
   std::set<std::string> symbols;
   for (const loop::Kernel& k : kernels) {
     const std::string symbol = symbol_name(k);

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lumen::amd {
 
@@ -17,9 +18,12 @@ struct Chip {
   bool group_in_ttmp = false;  // numbers of the work-group lie in ttmp7 and ttmp9
   bool fnuz = false;           // 8-bit floats without negative zero
   unsigned elf_mach = 0;       // in e_flags of the object
+  std::string generic = {};    // whose code it runs besides its own, "gfx11-generic"; empty: of none
+  unsigned generic_mach = 0;   // likewise
   bool cdna() const { return major == 9; }
 };
 
+const std::vector<Chip>& all_chips();
 // Null: not a chip the interpreter knows.
 const Chip* find_chip(std::string_view name);
 

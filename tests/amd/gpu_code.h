@@ -8,6 +8,7 @@
 #include <string>
 
 #include "emit/emit.h"
+#include "run/device/gpu/gpu_match.h"
 #include "tests/amd/machine.h"
 #include "tests/kernel/synth/synth_harness.h"
 
@@ -24,7 +25,7 @@ class GpuCode {
     }();
     return one.get();
   }
-  explicit GpuCode(const amd::Chip& chip) : chip_(chip), machine_(machine::find_machine(chip.name)), gpu_(chip) {}
+  explicit GpuCode(const amd::Chip& chip) : machine_(run::match_gpu(chip.name, run::all_rows()).machine), gpu_(chip) {}
 
   const machine::Machine& machine() const { return *machine_; }
 
@@ -85,7 +86,6 @@ class GpuCode {
     amd::LoadedObject* object = nullptr;
     amd::LoadedKernel* kernel = nullptr;
   };
-  const amd::Chip& chip_;
   machine::MachineRef machine_;
   amd::Machine gpu_;
   std::vector<std::unique_ptr<amd::LoadedObject>> objects_;

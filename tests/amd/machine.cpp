@@ -55,7 +55,7 @@ void check_registers(const KernelCode& k, const std::vector<Instruction>& code) 
 
 std::unique_ptr<LoadedObject> Machine::load(std::span<const uint8_t> file) {
   auto loaded = std::make_unique<LoadedObject>();
-  loaded->object = read_code_object(chip_, file);
+  loaded->object = read_code_object(chip_, file, xnack_);
   for (const auto& [symbol, code] : loaded->object.kernels) loaded->kernels[symbol].code = code;
   loaded->base = next_base_;
   std::vector<uint8_t>& memory = loaded->object.elf.memory;

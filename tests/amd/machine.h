@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ class Machine {
   void unload(LoadedObject& object);
   // Executes all work-groups, one after the other. Faults name the kernel, the work-group and the instruction.
   void launch(LoadedObject& object, LoadedKernel& kernel, const Launch& launch);
+  // Objects made for the other setting of XNACK are refused from here on.
+  void set_xnack(bool on) { xnack_ = on; }
   // A fault in every kernel that is launched first from here on (planted.h); empty: none.
   void plant(std::string fault) { planted_ = std::move(fault); }
   uint64_t planted() const { return changed_; }    // instructions that were changed
@@ -52,6 +55,7 @@ class Machine {
   Memory memory_;
   uint64_t next_base_ = uint64_t{1} << 44, executed_ = 0, changed_ = 0;
   std::string planted_;
+  std::optional<bool> xnack_;
 };
 
 }  // namespace lumen::amd

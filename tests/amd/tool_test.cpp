@@ -6,8 +6,10 @@
 
 #include "kernel/loop/build.h"
 #include "kernel/loop/eval/eval.h"
+#include "kernel/machine/relatives.h"
 #include "tests/amd/fault.h"
 #include "tests/amd/gpu_code.h"
+#include "tests/ladder/wave_case.h"
 
 namespace lumen::test {
 namespace {
@@ -155,6 +157,49 @@ TEST_F(AmdTool, FindsBitsThatAreTurned) {
   }
   EXPECT_GT(found_turned, turned * 3 / 5) << found_turned << " of " << turned;
   RecordProperty("found", found_turned);
+}
+
+// A generation's generic object runs on every member that the interpreter knows; on others it is refused.
+TEST_F(AmdTool, GenericObjectsRunOnEveryMember) {
+  const std::string generic = machine::generic_of(chip_->name);
+  EXPECT_EQ(generic, chip_->generic);
+  if (generic.empty()) GTEST_SKIP() << chip_->name << " runs its own code alone";
+  const machine::MachineRef m = machine::find_machine(generic);
+  std::vector<loop::Kernel> kernels{kernel_};
+  std::vector<dot_test::Case> cases;
+  for (const machine::MatrixRow& r : m->matrices)
+    if (!is_float(r.acc) && cases.empty()) cases.push_back(dot_test::wave_case(*m, r));
+  for (const dot_test::Case& c : cases) kernels.push_back(c.kernel);
+  const std::string object = emit::emit(kernels, *m, emit::Output::object);
+  int members = 0;
+  for (const amd::Chip& chip : amd::all_chips()) {
+    SCOPED_TRACE(chip.name);
+    GpuCode code(chip);
+    if (machine::generic_of(chip.name) != generic) {
+      EXPECT_THROW(code.prepare(kernels, object), amd::Fault);
+      continue;
+    }
+    ++members;
+    code.prepare(kernels, object);
+    EXPECT_EQ(found(code), "");
+    for (const dot_test::Case& c : cases) {
+      std::vector<Blob> got = c.before;
+      std::vector<std::span<uint8_t>> spans(got.begin(), got.end());
+      EXPECT_EQ(code.run(c.kernel, spans).code, 0);
+      EXPECT_EQ(got[0], c.after[0]) << c.kernel.name;
+    }
+  }
+  EXPECT_EQ(members, generic == "gfx12-generic" ? 2 : 8);
+}
+
+// One object for both settings of XNACK; one that is for a setting is refused under the other.
+TEST_F(AmdTool, ObjectsAreForBothSettingsOfXnack) {
+  std::string object = emit::emit({&kernel_, 1}, *machine::find_machine(chip_->name), emit::Output::object);
+  for (const bool on : {false, true}) EXPECT_NO_THROW(amd::read_code_object(*chip_, bytes_of(object), on));
+  if (!chip_->cdna()) return;
+  object[49] = static_cast<char>(object[49] | 2);  // any becomes on
+  EXPECT_NO_THROW(amd::read_code_object(*chip_, bytes_of(object), true));
+  EXPECT_THROW(amd::read_code_object(*chip_, bytes_of(object), false), amd::Fault);
 }
 
 // Damaged objects are refused with words or load; nothing crashes.

@@ -8,6 +8,7 @@
 
 #include "base/file/file.h"
 #include "scalar_cases.h"
+#include "tests/verified.h"
 
 namespace lumen::emit {
 namespace {
@@ -103,6 +104,7 @@ TEST_F(Foreign, ScalarOperations) {
     for (const int lanes : {1, 13})
       for (Case& c : cases_of(static_cast<ScalarOp>(op), lanes)) cases.push_back(std::move(c));
   check_emulated(cases, *machine::find_machine("neon"));
+  test::verified("neon", "scalars", "interpreted");
 }
 
 TEST_F(Foreign, CountedAccesses) {
@@ -151,6 +153,7 @@ TEST_F(Foreign, RowsOfEveryMachine) {
     }
     ASSERT_FALSE(cases.empty()) << m->name;
     check_emulated(cases, *m);
+    test::verified(m->name, "instructions", "interpreted");
   }
 }
 

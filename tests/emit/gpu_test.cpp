@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "emit/emit.h"
@@ -10,6 +11,8 @@
 #include "kernel/loop/build.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
+#include "kernel/machine/relatives.h"
+#include "tests/verified.h"
 
 namespace lumen::emit {
 namespace {
@@ -85,9 +88,32 @@ TEST(Gpu, ObjectsAreWhatLoadersTake) {
               "ELF");
     EXPECT_EQ(object[7], 64) << "AMD HSA";
     EXPECT_EQ(object[8], 3) << "code object version 5";
+    // What a GPU does at an access that faults (XNACK) is left to it: one code for both settings.
+    const unsigned settings = static_cast<uint8_t>(object[49]) & 3U;
+    EXPECT_LE(settings, 1U) << "no such setting, or any";
+    EXPECT_EQ(settings == 1, m->name == "gfx906" || m->name == "gfx908" || m->name == "gfx90a" || m->name == "gfx942" ||
+                                 m->name == "gfx950");
     EXPECT_EQ(object[16], 3) << "a shared object";
     EXPECT_EQ(static_cast<uint8_t>(object[18]), 224) << "AMDGPU";
     for (const loop::Kernel& k : kernels) EXPECT_TRUE(contains(object, symbol_name(k) + ".kd"));
+    test::verified(m->name, "map", "compiled");
+  }
+}
+
+// Of cards that are like others, and of whole generations: objects of their own, version 6 where they are generic.
+TEST(Gpu, RelativesHaveObjectsOfTheirOwn) {
+  const std::vector<loop::Kernel> kernels{arithmetic(10)};
+  std::set<unsigned> numbers;
+  for (const auto& m : machine::relatives()) {
+    if (m->kind != Kind::gpu) continue;
+    SCOPED_TRACE(m->name);
+    const std::string object = emit(kernels, *m, Output::object);
+    ASSERT_GT(object.size(), 64U);
+    EXPECT_EQ(object[8], machine::is_generic(*m) ? 4 : 3) << "code object version";
+    EXPECT_EQ(object[51], machine::is_generic(*m) ? 1 : 0) << "version of the generic processor";
+    EXPECT_TRUE(numbers.insert(static_cast<uint8_t>(object[48])).second);
+    EXPECT_TRUE(contains(emit(kernels, *m, Output::assembly), "--" + m->cpu));
+    test::verified(m->name, "map", "compiled");
   }
 }
 
@@ -153,6 +179,7 @@ TEST(Gpu, MatrixRowsAreInstructions) {
         EXPECT_TRUE(contains(text, fmt::format("mma.sync.aligned.m{}n{}k{}", r.m, r.n, r.k)));
       }
     }
+    if (!m->matrices.empty()) test::verified(m->name, "instructions", "compiled");
     const loop::Kernel plain = arithmetic(1);
     if (m->matrices.empty()) {
       EXPECT_FALSE(contains(emit({&plain, 1}, *m, Output::assembly), "mma"));

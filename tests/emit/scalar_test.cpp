@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "scalar_cases.h"
+#include "tests/verified.h"
 
 namespace lumen::emit {
 namespace {
@@ -43,6 +44,7 @@ TEST(ScalarMachines, EveryMachineThatRunsHere) {
     for (int op = 0; op < static_cast<int>(ScalarOp::input); ++op)
       for (Case& c : cases_of(static_cast<ScalarOp>(op), 8)) cases.push_back(std::move(c));
     check(cases, *m);
+    test::verified(m->name, "scalars", "hardware");
   }
 }
 

@@ -72,6 +72,20 @@ inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
   }
 }
 
+// A handful: f32, integer dots of codes that are packed and not, look-ups.
+inline std::vector<Case> few_dot_cases(const machine::Machine& m) {
+  std::vector<Case> out;
+  const FormatLibrary library = FormatLibrary::builtin();
+  add_cases(out, contract_of({5, 37}, type_of({9, 37}), "mk", "nk", "mn", false), m, true);
+  for (const char* name : {"q8_0", "q4_0", "nf4", "iq4_nl"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block);
+    add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", false), m, false);
+  }
+  return out;
+}
+
 inline std::vector<Case> dot_cases(const machine::Machine& m) {
   std::vector<Case> out;
   add_code_cases(out, m);

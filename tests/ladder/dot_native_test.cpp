@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "dot_cases.h"
+#include "tests/verified.h"
 
 namespace lumen {
 namespace {
@@ -17,6 +18,7 @@ TEST(DotNative, EqualsTheEvaluatorForAnySplit) {
       EXPECT_EQ(dot_test::run_native(c, *m, 1), c.after) << name << " " << c.kernel.name;
       EXPECT_EQ(dot_test::run_native(c, *m, 3), c.after) << name << " split " << c.kernel.name;
     }
+    test::verified(m->name, "dot", "hardware");
   }
   if (ran == 0) GTEST_SKIP() << "no machine of the table runs here";
 }

@@ -1,6 +1,6 @@
-// Needs: an NVIDIA GPU (skipped without one), or an AMD chip that the interpreter of tests/amd is. The ladder's rung on
-// the card: scalar operations bit for bit, formats equal to the codec, random graphs and attentions, dots equal to the
-// evaluator, matrix instructions by their fragments, blocks that exchange.
+// Needs: a GPU (--device cuda or hip; skipped without one), or an AMD chip that the interpreter of tests/amd is. The
+// ladder's rung on the card: scalar operations bit for bit, formats equal to the codec, random graphs and attentions,
+// dots equal to the evaluator, matrix instructions by their fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "dot_cases.h"
 #ifdef LUMEN_AMD_INTERPRETER
@@ -23,13 +23,8 @@ namespace {
 // On cards everything; in the interpreter, which takes a thousand times as long, every n-th case, or all of them with
 // LUMEN_AMD_LONG=1.
 size_t every(size_t n) {
-#ifdef LUMEN_AMD_INTERPRETER
   const char* all = std::getenv("LUMEN_AMD_LONG");
-  return all && *all && *all != '0' ? 1 : n;
-#else
-  (void)n;
-  return 1;
-#endif
+  return !std::getenv("LUMEN_STAND_IN_AMD") || (all && *all && *all != '0') ? 1 : n;
 }
 
 // The element, its operands and both results, in bits.
@@ -65,6 +60,11 @@ class LadderGpu : public ::testing::Test {
     return buffers;
   }
 
+  // This test has shown it.
+  void shown(const std::string& kind) const {
+    verified(machine().name, kind, std::getenv("LUMEN_STAND_IN_AMD") ? "interpreted" : "hardware");
+  }
+
   GpuCode* gpu_ = nullptr;
 };
 
@@ -84,6 +84,7 @@ TEST_F(LadderGpu, ScalarOperationsHaveTheEvaluatorsBits) {
       }
     }
   }
+  shown("scalars");
 }
 
 TEST_F(LadderGpu, FormatsEqualTheCodec) {
@@ -125,6 +126,7 @@ TEST_F(LadderGpu, FormatsEqualTheCodec) {
     emit::quiet(got, Scalar::f32);
     EXPECT_EQ(got, want) << f->name << " decode";
   }
+  for (const char* kind : {"encode", "decode"}) shown(kind);
 }
 
 TEST_F(LadderGpu, RandomGraphs) {
@@ -225,6 +227,7 @@ TEST_F(LadderGpu, DotsEqualTheEvaluator) {
       for (size_t e = 0; e < x.size(); ++e) ASSERT_NEAR(x[e], y[e], near * (1 + std::abs(y[e]))) << c.kernel.name;
     }
   }
+  shown("dot");
 }
 
 // Integers exactly. Sums of floats are rounded in an order of the hardware's own, on some cards with fewer bits.
@@ -246,6 +249,7 @@ TEST_F(LadderGpu, MatrixInstructionsMeanWhatTheirRowsSay) {
       ADD_FAILURE() << r.row << " register " << at / 4 << ": " << x << ", not " << y;
     }
   }
+  if (!machine().matrices.empty()) shown("instructions");
 }
 
 // Sums of a wave by exchange, and two stages of copies, the older one read.
@@ -283,6 +287,7 @@ TEST_F(LadderGpu, BlocksExchangeAndCopy) {
   std::vector<std::span<uint8_t>> spans(want.begin(), want.end());
   loop::eval(k, spans, nullptr, machine().wave);
   EXPECT_EQ(run(k, before), want);
+  shown("exchange");
 }
 
 }  // namespace

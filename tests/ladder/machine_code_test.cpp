@@ -4,6 +4,7 @@
 
 #include "dot_native.h"
 #include "row_kernel.h"
+#include "tests/verified.h"
 
 namespace lumen {
 namespace {
@@ -17,6 +18,7 @@ TEST(MachineCode, RowsDoWhatTheyMean) {
       EXPECT_EQ(dot_test::run_native(c, *m, 1), c.after) << m->name << " " << row.name;
       ++proven;
     }
+    test::verified(m->name, "instructions", "hardware");
   }
   if (proven == 0) GTEST_SKIP() << "no machine of the table runs here";
 }

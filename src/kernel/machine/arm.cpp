@@ -3,7 +3,7 @@
 // Proved by tests/ladder/dot_arm_test.cpp under an emulator.
 #include <fmt/format.h>
 
-#include "kernel/machine/machine.h"
+#include "kernel/machine/relatives.h"
 
 namespace lumen::machine {
 namespace {
@@ -48,23 +48,36 @@ Machine neon_i8mm() {
   return m;
 }
 
-// SVE2 with i8mm at one vector length. The code is for that length alone: kernels are compiled on the machine they run
-// on, or for a target named by its length.
-Machine sve2(int bits) {
-  Machine m = neon_i8mm();
-  m.name = fmt::format("sve2-{}", bits);
-  m.features += ",+sve,+sve2";
+// Scalable vectors at one length, over a machine of fixed ones. The code is for that length alone: kernels are compiled
+// on the machine they run on, or for a target named by its length.
+Machine scalable(Machine m, const std::string& name, const std::string& features, int bits) {
+  m.name = fmt::format("{}-{}", name, bits);
+  const bool mixed = m.features.find("+i8mm") != std::string::npos;
+  m.features += features;
   m.scalable = true;
   m.vector_bits = bits;
   if (bits == 128) return m;
   const std::string lookup = fmt::format("lookup16.u8x{}", bits / 8);
   m.rows.push_back({lookup, whole_lookup_meaning(lookup, bits / 8), "llvm.aarch64.sve.tbl", "sve", 0.5});
   add_dot(m, dot4(Scalar::i8, bits / 32), "llvm.aarch64.sve.sdot", "sve", 0.5);
-  add_dot(m, dot4(Scalar::u8, bits / 32), "llvm.aarch64.sve.usdot", "i8mm", 0.5);
+  if (mixed) add_dot(m, dot4(Scalar::u8, bits / 32), "llvm.aarch64.sve.usdot", "i8mm", 0.5);
   return m;
+}
+Machine sve2(int bits) {
+  return scalable(neon_i8mm(), "sve2", ",+sve,+sve2", bits);
 }
 
 }  // namespace
+
+// The first generation of scalable vectors, without (A64FX) and with products of bytes of both signs (Neoverse V1), and
+// the lengths that no processor has yet.
+std::vector<Machine> arm_relatives() {
+  std::vector<Machine> out;
+  for (const int bits : {128, 256, 512, 1024, 2048}) out.push_back(scalable(neon(), "sve", ",+sve", bits));
+  out.push_back(scalable(neon_i8mm(), "sve-i8mm", ",+sve", 256));
+  for (const int bits : {1024, 2048}) out.push_back(sve2(bits));
+  return out;
+}
 
 std::vector<Machine> arm_machines() {
   return {neon(), neon_dotprod(), neon_i8mm(), sve2(128), sve2(256), sve2(512)};

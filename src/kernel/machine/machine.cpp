@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "kernel/loop/text.h"
+#include "kernel/machine/relatives.h"
 
 namespace lumen::machine {
 namespace {
@@ -99,10 +100,11 @@ bool processor_has(std::string_view name) {
   if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
   const bool i8mm = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
   if (name == "neon-i8mm") return i8mm;
-  if (name.starts_with("sve2-") && i8mm && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0) {
-    const int length = ::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK;  // bytes
-    return name == fmt::format("sve2-{}", length * 8);
-  }
+  if ((getauxval(AT_HWCAP) & HWCAP_SVE) == 0 || !name.starts_with("sve")) return false;
+  const int bits = (::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) * 8;
+  const bool second = i8mm && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0;
+  return name == fmt::format("sve-{}", bits) || (i8mm && name == fmt::format("sve-i8mm-{}", bits)) ||
+         (second && name == fmt::format("sve2-{}", bits));
 #endif
   return false;
 }
@@ -149,6 +151,10 @@ MachineRef find_machine(std::string_view name) {
   if (name == "native") return native_machine();
   std::vector<std::string> names{"native"};
   for (const MachineRef& m : table()) {
+    if (m->name == name) return m;
+    names.push_back(m->name);
+  }
+  for (const MachineRef& m : relatives()) {
     if (m->name == name) return m;
     names.push_back(m->name);
   }

@@ -10,6 +10,7 @@
 #include "kernel/loop/text.h"
 #include "kernel/synth/synth.h"
 #include "run/device/choose/choose.h"
+#include "run/device/gpu/gpu.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
 #include "run/engine/program/explain.h"
@@ -152,7 +153,7 @@ std::string stage_text(const graph::Graph& g, const CompileOptions& options, con
 
 std::vector<MachineLine> machine_lines() {
   std::vector<MachineLine> lines;
-  for (const machine::MachineRef& m : machine::all_machines()) {
+  for (const machine::MachineRef& m : all_rows()) {
     const char* tiers[] = {"measured", "emulated", "compiled"};
     lines.push_back({m->name, m->triple, m->features, tiers[ordinal(m->tier)], machine::runs_here(*m), m->vector_bits});
   }

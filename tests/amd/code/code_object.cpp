@@ -99,13 +99,27 @@ KernelCode read_kernel(const Chip& chip, const Elf& elf, const Packed& m) {
   return k;
 }
 
+// A chip's own object, or its generation's generic one, which version 6 brought, with a version of its own. XNACK: not
+// there, any, off, on.
+void check_chip(const Chip& chip, const Elf& elf, std::optional<bool> xnack) {
+  const unsigned mach = bits(elf.machine_flags, 0, 8), generic_version = bits(elf.machine_flags, 24, 8);
+  const bool own = mach == chip.elf_mach && generic_version == 0;
+  const bool generic = !chip.generic.empty() && mach == chip.generic_mach && elf.version == 6 && generic_version >= 1;
+  if (!own && !generic)
+    fault("the object is for another chip than {} (e_flags {:#x}, version {})", chip.name, elf.machine_flags,
+          elf.version);
+  const unsigned setting = bits(elf.machine_flags, 8, 2);
+  constexpr unsigned kOff = 2, kOn = 3;
+  if (xnack && (setting == kOff || setting == kOn) && *xnack != (setting == kOn))
+    fault("the object is for XNACK {}, {} has it {}", setting == kOn ? "on" : "off", chip.name, *xnack ? "on" : "off");
+}
+
 }  // namespace
 
-CodeObject read_code_object(const Chip& chip, std::span<const uint8_t> file) {
+CodeObject read_code_object(const Chip& chip, std::span<const uint8_t> file, std::optional<bool> xnack) {
   CodeObject object;
   object.elf = read_elf(file);
-  if ((object.elf.machine_flags & 0xff) != chip.elf_mach)
-    fault("the object is for another chip than {} (e_flags {:#x})", chip.name, object.elf.machine_flags);
+  check_chip(chip, object.elf, xnack);
   const Packed metadata = read_msgpack(object.elf.metadata);
   const Packed* kernels = metadata.find("amdhsa.kernels");
   if (!kernels || kernels->kind != Packed::Kind::list) fault("metadata: no list of kernels");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,6 +35,7 @@ struct CodeObject {
 };
 
 // Faults where a loader would refuse, and where descriptor and metadata differ.
-CodeObject read_code_object(const Chip& chip, std::span<const uint8_t> file);
+// `xnack`: whether the chip repeats accesses that faulted; nothing: it has no such setting.
+CodeObject read_code_object(const Chip& chip, std::span<const uint8_t> file, std::optional<bool> xnack = {});
 
 }  // namespace lumen::amd

@@ -10,7 +10,8 @@
 namespace lumen::amd {
 namespace {
 
-constexpr int kAmdgpuMachine = 224, kAmdhsaSystem = 64, kCodeObject5 = 3;  // EM_AMDGPU, ELFOSABI_AMDGPU_HSA, version 5
+constexpr int kAmdgpuMachine = 224, kAmdhsaSystem = 64, kCodeObject5 = 3,
+              kCodeObject6 = 4;  // EM_AMDGPU, ELFOSABI_AMDGPU_HSA
 constexpr uint64_t kMostMemory = uint64_t{16} << 20;
 constexpr unsigned kMetadataNote = 32;
 
@@ -127,12 +128,14 @@ Elf read_elf(std::span<const uint8_t> bytes) {
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
     fault("ELF: not of 64 bits, little-endian");
   if (header.e_machine != kAmdgpuMachine) fault("ELF: not for AMD GPUs");
-  if (header.e_ident[EI_OSABI] != kAmdhsaSystem || header.e_ident[EI_ABIVERSION] != kCodeObject5)
-    fault("ELF: not a code object of version 5 for HSA");
+  const int version = header.e_ident[EI_ABIVERSION];
+  if (header.e_ident[EI_OSABI] != kAmdhsaSystem || (version != kCodeObject5 && version != kCodeObject6))
+    fault("ELF: not a code object of version 5 or 6 for HSA");
   if (header.e_type != ET_DYN) fault("ELF: not linked");
   if (header.e_phentsize != sizeof(Elf64_Phdr)) fault("ELF: segments of another size");
   Elf elf;
   elf.machine_flags = header.e_flags;
+  elf.version = version == kCodeObject5 ? 5 : 6;
   std::vector<Elf64_Phdr> segments;
   for (unsigned i = 0; i < header.e_phnum; ++i)
     segments.push_back(file.at<Elf64_Phdr>(header.e_phoff + uint64_t{i} * sizeof(Elf64_Phdr), "a segment's header"));

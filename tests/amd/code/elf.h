@@ -17,6 +17,7 @@ struct ElfSymbol {
 
 struct Elf {
   unsigned machine_flags = 0;                           // e_flags
+  int version = 5;                                      // of the code object
   std::vector<uint8_t> memory;                          // all segments, from address 0 on
   std::vector<std::pair<uint64_t, uint64_t>> writable;  // ranges of memory that code may write
   std::map<std::string, ElfSymbol> symbols;             // dynamic, defined

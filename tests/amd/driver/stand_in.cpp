@@ -1,12 +1,15 @@
 // libamdhip64 with a chip behind it that executes machine code: the driver's stand-in (tests/run/fake_gpu) keeps
 // memory, streams and recordings, and every launch runs in the interpreter.
 //   LUMEN_STAND_IN_AMD    the chip: gfx90a, gfx942, gfx950, gfx1100, gfx1201
+//   LUMEN_STAND_IN_ANSWERS  what the driver says of itself and of the chip, where that is to be something else:
+//                         "version=50600000 devices=0 wave=32 integrated=1 bytes=1000000000 features=:xnack+"
 //   LUMEN_STAND_IN_FAULT  a fault of planted.h, "lanes v_mfma": looked at when a kernel is launched
 //   LUMEN_STAND_IN_COUNT  a file that at the end gets how many instructions each kernel executed
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "tests/amd/fault.h"
@@ -27,7 +30,9 @@ class Driver {
  public:
   explicit Driver(const Chip& chip) : machine_(chip), gpu_(*fake_gpu()) {
     gpu_.architecture = chip.name;
+    gpu_.wave = chip.wave;
     gpu_.bytes = int64_t{3} << 30;
+    answer(std::getenv("LUMEN_STAND_IN_ANSWERS"));
     gpu_.accept = [this](const std::string& image) { return guarded([&] { load(image); }); };
     gpu_.find = [this](const std::string& image, const std::string& symbol) { return find(image, symbol); };
     gpu_.taken = [this](void* address, size_t bytes, void* host) {
@@ -67,6 +72,32 @@ class Driver {
     } catch (const Fault& fault) {
       gpu_.said = fault.what();
       return false;
+    }
+  }
+  void answer(const char* words) {
+    std::istringstream all(words ? words : "");
+    for (std::string word; all >> word;) {
+      const size_t equals = word.find('=');
+      const std::string what = word.substr(0, equals),
+                        value = equals == std::string::npos ? "" : word.substr(equals + 1);
+      const long long number = std::atoll(value.c_str());
+      if (what == "version") {
+        gpu_.version = static_cast<int>(number);
+      } else if (what == "devices") {
+        gpu_.devices = static_cast<int>(number);
+      } else if (what == "wave") {
+        gpu_.wave = static_cast<int>(number);
+      } else if (what == "integrated") {
+        gpu_.integrated = number != 0;
+      } else if (what == "bytes") {
+        gpu_.bytes = number;
+      } else if (what == "features") {
+        gpu_.architecture += value;
+        if (value.find(":xnack") != std::string::npos) machine_.set_xnack(value.find(":xnack+") != std::string::npos);
+      } else {
+        std::fprintf(stderr, "stand-in for libamdhip64: LUMEN_STAND_IN_ANSWERS does not know %s\n", what.c_str());
+        gpu_.devices = 0;
+      }
     }
   }
   // With another fault kernels are decoded again.

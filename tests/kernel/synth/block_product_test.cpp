@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernel/loop/eval/eval.h"
+#include "tests/verified.h"
 
 namespace lumen::synth {
 namespace {
@@ -111,6 +112,7 @@ TEST(BlockProduct, EveryInstructionOfEveryGpu) {
     }
     BlockTile tile{nullptr, Scalar::f32, m->wave, 2, 1, 2, 3, 8};
     check(*m, tile);
+    test::verified(m->name, m->matrices.empty() ? "dot" : "dot, matrix", "evaluated");
   }
   EXPECT_GT(instructions, 30);
 }

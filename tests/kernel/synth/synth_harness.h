@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -25,6 +26,7 @@
 #include "kernel/synth/synth.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "tests/verified.h"
 
 namespace lumen::test {
 
@@ -240,6 +242,8 @@ inline std::vector<std::string> check(const graph::Graph& g, const Check& c = {}
       expect_equal(got.results[i], want[i], c.tolerance, what + "\nresult " + std::to_string(i));
     for (const auto& [state, value] : states)
       expect_equal(got.states.at(state), value, c.tolerance, what + "\nstate " + state);
+    const char* executed = std::getenv("LUMEN_STAND_IN_AMD") ? "interpreted" : "hardware";
+    for (const std::string& p : got.plans) verified(m->name, kind_of(p), execute ? executed : "evaluated");
     plans.insert(plans.end(), got.plans.begin(), got.plans.end());
   }
   return plans;

@@ -24,8 +24,8 @@ std::vector<machine::MachineRef> table_of(std::initializer_list<const char*> nam
 }
 
 std::string matched(const std::string& architecture) {
-  static const auto table = table_of(
-      {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120", "gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1102"});
+  static const auto table = table_of({"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120", "gfx906", "gfx90a", "gfx942",
+                                      "gfx1030", "gfx1100", "gfx1102", "gfx11-generic"});
   const GpuMatch match = match_gpu(architecture, table);
   return match.machine ? match.machine->name : "";
 }
@@ -44,7 +44,10 @@ TEST(GpuMatch, TheNewestCodeAGenerationExecutes) {
 TEST(GpuMatch, FeaturesOfAnArchitectureDoNotMatter) {
   EXPECT_EQ(matched("gfx90a:sramecc+:xnack-"), "gfx90a");
   EXPECT_EQ(matched("gfx942"), "gfx942");
-  EXPECT_EQ(matched("gfx1103"), "");
+  EXPECT_EQ(matched("gfx1103"), "gfx11-generic");
+  EXPECT_EQ(matched("gfx1151:xnack-"), "gfx11-generic");
+  EXPECT_EQ(matched("gfx1102"), "gfx1102") << "its own row comes first";
+  EXPECT_EQ(matched("gfx1033"), "");
   EXPECT_EQ(matched("gfx803"), "");
   EXPECT_EQ(matched("nonsense"), "");
   EXPECT_EQ(matched(""), "");
@@ -56,6 +59,8 @@ TEST(GpuMatch, SaysWhatItChoseAndWhy) {
   EXPECT_NE(match_gpu("sm_86", table).remark.find("code for sm_80"), std::string::npos);
   EXPECT_NE(match_gpu("sm_70", table).remark.find("known are sm_80"), std::string::npos);
   EXPECT_NE(match_gpu("gfx1103", table).advice.find("HSA_OVERRIDE_GFX_VERSION=11.0.0"), std::string::npos);
+  const GpuMatch generic = match_gpu("gfx1103", table_of({"gfx1100", "gfx11-generic"}));
+  EXPECT_NE(generic.remark.find("generic code (gfx11-generic)"), std::string::npos) << generic.remark;
   EXPECT_NE(match_gpu("gfx900", table).advice.find("--device cpu"), std::string::npos);
   EXPECT_NE(match_gpu("sm_90", {}).remark.find("no code"), std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "run/device/available.h"
 #include "run/device/gpu/gpu_symbols.h"
 #include "tests/run/stand_in.h"
 
@@ -321,6 +322,58 @@ TEST_P(GpuTest, GpusWithoutARowAreRefused) {
   const Error e = refused([&] { open_gpu(GetParam(), 0); });
   EXPECT_TRUE(contains(e, "Stand-in A")) << e.what();
   EXPECT_TRUE(contains(e, GetParam() == GpuVendor::cuda ? "sm_30" : "gfx803")) << e.what();
+}
+
+// Lanes know their numbers from the machine's wave.
+TEST_P(GpuTest, AnotherWaveThanTheRowsIsRefused) {
+  const machine::MachineRef row = machine::find_machine(GetParam() == GpuVendor::cuda ? "sm_90a" : "gfx90a");
+  EXPECT_NE(open_gpu(GetParam(), 0, row)->describe().find(row->name), std::string::npos);
+  fake->wave = row->wave / 2;
+  const Error e = refused([&] { open_gpu(GetParam(), 0, row); });
+  EXPECT_TRUE(contains(
+      e, fmt::format("{} lanes step together, and code for {} is made for {}", row->wave / 2, row->name, row->wave)))
+      << e.what();
+  EXPECT_TRUE(contains(e, "--machine")) << e.hint();
+}
+
+// Of memory that is the system's no more is free than the system has left, whatever the driver says.
+TEST_P(GpuTest, MemoryOfTheProcessorIsCountedWithTheProcessors) {
+  fake->integrated = true;
+  const auto device = open();
+  EXPECT_NE(device->describe().find("memory shared with the processor"), std::string::npos) << device->describe();
+  EXPECT_EQ(device->memory().total, int64_t{1} << 30);
+  ::setenv("LUMEN_MEMORY", std::to_string(own_memory() + (int64_t{200} << 20)).c_str(), 1);
+  EXPECT_LE(device->memory().free, int64_t{200} << 20);
+  const Error e = refused([&] { device->allocate(int64_t{500} << 20); });
+  EXPECT_TRUE(contains(e, "shares them with the processor")) << e.what();
+  EXPECT_TRUE(contains(e, "on the processor, too")) << e.hint();
+  ::unsetenv("LUMEN_MEMORY");
+  EXPECT_EQ(device->memory().free, std::min(int64_t{1} << 30, host_room().available));
+  // More than the system has: firmware set it apart, and the driver's figure is the one that counts.
+  fake->bytes = int64_t{1} << 50;
+  ::setenv("LUMEN_MEMORY", "1", 1);
+  const auto apart = open();
+  EXPECT_NE(apart->describe().find("memory set apart"), std::string::npos) << apart->describe();
+  EXPECT_EQ(apart->memory().free, int64_t{1} << 50);
+  ::unsetenv("LUMEN_MEMORY");
+}
+
+// What a generation's generic code runs on says so; the row is another's in everything else.
+TEST_P(GpuTest, GenericCodeIsTakenAndSaid) {
+  if (GetParam() == GpuVendor::cuda) GTEST_SKIP() << "there is none for NVIDIA";
+  for (const auto& [architecture, row, wave] : {std::tuple{"gfx1103", "gfx11-generic", 32},
+                                                {"gfx1033", "gfx10-3-generic", 32},
+                                                {"gfx900:xnack-", "gfx9-generic", 64}}) {
+    fake->architecture = architecture;
+    fake->wave = wave;
+    testing::internal::CaptureStderr();
+    const auto device = open_gpu(GetParam(), 0);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(device->machine().name, row);
+    EXPECT_NE(said.find(fmt::format("generic code ({})", row)), std::string::npos) << said;
+    EXPECT_NE(device->describe().find(fmt::format("code for {}", row)), std::string::npos) << device->describe();
+    EXPECT_EQ(survey_gpus(GetParam()).gpus.at(0).match.machine->name, row);
+  }
 }
 
 TEST_P(GpuTest, NoLibraryIsNoCrash) {

@@ -100,6 +100,7 @@ Gpu fresh() {
   Gpu gpu;
   gpu.version = kHip ? 60342134 : 12080;
   gpu.architecture = "gfx90a:sramecc+:xnack-";
+  gpu.wave = kHip ? 64 : 32;
   return gpu;
 }
 
@@ -420,13 +421,15 @@ int NAME(cuDeviceGetAttribute, hipDeviceGetAttribute)(int* value, int attribute,
   ENTER(false);
   const Gpu& gpu = state().gpu;
   const bool units = attribute == (kHip ? 63 : 16), pools = attribute == (kHip ? 88 : 115);
-  const bool integrated = attribute == (kHip ? 16 : 18);
+  const bool integrated = attribute == (kHip ? 16 : 18), wave = attribute == (kHip ? 87 : 10);
   if (!kHip && attribute == 75) {
     *value = gpu.major;
   } else if (!kHip && attribute == 76) {
     *value = gpu.minor;
-  } else if (units || pools || integrated) {
-    *value = units ? gpu.units : pools && gpu.pools ? 1 : 0;
+  } else if (units || wave) {
+    *value = units ? gpu.units : gpu.wave;
+  } else if (pools || integrated) {
+    *value = pools ? gpu.pools : gpu.integrated;
   } else {
     return kInvalid;
   }

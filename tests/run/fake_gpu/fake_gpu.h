@@ -27,6 +27,8 @@ struct Launch {
 struct Gpu {
   // What it pretends to be.
   int devices = 1, version = 0, units = 4;
+  int wave = 0;                      // lanes that step together
+  bool integrated = false;           // its memory is the processor's
   int major = 9, minor = 0;          // of the CUDA one
   std::string architecture;          // of the HIP one
   int64_t bytes = int64_t{1} << 30;  // at most this much memory

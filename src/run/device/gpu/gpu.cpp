@@ -1,5 +1,7 @@
 #include "run/device/gpu/gpu.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
 #include <utility>
@@ -68,6 +70,20 @@ std::string architecture_of(const GpuSymbols& gpu, int device, const std::string
   return properties.architecture;
 }
 
+// What the system's kernel manages: memory that firmware set apart for a GPU is not in it.
+int64_t system_bytes() {
+  return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+}
+
+// Kernels count on their lanes' numbers: with other waves they would run, and compute something else.
+void check_wave(const GpuFound& found, const machine::Machine& m, const std::string& title) {
+  if (m.kind != machine::Kind::gpu || m.wave == found.wave) return;
+  throw Error(
+      Exit::hardware,
+      fmt::format("{}: {} lanes step together, and code for {} is made for {}", title, found.wave, m.name, m.wave),
+      "leave --machine and HSA_OVERRIDE_GFX_VERSION out: the GPU's own row is taken then; or use --device cpu");
+}
+
 // A library with its driver started, and how many GPUs it has.
 struct Driver {
   std::shared_ptr<const GpuSymbols> symbols;
@@ -108,9 +124,11 @@ struct Driver {
     int integrated = 0;
     check(gpu.device_attribute(&found.units, gpu.numbers.attribute_units, device), "device_attribute");
     check(gpu.device_attribute(&integrated, gpu.numbers.attribute_integrated, device), "device_attribute");
+    check(gpu.device_attribute(&found.wave, gpu.numbers.attribute_wave, device), "device_attribute");
     found.integrated = integrated != 0;
+    found.in_host_memory = found.integrated && found.bytes <= system_bytes();
     found.architecture = architecture_of(gpu, device, where);
-    found.match = match_gpu(found.architecture, machine::all_machines());
+    found.match = match_gpu(found.architecture, all_rows());
     return found;
   }
 };
@@ -176,7 +194,7 @@ class GpuDevice : public Device {
         context_(std::make_shared<GpuContext>(
             driver.symbols, found_.device,
             fmt::format("{}:{} {}", vendor_name(driver.symbols->vendor), found_.ordinal, found_.name))),
-        memory_(context_),
+        memory_(context_, found_.in_host_memory),
         copies_(context_) {
     const GpuSymbols& gpu = context_->symbols();
     follows_ = machine_->follows && gpu.launch_follower && driver.version >= kKnowsFollowers;
@@ -189,6 +207,10 @@ class GpuDevice : public Device {
     std::string text =
         fmt::format("{} ({}, code for {}), {:.1f} GiB, driver {}", context_->title(), found_.architecture,
                     machine_->name, static_cast<double>(found_.bytes) / (1 << 30), driver_);
+    if (found_.in_host_memory)
+      text += ", memory shared with the processor";
+    else if (found_.integrated)
+      text += ", memory set apart from the processor's";
     if (!memory_.pooled()) text += ", no memory pool";
     if (!copies_.page_locked()) text += ", no page-locked memory";
     if (!records_) text += ", launches are not recorded";
@@ -393,6 +415,7 @@ std::unique_ptr<Device> open_gpu(GpuVendor vendor, int ordinal, machine::Machine
     throw Error(Exit::hardware,
                 fmt::format("{}:{} {}: {}", vendor_name(vendor), ordinal, found.name, found.match.remark),
                 found.match.advice);
+  check_wave(found, *machine, fmt::format("{}:{} {}", vendor_name(vendor), ordinal, found.name));
   if (!found.match.remark.empty() && machine == found.match.machine) note(found.match.remark);
   return std::make_unique<GpuDevice>(driver, std::move(found), std::move(machine));
 }

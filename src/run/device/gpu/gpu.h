@@ -23,7 +23,9 @@ struct GpuFound {
   std::string name, architecture;  // architecture: "sm_90", "gfx90a:sramecc+:xnack-"
   int64_t bytes = 0;               // of memory
   int units = 0;                   // multiprocessors, compute units
+  int wave = 0;                    // lanes that step together
   bool integrated = false;         // shares memory with the processor
+  bool in_host_memory = false;     // its memory is a part of what the system has, as far as figures tell
   GpuMatch match;
 };
 

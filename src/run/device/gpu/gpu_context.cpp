@@ -29,7 +29,9 @@ constexpr Advice kAdvice[] = {
      "no GPU is visible: look at CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, and at the driver's own tool"},
     {101, "the GPU's number is too large, or the GPU is gone"},
     {200, "the kernel's code is not for this GPU; --cache off rules out a damaged cache"},
-    {209, "the kernel's code is not for this GPU; --machine names another"},
+    {209,
+     "the kernel's code is not for this GPU; --machine names another. Generic code (gfx11-generic) needs a ROCm that "
+     "knows code objects of version 6"},
     {214, "the GPU's memory has failed: results are lost; look at the driver's log"},
     {218, "the driver's compiler rejects the code: a newer driver may accept it; --machine names an older target"},
     {221, "the driver's compiler library is missing: reinstall the driver"},

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "kernel/machine/relatives.h"
+
 namespace lumen::run {
 namespace {
 
@@ -66,6 +68,12 @@ GpuMatch none(const std::string& architecture, const std::vector<std::string>& k
 
 }  // namespace
 
+std::vector<MachineRef> all_rows() {
+  std::vector<MachineRef> rows = machine::all_machines();
+  for (const MachineRef& m : machine::relatives()) rows.push_back(m);
+  return rows;
+}
+
 GpuMatch match_gpu(const std::string& architecture, std::span<const MachineRef> table) {
   const std::string plain = architecture.substr(0, architecture.find(':'));
   if (const auto gpu = generation_of(plain)) {
@@ -89,6 +97,14 @@ GpuMatch match_gpu(const std::string& architecture, std::span<const MachineRef> 
   }
   for (const MachineRef& m : table)
     if (m->kind == machine::Kind::gpu && m->name == plain) return {m, {}, {}};
+  const std::string generic = machine::generic_of(plain);
+  for (const MachineRef& m : table)
+    if (m->kind == machine::Kind::gpu && !generic.empty() && m->name == generic)
+      return {m,
+              fmt::format("{} has no row of its own: its generation's generic code ({}) is used, which needs a driver "
+                          "that knows code objects of version 6",
+                          plain, generic),
+              {}};
   const auto gpu = gfx_of(plain);
   if (!gpu) return none(plain, {});
   for (const MachineRef& m : table) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kernel/machine/machine.h"
 
@@ -14,8 +15,12 @@ struct GpuMatch {
   std::string advice;           // without a machine: what to do
 };
 
+// The table, and the rows that are like others of it.
+std::vector<machine::MachineRef> all_rows();
+
 // `architecture` as drivers say it, features included: "sm_86", "gfx90a:sramecc+:xnack-". Code for one generation of
-// NVIDIA runs on later ones, unless its name ends in a letter; AMD's runs on the very one.
+// NVIDIA runs on later ones, unless its name ends in a letter; AMD's runs on the very one, and a generation's generic
+// code on all of it: where a GPU has no row of its own.
 GpuMatch match_gpu(const std::string& architecture, std::span<const machine::MachineRef> table);
 
 }  // namespace lumen::run

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "run/device/available.h"
 
 namespace lumen::run {
 namespace {
@@ -18,7 +19,8 @@ std::string amount(int64_t bytes) {
 
 }  // namespace
 
-GpuMemory::GpuMemory(GpuContextRef context) : context_(std::move(context)) {
+GpuMemory::GpuMemory(GpuContextRef context, bool in_host_memory)
+    : context_(std::move(context)), in_host_memory_(in_host_memory) {
   const GpuSymbols& gpu = context_->symbols();
   int pools = 0;
   const bool complete = gpu.allocate_async && gpu.release_async && gpu.pool_get && gpu.pool_set_attribute &&
@@ -49,6 +51,7 @@ DeviceMemory GpuMemory::state() const {
   context_->use();
   size_t free = 0, total = 0;
   context_->check(gpu.memory_info(&free, &total), "memory_info");
+  if (in_host_memory_) free = std::min<size_t>(free, host_room().available);
   uint64_t reserved = 0, used = 0;
   if (pool_ && gpu.pool_attribute(pool_, kReserved, &reserved) == 0 && gpu.pool_attribute(pool_, kUsed, &used) == 0)
     free += std::max(reserved, used) - used;
@@ -58,9 +61,12 @@ DeviceMemory GpuMemory::state() const {
 Error GpuMemory::refusal(int64_t bytes) const {
   const DeviceMemory now = state();
   return {Exit::hardware,
-          fmt::format("{}: {} of memory are needed at once and {} of {} are free", context_->title(), amount(bytes),
-                      amount(now.free), amount(now.total)),
-          "choose a smaller batch, context or format, end other programs on this GPU, or use --device cpu"};
+          fmt::format("{}: {} of memory are needed at once and {} of {} are free{}", context_->title(), amount(bytes),
+                      amount(now.free), amount(now.total),
+                      in_host_memory_ ? "; the GPU shares them with the processor" : ""),
+          in_host_memory_ ? "choose a smaller batch, context or format, or end other programs: on the processor, too"
+                          : "choose a smaller batch, context or format, end other programs on this GPU, or use "
+                            "--device cpu"};
 }
 
 int GpuMemory::take(void** memory, int64_t bytes) {

@@ -13,12 +13,15 @@ namespace lumen::run {
 
 class GpuMemory {
  public:
-  explicit GpuMemory(GpuContextRef context);
+  // `in_host_memory`: what the GPU takes is taken from the system.
+  GpuMemory(GpuContextRef context, bool in_host_memory);
   ~GpuMemory();
 
   void* allocate(int64_t bytes);  // Error (exit 3) when it does not fit
   void release(void* memory);
-  DeviceMemory state() const;  // free: what the driver has left, and what the pool holds unused
+  // free: what the driver has left, and what the pool holds unused; where the memory is the system's, no more than that
+  // has left: the driver does not count what programs on the processor hold.
+  DeviceMemory state() const;
   bool pooled() const { return pool_ != nullptr; }
 
  private:
@@ -31,6 +34,7 @@ class GpuMemory {
     bool from_pool;
   };
   GpuContextRef context_;
+  bool in_host_memory_;
   void* pool_ = nullptr;
   std::mutex mutex_;
   std::atomic<int64_t> held_ = 0, peak_ = 0;  // state() is asked with and without the lock

@@ -27,12 +27,14 @@ const Spelling& spelling(GpuVendor vendor) {
       "LUMEN_CUDA_LIBRARY",
       {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"},
       "install the NVIDIA driver (it brings libcuda.so.1), or name the file in LUMEN_CUDA_LIBRARY",
-      {16, 115, 18, nullptr, 12000, "12.0 (driver 525)"}};
+      {16, 115, 18, 10, nullptr, 12000, "CUDA 12.0 (driver 525)"}};
   static const Spelling hip = {
       "LUMEN_HIP_LIBRARY",
-      {"libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.6"},
+      // The last ones are too old, which is worth more to know than that the others are not there.
+      {"libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.6",
+       "libamdhip64.so.5", "/opt/rocm/lib/libamdhip64.so.5"},
       "install ROCm 6 or newer (its package hip-runtime-amd), or name libamdhip64.so in LUMEN_HIP_LIBRARY",
-      {63, 88, 16, reinterpret_cast<void*>(3), 60000000, "6.0"}};
+      {63, 88, 16, 87, reinterpret_cast<void*>(3), 60000000, "ROCm 6.0"}};
   return vendor == GpuVendor::cuda ? cuda : hip;
 }
 
@@ -74,7 +76,7 @@ std::shared_ptr<const GpuSymbols> fill(GpuVendor vendor, const SharedLibrary& op
 #undef X
   if (!missing.empty())
     throw Error(Exit::hardware, fmt::format("{} is too old: it lacks {}", opened.file, fmt::join(missing, ", ")),
-                fmt::format("Lumen needs {} {} or newer", vendor_name(vendor), out->numbers.oldest_driver_text));
+                fmt::format("Lumen needs {} or newer", out->numbers.oldest_driver_text));
   if (std::string file = file_of(reinterpret_cast<void*>(out->init)); !file.empty()) out->library = std::move(file);
   return out;
 }

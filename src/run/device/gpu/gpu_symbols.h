@@ -18,6 +18,7 @@ struct GpuNumbers {
   int attribute_units = 0;       // multiprocessors, compute units
   int attribute_pools = 0;       // stream-ordered memory
   int attribute_integrated = 0;  // shares memory with the processor
+  int attribute_wave = 0;        // lanes that step together
   void* launch_end = nullptr;    // ends the list of `extra` of a launch
   int oldest_driver = 0;
   const char* oldest_driver_text = "";
