@@ -131,8 +131,10 @@ class KernelLowering {
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
         function_->addParamAttr(i, llvm::Attribute::getWithAlignment(context_, align));
       }
-      // What is read as constant may be read before a wait, unless that comes first.
-      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early_ || k_.params[i].constant);
+      // Reads of constant memory may be moved before a wait, and find lines in a multiprocessor's first-level cache that
+      // kernels before, which still ran there when this one began, have read: where kernels begin early that memory
+      // alone is constant which none of the program writes.
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!target_.follows || k_.params[i].constant);
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + i);

@@ -81,7 +81,7 @@ struct BufferParam {
   std::string name;
   int64_t bytes = 0;  // the evaluator checks bounds with it
   bool written = false;
-  bool constant = false;  // no kernel of the program writes it: copies of it may begin before `wait kernels`
+  bool constant = false;  // no kernel of the program writes it: it may be read before those before have ended
   int align = 64;
 };
 

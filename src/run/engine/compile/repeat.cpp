@@ -88,6 +88,7 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
                                  const machine::Machine& machine, const synth::Options& options) {
   if (is_exchange(plan.graph, group)) return {};
   synth::Synthesis s = synth::synthesize(plan, group, machine, options);
+  const std::vector<bool> unwritten = graph::unwritten(plan.graph);
   for (synth::Step& step : s.steps) {
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
                 step.kernel.name, step.kernel.params.size(), step.arguments.size());
@@ -95,7 +96,10 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
     for (size_t i = 0; i < step.arguments.size(); ++i) {
       synth::Argument& a = step.arguments[i];
       if (a.from != synth::Argument::From::value) continue;
-      if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
+      loop::BufferParam& param = step.kernel.params[i];
+      if (is_parameter(plan.graph[a.index])) param.align = kParameterAlignment;
+      // Where kernels begin before others have ended it matters which memory can change (loop::BufferParam).
+      if (machine.follows && unwritten[a.index] && !param.written) param.constant = true;
       const auto local = std::find(form.values.begin(), form.values.end(), a.index);
       LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
       a.index = local - form.values.begin();
