@@ -24,10 +24,10 @@ const char* flag_of(LayersLie lie) {
 void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside) {
   const bool here = lie == LayersLie::here;
   const bool moves = lie == LayersLie::outside || (!here && offload_settings(recipe.offload).layers);
-  const char* what = method.is_frozen()                                            ? "an adapter"
-                     : method.objective()                                          ? "an objective"
-                     : recipe.optimizer.ema_decay > 0 && moves                     ? "a mean of the weights"
-                     : recipe.eval_kl                                              ? "a divergence from a reference"
+  const char* what = method.is_frozen()                        ? "an adapter"
+                     : method.objective()                      ? "an objective"
+                     : recipe.optimizer.ema_decay > 0 && moves ? "a mean of the weights"
+                     : recipe.eval_kl                          ? "a divergence from a reference"
                      : (!recipe.eval_tasks.empty() || !recipe.samples.empty()) && !here ? "tasks and samples on the way"
                                                                                         : nullptr;
   if (what)
@@ -174,8 +174,8 @@ int64_t LayerPlan::between_bytes() const {
   return bytes;
 }
 
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie,
-                      bool keeps_outside, AmongRanks among) {
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside,
+                      AmongRanks among) {
   require_plain(method, recipe, lie, keeps_outside);
   const char* const instead =
       lie == LayersLie::with_ranks ? "--shard gradients" : "leave 'layers' and 'activations' out of --offload";

@@ -80,8 +80,7 @@ void OutsideLodging::turn(int from, int to) {
 void OutsideLodging::clear_gradients() {
   if (!gradients_) return;
   for (const VisitorGroup& g : gradients_->groups())
-    for (const Visitor& v : g.visitors)
-      gradients_->write(v.name, std::vector<uint8_t>(graph::byte_size(v.type)));
+    for (const Visitor& v : g.visitors) gradients_->write(v.name, std::vector<uint8_t>(graph::byte_size(v.type)));
 }
 
 }  // namespace lumen::model

@@ -1,6 +1,6 @@
-// The part of RankedStep that goes by layers: gradients are summed as the backward pass leaves them, and where parameters
-// and gradients lie outside of the device, updates follow layer by layer, each rank's of its parts, which go to all
-// ranks while their layer is here. All ranks go through all layers in one order, whichever have parts of them.
+// The part of RankedStep that goes by layers: gradients are summed as the backward pass leaves them, and where
+// parameters and gradients lie outside of the device, updates follow layer by layer, each rank's of its parts, which go
+// to all ranks while their layer is here. All ranks go through all layers in one order, whichever have parts of them.
 #include <cmath>
 
 #include "base/check.h"

@@ -32,8 +32,7 @@ std::string place_name(size_t member) {
 // Each in the last part that adds to its gradient.
 Lodgers ending(Lodgers lodgers) {
   for (size_t part = lodgers.parts.size(); part-- > 0;)
-    std::erase_if(lodgers.parts[part],
-                  [&](const Lodgers::Member& m) { return !ends_with(lodgers, part, m); });
+    std::erase_if(lodgers.parts[part], [&](const Lodgers::Member& m) { return !ends_with(lodgers, part, m); });
   return lodgers;
 }
 
@@ -131,9 +130,9 @@ void SummedLodging::sum(size_t part) {
       std::byte* const target = scratch_.get() + arrived;
       from[r].push_back({target, bytes(own)});
       arrived += sent_room(cut, own);
-      programs_[part].sum->bind(part_input(r, place_name(i)),
-                                std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(gradient->type(), own),
-                                                                    scratch_, target));
+      programs_[part].sum->bind(
+          part_input(r, place_name(i)),
+          std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(gradient->type(), own), scratch_, target));
     }
     if (bytes(own) > 0) programs_[part].sum->bind(kGradient + place_name(i), rows_of(gradient, cut));
   }

@@ -63,9 +63,8 @@ void Trainer::begin_updates() {
     accumulate_ = compile(recomputing(method_.gradients_apart()));
   updates_ = std::make_unique<GroupedUpdates>(
       engine_, method_, trained, updates_clear(engine_.device(), recipe_), std::move(states),
-      layers_ ? layers_->lender() : accumulate_, [this](const std::string& name, const graph::Type& type) {
-        return tensor_or_visitor(name, type);
-      });
+      layers_ ? layers_->lender() : accumulate_,
+      [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); });
 }
 
 // All updates, group by group; the gradients are there.

@@ -31,7 +31,8 @@ void Trainer::begin_layers_among_ranks() {
   std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
   ranked_ = std::make_unique<RankedStep>(
       engine_, grid_.data, method_, recipe_,
-      [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan, outside_);
+      [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan,
+      outside_);
   layers_ = std::make_unique<LayerStep>(
       engine_, method_, std::move(plan), ranked_->lodging(),
       [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));

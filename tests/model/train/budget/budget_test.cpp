@@ -88,6 +88,31 @@ TEST(Budget, KeepsWhatTheRecipeSays) {
   EXPECT_EQ(budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, "").size(), 1U);
 }
 
+// Of ranks that share a batch, each of which holds parts of the states: the smaller the limit, the more lies outside.
+TEST(Budget, ChoosesForRanks) {
+  run::Engine engine = make_engine(2);
+  const Model model = small_model(kConfig);
+  Recipe recipe = recipe_of();
+  recipe.shard = "states";
+  const auto at = [&](int64_t limit) {
+    return budget_choices(engine, model, recipe, {}, false, nullptr, limit, kRates, "", 2);
+  };
+  const auto all = at(1);
+  std::map<std::string, BudgetChoice> by_name;
+  for (const BudgetChoice& c : all) by_name[c.recompute + " " + c.offload] = c;
+  EXPECT_EQ(all.size(), by_name.size());
+  const BudgetChoice whole = by_name.at("none "), layers = by_name.at("none layers");
+  EXPECT_LT(by_name.at("none moments").bytes, whole.bytes);
+  EXPECT_LT(layers.bytes, by_name.at("none moments").bytes);
+  EXPECT_GT(layers.seconds, whole.seconds);
+  EXPECT_EQ(at(whole.bytes).back().bytes, whole.bytes);
+  const BudgetChoice taken = at(layers.bytes).back();
+  EXPECT_TRUE(taken.fits);
+  EXPECT_NE(taken.offload.find("layers"), std::string::npos) << taken.offload;
+  recipe.shard = "none";  // moving all states in every rank is no way
+  for (const BudgetChoice& c : at(1)) EXPECT_TRUE(c.offload != "moments" && c.offload != "activations,moments");
+}
+
 TEST(Budget, RefusesWhatFitsInNoWay) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);

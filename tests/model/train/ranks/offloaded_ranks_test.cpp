@@ -1,5 +1,6 @@
-// needs: none. Ranks whose parts of the optimizer's states lie in files of their own give the very bytes of ranks that
-// hold them: weights and checkpoints, which any number of ranks go on with.
+// needs: none. Ranks whose states of the optimizer, layers, gradients, or what layers keep, or parts of those, lie in
+// files of their own give the very bytes of ranks that hold them: weights and checkpoints, which any number of ranks go
+// on with.
 #include "base/error.h"
 #include "base/file/file.h"
 #include "model/train/ranks/rank_forecast.h"
@@ -35,12 +36,13 @@ const Case kCases[] = {
 
 // What checkpoints hold after the second step and after the fourth, to which another trainer goes from the second; by
 // `later` ranks.
-std::map<std::string, std::string> files_of(Recipe recipe, int ranks, int later, const fs::path& out) {
+std::map<std::string, std::string> files_of(Recipe recipe, int ranks, int later, const fs::path& out,
+                                            const graph::Config& config = {}) {
   recipe.run_folder = out.string();
-  (void)among_ranks(ranks, recipe, 2, out);
+  (void)among_ranks(ranks, recipe, 2, out, config);
   const auto go_on = [&](std::shared_ptr<run::Communicator> own) {
     run::Engine engine = make_engine(1);
-    const Fresh s(recipe);
+    const Fresh s(recipe, config);
     Trainer trainer(engine, s.model, recipe, s.batches, nullptr, own);
     (void)trainer.step();
     trainer.restore(out / "checkpoint-2");
@@ -83,6 +85,72 @@ TEST(OffloadedRanks, OtherNumbersOfRanksGoOn) {
   for (const auto& [name, bytes] : held) EXPECT_TRUE(bytes == outside.at(name)) << name;
 }
 
+// Steps by layers against whole ones of as many ranks; where a weight serves several layers, whose gradients whole
+// steps add in another order, against those that go by layers with --shard parameters.
+TEST(OffloadedRanks, GoThroughLayersWithTheBytesOfThoseThatHoldAll) {
+  struct ByLayers {
+    const char *shard, *offload;
+    std::function<void(Recipe&)> change;
+    bool tied = false;
+  };
+  const auto halves = [](Recipe& r) {
+    r.param_type = "bf16";
+    r.optimizer.moments = "mxfp8_e4m3";
+    r.accumulate = 2;
+  };
+  const auto exchanged_in_formats = [](Recipe& r) { r.reduce_type = r.gather_type = "q8_0"; };
+  const auto clipped = [](Recipe& r) {
+    r.optimizer.max_norm = 0.1;
+    r.accumulate = 2;
+  };
+  const ByLayers cases[] = {
+      {"none", "layers,activations", clipped},
+      {"none", "activations", halves},
+      {"states", "layers", [](Recipe& r) { r.optimizer.name = "muon"; }},  // ranks without parts of a layer
+      {"states", "activations,moments", exchanged_in_formats},
+      {"gradients", "layers", [](Recipe& r) { r.accumulate = 2; }},
+      {"gradients", "activations", [](Recipe& r) { r.recompute = "maps"; }, true},
+      {"parameters", "layers", exchanged_in_formats},
+      {"parameters", "layers,activations", halves},
+      {"parameters", "activations", [](Recipe& r) { r.optimizer.ema_decay = 0.9; }},
+  };
+  std::map<std::string, std::map<std::string, std::string>> known;
+  for (const ByLayers& c : cases) {
+    Recipe recipe = small_recipe();
+    recipe.optimizer.moments = "f32";
+    recipe.shard = c.tied ? "parameters" : c.shard;
+    c.change(recipe);
+    if (recipe.shard == std::string("states")) recipe.reduce_type = "f32";
+    const graph::Config config = c.tied ? graph::Config{{"tied", 1}} : graph::Config{};
+    const auto held = files_of(recipe, 2, 2, fresh_folder("held"), config);
+    recipe.shard = c.shard;
+    recipe.offload = c.offload;
+    const auto outside = files_of(recipe, 2, 2, fresh_folder("outside"), config);
+    for (const auto& [name, bytes] : held)
+      EXPECT_TRUE(bytes == outside.at(name)) << c.shard << " " << c.offload << " " << name;
+  }
+}
+
+// A number that is none is every rank's error at once, with nothing left behind.
+TEST(OffloadedRanks, DivergeTogether) {
+  for (const char* shard : {"none", "gradients"}) {
+    Recipe recipe = small_recipe();
+    recipe.schedule.peak = recipe.schedule.floor = 1e30;
+    recipe.schedule.warmup = 0;
+    recipe.shard = shard;
+    recipe.offload = "layers";
+    recipe.run_folder = fresh_folder(shard).string();
+    const auto errors = run::among_shared(2, [&](run::Communicator& own) {
+      run::Engine engine = make_engine(1);
+      const Fresh s(recipe);
+      Trainer trainer(engine, s.model, recipe, s.batches, nullptr, {&own, [](run::Communicator*) {}});
+      for (int i = 0; i < 5; ++i) (void)trainer.step();
+    });
+    EXPECT_NE(errors[0].find("not finite"), std::string::npos) << errors[0];
+    EXPECT_EQ(errors[0], errors[1]);
+  }
+}
+
 // Seats of three groups in place of a part of the states, and the rest in files.
 TEST(OffloadedRanks, HoldLess) {
   run::Engine engine = make_engine(1);
@@ -102,8 +170,10 @@ TEST(OffloadedRanks, HoldLess) {
 }
 
 TEST(OffloadedRanks, WhatMakesNoSenseIsRefused) {
-  const auto refused = [](const char* shard, const char* offload, int tensor) {
+  const auto refused = [](const char* shard, const char* offload, int tensor, const char* in = "f32") {
     Recipe recipe = small_recipe();
+    recipe.reduce_type = in;
+    if (*shard != 'n') recipe.gather_type = in;
     recipe.shard = shard;
     recipe.offload = offload;
     recipe.tensor_parallel = tensor;
@@ -118,8 +188,13 @@ TEST(OffloadedRanks, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(refused("states", "moments", 1), "");
   EXPECT_NE(refused("none", "moments", 1).find("every rank would move all"), std::string::npos);
   EXPECT_NE(refused("states", "moments", 2).find("contradict each other"), std::string::npos);
-  EXPECT_NE(refused("states", "layers", 1).find("is for one process"), std::string::npos);
-  EXPECT_NE(refused("gradients", "activations", 1).find("is for one process"), std::string::npos);
+  EXPECT_EQ(refused("none", "layers", 1), "");
+  EXPECT_NE(refused("none", "activations,moments", 1).find("every rank would move all"), std::string::npos);
+  EXPECT_NE(refused("none", "layers", 2).find("contradict each other"), std::string::npos);
+  EXPECT_NE(refused("none", "activations", 1, "q8_0").find("gradients grow where they lie"), std::string::npos);
+  EXPECT_NE(refused("gradients", "layers", 1, "q8_0").find("would stay on its device"), std::string::npos);
+  EXPECT_EQ(refused("gradients", "activations", 1, "q8_0"), "");
+  EXPECT_EQ(refused("parameters", "layers", 1, "q8_0"), "");
 }
 
 }  // namespace
