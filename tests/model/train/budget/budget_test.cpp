@@ -91,26 +91,27 @@ TEST(Budget, KeepsWhatTheRecipeSays) {
 // Of ranks that share a batch, each of which holds parts of the states: the smaller the limit, the more lies outside.
 TEST(Budget, ChoosesForRanks) {
   run::Engine engine = make_engine(2);
-  const Model model = small_model(kConfig);
+  const Model model = small_model({{"hidden", 128}, {"layers", 5}, {"ffn", 512}, {"head_dim", 32}});
   Recipe recipe = recipe_of();
-  recipe.shard = "states";
-  const auto at = [&](int64_t limit) {
-    return budget_choices(engine, model, recipe, {}, false, nullptr, limit, kRates, "", 2);
+  recipe.recompute = "layers";
+  const auto ways = [&](const char* shard, int64_t limit) {
+    recipe.shard = shard;
+    std::map<std::string, BudgetChoice> out;
+    for (const BudgetChoice& c : budget_choices(engine, model, recipe, {}, false, nullptr, limit, kRates, "", 2))
+      out[c.offload] = c;
+    return out;
   };
-  const auto all = at(1);
-  std::map<std::string, BudgetChoice> by_name;
-  for (const BudgetChoice& c : all) by_name[c.recompute + " " + c.offload] = c;
-  EXPECT_EQ(all.size(), by_name.size());
-  const BudgetChoice whole = by_name.at("none "), layers = by_name.at("none layers");
-  EXPECT_LT(by_name.at("none moments").bytes, whole.bytes);
-  EXPECT_LT(layers.bytes, by_name.at("none moments").bytes);
-  EXPECT_GT(layers.seconds, whole.seconds);
-  EXPECT_EQ(at(whole.bytes).back().bytes, whole.bytes);
-  const BudgetChoice taken = at(layers.bytes).back();
-  EXPECT_TRUE(taken.fits);
-  EXPECT_NE(taken.offload.find("layers"), std::string::npos) << taken.offload;
-  recipe.shard = "none";  // moving all states in every rank is no way
-  for (const BudgetChoice& c : at(1)) EXPECT_TRUE(c.offload != "moments" && c.offload != "activations,moments");
+  auto all = ways("states", 1);
+  EXPECT_EQ(all.size(), 6U);
+  EXPECT_LT(all.at("moments").bytes, all.at("").bytes);
+  EXPECT_LT(all.at("layers").bytes, all.at("moments").bytes);
+  EXPECT_GT(all.at("layers").seconds, all.at("").seconds);
+  const auto taken = ways("states", all.at("layers").bytes);
+  EXPECT_FALSE(taken.at("").fits || taken.at("moments").fits);
+  EXPECT_TRUE(taken.at("layers").fits || taken.at("layers,activations").fits);
+  all = ways("none", INT64_MAX);  // moving all states in every rank is no way, unless all of a layer moves
+  EXPECT_EQ(all.size(), 4U);
+  EXPECT_FALSE(all.contains("moments") || all.contains("activations,moments"));
 }
 
 TEST(Budget, RefusesWhatFitsInNoWay) {
