@@ -1,6 +1,6 @@
 // Where parameters of the parts of a step by layers, and their gradients, are while no part runs: outside of the device
-// (outside_lodging.h), or in pieces with other ranks (train/ranks/rank_lodging.h, summed_lodging.h). Parts are known by their numbers in
-// the plan (layer_plan.h), one after the other.
+// (outside_lodging.h), or in pieces with other ranks (train/ranks/rank_lodging.h, summed_lodging.h). Parts are known by
+// their numbers in the plan (layer_plan.h), one after the other.
 #pragma once
 
 #include <cstddef>

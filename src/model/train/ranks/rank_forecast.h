@@ -21,9 +21,9 @@ struct RankForecast {
     bool in_file = false;
     int64_t all() const { return states + parameters + gradients + kept; }
   } outside;
-  int64_t exchanges = 0;                 // what others have sent, and what goes with formats
-  std::vector<Parameter> updated;        // as it updates them
-  std::vector<graph::Graph> updates;     // group by group, where those are made so; each text once
+  int64_t exchanges = 0;              // what others have sent, and what goes with formats
+  std::vector<Parameter> updated;     // as it updates them
+  std::vector<graph::Graph> updates;  // group by group, where those are made so; each text once
   // In a step by layers: whole parameters and gradients that are there at once, and what layers hand to each other.
   int64_t whole_parameters = 0, whole_gradients = 0, between = 0, kept_seats = 0;
   bool computes_again = false;  // all of each layer

@@ -97,7 +97,8 @@ class RankedStep {
   void reduce(run::Program& program);
   // Without parts: everybody gets the sums of all.
   void share_sums();
-  // With parts, or by layers: the norm of all gradients. With parts: a step of the optimizer with it; and parameters for everybody.
+  // With parts, or by layers: the norm of all gradients. With parts: a step of the optimizer with it; and parameters
+  // for everybody.
   double norm();
   void apply(double norm, uint32_t seed);  // of its roundings
   void share_parameters();
@@ -186,7 +187,7 @@ class RankedStep {
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
   std::map<std::string, graph::Type> state_types_, parameter_types_;
-  std::shared_ptr<RankedLodging> lodging_;    // null: steps go as a whole
+  std::shared_ptr<RankedLodging> lodging_;   // null: steps go as a whole
   std::shared_ptr<OutsideLodging> outside_;  // null: parameters and gradients stay
   std::vector<int> layers_;                  // in the order of updates
   size_t next_layer_ = 0;                    // of these
