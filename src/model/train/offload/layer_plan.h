@@ -54,7 +54,7 @@ struct LayerPlan {
 // what the forward pass keeps for the backward pass is not.
 enum class LayersLie : uint8_t { outside, with_ranks, here };
 
-// Of ranks that share a step's batches. `sums_elsewhere`: each gets sums of its parts of gradients.
+// Ranks that share a step's batches. `sums_elsewhere`: each gets sums of its parts of gradients.
 struct AmongRanks {
   int ranks = 1;
   bool sums_elsewhere = false;

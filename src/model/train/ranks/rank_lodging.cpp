@@ -417,7 +417,7 @@ void RankLodging::finish_sums() {
   if (sums_outside()) outside_->close_gradients(part);
 }
 
-// Of sums that will not be here together.
+// Sums are here one layer's at a time, so that squares are taken of each.
 void RankLodging::take_squares(size_t part) {
   if (!programs_[part].squares) return;
   run::Program& squares = *programs_[part].squares;

@@ -54,7 +54,7 @@ class RankedLodging : public Lodging {
  public:
   // `is_last`: of the batches of a step.
   void begin_batch(bool is_last) { is_last_ = is_last; }
-  // Of sums of gradients behind the last batch, of what this rank has of them; null: whoever has the sums knows.
+  // Squares of gradients' sums behind the last batch, of what this rank has of them; null: whoever has the sums knows.
   virtual const std::map<std::string, float>* squares() const { return nullptr; }
   virtual int64_t exchange_bytes() const = 0;
   virtual void forget_parameters() {}  // they have changed

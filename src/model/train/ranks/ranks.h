@@ -4,7 +4,7 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, graph/partition, model/arch, model/data/examples, model/train/method,
+// May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/train/method,
 // model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
 // run/engine, run/engine/program, run/ranks.
 // Offers: rank_batches.h, rank_forecast.h, rank_layers.h.
@@ -61,7 +61,7 @@ class RankedStep {
   // `gradients`: the program of one batch, beside whose launches GPUs exchange.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
-  // Of steps by layers. `plan`: of this rank; `outside`: what of it lies outside of the device, where `tensors` finds
+  // For steps by layers. `plan`: of this rank; `outside`: what of it lies outside of the device, where `tensors` finds
   // it while its layer visits; null: nothing.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, const LayerPlan& plan, std::shared_ptr<OutsideLodging> outside);

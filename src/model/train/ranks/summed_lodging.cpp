@@ -20,7 +20,7 @@ int64_t row_bytes(const Cut& cut) {
   return cut.columns * int64_t{sizeof(float)};
 }
 
-// Of one rank's rows, as another has sent them.
+// Bytes of one rank's rows, as another has sent them.
 int64_t sent_room(const Cut& cut, int rank) {
   return (cut.rows_of(rank) * row_bytes(cut) + kLine - 1) / kLine * kLine;
 }
