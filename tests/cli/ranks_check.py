@@ -83,10 +83,12 @@ def runs_alike(c):
             c.run(*words, "-o", "again")
             c.same(f"four-{shard}", "again", "a second run")
             shutil.rmtree(c.work / "again")
+        if shard in ("gradients", "parameters"):
+            c.same("four-states", f"four-{shard}", shard)
         # Gone on with from the checkpoint in the middle: by as many ranks the same bytes, by fewer the same run.
         for ranks, resumed in ((4, "same"), (2, "fewer"), (1, "one")):
-            if ranks == 2 and shard in ("none", "states"):
-                continue  # what --shard gradients shows
+            if ranks < 4 and shard != "parameters":
+                continue  # from the same checkpoint as with parameters
             shutil.copytree(c.work / f"four-{shard}", c.work / resumed, symlinks=True)
             for step in (8, 12):
                 shutil.rmtree(c.work / resumed / f"checkpoint-{step}")
@@ -139,12 +141,13 @@ def scales(c):
     for precision, shard in (("fp8-delayed", "none"), ("moss", "states"), ("moss", "gradients"), ("fp8-delayed", "parameters"), ("moss", "parameters")):
         words = [*BASE, "--steps", 8, "--keep", 0, "--precision", precision]
         one = f"one-{precision}"
-        if not (c.work / one).exists():
+        is_new = not (c.work / one).exists()
+        if is_new:
             c.run(*words, "-o", one)
         c.run(*words, "--ranks", 2, "--shard", shard, "-o", "scaled")
         c.near(one, "scaled", 1e-2)
         assert layout(c.work / "scaled/checkpoint-8/optimizer.safetensors") == layout(c.work / one / "checkpoint-8/optimizer.safetensors")
-        for ranks, resumed in ((2, "same"), (1, "one")):
+        for ranks, resumed in ((2, "same"), (1, "one")) if is_new else ((2, "same"),):
             shutil.copytree(c.work / "scaled", c.work / resumed, symlinks=True)
             shutil.rmtree(c.work / resumed / "checkpoint-8")
             c.run("--resume", resumed, "--ranks", ranks, "--shard", shard, "--threads", 1, "-q")
@@ -158,7 +161,8 @@ def scales(c):
         shutil.rmtree(c.work / f"one-{precision}")
 
 
-def killed(c, seed, shard, count):
+def killed(c, seed, shard, count, *more):
+    """`more`: of the runs that are killed; the one that is left alone goes without."""
     rng = random.Random(f"{seed} {shard}")
     steps = 100
     words = [*BASE, "--steps", steps, "--keep", 0, "--seed", seed, "--ranks", 4]
@@ -169,7 +173,7 @@ def killed(c, seed, shard, count):
     kills, resumes, slowest = 0, 0, 0.0
     while kills < count:
         shutil.rmtree(c.work / "killed", ignore_errors=True)
-        go_on = [*words, "--shard", shard, "-o", "killed"]
+        go_on = [*words, "--shard", shard, *more, "-o", "killed"]
         while True:
             before = saved_now()
             process = c.start(*go_on)
@@ -203,7 +207,8 @@ def killed(c, seed, shard, count):
             saved = list((c.work / "killed").glob("checkpoint-*"))
             resumes += bool(saved)
             go_on = (["--resume", "killed", "--ranks", 4, "--shard", shard, "--threads", 1, "-q"] if saved else
-                     [*words, "--shard", shard, "-o", "killed", "--overwrite"])
+                     [*words, "--shard", shard, *more, "-o", "killed", "--overwrite"])
+            assert not [p.name for p in (c.work / "killed").iterdir() if "offload" in p.name]
         c.same("left-alone", "killed", f"after {kills} kills")
     print(f"ranks: with {shard} in parts {kills} killed, {resumes} times resumed from a checkpoint; all had ended within {slowest:.1f} s; same bytes")
     # With fewer ranks it goes on as well.
@@ -226,14 +231,21 @@ def stopped(c):
 
 
 def outside(c):
-    """States in files, each rank's part in its own: the bytes of ranks that hold them, also when other ranks go on."""
+    """Layers, gradients and states in files, each rank's in its own: the bytes of ranks that hold them, also when other ranks go on;
+    where a file finds no room all end, and the checkpoint is whole."""
     words = [*BASE, "--steps", 8, "--keep", 0, "--ranks", 2, "--shard", "states", "--moments", "q8_0"]
     c.run(*words, "-o", "held")
-    c.run(*words, "--offload", "moments", "-o", "outside")
-    c.same("held", "outside", "states in files")
+    c.run(*words, "--offload", "layers", "-o", "outside")
+    c.same("held", "outside", "layers in files")
     assert not [p.name for p in (c.work / "outside").iterdir() if "offload" in p.name]
-    for out, more in (("held", []), ("outside", ["--offload", "moments"])):
+    for out, more in (("held", []), ("outside", ["--offload", "layers,activations"])):
         shutil.rmtree(c.work / out / "checkpoint-8")
+        if out == "outside":
+            files = c.result(out)
+            errors = c.run("--resume", out, "--ranks", 4, "--shard", "gradients", *more, "--threads", 1, "--cache", "off", "-q", code=1,
+                           before=["sh", "-c", 'trap "" XFSZ; ulimit -f 128; exec "$@"', "sh"])
+            assert "no room for the" in errors and "lumen-offload" in errors, errors
+            assert c.result(out) == files
         c.run("--resume", out, "--ranks", 4, "--shard", "gradients", *more, "--threads", 1, "-q")
     c.same("held", "outside", "other ranks going on")
     for p in ("held", "outside"):
@@ -248,7 +260,7 @@ def refusals(c):
     assert "one GPU" in c.run(*BASE, "--ranks", 2, "--device", "cuda:0", "-o", "x", code=2)
     assert "contradicts torchrun" in c.run(*BASE, "--ranks", 3, "-o", "x", code=2, RANK="0", WORLD_SIZE="2")
     assert "every rank would move all" in c.run(*BASE, "--ranks", 2, "--offload", "moments", "-o", "x", code=2)
-    assert "is for one process" in c.run(*BASE, "--ranks", 2, "--zero", 3, "--offload", "layers", "-o", "x", code=2)
+    assert "gradients grow where they lie" in c.run(*BASE, "--ranks", 2, "--offload", "layers", "--reduce-type", "q8_0", "-o", "x", code=2)
     errors = c.run(*BASE, "--ranks", 2, "--reduce-type", "nonsense", "-o", "x", code=1)
     assert errors.count("error:") == 1, errors
 
@@ -307,7 +319,7 @@ def main():
             part(c)
             print(f"ranks: {name} in {time.time() - begin:.1f} s", flush=True)
         killed(c, seed, "states", KILLS - KILLS // 2)
-        killed(c, seed, "parameters", KILLS // 2)
+        killed(c, seed, "parameters", KILLS // 2, "--offload", "layers,activations")
 
 
 if __name__ == "__main__":

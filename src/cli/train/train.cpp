@@ -118,14 +118,26 @@ double product_ceiling(run::Engine& engine, const model::Library& library, const
                               shared.cache);
 }
 
-// --memory: the recipe gets what keeps the device within it.
-void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const model::Model& model,
-                model::Recipe& r, bool is_there, const model::Model* teacher) {
+// --memory: the recipe gets what keeps the device within it. Of several ranks the first measures, and says what all do.
+void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryRef& library, const TrainFlags& flags,
+                const model::Model& model, model::Recipe& r, bool is_there, const model::Model* teacher) {
   if (r.memory_limit.empty()) return;
-  model::MemoryBudget budget =
-      model::within_limit(engine, model, r, {}, is_there, teacher, product_ceiling(engine, *library, r, shared));
-  note(budget.text);
-  r = std::move(budget.recipe);
+  std::string said;
+  const std::optional<Error> failure = model::RankedStep::attempt([&] {
+    if (!is_first(flags)) return;
+    const model::MemoryBudget budget = model::within_limit(
+        engine, model, r, {}, is_there, teacher, product_ceiling(engine, *library, r, shared), ranks_of(flags));
+    note(budget.text);
+    said = budget.recipe.recompute + "\n" + budget.recipe.offload;
+  });
+  if (flags.ranks) {
+    model::agree(*flags.ranks, failure);
+    said = flags.ranks->all_gather(said).at(0);
+  } else if (failure) {
+    throw Error(*failure);
+  }
+  r.recompute = said.substr(0, said.find('\n'));
+  r.offload = said.substr(said.find('\n') + 1);
 }
 
 void require_room(const TrainFlags& flags, const fs::path& out, const model::Model& model, const model::Recipe& r) {
@@ -146,7 +158,7 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
-    take_limit(engine, shared, library, model, r, true, teacher);
+    take_limit(engine, shared, library, flags, model, r, true, teacher);
     if (rewrites(flags, r))
       model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher,
                               ranks_of(flags));
@@ -170,7 +182,7 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
-  take_limit(engine, shared, library, outline, r, false, teacher);
+  take_limit(engine, shared, library, flags, outline, r, false, teacher);
   model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
   require_room(flags, out, outline, r);  // before billions of numbers are drawn
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
@@ -415,7 +427,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
     // A run that goes on keeps what was chosen when it began.
-    if (flags.has("memory.limit")) take_limit(engine, shared, library, model, recipe, true, teacher.get());
+    if (flags.has("memory.limit")) take_limit(engine, shared, library, flags, model, recipe, true, teacher.get());
     model::require_training(engine, model, recipe_here(flags, recipe), true, {}, teacher.get(), ranks_of(flags));
   } else {
     model = starting_model(engine, shared, library, flags, recipe, data, teacher.get(), out);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/train/offload/offload.h"
+#include "model/train/ranks/rank_forecast.h"
 #include "run/device/available.h"
 #include "run/device/outside/outside.h"
 #include "run/device/require.h"
@@ -21,53 +22,74 @@ struct Traffic {
   int64_t beside_compute = 0, alone = 0;  // while layers are computed, and while updates are
 };
 
-Traffic traffic_of(const OffloadForecast& f, const Recipe& recipe) {
+// What lies outside, and whether steps go by layers.
+struct Outside {
+  int64_t states = 0, parameters = 0, gradients = 0, kept = 0;
+  bool by_layers = false, computes_again = false;
+};
+
+Outside outside_of(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
+                   int shares) {
+  if (shares > 1) {
+    const RankForecast f = forecast_rank(device, model, method, recipe, shares);
+    const RankForecast::Outside& o = f.outside;
+    return {o.states_held, o.parameters, o.gradients, o.kept, f.by_layers(), f.computes_again};
+  }
+  const OffloadForecast f = forecast_offload(device, model, method, recipe);
+  return {f.states, f.layers.parameters, f.layers.gradients, f.layers.kept, f.layers.any(), f.layers.computes_again};
+}
+
+Traffic traffic_of(const Outside& f, const Recipe& recipe, int shares) {
   const auto twice = [](int64_t bytes) { return run::saturating_product(bytes, 2); };
   Traffic out;
   out.alone = twice(f.states);
-  if (!f.layers.any()) return out;
+  if (!f.by_layers) return out;
   // Parameters come for each pass, gradients leave, and come again where batches are added; updates read and write.
   // What is kept between the passes leaves and comes.
-  const int64_t of_batch =
-      run::saturating_sum(run::saturating_sum(twice(f.layers.parameters), f.layers.gradients), twice(f.layers.kept));
-  out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, recipe.accumulate),
-                                           run::saturating_product(f.layers.gradients, recipe.accumulate - 1));
-  out.alone = run::saturating_sum(out.alone, run::saturating_sum(twice(f.layers.parameters), f.layers.gradients));
+  const int64_t batches = recipe.accumulate / shares;
+  const int64_t of_batch = run::saturating_sum(run::saturating_sum(twice(f.parameters), f.gradients), twice(f.kept));
+  out.beside_compute = run::saturating_sum(run::saturating_product(of_batch, batches),
+                                           run::saturating_product(f.gradients, batches - 1));
+  out.alone = run::saturating_sum(out.alone, run::saturating_sum(twice(f.parameters), f.gradients));
   return out;
 }
 
 class Chooser {
  public:
   Chooser(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form, bool weights_are_there,
-          const Model* teacher, const BudgetRates& rates)
+          const Model* teacher, const BudgetRates& rates, int ranks)
       : engine_(engine),
         model_(model),
         recipe_(recipe),
         form_(form),
         weights_are_there_(weights_are_there),
         teacher_(teacher),
-        rates_(rates) {}
+        rates_(rates),
+        ranks_(ranks) {}
 
   TrainingForecast forecast(const BudgetChoice& choice) const {
-    return forecast_training(engine_, model_, with(choice), form_, weights_are_there_, teacher_);
+    return forecast_training(engine_, model_, with(choice), form_, weights_are_there_, teacher_, ranks_);
   }
 
+  // As a rank sees it.
   Recipe with(const BudgetChoice& choice) const {
     Recipe r = recipe_;
     r.recompute = choice.recompute;
     r.offload = choice.offload;
-    return r;
+    return recipe_of_rank(r, ranks_);
   }
 
   // `whole`: of a step that holds all it wants.
   double seconds(const BudgetChoice& choice, const TrainingForecast& whole) const {
-    const double compute = whole.operations / rates_.operations;
     const Recipe r = with(choice);
-    const OffloadForecast f = forecast_offload(engine_.device(), model_, Method(model_, r, form_, teacher_), r);
-    const Traffic traffic = traffic_of(f, r);
+    const int shares = ranks_ / r.tensor_parallel;
+    // Ranks share a step's batches, and each its operations.
+    const double compute = whole.operations / shares / rates_.operations;
+    const Outside f = outside_of(engine_.device(), model_, Method(model_, r, form_, teacher_), r, shares);
+    const Traffic traffic = traffic_of(f, r, shares);
     double extra = traffic.alone / rates_.outside;
-    if (f.layers.any()) {
-      const double again = compute * (f.layers.computes_again ? 1 + kForwardShare : 1) +
+    if (f.by_layers) {
+      const double again = compute * (f.computes_again ? 1 + kForwardShare : 1) +
                            (choice.recompute == "maps" ? whole.values / rates_.memory : 0);
       return extra + std::max(again, traffic.beside_compute / rates_.outside) - compute;
     }
@@ -85,6 +107,7 @@ class Chooser {
   bool weights_are_there_;
   const Model* teacher_;
   const BudgetRates& rates_;
+  int ranks_;
 };
 
 std::string offload_text(const std::string& what, const std::string& place) {
@@ -144,8 +167,8 @@ double measure_outside(run::Device& device, const std::string& place) {
 
 std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                          bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place) {
-  const Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, rates);
+                                         const BudgetRates& rates, const std::string& place, int ranks) {
+  const Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, rates, ranks);
   std::vector<BudgetChoice> out;
   const std::vector<BudgetChoice> all = ways(recipe, place);
   const TrainingForecast whole = chooser.forecast(all.front());
@@ -168,7 +191,7 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
 }
 
 MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, double ceiling) {
+                          bool weights_are_there, const Model* teacher, double ceiling, int ranks) {
   const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
   run::Device& device = engine.device();
   // The host's memory where all of the run finds room there, else a file.
@@ -182,7 +205,7 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   const BudgetRates rates = {ceiling, engine.measure_memory(),
                              measure_outside(device, in_host ? place : folder.string())};
   const std::vector<BudgetChoice> choices =
-      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place);
+      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place, ranks);
   const auto taken = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
   const std::string text = fmt::format("at {:.3g} operations and {:.3g} GB outside a second:{}", rates.operations,
                                        rates.outside / 1e9, table(choices));

@@ -2,7 +2,7 @@
 // time. Formats of states and weights are the recipe's; what is chosen is what is computed again and what lies outside
 // of the device. Proved by tests/model/train/budget/budget_test.cpp.
 //
-// May include: base, model/train/offload, model/train/trainer, run/device, run/device/outside.
+// May include: base, model/train/offload, model/train/ranks, model/train/trainer, run/device, run/device/outside.
 #pragma once
 
 #include <string>
@@ -29,10 +29,10 @@ struct BudgetChoice {
   bool fits = false;
 };
 // Every way there is, the cheapest first. Those of `recipe` that say something already are kept. The first that fits in
-// `limit` bytes is the last that is looked at. `place`: as above.
+// `limit` bytes is the last that is looked at. `place`: as above. `ranks`: for one of so many; `recipe` is that of all.
 std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                          bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place);
+                                         const BudgetRates& rates, const std::string& place, int ranks = 1);
 
 // The recipe with what recipe.memory_limit takes, and a table for people. Error (exit 3) with the table when nothing
 // fits.
@@ -41,6 +41,6 @@ struct MemoryBudget {
   std::string text;
 };
 MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, double ceiling);
+                          bool weights_are_there, const Model* teacher, double ceiling, int ranks = 1);
 
 }  // namespace lumen::model

@@ -23,10 +23,11 @@ const char* flag_of(LayersLie lie) {
 
 void require_plain(const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside) {
   const bool here = lie == LayersLie::here;
-  const char* what = method.is_frozen()                                            ? "an adapter"
-                     : method.objective()                                          ? "an objective"
-                     : recipe.optimizer.ema_decay > 0 && lie == LayersLie::outside ? "a mean of the weights"
-                     : recipe.eval_kl                                              ? "a divergence from a reference"
+  const bool moves = lie == LayersLie::outside || (!here && offload_settings(recipe.offload).layers);
+  const char* what = method.is_frozen()                        ? "an adapter"
+                     : method.objective()                      ? "an objective"
+                     : recipe.optimizer.ema_decay > 0 && moves ? "a mean of the weights"
+                     : recipe.eval_kl                          ? "a divergence from a reference"
                      : (!recipe.eval_tasks.empty() || !recipe.samples.empty()) && !here ? "tasks and samples on the way"
                                                                                         : nullptr;
   if (what)
@@ -78,10 +79,10 @@ std::vector<LayerPlan::Part> parts_of(graph::LayerCut cut) {
 
 // `first`: of the batches of a step.
 StepPart step_part(const Method& method, const Recipe& recipe, const std::vector<LayerPlan::Part>& parts, size_t k,
-                   bool first, LayersLie lie) {
+                   bool first, bool alone) {
   const graph::LayerPart& at = parts[k].part;
   StepPart how;
-  how.alone = lie == LayersLie::with_ranks;
+  how.alone = alone;
   how.parts = recipe.accumulate > 1 ? method.parts() : 1;
   how.most_logits = most_logits(method.loss(), method.trained());
   for (const Parameter& p : method.trained()) {
@@ -111,15 +112,15 @@ void require_no_first_pass(const Method& method) {
                   "activation_scale and attention_scale \"fitted\"; weight_scale may be \"learned\"");
 }
 
-void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, LayersLie lie) {
+void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int ranks) {
   require_no_first_pass(method);
-  const bool has_more = recipe.accumulate > 1 && !plan.sums_elsewhere;
+  const bool has_more = recipe.accumulate > ranks && !plan.sums_elsewhere;  // batches of this rank
   const graph::Recompute recompute = computed_again(method, recipe, plan.keeps_outside);
   const graph::ProductType& products = method.options().products;
   for (size_t k = 0; k < plan.parts.size(); ++k) {
     LayerPlan::Part& at = plan.parts[k];
     const Holding held = held_in(at.part, method.held());
-    const auto how = [&](bool first) { return step_part(method, recipe, plan.parts, k, first, lie); };
+    const auto how = [&](bool first) { return step_part(method, recipe, plan.parts, k, first, plan.sums_elsewhere); };
     if (at.part.out.empty()) {
       at.backward = last_part(at.part, held, how(true), products);
       if (has_more) at.more = last_part(at.part, held, how(false), products);
@@ -173,18 +174,18 @@ int64_t LayerPlan::between_bytes() const {
   return bytes;
 }
 
-LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie,
-                      bool keeps_outside) {
+LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe, LayersLie lie, bool keeps_outside,
+                      AmongRanks among) {
   require_plain(method, recipe, lie, keeps_outside);
   const char* const instead =
       lie == LayersLie::with_ranks ? "--shard gradients" : "leave 'layers' and 'activations' out of --offload";
   LayerPlan plan;
   plan.keeps_outside = keeps_outside;
-  plan.sums_elsewhere = lie == LayersLie::with_ranks;
+  plan.sums_elsewhere = lie == LayersLie::with_ranks || among.sums_elsewhere;
   graph::LayerCut cut = cut_for_training(method.loss(), model.name, instead);
   plan.carried = cut.carried;
   plan.parts = parts_of(std::move(cut));
-  fill_step(method, recipe, plan, lie);
+  fill_step(method, recipe, plan, among.ranks);
   cut = cut_for_training(method.token_losses(), model.name, instead);
   LUMEN_CHECK(cut.carried.size() == plan.carried.size(), "losses of positions have other layers than their mean");
   for (size_t i = 0; i < cut.carried.size(); ++i) LUMEN_CHECK(cut.carried[i].type == plan.carried[i].type);

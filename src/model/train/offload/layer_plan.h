@@ -30,7 +30,7 @@ struct LayerPlan {
   };
   std::vector<Part> parts, evaluated;  // as many
   std::vector<graph::LayerCut::Carried> carried;
-  bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (BackwardPart::alone)
+  bool sums_elsewhere = false;  // gradients are those of one batch, whoever takes them sums (StepPart::alone)
 
   bool keeps_outside = false;  // what backward graphs read of the forward pass visits the device
   // Those of all parts, a group for each.
@@ -38,7 +38,8 @@ struct LayerPlan {
   bool has_kept(size_t part, const std::string& input) const;
   std::string visitor_name(size_t part, const std::string& input) const;
 
-  // Parameters of layers, and gradients of those that are trained, a group for each layer.
+  // What lies outside of parameters of layers, and of gradients of those that are trained, a group for each layer. Of
+  // ranks that hold parts their parts (train/ranks/rank_layers.h).
   std::map<int, size_t> group_of;
   std::vector<VisitorGroup> parameters, gradients;
 
@@ -53,10 +54,16 @@ struct LayerPlan {
 // what the forward pass keeps for the backward pass is not.
 enum class LayersLie : uint8_t { outside, with_ranks, here };
 
+// Ranks that share a step's batches. `sums_elsewhere`: each gets sums of its parts of gradients.
+struct AmongRanks {
+  int ranks = 1;
+  bool sums_elsewhere = false;
+};
+
 // Error (user, usage) when the recipe asks for what only a step as a whole does. `keeps_outside`: what backward graphs
 // read of the forward pass lies outside, and as much of it is kept as the recipe does not compute again; elsewhere all
 // of a layer is computed again.
 LayerPlan plan_layers(const Model& model, const Method& method, const Recipe& recipe,
-                      LayersLie lie = LayersLie::outside, bool keeps_outside = false);
+                      LayersLie lie = LayersLie::outside, bool keeps_outside = false, AmongRanks among = {});
 
 }  // namespace lumen::model

@@ -153,11 +153,14 @@ void LayerStep::attempt(const std::function<void()>& work) {
   }
 }
 
-void LayerStep::end_pass() {
-  lodging_->end_pass();
-  if (!failure_) return;
-  const Error error = *std::exchange(failure_, std::nullopt);
-  throw Error(error);
+void LayerStep::end_pass(std::optional<Error>* failure) {
+  std::optional<Error> own = std::exchange(failure_, std::nullopt);
+  const std::optional<Error> of_lodging = lodging_->end_pass();
+  if (!own) own = of_lodging;
+  if (failure)
+    *failure = own;
+  else if (own)
+    throw Error(*own);
 }
 
 void LayerStep::forward(const LayerPlan::Part& at, size_t k, run::Program& program, Pass pass) {
@@ -199,7 +202,7 @@ void LayerStep::backward(size_t k, run::Program& program, bool first) {
   if (visits(k)) kept_->leave(k, false);
 }
 
-double LayerStep::run(bool first) {
+double LayerStep::run(bool first, std::optional<Error>* failure) {
   const size_t last = plan_.parts.size() - 1;
   for (size_t k = 0; k < last; ++k) forward(plan_.parts[k], k, *programs_[k].forward, Pass::forward);
   float loss = 0;
@@ -208,7 +211,7 @@ double LayerStep::run(bool first) {
     backward(k, program, first);
     if (k == last) attempt([&] { program.result("loss")->download(&loss, sizeof loss); });
   }
-  end_pass();
+  end_pass(failure);
   return loss;
 }
 
@@ -223,9 +226,9 @@ float LayerStep::norm() const {
   return std::sqrt(total);
 }
 
-float LayerStep::clip(double max_norm) const {
+float clip_of(float norm, double max_norm) {
   if (max_norm <= 0) return 1;
-  return std::min(1.0F, static_cast<float>(max_norm) / (norm() + 1e-12F));
+  return std::min(1.0F, static_cast<float>(max_norm) / (norm + 1e-12F));
 }
 
 void LayerStep::finish() {

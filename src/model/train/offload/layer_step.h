@@ -20,6 +20,9 @@
 
 namespace lumen::model {
 
+// kClip, of the norm of all gradients.
+float clip_of(float norm, double max_norm);
+
 class LayerStep {
  public:
   using TensorOf = std::function<run::DeviceTensorRef(const std::string& name, const graph::Type& type)>;
@@ -29,12 +32,12 @@ class LayerStep {
   void compile();
   void compile_evaluation();  // otherwise done when losses are first asked for
 
-  // One batch, whose data are there; `first`: of the step. Returns its loss.
-  double run(bool first);
+  // One batch, whose data are there; `first`: of the step. Returns its loss. `failure`: gets what has failed here and
+  // kept nobody waiting, for a lodging that goes to the end; null: it is thrown.
+  double run(bool first, std::optional<Error>* failure = nullptr);
   // After the last batch: of all gradients, in f32 and in the order of parameters. Not where gradients are summed by
-  // the lodging (BackwardPart::alone).
+  // the lodging (StepPart::alone).
   float norm() const;
-  float clip(double max_norm) const;  // kClip of that
   float square(const std::string& parameter) const { return squares_.at(parameter); }
   // The losses of all positions of the data that are there; good until anything else runs.
   run::DeviceTensorRef losses();
@@ -62,7 +65,7 @@ class LayerStep {
   void forward(const LayerPlan::Part& at, size_t part, run::Program& program, Pass pass);
   void backward(size_t part, run::Program& program, bool first);
   void attempt(const std::function<void()>& work);
-  void end_pass();
+  void end_pass(std::optional<Error>* failure = nullptr);
 
   run::Engine& engine_;
   const Method& method_;

@@ -1,12 +1,14 @@
 // Where parameters of the parts of a step by layers, and their gradients, are while no part runs: outside of the device
-// (outside_lodging.h), or in pieces with other ranks (train/ranks/rank_lodging.h). Parts are known by their numbers in
-// the plan (layer_plan.h), one after the other.
+// (outside_lodging.h), or in pieces with other ranks (train/ranks/rank_lodging.h, summed_lodging.h). Parts are known by
+// their numbers in the plan (layer_plan.h), one after the other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -26,8 +28,8 @@ class Lodging {
   // What lodges here, a parameter or a gradient of the part; null: it stays on the device.
   virtual run::DeviceTensorRef tensor(size_t part, const std::string& name) = 0;
 
-  // The last part of a pass through all is done. Error when anything before has failed.
-  virtual void end_pass() {}
+  // The last part of a pass through all is done; what has failed before.
+  virtual std::optional<Error> end_pass() { return std::nullopt; }
   // Others wait for what this process does, whether its own work fails or not: the pass goes to its end.
   virtual bool goes_to_the_end() const { return false; }
   virtual int64_t parameter_bytes() const = 0;  // of the device's memory

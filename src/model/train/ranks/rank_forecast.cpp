@@ -1,10 +1,13 @@
 #include "model/train/ranks/rank_forecast.h"
 
 #include <set>
+#include <utility>
 
 #include "graph/ir/text.h"
 #include "model/train/offload/offload.h"
 #include "model/train/ranks/rank_graphs.h"
+#include "model/train/ranks/rank_layers.h"
+#include "model/train/ranks/summed_lodging.h"
 #include "run/device/require.h"
 
 namespace lumen::model {
@@ -18,13 +21,10 @@ graph::Type f32_of(const Cut& cut, const FormatRef& format = nullptr) {
   return {cut.whole.shape, {Scalar::f32, format}};
 }
 
-// Copies of parts that are held exactly, and changes of all ranks, where those are sent in a format; and what formats
-// have lost of gradients, with the codes that are sent.
-int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
+// Copies of parts that are held exactly, and changes of all ranks, where those are sent in a format.
+int64_t changed_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
   int64_t bytes = 0;
   for (const Cut& cut : cuts) {
-    if (const FormatRef coded = exchanged_in(cut, in.reduced_in))
-      bytes += graph::byte_size(f32_of(cut)) + graph::byte_size(f32_of(cut, coded));
     if (!in.gathered_in) continue;
     bytes += part_bytes(cut, f32_of(cut), rank);
     if (const FormatRef coded = exchanged_in(cut, in.gathered_in))
@@ -33,23 +33,52 @@ int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank,
   return bytes;
 }
 
+// These, and what formats have lost of gradients, with the codes that are sent.
+int64_t coded_bytes(const std::vector<Cut>& cuts, const Exchanges& in, int rank, int ranks) {
+  int64_t bytes = changed_bytes(cuts, in, rank, ranks);
+  for (const Cut& cut : cuts)
+    if (const FormatRef coded = exchanged_in(cut, in.reduced_in))
+      bytes += graph::byte_size(f32_of(cut)) + graph::byte_size(f32_of(cut, coded));
+  return bytes;
+}
+
+// What visits the device has seats there.
+void move_out(int64_t& held, int64_t& outside, const std::vector<VisitorGroup>& groups, size_t seats) {
+  held += bytes_of_seats(groups, seats) - bytes_held(groups);
+  outside = all_bytes(groups);
+}
+
 void forecast_layers(RankForecast& out, const LayerPlan& plan, const Lodgers& lodgers, int rank, int ranks) {
+  out.between = plan.between_bytes();
+  out.kept_seats = bytes_of_seats(plan.kept, kKeptSeats);
+  out.outside.kept = all_bytes(plan.kept);
+  out.computes_again = !plan.keeps_outside;
+  if (!lodgers.gathers) out.parameters = out.in_parts = bytes_held(plan.parameters);
+  move_out(out.parameters, out.outside.parameters, plan.parameters, kParameterSeats);
+  move_out(out.sums, out.outside.gradients, plan.gradients, kGradientSeats);
+  if (!plan.sums_elsewhere) {
+    out.exchanges += summed_scratch(lodgers, rank, ranks);
+    return;
+  }
   const LodgingNeeds needs = lodging_needs(lodgers, rank, ranks);
   out.whole_parameters = needs.parameters;
   out.whole_gradients = needs.gradients;
-  out.exchanges = needs.exchanges;
-  out.between = plan.between_bytes();
+  out.exchanges += needs.exchanges;
 }
 
-// States that lie elsewhere and visit the device.
-void forecast_visits(RankForecast& out, const run::Device& device, const Method& method, const Recipe& recipe) {
-  const std::vector<UpdateGroup> groups = update_groups(out.updated, method.optimizer());
-  const std::vector<VisitorGroup> states = visiting_states(out.updated, groups, method.optimizer());
-  if (!offloads_states(device, recipe, states)) return;
-  out.states += bytes_of_seats(states, kUpdateSeats) - bytes_held(states);
-  out.outside = all_bytes(states);
-  out.in_file = !offload_settings(recipe.offload).moments->host;
-  out.updates = different_updates(method, out.updated, groups, true);
+// Updates group by group, and states that lie elsewhere and visit the device for them.
+void forecast_updates(RankForecast& out, const run::Device& device, const Method& method, const Recipe& recipe,
+                      const std::vector<Parameter>& updated) {
+  const std::vector<UpdateGroup> groups = update_groups(updated, method.optimizer());
+  const std::vector<VisitorGroup> states = visiting_states(updated, groups, method.optimizer());
+  const bool visit = offloads_states(device, recipe, states), alone = out.sharding == Sharding::none;
+  if (visit) {
+    out.outside.states_held = bytes_held(states);
+    move_out(out.states, out.outside.states, states, kUpdateSeats);
+  }
+  if (!visit && !alone && !offloads_layers(device, recipe)) return;
+  const bool clears = out.sharding != Sharding::states || !goes_by_layers(device, recipe);
+  out.updates = different_updates(method, updated, groups, !alone && clears);
 }
 
 // Each text once.
@@ -62,6 +91,7 @@ void add_graphs(RankForecast& out, const LayerPlan& plan) {
   for (const LayerPlan::Part& at : plan.parts) {
     add(at.forward, known, out.step);
     add(at.backward, known, out.step);
+    add(at.more, known, out.step);
   }
   for (const LayerPlan::Part& at : plan.evaluated) add(at.forward, evaluated, out.evaluation);
 }
@@ -75,7 +105,9 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
   const Exchanges in = exchanges_of(recipe, method.formats());
   const bool has_means = recipe.optimizer.ema_decay > 0;
   std::optional<LayerPlan> plan;
-  if (sharding == Sharding::parameters) plan = plan_layers(model, method, recipe, LayersLie::with_ranks);
+  if (ranks_go_by_layers(device, recipe)) plan = plan_rank_layers(device, model, method, recipe, cuts, 0, ranks);
+  const bool on_host = device.reads_host_memory();
+  const OffloadSettings settings = offload_settings(recipe.offload);
   RankForecast most;
   int64_t most_bytes = -1;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -92,17 +124,28 @@ RankForecast forecast_rank(const run::Device& device, const Model& model, const 
       }
       const bool sums_parts = sharding == Sharding::gradients || sharding == Sharding::parameters;
       one.sums += sums_parts ? part_bytes(cut, f32_of(cut), rank) : graph::byte_size(f32_of(cut));
-      if (!plan) continue;
+      if (sharding != Sharding::parameters) continue;
       one.parameters += part_bytes(cut, held, rank);
       one.in_parts += graph::byte_size(held);
     }
-    if (plan)
+    if (plan) {
+      take_records(*plan, device, method, recipe, cuts, rank);
+      const bool overlaps = recipe.overlap && (on_host || !offloads_layers(device, recipe));
       forecast_layers(one, *plan,
-                      lodgers_of(*plan, cuts, method.held(), {{}, in.reduced_in, in.gathered_in, recipe.overlap}), rank,
-                      ranks);
-    else
+                      lodgers_of(*plan, cuts, method.held(),
+                                 {{}, in.reduced_in, in.gathered_in, overlaps, sharding == Sharding::parameters}),
+                      rank, ranks);
+      if (sharding != Sharding::parameters && in.gathered_in) one.exchanges += changed_bytes(cuts, in, rank, ranks);
+      one.computes_again = one.computes_again || recipe.recompute == "layers";
+    } else {
       one.exchanges = exchange_scratch(cuts, rank, ranks) + coded_bytes(cuts, in, rank, ranks);
-    if (sharding != Sharding::none) forecast_visits(one, device, method, recipe);
+    }
+    if (sharding != Sharding::none || plan)
+      forecast_updates(one, device, method, recipe, sharding == Sharding::none ? method.trained_here() : one.updated);
+    for (const auto& [place, outside] : {std::pair(&settings.moments, one.outside.states),
+                                         {&settings.layers, one.outside.parameters + one.outside.gradients},
+                                         {&settings.activations, one.outside.kept}})
+      one.outside.in_file = one.outside.in_file || (outside > 0 && *place && !(*place)->host);
     const int64_t bytes = one.states + one.sums + one.parameters + one.exchanges;
     if (bytes <= most_bytes) continue;
     most_bytes = bytes;

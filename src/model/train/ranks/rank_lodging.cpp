@@ -42,9 +42,9 @@ struct PartBytes {
 PartBytes bytes_of(const Lodgers& lodgers, size_t part, int rank, int ranks) {
   PartBytes out;
   for (const Lodgers::Member& m : lodgers.parts[part]) {
-    out.parameters += aligned(graph::byte_size(m.type));
+    if (lodgers.gathers) out.parameters += aligned(graph::byte_size(m.type));
     out.gradients += aligned(graph::byte_size(f32_of(m)));
-    if (const FormatRef coded = exchanged_in(*m.cut, lodgers.gathered_in))
+    if (const FormatRef coded = lodgers.gathers ? exchanged_in(*m.cut, lodgers.gathered_in) : nullptr)
       for (int r = 0; r < ranks; ++r) out.codes += piece_room(m, coded, r);
     out.arrived += ranks * piece_room(m, exchanged_in(*m.cut, lodgers.reduced_in), rank);
   }
@@ -93,6 +93,13 @@ Lodgers lodgers_of(const LayerPlan& plan, const std::vector<Cut>& cuts, const Ho
   return how;
 }
 
+bool ends_with(const Lodgers& lodgers, size_t part, const Lodgers::Member& member) {
+  for (size_t k = 0; k < part; ++k)
+    for (const Lodgers::Member& other : lodgers.parts[k])
+      if (other.cut == member.cut) return false;
+  return true;
+}
+
 LodgingNeeds lodging_needs(const Lodgers& lodgers, int rank, int ranks) {
   LodgingNeeds out;
   int64_t arrived = 0;
@@ -112,8 +119,15 @@ LodgingNeeds lodging_needs(const Lodgers& lodgers, int rank, int ranks) {
   return out;
 }
 
-RankLodging::RankLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors)
-    : engine_(engine), ranks_(ranks), lodgers_(std::move(lodgers)), tensors_(std::move(tensors)) {
+RankLodging::RankLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors,
+                         std::shared_ptr<Lodging> whole, std::shared_ptr<OutsideLodging> outside)
+    : engine_(engine),
+      ranks_(ranks),
+      lodgers_(std::move(lodgers)),
+      tensors_(std::move(tensors)),
+      whole_(std::move(whole)),
+      outside_(std::move(outside)) {
+  LUMEN_CHECK(lodgers_.gathers == !whole_);
   const int own = ranks_.rank(), size = ranks_.size();
   needs_ = lodging_needs(lodgers_, own, size);
   const auto memory = [&](int64_t bytes) { return bytes > 0 ? engine_.allocate(bytes) : nullptr; };
@@ -149,10 +163,17 @@ void RankLodging::compile_part(size_t part) {
   std::vector<const Cut*> cuts;
   for (const Cut& c : named) cuts.push_back(&c);
   Programs& to = programs_[part];
-  to.code = compile(code_graph(cuts, ranks_.rank(), lodgers_.gathered_in));
-  to.decode = compile(decode_graph(cuts, ranks_.size(), lodgers_.gathered_in));
+  if (lodgers_.gathers) {
+    to.code = compile(code_graph(cuts, ranks_.rank(), lodgers_.gathered_in));
+    to.decode = compile(decode_graph(cuts, ranks_.size(), lodgers_.gathered_in));
+  }
   to.encode = compile(encode_graph(cuts, lodgers_.reduced_in));
   to.sum = compile(sum_graph(cuts, ranks_.rank(), ranks_.size(), true, lodgers_.reduced_in));
+  std::erase_if(cuts, [&](const Cut* c) {
+    const Member& m = lodgers_.parts[part][c - named.data()];
+    return m.cut->rows_of(ranks_.rank()) == 0 || !ends_with(lodgers_, part, m);
+  });
+  if (sums_outside() && !cuts.empty()) to.squares = compile(squares_graph(cuts, ranks_.rank()));
   for (const Member& m : lodgers_.parts[part]) {
     run::DeviceTensorRef* lost = exchanged_in(*m.cut, lodgers_.reduced_in) ? &lost_[m.cut->whole.name] : nullptr;
     if (lost && !*lost) *lost = std::make_shared<run::DeviceTensor>(engine_.device(), f32_of(m));
@@ -172,6 +193,7 @@ run::DeviceTensorRef RankLodging::tensor(size_t part, const std::string& name) {
   Seat& s = seat(part);
   int64_t parameters = 0, gradients = 0;
   for (const Member& m : lodgers_.parts[part]) {
+    if (name == m.cut->whole.name && whole_) return whole_->tensor(part, name);
     if (name == m.cut->whole.name) {
       LUMEN_CHECK(std::cmp_equal(s.part, part) && s.is_used, "'{}' is not here", name);
       return at(m.type, s.parameters, parameters);
@@ -220,12 +242,20 @@ void RankLodging::attempt(const std::function<void()>& work) {
   }
 }
 
+// What was sent is no more needed where it lies.
+void RankLodging::land(Seat& s) {
+  wait(s.ticket);
+  if (std::exchange(s.sends, false) && outside_) outside_->leave(s.part);
+}
+
 void RankLodging::call(size_t part) {
+  if (whole_) return whole_->call(part);
   Seat& s = seat(part);
   if (overlaps() && !s.is_used && !std::cmp_equal(s.part, part)) gather(part);
 }
 
 void RankLodging::come(size_t part) {
+  if (whole_) return whole_->come(part);
   Seat& s = seat(part);
   LUMEN_CHECK(!s.is_used, "part {} is still here", s.part);
   if (!std::cmp_equal(s.part, part)) gather(part);
@@ -234,6 +264,7 @@ void RankLodging::come(size_t part) {
 }
 
 void RankLodging::leave(size_t part) {
+  if (whole_) return whole_->leave(part);
   Seat& s = seat(part);
   LUMEN_CHECK(s.is_used && std::cmp_equal(s.part, part));
   s.is_used = false;
@@ -242,10 +273,12 @@ void RankLodging::leave(size_t part) {
 // Each rank's rows go to all others.
 void RankLodging::gather(size_t part) {
   const int own_rank = ranks_.rank(), size = ranks_.size();
-  for (Seat& other : seats_) wait(other.ticket);  // whose codes the same program may hold
+  for (Seat& other : seats_) land(other);  // whose codes the same program may hold
   Seat& s = seat(part);
+  if (outside_) outside_->come(part);
   s.part = part;
   s.is_whole = false;
+  s.sends = true;
   const std::vector<Member>& members = lodgers_.parts[part];
   const std::shared_ptr<run::Program>& code = programs_[part].code;
   if (code)
@@ -276,12 +309,15 @@ void RankLodging::gather(size_t part) {
     whole_at += aligned(graph::byte_size(m.type));
   }
   s.ticket = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + part % seats_.size());
+  const size_t next = part > gathered_ ? part + 1 : part - 1;  // as the pass goes
+  if (outside_ && next < lodgers_.parts.size()) outside_->call(next);
+  gathered_ = part;
 }
 
 // What was sent is whole parameters.
 void RankLodging::arrive(size_t part) {
   Seat& s = seat(part);
-  wait(s.ticket);
+  land(s);
   if (std::exchange(s.is_whole, true) || !programs_[part].decode) return;
   run::Program& decode = *programs_[part].decode;
   attempt([&] {
@@ -343,6 +379,7 @@ void RankLodging::close_gradients(size_t part) {
   }
   sum_ticket_ = begin(std::move(to), std::move(from), run::Communicator::kFreePoint + kSeats);
   summing_ = part;
+  if (outside_) outside_->call_gradients(part);
   if (!overlaps()) finish_sums();
 }
 
@@ -368,27 +405,56 @@ void RankLodging::finish_sums() {
   wait(sum_ticket_);
   const size_t part = *std::exchange(summing_, std::nullopt);
   if (!programs_[part].sum) return;
+  if (sums_outside()) outside_->open_gradients(part, false);
   attempt([&] {
     bind_reduction(part);
     if (stream_)
       programs_[part].sum->enqueue();  // without guards
     else
       programs_[part].sum->run();
+    if (is_last_) take_squares(part);
+  });
+  if (sums_outside()) outside_->close_gradients(part);
+}
+
+// Sums are here one layer's at a time, so that squares are taken of each.
+void RankLodging::take_squares(size_t part) {
+  if (!programs_[part].squares) return;
+  run::Program& squares = *programs_[part].squares;
+  const std::vector<Member>& members = lodgers_.parts[part];
+  const auto each = [&](const std::function<void(const std::string&, const Member&)>& visit) {
+    for (size_t i = 0; i < members.size(); ++i)
+      if (members[i].cut->rows_of(ranks_.rank()) > 0 && ends_with(lodgers_, part, members[i]))
+        visit(place(i), members[i]);
+  };
+  each([&](const std::string& name, const Member& m) {
+    const graph::Type type = m.cut->part_of(f32_of(m), ranks_.rank());
+    squares.bind(kGradient + name, tensors_(kGradient + m.cut->whole.name, type));
+  });
+  squares.run();
+  each([&](const std::string& name, const Member& m) {
+    squares.result(kSquares + name)->download(&squares_[m.cut->whole.name], sizeof(float));
   });
 }
 
-void RankLodging::end_pass() {
+std::optional<Error> RankLodging::end_pass() {
   finish_sums();
-  for (Seat& s : seats_) wait(s.ticket);
-  if (!failure_) return;
-  const Error error = *std::exchange(failure_, std::nullopt);
-  throw Error(error);
+  for (Seat& s : seats_) land(s);
+  return std::exchange(failure_, std::nullopt);
+}
+
+int64_t RankLodging::parameter_bytes() const {
+  return needs_.parameters + (outside_ ? outside_->parameter_bytes() : 0);
+}
+
+int64_t RankLodging::gradient_bytes() const {
+  return needs_.gradients + (outside_ ? outside_->gradient_bytes() : 0);
 }
 
 void RankLodging::forget_parameters() {
   for (Seat& s : seats_) {
     LUMEN_CHECK(!s.is_used);
-    wait(s.ticket);
+    land(s);
     s.part = -1;
   }
 }

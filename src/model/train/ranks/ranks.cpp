@@ -39,21 +39,32 @@ int64_t scratch_of(const std::vector<const Cut*>& bucket, int rank, int ranks) {
   return need;
 }
 
-// States that ranks hold in parts may lie outside of their devices; nothing else may.
+// What lies outside of ranks' devices: what goes by layers, and states that ranks hold in parts.
 void check_offload(const Recipe& recipe, bool in_tensors) {
   const OffloadSettings outside = offload_settings(recipe.offload);
-  if (outside.layers || outside.activations)
-    throw Error(Exit::usage, fmt::format("--offload {} is for one process", recipe.offload),
-                outside.layers
-                    ? "--shard parameters divides layers and goes through them one by one; --offload moments "
-                      "goes with it"
-                    : "--recompute layers takes less of each rank; --offload moments goes with it");
-  if (outside.moments && sharding_of(recipe) == Sharding::none)
-    throw Error(Exit::usage, fmt::format("--offload {}: every rank would move all of the states", recipe.offload),
+  if (!outside.any()) return;
+  const Sharding sharding = sharding_of(recipe);
+  const std::string asked = fmt::format("--offload {}", recipe.offload);
+  if (in_tensors)
+    throw Error(Exit::usage, fmt::format("{} and --tensor-parallel contradict each other", asked),
+                outside.layers || outside.activations
+                    ? "exchanges within layers go with whole steps: --recompute layers takes less of each rank"
+                    : "states are parts of parts then: --shard states alone divides them by all ranks");
+  if (outside.moments && !outside.layers && sharding == Sharding::none)
+    throw Error(Exit::usage, fmt::format("{}: every rank would move all of the states", asked),
                 "--shard states or gradients lets each have a part of them, which it moves alone");
-  if (outside.moments && in_tensors)
-    throw Error(Exit::usage, fmt::format("--offload {} and --tensor-parallel contradict each other", recipe.offload),
-                "states are parts of parts then: --shard states alone divides them by all ranks");
+  const bool by_layers = outside.layers || outside.activations;
+  if (by_layers && recipe.reduce_type != "f32" && (sharding == Sharding::none || sharding == Sharding::states))
+    throw Error(Exit::usage,
+                fmt::format("{} and --reduce-type {} contradict each other: gradients grow where they lie", asked,
+                            recipe.reduce_type),
+                "--shard gradients or parameters goes with both");
+  if (outside.layers && recipe.gather_type != "f32" && sharding != Sharding::parameters)
+    throw Error(Exit::usage,
+                fmt::format("{} and --gather-type {} contradict each other: what a rank holds exactly would stay on "
+                            "its device",
+                            asked, recipe.gather_type),
+                "--shard parameters goes with both");
 }
 
 }  // namespace
@@ -127,16 +138,14 @@ Recipe recipe_of_rank(const Recipe& recipe, int ranks) {
                             recipe.gather_type),
                 "bounds are of weights as they are updated, not of what others hold of them");
   check_offload(recipe, own.tensor_parallel > 1);
-  if (!recipe.memory_limit.empty())
-    throw Error(Exit::usage, fmt::format("--memory {} is for one process", recipe.memory_limit),
-                "--recompute, and --shard states or gradients, take less of each");
   own.batch /= shares;
   own.accumulate *= shares;
   return own;
 }
 
 RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
-                       const Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor)
+                       const Recipe& recipe, Tensors tensors, TensorParts* tensor,
+                       std::shared_ptr<OutsideLodging> outside)
     : engine_(engine),
       tensor_(tensor),
       ranks_(std::move(ranks)),
@@ -144,33 +153,25 @@ RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> r
       sharding_(sharding_of(recipe)),
       held_(method.held()),
       averages_(recipe.optimizer.ema_decay > 0),
-      cuts_(cut_parameters(method.trained_here(), method.optimizer(), ranks_->size())) {
+      cuts_(cut_parameters(method.trained_here(), method.optimizer(), ranks_->size())),
+      outside_(std::move(outside)) {
   const auto [reduced_in, gathered_in] = exchanges_of(recipe, method.formats());
   reduced_in_ = reduced_in;
   gathered_in_ = gathered_in;
   const bool on_host = engine.device().reads_host_memory();
-  overlaps_ = recipe.overlap && (on_host ? ranks_->serves_any_thread() : ranks_->stream() != nullptr);
-  if (overlaps_ && !on_host && gradients) stream_ = ranks_->stream();
-  if (holds_parameters()) {
-    for (const Cut& cut : cuts_) {
-      parameter_types_[cut.whole.name] = held_.type_of(cut.whole);
-      state_cuts_[cut.whole.name] = &cut;
-    }
-  } else {
-    make_buckets(gradients);
-  }
-  if (holds_parts()) {
-    compile_apply(method, recipe);
-    if (gathered_in_ && !holds_parameters()) compile_changes();
-  }
-  if (stream_) begin_overlap(*gradients);
+  overlaps_ = recipe.overlap && (on_host ? ranks_->serves_any_thread() : ranks_->stream() != nullptr && !outside_);
 }
 
-std::shared_ptr<Lodging> RankedStep::lodge(const LayerPlan& plan) {
-  LUMEN_CHECK(holds_parameters());
-  lodging_ = std::make_shared<RankLodging>(
-      engine_, *ranks_, lodgers_of(plan, cuts_, held_, {{}, reduced_in_, gathered_in_, overlaps_}), tensors_);
-  return lodging_;
+RankedStep::RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method,
+                       const Recipe& recipe, Tensors tensors, run::Program* gradients, TensorParts* tensor)
+    : RankedStep(engine, std::move(ranks), method, recipe, std::move(tensors), tensor, nullptr) {
+  if (overlaps_ && !engine.device().reads_host_memory() && gradients) stream_ = ranks_->stream();
+  make_buckets(gradients);
+  if (holds_parts()) {
+    compile_apply(method, recipe);
+    if (gathered_in_) compile_changes();
+  }
+  if (stream_) begin_overlap(*gradients);
 }
 
 void RankedStep::forget_parameters() {
@@ -265,9 +266,11 @@ void RankedStep::compile_apply(const Method& method, const Recipe& recipe) {
     if (averages_) add(average_of(cut.whole.name), held_.type_of(cut.whole));
   }
   if (parts.empty()) return;
-  squares_ = compile(squares_graph(all, own));
-  for (const Cut& cut : cuts_)
-    if (cut.rows_of(own) > 0) squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
+  if (!(lodging_ && lodging_->squares())) {
+    squares_ = compile(squares_graph(all, own));
+    for (const Cut& cut : cuts_)
+      if (cut.rows_of(own) > 0) squares_->bind(kGradient + cut.whole.name, gradient_part(cut));
+  }
   if (compile_groups(method, recipe, parts)) return;
   const Method::Work work = method.apply(parts);
   apply_ = engine_.compile(work.graph, work.options);
@@ -296,32 +299,26 @@ bool RankedStep::compile_groups(const Method& method, const Recipe& recipe, cons
   if (!offload_settings(recipe.offload).moments) return false;
   const std::vector<UpdateGroup> groups = update_groups(parts, method.optimizer());
   std::unique_ptr<Visits> states = open_states(engine_, recipe, visiting_states(parts, groups, method.optimizer()));
-  if (!states) return false;
+  if (!states && !outside_) return false;
   const Method::Work clip = method.apply(std::vector<Parameter>());
   apply_ = engine_.compile(clip.graph, clip.options);
   for (const std::string& name : apply_->input_names()) apply_->bind(name, tensors_(name, apply_->input_type(name)));
-  std::map<std::string, run::DeviceTensorRef> bound;
-  for (const Cut& cut : cuts_) {
-    if (cut.rows_of(ranks_->rank()) == 0) continue;
-    bound[kGradient + cut.whole.name] = gradient_part(cut);
-    bound[cut.whole.name] = bound_part(cut);
-  }
-  updates_ = std::make_unique<GroupedUpdates>(
-      engine_, method, parts, true, std::move(states), nullptr,
-      [this, bound = std::move(bound)](const std::string& name, const graph::Type& type) {
-        const auto own = bound.find(name);
-        return own == bound.end() ? tensors_(name, type) : own->second;
-      });
+  // By layers the first batch of a step writes over what gradients grow from.
+  const bool clears = reduces_each_batch() || !lodging_;
+  updates_ = std::make_unique<GroupedUpdates>(engine_, method, parts, clears, std::move(states), nullptr,
+                                              updated_tensors(parts));
   return true;
 }
 
 Visits* RankedStep::outside(const std::string& name) const {
+  if (outside_ && holds_parameters() && outside_->parameters() && outside_->parameters()->find(name))
+    return outside_->parameters();
   Visits* const states = updates_ ? updates_->states() : nullptr;
   return states && states->find(name) ? states : nullptr;
 }
 
 int64_t RankedStep::seat_bytes() const {
-  return updates_ ? updates_->states()->seat_bytes() : 0;
+  return updates_ && updates_->states() ? updates_->states()->seat_bytes() : 0;
 }
 
 void RankedStep::compile_changes() {
@@ -489,6 +486,7 @@ void RankedStep::share_sums() {
 }
 
 double RankedStep::norm() {
+  if (lodging_ && lodging_->squares()) return norm_of_layers();
   double squares = 0, of_parts = 0;  // of what ranks that hold one model together split
   if (squares_) squares_->run();
   for (const Cut& cut : cuts_) {
@@ -512,7 +510,10 @@ std::vector<std::string> RankedStep::broken() {
   for (const Cut& cut : cuts_) {
     if (cut.rows_of(ranks_->rank()) == 0) continue;
     float number = 0;
-    squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
+    if (lodging_ && lodging_->squares())
+      number = lodging_->squares()->at(cut.whole.name);
+    else
+      squares_->result(kSquares + cut.whole.name)->download(&number, sizeof number);
     mine += std::isfinite(number) ? '0' : '1';
   }
   const std::vector<std::string> all = ranks_->all_gather(mine);
@@ -530,28 +531,23 @@ std::vector<std::string> RankedStep::broken() {
 void RankedStep::apply(double norm, uint32_t seed) {
   LUMEN_CHECK(holds_parts());
   const float number = norm;
-  agree(attempt([&] {
-    if (!apply_) return;
-    tensors_(kGivenNorm, {{}, {Scalar::f32, nullptr}})->upload(&number, sizeof number);
-    apply_->run();  // and clears what it has used
-    if (!updates_) return;
-    float clip = 0;
-    apply_->result("clip")->download(&clip, sizeof clip);
-    tensors_(kClip, {{}, {Scalar::f32, nullptr}})->upload(&clip, sizeof clip);
-    updates_->run(seed);
-  }));
+  if (outside_) return apply_by_layers(number, seed);
+  agree(attempt([&] { apply_groups(number, seed, {}); }));
   if (clear_) clear_->run();
 }
 
 void RankedStep::clear() {
   if (clear_) clear_->run();
   if (!reduces_each_batch()) return;
+  if (outside_) outside_->clear_gradients();
   for (const Cut& cut : cuts_)
-    if (cut.rows_of(ranks_->rank()) > 0) gradient_part(cut)->clear();
+    if (cut.rows_of(ranks_->rank()) > 0 && !(outside_ && outside_->has(kGradient + cut.whole.name)))
+      gradient_part(cut)->clear();
 }
 
 void RankedStep::share_parameters() {
   if (holds_parameters()) return forget_parameters();
+  if (outside_) return share_layer(-1);  // the others have been
   if (!gathered_in_) return stream_ ? gather_parameters() : share("");
   if (change_) change_->run();
   const int own = ranks_->rank(), size = ranks_->size();
@@ -578,7 +574,7 @@ void RankedStep::share_parameters() {
 void RankedStep::begin(bool averages) {
   std::vector<uint8_t> bytes;
   for (const Cut& cut : cuts_) {
-    if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts()) continue;
+    if (cut.rows_of(ranks_->rank()) == 0 || !holds_parts() || outside_) continue;  // has neither copies nor means
     const run::DeviceTensorRef own =
         holds_parameters() ? state_part(cut.whole.name) : part(whole(cut, ""), cut, ranks_->rank());
     bytes.resize(own->bytes());

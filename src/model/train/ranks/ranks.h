@@ -4,10 +4,10 @@
 // gradients, are held in parts. What is exchanged may be in a format: then what rounding loses stays with the rank that
 // rounds, and is added to what it sends next. Proved by tests/model/train/ranks/ranks_test.cpp.
 //
-// May include: base, graph/ir, graph/partition, model/arch, model/data/examples, model/train/method,
+// May include: base, graph/ir, graph/partition, graph/transform, model/arch, model/data/examples, model/train/method,
 // model/train/offload, model/train/optimizer, model/train/recipe, number/formula, run/device, run/device/outside,
 // run/engine, run/engine/program, run/ranks.
-// Offers: rank_batches.h, rank_forecast.h.
+// Offers: rank_batches.h, rank_forecast.h, rank_layers.h.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,7 @@
 #include "model/train/method/method.h"
 #include "model/train/offload/layer_plan.h"
 #include "model/train/offload/offload.h"
+#include "model/train/offload/outside_lodging.h"
 #include "model/train/ranks/cuts.h"
 #include "model/train/ranks/rank_lodging.h"
 #include "model/train/ranks/tensor_parts.h"
@@ -57,9 +58,13 @@ class RankedStep {
   // A trainer's tensor by name, made when it is not there.
   using Tensors = std::function<run::DeviceTensorRef(const std::string&, const graph::Type&)>;
   // `tensor`: of ranks that hold one model together, each of which has such a step with its like of other groups.
-  // `gradients`: the program of one batch, beside whose launches GPUs exchange; null: steps go by layers.
+  // `gradients`: the program of one batch, beside whose launches GPUs exchange.
   RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
              Tensors tensors, run::Program* gradients, TensorParts* tensor = nullptr);
+  // For steps by layers. `plan`: of this rank; `outside`: what of it lies outside of the device, where `tensors` finds
+  // it while its layer visits; null: nothing.
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
+             Tensors tensors, const LayerPlan& plan, std::shared_ptr<OutsideLodging> outside);
   ~RankedStep();  // launches that come wait for what is still on its way
   RankedStep(const RankedStep&) = delete;
   RankedStep& operator=(const RankedStep&) = delete;
@@ -70,8 +75,8 @@ class RankedStep {
   bool holds_parameters() const { return sharding_ == Sharding::parameters; }
   // Gradients are results of a program for one batch, summed over ranks at once; else states that grow over batches.
   bool reduces_each_batch() const { return sharding_ == Sharding::gradients || holds_parameters(); }
-  // Where parameters are, and gradients go to, in steps of the plan.
-  std::shared_ptr<Lodging> lodge(const LayerPlan& plan);
+  // Where parameters are, and gradients go to, in steps by layers.
+  std::shared_ptr<RankedLodging> lodging() const { return lodging_; }
 
   void agree(const std::optional<Error>& failure) { model::agree(*ranks_, failure); }
   // Runs it, and keeps its Error for agree().
@@ -92,7 +97,8 @@ class RankedStep {
   void reduce(run::Program& program);
   // Without parts: everybody gets the sums of all.
   void share_sums();
-  // With parts: the norm of all gradients; a step of the optimizer with it; and parameters for everybody.
+  // With parts, or by layers: the norm of all gradients. With parts: a step of the optimizer with it; and parameters
+  // for everybody.
   double norm();
   void apply(double norm, uint32_t seed);  // of its roundings
   void share_parameters();
@@ -127,7 +133,17 @@ class RankedStep {
     std::shared_ptr<run::Program> encode, sum;
   };
 
+  RankedStep(run::Engine& engine, std::shared_ptr<run::Communicator> ranks, const Method& method, const Recipe& recipe,
+             Tensors tensors, TensorParts* tensor, std::shared_ptr<OutsideLodging> outside);
   void make_buckets(run::Program* gradients);
+  // ranked_layers.cpp
+  void lodge(const LayerPlan& plan);
+  double norm_of_layers();
+  void apply_by_layers(float norm, uint32_t seed);
+  void apply_groups(float norm, uint32_t seed, const std::function<void(int, int)>& turn);
+  void turn(int from, int to);
+  void share_layer(int layer);
+  GroupedUpdates::TensorOf updated_tensors(const std::vector<Parameter>& parts);
   std::vector<const Cut*> in_order(const std::function<int64_t(const Cut&)>& place) const;
   void begin_overlap(run::Program& gradients);
   void send(Bucket& bucket);
@@ -171,7 +187,10 @@ class RankedStep {
   std::map<std::string, run::DeviceTensorRef> masters_, lost_;
   std::map<std::string, std::vector<run::DeviceTensorRef>> changes_;  // by parameter, of each rank
   std::map<std::string, graph::Type> state_types_, parameter_types_;
-  std::shared_ptr<RankLodging> lodging_;
+  std::shared_ptr<RankedLodging> lodging_;   // null: steps go as a whole
+  std::shared_ptr<OutsideLodging> outside_;  // null: parameters and gradients stay
+  std::vector<int> layers_;                  // in the order of updates
+  size_t next_layer_ = 0;                    // of these
   bool overlaps_ = false;
   std::map<std::string, const Cut*> state_cuts_;
   // Exchanges beside launches.

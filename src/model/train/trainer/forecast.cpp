@@ -69,9 +69,9 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   out.values = apart ? 0 : trained;
   if (rank) {
     out.moments = rank->states;
-    out.states_visit = rank->outside > 0;
-    out.offloaded = rank->outside;
-    out.in_file = rank->in_file;
+    out.states_visit = rank->outside.states > 0;
+    out.offloaded = rank->outside.all();
+    out.in_file = rank->outside.in_file;
     out.exchanges = rank->exchanges;
     out.weights = out.weights - rank->in_parts + rank->parameters + rank->whole_parameters;
     out.gradients = rank->sums + rank->whole_gradients;
@@ -215,7 +215,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     for (const graph::Graph& g : graphs) most = std::max(most, arena({g, options}));
     return most;
   };
-  const bool by_layers = rank && rank->sharding == Sharding::parameters;
+  const bool by_layers = rank && rank->by_layers();
   const bool has_apply = rank && rank->sharding != Sharding::none;
   const auto step = [&] {
     if (rank && rank->sharding == Sharding::gradients) return method.gradients();
@@ -230,13 +230,15 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     return bytes <= values ? 0 : bytes;
   };
   out.values = run::saturating_sum(values, by_layers ? rank->between : offload.layers.between);
-  out.values = run::saturating_sum(out.values, offload.layers.kept_seats);
+  out.values = run::saturating_sum(out.values, by_layers ? rank->kept_seats : offload.layers.kept_seats);
   if (has_apply) {
     // It does not share the step's memory.
-    if (rank->outside > 0)
+    if (!rank->updates.empty())
       for (const graph::Graph& g : rank->updates) out.values = run::saturating_sum(out.values, arena({g, {}}));
     else if (!rank->updated.empty())
       out.values = run::saturating_sum(out.values, arena(method.apply(rank->updated)));
+  } else if (by_layers) {
+    for (const graph::Graph& g : rank->updates) out.values = run::saturating_sum(out.values, beside({g, {}}));
   } else if (!whole && !offload.any()) {
     out.values = run::saturating_sum(values, beside(method.apply()));
   }

@@ -90,7 +90,6 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   if (grid_.tensor) begin_tensor_parts();
   if (teacher_) begin_teacher();
   begin_layers();
-  if (communicator_ && sharding_of(recipe_) == Sharding::parameters) begin_layers_among_ranks();
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -104,8 +103,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
 void Trainer::compile_steps() {
   const Sharding sharding = grid_.data ? sharding_of(recipe_) : Sharding::none;
-  if (sharding == Sharding::parameters) return;                                 // begun already
-  if (!grid_.data && offload_settings(recipe_.offload).any()) begin_updates();  // else ranks do it for their parts
+  if (ranked_ && sharding != Sharding::none) return;  // begun already
+  // Else ranks do it for their parts.
+  if ((!grid_.data || ranked_) && offload_settings(recipe_.offload).any()) begin_updates();
   if (updates_) {
     // Compiled there; nothing is begun where nothing is gained.
   } else if (recipe_.accumulate == 1) {
@@ -116,7 +116,7 @@ void Trainer::compile_steps() {
     accumulate_ = compile(recomputing(method_.accumulate()));
     if (sharding == Sharding::none) apply_ = compile(method_.apply());
   }
-  if (grid_.data)
+  if (grid_.data && !ranked_)
     ranked_ = std::make_unique<RankedStep>(
         engine_, grid_.data, method_, recipe_,
         [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, accumulate_.get(),
@@ -358,10 +358,10 @@ void Trainer::read_part(int64_t part) {
   put_training_batch(batches_->training(state_.batch_of(done_), part));
 }
 
-void Trainer::run_part(Step& result, int64_t part) {
+void Trainer::run_part(Step& result, int64_t part, std::optional<Error>* failure) {
   const double share = 1.0 / method_.parts();
   if (layers_) {
-    result.loss += layers_->run(part == 0) * share;
+    result.loss += layers_->run(part == 0, failure) * share;
     return;
   }
   run::Program& program = step_ ? *step_ : *accumulate_;
@@ -405,7 +405,7 @@ void Trainer::throw_not_finite(const Step& step, const std::string& broken) {
 // Which gradients of the last step are not finite: where few are, the first of them is where it began.
 std::string Trainer::broken_gradients() {
   std::vector<std::string> broken;
-  if (ranked_ && ranked_->holds_parts()) {
+  if (ranked_ && (ranked_->holds_parts() || layers_)) {
     broken = ranked_->broken();
   } else {
     for (const Parameter& p : method_.trained())

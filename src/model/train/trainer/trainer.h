@@ -25,6 +25,7 @@
 #include "model/train/offload/layer_step.h"
 #include "model/train/offload/offload.h"
 #include "model/train/offload/outside_lodging.h"
+#include "model/train/ranks/rank_layers.h"
 #include "model/train/ranks/ranks.h"
 #include "model/train/ranks/tensor_parts.h"
 #include "model/train/recipe/recipe.h"
@@ -189,6 +190,7 @@ class Trainer {
   void begin_updates();
   void begin_layers();
   void begin_layers_among_ranks();
+  run::DeviceTensorRef tensor_or_visitor(const std::string& name, const graph::Type& type);
   void update();
   std::map<std::string, graph::Type> all_types() const;
   Visits* lodging(const std::string& name) const;
@@ -213,7 +215,8 @@ class Trainer {
   uint32_t update_seed() const;
   void begin_step(Step& step);
   void read_part(int64_t part);
-  void run_part(Step& step, int64_t part);
+  // `failure`: see LayerStep::run.
+  void run_part(Step& step, int64_t part, std::optional<Error>* failure = nullptr);
   // trainer_ranks.cpp
   Step step_among_ranks();
   void sum_over_ranks(Step& step);

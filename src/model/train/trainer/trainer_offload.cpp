@@ -32,6 +32,7 @@ void Trainer::begin_layers() {
     note("parameters stay where they are: this device's memory is the host's");
   if (settings.activations && !offloads_activations(device, recipe_))
     note("activations stay where they are: this device's memory is the host's");
+  if (grid_.data) return begin_layers_among_ranks();
   if (!goes_by_layers(device, recipe_)) return;
   const LayersLie lie = offloads_layers(device, recipe_) ? LayersLie::outside : LayersLie::here;
   LayerPlan plan = plan_layers(model_, method_, recipe_, lie, offloads_activations(device, recipe_));
@@ -41,6 +42,10 @@ void Trainer::begin_layers() {
   layers_ = std::make_unique<LayerStep>(
       engine_, method_, std::move(plan), std::move(lodging),
       [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
+}
+
+run::DeviceTensorRef Trainer::tensor_or_visitor(const std::string& name, const graph::Type& type) {
+  return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
 }
 
 // States of the optimizer visit the device while updates are computed. Where nothing is gained by that, nothing is
@@ -58,21 +63,21 @@ void Trainer::begin_updates() {
     accumulate_ = compile(recomputing(method_.gradients_apart()));
   updates_ = std::make_unique<GroupedUpdates>(
       engine_, method_, trained, updates_clear(engine_.device(), recipe_), std::move(states),
-      layers_ ? layers_->lender() : accumulate_, [this](const std::string& name, const graph::Type& type) {
-        return outside_ && outside_->has(name) ? outside_->tensor(name) : tensor(name, type);
-      });
+      layers_ ? layers_->lender() : accumulate_,
+      [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); });
 }
 
 // All updates, group by group; the gradients are there.
 void Trainer::update() {
-  set_scalar(kClip, layers_ ? layers_->clip(recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
+  const float norm = ranked_ ? ranked_->norm() : layers_ ? layers_->norm() : 0;
+  set_scalar(kClip, layers_ ? clip_of(norm, recipe_.optimizer.max_norm) : scalar(*accumulate_, kClip));
   std::function<void(int, int)> turn;
   if (outside_) turn = [this](int from, int to) { outside_->turn(from, to); };
   updates_->run(rounding_seed(recipe_.seed, done_), turn);
 }
 
 Visits* Trainer::lodging(const std::string& name) const {
-  if (outside_ && outside_->parameters().find(name)) return &outside_->parameters();
+  if (outside_ && outside_->parameters() && outside_->parameters()->find(name)) return outside_->parameters();
   Visits* const states = updates_ ? updates_->states() : nullptr;
   return states && states->find(name) ? states : nullptr;
 }
@@ -94,7 +99,7 @@ std::map<std::string, graph::Type> Trainer::all_types() const {
     for (const VisitorGroup& g : visits.groups())
       for (const Visitor& v : g.visitors) out.emplace(v.name, v.type);
   };
-  if (outside_) add(outside_->parameters());
+  if (outside_ && outside_->parameters()) add(*outside_->parameters());
   if (updates_ && updates_->states()) add(*updates_->states());
   return out;
 }

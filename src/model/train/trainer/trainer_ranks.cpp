@@ -19,15 +19,26 @@ const std::atomic<bool>* Trainer::asked_to_stop(const std::atomic<bool>* own) {
   return &all_asked_;
 }
 
-// Each rank holds a part of all parameters; those of layers are gathered while the step goes through the layers.
+// Ranks go through the layers together: gradients are summed as a layer has run backward, and where each rank holds a
+// part of all parameters those of a layer are gathered before it runs.
 void Trainer::begin_layers_among_ranks() {
-  const auto own = [this](const std::string& name, const graph::Type& type) { return tensor(name, type); };
-  LayerPlan plan = plan_layers(model_, method_, recipe_, LayersLie::with_ranks);
-  ranked_ = std::make_unique<RankedStep>(engine_, communicator_, method_, recipe_, own, nullptr);
-  std::shared_ptr<Lodging> lodging = ranked_->lodge(plan);
-  layers_ = std::make_unique<LayerStep>(engine_, method_, std::move(plan), std::move(lodging), own);
+  const run::Device& device = engine_.device();
+  if (!ranks_go_by_layers(device, recipe_)) return;
+  const int rank = grid_.data->rank(), ranks = grid_.data->size();
+  const std::vector<Cut> cuts = cut_parameters(method_.trained_here(), method_.optimizer(), ranks);
+  LayerPlan plan = plan_rank_layers(device, model_, method_, recipe_, cuts, rank, ranks);
+  if (offloads_layers(device, recipe_)) outside_ = std::make_shared<OutsideLodging>(engine_, recipe_, plan);
+  std::unique_ptr<Visits> kept = open_kept(engine_, recipe_, plan.kept);
+  ranked_ = std::make_unique<RankedStep>(
+      engine_, grid_.data, method_, recipe_,
+      [this](const std::string& name, const graph::Type& type) { return tensor_or_visitor(name, type); }, plan,
+      outside_);
+  layers_ = std::make_unique<LayerStep>(
+      engine_, method_, std::move(plan), ranked_->lodging(),
+      [this](const std::string& name, const graph::Type& type) { return tensor(name, type); }, std::move(kept));
+  if (!ranked_->holds_parts()) return;  // begin_updates() goes on
   layers_->compile();
-  layers_->compile_evaluation();
+  if (ranked_->holds_parameters()) layers_->compile_evaluation();
 }
 
 bool Trainer::lies_in_parts(const std::string& name) const {
@@ -89,7 +100,11 @@ Trainer::Step Trainer::step_among_ranks() {
         ranked_->agree(failure);  // all exchange what the batch makes, or none
         ranked_->before_batch(*accumulate_, reduces);
       }
-      if (tensor_parts_)
+      if (layers_) {
+        if (!has_parts_of_parameters()) ranked_->agree(failure);
+        ranked_->lodging()->begin_batch(part + 1 == given_.accumulate);
+        run_part(result, part, &failure);  // what is thrown ends all
+      } else if (tensor_parts_)
         run_part(result, part);  // where it fails, others wait in an exchange
       else if (!failure)
         failure = RankedStep::attempt([&] { run_part(result, part); });
@@ -126,6 +141,11 @@ void Trainer::sum_over_ranks(Step& step) {
 }
 
 void Trainer::update_among_ranks(Step& step) {
+  if (updates_) {  // everybody has the sums of all
+    step.norm = ranked_->norm();
+    if (!std::isfinite(step.loss) || !std::isfinite(step.norm)) throw_not_finite(step, broken_gradients());
+    return ranked_->agree(RankedStep::attempt([&] { update(); }));
+  }
   if (!ranked_->holds_parts()) {
     ranked_->share_sums();
     if (tensor_parts_)

@@ -88,6 +88,32 @@ TEST(Budget, KeepsWhatTheRecipeSays) {
   EXPECT_EQ(budget_choices(engine, model, recipe, {}, false, nullptr, 1, kRates, "").size(), 1U);
 }
 
+// Of ranks that share a batch, each of which holds parts of the states: the smaller the limit, the more lies outside.
+TEST(Budget, ChoosesForRanks) {
+  run::Engine engine = make_engine(2);
+  const Model model = small_model({{"hidden", 128}, {"layers", 5}, {"ffn", 512}, {"head_dim", 32}});
+  Recipe recipe = recipe_of();
+  recipe.recompute = "layers";
+  const auto ways = [&](const char* shard, int64_t limit) {
+    recipe.shard = shard;
+    std::map<std::string, BudgetChoice> out;
+    for (const BudgetChoice& c : budget_choices(engine, model, recipe, {}, false, nullptr, limit, kRates, "", 2))
+      out[c.offload] = c;
+    return out;
+  };
+  auto all = ways("states", 1);
+  EXPECT_EQ(all.size(), 6U);
+  EXPECT_LT(all.at("moments").bytes, all.at("").bytes);
+  EXPECT_LT(all.at("layers").bytes, all.at("moments").bytes);
+  EXPECT_GT(all.at("layers").seconds, all.at("").seconds);
+  const auto taken = ways("states", all.at("layers").bytes);
+  EXPECT_FALSE(taken.at("").fits || taken.at("moments").fits);
+  EXPECT_TRUE(taken.at("layers").fits || taken.at("layers,activations").fits);
+  all = ways("none", INT64_MAX);  // moving all states in every rank is no way, unless all of a layer moves
+  EXPECT_EQ(all.size(), 4U);
+  EXPECT_FALSE(all.contains("moments") || all.contains("activations,moments"));
+}
+
 TEST(Budget, RefusesWhatFitsInNoWay) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);

@@ -71,11 +71,13 @@ TEST(TensorParts, DealTokensBetweenProducts) {
 }
 
 TEST(TensorParts, TakeWhatWasSaid) {
-  const graph::Config config = {{"hidden", 64}, {"layers", 8}, {"ffn", 256}};
+  const graph::Config config = {{"hidden", 64}, {"layers", 6}, {"ffn", 256}};
   std::vector<int64_t> takes;
-  for (const int tensor : {1, 2}) {
+  for (const auto& [tensor, deals] : {std::pair(1, false), {2, false}, {2, true}}) {
     Recipe recipe = small_recipe();
     recipe.tensor_parallel = tensor;
+    recipe.sequence_parallel = deals;
+    if (deals) recipe.recompute = "layers";
     std::vector<int64_t> taken(2), said(2);
     const auto errors = run::among_shared(2, [&](run::Communicator& own) {
       run::Engine engine = make_engine(1);
@@ -87,11 +89,12 @@ TEST(TensorParts, TakeWhatWasSaid) {
       taken[own.rank()] = engine.device().memory().peak;
     });
     EXPECT_EQ(errors, run::kNoErrors2);
-    EXPECT_GE(said[0], taken[0] * 98 / 100) << tensor;
-    EXPECT_LE(said[0], taken[0] * 102 / 100) << tensor;
+    EXPECT_GE(said[0], taken[0] * 98 / 100) << tensor << deals;
+    EXPECT_LE(said[0], taken[0] * 102 / 100) << tensor << deals;
     takes.push_back(taken[0]);
   }
   EXPECT_LT(takes[1] * 3, takes[0] * 2);
+  EXPECT_LT(takes[2], takes[1]);
 }
 
 }  // namespace

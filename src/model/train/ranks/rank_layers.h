@@ -1,0 +1,23 @@
+// What a step by layers runs in one of several ranks, and which of its parameters, gradients, or parts of them lie
+// outside of its device. Knows models and recipes, no device's memory. Proved by
+// tests/model/train/ranks/offloaded_ranks_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "model/train/offload/layer_plan.h"
+#include "model/train/ranks/cuts.h"
+#include "run/device/device.h"
+
+namespace lumen::model {
+
+// Whether steps of ranks that share a batch go by layers.
+bool ranks_go_by_layers(const run::Device& device, const Recipe& recipe);
+// Where they do. `recipe`: of a rank. Records are those of `rank`.
+LayerPlan plan_rank_layers(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
+                           const std::vector<Cut>& cuts, int rank, int ranks);
+// The records of another rank, in such a plan.
+void take_records(LayerPlan& plan, const run::Device& device, const Method& method, const Recipe& recipe,
+                  const std::vector<Cut>& cuts, int rank);
+
+}  // namespace lumen::model

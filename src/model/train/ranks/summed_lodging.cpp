@@ -1,0 +1,161 @@
+#include "model/train/ranks/summed_lodging.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/ir/text.h"
+#include "model/train/optimizer/optimizer.h"
+#include "model/train/ranks/rank_graphs.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kLine = 64;  // of memory, where each rank's rows begin
+
+graph::Type gradient_type(const Cut& cut) {
+  return {cut.whole.shape, {Scalar::f32, nullptr}};
+}
+
+int64_t row_bytes(const Cut& cut) {
+  return cut.columns * int64_t{sizeof(float)};
+}
+
+// Bytes of one rank's rows, as another has sent them.
+int64_t sent_room(const Cut& cut, int rank) {
+  return (cut.rows_of(rank) * row_bytes(cut) + kLine - 1) / kLine * kLine;
+}
+
+std::string place_name(size_t member) {
+  return fmt::format("p{}", member);
+}
+
+// Each in the last part that adds to its gradient.
+Lodgers ending(Lodgers lodgers) {
+  for (size_t part = lodgers.parts.size(); part-- > 0;)
+    std::erase_if(lodgers.parts[part], [&](const Lodgers::Member& m) { return !ends_with(lodgers, part, m); });
+  return lodgers;
+}
+
+}  // namespace
+
+int64_t summed_scratch(const Lodgers& lodgers, int rank, int ranks) {
+  int64_t most = 0;
+  for (const std::vector<Lodgers::Member>& part : ending(lodgers).parts) {
+    int64_t bytes = 0;
+    for (const Lodgers::Member& m : part) bytes += (ranks - 1) * sent_room(*m.cut, rank);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+SummedLodging::SummedLodging(run::Engine& engine, run::Communicator& ranks, Lodgers lodgers, Tensors tensors,
+                             std::shared_ptr<Lodging> inner, bool shares)
+    : engine_(engine),
+      ranks_(ranks),
+      lodgers_(ending(std::move(lodgers))),
+      tensors_(std::move(tensors)),
+      inner_(std::move(inner)),
+      shares_(shares),
+      scratch_bytes_(summed_scratch(lodgers_, ranks_.rank(), ranks_.size())) {
+  if (scratch_bytes_ > 0) scratch_ = engine_.allocate(scratch_bytes_);
+  programs_.resize(lodgers_.parts.size());
+  for (size_t k = 0; k < programs_.size(); ++k) compile_part(k);
+}
+
+std::shared_ptr<run::Program> SummedLodging::compile(const graph::Graph& g) {
+  std::shared_ptr<run::Program>& program = by_text_[graph::print(g)];
+  if (!program) program = engine_.compile(g, {});
+  return program;
+}
+
+// Under names of their places, so that parts alike have graphs of one text.
+void SummedLodging::compile_part(size_t part) {
+  std::vector<Cut> named;
+  for (const Member& m : lodgers_.parts[part]) {
+    named.push_back(*m.cut);
+    named.back().whole.name = place_name(named.size() - 1);
+  }
+  const int own = ranks_.rank();
+  std::vector<const Cut*> mine;
+  for (const Cut& c : named)
+    if (c.rows_of(own) > 0) mine.push_back(&c);
+  if (!mine.empty()) programs_[part].sum = compile(sum_graph(mine, own, ranks_.size(), false, nullptr));
+  if (!shares_) {
+    if (!mine.empty()) programs_[part].squares = compile(squares_graph(mine, own));
+    return;
+  }
+  std::vector<Cut> whole = named;
+  std::vector<const Cut*> all;
+  for (Cut& c : whole) {
+    c.first = {0, c.rows};
+    all.push_back(&c);
+  }
+  if (!all.empty()) programs_[part].squares = compile(squares_graph(all, 0));
+}
+
+run::DeviceTensorRef SummedLodging::rows_of(const run::DeviceTensorRef& whole, const Cut& cut) const {
+  auto* const at = reinterpret_cast<std::byte*>(whole->data()) + cut.first[ranks_.rank()] * row_bytes(cut);
+  return std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(whole->type(), ranks_.rank()), whole, at);
+}
+
+void SummedLodging::close_gradients(size_t part) {
+  if (is_last_ && !lodgers_.parts[part].empty()) {
+    sum(part);
+    take_squares(part);
+  }
+  inner_->close_gradients(part);
+}
+
+// Each rank's rows go to that rank, and their sums to all.
+void SummedLodging::sum(size_t part) {
+  const int own = ranks_.rank(), size = ranks_.size();
+  const std::vector<Member>& members = lodgers_.parts[part];
+  run::SentPieces to(size), sums(size);
+  run::TakenPieces from(size), taken(size);
+  int64_t arrived = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Cut& cut = *members[i].cut;
+    const run::DeviceTensorRef gradient = tensors_(kGradient + cut.whole.name, gradient_type(cut));
+    auto* const data = reinterpret_cast<std::byte*>(gradient->data());
+    const auto place = [&](int r) { return data + cut.first[r] * row_bytes(cut); };
+    const auto bytes = [&](int r) { return cut.rows_of(r) * row_bytes(cut); };
+    for (int r = 0; r < size; ++r) {
+      if (r == own) continue;
+      if (bytes(r) > 0) {
+        to[r].push_back({place(r), bytes(r)});
+        taken[r].push_back({place(r), bytes(r)});
+      }
+      if (bytes(own) == 0) continue;
+      sums[r].push_back({place(own), bytes(own)});
+      std::byte* const target = scratch_.get() + arrived;
+      from[r].push_back({target, bytes(own)});
+      arrived += sent_room(cut, own);
+      programs_[part].sum->bind(
+          part_input(r, place_name(i)),
+          std::make_shared<run::DeviceTensor>(engine_.device(), cut.part_of(gradient->type(), own), scratch_, target));
+    }
+    if (bytes(own) > 0) programs_[part].sum->bind(kGradient + place_name(i), rows_of(gradient, cut));
+  }
+  ranks_.exchange(to, from);
+  if (programs_[part].sum) programs_[part].sum->run();
+  if (shares_) ranks_.exchange(sums, taken);
+}
+
+void SummedLodging::take_squares(size_t part) {
+  if (!programs_[part].squares) return;
+  run::Program& squares = *programs_[part].squares;
+  const std::vector<Member>& members = lodgers_.parts[part];
+  const auto has = [&](const Member& m) { return shares_ || m.cut->rows_of(ranks_.rank()) > 0; };
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Cut& cut = *members[i].cut;
+    if (!has(members[i])) continue;
+    const run::DeviceTensorRef gradient = tensors_(kGradient + cut.whole.name, gradient_type(cut));
+    squares.bind(kGradient + place_name(i), shares_ ? gradient : rows_of(gradient, cut));
+  }
+  squares.run();
+  for (size_t i = 0; i < members.size(); ++i)
+    if (has(members[i]))
+      squares.result(kSquares + place_name(i))->download(&squares_[members[i].cut->whole.name], sizeof(float));
+}
+
+}  // namespace lumen::model
