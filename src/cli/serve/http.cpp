@@ -31,6 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostHeaders = 100, kLongestPath = 1024, kReadAtOnce = 16384;
+constexpr size_t kMostAnswers = 100'000;  // on one connection
 constexpr int kBacklog = 128;
 
 Clock::time_point after(double seconds) {
@@ -338,7 +339,8 @@ class HttpServer::Part : public httplib::Server {
       refuse(reply, 500, "the server failed");
     });
     set_payload_max_length(limits_.body);
-    set_tcp_nodelay(true);
+    set_keep_alive_timeout(time_t(limits_.idle));  // what clients are told
+    set_keep_alive_max_count(kMostAnswers);
   }
   ~Part() override {
     close(0);
@@ -465,7 +467,7 @@ class HttpServer::Part : public httplib::Server {
       current = &connection;
       try {
         bool goes_on = (!tls_ || ssl) && connection.shake_hands();
-        while (goes_on && connection.next_head(is_closing_)) {
+        for (size_t n = 0; goes_on && n < kMostAnswers && connection.next_head(is_closing_); ++n) {
           connection.begin_answer();
           goes_on = connection.head().status == 0 ? answer_one(connection) : refuse_head(connection);
         }
