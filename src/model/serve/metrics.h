@@ -23,7 +23,7 @@ class TimeHistogram {
   double sum_ = 0;
 };
 
-// Of one model.
+// What one model does.
 struct ServeNumbers {
   int64_t running = 0, waiting = 0;  // texts
   int64_t pages = 0, free_pages = 0;

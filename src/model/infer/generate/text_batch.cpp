@@ -130,7 +130,7 @@ void TextBatch::begin(Text& t) {
                                       t.matcher.get(), show);
 }
 
-// Of the texts that are not through with their prompts the one that waited longest.
+// Who waited longest of the texts that are not through with their prompts.
 TextBatch::Text* TextBatch::next_to_read() {
   Text* best = nullptr;
   for (const auto& t : active_)
