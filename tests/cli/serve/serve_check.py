@@ -107,8 +107,8 @@ def answers(s, lumen, work):
     assert s.json("/detokenize", {"tokens": tokens})["prompt"] == "Once upon"
 
     # The same seed, the same text as `lumen run` writes.
-    flags = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 7, "max_tokens": 20}
-    alone = subprocess.run([lumen, "run", "-m", "served.gguf", "-p", "Once upon", "-n", "20", "--seed", "7", "--no-display-prompt",
+    flags = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 7, "max_tokens": 20, "ignore_eos": True}
+    alone = subprocess.run([lumen, "run", "-m", "served.gguf", "-p", "Once upon", "-n", "20", "--seed", "7", "--no-display-prompt", "--ignore-eos",
                             "--threads", "1", "-q"], cwd=work, capture_output=True, text=True, timeout=LONGEST, env=s.environment)
     given = s.json("/v1/completions", {"model": "served", "prompt": "Once upon", **flags})
     assert given["choices"][0]["text"] == alone.stdout.removesuffix("\n"), (given, alone.stdout, alone.stderr)
@@ -240,13 +240,18 @@ def signals(s):
     assert s.process.wait(LONGEST) == 128 + signal.SIGTERM, s.log.read_text()
 
 
-def check(lumen, work):
+def make_model(lumen, work):
+    """A random model with a vocabulary and room for long texts: served.gguf."""
     family = (Path(__file__).resolve().parents[3] / "models" / "llama.lum").read_text()
     (work / "sizes").mkdir()
     (work / "sizes" / "llama.lum").write_text(re.sub(r"^  size tiny .*$", SIZE, family, flags=re.M))
     environment = {**os.environ, "LUMEN_CACHE": str(work / "cache")}
     subprocess.run([lumen, "bench", "--models", "sizes", "--shape", "served", "--type", "f32", "--write", "served.gguf"], cwd=work, check=True,
                    capture_output=True, timeout=LONGEST, env=environment)
+
+
+def check(lumen, work):
+    make_model(lumen, work)
     s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json")
     try:
         answers(s, lumen, work)
