@@ -73,11 +73,11 @@ ordered_json Reply::no_logprobs() const {
 }
 
 std::string Reply::token_text(TokenId id) const {
-  return utf8_repair(model_.tokenizer.bytes(id));
+  return model_.tokenizer.has(id) ? utf8_repair(model_.tokenizer.bytes(id)) : std::string();
 }
 
 ordered_json Reply::chance(TokenId id, double value) const {
-  const std::string bytes = model_.tokenizer.bytes(id);
+  const std::string bytes = model_.tokenizer.has(id) ? model_.tokenizer.bytes(id) : std::string();
   ordered_json out;
   out["token"] = utf8_repair(bytes);
   out["logprob"] = value;
@@ -108,7 +108,7 @@ void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) c
     }
     (*out)["top_logprobs"].push_back(std::move(top));
     (*out)["text_offset"].push_back(*offset);
-    *offset += characters_begun(model_.tokenizer.bytes(id));
+    if (model_.tokenizer.has(id)) *offset += characters_begun(model_.tokenizer.bytes(id));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/infer/sample/json_schema.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
 namespace {
@@ -93,11 +94,24 @@ std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, c
   return ids;
 }
 
-std::vector<TokenId> ids_of(const std::string& text, const ServedModel& model, bool add_special) {
+std::vector<TokenId> ids_of(const std::string& text, const std::string& name, const ServedModel& model,
+                            bool add_special) {
   EncodeOptions encode;
   encode.add_special = add_special;
   encode.parse_special = true;
-  return model.tokenizer.encode(text, encode);
+  try {
+    return model.tokenizer.encode(text, encode);
+  } catch (const Error& error) {
+    throw wrong(name, error.what());  // characters that the vocabulary has not
+  }
+}
+
+// Ids that a model has beyond its vocabulary stand for nothing.
+std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
+  std::vector<TokenId> known;
+  for (const TokenId id : ids)
+    if (model.tokenizer.has(id)) known.push_back(id);
+  return utf8_repair(model.tokenizer.decode(known, false));
 }
 
 void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
@@ -112,12 +126,12 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
                  int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* texts) {
   if (!value) throw wrong(name, in_quotes(name) + " is missing");
   const auto add_text = [&](const std::string& text) {
-    tokens->push_back(ids_of(text, model, true));
+    tokens->push_back(ids_of(text, name, model, true));
     if (texts) texts->push_back(text);
   };
   const auto add_ids = [&](const ordered_json& list) {
     tokens->push_back(ids_of(list, name, model));
-    if (texts) texts->push_back(model.tokenizer.decode(tokens->back(), false));
+    if (texts) texts->push_back(text_of(tokens->back(), model));
   };
   const auto too_many = [&](size_t count) {
     if (count > size_t(most)) throw wrong(name, fmt::format("{} has more than {} texts", in_quotes(name), most));
@@ -427,7 +441,7 @@ std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& 
   const bool add = fields.boolean("add_special_tokens", special);
   fields.ignore({"model"});
   fields.refuse_others();
-  return ids_of(text->get_ref<const std::string&>(), model, add);
+  return ids_of(text->get_ref<const std::string&>(), "prompt", model, add);
 }
 
 std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {

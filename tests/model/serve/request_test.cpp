@@ -143,8 +143,9 @@ TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
 }
 
 TEST(ServeRequest, PromptsThatAreNoneAreRefused) {
-  for (const char* prompt : {"null", "3", "{}", "[]", "\"\"", "[\"a\", 3]", "[1, \"a\"]", "[[1], [11]]", "[-1]",
-                             "[1.5]", "[[]]", "[[[1]]]", "[4294967297]", "\"abcdefghijabcdefg\""}) {
+  for (const char* prompt :
+       {"null", "3", "{}", "[]", "\"\"", "[\"a\", 3]", "[1, \"a\"]", "[[1], [11]]", "[-1]", "[1.5]", "[[]]", "[[[1]]]",
+        "[4294967297]", "\"xyz\"", "[\"a\", \"Z\"]", "\"abcdefghijabcdefg\""}) {
     const std::string body = fmt::format("{{\"prompt\": {}}}", prompt);
     EXPECT_EQ(status_of([&] { (void)completion(body); }), 400) << body;
   }
