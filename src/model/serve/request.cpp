@@ -321,6 +321,9 @@ ordered_json plain_messages(const ordered_json* messages) {
 
 }  // namespace
 
+Refusal::Refusal(int status_, const std::string& message, const std::string& param_, std::string code_)
+    : std::runtime_error(utf8_repair(message)), status(status_), param(utf8_repair(param_)), code(std::move(code_)) {}
+
 std::string Refusal::body() const {
   const char* type = status == 401   ? "authentication_error"
                      : status == 429 ? "rate_limit_error"

@@ -19,8 +19,8 @@ namespace lumen::model {
 
 // What a request is refused with: a status of HTTP, and the words of its error.
 struct Refusal : std::runtime_error {
-  Refusal(int status_, const std::string& message, std::string param_ = {}, std::string code_ = {})
-      : std::runtime_error(message), status(status_), param(std::move(param_)), code(std::move(code_)) {}
+  // Bytes that are no UTF-8 become U+FFFD.
+  Refusal(int status_, const std::string& message, const std::string& param_ = {}, std::string code_ = {});
   int status;
   std::string param, code;
   // {"error": {"message", "type", "param", "code"}}

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -29,7 +31,7 @@ int status_of(const std::function<void()>& read, std::string* param = nullptr) {
     read();
   } catch (const Refusal& refusal) {
     if (param) *param = refusal.param;
-    EXPECT_EQ(nlohmann::json::parse(refusal.body())["error"]["message"], refusal.what());
+    EXPECT_EQ(nlohmann::json::parse(refusal.body())["error"]["message"], std::string(refusal.what()));
     return refusal.status;
   }
   return 200;
@@ -176,6 +178,66 @@ TEST(ServeRequest, TextsThatAreNoJsonAreRefused) {
     EXPECT_EQ(status_of([&] { (void)request_object(body); }), 400) << body;
   std::string closed = "{\"prompt\": " + std::string(100000, '[') + std::string(100000, ']') + "}";
   EXPECT_EQ(status_of([&] { (void)request_object(closed); }), 400);
+}
+
+// Bodies with bytes changed, cut, doubled and put into each other: each is read or refused, and nothing else happens.
+TEST(ServeRequest, AnyBytesAreReadOrRefused) {
+  const std::vector<std::string> bodies = {
+      R"({"prompt": ["abc", "de"], "max_tokens": 3, "temperature": 0.5, "seed": 4, "stop": "a", "logit_bias": {"3": -1},
+          "logprobs": 2, "echo": true, "n": 2, "top_k": 5, "grammar": "root ::= [a-c]+"})",
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "abc"}]}], "stream": true, "stream_options":
+          {"include_usage": true}, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema":
+          {"type": "object", "properties": {"a": {"enum": [1, "b"]}}}}}})",
+      R"({"input": [[1, 2], [3]], "encoding_format": "base64"})", R"({"tokens": [1, 2, 3], "prompt": "abc"})"};
+  std::mt19937 random(1);
+  const auto below = [&](size_t n) { return random() % n; };
+  int64_t taken = 0, refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    std::string body = bodies[below(bodies.size())];
+    for (size_t changes = below(4); changes > 0; --changes) {
+      const size_t at = below(body.size()), count = 1 + below(8);
+      const std::string& other = bodies[below(bodies.size())];
+      switch (below(4)) {
+        case 0:
+          body[at] = char(below(256));
+          break;
+        case 1:
+          body.erase(at, count);
+          break;
+        case 2:
+          body.insert(at, other.substr(below(other.size()), count));
+          break;
+        default:
+          body.insert(at, "0123456789-e.{}[]\"," + at % 19, 1);
+      }
+      if (body.empty()) body = "{";
+    }
+    try {
+      const auto object = request_object(body);
+      switch (below(5)) {
+        case 0:
+          (void)read_completion(object, letters());
+          break;
+        case 1:
+          (void)read_chat(object, letters());
+          break;
+        case 2:
+          (void)read_embedding(object, letters());
+          break;
+        case 3:
+          (void)read_tokenize(object, letters());
+          break;
+        default:
+          (void)read_detokenize(object, letters());
+      }
+      ++taken;
+    } catch (const Refusal& refusal) {
+      EXPECT_TRUE(refusal.status == 400 && nlohmann::json::accept(refusal.body()));
+      ++refused;
+    }
+  }
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(ServeRequest, TokensAndTexts) {
