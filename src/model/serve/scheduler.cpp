@@ -96,8 +96,7 @@ void Embedding::fail(int status, const std::string& message) {
   changed_.notify_all();
 }
 
-Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
-    : loaded_(loaded), options_(std::move(options)) {
+Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options) : options_(std::move(options)) {
   const Family& family = *loaded.model().family;
   if (family.has_function("step_many")) {
     ManyLimits limits;
@@ -192,7 +191,7 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   order.generate = request.generate;
   order.constraint = request.constraint;
   order.show = [&fresh](std::string_view text) { fresh.text += text; };
-  order.drawn = [this, open, &fresh, top](TokenId id, std::span<const float> logits) {
+  order.drawn = [open, &fresh, top](TokenId id, std::span<const float> logits) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
     if (top >= 0) fresh.tokens.emplace_back(chance_of(logits, id, top));

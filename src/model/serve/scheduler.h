@@ -102,6 +102,7 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
+  // The model outlives this.
   Scheduler(const LoadedModel& loaded, SchedulerOptions options);
 
   int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a text; 0: it writes none
@@ -139,7 +140,6 @@ class Scheduler {
   void fail_all(const std::string& message);
   void count();
 
-  const LoadedModel& loaded_;
   SchedulerOptions options_;
   std::optional<TextBatch> batch_;
   std::optional<Embedder> embedder_;
