@@ -51,6 +51,7 @@ void add_merge(CLI::App& app, Command& command);
 void add_rewrite(CLI::App& app, Command& command);
 void add_verify(CLI::App& app, Command& command);
 void add_embed(CLI::App& app, Command& command);
+void add_serve(CLI::App& app, Command& command);
 void add_imatrix(CLI::App& app, Command& command);
 void add_compare(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);

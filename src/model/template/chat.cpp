@@ -254,15 +254,18 @@ std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& tex
   return std::nullopt;
 }
 
+std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
+  const ChatText text = render(mark(messages), more, {.open_answer = true});
+  std::vector<TokenId> out = tokens(text, 0, text.text.size());
+  // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
+  const auto bos = tokenizer_.bos();
+  if (tokenizer_.adds_bos() && bos && (out.empty() || out.front() != *bos)) out.insert(out.begin(), *bos);
+  return out;
+}
+
 std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat, const ordered_json& messages,
                                  const ordered_json& more) {
-  const ChatRenderer renderer(tokenizer, chat);
-  const ChatText text = renderer.render(renderer.mark(messages), more, {.open_answer = true});
-  std::vector<TokenId> out = renderer.tokens(text, 0, text.text.size());
-  // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
-  const auto bos = tokenizer.bos();
-  if (tokenizer.adds_bos() && bos && (out.empty() || out.front() != *bos)) out.insert(out.begin(), *bos);
-  return out;
+  return ChatRenderer(tokenizer, chat).prompt(messages, more);
 }
 
 }  // namespace lumen::model

@@ -74,6 +74,9 @@ class ChatRenderer {
   // The tokens of a text from `begin` to `end`, without BOS and EOS put around it.
   std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
   PlacedTokens placed_tokens(const ChatText& text) const;
+  // The tokens of all messages, with the beginning of an answer behind them; what begins texts is in front where it
+  // belongs there.
+  std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
 
   // The first control token that the template wrote at or behind `from`.
   std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;

@@ -17,11 +17,11 @@ class ByGrammar : public TokenFilter {
 
   bool allows(TokenId id) override {
     if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
-    if (static_cast<size_t>(id) >= constraint_->texts.size()) return false;
-    const std::string& text = constraint_->texts[id];
+    if (static_cast<size_t>(id) >= constraint_->tokens->texts.size()) return false;
+    const std::string& text = constraint_->tokens->texts[id];
     return !text.empty() && matcher_->allows(text);
   }
-  const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->trie); }
+  const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->tokens->trie); }
 
  private:
   const Tokenizer& tokenizer_;
@@ -77,8 +77,9 @@ std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary,
   return out;
 }
 
-Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text)
-    : grammar(std::make_shared<const Grammar>(Grammar::parse(text))), trie(generation_trie(tokenizer, &texts)) {}
+Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenTexts> all)
+    : grammar(std::make_shared<const Grammar>(Grammar::parse(text))),
+      tokens(all ? std::move(all) : std::make_shared<const TokenTexts>(tokenizer)) {}
 
 Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,
                const Constraint* constraint, GrammarMatcher* matcher, Show show)
@@ -130,7 +131,7 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
     return std::nullopt;
   }
   sampler_.accept(id);
-  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->texts[id]));
+  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->tokens->texts[id]));
   put(stream_.push(id));
   if (stops_.stopped()) end(EndReason::stop_text);
   if (options_.predict >= 0 && made_ == options_.predict) end(EndReason::limit);

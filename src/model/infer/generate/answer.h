@@ -48,12 +48,19 @@ std::string_view reason_name(EndReason reason);  // "end", "stop", "grammar", "l
 // `ignore_end` the ends of texts as well.
 std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end);
 
-// What a grammar needs of a vocabulary, made once for all texts.
-struct Constraint {
-  Constraint(const Tokenizer& tokenizer, const std::string& text);
-  std::shared_ptr<const Grammar> grammar;
-  std::vector<std::string> texts;  // of tokens
+// What grammars need of a vocabulary, made once for all of them.
+struct TokenTexts {
+  explicit TokenTexts(const Tokenizer& tokenizer) : trie(generation_trie(tokenizer, &texts)) {}
+  std::vector<std::string> texts;  // by id
   TokenTrie trie;
+};
+
+// A grammar, made once for all texts that must follow it.
+struct Constraint {
+  // Error when the text is no grammar. Null: the tokens' texts are made here.
+  Constraint(const Tokenizer& tokenizer, const std::string& text, std::shared_ptr<const TokenTexts> all = nullptr);
+  std::shared_ptr<const Grammar> grammar;
+  std::shared_ptr<const TokenTexts> tokens;
 };
 
 class Answer {

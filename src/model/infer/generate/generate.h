@@ -3,7 +3,7 @@
 // its new place. Proved by tests/model/infer/generate_test.cpp.
 //
 // May include: base, model/infer/sample, model/infer/session, model/text/stages, model/text/tokenizer.
-// Offers: generate_many.h.
+// Offers: generate_many.h, text_batch.h.
 #pragma once
 
 #include <memory>

@@ -7,21 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/generate/answer.h"
-#include "model/infer/session/session_many.h"
+#include "model/infer/generate/text_batch.h"
 
 namespace lumen::model {
 
 struct ManyRequest {
   std::vector<TokenId> prompt;
   uint32_t seed = 0;
-};
-
-struct ManyAnswer {
-  EndReason reason = EndReason::interrupted;
-  std::string text;
-  int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
-  int64_t again = 0;                       // computed once more, after the pages were needed for other texts
 };
 
 struct ManyOptions {

@@ -8,6 +8,11 @@
 #include "model/infer/session/forecast.h"
 
 namespace lumen::model {
+namespace {
+
+constexpr int64_t kMostScored = 64;  // whose logits come out at once
+
+}  // namespace
 
 ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
     : loaded_(loaded),
@@ -22,7 +27,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
   cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
-  texts_.resize(limits_.texts);
+  texts_.resize(limits_.texts + limits_.kept);
 }
 
 // One token of a few to all texts; chunks of one text.
@@ -108,7 +113,7 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
 
 const ManySession::Program& ManySession::program(Shape shape) {
   for (const Program& p : programs_)
-    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens) return p;
+    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens && p.shape.all == shape.all) return p;
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
   options.symbols = plan_.symbols;
@@ -149,10 +154,8 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
 }
 
 // Filled up with tokens that are written nowhere and that nobody asks for.
-void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float>*> logits) {
-  size_t longest = 0;
-  for (const Part& part : parts) longest = std::max(longest, part.tokens.size());
-  const Program& p = program(shape_for(parts.size(), longest));
+std::vector<float> ManySession::run(Shape shape, std::span<const Part> parts, bool asked) {
+  const Program& p = program(shape);
   const auto wide = static_cast<size_t>(p.shape.tokens), count = p.shape.texts * wide;
   const size_t entries = plan_.symbols.at("K");
   std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0);
@@ -163,8 +166,10 @@ void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float
       ids[i * wide + t] = parts[i].tokens[real];
       at[i * wide + t] = start + real;
     }
-    rows[i] = i * wide + parts[i].tokens.size() - 1;
+    if (!shape.all) rows[i] = i * wide + parts[i].tokens.size() - 1;
   }
+  if (shape.all)
+    for (size_t t = 0; t < wide; ++t) rows[t] = t;
   const auto put = [&](const char* name, const std::vector<int32_t>& data) {
     p.in.at(name)->upload(data.data(), data.size() * sizeof(int32_t));
   };
@@ -196,20 +201,20 @@ void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
     for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
-  if (std::all_of(logits.begin(), logits.end(), [](const auto* l) { return l == nullptr; })) return;
+  if (!asked) return {};
   const size_t vocab = loaded_.model().integer("vocab");
   std::vector<float> all(rows.size() * vocab);
   p.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i]) require_finite(loaded_, std::span<const float>(all).subspan(i * vocab, vocab), "logits");
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i]) logits[i]->assign(all.begin() + i * vocab, all.begin() + (i + 1) * vocab);
+  all.resize((shape.all ? parts[0].tokens.size() : parts.size()) * vocab);
+  require_finite(loaded_, all, "logits");
+  return all;
 }
 
-std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
+// Error when there is no room for them.
+void ManySession::check(std::span<const Part> parts) const {
   int64_t missing = 0, tokens = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
-    (void)text(parts[p].text);
+    LUMEN_CHECK(texts_.at(parts[p].text).is_open, "no text {}", parts[p].text);
     LUMEN_CHECK(!parts[p].tokens.empty());
     check_tokens(loaded_.model(), parts[p].tokens);
     for (size_t before = 0; before < p; ++before)
@@ -229,24 +234,47 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
                             free_pages()),
                 "close texts, or raise --ctx-size");
   }
+}
+
+std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
+  check(parts);
   std::vector<std::vector<float>> logits(parts.size());
   std::vector<Part> singles;
-  std::vector<std::vector<float>*> wanted;
+  std::vector<size_t> wanted;
   for (size_t p = 0; p < parts.size(); ++p) {
     if (parts[p].tokens.size() == 1) {
       singles.push_back(parts[p]);
-      wanted.push_back(&logits[p]);
+      wanted.push_back(p);
       continue;
     }
     for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
       const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
       const Part chunk{parts[p].text, left.first(count)};
       left = left.subspan(count);
-      run({&chunk, 1}, {left.empty() ? &logits[p] : nullptr});
+      std::vector<float> row = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, left.empty());
+      if (left.empty()) logits[p] = std::move(row);
     }
   }
-  if (!singles.empty()) run(singles, wanted);
+  if (singles.empty()) return logits;
+  const std::vector<float> rows = run(shape_for(singles.size(), 1), singles, true);
+  const size_t vocab = rows.size() / singles.size();
+  for (size_t i = 0; i < wanted.size(); ++i)
+    logits[wanted[i]].assign(rows.begin() + i * vocab, rows.begin() + (i + 1) * vocab);
   return logits;
+}
+
+void ManySession::feed_all(int number, std::span<const TokenId> tokens,
+                           const std::function<void(std::span<const float>)>& see) {
+  const Part whole{number, tokens};
+  check({&whole, 1});
+  const size_t vocab = loaded_.model().integer("vocab");
+  while (!tokens.empty()) {
+    const int64_t wide = wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
+    const Part some{number, tokens.first(std::min<size_t>(tokens.size(), wide))};
+    tokens = tokens.subspan(some.tokens.size());
+    const std::vector<float> rows = run({1, wide, true}, {&some, 1}, true);
+    for (size_t at = 0; at < rows.size(); at += vocab) see(std::span(rows).subspan(at, vocab));
+  }
 }
 
 std::string ManySession::explain() const {

@@ -5,6 +5,8 @@
 // `step_many` (and `step_many_near`). Proved by tests/model/infer/session_many_test.cpp.
 #pragma once
 
+#include <functional>
+
 #include "model/infer/session/page_pool.h"
 #include "model/infer/session/session.h"
 #include "model/infer/session/step_plan.h"
@@ -18,7 +20,8 @@ class ManySession {
   // Steps as they may be compiled: tokens of so many texts.
   struct Shape {
     int64_t texts = 1, tokens = 1;
-    int64_t rows() const { return tokens == 1 ? texts : 1; }  // whose logits come out
+    bool all = false;  // the logits behind every token come out
+    int64_t rows() const { return all ? tokens : tokens == 1 ? texts : 1; }
   };
   static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits);
 
@@ -41,6 +44,9 @@ class ManySession {
   // Appends tokens to texts; returns for each part the logits behind its last token. Error when no page is free; then
   // nothing was appended.
   std::vector<std::vector<float>> feed(std::span<const Part> parts);
+
+  // Appends tokens to one text, and shows the logits behind every one of them, in order.
+  void feed_all(int text, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
 
   int64_t length(int text) const { return texts_.at(text).tokens.size(); }
   const std::vector<TokenId>& tokens(int text) const { return texts_.at(text).tokens; }
@@ -73,10 +79,11 @@ class ManySession {
   };
   const Program& program(Shape shape);
   Shape shape_for(int64_t texts, int64_t tokens) const;
+  void check(std::span<const Part> parts) const;
   bool is_of(size_t cache, const std::string& state) const;
   void copy_page(size_t cache, int32_t from, int32_t to);
-  // One step; the logits behind each part, when asked for.
-  void run(std::span<const Part> parts, std::vector<std::vector<float>*> logits);
+  // One step; returns the logits of its rows when `asked`: a row for each part, or for each token of one.
+  std::vector<float> run(Shape shape, std::span<const Part> parts, bool asked);
   Text& text(int number);
 
   const LoadedModel& loaded_;

@@ -104,7 +104,8 @@ StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, con
   const int64_t window = window_of(model);
   if (window > 0) {
     // What each text may still see, a page it begins, and a chunk of a prompt.
-    const int64_t pages = limits.texts * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
+    const int64_t pages =
+        (limits.texts + limits.kept) * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
       return plan;

@@ -16,6 +16,7 @@ struct StepPlan {
 struct ManyLimits {
   int64_t longest = 0;  // tokens a text may have; 0: what the cache holds, or the model's context where that is less
   int64_t texts = 0;    // at once; 0: as many as can be
+  int64_t kept = 0;     // more that are there, of which none is gone on with
 };
 inline constexpr int64_t kMostTextsAtOnce = 256;
 inline constexpr const char* kNearStates = "near_";  // states of layers with a window are called so

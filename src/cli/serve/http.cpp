@@ -1,0 +1,594 @@
+#include "cli/serve/http.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file/file.h"
+
+// As the library was built; what it declares depends on them.
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_ZLIB_SUPPORT
+#define CPPHTTPLIB_BROTLI_SUPPORT
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#include <httplib.h>
+#pragma GCC diagnostic pop
+
+namespace lumen::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostHeaders = 100, kLongestPath = 1024, kReadAtOnce = 16384;
+constexpr size_t kMostAnswers = 100'000;  // on one connection
+constexpr int kBacklog = 128;
+
+Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// Milliseconds of a poll.
+int until(Clock::time_point end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+  return int(std::clamp<int64_t>(left + 1, 0, 60'000));
+}
+
+// False when the time is over first.
+bool wait_for_socket(int fd, short events, Clock::time_point end) {
+  while (Clock::now() < end) {
+    pollfd p{fd, events, 0};
+    const int got = ::poll(&p, 1, until(end));
+    if (got > 0) return true;
+    if (got < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
+// What a head says that the rest depends on.
+struct Head {
+  std::string text;  // as the parser gets it
+  int status = 0;    // 0: it may go on
+  std::string message;
+  size_t length = 0;  // of the body
+  bool is_chunked = false, is_json = false;
+};
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return (x >= 'A' && x <= 'Z' ? x + 32 : x) == (y >= 'A' && y <= 'Z' ? y + 32 : y);
+  });
+}
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// A header's line; what this server does not do with answers (parts of them, packing) is not passed on.
+void read_header(std::string_view line, const HttpLimits& limits, Head* head, bool* has_length) {
+  const auto refuse = [&](int status, const char* message) {
+    head->status = status;
+    head->message = message;
+  };
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
+    return refuse(400, "a header is no NAME: VALUE");
+  const std::string_view name = line.substr(0, colon), value = trimmed(line.substr(colon + 1));
+  if (std::any_of(value.begin(), value.end(), [](char c) { return (uint8_t(c) < 32 && c != '\t') || c == 127; }))
+    return refuse(400, "a header has characters that headers cannot have");
+  if (same_word(name, "Content-Length")) {
+    const bool digits = !value.empty() && value.size() <= 15 &&
+                        std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || *has_length) return refuse(400, "Content-Length is no number, or is there twice");
+    *has_length = true;
+    head->length = std::stoull(std::string(value));
+    if (head->length > limits.body) return refuse(413, "the request is too long");
+  } else if (same_word(name, "Transfer-Encoding")) {
+    if (!same_word(value, "chunked") || head->is_chunked) return refuse(400, "Transfer-Encoding may be chunked alone");
+    head->is_chunked = true;
+  } else if (same_word(name, "Content-Encoding")) {
+    if (!same_word(value, "identity")) return refuse(415, "packed requests are not taken");
+  } else if (same_word(name, "Content-Type")) {
+    head->is_json = same_word(trimmed(value.substr(0, value.find(';'))), "application/json");
+  }
+  for (const char* unused : {"Range", "Accept-Encoding", "If-Range"})
+    if (same_word(name, unused)) return;
+  head->text += line;
+  head->text += "\r\n";
+}
+
+// `bytes` end with the empty line.
+Head read_head(std::string_view bytes, const HttpLimits& limits) {
+  Head head;
+  bool has_length = false;
+  size_t lines = 0;
+  for (size_t at = 0; head.status == 0; ++lines) {
+    const size_t end = bytes.find("\r\n", at);
+    const std::string_view line = bytes.substr(at, end - at);
+    at = end + 2;
+    if (line.find('\n') != std::string_view::npos || line.find('\r') != std::string_view::npos ||
+        line.find('\0') != std::string_view::npos) {
+      head.status = 400;
+      head.message = "no request of HTTP";
+    } else if (lines == 0) {
+      const size_t space = line.find(' '), last = line.rfind(' ');
+      const bool is_request = space != std::string_view::npos && last > space && is_token(line.substr(0, space)) &&
+                              line[space + 1] == '/' &&
+                              (line.substr(last + 1) == "HTTP/1.1" || line.substr(last + 1) == "HTTP/1.0");
+      if (!is_request) head.status = 400;
+      if (line.size() > kLongestPath) head.status = 414;
+      head.message = is_request ? "the path is too long" : "no request of HTTP";
+      head.text = std::string(line) + "\r\n";
+    } else if (line.empty()) {
+      break;
+    } else if (lines > kMostHeaders) {
+      head.status = 431;
+      head.message = "too many headers";
+    } else {
+      read_header(line, limits, &head, &has_length);
+    }
+  }
+  if (head.status == 0 && head.is_chunked && has_length) {
+    head.status = 400;
+    head.message = "Content-Length and Transfer-Encoding exclude each other";
+  }
+  head.text += "\r\n";
+  return head;
+}
+
+// One client. What is read first is the head, checked; the body follows from the socket.
+class Connection : public httplib::Stream {
+ public:
+  Connection(int fd, SSL* ssl, const HttpLimits& limits, std::string remote)
+      : fd_(fd), ssl_(ssl), limits_(limits), remote_(std::move(remote)) {}
+  ~Connection() override {
+    if (ssl_) SSL_free(ssl_);
+    ::close(fd_);
+  }
+
+  // A request's head, or nothing when the client has left or says nothing in time.
+  bool next_head(const std::atomic<bool>& is_closing) {
+    given_ = 0;
+    head_ = {};
+    Clock::time_point end = after(limits_.idle);
+    bool has_begun = false;
+    for (;;) {
+      if (!bytes_.empty() && !has_begun) {
+        has_begun = true;
+        end = after(limits_.read);
+      }
+      const size_t last = bytes_.find("\r\n\r\n");
+      if (last != std::string::npos && last + 4 <= limits_.head) {
+        head_ = read_head(std::string_view(bytes_).substr(0, last + 4), limits_);
+        bytes_.erase(0, last + 4);
+        body_end_ = end;
+        return true;
+      }
+      if (bytes_.size() > limits_.head) {
+        head_.status = 431;
+        head_.message = "the head of the request is too long";
+        return true;
+      }
+      // Looks up now and then: an idle connection ends when the server does.
+      if (!has_begun && is_closing) return false;
+      const auto some = has_begun ? end : std::min(end, after(0.2));
+      if (!more(some) && (is_over_ || Clock::now() >= end)) return false;
+    }
+  }
+  const Head& head() const { return head_; }
+  // Whether the body was read whole, so that another request may follow.
+  void body_was_read() { body_read_ = true; }
+  bool may_go_on() const { return !is_over_ && !is_last_ && (body_read_ || (head_.length == 0 && !head_.is_chunked)); }
+  void begin_answer() { body_read_ = false; }
+  void end_behind_answer() { is_last_ = true; }
+
+  bool is_gone() const {
+    pollfd p{fd_, POLLRDHUP, 0};
+    return is_over_ || (::poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
+  }
+  const std::string& remote() const { return remote_; }
+  int fd() const { return fd_; }
+
+  bool is_readable() const override { return !bytes_.empty() || wait_for_socket(fd_, POLLIN, body_end_); }
+  bool is_writable() const override { return !is_over_ && wait_for_socket(fd_, POLLOUT, after(limits_.write)); }
+  ssize_t read(char* to, size_t size) override {
+    if (given_ < head_.text.size()) {
+      const size_t count = std::min(size, head_.text.size() - given_);
+      std::copy_n(head_.text.data() + given_, count, to);
+      given_ += count;
+      return ssize_t(count);
+    }
+    if (bytes_.empty() && !more(body_end_)) return -1;
+    const size_t count = std::min(size, bytes_.size());
+    std::copy_n(bytes_.data(), count, to);
+    bytes_.erase(0, count);
+    return ssize_t(count);
+  }
+  // All of it in the time that a piece has, or nothing.
+  ssize_t write(const char* from, size_t size) override {
+    const auto end = after(limits_.write);
+    size_t done = 0;
+    while (done < size && !is_over_) {
+      const ssize_t n = put_some(from + done, size - done, end);
+      if (n > 0) done += size_t(n);
+    }
+    return done == size ? ssize_t(size) : -1;
+  }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override {
+    ip = remote_;
+    port = 0;
+  }
+  void get_local_ip_and_port(std::string& ip, int& port) const override {
+    ip = {};
+    port = 0;
+  }
+  socket_t socket() const override { return fd_; }
+
+  void say_goodbye() {
+    if (ssl_ && !is_over_) SSL_shutdown(ssl_);
+    ::shutdown(fd_, SHUT_WR);
+  }
+  bool shake_hands() {
+    const auto end = after(limits_.read);
+    while (ssl_ && !is_over_) {
+      const int got = SSL_accept(ssl_);
+      if (got == 1) return true;
+      if (!wait_for_tls(got, end)) return false;
+    }
+    return !is_over_;
+  }
+
+ private:
+  // Whether it is worth another try.
+  bool wait_for_tls(int got, Clock::time_point end) {
+    const int why = SSL_get_error(ssl_, got);
+    const bool reads = why == SSL_ERROR_WANT_READ, writes = why == SSL_ERROR_WANT_WRITE;
+    const bool again = (reads || writes) && wait_for_socket(fd_, reads ? POLLIN : POLLOUT, end);
+    if (!reads && !writes) is_over_ = true;
+    return again;
+  }
+
+  // Reads what is there; false when nothing came until `end`, or the client has closed its side.
+  bool more(Clock::time_point end) {
+    char some[kReadAtOnce];
+    while (!is_over_) {
+      ssize_t n = -1;
+      if (ssl_) {
+        n = SSL_read(ssl_, some, sizeof some);
+        if (n <= 0 && !wait_for_tls(int(n), end)) return false;
+      } else {
+        n = ::recv(fd_, some, sizeof some, MSG_DONTWAIT);
+        const bool waits = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+        if (n == 0 || (n < 0 && !waits)) is_over_ = true;
+        if (waits && !wait_for_socket(fd_, POLLIN, end)) return false;
+      }
+      if (n > 0) {
+        bytes_.append(some, size_t(n));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  ssize_t put_some(const char* from, size_t size, Clock::time_point end) {
+    ssize_t n = -1;
+    bool again = false;
+    if (ssl_) {
+      n = SSL_write(ssl_, from, int(std::min<size_t>(size, 1 << 20)));
+      again = n <= 0 && wait_for_tls(int(n), end);
+    } else {
+      n = ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const bool waits = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+      again = waits && wait_for_socket(fd_, POLLOUT, end);
+    }
+    if (n <= 0 && !again) is_over_ = true;
+    return n;
+  }
+
+  int fd_;
+  SSL* ssl_;
+  const HttpLimits& limits_;
+  std::string remote_;
+  Head head_;
+  size_t given_ = 0;   // of the head, to the parser
+  std::string bytes_;  // read, and not taken
+  Clock::time_point body_end_;
+  bool is_over_ = false, is_last_ = false, body_read_ = false;
+};
+
+thread_local Connection* current = nullptr;
+
+}  // namespace
+
+class HttpServer::Part : public httplib::Server {
+ public:
+  Part(HttpLimits limits, HttpHandlers handlers) : limits_(limits), handlers_(std::move(handlers)) {
+    const auto without_body = [this](const httplib::Request& ask, httplib::Response& reply) { answer(ask, {}, reply); };
+    const auto with_body = [this](const httplib::Request& ask, httplib::Response& reply,
+                                  const httplib::ContentReader& content) { read_and_answer(ask, reply, content); };
+    Get(".*", without_body);
+    Options(".*", without_body);
+    Post(".*", with_body);
+    Put(".*", with_body);
+    Patch(".*", with_body);
+    Delete(".*", with_body);
+    set_error_handler([this](const httplib::Request&, httplib::Response& reply) {
+      if (reply.body.empty() && reply.status >= 400) refuse(reply, reply.status, "the request cannot be read");
+    });
+    set_exception_handler([this](const httplib::Request&, httplib::Response& reply, std::exception_ptr) {
+      refuse(reply, 500, "the server failed");
+    });
+    set_payload_max_length(limits_.body);
+    set_keep_alive_timeout(time_t(limits_.idle));  // what clients are told
+    set_keep_alive_max_count(kMostAnswers);
+  }
+  ~Part() override {
+    close(0);
+    if (listener_ >= 0) ::close(listener_);
+    svr_sock_ = INVALID_SOCKET;
+    if (tls_) SSL_CTX_free(tls_);
+  }
+
+  void use_tls(const std::string& certificate, const std::string& key) {
+    tls_ = SSL_CTX_new(TLS_server_method());
+    if (!tls_) throw Error(Exit::hardware, "TLS cannot be had", "");
+    SSL_CTX_set_min_proto_version(tls_, TLS1_2_VERSION);
+    SSL_CTX_set_mode(tls_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_options(tls_, SSL_OP_NO_RENEGOTIATION);
+    if (SSL_CTX_use_certificate_chain_file(tls_, certificate.c_str()) != 1)
+      throw user_error("{}: no certificate in PEM", certificate);
+    if (SSL_CTX_use_PrivateKey_file(tls_, key.c_str(), SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(tls_) != 1)
+      throw user_error("{}: no private key in PEM of that certificate", key);
+  }
+
+  void listen_at(const std::string& host, int port) {
+    addrinfo hints{}, *list = nullptr;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    if (const int wrong = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list); wrong != 0)
+      throw Error(Exit::usage, fmt::format("--host {}: {}", host, ::gai_strerror(wrong)), "an address of this machine");
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
+    int why = EADDRNOTAVAIL;
+    for (const addrinfo* a = list; a && listener_ < 0; a = a->ai_next) {
+      const int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+      if (fd < 0) continue;
+      const int yes = 1;
+      ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0) {
+        listener_ = fd;
+      } else {
+        why = errno;
+        ::close(fd);
+      }
+    }
+    if (listener_ < 0)
+      throw Error(Exit::user,
+                  fmt::format("cannot listen at {}:{}: {}", host, port, std::generic_category().message(why)),
+                  "another --port, or 0 for one that is free");
+    svr_sock_ = listener_;  // what streams look at
+    sockaddr_storage at{};
+    socklen_t size = sizeof at;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size);
+    char name[NI_MAXSERV] = {};
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&at), size, nullptr, 0, name, sizeof name, NI_NUMERICSERV);
+    port_ = std::stoi(name);
+  }
+
+  int port() const { return port_; }
+
+  void start() {
+    acceptor_ = std::thread([this] {
+      while (!is_closing_) {
+        pollfd p{listener_, POLLIN, 0};
+        if (::poll(&p, 1, 100) > 0) accept_one();
+      }
+    });
+  }
+
+  void close(double seconds) {
+    is_closing_ = true;
+    if (acceptor_.joinable()) acceptor_.join();
+    std::unique_lock lock(mutex_);
+    const auto none = [&] { return count_ == 0; };
+    left_.wait_for(lock, std::chrono::duration<double>(seconds), none);
+    for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
+    left_.wait(lock, none);
+  }
+
+ private:
+  void accept_one() {
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    const int fd = ::accept4(listener_, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return;
+    }
+    const int yes = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    char name[NI_MAXHOST] = {};
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&from), size, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
+    if (count_ >= limits_.connections) {
+      const std::string body = handlers_.refusal(503, "too many connections");
+      const std::string text = fmt::format(
+          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
+          "application/json\r\nContent-Length: {}\r\n\r\n{}",
+          body.size(), body);
+      // With TLS nobody could read it.
+      if (!tls_) (void)!::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::close(fd);
+      return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      ++count_;
+      open_.insert(fd);
+    }
+    try {
+      std::thread([this, fd, remote = std::string(name)] { serve_one(fd, remote); }).detach();
+    } catch (const std::system_error&) {
+      forget(fd);
+      ::close(fd);
+    }
+  }
+
+  void forget(int fd) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(fd);
+    --count_;
+    left_.notify_all();
+  }
+
+  void serve_one(int fd, const std::string& remote) {
+    {
+      SSL* ssl = tls_ ? SSL_new(tls_) : nullptr;
+      if (ssl) SSL_set_fd(ssl, fd);
+      Connection connection(fd, ssl, limits_, remote);
+      current = &connection;
+      try {
+        bool goes_on = (!tls_ || ssl) && connection.shake_hands();
+        for (size_t n = 0; goes_on && n < kMostAnswers && connection.next_head(is_closing_); ++n) {
+          connection.begin_answer();
+          goes_on = connection.head().status == 0 ? answer_one(connection) : refuse_head(connection);
+        }
+      } catch (const std::exception&) {
+        // The connection ends; what it was about was told where it happened.
+      }
+      current = nullptr;
+      linger(connection);
+      const std::lock_guard lock(mutex_);
+      open_.erase(fd);  // its number is another's from here on
+    }
+    const std::lock_guard lock(mutex_);
+    --count_;
+    left_.notify_all();
+  }
+
+  // A client that still sends would lose the answer to a reset.
+  void linger(Connection& connection) const {
+    connection.say_goodbye();
+    char some[4096];
+    const auto end = after(is_closing_ ? 0.1 : 1.0);
+    for (size_t bytes = 0; bytes < limits_.body && wait_for_socket(connection.fd(), POLLIN, end);) {
+      const ssize_t n = ::recv(connection.fd(), some, sizeof some, MSG_DONTWAIT);
+      if (n <= 0) return;
+      bytes += size_t(n);
+    }
+  }
+
+  bool answer_one(Connection& connection) {
+    bool is_over = false;
+    const bool went = process_request(connection, is_closing_, is_over, [](httplib::Request&) {});
+    return went && !is_over && !is_closing_ && connection.may_go_on();
+  }
+
+  bool refuse_head(Connection& connection) {
+    const Head& head = connection.head();
+    const std::string body = handlers_.refusal(head.status, head.message);
+    const std::string text = fmt::format(
+        "HTTP/1.1 {} Refused\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
+        "{}\r\n\r\n{}",
+        head.status, body.size(), body);
+    connection.write(text.data(), text.size());
+    return false;
+  }
+
+  void refuse(httplib::Response& reply, int status, const std::string& message) {
+    reply.status = status;
+    reply.set_header("Connection", "close");
+    reply.set_content(handlers_.refusal(status, message), "application/json");
+  }
+
+  void read_and_answer(const httplib::Request& ask, httplib::Response& reply, const httplib::ContentReader& content) {
+    const Head& head = current->head();
+    if (head.length == 0 && !head.is_chunked) return answer(ask, {}, reply);
+    if (!head.is_json) return refuse(reply, 415, "Content-Type must be application/json");
+    std::string body;
+    const bool is_whole = content([&](const char* data, size_t size) {
+      if (body.size() + size > limits_.body) return false;
+      body.append(data, size);
+      return true;
+    });
+    if (body.size() + kReadAtOnce > limits_.body && !is_whole) return refuse(reply, 413, "the request is too long");
+    if (!is_whole) return refuse(reply, 400, "the request is not all there");
+    current->body_was_read();
+    answer(ask, std::move(body), reply);
+  }
+
+  void answer(const httplib::Request& ask, std::string body, httplib::Response& reply) {
+    Connection* connection = current;
+    HttpAsk given;
+    given.method = ask.method;
+    given.path = ask.path;
+    given.authorization = ask.get_header_value("Authorization");
+    given.body = std::move(body);
+    given.remote = connection->remote();
+    given.is_gone = [connection] { return connection->is_gone(); };
+    HttpReply said = handlers_.answer(given);
+    reply.status = said.status;
+    for (const auto& [name, value] : said.headers) reply.set_header(name.c_str(), value);
+    if (!connection->may_go_on()) reply.set_header("Connection", "close");
+    if (!said.stream) return reply.set_content(said.body, said.type);
+    const auto provide = [stream = std::move(said.stream)](size_t, httplib::DataSink& sink) {
+      const bool is_whole = stream([&](std::string_view text) { return sink.write(text.data(), text.size()); });
+      if (is_whole) sink.done();
+      return is_whole;
+    };
+    if (ask.version != "HTTP/1.0") return reply.set_chunked_content_provider(said.type, provide);
+    // Its end is that of the connection.
+    connection->end_behind_answer();
+    reply.set_header("Connection", "close");
+    reply.set_content_provider(said.type, provide);
+  }
+
+  HttpLimits limits_;
+  HttpHandlers handlers_;
+  SSL_CTX* tls_ = nullptr;
+  int listener_ = -1, port_ = 0;
+  std::thread acceptor_;
+  std::atomic<bool> is_closing_{false};
+  std::atomic<int64_t> count_{0};
+  std::mutex mutex_;
+  std::condition_variable left_;
+  std::set<int> open_;  // sockets
+};
+
+HttpServer::HttpServer(const std::string& host, int port, const std::string& certificate, const std::string& key,
+                       HttpLimits limits, HttpHandlers handlers)
+    : part_(std::make_unique<Part>(limits, std::move(handlers))) {
+  if (!certificate.empty()) part_->use_tls(certificate, key);
+  part_->listen_at(host, port);
+}
+
+HttpServer::~HttpServer() = default;
+
+int HttpServer::port() const {
+  return part_->port();
+}
+void HttpServer::start() {
+  part_->start();
+}
+void HttpServer::close(double seconds) {
+  part_->close(seconds);
+}
+}  // namespace lumen::cli

@@ -1,0 +1,289 @@
+#include "cli/serve/routes.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
+
+namespace lumen::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+
+constexpr double kLook = 0.1;     // seconds between looks at whether a client is still there
+constexpr int kClientLeft = 499;  // as other servers log it; nobody gets it
+constexpr const char* kPostPaths[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize",
+                                      "/detokenize"};
+constexpr const char* kGetPaths[] = {"/v1/models", "/health", "/metrics"};
+constexpr const char* kOneModel = "/v1/models/";
+
+template <typename Paths>
+bool is_among(const Paths& paths, const std::string& path) {
+  return std::find(std::begin(paths), std::end(paths), path) != std::end(paths);
+}
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+int64_t now_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+HttpReply json_reply(const ordered_json& value) {
+  HttpReply out;
+  out.body = model::json_line(value);
+  return out;
+}
+
+HttpReply refused(const model::Refusal& refusal) {
+  HttpReply out;
+  out.status = refusal.status;
+  out.body = refusal.body();
+  if (refusal.status == 429 || refusal.status == 503) out.headers.emplace_back("Retry-After", "1");
+  if (refusal.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return out;
+}
+
+std::array<unsigned char, 32> digest_of(const std::string& text) {
+  std::array<unsigned char, 32> out{};
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data());
+  return out;
+}
+
+}  // namespace
+
+// A request for texts under way.
+struct Routes::Running {
+  model::Reply reply;
+  std::shared_ptr<model::Answering> answering;
+  Clock::time_point begin = Clock::now();
+
+  // The next piece; nothing yet. Refusal when the client has left.
+  std::optional<model::Said> next(const HttpAsk& ask, Line* line) {
+    std::optional<model::Said> said = answering->next(kLook);
+    if (said && line->first < 0) line->first = since(begin);
+    if (ask.is_gone()) {
+      answering->cancel(model::CancelReason::client_left);
+      throw model::Refusal(kClientLeft, "the client has left");
+    }
+    return said;
+  }
+  void tell(Line* line) const {
+    line->id = reply.id();
+    line->prompt = reply.prompt_tokens();
+    line->cached = reply.cached_tokens();
+    line->made = reply.made_tokens();
+    line->ended = reply.endings();
+  }
+};
+
+Routes::Routes(std::vector<Entry> entries, const RouteOptions& options)
+    : entries_(std::move(entries)), log_json_(options.log_json), started_(now_seconds()) {
+  for (const std::string& key : options.keys) keys_.push_back(digest_of(key));
+}
+
+std::string Routes::refusal(int status, const std::string& message) {
+  counts_.add("other", status);
+  return model::Refusal(status, message).body();
+}
+
+// In the same time for every wrong key.
+bool Routes::is_known(const std::string& authorization) const {
+  if (keys_.empty()) return true;
+  const std::string bearer = "Bearer ";
+  const Digest given = digest_of(authorization.starts_with(bearer) ? authorization.substr(bearer.size()) : "");
+  bool known = false;
+  for (const Digest& key : keys_) known |= CRYPTO_memcmp(key.data(), given.data(), key.size()) == 0;
+  return known && authorization.starts_with(bearer);
+}
+
+const Routes::Entry& Routes::entry_of(const ordered_json& body) const {
+  const std::string name = model::request_model(body);
+  if (name.empty() && entries_.size() == 1) return entries_[0];
+  for (const Entry& entry : entries_)
+    if (entry.model->name == name) return entry;
+  throw model::Refusal(404, name.empty() ? "which 'model'? /v1/models lists them" : "no such model: " + name, "model",
+                       "model_not_found");
+}
+
+HttpReply Routes::answer(const HttpAsk& ask) {
+  const auto begin = Clock::now();
+  Line line;
+  bool is_logged = false;  // by who writes a stream, when it is at its end
+  HttpReply reply;
+  try {
+    reply = route(ask, &line, &is_logged);
+  } catch (const model::Refusal& refusal) {
+    reply = refused(refusal);
+    line.ended = refusal.what();
+  } catch (const std::bad_alloc&) {
+    reply = refused(model::Refusal(503, "out of memory"));
+  } catch (const std::exception& error) {
+    reply = refused(model::Refusal(500, error.what()));
+    line.ended = error.what();
+  }
+  if (!is_logged) log(ask, reply.status, since(begin), line);
+  return reply;
+}
+
+HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
+  if (ask.path != "/health" && !is_known(ask.authorization))
+    throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
+  const bool is_get = is_among(kGetPaths, ask.path) || ask.path.starts_with(kOneModel);
+  const bool is_post = is_among(kPostPaths, ask.path);
+  if (!is_get && !is_post) throw model::Refusal(404, "no such path");
+  if (is_get ? ask.method != "GET" && ask.method != "HEAD" : ask.method != "POST") {
+    HttpReply reply =
+        refused(model::Refusal(405, is_get ? "this path is asked with GET" : "this path is asked with POST"));
+    reply.headers.emplace_back("Allow", is_get ? "GET, HEAD" : "POST");
+    return reply;
+  }
+  if (is_get) return get(ask);
+  if (is_draining_) throw model::Refusal(503, "the server is shutting down");
+  if (ask.path == kPostPaths[0] || ask.path == kPostPaths[1])
+    return generate(ask, ask.path == kPostPaths[0], line, is_logged);
+  return ask.path == kPostPaths[2] ? embed(ask, line) : other_post(ask, line);
+}
+
+HttpReply Routes::generate(const HttpAsk& ask, bool is_chat, Line* line, bool* is_logged) {
+  const auto begin = Clock::now();
+  const ordered_json body = model::request_object(ask.body);
+  const Entry& entry = entry_of(body);
+  line->model = entry.model->name;
+  model::GenerationRequest request =
+      is_chat ? model::read_chat(body, *entry.model) : model::read_completion(body, *entry.model);
+  const bool is_stream = request.stream;
+  auto running = std::make_shared<Running>(Running{model::Reply(request, *entry.model, now_seconds()), nullptr, begin});
+  running->tell(line);
+  running->answering = entry.scheduler->submit(std::move(request));
+  if (!is_stream) return whole(ask, *running, line);
+  *is_logged = true;
+  HttpReply out;
+  out.type = "text/event-stream";
+  out.headers.emplace_back("Cache-Control", "no-store");
+  HttpAsk about = ask;
+  about.body.clear();
+  out.stream = [this, about, running, told = *line](const HttpReply::Write& write) {
+    Line at_end = told;
+    int status = 200;
+    const bool is_whole = stream(about, *running, &at_end, &status, write);
+    log(about, status, since(running->begin), at_end);
+    return is_whole;
+  };
+  return out;
+}
+
+HttpReply Routes::whole(const HttpAsk& ask, Running& running, Line* line) {
+  while (!running.reply.has_ended())
+    if (auto said = running.next(ask, line)) running.reply.add(std::move(*said));
+  running.tell(line);
+  return json_reply(running.reply.whole());
+}
+
+bool Routes::stream(const HttpAsk& ask, Running& running, Line* line, int* status, const HttpReply::Write& write) {
+  try {
+    while (!running.reply.has_ended()) {
+      auto said = running.next(ask, line);
+      if (!said || write(running.reply.events(std::move(*said)))) continue;
+      running.answering->cancel(model::CancelReason::too_slow);
+      throw model::Refusal(kClientLeft, "the client does not read");
+    }
+    running.tell(line);
+    return write(running.reply.last_events());
+  } catch (const model::Refusal& refusal) {
+    running.tell(line);
+    line->ended = refusal.what();
+    *status = refusal.status;
+    return refusal.status != kClientLeft && write("data: " + refusal.body() + "\n\ndata: [DONE]\n\n");
+  }
+}
+
+HttpReply Routes::embed(const HttpAsk& ask, Line* line) {
+  const ordered_json body = model::request_object(ask.body);
+  const Entry& entry = entry_of(body);
+  line->model = entry.model->name;
+  const model::EmbeddingRequest request = model::read_embedding(body, *entry.model);
+  for (const auto& input : request.inputs) line->prompt += std::ssize(input);
+  const auto embedding = entry.scheduler->submit(request);
+  for (;;) {
+    if (const auto vectors = embedding->take(kLook))
+      return json_reply(model::embedding_reply(request, *entry.model, *vectors));
+    if (!ask.is_gone()) continue;
+    embedding->cancel();
+    throw model::Refusal(kClientLeft, "the client has left");
+  }
+}
+
+HttpReply Routes::other_post(const HttpAsk& ask, Line* line) {
+  const ordered_json body = model::request_object(ask.body);
+  const model::ServedModel& model = *entry_of(body).model;
+  line->model = model.name;
+  if (ask.path == "/tokenize") return json_reply(model::tokenize_reply(model::read_tokenize(body, model), model));
+  return json_reply(model::detokenize_reply(model::read_detokenize(body, model), model));
+}
+
+HttpReply Routes::get(const HttpAsk& ask) const {
+  if (ask.path == "/health") {
+    HttpReply reply = json_reply({{"status", is_draining_ ? "draining" : "ok"}});
+    if (is_draining_) reply.status = 503;
+    return reply;
+  }
+  if (ask.path == "/metrics") {
+    std::map<std::string, model::ServeNumbers> by_model;
+    for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers();
+    HttpReply reply;
+    reply.type = "text/plain; version=0.0.4; charset=utf-8";
+    reply.body = model::metrics_text(by_model, counts_);
+    return reply;
+  }
+  std::vector<const model::ServedModel*> models;
+  for (const Entry& entry : entries_) models.push_back(entry.model);
+  if (ask.path == "/v1/models") return json_reply(model::models_reply(models, started_));
+  for (const model::ServedModel* one : models)
+    if (ask.path == kOneModel + one->name) return json_reply(model::model_reply(*one, started_));
+  throw model::Refusal(404, "no such model", "model", "model_not_found");
+}
+
+void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& line) {
+  const bool is_known_path = is_among(kGetPaths, ask.path) || is_among(kPostPaths, ask.path);
+  counts_.add(is_known_path ? ask.path : "other", status);
+  if (!log_json_ && verbosity() == Verbosity::quiet) return;
+  std::string text;
+  if (log_json_) {
+    ordered_json out;
+    out["time"] = now_seconds();
+    out["remote"] = ask.remote;
+    out["method"] = ask.method;
+    out["path"] = ask.path;
+    out["status"] = status;
+    out["seconds"] = seconds;
+    if (!line.model.empty()) out["model"] = line.model;
+    if (!line.id.empty()) out["id"] = line.id;
+    if (line.prompt > 0) {
+      out["prompt_tokens"] = line.prompt;
+      out["cached_tokens"] = line.cached;
+      out["completion_tokens"] = line.made;
+    }
+    if (line.first >= 0) out["first_seconds"] = line.first;
+    if (!line.ended.empty()) out["ended"] = line.ended;
+    text = model::json_line(out) + "\n";
+  } else {
+    text = fmt::format("{} {} {} {}", ask.remote, printable(ask.method), printable(ask.path), status);
+    if (!line.model.empty()) text += " | " + printable(line.model);
+    if (line.prompt > 0)
+      text += fmt::format(" | read {} tokens, {} of them known, wrote {}", line.prompt, line.cached, line.made);
+    if (!line.ended.empty()) text += " | " + printable(line.ended);
+    text += fmt::format(" | {:.3f} s\n", seconds);
+  }
+  const std::lock_guard lock(log_mutex_);
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace lumen::cli

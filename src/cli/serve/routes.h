@@ -1,0 +1,66 @@
+// The paths of the server: what is asked of a model, and what is said back. Knows nothing of sockets. Proved by
+// tests/cli/serve/serve_check.py.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cli/serve/http.h"
+#include "model/serve/serve.h"
+
+namespace lumen::cli {
+
+struct RouteOptions {
+  std::vector<std::string> keys;  // one of which clients must have; none: nobody is asked
+  bool log_json = false;
+};
+
+class Routes {
+ public:
+  // A model, and who runs it; both outlive this.
+  struct Entry {
+    const model::ServedModel* model;
+    model::Scheduler* scheduler;
+  };
+  Routes(std::vector<Entry> entries, const RouteOptions& options);
+
+  HttpReply answer(const HttpAsk& ask);
+  std::string refusal(int status, const std::string& message);
+  void drain() { is_draining_ = true; }
+
+ private:
+  // What a line of the log says.
+  struct Line {
+    std::string id, model, ended;
+    int64_t prompt = 0, cached = 0, made = 0;
+    double first = -1;  // seconds to the first piece
+  };
+  struct Running;
+
+  bool is_known(const std::string& authorization) const;
+  const Entry& entry_of(const nlohmann::ordered_json& body) const;
+  HttpReply route(const HttpAsk& ask, Line* line, bool* is_logged);
+  HttpReply generate(const HttpAsk& ask, bool is_chat, Line* line, bool* is_logged);
+  HttpReply whole(const HttpAsk& ask, Running& running, Line* line);
+  bool stream(const HttpAsk& ask, Running& running, Line* line, int* status, const HttpReply::Write& write);
+  HttpReply embed(const HttpAsk& ask, Line* line);
+  HttpReply other_post(const HttpAsk& ask, Line* line);
+  HttpReply get(const HttpAsk& ask) const;
+  void log(const HttpAsk& ask, int status, double seconds, const Line& line);
+
+  using Digest = std::array<unsigned char, 32>;
+  std::vector<Entry> entries_;
+  std::vector<Digest> keys_;
+  bool log_json_;
+  int64_t started_;
+  std::atomic<bool> is_draining_{false};
+  model::RequestCounts counts_;
+  std::mutex log_mutex_;
+};
+
+}  // namespace lumen::cli

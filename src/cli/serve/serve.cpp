@@ -1,0 +1,296 @@
+// lumen serve -m MODEL
+#include "cli/serve/serve.h"
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/adapters.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "cli/serve/http.h"
+#include "cli/serve/routes.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/infer/session/forecast.h"
+#include "model/serve/serve.h"
+#include "model/template/template.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr int64_t kUsualText = 4096, kUsualShare = 1024;  // tokens of the cache: of one text, and for each at once
+constexpr double kFarewellSeconds = 5;                    // in which the last answers may go out
+
+struct ServeFlags {
+  std::vector<std::string> models, keys;
+  std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
+  int port = 8080;
+  model::SchedulerOptions scheduler;
+  HttpLimits limits;
+  CacheTypes cache;
+  AdapterFlags adapters;
+  int64_t most_tokens = 0, most_texts = 64;
+  double drain = 30;
+  bool log_json = false;
+};
+
+// NAME=FILE, or a file, which then gives the name.
+std::pair<std::string, std::string> name_and_file(const std::string& given) {
+  std::error_code failure;
+  const size_t sign = given.find('=');
+  if (sign != std::string::npos && sign > 0 && !std::filesystem::exists(given, failure))
+    return {given.substr(0, sign), given.substr(sign + 1)};
+  std::filesystem::path path = given;
+  if (!path.has_filename()) path = path.parent_path();
+  return {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), given};
+}
+
+// A model, and the thread that runs it.
+class Host {
+ public:
+  Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
+       const std::string& file)
+      : model_(model::read_model(library, file)),
+        engine_(shared.engine()),
+        loaded_(engine_, model_, flags.adapters.read(model_)),
+        scheduler_(loaded_, options_of(flags, *library, file)) {
+    served_.emplace(name, *model_.tokenizer, model_.integer("vocab"));
+    served_->longest = scheduler_.longest();
+    served_->longest_read = scheduler_.longest_read();
+    served_->most_tokens = flags.most_tokens;
+    served_->most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
+    if (served_->longest == 0) return;
+    if (flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
+      note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
+    const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
+    served_->chat.emplace(*model_.tokenizer, chosen.parse());
+    served_->chat_stops = chosen.stops;
+  }
+  ~Host() { end(); }
+
+  const model::ServedModel& served() const { return *served_; }
+  model::Scheduler& scheduler() { return scheduler_; }
+  void start() {
+    thread_ = std::thread([this] {
+      try {
+        scheduler_.run([this] { return !is_stopped_; });
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+      is_over_ = true;
+    });
+  }
+  bool is_over() const { return is_over_; }
+  // Ends what is left; throws what ended the thread.
+  void end() {
+    is_stopped_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  model::SchedulerOptions options_of(const ServeFlags& flags, const model::Library& library,
+                                     const std::string& file) const {
+    if (!model_.tokenizer) throw user_error("{} has no tokenizer", file);
+    model::SchedulerOptions options = flags.scheduler;
+    flags.cache.choose(library, &options.session);
+    const int64_t context = model_.integer("context");
+    if (options.session.context == 0)
+      options.session.context = std::max(std::min(context, kUsualText), kUsualShare * options.parallel);
+    const auto own = model::pooling_of(model_, file);
+    options.pooling = own.value_or(model::Pooling::mean);
+    if (!flags.pooling.empty())
+      options.pooling = flags.pooling == "cls"    ? model::Pooling::first
+                        : flags.pooling == "last" ? model::Pooling::last
+                                                  : model::Pooling::mean;
+    if (options.pooling == model::Pooling::none) options.pooling = model::Pooling::mean;
+    return options;
+  }
+
+  model::Model model_;
+  run::Engine engine_;
+  model::LoadedModel loaded_;
+  model::Scheduler scheduler_;
+  std::optional<model::ServedModel> served_;
+  std::thread thread_;
+  std::atomic<bool> is_stopped_{false}, is_over_{false};
+  std::exception_ptr failure_;
+};
+
+std::vector<std::string> keys_of(const ServeFlags& flags) {
+  std::vector<std::string> keys = flags.keys;
+  if (!flags.key_file.empty()) {
+    const std::string text = read_file(flags.key_file, 1 << 20);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      std::string line = text.substr(at, end - at);
+      if (line.ends_with('\r')) line.pop_back();
+      if (!line.empty()) keys.push_back(std::move(line));
+      at = end + 1;
+    }
+    if (keys.empty()) throw user_error("{}: no keys", flags.key_file);
+  }
+  for (const std::string& key : keys)
+    if (key.empty()) throw usage_error("an empty --api-key");
+  return keys;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void check_flags(ServeFlags& flags) {
+  if (flags.certificate.empty() != flags.key.empty()) throw usage_error("--tls-cert and --tls-key go together");
+  if (flags.models.size() > 1 && !(flags.adapters.plain.empty() && flags.adapters.scaled.empty()))
+    throw usage_error("adapters are for one model");
+  flags.limits.body = size_t(size_of(flags.body));
+  if (flags.limits.body < 1024 || flags.limits.body > size_t{1} << 30) throw usage_error("--body takes 1K to 1G");
+  flags.limits.write = flags.limits.idle = flags.limits.read;
+}
+
+// Until a signal, or until one of the models cannot go on; then what runs may end.
+void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, double seconds) {
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  const auto any_over = [&] {
+    return std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->is_over(); });
+  };
+  while (!interrupted() && !any_over()) pause();
+  routes.drain();
+  for (const auto& host : hosts) host->scheduler().drain();
+  note(fmt::format("shutting down; requests have {:.0f} s", seconds));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto all_over = [&] {
+    return std::all_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->is_over(); });
+  };
+  while (!all_over() && std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds)
+    pause();
+  for (const auto& host : hosts) host->end();
+}
+
+int serve(const Shared& shared, ServeFlags flags) {
+  check_flags(flags);
+  const std::vector<std::string> keys = keys_of(flags);
+  const model::LibraryRef library = shared.library();
+  std::vector<std::unique_ptr<Host>> hosts;
+  std::vector<Routes::Entry> entries;
+  std::string names;
+  for (const std::string& given : flags.models) {
+    const auto [name, file] = name_and_file(given);
+    for (const auto& other : hosts)
+      if (other->served().name == name) throw usage_error("two models are called {}; NAME=FILE names them", name);
+    hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
+    entries.push_back({&hosts.back()->served(), &hosts.back()->scheduler()});
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  Routes routes(entries, {keys, flags.log_json});
+  HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
+                  {[&](const HttpAsk& ask) { return routes.answer(ask); },
+                   [&](int status, const std::string& message) { return routes.refusal(status, message); }});
+  if (!is_loopback(flags.host) && keys.empty())
+    warn(fmt::format("whoever reaches {}:{} may use this: no --api-key was given", flags.host, http.port()));
+  catch_interrupts();
+  for (const auto& host : hosts) host->start();
+  http.start();
+  const std::string address = flags.host.find(':') == std::string::npos ? flags.host : "[" + flags.host + "]";
+  put(fmt::format("listening at {}://{}:{} | {}\n", flags.certificate.empty() ? "http" : "https", address, http.port(),
+                  names));
+  finish_output();
+  wait_and_drain(hosts, routes, flags.drain);
+  http.close(kFarewellSeconds);
+  for (const auto& host : hosts) host->rethrow();
+  return exit_code(Exit::interrupted);
+}
+
+void add_http_flags(CLI::App& sub, ServeFlags& flags) {
+  sub.add_option("--host", flags.host, "Address to listen at; 0.0.0.0 and :: are all of this machine")
+      ->capture_default_str()
+      ->type_name("ADDRESS");
+  sub.add_option("--port", flags.port, "0 takes one that is free")->capture_default_str()->check(whole(0, 65535));
+  sub.add_option("--api-key", flags.keys, "Key that clients must send (Authorization: Bearer KEY); repeatable")
+      ->type_name("KEY");
+  sub.add_option("--api-key-file", flags.key_file, "File with such keys, one each line")->type_name("FILE");
+  sub.add_option("--tls-cert", flags.certificate, "Certificate in PEM, with those it rests on: HTTPS alone")
+      ->type_name("FILE");
+  sub.add_option("--tls-key", flags.key, "Its private key in PEM")->type_name("FILE");
+  sub.add_option("--connections", flags.limits.connections, "At once; more are told 503")
+      ->capture_default_str()
+      ->check(whole(1, 10'000));
+  sub.add_option("--body", flags.body, "Bytes of a request at most")->capture_default_str()->type_name("SIZE");
+  sub.add_option("--timeout", flags.limits.read,
+                 "Seconds in which a request must be there, a piece of an answer be taken, and a connection be used")
+      ->capture_default_str()
+      ->check(real(0.1, 3600));
+  sub.add_option("--drain", flags.drain, "Seconds that requests may still take after SIGTERM or Ctrl-C")
+      ->capture_default_str()
+      ->check(real(0, 86400));
+  sub.add_flag("--log-json", flags.log_json, "A JSON object for each request on standard error");
+}
+
+void add_model_flags(CLI::App& sub, ServeFlags& flags) {
+  model::SchedulerOptions& s = flags.scheduler;
+  sub.add_option("--parallel,--np", s.parallel, "Texts written at once (also -np)")
+      ->capture_default_str()
+      ->check(whole(1, model::kMostTextsAtOnce));
+  sub.add_option("--queue", s.queue, "Texts that may wait; more requests are told 429")
+      ->capture_default_str()
+      ->check(whole(1, 100'000));
+  sub.add_option("--keep-texts", s.kept, "Ended texts whose beginnings are kept for others, while there is room")
+      ->capture_default_str()
+      ->check(whole(0, 256));
+  sub.add_option(
+         "-c,--ctx-size", s.session.context,
+         "Tokens of the cache, of all texts together; 0: 1024 for each text at once, and the model's context up "
+         "to 4096")
+      ->capture_default_str()
+      ->check(whole(0, INT32_MAX));
+  sub.add_option("-b,--batch-size", s.session.chunk, "Prompt tokens computed between two tokens of the others")
+      ->capture_default_str()
+      ->check(whole(1, 1 << 24));
+  flags.cache.add_flags(sub);
+  sub.add_flag("--exact", s.session.exact, "f32 activations throughout");
+  sub.add_option("--max-tokens", flags.most_tokens, "Tokens a text may ask for; 0: as many as fit")
+      ->capture_default_str()
+      ->check(whole(0, INT32_MAX));
+  sub.add_option("--max-texts", flags.most_texts, "Texts a request may ask for")
+      ->capture_default_str()
+      ->check(whole(1, 4096));
+  sub.add_option("--seconds", s.seconds, "A request may take; then its texts end as they are")
+      ->capture_default_str()
+      ->check(real(0.1, 1e6));
+  sub.add_option("--chat-template", flags.chat_template, "Name or file of a template, in place of the model's own")
+      ->type_name("NAME");
+  sub.add_option("--pooling", flags.pooling, "How embeddings are pooled, where the model does not say: mean, cls, last")
+      ->check(CLI::IsMember({"mean", "cls", "last"}));
+  flags.adapters.add_flags(sub);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* sub = app.add_subcommand("serve", "Answer over HTTP, as OpenAI's API does")->alias("server");
+  sub->add_option("-m,--model,model", flags->models,
+                  "GGUF file or Hugging Face folder, which may have a NAME= in front; repeatable")
+      ->required()
+      ->type_name("[NAME=]FILE");
+  add_http_flags(*sub, *flags);
+  add_model_flags(*sub, *flags);
+  sub->footer(
+      "Examples:\n"
+      "  lumen serve -m model.gguf\n"
+      "  lumen serve -m small=small.gguf -m large=large.gguf --port 8000 --api-key-file keys.txt\n"
+      "  lumen serve -m model.gguf --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --api-key SECRET\n"
+      "Paths: POST /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize, GET /v1/models /health "
+      "/metrics");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return serve(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,6 @@
+// `lumen serve`: models behind HTTP, as OpenAI's API (docs/serving.md). Only http.cpp knows the library of HTTP.
+//
+// May include: base, base/file, cli, model/arch/checkpoint, model/infer/session, model/serve, model/template.
+#pragma once
+
+#include "cli/command.h"

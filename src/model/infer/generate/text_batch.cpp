@@ -1,0 +1,282 @@
+#include "model/infer/generate/text_batch.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+int64_t same_beginning(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+}  // namespace
+
+TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel)
+    : tokenizer_(*loaded.model().tokenizer),
+      chunk_(session.chunk),
+      longest_(many_limits(loaded.model(), session_options(loaded.model(), session), limits).longest),
+      parallel_(parallel),
+      most_kept_(limits.kept),
+      session_(loaded, std::move(session), limits),
+      forbidden_(never_drawn(tokenizer_, loaded.model().integer("vocab"), false)),
+      forbidden_with_ends_(never_drawn(tokenizer_, loaded.model().integer("vocab"), true)),
+      limit_(parallel) {
+  LUMEN_CHECK(parallel >= 1);
+  longest_ = std::min(longest_, session_.pages() * session_.page_size());
+}
+
+uint64_t TextBatch::add(TextOrder order) {
+  if (order.prompt.empty()) throw usage_error("a prompt is empty");
+  if (std::ssize(order.prompt) > longest_)
+    throw Error(Exit::user,
+                fmt::format("a prompt has {} tokens, but a text may have {}", order.prompt.size(), longest_),
+                "shorten the prompt, or raise --ctx-size");
+  if (order.most == 0) order.most = longest_;
+  auto t = std::make_unique<Text>();
+  t->number = next_number_++;
+  t->order = std::move(order);
+  t->pending = t->order.prompt;
+  waiting_.push_back(std::move(t));
+  return waiting_.back()->number;
+}
+
+bool TextBatch::remove(uint64_t number) {
+  for (Texts* list : {&active_, &waiting_}) {
+    for (auto t = list->begin(); t != list->end(); ++t) {
+      if ((*t)->number != number) continue;
+      if (!(*t)->answer) begin(**t);
+      (*t)->answer->end(EndReason::interrupted);
+      if (list == &waiting_) {
+        active_.splice(active_.end(), waiting_, t);
+        t = std::prev(active_.end());
+      }
+      finish(t);
+      return true;
+    }
+  }
+  return false;
+}
+
+void TextBatch::remove_all() {
+  while (!active_.empty()) remove(active_.front()->number);
+  while (!waiting_.empty()) remove(waiting_.front()->number);
+}
+
+// How much of `tokens` some text has already. The last token is computed in any case: what follows it is asked for.
+std::pair<int64_t, int> TextBatch::known(const std::vector<TokenId>& tokens) const {
+  std::pair<int64_t, int> best{0, -1};
+  const auto look = [&](int text) {
+    const int64_t count = std::min<int64_t>(same_beginning(tokens, session_.tokens(text)), tokens.size() - 1);
+    if (count > best.first) best = {count, text};
+  };
+  for (const auto& other : active_) look(other->text);
+  for (const int text : kept_) look(text);
+  return best;
+}
+
+// Whether a text is about to have more of `tokens` than all have so far: waiting for it saves reading them twice.
+bool TextBatch::is_being_read(const std::vector<TokenId>& tokens) const {
+  return std::any_of(active_.begin(), active_.end(), [&](const auto& other) {
+    if (other->pending.size() < 2) return false;
+    const std::vector<TokenId>& read = session_.tokens(other->text);
+    const int64_t first = same_beginning(tokens, read);
+    if (first < std::ssize(read) || first >= std::ssize(tokens)) return false;
+    return same_beginning(std::span(tokens).subspan(first), other->pending) >= session_.page_size();
+  });
+}
+
+// The next in line, where there is room for what it begins with, and for a page more of each text.
+bool TextBatch::admit() {
+  if (waiting_.empty() || std::ssize(active_) >= limit_) return false;
+  Text& t = *waiting_.front();
+  const bool shares = !is_scored(t);
+  if (shares && is_being_read(t.pending)) return false;
+  std::pair<int64_t, int> from{0, -1};
+  for (;;) {
+    if (shares) from = known(t.pending);
+    const int64_t size = session_.page_size();
+    const int64_t pages = (std::ssize(t.pending) + size - 1) / size - from.first / size;
+    if (active_.empty() || pages + std::ssize(active_) <= session_.free_pages()) break;
+    if (!drop_kept()) return false;
+  }
+  const bool again = t.answer != nullptr;
+  if (!again) begin(t);
+  t.text = session_.open();
+  const int64_t shared = from.second >= 0 ? session_.share(from.second, t.text, from.first) : 0;
+  const int64_t left = std::ssize(t.pending) - shared;
+  if (again) {
+    t.out.again += left;
+  } else {
+    t.out.shared = shared;
+    t.out.read = left;
+  }
+  t.pending.erase(t.pending.begin(), t.pending.begin() + shared);
+  active_.splice(active_.end(), waiting_, waiting_.begin());
+  return true;
+}
+
+void TextBatch::begin(Text& t) {
+  SamplerOptions sampling = t.order.sampling;
+  const auto& never = t.order.generate.ignore_end ? forbidden_with_ends_ : forbidden_;
+  sampling.forbidden.insert(sampling.forbidden.end(), never.begin(), never.end());
+  t.sampler = std::make_unique<Sampler>(std::move(sampling));
+  for (const TokenId id : t.pending) t.sampler->accept(id);
+  if (t.order.constraint) t.matcher = std::make_unique<GrammarMatcher>(t.order.constraint->grammar);
+  const auto show = t.order.show ? t.order.show : Answer::Show([](std::string_view) {});
+  t.answer = std::make_unique<Answer>(tokenizer_, t.order.generate, *t.sampler, t.order.constraint.get(),
+                                      t.matcher.get(), show);
+}
+
+// Who waited longest of the texts that are not through with their prompts.
+TextBatch::Text* TextBatch::next_to_read() {
+  Text* best = nullptr;
+  for (const auto& t : active_)
+    if ((t->pending.size() > 1 || is_scored(*t)) && (!best || t->served < best->served)) best = t.get();
+  return best;
+}
+
+// Pages that the step will take.
+int64_t TextBatch::missing(const Text* reading) const {
+  int64_t pages = 0;
+  for (const auto& t : active_) {
+    const bool reads = t->pending.size() > 1 || is_scored(*t);
+    if (reads && t.get() != reading) continue;
+    pages += session_.missing_pages(t->text, std::min<int64_t>(t->pending.size(), chunk_));
+  }
+  return pages;
+}
+
+bool TextBatch::drop_kept() {
+  if (kept_.empty()) return false;
+  session_.close(kept_.back());
+  kept_.pop_back();
+  return true;
+}
+
+// The text that came last gives its pages to the others, and will be read again when there is room.
+void TextBatch::put_back() {
+  LUMEN_CHECK(active_.size() > 1, "a text alone has no room");
+  Text& t = *active_.back();
+  std::vector<TokenId> whole = session_.tokens(t.text);
+  whole.insert(whole.end(), t.pending.begin(), t.pending.end());
+  t.pending = std::move(whole);
+  session_.close(t.text);
+  t.text = -1;
+  waiting_.splice(waiting_.begin(), active_, std::prev(active_.end()));
+  limit_ = std::ssize(active_);  // until one of them ends
+  ++put_back_count_;
+}
+
+// What a text has read stays for those that begin like it; what is the beginning of another goes.
+void TextBatch::keep(int text) {
+  const std::vector<TokenId>& tokens = session_.tokens(text);
+  if (most_kept_ == 0 || std::ssize(tokens) < session_.page_size()) return session_.close(text);
+  std::erase_if(kept_, [&](int old) {
+    const std::vector<TokenId>& theirs = session_.tokens(old);
+    if (same_beginning(theirs, tokens) < std::ssize(theirs)) return false;
+    session_.close(old);
+    return true;
+  });
+  kept_.push_front(text);
+  if (std::ssize(kept_) > most_kept_) drop_kept();
+}
+
+TextBatch::Texts::iterator TextBatch::finish(Texts::iterator at, const Error* error) {
+  const std::unique_ptr<Text> t = std::move(*at);
+  const auto next = active_.erase(at);
+  if (t->text >= 0) keep(t->text);
+  limit_ = parallel_;
+  if (error) {
+    t->order.failed(*error);
+    return next;
+  }
+  t->out.reason = t->answer->finish();
+  t->out.text = t->answer->text();
+  t->out.made = t->answer->made();
+  if (t->order.done) t->order.done(t->out);
+  return next;
+}
+
+bool TextBatch::step() {
+  if (active_.empty() && waiting_.empty()) return false;
+  ++step_;
+  if (!admit()) LUMEN_CHECK(!active_.empty(), "no text fits");
+  Text* reading = next_to_read();
+  while (missing(reading) > session_.free_pages()) {
+    if (drop_kept()) continue;
+    put_back();
+    reading = next_to_read();
+  }
+  feed(reading);
+  return true;
+}
+
+void TextBatch::feed(Text* reading) {
+  std::vector<ManySession::Part> parts;
+  std::vector<Text*> ready;  // what follows their last token is asked for
+  for (const auto& t : active_) {
+    if (t.get() == reading || t->pending.size() > 1 || is_scored(*t)) continue;
+    parts.push_back({t->text, t->pending});
+    ready.push_back(t.get());
+  }
+  std::vector<TokenId> some;
+  if (reading) {
+    reading->served = step_;
+    if (is_scored(*reading)) {
+      score(*reading);
+    } else {
+      const auto count = std::min<int64_t>(std::ssize(reading->pending), chunk_);
+      some.assign(reading->pending.begin(), reading->pending.begin() + count);
+      parts.push_back({reading->text, some});
+      if (count == std::ssize(reading->pending)) ready.push_back(reading);
+    }
+  }
+  if (parts.empty()) return;
+  std::vector<std::vector<float>> logits = session_.feed(parts);
+  if (reading && !some.empty())
+    reading->pending.erase(reading->pending.begin(), reading->pending.begin() + std::ssize(some));
+  draw(ready, logits);
+}
+
+// Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.
+void TextBatch::score(Text& t) {
+  const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
+  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
+  t.pending.erase(t.pending.begin(), t.pending.begin() + count);
+  std::vector<float> last;
+  int64_t behind = session_.length(t.text);
+  session_.feed_all(t.text, some, [&](std::span<const float> logits) {
+    ++behind;
+    if (behind > t.scored) {  // not once more, where pages had to be given up
+      t.order.read(logits);
+      t.scored = behind;
+    }
+    last.assign(logits.begin(), logits.end());
+  });
+  if (t.pending.empty()) draw({&t}, {last});
+}
+
+void TextBatch::draw(const std::vector<Text*>& texts, const std::vector<std::vector<float>>& logits) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    Text& t = *texts[i];
+    const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
+    try {
+      const std::optional<TokenId> id = t.answer->draw(logits[i]);
+      if (id && t.order.drawn) t.order.drawn(*id, logits[i]);
+      if (id && !t.answer->ended()) {
+        t.pending = {*id};
+        if (session_.length(t.text) + 1 > t.order.most) t.answer->end(EndReason::context);
+      }
+    } catch (const Error& error) {
+      if (!t.order.failed) throw;
+      finish(at, &error);
+      continue;
+    }
+    if (t.answer->ended()) finish(at);
+  }
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,101 @@
+// Texts that are written together and come and go: each step computes the next token of every one of them, and a chunk
+// of one prompt, so that a long prompt holds nobody up. A text begins with what others have read already, also with
+// what some read that have ended, as long as their pages are not needed. When pages run out the text that came last
+// gives up its own and is read again later. What a text becomes does not depend on who is beside it. Proved by
+// tests/model/infer/text_batch_test.cpp.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/infer/generate/answer.h"
+#include "model/infer/session/session_many.h"
+
+namespace lumen::model {
+
+// What became of a text.
+struct ManyAnswer {
+  EndReason reason = EndReason::interrupted;
+  std::string text;
+  int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
+  int64_t again = 0;                       // computed once more, after the pages were needed for other texts
+};
+
+// A text to be written.
+struct TextOrder {
+  std::vector<TokenId> prompt;  // at least one
+  SamplerOptions sampling;      // ids that no text can have are never drawn, whatever this says
+  GenerateOptions generate;
+  std::shared_ptr<const Constraint> constraint;  // of generate.grammar; null: none
+  int64_t most = 0;                              // tokens in the end, the last one aside; 0: as many as a text may have
+  // All may be empty. `show` hears pieces of the text, `drawn` of each token that is not its end with the logits it was
+  // drawn from, `read` of the logits behind each token of the prompt (which then is read whole).
+  Answer::Show show = {};
+  std::function<void(TokenId, std::span<const float>)> drawn = {};
+  std::function<void(std::span<const float>)> read = {};
+  std::function<void(const ManyAnswer&)> done = {};  // the last that is heard
+  std::function<void(const Error&)> failed = {};     // in place of done; without it the Error leaves step()
+};
+
+class TextBatch {
+ public:
+  // `parallel` texts at once, at most limits.texts.
+  TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel);
+
+  uint64_t add(TextOrder order);  // behind all others; its number
+  bool remove(uint64_t number);   // ends it as interrupted, and it hears so; false when it has ended before
+  void remove_all();
+  bool step();                                                // false when there is nothing to do
+  int64_t running() const { return std::ssize(active_); }     // texts
+  int64_t waiting() const { return std::ssize(waiting_); }    // for their turn, or for pages
+  int64_t put_back_count() const { return put_back_count_; }  // texts that gave up their pages, so far
+  const ManySession& session() const { return session_; }
+  int64_t longest() const { return longest_; }  // tokens a text may have
+
+ private:
+  struct Text {
+    uint64_t number = 0;
+    TextOrder order;
+    int text = -1;                 // of the session
+    std::vector<TokenId> pending;  // not yet computed
+    bool was_read = false;         // so far that something was drawn
+    int64_t scored = 0;            // tokens of the prompt whose logits were shown
+    uint64_t served = 0;           // the step in which a chunk of it was read
+    std::unique_ptr<Sampler> sampler;
+    std::unique_ptr<GrammarMatcher> matcher;
+    std::unique_ptr<Answer> answer;
+    ManyAnswer out;
+  };
+  using Texts = std::list<std::unique_ptr<Text>>;
+
+  std::pair<int64_t, int> known(const std::vector<TokenId>& tokens) const;
+  bool is_being_read(const std::vector<TokenId>& tokens) const;
+  bool is_scored(const Text& t) const { return t.order.read && t.scored < std::ssize(t.order.prompt); }
+  bool admit();
+  void begin(Text& t);
+  Text* next_to_read();
+  int64_t missing(const Text* reading) const;
+  bool drop_kept();
+  void put_back();
+  void keep(int text);
+  Texts::iterator finish(Texts::iterator t, const Error* error = nullptr);
+  void feed(Text* reading);
+  void draw(const std::vector<Text*>& texts, const std::vector<std::vector<float>>& logits);
+  void score(Text& t);
+
+  const Tokenizer& tokenizer_;
+  int64_t chunk_, longest_, parallel_, most_kept_;
+  ManySession session_;
+  std::vector<TokenId> forbidden_, forbidden_with_ends_;
+  Texts active_, waiting_;
+  std::list<int> kept_;  // texts of the session that have ended, the latest first
+  int64_t limit_;        // texts at once, for now
+  uint64_t next_number_ = 1, step_ = 0;
+  int64_t put_back_count_ = 0;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,106 @@
+#include "model/serve/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace lumen::model {
+namespace {
+
+// Within quotes of a label.
+std::string label(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string head(const std::string& name, const char* kind, const char* help) {
+  return fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, kind);
+}
+
+}  // namespace
+
+void TimeHistogram::add(double seconds) {
+  const auto at = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
+  ++counts_[at - kBounds.begin()];
+  sum_ += seconds;
+}
+
+std::string TimeHistogram::text(const std::string& name, const std::string& labels) const {
+  std::string out;
+  int64_t all = 0;
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    all += counts_[i];
+    const std::string bound = i < kBounds.size() ? fmt::format("{}", kBounds[i]) : "+Inf";
+    out += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", name, labels, bound, all);
+  }
+  return out + fmt::format("{}_sum{{{}}} {}\n{}_count{{{}}} {}\n", name, labels, sum_, name, labels, all);
+}
+
+void RequestCounts::add(const std::string& path, int status) {
+  const std::lock_guard lock(mutex_);
+  ++counts_[{path, status}];
+}
+
+std::string RequestCounts::text() const {
+  const std::lock_guard lock(mutex_);
+  std::string out = head("lumen_http_requests_total", "counter", "Requests answered, by path and status.");
+  for (const auto& [key, count] : counts_)
+    out +=
+        fmt::format("lumen_http_requests_total{{path=\"{}\",code=\"{}\"}} {}\n", label(key.first), key.second, count);
+  return out;
+}
+
+std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests) {
+  struct Row {
+    const char *name, *kind, *help;
+    std::function<double(const ServeNumbers&)> value;
+  };
+  const auto used = [](const ServeNumbers& n) {
+    return n.pages > 0 ? double(n.pages - n.free_pages) / double(n.pages) : 0.0;
+  };
+  const Row rows[] = {
+      {"lumen_requests_running", "gauge", "Texts being written.", [](const auto& n) { return n.running; }},
+      {"lumen_requests_waiting", "gauge", "Texts waiting for their turn.", [](const auto& n) { return n.waiting; }},
+      {"lumen_cache_usage_ratio", "gauge", "Share of the cache's pages that texts hold, ended ones included.", used},
+      {"lumen_prompt_tokens_total", "counter", "Tokens of prompts.", [](const auto& n) { return n.prompt_tokens; }},
+      {"lumen_prompt_tokens_cached_total", "counter", "Those that other texts had read.",
+       [](const auto& n) { return n.cached_tokens; }},
+      {"lumen_generation_tokens_total", "counter", "Tokens written.",
+       [](const auto& n) { return n.generation_tokens; }},
+      {"lumen_embedded_tokens_total", "counter", "Tokens of texts made vectors.",
+       [](const auto& n) { return n.embedded_tokens; }},
+      {"lumen_preemptions_total", "counter", "Texts that gave up their pages to others.",
+       [](const auto& n) { return n.put_back; }},
+      {"lumen_requests_cancelled_total", "counter", "Requests whose client left.",
+       [](const auto& n) { return n.cancelled; }},
+      {"lumen_requests_out_of_time_total", "counter", "Requests that were ended by their time.",
+       [](const auto& n) { return n.out_of_time; }},
+      {"lumen_requests_failed_total", "counter", "Requests that ended with an error of the server.",
+       [](const auto& n) { return n.failed; }},
+  };
+  std::string out;
+  for (const Row& row : rows) {
+    out += head(row.name, row.kind, row.help);
+    for (const auto& [model, numbers] : by_model)
+      out += fmt::format("{}{{model=\"{}\"}} {}\n", row.name, label(model), row.value(numbers));
+  }
+  const auto times = [&](const char* name, const char* help, TimeHistogram ServeNumbers::* which) {
+    out += head(name, "histogram", help);
+    for (const auto& [model, numbers] : by_model)
+      out += (numbers.*which).text(name, fmt::format("model=\"{}\"", label(model)));
+  };
+  times("lumen_time_to_first_token_seconds", "From a request to its first token.", &ServeNumbers::first_token);
+  times("lumen_time_per_output_token_seconds", "Between the tokens of a text, on average.", &ServeNumbers::each_token);
+  times("lumen_request_seconds", "From a request to its end.", &ServeNumbers::whole);
+  return out + requests.text();
+}
+
+}  // namespace lumen::model

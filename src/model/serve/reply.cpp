@@ -1,0 +1,272 @@
+#include "model/serve/reply.h"
+
+#include <bit>
+#include <random>
+
+#include "base/structured/base64.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Those of a text whose first byte is among them.
+int64_t characters_begun(std::string_view bytes) {
+  int64_t count = 0;
+  for (const char c : bytes) count += (uint8_t(c) & 0xc0) != 0x80 ? 1 : 0;
+  return count;
+}
+
+const char* finish_reason(EndReason reason) {
+  const bool stopped = reason == EndReason::end_token || reason == EndReason::stop_text || reason == EndReason::grammar;
+  return stopped ? "stop" : "length";
+}
+
+}  // namespace
+
+std::string reply_id(const std::string& prefix) {
+  std::random_device device;
+  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, device(), device(), device());
+}
+
+std::string json_line(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t created)
+    : model_(model),
+      is_chat_(request.is_chat),
+      include_usage_(request.include_usage),
+      top_(request.top),
+      n_(request.n),
+      created_(created),
+      id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
+      texts_(request.prompts.size() * request.n) {
+  for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
+  for (Written& text : texts_) text.logprobs = no_logprobs();
+}
+
+ordered_json Reply::head(const char* kind) const {
+  ordered_json out;
+  out["id"] = id_;
+  out["object"] = kind;
+  out["created"] = created_;
+  out["model"] = model_.name;
+  return out;
+}
+
+ordered_json Reply::usage() const {
+  ordered_json out;
+  out["prompt_tokens"] = prompt_tokens_;
+  out["completion_tokens"] = made_tokens_;
+  out["total_tokens"] = prompt_tokens_ + made_tokens_;
+  out["prompt_tokens_details"] = {{"cached_tokens", cached_tokens_}};
+  return out;
+}
+
+ordered_json Reply::no_logprobs() const {
+  if (top_ < 0) return nullptr;
+  const ordered_json list = ordered_json::array();
+  if (is_chat_) return {{"content", list}, {"refusal", nullptr}};
+  return {{"tokens", list}, {"token_logprobs", list}, {"top_logprobs", list}, {"text_offset", list}};
+}
+
+std::string Reply::token_text(TokenId id) const {
+  return model_.tokenizer.has(id) ? utf8_repair(model_.tokenizer.bytes(id)) : std::string();
+}
+
+ordered_json Reply::chance(TokenId id, double value) const {
+  const std::string bytes = model_.tokenizer.has(id) ? model_.tokenizer.bytes(id) : std::string();
+  ordered_json out;
+  out["token"] = utf8_repair(bytes);
+  out["logprob"] = value;
+  out["bytes"] = ordered_json::array();
+  for (const char c : bytes) out["bytes"].push_back(uint8_t(c));
+  return out;
+}
+
+void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) const {
+  if (top_ < 0) return;
+  for (size_t i = 0; i < said.tokens.size(); ++i) {
+    const auto& token = said.tokens[i];
+    if (is_chat_) {
+      ordered_json one = chance(token->id, token->chance);
+      one["top_logprobs"] = ordered_json::array();
+      for (const auto& [id, value] : token->top) one["top_logprobs"].push_back(chance(id, value));
+      (*out)["content"].push_back(std::move(one));
+      continue;
+    }
+    const TokenId id = token ? token->id : said.first;
+    (*out)["tokens"].push_back(token_text(id));
+    (*out)["token_logprobs"].push_back(token ? ordered_json(token->chance) : ordered_json());
+    ordered_json top;
+    if (token) {
+      top = ordered_json::object();
+      for (const auto& [other, value] : token->top) top.emplace(token_text(other), value);  // the likelier one stays
+      top.emplace(token_text(id), token->chance);
+    }
+    (*out)["top_logprobs"].push_back(std::move(top));
+    (*out)["text_offset"].push_back(*offset);
+    if (model_.tokenizer.has(id)) *offset += characters_begun(model_.tokenizer.bytes(id));
+  }
+}
+
+// Counts of what has ended.
+void Reply::take(const Said& said) {
+  Written& text = texts_.at(said.index);
+  if (!said.ended) return;
+  text.is_over = true;
+  text.reason = said.answer.reason;
+  text.out_of_time = said.out_of_time;
+  ++ended_;
+  made_tokens_ += said.answer.made;
+  if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
+}
+
+void Reply::add(Said said) {
+  Written& text = texts_.at(said.index);
+  text.text += said.text;
+  put_logprobs(said, &text.offset, &text.logprobs);
+  take(said);
+}
+
+ordered_json Reply::whole() const {
+  ordered_json out = head(is_chat_ ? "chat.completion" : "text_completion");
+  out["choices"] = ordered_json::array();
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    const Written& text = texts_[i];
+    ordered_json choice;
+    choice["index"] = i;
+    if (is_chat_)
+      choice["message"] = {{"role", "assistant"}, {"content", text.text}, {"refusal", nullptr}};
+    else
+      choice["text"] = text.text;
+    choice["logprobs"] = text.logprobs;
+    choice["finish_reason"] = finish_reason(text.reason);
+    out["choices"].push_back(std::move(choice));
+  }
+  out["usage"] = usage();
+  return out;
+}
+
+std::string Reply::event(const ordered_json& value) const {
+  return "data: " + json_line(value) + "\n\n";
+}
+
+std::string Reply::events(Said said) {
+  Written& text = texts_.at(said.index);
+  const char* kind = is_chat_ ? "chat.completion.chunk" : "text_completion";
+  const auto chunk = [&](ordered_json choice, const ordered_json& logprobs, const char* reason) {
+    choice["logprobs"] = logprobs;
+    choice["finish_reason"] = reason ? ordered_json(reason) : ordered_json();
+    ordered_json out = head(kind);
+    out["choices"] = ordered_json::array({std::move(choice)});
+    if (include_usage_) out["usage"] = nullptr;
+    return event(out);
+  };
+  const auto choice = [&](const char* key, ordered_json value) {
+    ordered_json one;
+    one["index"] = said.index;
+    one[key] = std::move(value);
+    return one;
+  };
+  std::string out;
+  if (is_chat_ && !text.is_begun)
+    out += chunk(choice("delta", {{"role", "assistant"}, {"content", ""}}), nullptr, nullptr);
+  text.is_begun = true;
+  take(said);
+  const char* reason = said.ended ? finish_reason(said.answer.reason) : nullptr;
+  const bool says = !said.text.empty() || !said.tokens.empty();
+  ordered_json logprobs = says ? no_logprobs() : ordered_json();
+  if (says) put_logprobs(said, &text.offset, &logprobs);
+  if (is_chat_) {
+    if (says) out += chunk(choice("delta", {{"content", said.text}}), logprobs, nullptr);
+    if (reason) out += chunk(choice("delta", ordered_json::object()), nullptr, reason);
+  } else {
+    out += chunk(choice("text", said.text), logprobs, reason);
+  }
+  return out;
+}
+
+std::string Reply::last_events() const {
+  std::string out;
+  if (include_usage_) {
+    ordered_json last = head(is_chat_ ? "chat.completion.chunk" : "text_completion");
+    last["choices"] = ordered_json::array();
+    last["usage"] = usage();
+    out += event(last);
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string Reply::endings() const {
+  std::string out;
+  for (const Written& text : texts_) {
+    if (!out.empty()) out += ",";
+    out += !text.is_over ? "cut" : text.out_of_time ? "time" : reason_name(text.reason);
+  }
+  return out;
+}
+
+ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
+                             const std::vector<std::vector<float>>& vectors) {
+  ordered_json out;
+  out["object"] = "list";
+  out["data"] = ordered_json::array();
+  int64_t tokens = 0;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    tokens += std::ssize(request.inputs[i]);
+    ordered_json one;
+    one["object"] = "embedding";
+    one["index"] = i;
+    if (request.base64) {
+      std::string bytes;  // f32, little-endian
+      for (const float x : vectors[i])
+        for (int byte = 0; byte < 4; ++byte) bytes.push_back(char(std::bit_cast<uint32_t>(x) >> 8 * byte & 0xff));
+      one["embedding"] = encode_base64(bytes);
+    } else {
+      one["embedding"] = vectors[i];
+    }
+    out["data"].push_back(std::move(one));
+  }
+  out["model"] = model.name;
+  out["usage"] = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+  return out;
+}
+
+ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model) {
+  ordered_json out;
+  out["count"] = tokens.size();
+  out["max_model_len"] = std::max(model.longest, model.longest_read);
+  out["tokens"] = tokens;
+  return out;
+}
+
+ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model) {
+  const std::string text = utf8_repair(model.tokenizer.decode(tokens, false));
+  ordered_json out;
+  out["prompt"] = text;
+  out["content"] = text;
+  return out;
+}
+
+ordered_json model_reply(const ServedModel& model, int64_t created) {
+  ordered_json out;
+  out["id"] = model.name;
+  out["object"] = "model";
+  out["created"] = created;
+  out["owned_by"] = "lumen";
+  out["max_model_len"] = std::max(model.longest, model.longest_read);
+  return out;
+}
+
+ordered_json models_reply(const std::vector<const ServedModel*>& models, int64_t created) {
+  ordered_json out;
+  out["object"] = "list";
+  out["data"] = ordered_json::array();
+  for (const ServedModel* model : models) out["data"].push_back(model_reply(*model, created));
+  return out;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,73 @@
+// What is said back, in the forms of OpenAI's API: a whole answer, or events of a stream. Proved by
+// tests/model/serve/reply_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/serve/request.h"
+#include "model/serve/scheduler.h"
+
+namespace lumen::model {
+
+// "chatcmpl-1f3c..": a name nobody else has.
+std::string reply_id(const std::string& prefix);
+
+// One line of JSON. Bytes that are no UTF-8 become U+FFFD.
+std::string json_line(const nlohmann::ordered_json& value);
+
+// The answer to a request for texts, as it grows.
+class Reply {
+ public:
+  // `created`: seconds since 1970.
+  Reply(const GenerationRequest& request, const ServedModel& model, int64_t created);
+
+  void add(Said said);
+  bool has_ended() const { return ended_ == std::ssize(texts_); }
+  nlohmann::ordered_json whole() const;
+  // The events that tell a piece ("data: {..}\n\n"), which is added as well; and those at the end.
+  std::string events(Said said);
+  std::string last_events() const;
+
+  const std::string& id() const { return id_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t cached_tokens() const { return cached_tokens_; }
+  int64_t made_tokens() const { return made_tokens_; }
+  std::string endings() const;  // how its texts ended, for logs: "end", "limit", "time", ..
+
+ private:
+  struct Written {
+    std::string text;
+    nlohmann::ordered_json logprobs;
+    int64_t offset = 0;  // characters told in logprobs
+    bool is_begun = false, is_over = false, out_of_time = false;
+    EndReason reason = EndReason::interrupted;
+  };
+  nlohmann::ordered_json head(const char* kind) const;
+  nlohmann::ordered_json usage() const;
+  nlohmann::ordered_json no_logprobs() const;
+  void put_logprobs(const Said& said, int64_t* offset, nlohmann::ordered_json* out) const;
+  nlohmann::ordered_json chance(TokenId id, double value) const;
+  std::string token_text(TokenId id) const;
+  void take(const Said& said);
+  std::string event(const nlohmann::ordered_json& value) const;
+
+  const ServedModel& model_;
+  bool is_chat_, include_usage_;
+  int64_t top_, n_, created_;
+  std::string id_;
+  std::vector<Written> texts_;
+  int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, made_tokens_ = 0;
+};
+
+nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
+                                       const std::vector<std::vector<float>>& vectors);
+nlohmann::ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
+nlohmann::ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
+// {"object": "list", "data": [..]}
+nlohmann::ordered_json models_reply(const std::vector<const ServedModel*>& models, int64_t created);
+nlohmann::ordered_json model_reply(const ServedModel& model, int64_t created);
+
+}  // namespace lumen::model

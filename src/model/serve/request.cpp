@@ -1,0 +1,462 @@
+#include "model/serve/request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "base/structured/json.h"
+#include "model/infer/sample/json_schema.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kDeepestRequest = 64;
+constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostNumber = INT32_MAX;
+constexpr size_t kLongestStop = 1024, kLongestName = 64;
+constexpr int64_t kUsualCompletion = 16;  // tokens, where a completion does not say how many
+constexpr double kLeastAbove = 1e-6;      // of what must be above 0
+
+// A key as messages quote it.
+std::string in_quotes(const std::string& key) {
+  return "'" + (key.size() > kLongestName ? key.substr(0, kLongestName) + ".." : key) + "'";
+}
+
+Refusal wrong(const std::string& param, const std::string& message) {
+  return Refusal(400, message, param, "invalid_value");
+}
+
+// The members of a request, each of which somebody must ask for.
+class Fields {
+ public:
+  explicit Fields(const ordered_json& object) : object_(object) {}
+
+  // Null where it is not there, or null.
+  const ordered_json* find(const std::string& name) {
+    known_.insert(name);
+    const auto at = object_.find(name);
+    return at == object_.end() || at->is_null() ? nullptr : &*at;
+  }
+  bool boolean(const std::string& name, bool fallback) {
+    const ordered_json* value = find(name);
+    if (!value) return fallback;
+    if (!value->is_boolean()) throw wrong(name, in_quotes(name) + " must be true or false");
+    return value->get<bool>();
+  }
+  int64_t whole(const std::string& name, int64_t fallback, int64_t least, int64_t most) {
+    const ordered_json* value = find(name);
+    return value ? whole_of(*value, name, least, most) : fallback;
+  }
+  double real(const std::string& name, double fallback, double least, double most) {
+    const ordered_json* value = find(name);
+    return value ? real_of(*value, name, least, most) : fallback;
+  }
+  static int64_t whole_of(const ordered_json& value, const std::string& name, int64_t least, int64_t most) {
+    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+    if (!fits || value.get<int64_t>() < least || value.get<int64_t>() > most)
+      throw wrong(name, fmt::format("{} must be a whole number from {} to {}", in_quotes(name), least, most));
+    return value.get<int64_t>();
+  }
+  static double real_of(const ordered_json& value, const std::string& name, double least, double most) {
+    const double x = value.is_number() ? value.get<double>() : NAN;
+    if (!(x >= least && x <= most))
+      throw wrong(name, fmt::format("{} must be a number from {} to {}", in_quotes(name), least, most));
+    return x;
+  }
+  // Says nothing that changes a result.
+  void ignore(std::initializer_list<const char*> names) { known_.insert(names.begin(), names.end()); }
+  // What is not done here may be asked for only by saying that it is not wanted.
+  void only(const std::string& name, std::initializer_list<ordered_json> harmless) {
+    const ordered_json* value = find(name);
+    if (value && std::find(harmless.begin(), harmless.end(), *value) == harmless.end())
+      throw Refusal(400, in_quotes(name) + " with this value is not supported", name, "unsupported_parameter");
+  }
+  void refuse_others() const {
+    for (const auto& [key, value] : object_.items())
+      if (!known_.contains(key) && !value.is_null())
+        throw Refusal(400, "unknown field " + in_quotes(key), key.substr(0, kLongestName), "unknown_parameter");
+  }
+
+ private:
+  const ordered_json& object_;
+  std::set<std::string> known_;
+};
+
+// A list of ids of the vocabulary.
+std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
+  std::vector<TokenId> ids;
+  ids.reserve(list.size());
+  for (const auto& id : list) ids.push_back(TokenId(Fields::whole_of(id, name, 0, model.vocabulary - 1)));
+  return ids;
+}
+
+std::vector<TokenId> ids_of(const std::string& text, const std::string& name, const ServedModel& model,
+                            bool add_special) {
+  EncodeOptions encode;
+  encode.add_special = add_special;
+  encode.parse_special = true;
+  try {
+    return model.tokenizer.encode(text, encode);
+  } catch (const Error& error) {
+    throw wrong(name, error.what());  // characters that the vocabulary has not
+  }
+}
+
+// Ids that a model has beyond its vocabulary stand for nothing.
+std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
+  std::vector<TokenId> known;
+  for (const TokenId id : ids)
+    if (model.tokenizer.has(id)) known.push_back(id);
+  return utf8_repair(model.tokenizer.decode(known, false));
+}
+
+void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
+  if (tokens.empty()) throw wrong(name, in_quotes(name) + " has an empty text, which has no tokens");
+  if (std::ssize(tokens) > most)
+    throw Refusal(400, fmt::format("a text has {} tokens, but may have {}", tokens.size(), most), name,
+                  "context_length_exceeded");
+}
+
+// A text, a list of texts, the tokens of a text, or a list of those.
+void read_inputs(const ordered_json* value, const std::string& name, const ServedModel& model, int64_t longest,
+                 int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* texts) {
+  if (!value) throw wrong(name, in_quotes(name) + " is missing");
+  const auto add_text = [&](const std::string& text) {
+    tokens->push_back(ids_of(text, name, model, true));
+    if (texts) texts->push_back(text);
+  };
+  const auto add_ids = [&](const ordered_json& list) {
+    tokens->push_back(ids_of(list, name, model));
+    if (texts) texts->push_back(text_of(tokens->back(), model));
+  };
+  const auto too_many = [&](size_t count) {
+    if (count > size_t(most)) throw wrong(name, fmt::format("{} has more than {} texts", in_quotes(name), most));
+  };
+  if (value->is_string()) {
+    add_text(value->get_ref<const std::string&>());
+  } else if (value->is_array() && !value->empty() && value->front().is_number()) {
+    add_ids(*value);
+  } else if (value->is_array() && !value->empty()) {
+    too_many(value->size());
+    for (const auto& one : *value) {
+      if (one.is_string()) {
+        add_text(one.get_ref<const std::string&>());
+      } else if (one.is_array()) {
+        add_ids(one);
+      } else {
+        throw wrong(name, in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+      }
+    }
+  } else {
+    throw wrong(name, in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+  }
+  for (const auto& one : *tokens) check_length(one, longest, name);
+}
+
+void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* sampling) {
+  const ordered_json* bias = fields.find("logit_bias");
+  if (!bias) return;
+  if (!bias->is_object()) throw wrong("logit_bias", "'logit_bias' must be an object of token ids and numbers");
+  for (const auto& [key, value] : bias->items()) {
+    char* end = nullptr;
+    const long long id = std::strtoll(key.c_str(), &end, 10);
+    const bool digits = !key.empty() && key.size() <= 10 &&
+                        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits || id >= model.vocabulary)
+      throw wrong("logit_bias", in_quotes(key) + " is no token id of the vocabulary");
+    sampling->bias.emplace_back(TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
+  }
+}
+
+void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) {
+  s->temperature = fields.real("temperature", 1, 0, 1000);
+  s->top_p = fields.real("top_p", 1, kLeastAbove, 1);
+  s->top_k = fields.whole("top_k", 0, -1, kMostNumber);
+  s->top_k = std::max<int64_t>(0, s->top_k);
+  s->min_p = fields.real("min_p", 0, 0, 1 - kLeastAbove);
+  s->typical_p = fields.real("typical_p", 1, kLeastAbove, 1);
+  s->presence_penalty = fields.real("presence_penalty", 0, -1000, 1000);
+  s->frequency_penalty = fields.real("frequency_penalty", 0, -1000, 1000);
+  if (fields.find("repetition_penalty") && fields.find("repeat_penalty"))
+    throw wrong("repeat_penalty", "one of 'repetition_penalty' and 'repeat_penalty', which are the same");
+  const double repetition = fields.real("repetition_penalty", 1, kLeastAbove, 1000);
+  s->repeat_penalty = fields.real("repeat_penalty", repetition, kLeastAbove, 1000);
+  s->repeat_last = fields.whole("repeat_last_n", s->repeat_last, -1, kMostNumber);
+  read_bias(fields, model, s);
+  const int64_t seed = fields.whole("seed", -1, -1, UINT32_MAX);
+  s->seed = seed >= 0 ? uint32_t(seed) : uint32_t(std::random_device{}());
+}
+
+std::vector<std::string> read_stops(Fields& fields) {
+  const ordered_json* stop = fields.find("stop");
+  if (!stop) return {};
+  const ordered_json list = stop->is_string() ? ordered_json::array({*stop}) : *stop;
+  if (!list.is_array() || std::ssize(list) > kMostStops)
+    throw wrong("stop", fmt::format("'stop' must be a text or a list of up to {} texts", kMostStops));
+  std::vector<std::string> out;
+  for (const auto& one : list) {
+    if (!one.is_string() || one.get_ref<const std::string&>().size() > kLongestStop)
+      throw wrong("stop", fmt::format("each text of 'stop' has at most {} bytes", kLongestStop));
+    if (one.get_ref<const std::string&>().empty()) throw wrong("stop", "an empty text in 'stop' ends nothing");
+    out.push_back(one);
+  }
+  return out;
+}
+
+// A JSON schema as {"type": "json_schema", "json_schema": {"name", "schema", ..}}, or any object.
+std::string grammar_of_format(const ordered_json& format) {
+  const auto bad = [](const std::string& message) { return wrong("response_format", message); };
+  if (!format.is_object() || !format.contains("type") || !format["type"].is_string())
+    throw bad("'response_format' must be an object with a 'type'");
+  const std::string type = format["type"];
+  for (const auto& [key, value] : format.items())
+    if (key != "type" && !(type == "json_schema" && key == "json_schema"))
+      throw bad("'response_format' of this type has no " + in_quotes(key));
+  if (type == "text") return {};
+  if (type == "json_object") return schema_grammar(ordered_json{{"type", "object"}});
+  if (type != "json_schema") throw bad("'response_format' has no type " + in_quotes(type));
+  const auto given = format.find("json_schema");
+  if (given == format.end() || !given->is_object() || !given->contains("schema"))
+    throw bad("'response_format' of this type needs {'json_schema': {'schema': ..}}");
+  for (const auto& [key, value] : given->items())
+    if (key != "schema" && key != "name" && key != "strict" && key != "description")
+      throw bad("'json_schema' has no " + in_quotes(key));
+  return schema_grammar((*given)["schema"]);
+}
+
+void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* out) {
+  const ordered_json *format = fields.find("response_format"), *grammar = fields.find("grammar");
+  if (format && grammar) throw wrong("grammar", "one of 'response_format' and 'grammar'");
+  const char* name = format ? "response_format" : "grammar";
+  try {
+    if (format) out->generate.grammar = grammar_of_format(*format);
+    if (grammar && !grammar->is_string()) throw wrong("grammar", "'grammar' must be a text");
+    if (grammar) out->generate.grammar = *grammar;
+    if (out->generate.grammar.empty()) return;
+    out->constraint = std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_texts());
+  } catch (const Error& error) {
+    throw wrong(name, error.what());
+  }
+}
+
+void read_length(Fields& fields, const ServedModel& model, std::initializer_list<const char*> names, int64_t usual,
+                 GenerationRequest* out) {
+  const int64_t most = model.most_tokens > 0 ? model.most_tokens : kMostNumber;
+  std::string given;
+  out->generate.predict = usual < 0 && model.most_tokens > 0 ? model.most_tokens : std::min(usual, most);
+  for (const char* name : names) {
+    if (!fields.find(name)) continue;
+    if (!given.empty()) throw wrong(name, "one of " + in_quotes(given) + " and " + in_quotes(name));
+    given = name;
+    out->generate.predict = fields.whole(name, 0, out->is_chat ? 1 : 0, most);
+  }
+}
+
+// What both kinds of texts have.
+void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* out) {
+  if (model.longest == 0) throw Refusal(400, "this model writes no texts", "model", "unsupported_model");
+  read_sampling(fields, model, &out->sampling);
+  out->generate.stops = read_stops(fields);
+  out->generate.ignore_end = fields.boolean("ignore_eos", false);
+  read_grammar(fields, model, out);
+  out->n = fields.whole("n", 1, 1, model.most_texts);
+  out->stream = fields.boolean("stream", false);
+  if (const ordered_json* options = fields.find("stream_options")) {
+    if (!options->is_object()) throw wrong("stream_options", "'stream_options' must be an object");
+    if (!out->stream) throw wrong("stream_options", "'stream_options' goes with 'stream'");
+    Fields more(*options);
+    out->include_usage = more.boolean("include_usage", false);
+    more.ignore({"include_obfuscation"});
+    more.refuse_others();
+  }
+  fields.ignore({"model", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"});
+  fields.only("store", {false});
+}
+
+// Parts of texts become one text: what templates take.
+ordered_json plain_content(const ordered_json& content) {
+  if (!content.is_array()) {
+    if (!content.is_string() && !content.is_null())
+      throw wrong("messages", "the 'content' of a message is a text or a list of parts");
+    return content;
+  }
+  std::string text;
+  for (const auto& part : content) {
+    const bool is_text = part.is_object() && part.contains("type") && part["type"] == "text" && part.contains("text") &&
+                         part["text"].is_string();
+    if (!is_text) throw wrong("messages", "parts of a message that are no texts are not supported");
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+ordered_json plain_messages(const ordered_json* messages) {
+  if (!messages || !messages->is_array() || messages->empty())
+    throw wrong("messages", "'messages' must be a list of messages");
+  ordered_json out = ordered_json::array();
+  for (const auto& message : *messages) {
+    const bool has_role = message.is_object() && message.contains("role") && message["role"].is_string();
+    if (!has_role || !message.contains("content"))
+      throw wrong("messages", "a message is an object with 'role' and 'content'");
+    ordered_json one = ordered_json::object();
+    for (const auto& [key, value] : message.items()) {
+      if (key == "content") {
+        one[key] = plain_content(value);
+      } else if (key == "role" || key == "name" || key == "tool_call_id" || key == "reasoning_content") {
+        if (!value.is_string()) throw wrong("messages", in_quotes(key) + " of a message must be a text");
+        one[key] = value;
+      } else if (!value.is_null() && key != "refusal" && key != "annotations") {
+        throw wrong("messages", "a message has no " + in_quotes(key));
+      }
+    }
+    if (one["content"].is_null()) throw wrong("messages", "a message without 'content'");
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+}  // namespace
+
+Refusal::Refusal(int status_, const std::string& message, const std::string& param_, std::string code_)
+    : std::runtime_error(utf8_repair(message)), status(status_), param(utf8_repair(param_)), code(std::move(code_)) {}
+
+std::string Refusal::body() const {
+  const char* type = status == 401   ? "authentication_error"
+                     : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                                     : "invalid_request_error";
+  const auto or_null = [](const std::string& text) { return text.empty() ? ordered_json() : ordered_json(text); };
+  ordered_json error;
+  error["message"] = what();
+  error["type"] = type;
+  error["param"] = or_null(param);
+  error["code"] = or_null(code);
+  return ordered_json{{"error", error}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::shared_ptr<const TokenTexts> ServedModel::token_texts() const {
+  const std::lock_guard lock(mutex_);
+  if (!token_texts_) token_texts_ = std::make_shared<const TokenTexts>(tokenizer);
+  return token_texts_;
+}
+
+ordered_json request_object(std::string_view body) {
+  try {
+    ordered_json out = parse_ordered_json(body, "the request", kDeepestRequest);
+    if (!out.is_object()) throw Refusal(400, "the request is no JSON object", {}, "invalid_json");
+    return out;
+  } catch (const Error& error) {
+    throw Refusal(400, error.what(), {}, "invalid_json");
+  }
+}
+
+std::string request_model(const ordered_json& body) {
+  const auto model = body.find("model");
+  if (model == body.end() || model->is_null()) return {};
+  if (!model->is_string()) throw wrong("model", "'model' must be a text");
+  return *model;
+}
+
+GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) {
+  GenerationRequest out;
+  out.is_chat = true;
+  Fields fields(body);
+  read_writing(fields, model, &out);
+  read_length(fields, model, {"max_tokens", "max_completion_tokens"}, -1, &out);
+  const bool told = fields.boolean("logprobs", false);
+  out.top = told ? 0 : -1;
+  if (fields.find("top_logprobs")) {
+    if (!told) throw wrong("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
+    out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
+  }
+  // Models are asked to answer, not to call or to speak.
+  fields.only("tools", {ordered_json::array()});
+  fields.only("tool_choice", {"none", "auto"});
+  fields.only("functions", {ordered_json::array()});
+  fields.only("function_call", {"none", "auto"});
+  fields.only("modalities", {ordered_json::array({"text"})});
+  fields.ignore({"parallel_tool_calls"});
+  ordered_json more = ordered_json::object();
+  if (const ordered_json* values = fields.find("chat_template_kwargs")) {
+    if (!values->is_object()) throw wrong("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    for (const char* own : {"messages", "add_generation_prompt", "bos_token", "eos_token"})
+      if (values->contains(own)) throw wrong("chat_template_kwargs", in_quotes(own) + " is not for requests to say");
+    more = *values;
+  }
+  const ordered_json messages = plain_messages(fields.find("messages"));
+  fields.refuse_others();
+  if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
+  try {
+    out.prompts.push_back(model.chat->prompt(messages, more));
+  } catch (const Error& error) {
+    throw wrong("messages", error.what());
+  }
+  out.echoed.emplace_back();
+  check_length(out.prompts[0], model.longest, "messages");
+  out.generate.stops.insert(out.generate.stops.end(), model.chat_stops.begin(), model.chat_stops.end());
+  return out;
+}
+
+GenerationRequest read_completion(const ordered_json& body, const ServedModel& model) {
+  GenerationRequest out;
+  Fields fields(body);
+  read_writing(fields, model, &out);
+  read_length(fields, model, {"max_tokens"}, kUsualCompletion, &out);
+  out.echo = fields.boolean("echo", false);
+  out.top = fields.whole("logprobs", -1, 0, kMostTop);
+  fields.only("suffix", {""});
+  fields.only("best_of", {1, out.n});
+  read_inputs(fields.find("prompt"), "prompt", model, model.longest, model.most_texts, &out.prompts, &out.echoed);
+  fields.refuse_others();
+  if (std::ssize(out.prompts) * out.n > model.most_texts)
+    throw wrong("n", fmt::format("a request may ask for {} texts at most", model.most_texts));
+  if (!out.echo)
+    for (std::string& text : out.echoed) text.clear();
+  return out;
+}
+
+EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& model) {
+  if (model.longest_read == 0)
+    throw Refusal(400, "this model's family does not say what hidden states are", "model", "unsupported_model");
+  EmbeddingRequest out;
+  Fields fields(body);
+  read_inputs(fields.find("input"), "input", model, model.longest_read, kMostInputs, &out.inputs, nullptr);
+  if (const ordered_json* form = fields.find("encoding_format")) {
+    if (*form != "float" && *form != "base64")
+      throw wrong("encoding_format", "'encoding_format' must be 'float' or 'base64'");
+    out.base64 = *form == "base64";
+  }
+  fields.ignore({"model", "user"});
+  fields.refuse_others();
+  return out;
+}
+
+std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& model) {
+  Fields fields(body);
+  const ordered_json *prompt = fields.find("prompt"), *content = fields.find("content");
+  const ordered_json* text = prompt ? prompt : content;
+  if (!text || (prompt && content) || !text->is_string()) throw wrong("prompt", "'prompt' must be a text");
+  const bool special = fields.boolean("add_special", true);
+  const bool add = fields.boolean("add_special_tokens", special);
+  fields.ignore({"model"});
+  fields.refuse_others();
+  return ids_of(text->get_ref<const std::string&>(), "prompt", model, add);
+}
+
+std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {
+  Fields fields(body);
+  const ordered_json* tokens = fields.find("tokens");
+  if (!tokens || !tokens->is_array()) throw wrong("tokens", "'tokens' must be a list of token ids");
+  std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
+  for (const TokenId id : ids)
+    if (!model.tokenizer.has(id)) throw wrong("tokens", fmt::format("{} is no token of the vocabulary", id));
+  fields.ignore({"model"});
+  fields.refuse_others();
+  return ids;
+}
+
+}  // namespace lumen::model

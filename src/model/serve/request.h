@@ -1,0 +1,85 @@
+// What clients ask for, read from JSON: every field is known and within its bounds, or the request is refused with the
+// reason; nothing that would change a result is dropped in silence. Proved by tests/model/serve/request_test.cpp.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/infer/generate/answer.h"
+#include "model/template/chat.h"
+#include "model/text/tokenizer/tokenizer.h"
+
+namespace lumen::model {
+
+// What a request is refused with: a status of HTTP, and the words of its error.
+struct Refusal : std::runtime_error {
+  // Bytes that are no UTF-8 become U+FFFD.
+  Refusal(int status_, const std::string& message, const std::string& param_ = {}, std::string code_ = {});
+  int status;
+  std::string param, code;
+  // {"error": {"message", "type", "param", "code"}}
+  std::string body() const;
+};
+
+// What requests are read for.
+struct ServedModel {
+  ServedModel(std::string name_, Tokenizer tokenizer_, int64_t vocabulary_)
+      : name(std::move(name_)), tokenizer(std::move(tokenizer_)), vocabulary(vocabulary_) {}
+
+  std::string name;  // as requests call it
+  Tokenizer tokenizer;
+  int64_t vocabulary;                   // ids are below it
+  int64_t longest = 0;                  // tokens a text may have; 0: it writes none
+  int64_t longest_read = 0;             // tokens of a text that becomes a vector; 0: none does
+  std::optional<ChatRenderer> chat;     // none: no chats
+  std::vector<std::string> chat_stops;  // at which answers end
+  int64_t most_tokens = 0;              // a text may ask for; 0: as many as fit
+  int64_t most_texts = 64;              // of one request
+
+  // What grammars need of the vocabulary, made when first asked for.
+  std::shared_ptr<const TokenTexts> token_texts() const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const TokenTexts> token_texts_;
+};
+
+// Texts to be written.
+struct GenerationRequest {
+  bool is_chat = false, stream = false, include_usage = false, echo = false;
+  int64_t top = -1;  // likeliest tokens told beside each one; 0: its own logarithm alone; -1: nothing of it
+  int64_t n = 1;     // texts for each prompt, with seeds that follow each other
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::string> echoed;  // what is said again before each text
+  SamplerOptions sampling;
+  GenerateOptions generate;
+  std::shared_ptr<const Constraint> constraint;
+};
+
+// Texts to be made vectors.
+struct EmbeddingRequest {
+  std::vector<std::vector<TokenId>> inputs;
+  bool base64 = false;
+};
+
+// The text of a request as an object. Refusal where it is none, has bytes that are no UTF-8, the same key twice, or
+// more than 64 levels.
+nlohmann::ordered_json request_object(std::string_view body);
+// The model it names, or empty.
+std::string request_model(const nlohmann::ordered_json& body);
+
+GenerationRequest read_chat(const nlohmann::ordered_json& body, const ServedModel& model);
+GenerationRequest read_completion(const nlohmann::ordered_json& body, const ServedModel& model);
+EmbeddingRequest read_embedding(const nlohmann::ordered_json& body, const ServedModel& model);
+// {"prompt" or "content": TEXT, "add_special_tokens" or "add_special": true}
+std::vector<TokenId> read_tokenize(const nlohmann::ordered_json& body, const ServedModel& model);
+// {"tokens": [..]}
+std::vector<TokenId> read_detokenize(const nlohmann::ordered_json& body, const ServedModel& model);
+
+}  // namespace lumen::model

@@ -1,0 +1,383 @@
+#include "model/serve/scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr double kIdle = 0.05;         // seconds between looks at what else there is
+constexpr int64_t kVectorsAtOnce = 8;  // texts made vectors between two steps of those that are written
+
+double since(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+auto for_seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+size_t weight_of(const Said& said) {
+  size_t bytes = sizeof(Said) + said.text.size();
+  for (const auto& token : said.tokens) bytes += sizeof(token) + (token ? token->top.size() * 16 : 0);
+  return bytes;
+}
+
+}  // namespace
+
+TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top) {
+  LUMEN_CHECK(id >= 0 && id < std::ssize(logits));
+  double most = logits[0], sum = 0;
+  for (const float x : logits) most = std::max<double>(most, x);
+  for (const float x : logits) sum += std::exp(x - most);
+  const double all = most + std::log(sum);
+  TokenChance out{id, logits[id] - all, {}};
+  if (top <= 0) return out;
+  std::vector<TokenId> order(logits.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = TokenId(i);
+  const auto count = std::min<int64_t>(top, order.size());
+  std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                    [&](TokenId a, TokenId b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
+  for (int64_t i = 0; i < count; ++i) out.top.emplace_back(order[i], logits[order[i]] - all);
+  return out;
+}
+
+std::optional<Said> Answering::next(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, for_seconds(seconds), [&] { return failure_ || !said_.empty(); });
+  if (failure_) throw Refusal(*failure_);
+  if (said_.empty()) return std::nullopt;
+  Said out = std::move(said_.front());
+  said_.pop_front();
+  bytes_ -= weight_of(out);
+  return out;
+}
+
+void Answering::cancel(CancelReason reason) {
+  CancelReason none = CancelReason::none;
+  cancelled_.compare_exchange_strong(none, reason);
+}
+
+void Answering::put(Said said) {
+  const size_t bytes = weight_of(said);
+  {
+    const std::lock_guard lock(mutex_);
+    if (bytes_ + bytes <= most_bytes_ || said_.empty()) {
+      bytes_ += bytes;
+      said_.push_back(std::move(said));
+      changed_.notify_all();
+      return;
+    }
+  }
+  cancel(CancelReason::too_slow);
+  fail(500, "the answer was not read in time");
+}
+
+void Answering::fail(int status, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_.emplace(status, message);
+  changed_.notify_all();
+}
+
+std::optional<std::vector<std::vector<float>>> Embedding::take(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, for_seconds(seconds), [&] { return failure_ || is_done_; });
+  if (failure_) throw Refusal(*failure_);
+  if (!is_done_) return std::nullopt;
+  return std::move(vectors_);
+}
+
+void Embedding::fail(int status, const std::string& message) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_.emplace(status, message);
+  changed_.notify_all();
+}
+
+Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options) : options_(std::move(options)) {
+  const Family& family = *loaded.model().family;
+  if (family.has_function("step_many")) {
+    ManyLimits limits;
+    limits.texts = options_.parallel;
+    limits.kept = options_.kept;
+    batch_.emplace(loaded, options_.session, limits, options_.parallel);
+    numbers_.pages = numbers_.free_pages = batch_->session().pages();
+  }
+  if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
+  if (!batch_ && !embedder_)
+    throw user_error("the family '{}' neither writes several texts at once nor says what hidden states are",
+                     family.name());
+}
+
+std::shared_ptr<Answering> Scheduler::submit(GenerationRequest request) {
+  LUMEN_CHECK(batch_ && request.n >= 1 && !request.prompts.empty());
+  auto open = std::make_shared<Open>();
+  open->answering = std::make_shared<Answering>(options_.most_bytes);
+  open->request = std::move(request);
+  open->begin = Clock::now();
+  open->fresh.resize(open->count());
+  const std::lock_guard lock(mutex_);
+  if (is_draining_) throw Refusal(503, "the server is shutting down");
+  if (texts_ + open->count() > options_.parallel + options_.queue)
+    throw Refusal(429, "too many texts are waiting; ask again later");
+  texts_ += open->count();
+  new_.push_back(open);
+  asked_.notify_all();
+  return open->answering;
+}
+
+std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
+  LUMEN_CHECK(embedder_.has_value());
+  auto embedding = std::make_shared<Embedding>();
+  embedding->inputs_ = std::move(request.inputs);
+  const std::lock_guard lock(mutex_);
+  if (is_draining_) throw Refusal(503, "the server is shutting down");
+  // A request alone may have more inputs than the queue.
+  if (waiting_embeddings_ > 0 && waiting_embeddings_ + std::ssize(embedding->inputs_) > options_.queue)
+    throw Refusal(429, "too many texts are waiting; ask again later");
+  waiting_embeddings_ += std::ssize(embedding->inputs_);
+  new_embeddings_.push_back(embedding);
+  asked_.notify_all();
+  return embedding;
+}
+
+void Scheduler::drain() {
+  const std::lock_guard lock(mutex_);
+  is_draining_ = true;
+  asked_.notify_all();
+}
+
+ServeNumbers Scheduler::numbers() const {
+  const std::lock_guard lock(mutex_);
+  return numbers_;
+}
+
+// False when there is nothing to do, and will not be any more.
+bool Scheduler::take_new() {
+  std::unique_lock lock(mutex_);
+  if (open_.empty() && embeddings_.empty() && new_.empty() && new_embeddings_.empty()) {
+    if (is_draining_) return false;
+    asked_.wait_for(lock, for_seconds(kIdle));
+  }
+  open_.splice(open_.end(), new_);
+  embeddings_.splice(embeddings_.end(), new_embeddings_);
+  return true;
+}
+
+// The next text, where there is room for one more: of the request with the fewest at work, the oldest of those.
+void Scheduler::begin_texts() {
+  if (!batch_ || batch_->waiting() > 0 || batch_->running() >= options_.parallel) return;
+  std::shared_ptr<Open> least;
+  for (const auto& open : open_)
+    if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
+      least = open;
+  if (least) begin_text(least);
+}
+
+void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
+  const int64_t index = open->next++;
+  const GenerationRequest& request = open->request;
+  const size_t prompt = index / request.n;
+  Said& fresh = open->fresh[index];
+  fresh.index = index;
+  const int64_t top = request.top;
+  if (request.echo) fresh.text = request.echoed[prompt];
+  TextOrder order;
+  order.prompt = request.prompts[prompt];
+  order.sampling = request.sampling;
+  order.sampling.seed += uint32_t(index % request.n);
+  order.generate = request.generate;
+  order.constraint = request.constraint;
+  order.show = [&fresh](std::string_view text) { fresh.text += text; };
+  order.drawn = [open, &fresh, top](TokenId id, std::span<const float> logits) {
+    if (!open->has_begun) open->first = Clock::now();
+    open->has_begun = true;
+    if (top >= 0) fresh.tokens.emplace_back(chance_of(logits, id, top));
+  };
+  if (request.echo && top >= 0) {
+    fresh.tokens.emplace_back(std::nullopt);
+    fresh.first = order.prompt[0];
+    order.read = [open, &fresh, top, prompt, at = size_t{0}](std::span<const float> logits) mutable {
+      const std::vector<TokenId>& tokens = open->request.prompts[prompt];
+      if (++at < tokens.size()) fresh.tokens.emplace_back(chance_of(logits, tokens[at], top));
+    };
+  }
+  const auto leave = [this, open, index] {
+    std::erase_if(open->running, [&](const auto& r) { return r.first == index; });
+    ++open->ended;
+    const std::lock_guard lock(mutex_);
+    --texts_;
+  };
+  order.done = [this, open, &fresh, leave](const ManyAnswer& answer) {
+    leave();
+    fresh.ended = true;
+    fresh.answer = answer;
+    open->made += answer.made;
+    const std::lock_guard lock(mutex_);
+    numbers_.prompt_tokens += answer.read + answer.shared;
+    numbers_.cached_tokens += answer.shared;
+    numbers_.generation_tokens += answer.made;
+  };
+  order.failed = [open, leave](const Error& error) {
+    leave();
+    open->is_over = true;
+    open->answering->fail(400, error.what());
+  };
+  open->running.emplace_back(index, batch_->add(std::move(order)));
+}
+
+// Ends requests: those out of time say so and keep what they have.
+void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out_of_time) {
+  for (const auto& open : open_) {
+    if (!which(*open)) continue;
+    while (!open->running.empty()) {
+      const auto [index, number] = open->running.back();
+      open->fresh[index].out_of_time = out_of_time;
+      LUMEN_CHECK(batch_->remove(number));
+    }
+    const int64_t left = open->count() - open->next;
+    for (; open->next < open->count(); ++open->next, ++open->ended) {
+      Said& fresh = open->fresh[open->next];
+      fresh.index = open->next;
+      fresh.ended = true;
+      fresh.out_of_time = out_of_time;
+    }
+    open->is_over = true;
+    const std::lock_guard lock(mutex_);
+    texts_ -= left;
+  }
+}
+
+void Scheduler::look_at_clients() {
+  const auto now = Clock::now();
+  int64_t cancelled = 0, late = 0;
+  const auto is_cancelled = [&](const Open& open) {
+    const bool yes = !open.is_over && open.answering->cancelled_ != CancelReason::none;
+    cancelled += yes ? 1 : 0;
+    return yes;
+  };
+  const auto is_late = [&](const Open& open) {
+    const bool yes = !open.is_over && since(open.begin, now) > options_.seconds;
+    late += yes ? 1 : 0;
+    return yes;
+  };
+  end_some(is_cancelled, false);
+  end_some(is_late, true);
+  end_some([](const Open& open) { return open.is_over && open.ended < open.count(); }, false);
+  if (cancelled + late == 0) return;
+  const std::lock_guard lock(mutex_);
+  numbers_.cancelled += cancelled;
+  numbers_.out_of_time += late;
+}
+
+// What is new goes to the clients; requests that are at their end are let go.
+void Scheduler::hand_over() {
+  const auto now = Clock::now();
+  for (auto at = open_.begin(); at != open_.end();) {
+    Open& open = **at;
+    for (int64_t i = 0; i < open.next; ++i) {
+      Said& fresh = open.fresh[i];
+      if (fresh.text.empty() && fresh.tokens.empty() && !fresh.ended) continue;
+      Said next;
+      next.index = i;
+      open.answering->put(std::exchange(fresh, std::move(next)));
+    }
+    if (open.ended < open.count()) {
+      ++at;
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    numbers_.whole.add(since(open.begin, now));
+    if (open.has_begun) numbers_.first_token.add(since(open.begin, open.first));
+    if (open.made > open.count())
+      numbers_.each_token.add(since(open.first, now) * double(open.count()) / double(open.made - open.count()));
+    at = open_.erase(at);
+  }
+}
+
+void Scheduler::fail_all(const std::string& message) {
+  for (const auto& open : open_) {
+    if (open->ended < open->count()) open->answering->fail(500, message);
+    open->is_over = true;
+  }
+  end_some([](const Open& open) { return open.ended < open.count(); }, false);
+}
+
+void Scheduler::step() {
+  if (!batch_) return;
+  try {
+    batch_->step();
+  } catch (const Error& error) {
+    const auto count = std::ssize(open_);
+    fail_all(error.what());
+    const std::lock_guard lock(mutex_);
+    numbers_.failed += count;
+  }
+}
+
+// A few of the inputs of the first request in line, so that texts go on in between.
+void Scheduler::embed() {
+  if (embeddings_.empty()) return;
+  Embedding& first = *embeddings_.front();
+  const size_t done = first.vectors_.size(), all = first.inputs_.size();
+  const size_t count = std::min<size_t>(kVectorsAtOnce, all - done);
+  bool over = first.is_cancelled_;
+  int64_t tokens = 0;
+  if (!over) {
+    try {
+      const auto some = std::span<const std::vector<TokenId>>(first.inputs_).subspan(done, count);
+      for (const auto& input : some) tokens += std::ssize(input);
+      auto vectors = embedder_->embed_all(some, options_.pooling);
+      for (Embedder::Vectors& one : vectors) {
+        normalise(one.at(0), 2);
+        first.vectors_.push_back(std::move(one.at(0)));
+      }
+      over = first.vectors_.size() == all;
+    } catch (const Error& error) {
+      first.fail(500, error.what());
+      over = true;
+    }
+  }
+  if (over) {
+    const std::lock_guard lock(first.mutex_);
+    first.is_done_ = true;
+    first.changed_.notify_all();
+  }
+  const std::lock_guard lock(mutex_);
+  numbers_.embedded_tokens += tokens;
+  waiting_embeddings_ -= over ? std::ssize(first.inputs_) - int64_t(done) : int64_t(count);
+  if (over) embeddings_.pop_front();
+}
+
+void Scheduler::count() {
+  const std::lock_guard lock(mutex_);
+  if (!batch_) return;
+  numbers_.running = batch_->running();
+  numbers_.waiting = texts_ - numbers_.running;
+  numbers_.free_pages = batch_->session().free_pages();
+  numbers_.put_back = batch_->put_back_count();
+}
+
+void Scheduler::run(const std::function<bool()>& go_on) {
+  while (go_on()) {
+    if (!take_new()) return;
+    look_at_clients();
+    begin_texts();
+    step();
+    embed();
+    hand_over();
+    count();
+  }
+  drain();
+  take_new();
+  for (const auto& open : open_) open->answering->fail(503, "the server is shutting down");
+  for (const auto& embedding : embeddings_) embedding->fail(503, "the server is shutting down");
+  end_some([](const Open& open) { return open.ended < open.count(); }, false);
+  hand_over();
+  embeddings_.clear();
+  count();
+}
+
+}  // namespace lumen::model

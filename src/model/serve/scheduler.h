@@ -1,0 +1,159 @@
+// Who is written when. Requests queue up, bounded, and join the texts that are being written as others leave; of
+// several requests the one with the fewest texts at work has its next one begun, the oldest first. A request ends when
+// its texts do, when its client has left or reads too slowly, and when its time is over. One thread runs the model
+// (run()), any thread may ask. What a text becomes depends on its request alone. Proved by
+// tests/model/serve/scheduler_test.cpp.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/infer/generate/text_batch.h"
+#include "model/infer/measure/embed.h"
+#include "model/serve/metrics.h"
+#include "model/serve/request.h"
+
+namespace lumen::model {
+
+// A token and how likely it was: natural logarithms of what the model's own logits say, before penalties, temperature
+// and cuts.
+struct TokenChance {
+  TokenId id = 0;
+  double chance = 0;
+  std::vector<std::pair<TokenId, double>> top;  // the likeliest, best first
+};
+// Error when `id` is none of them. `top` of the others are told as well.
+TokenChance chance_of(std::span<const float> logits, TokenId id, int64_t top);
+
+// What is new of one of a request's texts.
+struct Said {
+  int64_t index = 0;  // of the text: prompt * n + which of its n
+  std::string text;
+  std::vector<std::optional<TokenChance>>
+      tokens;  // where asked for; nothing for the first of a prompt, which is `first`
+  TokenId first = 0;
+  bool ended = false;
+  bool out_of_time = false;
+  ManyAnswer answer;  // when ended
+};
+
+enum class CancelReason { none, client_left, too_slow, shutdown };
+
+// A request under way: the model's thread puts in, the client's takes out.
+class Answering {
+ public:
+  explicit Answering(size_t most_bytes) : most_bytes_(most_bytes) {}
+  // The next piece; nothing within `seconds`. Refusal when the request failed.
+  std::optional<Said> next(double seconds);
+  void cancel(CancelReason reason);
+
+ private:
+  friend class Scheduler;
+  void put(Said said);
+  void fail(int status, const std::string& message);
+
+  const size_t most_bytes_;  // that wait to be taken; with more the client reads too slowly
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Said> said_;
+  size_t bytes_ = 0;
+  std::optional<Refusal> failure_;
+  std::atomic<CancelReason> cancelled_{CancelReason::none};
+};
+
+// Texts being made vectors.
+class Embedding {
+ public:
+  // The vectors, in the order of the inputs; nothing within `seconds`. Refusal when it failed.
+  std::optional<std::vector<std::vector<float>>> take(double seconds);
+  void cancel() { is_cancelled_ = true; }
+
+ private:
+  friend class Scheduler;
+  void fail(int status, const std::string& message);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::vector<TokenId>> inputs_;
+  std::vector<std::vector<float>> vectors_;
+  bool is_done_ = false;
+  std::optional<Refusal> failure_;
+  std::atomic<bool> is_cancelled_{false};
+};
+
+struct SchedulerOptions {
+  SessionOptions session;               // context: tokens of all texts together
+  int64_t parallel = 8;                 // texts written at once
+  int64_t kept = 8;                     // ended texts whose beginnings are kept for others
+  int64_t queue = 256;                  // texts that may wait; more are refused
+  double seconds = 600;                 // a request may take, waiting included
+  size_t most_bytes = size_t{1} << 20;  // of a request that its client has not taken
+  Pooling pooling = Pooling::mean;      // of vectors
+};
+
+class Scheduler {
+ public:
+  // The model outlives this.
+  Scheduler(const LoadedModel& loaded, SchedulerOptions options);
+
+  int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a text; 0: it writes none
+  int64_t longest_read() const { return embedder_ ? embedder_->context() : 0; }
+
+  // Refusal when the queue is full (429) or no more are taken (503).
+  std::shared_ptr<Answering> submit(GenerationRequest request);
+  std::shared_ptr<Embedding> submit(EmbeddingRequest request);
+  void drain();  // no more are taken
+  // Runs the model until it is told to drain and all is done, or `go_on` is false, which ends what is left.
+  void run(const std::function<bool()>& go_on);
+  ServeNumbers numbers() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Open {  // a request
+    std::shared_ptr<Answering> answering;
+    GenerationRequest request;
+    Clock::time_point begin, first;
+    int64_t next = 0, ended = 0, made = 0;  // texts begun, ended, and tokens
+    bool has_begun = false, is_over = false;
+    std::vector<std::pair<int64_t, uint64_t>> running;  // texts by index, and their numbers in the batch
+    std::vector<Said> fresh;                            // by text
+    int64_t count() const { return std::ssize(request.prompts) * request.n; }
+  };
+
+  bool take_new();
+  void begin_texts();
+  void begin_text(const std::shared_ptr<Open>& open);
+  void end_some(const std::function<bool(const Open&)>& which, bool out_of_time);
+  void hand_over();
+  void look_at_clients();
+  void step();
+  void embed();
+  void fail_all(const std::string& message);
+  void count();
+
+  SchedulerOptions options_;
+  std::optional<TextBatch> batch_;
+  std::optional<Embedder> embedder_;
+  std::list<std::shared_ptr<Open>> open_;             // of the model's thread
+  std::list<std::shared_ptr<Embedding>> embeddings_;  // likewise, the first is at work
+
+  mutable std::mutex mutex_;
+  std::condition_variable asked_;
+  std::list<std::shared_ptr<Open>> new_;
+  std::list<std::shared_ptr<Embedding>> new_embeddings_;
+  int64_t texts_ = 0;               // asked for, and not ended
+  int64_t waiting_embeddings_ = 0;  // inputs not yet computed
+  bool is_draining_ = false;
+  ServeNumbers numbers_;
+};
+
+}  // namespace lumen::model

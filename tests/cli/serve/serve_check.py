@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""`lumen serve` as clients meet it: a model made here, answers that are those of `lumen run`, streams, many clients at once, clients
+that leave, do not read or send what is no request, keys, TLS, full queues, and signals.
+
+Usage: tests/cli/serve/serve_check.py LUMEN
+"""
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+LONGEST = 120  # seconds of anything, on a machine that has much else to do
+SIZE = "  size served { vocab = 1200; hidden = 32; layers = 2; heads = 4; kv_heads = 2; ffn = 64; context = 4096; eps = 1e-5 }"
+CHECK = ["--host", "127.0.0.1", "--port", "0", "--threads", "1"]
+
+
+class Served:
+    def __init__(self, lumen, work, *words, tls=False):
+        self.log = work / f"log-{time.monotonic_ns()}.txt"
+        self.environment = {**os.environ, "LUMEN_CACHE": str(work / "cache"), "OMP_WAIT_POLICY": "passive"}
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([lumen, "serve", *CHECK, *map(str, words)], cwd=work, stdout=log, stderr=log, env=self.environment)
+        until = time.time() + LONGEST
+        while not (found := re.search(r"listening at https?://127\.0\.0\.1:(\d+)", self.log.read_text())):
+            assert time.time() < until and self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        self.port, self.tls, self.key = int(found[1]), tls, None
+
+    def ask(self, path, body=None, key=None, headers=None):
+        """Status, headers and text of an answer."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}{path}", data=data)
+        request.add_header("Content-Type", "application/json")
+        if key or self.key:
+            request.add_header("Authorization", f"Bearer {key or self.key}")
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
+        context = ssl._create_unverified_context() if self.tls else None
+        try:
+            with urllib.request.urlopen(request, timeout=LONGEST, context=context) as answer:
+                return answer.status, answer.headers, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read().decode()
+
+    def json(self, path, body=None, status=200):
+        got, _, text = self.ask(path, body)
+        assert got == status, (path, body, got, text)
+        return json.loads(text)
+
+    def raw(self, data, seconds=20, shut=False):
+        """What is heard by who says these bytes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as s:
+            s.sendall(data)
+            if shut:
+                s.shutdown(socket.SHUT_WR)
+            heard = b""
+            try:
+                while part := s.recv(65536):
+                    heard += part
+            except (TimeoutError, ConnectionError):
+                pass
+            return heard
+
+    def metric(self, name):
+        found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", self.ask("/metrics")[2], re.M)
+        return float(found[1])
+
+    def wait_for(self, name, value):
+        until = time.time() + LONGEST
+        while self.metric(name) != value:
+            assert time.time() < until, (name, value, self.metric(name))
+            time.sleep(0.02)
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(LONGEST)
+
+
+def events(text):
+    lines = [line for line in text.split("\n") if line]
+    assert all(line.startswith("data: ") for line in lines), text[:500]
+    assert lines[-1] == "data: [DONE]", text[-500:]
+    return [json.loads(line[6:]) for line in lines[:-1]]
+
+
+def request_of(path, body, more=""):
+    data = json.dumps(body).encode()
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n{more}\r\n".encode() + data
+
+
+def answers(s, lumen, work):
+    """What the paths say."""
+    assert s.json("/health") == {"status": "ok"}
+    assert [m["id"] for m in s.json("/v1/models")["data"]] == ["served"]
+    assert s.json("/v1/models/served")["max_model_len"] == 4096
+    tokens = s.json("/tokenize", {"prompt": "Once upon"})["tokens"]
+    assert s.json("/detokenize", {"tokens": tokens})["prompt"] == "Once upon"
+
+    # The same seed, the same text as `lumen run` writes.
+    flags = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 7, "max_tokens": 20, "ignore_eos": True}
+    alone = subprocess.run([lumen, "run", "-m", "served.gguf", "-p", "Once upon", "-n", "20", "--seed", "7", "--no-display-prompt", "--ignore-eos",
+                            "--threads", "1", "-q"], cwd=work, capture_output=True, text=True, timeout=LONGEST, env=s.environment)
+    given = s.json("/v1/completions", {"model": "served", "prompt": "Once upon", **flags})
+    assert given["choices"][0]["text"] == alone.stdout.removesuffix("\n"), (given, alone.stdout, alone.stderr)
+    assert given["usage"]["prompt_tokens"] == len(tokens) and given["usage"]["completion_tokens"] == 20
+    assert given["choices"][0]["finish_reason"] == "length"
+    assert s.json("/v1/completions", {"prompt": tokens, **flags})["choices"][0]["text"] == given["choices"][0]["text"]
+    streamed = events(s.ask("/v1/completions", {"prompt": "Once upon", "stream": True, **flags})[2])
+    assert "".join(e["choices"][0]["text"] for e in streamed) == given["choices"][0]["text"]
+    assert streamed[-1]["choices"][0]["finish_reason"] == "length"
+
+    # Logarithms of what a prompt says.
+    scored = s.json("/v1/completions", {"prompt": [tokens, tokens[:3]], "echo": True, "logprobs": 1, "max_tokens": 0, "temperature": 0})
+    told = scored["choices"][0]["logprobs"]
+    assert scored["choices"][0]["text"] == "Once upon" and len(told["tokens"]) == len(tokens) == len(told["top_logprobs"])
+    assert told["token_logprobs"][0] is None and all(x < 0 for x in told["token_logprobs"][1:])
+    assert all(max(top.values()) >= x for top, x in zip(told["top_logprobs"][1:], told["token_logprobs"][1:]))
+    assert told["text_offset"] == sorted(told["text_offset"]) and told["text_offset"][0] == 0
+    assert abs(scored["choices"][1]["logprobs"]["token_logprobs"][2] - told["token_logprobs"][2]) < 1e-3
+
+    # Chats: whole and in events, several texts, a schema.
+    chat = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 6, "seed": 3, "n": 2, "logprobs": True, "top_logprobs": 2}
+    whole = s.json("/v1/chat/completions", chat)
+    assert [c["index"] for c in whole["choices"]] == [0, 1] and whole["choices"][0]["message"]["role"] == "assistant"
+    assert len(whole["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
+    pieces = events(s.ask("/v1/chat/completions", {**chat, "stream": True, "stream_options": {"include_usage": True}})[2])
+    assert pieces[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"] and pieces[-1]["choices"] == []
+    for index in (0, 1):
+        said = "".join(c["delta"].get("content", "") for e in pieces for c in e["choices"] if c["index"] == index)
+        assert said == whole["choices"][index]["message"]["content"]
+    schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+    formed = s.json("/v1/chat/completions", {"messages": chat["messages"], "max_tokens": 200, "seed": 1, "top_k": 5, "response_format": {
+        "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}})
+    if formed["choices"][0]["finish_reason"] == "stop":  # a random model may write blanks for long
+        assert isinstance(json.loads(formed["choices"][0]["message"]["content"])["a"], bool)
+
+    # Stops, and what other texts have read.
+    text = given["choices"][0]["text"]
+    stopped = s.json("/v1/completions", {"prompt": "Once upon", **flags, "stop": [text[5:9]]})["choices"][0]
+    assert stopped["finish_reason"] == "stop" and stopped["text"] == text[:text.index(text[5:9])]
+    long = "A long beginning that many texts share, word by word. " * 8
+    s.json("/v1/completions", {"prompt": long, "max_tokens": 2})
+    again = s.json("/v1/completions", {"prompt": long + "More", "max_tokens": 2})
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 100, again["usage"]
+
+    vectors = s.json("/v1/embeddings", {"input": ["one text", "another"]})["data"]
+    assert len(vectors) == 2 and abs(sum(x * x for x in vectors[0]["embedding"]) - 1) < 1e-4
+
+
+def refusals(s):
+    """What is no request, and who does not behave."""
+    for path, body, status in [("/v1/completions", b"{", 400), ("/v1/completions", b"\xff\xfe", 400), ("/v1/completions", {"prompt": 3}, 400),
+                               ("/v1/completions", {"prompt": "a", "tools": []}, 400), ("/v1/completions", {"prompt": "a", "n": 10**30}, 400),
+                               ("/v1/completions", {"prompt": "a", "model": "../../etc/passwd"}, 404), ("/nothing", {"a": 1}, 404),
+                               ("/v1/completions", b"[" * 5000, 400), ("/v1/completions", {"prompt": "a " * 5000}, 400),
+                               ("/v1/completions", None, 405), ("/metrics", {"a": 1}, 405), ("/v1/chat/completions", {"messages": []}, 400),
+                               ("/v1/completions", b'{"prompt": "' + b"a" * 70000 + b'"}', 413)]:
+        got, _, text = s.ask(path, body)
+        assert got == status and set(json.loads(text)["error"]) == {"message", "type", "param", "code"}, (path, str(body)[:60], got, text)
+    for data, status in [(b"\0\1\2\3\r\n\r\n", b"400"), (b"GET /\r\n\r\n", b"400"), (b"GET /health HTTP/9.9\r\n\r\n", b"400"),
+                         (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n", b"414"), (b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431"),
+                         (b"GET /health HTTP/1.1\r\nA: " + b"b" * 70000 + b"\r\n\r\n", b"431"), (b"GET /health HTTP/1.1\r\nno header\r\n\r\n", b"400"),
+                         (b"GET /health HTTP/1.1\nA: b\n\n\r\n\r\n", b"400"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", b"400"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde", b"415"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nabcde", b"415"),
+                         (b"POST /tokenize HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400")]:
+        heard = s.raw(data)
+        assert heard.startswith(b"HTTP/1.1 " + status), (data[:80], heard[:200])
+    chunked = b"POST /tokenize HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    assert b'"tokens"' in s.raw(chunked + b"8\r\n{\"prompt\r\n7\r\n\": \"ab\"\r\n1\r\n}\r\n0\r\n\r\n")
+    too_long = b"".join(b"1000\r\n" + b" " * 4096 + b"\r\n" for _ in range(20))
+    assert s.raw(chunked + too_long).startswith(b"HTTP/1.1 413")
+    # Half a request: its time ends.
+    begin = time.time()
+    s.raw(b"POST /tokenize HTTP/1.1\r\nContent-Length: 100\r\nContent-Type: application/json\r\n\r\n{", seconds=LONGEST)
+    assert time.time() - begin < 20
+    # Two requests on one connection, of which parts of an answer are asked for: the whole comes.
+    twice = request_of("/tokenize", {"prompt": "a"}, "Range: bytes=0-0\r\n") + request_of("/tokenize", {"prompt": "b"}, "Connection: close\r\n")
+    assert s.raw(twice).count(b"HTTP/1.1 200") == 2
+
+
+def crowds(s):
+    """16 clients at once get what each would get alone; those that leave free their places."""
+    ask = lambda i: {"prompt": f"Client {i} says", "max_tokens": 24, "seed": i, "temperature": 1}
+    alone = [s.json("/v1/completions", ask(i))["choices"][0]["text"] for i in range(16)]
+    together = [None] * 16
+
+    def client(i):
+        if i % 2:
+            together[i] = "".join(e["choices"][0]["text"] for e in events(s.ask("/v1/completions", {**ask(i), "stream": True})[2]))
+        else:
+            together[i] = s.json("/v1/completions", ask(i))["choices"][0]["text"]
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONGEST)
+    assert together == alone, [(a, b) for a, b in zip(alone, together) if a != b]
+
+    before = s.metric("lumen_requests_cancelled_total")
+    for stream in (False, True):
+        with socket.create_connection(("127.0.0.1", s.port), timeout=LONGEST) as leaving:
+            leaving.sendall(request_of("/v1/completions", {"prompt": "Long", "max_tokens": 4000, "stream": stream, "ignore_eos": True}))
+            s.wait_for("lumen_requests_running", 1)
+    s.wait_for("lumen_requests_cancelled_total", before + 2)
+    s.wait_for("lumen_requests_running", 0)
+
+
+def signals(s):
+    """SIGTERM lets what runs end, and nobody new in."""
+    heard = []
+    body = {"prompt": "Once", "max_tokens": 400, "stream": True, "ignore_eos": True, "seed": 1}
+    running = threading.Thread(target=lambda: heard.append(s.ask("/v1/completions", body)[2]))
+    running.start()
+    s.wait_for("lumen_requests_running", 1)
+    s.process.send_signal(signal.SIGTERM)
+    until, refused = time.time() + LONGEST, None
+    while refused is None and time.time() < until and s.process.poll() is None:
+        try:
+            status, headers, _ = s.ask("/v1/completions", {"prompt": "a", "max_tokens": 1})
+            refused = headers["Retry-After"] if status == 503 else None
+        except (OSError, urllib.error.URLError):
+            break
+    running.join(LONGEST)
+    assert refused == "1" and len(events(heard[0])) > 300, (refused, heard[0][-300:])
+    assert s.process.wait(LONGEST) == 128 + signal.SIGTERM, s.log.read_text()
+
+
+def make_model(lumen, work):
+    """A random model with a vocabulary and room for long texts: served.gguf."""
+    family = (Path(__file__).resolve().parents[3] / "models" / "llama.lum").read_text()
+    (work / "sizes").mkdir()
+    (work / "sizes" / "llama.lum").write_text(re.sub(r"^  size tiny .*$", SIZE, family, flags=re.M))
+    environment = {**os.environ, "LUMEN_CACHE": str(work / "cache")}
+    subprocess.run([lumen, "bench", "--models", "sizes", "--shape", "served", "--type", "f32", "--write", "served.gguf"], cwd=work, check=True,
+                   capture_output=True, timeout=LONGEST, env=environment)
+
+
+def check(lumen, work):
+    make_model(lumen, work)
+    s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json")
+    try:
+        answers(s, lumen, work)
+        refusals(s)
+        crowds(s)
+        signals(s)
+        lines = [json.loads(line) for line in s.log.read_text().splitlines() if line.startswith("{")]
+        assert any(line["path"] == "/v1/completions" and line["status"] == 499 for line in lines), "clients that left are not in the log"
+    finally:
+        s.process.kill()
+
+    # Keys, TLS, names, a queue that is full, and a drain that does not wait.
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", "key.pem", "-out", "cert.pem"], cwd=work, check=True, capture_output=True, timeout=LONGEST)
+    s = Served(lumen, work, "-m", "one=served.gguf", "-m", "two=served.gguf", "--api-key", "sesame", "--tls-cert", "cert.pem", "--tls-key", "key.pem",
+               "--parallel", "1", "--queue", "1", "--max-texts", "1", "--drain", "0", tls=True)
+    try:
+        assert s.ask("/health")[0] == 200
+        for key in (None, "sesam", "sesamee", "Sesame"):
+            assert s.ask("/v1/models", key=key)[0] == 401, key
+        s.key = "sesame"
+        assert [m["id"] for m in s.json("/v1/models")["data"]] == ["one", "two"]
+        assert s.ask("/v1/completions", {"prompt": "a"})[0] == 404
+        assert s.json("/v1/completions", {"prompt": "a", "model": "two", "max_tokens": 1})["model"] == "two"
+        busy = {"prompt": "a", "model": "one", "max_tokens": 4000, "ignore_eos": True}
+        ended = []
+        waiting = [threading.Thread(target=lambda: ended.append(s.ask("/v1/completions", busy)[0])) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        s.wait_for("lumen_requests_running", 1)
+        s.wait_for("lumen_requests_waiting", 1)
+        status, headers, _ = s.ask("/v1/completions", busy)
+        assert status == 429 and headers["Retry-After"], status
+        assert s.end(signal.SIGINT) == 130, s.log.read_text()
+        for thread in waiting:
+            thread.join(LONGEST)
+        assert ended == [503, 503], ended
+    finally:
+        s.process.kill()
+
+
+def main():
+    lumen = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory(prefix="lumen-serve-") as folder:
+        begin = time.time()
+        check(lumen, Path(folder))
+        print(f"serve: all is as it should be, {time.time() - begin:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

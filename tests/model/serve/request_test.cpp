@@ -1,0 +1,267 @@
+// needs: none. Requests are read whole or refused: every bound, and tables of what nobody should send.
+#include "model/serve/request.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr const char* kPlainChat = "{% for m in messages %}{{ m['content'] }}{% endfor %}";
+
+ServedModel& letters() {
+  static ServedModel model = [] { return ServedModel("letters", Tokenizer::characters("abcdefghij "), 11); }();
+  model.longest = model.longest_read = 16;
+  if (!model.chat) model.chat.emplace(model.tokenizer, ChatTemplate::parse(kPlainChat));
+  return model;
+}
+
+GenerationRequest completion(const std::string& body) {
+  return read_completion(request_object(body), letters());
+}
+GenerationRequest chat(const std::string& body) {
+  return read_chat(request_object(body), letters());
+}
+
+int status_of(const std::function<void()>& read, std::string* param = nullptr) {
+  try {
+    read();
+  } catch (const Refusal& refusal) {
+    if (param) *param = refusal.param;
+    EXPECT_EQ(nlohmann::json::parse(refusal.body())["error"]["message"], std::string(refusal.what()));
+    return refusal.status;
+  }
+  return 200;
+}
+
+TEST(ServeRequest, ACompletionIsRead) {
+  const GenerationRequest r = completion(
+      R"({"model": "letters", "prompt": ["abc", "de"], "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 7,
+          "min_p": 0.1, "seed": 42, "stop": ["a", "b"], "n": 2, "echo": true, "logprobs": 2, "stream": true,
+          "stream_options": {"include_usage": true}, "logit_bias": {"3": -100}, "presence_penalty": 0.5,
+          "frequency_penalty": -0.5, "repetition_penalty": 1.1, "user": "me", "suffix": null})");
+  EXPECT_EQ(r.prompts, (std::vector<std::vector<TokenId>>{{1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(r.echoed, (std::vector<std::string>{"abc", "de"}));
+  EXPECT_EQ(r.generate.predict, 3);
+  EXPECT_EQ(r.generate.stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(r.sampling.temperature, 0.5);
+  EXPECT_EQ(r.sampling.top_p, 0.9);
+  EXPECT_EQ(r.sampling.top_k, 7);
+  EXPECT_EQ(r.sampling.min_p, 0.1);
+  EXPECT_EQ(r.sampling.seed, 42U);
+  EXPECT_EQ(r.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(r.sampling.frequency_penalty, -0.5);
+  EXPECT_EQ(r.sampling.repeat_penalty, 1.1);
+  EXPECT_EQ(r.sampling.bias, (std::vector<std::pair<TokenId, double>>{{3, -100.0}}));
+  EXPECT_EQ(r.n, 2);
+  EXPECT_EQ(r.top, 2);
+  EXPECT_TRUE(r.echo && r.stream && r.include_usage && !r.is_chat);
+}
+
+TEST(ServeRequest, WhatIsNotSaidIsAsTheApiHasIt) {
+  const GenerationRequest r = completion(R"({"prompt": [1, 2]})");
+  EXPECT_EQ(r.prompts, (std::vector<std::vector<TokenId>>{{1, 2}}));
+  EXPECT_EQ(r.sampling.temperature, 1);
+  EXPECT_EQ(r.sampling.top_p, 1);
+  EXPECT_EQ(r.sampling.top_k, 0);
+  EXPECT_EQ(r.sampling.min_p, 0);
+  EXPECT_EQ(r.generate.predict, 16);
+  EXPECT_EQ(r.top, -1);
+  const GenerationRequest c = chat(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]}]})");
+  EXPECT_EQ(c.prompts, (std::vector<std::vector<TokenId>>{{1, 2, 3}}));
+  EXPECT_EQ(c.generate.predict, -1);
+  EXPECT_EQ(completion(R"({"prompt": "a", "max_tokens": 0, "echo": true, "logprobs": 1})").generate.predict, 0);
+}
+
+TEST(ServeRequest, FormatsAreGrammars) {
+  const std::string begin = R"({"messages": [{"role": "user", "content": "a"}], "response_format": )";
+  EXPECT_TRUE(chat(begin + R"({"type": "json_object"}})").constraint != nullptr);
+  EXPECT_TRUE(chat(begin + R"({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}}})")
+                  .constraint != nullptr);
+  EXPECT_TRUE(chat(begin + R"({"type": "text"}})").constraint == nullptr);
+  for (const char* bad : {R"({"type": "json_schema"}})", R"({"type": "yaml"}})", "3}",
+                          R"({"type": "json_schema", "json_schema": {"schema": {"type": "wrong"}}}})",
+                          R"({"type": "json_object", "more": 1}})"})
+    EXPECT_EQ(status_of([&] { (void)chat(begin + bad); }), 400) << bad;
+  EXPECT_EQ(status_of([] { (void)completion(R"({"prompt": "a", "grammar": "root := x"})"); }), 400);
+}
+
+TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
+  const std::vector<std::pair<const char*, const char*>> fields = {
+      {"max_tokens", "-1"},
+      {"max_tokens", "1e3"},
+      {"max_tokens", "99999999999999999999"},
+      {"max_tokens", "\"3\""},
+      {"temperature", "-0.1"},
+      {"temperature", "1e300"},
+      {"temperature", "true"},
+      {"top_p", "0"},
+      {"top_p", "1.5"},
+      {"top_k", "-2"},
+      {"top_k", "1.5"},
+      {"min_p", "1"},
+      {"seed", "-5"},
+      {"seed", "4294967296"},
+      {"seed", "1.0"},
+      {"n", "0"},
+      {"n", "65"},
+      {"n", "-9223372036854775808"},
+      {"logprobs", "21"},
+      {"logprobs", "true"},
+      {"stop", "3"},
+      {"stop", "[\"\"]"},
+      {"stop", "[1]"},
+      {"logit_bias", "[]"},
+      {"logit_bias", "{\"11\": 1}"},
+      {"logit_bias", "{\"-1\": 1}"},
+      {"logit_bias", "{\"1\": 101}"},
+      {"logit_bias", "{\"1x\": 1}"},
+      {"stream", "1"},
+      {"echo", "\"yes\""},
+      {"presence_penalty", "1e9"},
+      {"repetition_penalty", "0"},
+      {"best_of", "3"},
+      {"suffix", "\"x\""},
+      {"tools", "[]"},
+      {"unheard_of", "1"},
+      {"stream_options", "{}"},
+      {"store", "true"},
+  };
+  for (const auto& [name, value] : fields) {
+    std::string param;
+    const std::string body = fmt::format("{{\"prompt\": \"a\", \"{}\": {}}}", name, value);
+    EXPECT_EQ(status_of([&] { (void)completion(body); }, &param), 400) << body;
+    EXPECT_EQ(param, name) << body;
+  }
+  for (const char* name : {"tools", "functions"})
+    EXPECT_EQ(status_of([&] {
+                (void)chat(fmt::format(R"({{"messages": [{{"role": "user", "content": "a"}}], "{}": [{{}}]}})", name));
+              }),
+              400);
+}
+
+TEST(ServeRequest, PromptsThatAreNoneAreRefused) {
+  for (const char* prompt :
+       {"null", "3", "{}", "[]", "\"\"", "[\"a\", 3]", "[1, \"a\"]", "[[1], [11]]", "[-1]", "[1.5]", "[[]]", "[[[1]]]",
+        "[4294967297]", "\"xyz\"", "[\"a\", \"Z\"]", "\"abcdefghijabcdefg\""}) {
+    const std::string body = fmt::format("{{\"prompt\": {}}}", prompt);
+    EXPECT_EQ(status_of([&] { (void)completion(body); }), 400) << body;
+  }
+  EXPECT_EQ(status_of([] { (void)completion("{}"); }), 400);
+  std::string many = "{\"prompt\": [\"a\"";
+  for (int i = 0; i < 64; ++i) many += ",\"a\"";
+  EXPECT_EQ(status_of([&] { (void)completion(many + "]}"); }), 400);
+}
+
+TEST(ServeRequest, MessagesThatAreNoneAreRefused) {
+  for (const char* messages :
+       {"null", "[]", "{}", "[3]", "[{}]", R"([{"role": "user"}])", R"([{"role": 3, "content": "a"}])",
+        R"([{"role": "user", "content": 3}])", R"([{"role": "user", "content": null}])",
+        R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}])",
+        R"([{"role": "user", "content": "a", "tool_calls": [{}]}])",
+        R"([{"role": "user", "content": "a", "weight": 1}])", R"([{"role": "user", "content": "xyz"}])"}) {
+    const std::string body = fmt::format("{{\"messages\": {}}}", messages);
+    EXPECT_EQ(status_of([&] { (void)chat(body); }), 400) << body;
+  }
+}
+
+TEST(ServeRequest, TextsThatAreNoJsonAreRefused) {
+  std::string deep(100, '[');
+  for (const std::string& body :
+       {std::string(), std::string("x"), std::string("[]"), std::string("3"), std::string("{\"a\": 1, \"a\": 2}"),
+        std::string("{\"prompt\": \"\xff\"}"), std::string("{\"prompt\": \"\xc3\"}"), "{\"prompt\": " + deep,
+        std::string("{\"prompt\": 1e999}"), std::string("{} {}"), std::string("{\"a\": \0}", 8)})
+    EXPECT_EQ(status_of([&] { (void)request_object(body); }), 400) << body;
+  std::string closed = "{\"prompt\": " + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_EQ(status_of([&] { (void)request_object(closed); }), 400);
+}
+
+// Bodies with bytes changed, cut, doubled and put into each other: each is read or refused, and nothing else happens.
+TEST(ServeRequest, AnyBytesAreReadOrRefused) {
+  const std::vector<std::string> bodies = {
+      R"({"prompt": ["abc", "de"], "max_tokens": 3, "temperature": 0.5, "seed": 4, "stop": "a", "logit_bias": {"3": -1},
+          "logprobs": 2, "echo": true, "n": 2, "top_k": 5, "grammar": "root ::= [a-c]+"})",
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "abc"}]}], "stream": true, "stream_options":
+          {"include_usage": true}, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema":
+          {"type": "object", "properties": {"a": {"enum": [1, "b"]}}}}}})",
+      R"({"input": [[1, 2], [3]], "encoding_format": "base64"})", R"({"tokens": [1, 2, 3], "prompt": "abc"})"};
+  std::mt19937 random(1);
+  const auto below = [&](size_t n) { return random() % n; };
+  int64_t taken = 0, refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    std::string body = bodies[below(bodies.size())];
+    for (size_t changes = below(4); changes > 0; --changes) {
+      const size_t at = below(body.size()), count = 1 + below(8);
+      const std::string& other = bodies[below(bodies.size())];
+      switch (below(4)) {
+        case 0:
+          body[at] = char(below(256));
+          break;
+        case 1:
+          body.erase(at, count);
+          break;
+        case 2:
+          body.insert(at, other.substr(below(other.size()), count));
+          break;
+        default:
+          body.insert(at, "0123456789-e.{}[]\"," + at % 19, 1);
+      }
+      if (body.empty()) body = "{";
+    }
+    try {
+      const auto object = request_object(body);
+      switch (below(5)) {
+        case 0:
+          (void)read_completion(object, letters());
+          break;
+        case 1:
+          (void)read_chat(object, letters());
+          break;
+        case 2:
+          (void)read_embedding(object, letters());
+          break;
+        case 3:
+          (void)read_tokenize(object, letters());
+          break;
+        default:
+          (void)read_detokenize(object, letters());
+      }
+      ++taken;
+    } catch (const Refusal& refusal) {
+      EXPECT_TRUE(refusal.status == 400 && nlohmann::json::accept(refusal.body()));
+      ++refused;
+    }
+  }
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 100);
+}
+
+TEST(ServeRequest, TokensAndTexts) {
+  EXPECT_EQ(read_tokenize(request_object(R"({"prompt": "abc"})"), letters()), (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(read_tokenize(request_object(R"({"content": "j", "add_special": false})"), letters()),
+            (std::vector<TokenId>{10}));
+  EXPECT_EQ(read_detokenize(request_object(R"({"tokens": [1, 2]})"), letters()), (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(status_of([] { (void)read_detokenize(request_object(R"({"tokens": [11]})"), letters()); }), 400);
+  EXPECT_EQ(status_of([] { (void)read_tokenize(request_object(R"({"prompt": 3})"), letters()); }), 400);
+  EXPECT_EQ(read_embedding(request_object(R"({"input": ["a", "b"], "encoding_format": "base64"})"), letters()).base64,
+            true);
+  EXPECT_EQ(status_of([] { (void)read_embedding(request_object(R"({"input": "a", "dimensions": 3})"), letters()); }),
+            400);
+}
+
+TEST(ServeRequest, BudgetsOfTheServerHold) {
+  ServedModel capped("letters", Tokenizer::characters("abcdefghij "), 11);
+  capped.longest = 16;
+  capped.most_tokens = 4;
+  EXPECT_EQ(read_completion(request_object(R"({"prompt": "a"})"), capped).generate.predict, 4);
+  EXPECT_EQ(status_of([&] { (void)read_completion(request_object(R"({"prompt": "a", "max_tokens": 5})"), capped); }),
+            400);
+  EXPECT_EQ(status_of([&] { (void)read_embedding(request_object(R"({"input": "a"})"), capped); }), 400);
+}
+
+}  // namespace
+}  // namespace lumen::model

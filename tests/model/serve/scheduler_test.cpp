@@ -1,0 +1,222 @@
+// needs: none. What a client gets does not depend on others; queues, times and clients that leave have their bounds.
+#include "model/serve/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "model/infer/generate/generate.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+Model served_tiny() {
+  Model m = tiny_model();
+  m.tokenizer = Tokenizer::characters("abcdefghij ");
+  return m;
+}
+
+SchedulerOptions small_scheduler() {
+  SchedulerOptions options;
+  options.session.exact = true;
+  options.session.context = 128;
+  options.session.chunk = 4;
+  options.session.page = 4;
+  options.parallel = 4;
+  options.kept = 2;
+  options.queue = 32;
+  return options;
+}
+
+GenerationRequest asked(const Model& m, const std::string& prompt, uint32_t seed, int64_t n = 1) {
+  GenerationRequest request;
+  request.prompts = {m.tokenizer->encode(prompt)};
+  request.echoed = {prompt};
+  request.n = n;
+  request.sampling.temperature = 0.9;
+  request.sampling.seed = seed;
+  request.generate.predict = 6;
+  return request;
+}
+
+// The scheduler's thread, which ends with this.
+class RunningScheduler {
+ public:
+  explicit RunningScheduler(Scheduler& scheduler)
+      : scheduler_(scheduler), thread_([this] { scheduler_.run([this] { return !stop_; }); }) {}
+  ~RunningScheduler() { end(); }
+  void end() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void wait() { thread_.join(); }
+
+ private:
+  Scheduler& scheduler_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+std::vector<std::string> texts_of(Answering& answering, int64_t count) {
+  std::vector<std::string> texts(count);
+  for (int64_t ended = 0; ended < count;) {
+    const auto said = answering.next(20);
+    if (!said) {
+      ADD_FAILURE() << "nothing comes";
+      break;
+    }
+    texts.at(said->index) += said->text;
+    ended += said->ended ? 1 : 0;
+  }
+  return texts;
+}
+
+std::string alone_in_session(const LoadedModel& loaded, const GenerationRequest& request, uint32_t seed) {
+  SamplerOptions sampling = request.sampling;
+  sampling.seed = seed;
+  Generator g(loaded, {.context = 16, .exact = true}, sampling, request.generate);
+  return g.answer(request.prompts[0], true, [](std::string_view) {}, [] { return true; }).text;
+}
+
+TEST(Scheduler, TheSameTextsAloneAndAmongOthers) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  Scheduler scheduler(loaded, small_scheduler());
+  EXPECT_EQ(scheduler.longest(), 16);
+  const RunningScheduler running(scheduler);
+  const std::vector<std::string> prompts = {"abc", "abcabcabc", "j", "abcab h", "feed", "abca", "hid bab", "ab", "cab"};
+  std::vector<std::shared_ptr<Answering>> all;
+  std::vector<GenerationRequest> requests;
+  for (size_t i = 0; i < prompts.size(); ++i) requests.push_back(asked(m, prompts[i], uint32_t(7 * i), i == 3 ? 3 : 1));
+  for (const GenerationRequest& request : requests) all.push_back(scheduler.submit(request));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::vector<std::string> texts = texts_of(*all[i], requests[i].n);
+    for (size_t k = 0; k < texts.size(); ++k)
+      EXPECT_EQ(texts[k], alone_in_session(loaded, requests[i], uint32_t(7 * i + k))) << prompts[i];
+  }
+  const ServeNumbers numbers = scheduler.numbers();
+  EXPECT_GT(numbers.generation_tokens, 0);
+}
+
+TEST(Scheduler, ChancesAreTold) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  Scheduler scheduler(loaded, small_scheduler());
+  const RunningScheduler running(scheduler);
+  GenerationRequest request = asked(m, "abcabc", 1);
+  request.echo = true;
+  request.top = 2;
+  request.generate.predict = 0;
+  const auto answering = scheduler.submit(request);
+  std::vector<std::optional<TokenChance>> tokens;
+  std::string text;
+  for (;;) {
+    const auto said = answering->next(20);
+    ASSERT_TRUE(said.has_value());
+    text += said->text;
+    tokens.insert(tokens.end(), said->tokens.begin(), said->tokens.end());
+    if (said->ended) break;
+  }
+  EXPECT_EQ(text, "abcabc");
+  ASSERT_EQ(tokens.size(), 6U);
+  EXPECT_FALSE(tokens[0].has_value());
+  Session session(loaded, {.context = 16, .exact = true});
+  const std::span<const float> rows = session.feed_all(request.prompts[0]);
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    double sum = 0;
+    for (size_t k = 0; k < 11; ++k) sum += std::exp(double(rows[(i - 1) * 11 + k]));
+    ASSERT_EQ(tokens[i]->id, request.prompts[0][i]);
+    EXPECT_NEAR(tokens[i]->chance, rows[(i - 1) * 11 + tokens[i]->id] - std::log(sum), 1e-4);
+    ASSERT_EQ(tokens[i]->top.size(), 2U);
+    EXPECT_GE(tokens[i]->top[0].second, tokens[i]->top[1].second);
+    EXPECT_GE(tokens[i]->top[0].second, tokens[i]->chance);
+  }
+}
+
+TEST(Scheduler, AFullQueueSaysSo) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  SchedulerOptions options = small_scheduler();
+  options.parallel = 1;
+  options.queue = 2;
+  Scheduler scheduler(loaded, options);  // nobody runs it yet
+  std::vector<std::shared_ptr<Answering>> all;
+  for (uint32_t i = 0; i < 3; ++i) all.push_back(scheduler.submit(asked(m, "abc", i)));
+  try {
+    (void)scheduler.submit(asked(m, "abc", 9));
+    ADD_FAILURE() << "the queue has no end";
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.status, 429);
+  }
+  RunningScheduler running(scheduler);
+  for (const auto& one : all) EXPECT_FALSE(texts_of(*one, 1)[0].empty());
+  (void)texts_of(*scheduler.submit(asked(m, "abc", 9)), 1);  // there is room again
+  scheduler.drain();
+  running.wait();
+  EXPECT_THROW((void)scheduler.submit(asked(m, "abc", 9)), Refusal);
+}
+
+TEST(Scheduler, WhoLeavesOrTakesTooLongIsLetGo) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  SchedulerOptions options = small_scheduler();
+  options.seconds = 0.05;
+  Scheduler scheduler(loaded, options);
+  const auto left = scheduler.submit(asked(m, "abc", 1));
+  left->cancel(CancelReason::client_left);
+  const auto late = scheduler.submit(asked(m, "abc", 2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(80));
+  const RunningScheduler running(scheduler);
+  const auto said = late->next(20);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_TRUE(said->ended && said->out_of_time);
+  for (int i = 0; i < 200 && scheduler.numbers().cancelled == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(scheduler.numbers().cancelled, 1);
+  EXPECT_EQ(scheduler.numbers().out_of_time, 1);
+}
+
+TEST(Scheduler, AReaderThatDoesNotReadIsLetGo) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  SchedulerOptions options = small_scheduler();
+  options.most_bytes = 1;
+  Scheduler scheduler(loaded, options);
+  const RunningScheduler running(scheduler);
+  const auto answering = scheduler.submit(asked(m, "abc", 1));
+  for (int i = 0; i < 400 && scheduler.numbers().cancelled == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_THROW((void)answering->next(1), Refusal);
+}
+
+TEST(Scheduler, StoppingFailsWhatIsLeft) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  Scheduler scheduler(loaded, small_scheduler());
+  const auto answering = scheduler.submit(asked(m, "abc", 1));
+  scheduler.run([] { return false; });
+  EXPECT_THROW((void)answering->next(1), Refusal);
+}
+
+TEST(Scheduler, VectorsAreThoseOfTheEmbedder) {
+  const Model m = served_tiny();
+  const LoadedModel loaded(engine(), m);
+  SchedulerOptions options = small_scheduler();
+  Scheduler scheduler(loaded, options);
+  const RunningScheduler running(scheduler);
+  EmbeddingRequest request;
+  for (int i = 0; i < 11; ++i)
+    request.inputs.push_back(m.tokenizer->encode(std::string(size_t(1 + i), char('a' + i % 5))));
+  const auto vectors = scheduler.submit(request)->take(20);
+  ASSERT_TRUE(vectors && vectors->size() == request.inputs.size());
+  Embedder embedder(loaded, {.exact = true});
+  for (size_t i = 0; i < vectors->size(); ++i) {
+    auto own = embedder.embed(request.inputs[i], options.pooling).at(0);
+    normalise(own, 2);
+    EXPECT_GT(cosine(own, (*vectors)[i]), 0.99999);
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
