@@ -7,6 +7,7 @@
 #include "graph/ir/build.h"
 #include "number/facts/facts.h"
 #include "number/library/library.h"
+#include "run/engine/trial/soundness.h"
 #include "run/engine/trial/trial.h"
 
 namespace lumen::run {
@@ -166,6 +167,51 @@ std::string kind_of_plan(const TrialPlan& plan) {
   return kind;
 }
 
+// Those of all trials whose plans have a row, or are of a kind, that none before had.
+class Choice {
+ public:
+  explicit Choice(TrialDepth depth) : depth_(depth) {}
+
+  // Planned on the table without some rows.
+  void add(machine::Machine m, const Makers& makers, const std::set<std::string>& without) {
+    for (const std::string& row : without) m = without_row(std::move(m), row);
+    for (const auto& make : makers) {
+      Trial trial = make();
+      trial.without = without;
+      if (!without.empty()) trial.what += ", others tried";
+      add_candidates(m, trial);
+    }
+  }
+  const std::set<std::string>& rows() const { return rows_; }
+  std::vector<Trial> take() { return std::move(out_); }
+
+ private:
+  void add_candidates(const machine::Machine& m, Trial& trial) {
+    int candidates = 1;
+    for (trial.options.candidate = 0; trial.options.candidate < candidates; ++trial.options.candidate) {
+      TrialPlan plan;
+      try {
+        plan = plan_of(m, trial);
+      } catch (const Error&) {
+        return;  // not for this machine
+      }
+      if (depth_ == TrialDepth::everything) candidates = plan.candidates;
+      const auto row =
+          std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& r) { return !rows_.contains(r); });
+      const bool new_kind = depth_ == TrialDepth::everything && kinds_.insert(kind_of_plan(plan)).second;
+      if (row == plan.rows.end() && !new_kind) continue;
+      Trial chosen = trial;
+      if (row != plan.rows.end()) chosen.wanted = *row;
+      rows_.insert(plan.rows.begin(), plan.rows.end());
+      out_.push_back(std::move(chosen));
+    }
+  }
+
+  TrialDepth depth_;
+  std::set<std::string> rows_, kinds_;
+  std::vector<Trial> out_;
+};
+
 }  // namespace
 
 std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
@@ -182,30 +228,19 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
   add_plain(m, depth, &makers);
   add_held(m, depth, formats, &makers);
   add_coded(m, depth, formats, &makers);
-  std::vector<Trial> out;
-  std::set<std::string> rows, kinds;
-  for (const auto& make : makers) {
-    Trial trial = make();
-    int candidates = 1;
-    for (trial.options.candidate = 0; trial.options.candidate < candidates; ++trial.options.candidate) {
-      TrialPlan plan;
-      try {
-        plan = plan_of(m, trial);
-      } catch (const Error&) {
-        break;  // not for this machine
-      }
-      if (depth == TrialDepth::everything) candidates = plan.candidates;
-      const auto row =
-          std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& r) { return !rows.contains(r); });
-      const bool new_kind = depth == TrialDepth::everything && kinds.insert(kind_of_plan(plan)).second;
-      if (row == plan.rows.end() && !new_kind) continue;
-      Trial chosen = trial;
-      if (row != plan.rows.end()) chosen.wanted = *row;
-      rows.insert(plan.rows.begin(), plan.rows.end());
-      out.push_back(std::move(chosen));
-    }
+  Choice choice(depth);
+  choice.add(m, makers, {});
+  // Matrix instructions of large tiles win at sizes that no trial has time for: they are tried on a table without those
+  // that have been.
+  for (size_t before = 0; m.kind == machine::Kind::gpu && before < choice.rows().size();) {
+    before = choice.rows().size();
+    std::set<std::string> tried;
+    for (const machine::MatrixRow& r : m.matrices)
+      if (choice.rows().contains(r.row)) tried.insert(r.row);
+    if (tried.empty() || tried.size() == m.matrices.size()) break;
+    choice.add(m, makers, tried);
   }
-  return out;
+  return choice.take();
 }
 
 }  // namespace lumen::run

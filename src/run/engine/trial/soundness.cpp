@@ -74,12 +74,23 @@ std::vector<CheckLine> rows_not_chosen(const machine::Machine& m, const std::vec
 
 Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, const OpenMachine& open) {
   Soundness out;
+  machine::Machine machine = shop.device->machine();
+  std::map<std::set<std::string>, CompileContext> others;  // tables without some rows
+  const auto try_on = [&](const CompileContext& whole, const Trial& t) {
+    if (t.without.empty()) return try_out(whole, t);
+    const auto [at, is_new] = others.try_emplace(t.without);
+    if (is_new) {
+      machine::Machine rest = machine;
+      for (const std::string& row : t.without) rest = without_row(std::move(rest), row);
+      at->second = open(std::make_shared<const machine::Machine>(std::move(rest)));
+    }
+    return try_out(at->second, t);
+  };
   std::vector<Judged> all;
   for (Trial& t : trials) {
-    CheckLine line = try_out(shop, t);
+    CheckLine line = try_on(shop, t);
     all.push_back({std::move(t), std::move(line)});
   }
-  machine::Machine machine = shop.device->machine();
   const auto failing = [&] { return std::find_if(all.begin(), all.end(), [](const Judged& j) { return j.failed(); }); };
   for (auto first = failing(); first != all.end(); first = failing()) {
     const std::string row = blamed_row(all);
@@ -94,11 +105,12 @@ Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, 
     machine = without_row(std::move(machine), row);
     out.machine = std::make_shared<const machine::Machine>(machine);
     const CompileContext next = open(out.machine);
+    others.clear();
     for (Judged& j : all) {
       const bool used = std::ranges::find(j.line.rows, row) != j.line.rows.end();
       if (!used) continue;  // its kernels are the same
       j.trial.wanted.clear();
-      j.line = try_out(next, j.trial);
+      j.line = try_on(next, j.trial);
     }
   }
   for (Judged& j : all) {

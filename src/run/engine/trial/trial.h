@@ -53,7 +53,8 @@ struct Trial {
   double units = 0;
   // Other graphs that are right as well, whole: operands rounded by a kernel before it multiplies.
   std::vector<graph::Graph> others = {};
-  std::string wanted = {};  // a row of the machine's table that it is there for; empty: none
+  std::string wanted = {};             // a row of the machine's table that it is there for; empty: none
+  std::set<std::string> without = {};  // rows that the table has not for this one, so that others are chosen
 };
 
 // A tensor as its bytes lie on a device.

@@ -60,6 +60,26 @@ TEST(Soundness, EveryTrialPassesAndGoesThroughWhatItIsFor) {
   }
 }
 
+// Instructions of large tiles, which no small product would choose, are tried too, each on the table that it is planned
+// on.
+TEST(Soundness, EveryMatrixInstructionIsTried) {
+  for (const char* name : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_80", "sm_89"}) {
+    const auto m = machine::find_machine(name);
+    std::set<std::string> wanted;
+    for (const Trial& t : product_trials(*m, TrialDepth::usual)) {
+      machine::Machine table = *m;
+      for (const std::string& row : t.without) table = without_row(std::move(table), row);
+      const TrialPlan plan = plan_of(table, t);
+      EXPECT_TRUE(t.wanted.empty() || plan.rows.contains(t.wanted)) << name << ": " << t.what;
+      wanted.insert(plan.rows.begin(), plan.rows.end());
+    }
+    for (const machine::MatrixRow& r : m->matrices) {
+      if (r.scale_group > 0) continue;  // chosen at other sizes
+      EXPECT_TRUE(wanted.contains(r.row)) << name << ": " << r.row;
+    }
+  }
+}
+
 TEST(Soundness, WhatNoPlanHasIsNoPass) {
   Trial t = first_trials().front();
   t.wanted = "nobody.has.this";
