@@ -124,6 +124,7 @@ class KernelLowering {
     llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
     std::vector<llvm::Metadata*> scopes;
     for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
+    const bool all_settled = !target_.follows || loop::begins_in_whole(k_);
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
@@ -132,7 +133,7 @@ class KernelLowering {
         function_->addParamAttr(i, llvm::Attribute::getWithAlignment(context_, align));
       }
       // Where kernels begin early that memory alone is constant which none of the program writes (loop/verify.h).
-      const bool is_settled = !target_.follows || k_.params[i].constant || loop::begins_in_whole(k_);
+      const bool is_settled = all_settled || k_.params[i].constant;
       buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && is_settled;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;

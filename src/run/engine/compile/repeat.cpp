@@ -78,8 +78,9 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
     const Node& node = g[form.values[i]];
     const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
-    form.meaning += fmt::format("{} {} {} {}{}\n", i, ordinal(node.op), shared, format,
-                                unwritten[form.values[i]] ? " unwritten" : "");
+    form.unwritten.push_back(unwritten[form.values[i]]);
+    form.meaning +=
+        fmt::format("{} {} {} {}{}\n", i, ordinal(node.op), shared, format, form.unwritten.back() ? " unwritten" : "");
   }
   return form;
 }
@@ -88,7 +89,6 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
                                  const machine::Machine& machine, const synth::Options& options) {
   if (is_exchange(plan.graph, group)) return {};
   synth::Synthesis s = synth::synthesize(plan, group, machine, options);
-  const std::vector<bool> unwritten = graph::unwritten(plan.graph);
   for (synth::Step& step : s.steps) {
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
                 step.kernel.name, step.kernel.params.size(), step.arguments.size());
@@ -98,11 +98,11 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
       if (a.from != synth::Argument::From::value) continue;
       loop::BufferParam& param = step.kernel.params[i];
       if (is_parameter(plan.graph[a.index])) param.align = kParameterAlignment;
-      // Where kernels begin before others have ended it matters which memory can change (loop::BufferParam).
-      if (machine.follows && unwritten[a.index] && !param.written) param.constant = true;
       const auto local = std::find(form.values.begin(), form.values.end(), a.index);
       LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
       a.index = local - form.values.begin();
+      // Where kernels begin before others have ended it matters which memory can change (loop::BufferParam).
+      if (machine.follows && form.unwritten[a.index] && !param.written) param.constant = true;
     }
   }
   return s;

@@ -17,6 +17,7 @@ bool is_exchange(const graph::Graph& g, const graph::Group& group);
 struct GroupForm {
   std::string meaning;
   std::vector<graph::ValueId> values;  // inputs, then nodes
+  std::vector<bool> unwritten;         // by value
 };
 // `unwritten`: of the graph (graph/match/access.h); kernels may copy such memory before others have ended.
 GroupForm form_of(const graph::Graph& g, const graph::Group& group, const std::vector<bool>& unwritten);
