@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -141,6 +142,44 @@ TEST(Sampler, RefusesValuesOutOfRange) {
   refuse([](auto& o) { o.mirostat = 3; });
   refuse([](auto& o) { o.dry_base = 0.5; });
   refuse([](auto& o) { o.presence_penalty = std::nan(""); });
+}
+
+// Cuts of vocabularies of which only the best are ranked, against a list of all in order.
+TEST(Sampler, CutsAreThoseOfTheWholeList) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 4);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<float> logits(300 + random() % 500);
+    for (float& x : logits) x = std::round(normal(random) * 8) / 8;
+    SamplerOptions o = plain();
+    o.temperature = round % 2 == 0 ? 1 : 1.7;
+    o.top_k = round % 3 == 0 ? 100 : 0;
+    o.top_p = round % 5 < 3 ? 0.7 : 1;
+    o.min_p = round % 4 == 0 ? 0.02 : 0;
+    o.seed = uint32_t(round);
+    std::vector<std::pair<float, TokenId>> all;  // the best first
+    for (size_t i = 0; i < logits.size(); ++i) all.emplace_back(-logits[i], TokenId(i));
+    std::sort(all.begin(), all.end());
+    if (o.top_k > 0) all.resize(size_t(o.top_k));
+    const auto p = [&](size_t i, double temperature) { return std::exp((all[0].first - all[i].first) / temperature); };
+    double sum = 0, mass = 0;
+    for (size_t i = 0; i < all.size(); ++i) sum += p(i, 1);
+    size_t n = 0;
+    while (n < all.size() && (n == 0 || mass < o.top_p * sum)) mass += p(n++, 1);
+    if (o.top_p < 1) all.resize(n);
+    for (n = 1; n < all.size() && p(n, 1) >= o.min_p;) ++n;
+    all.resize(n);
+    std::map<TokenId, double> share;
+    sum = 0;
+    for (size_t i = 0; i < all.size(); ++i) sum += p(i, o.temperature);
+    for (size_t i = 0; i < all.size(); ++i) share[all[i].second] = p(i, o.temperature) / sum;
+    const int times = 1000;
+    for (const auto& [id, count] : drawn(o, logits, times)) {
+      ASSERT_TRUE(share.contains(id)) << round;
+      const double expected = share[id] * times;
+      EXPECT_LE(std::fabs(count - expected), 6 * std::sqrt(expected) + 6) << round << " token " << id;
+    }
+  }
 }
 
 // A filter that is asked about the likeliest alone leaves what one would leave that is asked about all.

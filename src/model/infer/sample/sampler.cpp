@@ -13,28 +13,12 @@ namespace lumen::model {
 namespace {
 
 constexpr size_t kLongestMemory = size_t{1} << 20;
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 
+constexpr size_t kFirst = 64;       // tokens ranked at first where nothing says how many matter
 constexpr size_t kMostAsked = 256;  // tokens a filter is asked about one by one, beside four for each one wanted
 
-// Ties go to the lower id, so that the order is the same everywhere.
-template <typename Candidate>
-bool is_better(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-// Weights to draw by, relative to the best; candidates are in order.
-template <typename Candidates>
-std::vector<double> weights(const Candidates& candidates, double temperature) {
-  std::vector<double> w(candidates.size());
-  for (size_t i = 0; i < w.size(); ++i) w[i] = std::exp((candidates[i].logit - candidates[0].logit) / temperature);
-  return w;
-}
-
-double sum(const std::vector<double>& values) {
-  double out = 0;
-  for (const double v : values) out += v;
-  return out;
+double weight(const Candidate& c, const Candidate& best, double temperature) {
+  return std::exp((c.logit - best.logit) / temperature);
 }
 
 }  // namespace
@@ -64,6 +48,12 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
   memory_ = look_back(o.repeat_last);
   if (o.dry_multiplier > 0) memory_ = std::max(memory_, look_back(o.dry_last));
   memory_ = std::min(memory_, kLongestMemory);
+  for (const TokenId id : o.forbidden) {
+    if (id < 0) continue;
+    const size_t i = id;
+    if (i >= barred_.size()) barred_.resize(i + 1, false);
+    barred_[i] = true;
+  }
 }
 
 void Sampler::accept(TokenId token) {
@@ -71,23 +61,29 @@ void Sampler::accept(TokenId token) {
   while (recent_.size() > memory_) recent_.pop_front();
 }
 
-void Sampler::penalise(std::vector<Candidate>& candidates) const {
+// Where the logit of a token stands that counts instead of the one computed; none of what the vocabulary has not.
+double* Sampler::Changes::of(TokenId id) {
+  if (id < 0 || static_cast<size_t>(id) >= logits.size()) return nullptr;
+  return &to.try_emplace(id, logits[id]).first->second;
+}
+
+void Sampler::penalise(Changes& changes) const {
   const SamplerOptions& o = options_;
   if (o.repeat_penalty == 1 && o.presence_penalty == 0 && o.frequency_penalty == 0) return;
   const size_t last = o.repeat_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.repeat_last);
   std::unordered_map<TokenId, int64_t> seen;
   for (size_t i = recent_.size() - last; i < recent_.size(); ++i) ++seen[recent_[i]];
   for (const auto& [id, count] : seen) {
-    if (id < 0 || static_cast<size_t>(id) >= candidates.size()) continue;
-    double& logit = candidates[id].logit;
-    logit = logit > 0 ? logit / o.repeat_penalty : logit * o.repeat_penalty;
-    logit -= count * o.frequency_penalty + o.presence_penalty;
+    double* const logit = changes.of(id);
+    if (!logit) continue;
+    *logit = *logit > 0 ? *logit / o.repeat_penalty : *logit * o.repeat_penalty;
+    *logit -= count * o.frequency_penalty + o.presence_penalty;
   }
 }
 
 // For each token that would go on with a text as it went on before: the longer the repetition, the worse. Lengths of
 // repetitions are found for all places at once (the Z algorithm on the reversed text).
-void Sampler::penalise_repetitions(std::vector<Candidate>& candidates) const {
+void Sampler::penalise_repetitions(Changes& changes) const {
   const SamplerOptions& o = options_;
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
@@ -115,70 +111,91 @@ void Sampler::penalise_repetitions(std::vector<Candidate>& candidates) const {
   }
   for (const auto& [id, n] : longest) {
     if (static_cast<int64_t>(n) < std::max<int64_t>(1, o.dry_allowed_length)) continue;
-    if (id < 0 || static_cast<size_t>(id) >= candidates.size() || breaks(id)) continue;
+    double* const logit = breaks(id) ? nullptr : changes.of(id);
+    if (!logit) continue;
     const double exponent = static_cast<int64_t>(n) - o.dry_allowed_length;
-    candidates[id].logit -= std::min(o.dry_multiplier * std::pow(o.dry_base, exponent), 1e6);
+    *logit -= std::min(o.dry_multiplier * std::pow(o.dry_base, exponent), 1e6);
   }
 }
 
-TokenId Sampler::draw(const std::vector<Candidate>& candidates, double temperature, double* probability) {
-  const std::vector<double> w = weights(candidates, temperature);
-  const double all = sum(w);
+TokenId Sampler::draw(Ranking& ranking, double temperature, double* probability) {
+  const double all = ranking.total(temperature);
   double left = graph::uniform_random(options_.seed, 0x5a3b1e, drawn_++) * all;
-  for (size_t i = 0; i < w.size(); ++i) {
-    left -= w[i];
-    if (left < 0 || i + 1 == w.size()) {
-      *probability = w[i] / all;
-      return candidates[i].id;
+  for (size_t i = 0;; ++i) {
+    const double w = weight(ranking[i], ranking[0], temperature);
+    left -= w;
+    if (left < 0 || !ranking.has(i + 1)) {
+      *probability = w / all;
+      return ranking[i].id;
     }
   }
-  return candidates.back().id;
 }
 
 // Keeps the surprise of what is drawn near a wanted one (Basu et al. 2021): the first kind estimates how many tokens
 // that takes, the second cuts off what would surprise more.
-TokenId Sampler::mirostat(std::vector<Candidate>& candidates) {
-  const std::vector<double> w = weights(candidates, options_.temperature);
-  const double all = sum(w);
+TokenId Sampler::mirostat(Ranking& ranking) {
+  const double temperature = options_.temperature;
+  const auto w = [&](size_t i) { return weight(ranking[i], ranking[0], temperature); };
   size_t keep = 1;
   if (options_.mirostat == 1) {
     double products = 0, squares = 0;
-    for (size_t i = 0; i + 1 < std::min<size_t>(100, w.size()) && w[i + 1] > 0; ++i) {
+    for (size_t i = 0; i < 99 && ranking.has(i + 1) && w(i + 1) > 0; ++i) {
       const double t = std::log((i + 2) / static_cast<double>(i + 1));
-      products += t * std::log(w[i] / w[i + 1]);
+      products += t * std::log(w(i) / w(i + 1));
       squares += t * t;
     }
     const double s = squares > 0 ? products / squares : 1, e = s - 1;
-    const double n = w.size();
+    const double n = ranking.count();
     const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(n, -e)), 1 / s);
-    keep = std::isfinite(k) ? static_cast<size_t>(std::clamp(k, 1.0, n)) : w.size();
+    keep = static_cast<size_t>(std::isfinite(k) ? std::clamp(k, 1.0, n) : n);
   } else {
-    while (keep < w.size() && -std::log2(w[keep] / all) <= surprise_) ++keep;
+    const double all = ranking.total(temperature);
+    while (ranking.has(keep) && -std::log2(w(keep) / all) <= surprise_) ++keep;
   }
-  candidates.resize(keep);
+  ranking.keep(keep);
   double probability = 1;
-  const TokenId id = draw(candidates, options_.temperature, &probability);
+  const TokenId id = draw(ranking, temperature, &probability);
   surprise_ -= options_.mirostat_rate * (-std::log2(probability) - options_.mirostat_entropy);
   return id;
 }
 
-// The best `wanted` that the filter allows, best first, found by asking about the likeliest alone; false when too few
-// of those are allowed. What is found is what asking about all would find.
-bool Sampler::best_allowed(std::vector<Candidate>& candidates, TokenFilter& filter, size_t wanted) const {
-  const auto worse = [](const Candidate& a, const Candidate& b) { return is_better(b, a); };
-  std::make_heap(candidates.begin(), candidates.end(), worse);
+// Leaves the best `wanted` that the filter allows, found by asking about the likeliest alone; false when too few of
+// those are allowed. What is found is what asking about all would find.
+bool Sampler::best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const {
   std::vector<Candidate> found;
-  auto end = candidates.end();
-  for (size_t asked = 0; asked < kMostAsked + 4 * wanted && end != candidates.begin(); ++asked) {
-    if (candidates.front().logit == kNever) break;
-    if (filter.allows(candidates.front().id)) found.push_back(candidates.front());
+  for (size_t i = 0; i < kMostAsked + 4 * wanted && ranking.has(i); ++i) {
+    if (filter.allows(ranking[i].id)) found.push_back(ranking[i]);
     if (found.size() == wanted) {
-      candidates = std::move(found);
+      ranking.take(std::move(found));
       return true;
     }
-    std::pop_heap(candidates.begin(), end--, worse);
   }
   return false;
+}
+
+// Leaves those whose surprise is nearest to the expected one (Meister et al. 2022).
+void Sampler::keep_typical(Ranking& ranking) const {
+  const std::vector<Candidate>& candidates = ranking.all();
+  std::vector<double> p;
+  for (const Candidate& c : candidates) p.push_back(weight(c, candidates[0], 1));
+  const double all = ranking.total(1);
+  double entropy = 0;
+  for (double& x : p) {
+    x /= all;
+    if (x > 0) entropy -= x * std::log(x);
+  }
+  std::vector<std::pair<double, size_t>> order;  // by distance, then by rank
+  for (size_t i = 0; i < p.size(); ++i) order.emplace_back(std::fabs(-std::log(p[i]) - entropy), i);
+  std::sort(order.begin(), order.end());
+  double mass = 0;
+  size_t n = 0;
+  while (n < order.size() && (n == 0 || mass < options_.typical_p)) mass += p[order[n++].second];
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < n; ++i) kept.push_back(order[i].second);
+  std::sort(kept.begin(), kept.end());
+  std::vector<Candidate> typical;
+  for (const size_t i : kept) typical.push_back(candidates[i]);
+  ranking.take(std::move(typical));
 }
 
 TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* allowed) {
@@ -198,73 +215,34 @@ TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* al
 TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   LUMEN_CHECK(!logits.empty());
   const SamplerOptions& o = options_;
-  std::vector<Candidate> candidates(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<TokenId>(i), logits[i]};
+  Changes changes{logits, {}};
   for (const auto& [id, by] : o.bias) {
-    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[id].logit += by;
+    if (double* const logit = changes.of(id)) *logit += by;
   }
-  for (const TokenId id : o.forbidden) {
-    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[id].logit = kNever;
-  }
-  penalise(candidates);
-  penalise_repetitions(candidates);
+  penalise(changes);
+  penalise_repetitions(changes);
   const size_t wanted = o.temperature == 0 ? 1 : o.mirostat == 0 ? static_cast<size_t>(o.top_k) : 0;
-  const auto better = [](const Candidate& a, const Candidate& b) { return is_better(a, b); };
-  if (!filter || wanted == 0 || !best_allowed(candidates, *filter, wanted)) {
-    const std::vector<bool>* allowed = filter ? &filter->all() : nullptr;
-    std::erase_if(candidates, [&](const Candidate& c) {
-      const size_t i = c.id;
-      return c.logit == kNever || (allowed && (i >= allowed->size() || !(*allowed)[i]));
-    });
-  }
-  if (candidates.empty()) return -1;
-  if (o.temperature == 0) return std::min_element(candidates.begin(), candidates.end(), better)->id;
-  if (o.mirostat != 0) {
-    std::sort(candidates.begin(), candidates.end(), better);
-    return mirostat(candidates);
-  }
-
-  size_t kept = candidates.size();
-  if (o.top_k > 0) kept = std::min<size_t>(kept, o.top_k);
-  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(), better);
-  candidates.resize(kept);
-  if (o.typical_p < 1) {
-    // Those whose surprise is nearest to the expected one (Meister et al. 2022).
-    std::vector<double> p = weights(candidates, 1);
-    const double all = sum(p);
-    double entropy = 0;
-    for (double& x : p) {
-      x /= all;
-      if (x > 0) entropy -= x * std::log(x);
+  Ranking ranking(logits, barred_, changes.to, filter || wanted == 0 ? kFirst : wanted);
+  if (filter && (wanted == 0 || !best_allowed(ranking, *filter, wanted))) ranking.only(filter->all());
+  if (!ranking.has(0)) return -1;
+  if (o.temperature == 0) return ranking[0].id;
+  if (o.mirostat != 0) return mirostat(ranking);
+  if (o.top_k > 0) ranking.keep(wanted);
+  if (o.typical_p < 1) keep_typical(ranking);
+  // Both leave a beginning of the order, so that the shorter one is found in one walk.
+  if (o.top_p < 1 || o.min_p > 0) {
+    const double enough = o.top_p < 1 ? o.top_p * ranking.total(1) : std::numeric_limits<double>::infinity();
+    double mass = 0;
+    size_t n = 0;
+    for (; ranking.has(n) && (n == 0 || mass < enough); ++n) {
+      const double w = weight(ranking[n], ranking[0], 1);
+      if (n > 0 && w < o.min_p) break;
+      mass += w;
     }
-    std::vector<size_t> order(p.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    const auto distance = [&](size_t i) { return std::fabs(-std::log(p[i]) - entropy); };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distance(a) < distance(b); });
-    double mass = 0;
-    size_t n = 0;
-    while (n < order.size() && (n == 0 || mass < o.typical_p)) mass += p[order[n++]];
-    order.resize(n);
-    std::sort(order.begin(), order.end());
-    std::vector<Candidate> typical;
-    for (const size_t i : order) typical.push_back(candidates[i]);
-    candidates = std::move(typical);
-  }
-  if (o.top_p < 1) {
-    const std::vector<double> w = weights(candidates, 1);
-    const double all = sum(w);
-    double mass = 0;
-    size_t n = 0;
-    while (n < w.size() && (n == 0 || mass < o.top_p * all)) mass += w[n++];
-    candidates.resize(n);
-  }
-  if (o.min_p > 0) {
-    size_t n = 1;
-    while (n < candidates.size() && std::exp(candidates[n].logit - candidates[0].logit) >= o.min_p) ++n;
-    candidates.resize(n);
+    ranking.keep(n);
   }
   double probability = 1;
-  return draw(candidates, o.temperature, &probability);
+  return draw(ranking, o.temperature, &probability);
 }
 
 std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {

@@ -8,9 +8,11 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "model/infer/sample/ranking.h"
 #include "model/text/tokenizer/tokenizer.h"
 
 namespace lumen::model {
@@ -55,17 +57,20 @@ class Sampler {
   void accept(TokenId token);         // prompt tokens count for the penalties, too
 
  private:
-  struct Candidate {
-    TokenId id;
-    double logit;
+  struct Changes {
+    std::span<const float> logits;
+    std::unordered_map<TokenId, double> to;  // what counts instead
+    double* of(TokenId id);
   };
-  bool best_allowed(std::vector<Candidate>& candidates, TokenFilter& filter, size_t wanted) const;
-  void penalise(std::vector<Candidate>& candidates) const;
-  void penalise_repetitions(std::vector<Candidate>& candidates) const;
-  TokenId draw(const std::vector<Candidate>& candidates, double temperature, double* probability);
-  TokenId mirostat(std::vector<Candidate>& candidates);
+  bool best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const;
+  void penalise(Changes& changes) const;
+  void penalise_repetitions(Changes& changes) const;
+  void keep_typical(Ranking& ranking) const;
+  TokenId draw(Ranking& ranking, double temperature, double* probability);
+  TokenId mirostat(Ranking& ranking);
 
   SamplerOptions options_;
+  std::vector<bool> barred_;  // forbidden tokens
   std::deque<TokenId> recent_;
   size_t memory_;  // tokens kept in recent_
   uint64_t drawn_ = 0;

@@ -1,0 +1,127 @@
+#include "model/infer/sample/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr size_t kGrowth = 8;
+constexpr size_t kRun = 32;  // logits compared at once
+
+// The largest f32 that is not above the bound: who reaches the bound reaches it.
+float at_most(double bound) {
+  const auto f = float(bound);
+  return f > bound ? std::nextafter(f, -std::numeric_limits<float>::infinity()) : f;
+}
+
+}  // namespace
+
+Ranking::Ranking(std::span<const float> logits, const std::vector<bool>& barred,
+                 const std::unordered_map<TokenId, double>& changed, size_t first)
+    : logits_(logits), hidden_(barred), first_(std::max<size_t>(1, first)) {
+  hidden_.resize(logits.size(), false);
+  for (const auto& [id, logit] : changed) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size() || hidden_[id]) continue;
+    hidden_[id] = true;
+    if (logit > kNever) extra_.push_back({id, logit});
+  }
+}
+
+void Ranking::only(const std::vector<bool>& allowed) {
+  const auto is_allowed = [&](size_t i) { return i < allowed.size() && allowed[i]; };
+  for (size_t i = 0; i < hidden_.size(); ++i) {
+    if (!is_allowed(i)) hidden_[i] = true;
+  }
+  std::erase_if(extra_, [&](const Candidate& c) { return !is_allowed(c.id); });
+  ranked_.clear();
+  complete_ = false;
+}
+
+void Ranking::take(std::vector<Candidate> ranked) {
+  ranked_ = std::move(ranked);
+  complete_ = true;
+}
+
+void Ranking::keep(size_t most) {
+  LUMEN_CHECK(most > 0);
+  if (has(most - 1)) ranked_.resize(most);
+  complete_ = true;
+}
+
+bool Ranking::find(size_t i) {
+  while (!complete_ && i >= ranked_.size()) rank(ranked_.empty() ? std::max(first_, i + 1) : ranked_.size() * kGrowth);
+  return i < ranked_.size();
+}
+
+const std::vector<Candidate>& Ranking::all() {
+  if (!complete_) rank(logits_.size());
+  return ranked_;
+}
+
+template <typename Visit>
+void Ranking::each(Visit visit) const {
+  for (const Candidate& c : extra_) visit(c.logit);
+  for (size_t i = 0; i < logits_.size(); ++i) {
+    if (logits_[i] > kNever && !hidden_[i]) visit(double{logits_[i]});
+  }
+}
+
+size_t Ranking::count() {
+  if (complete_) return ranked_.size();
+  size_t n = 0;
+  each([&](double) { ++n; });
+  return n;
+}
+
+double Ranking::total(double temperature) {
+  double sum = 0;
+  if (!has(0)) return sum;
+  const double best = ranked_[0].logit;
+  const auto add = [&](double logit) { sum += std::exp((logit - best) / temperature); };
+  if (complete_) {
+    for (const Candidate& c : ranked_) add(c.logit);
+  } else {
+    each(add);
+  }
+  return sum;
+}
+
+void Ranking::rank(size_t most) {
+  std::vector<Candidate>& best = ranked_;
+  best = extra_;
+  complete_ = true;
+  float least = at_most(kNever);  // below it nothing is among the best
+  const size_t room = 2 * most + kRun;
+  const auto cut = [&] {
+    if (best.size() <= most) return;
+    std::nth_element(best.begin(), best.begin() + (most - 1), best.end(), is_better);
+    best.resize(most);
+    least = at_most(best.back().logit);
+    complete_ = false;
+  };
+  const auto look = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      const float x = logits_[i];
+      if (x >= least && x > kNever && !hidden_[i]) best.push_back({TokenId(i), x});
+    }
+    if (best.size() >= room) cut();
+  };
+  const float* const x = logits_.data();
+  size_t i = 0;
+  for (; i + kRun <= logits_.size(); i += kRun) {
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (size_t j = 0; j < kRun; ++j) any |= x[i + j] >= least ? 1 : 0;
+    if (any != 0) look(i, i + kRun);
+  }
+  look(i, logits_.size());
+  cut();
+  std::sort(best.begin(), best.end(), is_better);
+}
+
+}  // namespace lumen::model
