@@ -9,7 +9,8 @@ function(lumen_units target most_sources most_lines)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
-  execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/units.py ${most_sources} ${most_lines} ${sources}
+  set(kept ${CMAKE_BINARY_DIR}/units/${target})
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/units.py ${kept} ${most_sources} ${most_lines} ${sources}
                   OUTPUT_VARIABLE pairs COMMAND_ERROR_IS_FATAL ANY)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   while(pairs)

@@ -5,7 +5,9 @@ sources share. Two sources share a unit only if what is private to the one canno
   - any other private name does not occur so in the other, where both are in one namespace or in nested ones;
   - no header that the other includes declares it, in such a namespace too; nor, where it has a name that headers declare
     as well, does one use it.
-   usage: units.py MOST_SOURCES MOST_LINES SOURCE...        prints unit;source;unit;source;... as a list of CMake"""
+   usage: units.py KEPT MOST_SOURCES MOST_LINES SOURCE...   prints unit;source;unit;source;... as a list of CMake
+KEPT is a file of the build that holds what was chosen last: sources stay where they were while they may, so that a new
+one lets one unit be compiled again rather than most."""
 import re
 import sys
 from functools import cache
@@ -177,13 +179,28 @@ class Unit:
         self.lines += source.lines
 
 
+GROWTH = 1.3  # how much longer than others a unit may become before its sources are parted
+
+
+def kept_units(kept, sources, most_sources, most_lines):
+    """The units of last time, of the sources that are still there and go together."""
+    if not kept.is_file():
+        return []
+    units = {}
+    words = kept.read_text(encoding="utf-8").split(";")
+    for name, path in zip(words[::2], words[1::2]):
+        unit = units.setdefault(name, Unit())
+        source = sources.get(path)
+        if source and unit.takes(source, most_sources, GROWTH * most_lines):
+            unit.add(sources.pop(path))
+    return [unit for unit in units.values() if unit.sources]
+
+
 def main():
-    most_sources, most_lines = int(sys.argv[1]), int(sys.argv[2])
-    units = []
-    for path in sys.argv[3:]:
-        source = Source(path)
-        if source.alone:
-            continue
+    kept, most_sources, most_lines = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    sources = {path: source for path in sys.argv[4:] if not (source := Source(path)).alone}
+    units = kept_units(kept, sources, most_sources, most_lines)
+    for source in sources.values():
         for unit in units:
             if unit.takes(source, most_sources, most_lines):
                 break
@@ -191,13 +208,12 @@ def main():
             unit = Unit()
             units.append(unit)
         unit.add(source)
-    out = []
-    for unit in units:
-        if len(unit.sources) < 2:
-            continue
-        for source in unit.sources:
-            out += ["with_" + "_".join(Path(unit.sources[0].path).with_suffix("").parts[-2:]), source.path]
-    sys.stdout.write(";".join(out))
+    name = {unit: "with_" + "_".join(Path(unit.sources[0].path).with_suffix("").parts[-2:]) for unit in units}
+    listed = [(name[unit], source.path) for unit in units for source in unit.sources]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(";".join(word for pair in listed for word in pair), encoding="utf-8")
+    together = {name[unit] for unit in units if len(unit.sources) > 1}
+    sys.stdout.write(";".join(word for pair in listed if pair[0] in together for word in pair))
 
 
 if __name__ == "__main__":
