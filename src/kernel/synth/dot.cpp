@@ -18,6 +18,7 @@ enum class Activations : uint8_t {
   decoded,     // a step before decodes it to f32
   row_scales,  // codes are multiplied, scales come behind the sums
   run_scales,  // .. those that change along K at sums of runs of it
+  laid_short,  // steps before lay both operands out as the 16-bit floats that they are
 };
 
 // A group as families see it, and what they bid. Bids refer to the problems.
@@ -60,6 +61,10 @@ struct Asked {
     DotProblem p = normalise_dot(plan, group);
     if (as == Activations::run_scales) return with_run_scales(p, target, !is_held).value_or(p);
     if (!is_held) return p;
+    if (as == Activations::laid_short) {
+      const auto scaled = p.pick ? std::nullopt : with_row_scales(p, target, true);
+      return scaled ? lay_short(plan.graph, *scaled, target, before).value_or(p) : p;
+    }
     if (as == Activations::row_scales)
       return with_row_scales(p, target, is_weight_made_here(plan.graph, p)).value_or(p);
     if (as == Activations::codes && !p.pick) return p;
@@ -79,6 +84,9 @@ std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, c
   if (best->reads_format()) {
     consider(Activations::decoded);
     if (has_short_ways) consider(Activations::row_scales);
+    if (target.kind == machine::Kind::cpu && !options.exact && multiplies_short(target) &&
+        is_weight_made_here(plan.graph, best->problem))
+      consider(Activations::laid_short);
   }
   if (has_short_ways && with_run_scales(normalise_dot(plan, group), target, !best->is_held))
     consider(Activations::run_scales);

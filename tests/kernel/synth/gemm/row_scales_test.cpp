@@ -150,6 +150,26 @@ TEST(RowScales, MatrixUnitsOfProcessorsSumLongRuns) {
   check({"int8_row", "int8_row", 20, 96, 32}, "amx", "", false, 1e-5);
 }
 
+// Dots and matrix units of processors read bf16, which codes, and blocks of few digits, are exactly.
+TEST(RowScales, ProcessorsMultiplyCodesAsShortFloats) {
+  for (const char* name : {"amx", "avx512-bf16"}) {
+    int shown = 0;
+    for (const test::CodedCase& c : test::coded_cases()) {
+      test::Check inexact{.tolerance = 1e-5, .machines = {name}, .options = {.exact = false}};
+      const auto plans = test::check(test::coded_graph(c).g, inexact);
+      shown += test::any_contains(plans, "bf16bf16.f32") ? 1 : 0;
+    }
+    EXPECT_GE(shown, 5) << name;
+    for (const auto& [a, b] : {std::pair{"fp8_row", "fp8_row"}, std::pair{"fp8_e5m2", "fp8_e4m3"},
+                               std::pair{"fp8_two_level", "fp8_tensor"}, std::pair{"mxfp8_e4m3_up", "mxfp8_e5m2"}}) {
+      const std::string plans = test::plans_of_coded({2048, 2048, 2048, a, b}, name);
+      EXPECT_NE(plans.find("bf16bf16.f32"), std::string::npos) << name << " " << a << " " << b << "\n" << plans;
+    }
+  }
+  const std::string plans = test::plans_of_coded({2048, 2048, 2048, "int8_row", "int8_row"}, "amx");
+  EXPECT_NE(plans.find("tile.i8i8"), std::string::npos) << plans;
+}
+
 TEST(RowScales, BlocksOfFewDigitsMeetMatrixInstructions) {
   for (const auto& [a, b] : {std::pair{"nvfp4_divided", "nvfp4_divided"}, std::pair{"nvfp4_tensor", "mxfp4_up"},
                              std::pair{"fp8_two_level", "fp8_tensor"}}) {

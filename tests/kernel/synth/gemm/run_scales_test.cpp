@@ -141,6 +141,19 @@ TEST(RunScales, AmdInstructions) {
   check(c, "gfx1201", "e4m3e4m3.f32", 1);
 }
 
+// Codes that no instruction takes are multiplied as the 16-bit floats that they are.
+TEST(RunScales, CodesAsShortFloats) {
+  const Case c{"fp8_1x128", "fp8_tile", 72, 136, 272, "mk", "nk", true};
+  for (const char* target : {"sm_80", "gfx90a", "gfx942", "gfx1100"}) check(c, target, "bf16bf16.f32", 1);
+  check({"fp8_1x128", "fp8_128x128_p2", 80, 144, 272, "mk", "kn"}, "gfx942", "bf16bf16.f32", 1);
+  check({"fp8_tile", "fp8_e5m2_tensor", 80, 72, 272}, "gfx942", "bf16bf16.f32", 1);
+  for (const char* target : {"sm_80", "gfx942", "gfx1100"}) {
+    const std::string plans = test::plans_of_coded({4096, 4096, 4096, "fp8_1x128", "fp8_tile"}, target);
+    EXPECT_NE(plans.find("runs of 128 scaled"), std::string::npos) << plans;
+    EXPECT_NE(plans.find("bf16bf16.f32"), std::string::npos) << plans;
+  }
+}
+
 TEST(RunScales, Batches) {
   check({"fp8_1x128", "fp8_1x128", 24, 40, 256, "bmk", "bnk"}, "sm_89", "mma", 1);
   check({"fp8_tile", "fp8_tile", 24, 40, 256, "bmk", "bnk"}, "sm_89", "mma", 1);  // tiles span batches
@@ -155,8 +168,9 @@ TEST(RunScales, WhatIsNoRun) {
         .has_value();
   };
   EXPECT_TRUE(has({"fp8_1x128", "fp8_tile", 8, 8, 128}, "sm_90a"));
-  EXPECT_FALSE(has({"fp8_1x128", "fp8_tile", 8, 8, 128}, "sm_80"));   // no such instruction
+  EXPECT_FALSE(has({"fp8_1x128", "fp8_tile", 8, 8, 128}, "sm_80"));   // no such instruction, and few rows
   EXPECT_FALSE(has({"fp8_1x128", "fp8_tile", 8, 8, 128}, "gfx942"));  // .. of other codes
+  EXPECT_TRUE(has({"fp8_1x128", "fp8_tile", 96, 8, 128}, "gfx942"));
   EXPECT_FALSE(has({"fp8_row", "fp8_tensor", 8, 8, 128}, "sm_90a"));  // nothing changes along K
   EXPECT_FALSE(has({"fp8_1x128", "q8_0", 8, 8, 128}, "sm_90a"));
 }

@@ -339,7 +339,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
   const DotProblem p = with_plain_formats(original, m, exact);
   const Factors factors = choose_factors(p, m, exact);
-  if (p.adds_runs() && factors.a.scalar != Scalar::u8 && factors.a.scalar != Scalar::i8) return {};
+  if (p.adds_runs() && factors.a.scalar == Scalar::f32) return {};
   std::vector<BlockDot> out;
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {

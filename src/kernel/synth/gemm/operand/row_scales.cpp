@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/mma/mma.h"
 #include "kernel/synth/order/order.h"
 #include "number/facts/facts.h"
@@ -130,7 +133,8 @@ bool are_short(const std::vector<double>& values) {
 // Numbers of blocks have the range of bf16, which f16 has not: few rows, which that may multiply, go other ways.
 bool multiplies_blocks(const DotProblem& p, const machine::Machine& m) {
   constexpr int64_t kLeastRows = 65;
-  return p.m.extent >= kLeastRows && p.n.extent > 1 && find_matrix(m, {Scalar::bf16, {}}, 32);
+  const bool multiplies = m.kind == machine::Kind::cpu ? multiplies_short(m) : !!find_matrix(m, {Scalar::bf16, {}}, 32);
+  return p.m.extent >= kLeastRows && p.n.extent > 1 && multiplies;
 }
 
 std::optional<Factored> factored(const DotProblem& p, size_t load, const machine::Machine& m) {
@@ -142,10 +146,12 @@ std::optional<Factored> factored(const DotProblem& p, size_t load, const machine
   const bool across = f.row_bytes == 0 && unpacks_along(p, load, load == 0 ? p.m : p.n);
   if (!along && !across) return std::nullopt;
   const FormatFacts facts = facts_of(f);
-  if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale) return std::nullopt;
+  if (!facts.scaled || facts.scaled->offset) return std::nullopt;
   const auto by_code = values_by_code(f, facts.scaled->value);
   if (!by_code) return std::nullopt;
   if (!along && !multiplies_blocks(p, m)) return std::nullopt;
+  if (!facts.scaled->scale)
+    return are_short(by_code->values) ? std::optional(Factored{l.format, nullptr}) : std::nullopt;
   if (!is_constant_in_row(f, *facts.scaled->scale)) return in_short_blocks(l.format, *facts.scaled, by_code->values);
   if (!are_short(by_code->values)) return std::nullopt;
   return Factored{codes_of(f, facts.scaled->value, by_code->field), decoded_by(f, *facts.scaled->scale, " scale")};
@@ -173,6 +179,7 @@ void take_out(DotProblem& p, size_t load, const Factored& by) {
 struct Runs {
   FormatRef codes, row_scale, run_scale;
   RunScales runs;
+  bool are_short = false;  // codes are 16-bit floats exactly
 };
 
 // It changes with the tile, the row and the tensor at most.
@@ -197,7 +204,7 @@ std::optional<Runs> in_runs(const DotProblem& p, size_t load) {
   if (!facts.scaled || facts.scaled->offset) return std::nullopt;
   const auto by_code = values_by_code(f, facts.scaled->value);
   if (!by_code) return std::nullopt;
-  Runs out{codes_of(f, facts.scaled->value, by_code->field), nullptr, nullptr, {}};
+  Runs out{codes_of(f, facts.scaled->value, by_code->field), nullptr, nullptr, {}, are_short(by_code->values)};
   if (!facts.scaled->scale) return out;
   const Split split = split_by_row(f, *facts.scaled->scale);
   if (split.row) {
@@ -228,6 +235,11 @@ bool is_short(const DotLoad& l) {
 
 }  // namespace
 
+bool multiplies_short(const machine::Machine& m) {
+  const auto fits = [](const auto& row) { return row.acc == Scalar::f32 && row.a == Scalar::bf16; };
+  return std::ranges::any_of(m.tiles, fits) || std::ranges::any_of(m.dots, fits);
+}
+
 bool are_multiplied_as_integers(const Format& a, const Format& b, const machine::Machine& m) {
   const auto is_byte = [](const Format& f) {
     if (f.block != 1 || f.fields.size() != 1 || f.fields[0].count != 1 || !f.decode.body.empty()) return false;
@@ -256,8 +268,9 @@ std::optional<DotProblem> with_run_scales(const DotProblem& p, const machine::Ma
   if (!a || !b) return std::nullopt;
   const bool rows = rows_too && (a->row_scale || b->row_scale);
   if (!rows && !a->run_scale && !b->run_scale) return std::nullopt;
-  if (!are_multiplied(*a->codes, *b->codes, m)) return std::nullopt;
   DotProblem out = p;
+  out.are_short = !are_multiplied(*a->codes, *b->codes, m);
+  if (out.are_short && (!a->are_short || !b->are_short || !multiplies_blocks(p, m))) return std::nullopt;
   for (size_t load = 0; load < 2; ++load) {
     const Runs& by = load == 0 ? *a : *b;
     if (by.row_scale) out.row_scales.push_back(add_scales(out, load, by.row_scale));
@@ -283,6 +296,25 @@ std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Ma
   if (!b || both) return out;
   if (are_multiplied(*a->codes, *b->codes, m)) take_out(out, 1, *b);
   return out;
+}
+
+std::optional<DotProblem> lay_short(const graph::Graph& g, const DotProblem& p, const machine::Machine& m,
+                                    Synthesis& out) {
+  LUMEN_CHECK(p.are_short && !p.pick);
+  DotProblem laid = p;
+  Synthesis made;
+  made.scratch = out.scratch;
+  for (const size_t load : {size_t{0}, size_t{1}}) {
+    if (laid.loads[load].kind != DotLoad::Kind::packed) continue;
+    const auto operand = prepare_operand(laid, load, Scalar::bf16, made.scratch.size());
+    if (!operand) return std::nullopt;
+    made.scratch.push_back(operand->bytes);
+    made.steps.push_back(write_prepare(g, laid, load, *operand, m));
+    laid = operand->problem;
+  }
+  out.scratch = std::move(made.scratch);
+  std::ranges::move(made.steps, std::back_inserter(out.steps));
+  return laid;
 }
 
 }  // namespace lumen::synth

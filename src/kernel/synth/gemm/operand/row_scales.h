@@ -10,8 +10,12 @@
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
+
+// Whether dots of vectors, or the matrix unit, of a processor multiply bf16.
+bool multiplies_short(const machine::Machine& m);
 
 // Codes that are integers of a byte each, which the machine's matrix instructions multiply as such.
 bool are_multiplied_as_integers(const Format& a, const Format& b, const machine::Machine& m);
@@ -22,9 +26,15 @@ bool are_multiplied_as_integers(const Format& a, const Format& b, const machine:
 // nothing.
 std::optional<DotProblem> with_row_scales(const DotProblem& p, const machine::Machine& m, bool both = false);
 
-// The problem with codes of 8-bit floats, or integers of a byte, on both sides, which the machine multiplies as such:
-// what rows share of their scales behind the sums, the rest at sums of runs. Nothing where codes do not lie beside each
-// other, scales change within few numbers of K, or none does along K (`rows_too`: that is no reason).
+// The problem with codes on both sides that the machine multiplies as such (8-bit floats, integers of a byte), or, in
+// large products, as the 16-bit floats that they are: what rows share of their scales behind the sums, the rest at sums
+// of runs. Nothing where codes do not lie beside each other, scales change within few numbers of K, or none does along
+// K (`rows_too`: that is no reason).
 std::optional<DotProblem> with_run_scales(const DotProblem& p, const machine::Machine& m, bool rows_too = false);
+
+// The problem with what both operands of two such formats decode to laid out in scratch as bf16, which loses nothing,
+// and the steps that do it, for processors that multiply that. Nothing where neighbours cannot be decoded together.
+std::optional<DotProblem> lay_short(const graph::Graph& g, const DotProblem& p, const machine::Machine& m,
+                                    Synthesis& out);
 
 }  // namespace lumen::synth
