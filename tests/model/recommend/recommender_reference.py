@@ -66,7 +66,7 @@ class Recommender:
         level = apart / ((apart**2).mean(-1, keepdim=True) + 1e-12).sqrt()
         usual = torch.tensor([-1.755, -0.5585, 0.4737, 1.5544], dtype=z.dtype)[:, None]
         soft = torch.softmax(-(level[:, None] - usual).abs() / tau, 1)
-        off = ((soft * bits[:, None]).sum(1) * weight / weight.sum()).sum(-1).mean() - (bits * torch.tensor([0.1, 0.4, 0.35, 0.15])).sum()
+        off = ((soft * bits[:, None]).sum(1) * weight / weight.sum()).sum(-1).mean() - (bits * torch.tensor([0.1, 0.4, 0.35, 0.15], dtype=bits.dtype)).sum()
         g = self.shares(z)
         more = 0.5 * off**2 + 0.2 * (g * torch.log(g + 1e-12)).sum(-1).mean()
         return self.spread((hard + soft - soft.detach()).reshape(users * 4, units)).reshape(users, 4, -1), more
@@ -217,7 +217,8 @@ def check(case):
         worst = max(worst, off(loss, tensor([written["loss"]]), value.detach()))
         value.backward()
         for name, gradient in written["gradients"].items():
-            worst = max(worst, off(f"{loss} by {name}", tensor(gradient["values"]), p[name].grad))
+            grad = torch.zeros_like(p[name]) if p[name].grad is None else p[name].grad
+            worst = max(worst, off(f"{loss} by {name}", tensor(gradient["values"]), grad.flatten()))
         gradients += len(written["gradients"])
     print(f"{case['family']}: {gradients} gradients, at most {worst:.2e} of a range off")
     return worst <= BOUND
