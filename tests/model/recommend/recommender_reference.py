@@ -48,7 +48,7 @@ class Recommender:
         elements = torch.sigmoid(torch.einsum("blcr,blkr->blck", us, vs) / u.shape[2] ** 0.5)
         f = (elements * w.abs() / (w.abs().sum(-1, keepdim=True) + 1e-12)).sum(-1)
         apart = f - f.mean(-1, keepdim=True)
-        return F.softplus(apart / ((apart**2).mean(-1, keepdim=True) + 1e-12).sqrt())
+        return F.softplus(apart / (((apart**2).mean(-1, keepdim=True) + 1e-12).sqrt() + 1e-6))
 
     def shares(self, z):
         return torch.softmax(F.linear(z, self.p["hyper_g"], self.p["hyper_gb"]), -1)
