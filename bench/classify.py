@@ -2,10 +2,15 @@
 """Trains ResNet-20 (3 x 32 x 32, 10 classes) on made-up colour images in PyTorch and by `lumen classify train`, alternating, with the
 same batch and number of threads, and prints images per second and the ratio. Only on a machine that does nothing else.
 
+With --inference: one thread, one image at a time, floats in PyTorch (its weights folded with what normalizations remember, in the
+layout that is faster here; and in batches of 64) beside what `lumen classify export` writes, in 8 bits and in floats. Times are a
+thread's own processor time, so that others on the machine disturb less; medians and the least of many calls, in turns. Needs cc.
+
 Needs PyTorch from PyPI in a virtual environment:   python3 -m venv venv && venv/bin/pip install torch numpy
 Run:                                                venv/bin/python bench/classify.py --lumen build/lumen
 """
 import argparse
+import copy
 import json
 import re
 import statistics
@@ -84,6 +89,92 @@ def lumen_speed(lumen, folder, batch, steps, threads, run):
     return sum(n for n, _ in parts) / sum(n / speed for n, speed in parts)
 
 
+HARNESS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+int lumen_run(const void* const* inputs, void* const* results);
+int main(int argc, char** argv) {
+  static float image[3072], answers[10];
+  for (int i = 0; i < 3072; ++i) image[i] = (float)((i * 2654435761u >> 16) % 256) / 128 - 1;
+  const void* const inputs[] = {image};
+  void* const results[] = {answers};
+  for (int n = atoi(argv[argc - 1]); n > 0; --n) {
+    struct timespec a, b;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    if (lumen_run(inputs, results)) return 1;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    printf("%.9f\n", (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
+  }
+  return 0;
+}
+"""
+
+
+def folded(model):
+    """Normalizations are multiplied into the convolutions before them."""
+    model = copy.deepcopy(model).eval()
+    fuse = torch.nn.utils.fusion.fuse_conv_bn_eval
+    model.first, model.norm = fuse(model.first, model.norm), nn.Identity()
+    for b in model.blocks:
+        b.one, b.norm1 = fuse(b.one, b.norm1), nn.Identity()
+        b.two, b.norm2 = fuse(b.two, b.norm2), nn.Identity()
+    return model
+
+
+def torch_times(model, x, count):
+    times = []
+    with torch.inference_mode():
+        for _ in range(count):
+            began = time.thread_time()
+            model(x)
+            times.append((time.thread_time() - began) / len(x))
+    return times
+
+
+def exported(lumen, folder, run, way, target):
+    """A program that calls what was exported of a run that was quantized so, and prints the time of each call."""
+    subprocess.run([lumen, "classify", "quantize", run, folder, "--ranges", "static", "--threads", "1", *way], check=True, capture_output=True)
+    out = f"{run}-{len(way)}"
+    subprocess.run([lumen, "classify", "export", run, "--target", target, "-o", out], check=True, capture_output=True)
+    Path(f"{out}/main.c").write_text(HARNESS)
+    subprocess.run(["cc", "-O2", "-o", f"{out}/program", f"{out}/main.c", f"{out}/model.c", f"{out}/kernels.o"], check=True)
+    return f"{out}/program"
+
+
+def inference(options):
+    torch.set_num_threads(1)
+    ways = {}
+    with tempfile.TemporaryDirectory() as folder:
+        write_images(Path(folder), 200)
+        run = f"{folder}/run"
+        subprocess.run([options.lumen, "classify", "train", folder, "--family", "resnet", "-o", run, "-b", "16", "--steps", "2", "--test", "1",
+                        "--threads", "1", "--no-augment"], check=True, capture_output=True)
+        programs = {"Lumen, 8 bits, static ranges": exported(options.lumen, folder, run, [], options.target)}
+        calibration = json.loads((Path(run) / "ranges.json").read_text())["calibration"]
+        names = list(calibration["products"])
+        programs["Lumen, floats"] = exported(options.lumen, folder, run, ["--keep-float", ",".join(names)], options.target)
+        model = folded(ResNet20())
+        last = copy.deepcopy(model).to(memory_format=torch.channels_last)
+        one, many = torch.randn(1, 3, 32, 32), torch.randn(64, 3, 32, 32)
+        torches = {"PyTorch, floats, channels first": (model, one, 40), "PyTorch, floats, channels last": (last, one.to(memory_format=torch.channels_last), 40),
+                   "PyTorch, floats, channels last, 64 at once": (last, many.to(memory_format=torch.channels_last), 3)}
+        for _ in range(options.rounds):
+            for name, program in programs.items():
+                lines = subprocess.run([program, "100"], check=True, capture_output=True, text=True).stdout.split()
+                ways.setdefault(name, []).extend(float(x) for x in lines[10:])
+            for name, (m, x, count) in torches.items():
+                torch_times(m, x, 2)
+                ways.setdefault(name, []).extend(torch_times(m, x, count))
+    ours = next(iter(programs))
+    for name, times in ways.items():
+        middle, least = statistics.median(times), min(times)
+        print(f"{name}: {1e3 * middle:.3f} ms an image, the least {1e3 * least:.3f}; beside our 8 bits "
+              f"{middle / statistics.median(ways[ours]):.2f}, of the least {least / min(ways[ours]):.2f}")
+    if options.out:
+        Path(options.out).write_text(json.dumps({"seconds": ways, "torch": torch.__version__, "target": options.target}) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lumen", default="build/lumen")
@@ -92,7 +183,11 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", help="JSON of all rounds")
+    parser.add_argument("--inference", action="store_true")
+    parser.add_argument("--target", default="x86-64-v3", help="of --inference: what lumen doctor lists that runs here")
     options = parser.parse_args()
+    if options.inference:
+        return inference(options)
     torch.set_num_threads(options.threads)
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:

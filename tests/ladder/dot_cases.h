@@ -37,25 +37,18 @@ inline graph::Graph contract_of(std::vector<int64_t> a, graph::Type b, const std
   return g;
 }
 
-// Products of codes, and a convolution of them whose sums become codes again.
-inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
+inline graph::Type type_of_codes(graph::Shape shape, Scalar s) {
+  return {std::move(shape), {s, nullptr}};
+}
+
+// Convolutions of codes whose sums become codes again.
+inline void add_convolution_cases(std::vector<Case>& out, const machine::Machine& m, Scalar read) {
   using graph::Dim;
-  const auto codes = [](graph::Shape shape, Scalar s) { return graph::Type{std::move(shape), {s, nullptr}}; };
-  for (const Scalar left : {Scalar::i8, Scalar::i16})
-    for (const int64_t rows : {1, 18})
-      for (const int64_t k : {35, 300}) {
-        graph::Graph g;
-        graph::Builder build(g);
-        const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(rows), Dim(k)}, left));
-        const graph::ValueId y = build.input("y", graph::Role::data, codes({Dim(21), Dim(k)}, Scalar::i8));
-        g.results = {build.contract(x, y, "mk", "nk", "mn")};
-        g.result_names = {"r"};
-        add_cases(out, g, m, true);
-      }
+  const auto codes = type_of_codes;
   for (const int64_t channels : {3, 16}) {
     graph::Graph g;
     graph::Builder build(g);
-    const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(10), Dim(10), Dim(channels)}, Scalar::i8));
+    const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(10), Dim(10), Dim(channels)}, read));
     const graph::ValueId seen = build.windows(x, {0, 0, 0}, {1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1},
                                               {Dim(8), Dim(3), Dim(8), Dim(3), Dim(channels)});
     const graph::ValueId y =
@@ -70,6 +63,24 @@ inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
     g.result_names = {"r"};
     add_cases(out, g, m, true);
   }
+}
+
+// Products of codes, and convolutions.
+inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
+  using graph::Dim;
+  const auto codes = type_of_codes;
+  for (const Scalar left : {Scalar::i8, Scalar::u8, Scalar::i16})
+    for (const int64_t rows : {1, 18})
+      for (const int64_t k : {35, 300}) {
+        graph::Graph g;
+        graph::Builder build(g);
+        const graph::ValueId x = build.input("x", graph::Role::data, codes({Dim(rows), Dim(k)}, left));
+        const graph::ValueId y = build.input("y", graph::Role::data, codes({Dim(21), Dim(k)}, Scalar::i8));
+        g.results = {build.contract(x, y, "mk", "nk", "mn")};
+        g.result_names = {"r"};
+        add_cases(out, g, m, true);
+      }
+  for (const Scalar read : {Scalar::i8, Scalar::u8}) add_convolution_cases(out, m, read);
 }
 
 // A handful: f32, integer dots of codes that are packed and not, look-ups.

@@ -12,6 +12,7 @@ namespace {
 struct DataFlags {
   std::string out;
   int64_t count = 2000, size = 28, seed = 1;
+  bool colors = false;
 };
 
 int data(const DataFlags& flags) {
@@ -21,12 +22,16 @@ int data(const DataFlags& flags) {
   // What is held out follows from another seed.
   for (const auto& [part, count, seed] : {std::tuple("train", flags.count, flags.seed),
                                           std::tuple("t10k", flags.count / 5 + 1, flags.seed + 1'000'000)}) {
-    const auto [images, labels] = model::idx_bytes(model::made_up_images(count, flags.size, seed));
-    write_file_atomic(out / fmt::format("{}-images-idx3-ubyte", part), images);
+    model::Images shapes = model::made_up_images(count, flags.size, seed);
+    if (flags.colors) shapes = model::with_colors(shapes, seed);
+    const auto [images, labels] = model::idx_bytes(shapes);
+    // The other kind would be read first, or stay beside.
+    std::filesystem::remove(out / fmt::format("{}-images-idx{}-ubyte", part, flags.colors ? 3 : 4));
+    write_file_atomic(out / fmt::format("{}-images-idx{}-ubyte", part, flags.colors ? 4 : 3), images);
     write_file_atomic(out / fmt::format("{}-labels-idx1-ubyte", part), labels);
   }
-  put(fmt::format("wrote {}: {} images of 4 kinds of shapes, {} x {}\n", flags.out, flags.count, flags.size,
-                  flags.size));
+  put(fmt::format("wrote {}: {} images of 4 kinds of shapes, {} x {}{}\n", flags.out, flags.count, flags.size,
+                  flags.size, flags.colors ? " x 3" : ""));
   return 0;
 }
 
@@ -38,6 +43,7 @@ void add_diffuse_data(CLI::App& app, Command& command) {
   sub->add_option("-o,--out", flags->out, "Folder to write")->required()->type_name("FOLDER");
   sub->add_option("--count", flags->count, "Images")->check(whole(1, 1'000'000))->capture_default_str();
   sub->add_option("--size", flags->size, "Pixels of a side")->check(whole(4, 1024))->capture_default_str();
+  sub->add_flag("--colors", flags->colors, "Three channels, drawn colors and noise, as files of idx4");
   sub->add_option("--seed", flags->seed, "What they follow from")->check(whole(0, 0xffffffff))->capture_default_str();
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] { command.action = [flags] { return data(*flags); }; });

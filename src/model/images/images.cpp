@@ -1,6 +1,7 @@
 #include "model/images/images.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kOrderDraws = 0x6f72646572;
+constexpr uint64_t kOrderDraws = 0x6f72646572, kColorDraws = 0x636f6c6f7273;
 constexpr uint64_t kLargestFile = uint64_t{4} << 30;
 constexpr int64_t kLargestSide = 4096, kMostClasses = 100'000;
 constexpr uint8_t kBytes = 8;  // IDX's name of the type
@@ -148,6 +149,31 @@ Images made_up_images(int64_t count, int64_t size, uint64_t seed) {
         out.pixels.push_back(std::lround(shade * inside / (kParts * kParts)));
       }
     out.labels.push_back(kind);
+  }
+  return out;
+}
+
+Images with_colors(const Images& gray, uint64_t seed) {
+  constexpr int kChannels = 3;
+  constexpr double kNoise = 12;  // deviation, of 255
+  LUMEN_CHECK(gray.channels == 1, "{} channels have colors", gray.channels);
+  Images out{gray.count, gray.height, gray.width, kChannels, {}, gray.labels};
+  out.pixels.reserve(gray.pixels.size() * kChannels);
+  for (int64_t i = 0; i < gray.count; ++i) {
+    Draws draws(seed, kColorDraws, i);
+    std::array<std::array<double, kChannels>, 3> colors;  // of what is bright, of the left end and of the right one
+    for (auto& color : colors)
+      for (double& part : color) part = 255 * draws.uniform();
+    for (int64_t y = 0; y < gray.height; ++y)
+      for (int64_t x = 0; x < gray.width; ++x) {
+        const double share = gray.pixels[(i * gray.height + y) * gray.width + x] / 255.0,
+                     along = double(x) / gray.width;
+        for (int c = 0; c < kChannels; ++c) {
+          const double behind = colors[1][c] + along * (colors[2][c] - colors[1][c]);
+          const double mixed = behind + share * (colors[0][c] - behind) + kNoise * draws.normal();
+          out.pixels.push_back(std::lround(std::clamp(mixed, 0.0, 255.0)));
+        }
+      }
   }
   return out;
 }

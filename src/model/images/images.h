@@ -33,6 +33,9 @@ std::pair<std::string, std::string> idx_bytes(const Images& images);
 
 // Gray shapes of four kinds (disc, square, cross, ring) of random size, place and shade: the same for the same seed.
 Images made_up_images(int64_t count, int64_t size, uint64_t seed);
+// Gray images in three channels: what is bright has one drawn color and what is dark fades between two others, under
+// noise. Colors are of the image alone, whatever it shows.
+Images with_colors(const Images& gray, uint64_t seed);
 
 // Those images as networks read them: [which, side, side, C] in -1 .. 1, in the middle, black around. Images larger
 // than that are the caller's mistake.

@@ -26,6 +26,44 @@ struct Case {
   std::vector<std::pair<std::string, double>> settings;
 };
 
+// Convolutions and poolings of drawn shapes, strides, paddings, dilations and groups.
+void add_drawn(std::vector<Case>& all) {
+  std::mt19937 random(11);
+  const auto from = [&](int64_t least, int64_t most) { return least + int64_t(random() % uint32_t(most - least + 1)); };
+  for (int round = 0; round < 60; ++round) {
+    const size_t axes = round % 2 + 1;
+    const int64_t stride = from(1, 3), dilation = from(1, 3), padding = from(0, 4), groups = from(1, 3);
+    const int64_t in = from(1, 3), out = from(1, 3);  // of a group
+    std::vector<int64_t> x = {from(1, 2)}, w = {groups * out}, gradient = x, back = {in}, pooled = x;
+    const int64_t size = from(1, 4), around = from(0, size / 2);
+    for (size_t d = 0; d < axes; ++d) {
+      const int64_t window = from(1, 4), whole = dilation * (window - 1) + 1;
+      w.push_back(window);
+      x.push_back(std::max<int64_t>(whole - 2 * padding, 1) + from(0, 6));
+      pooled.push_back(std::max<int64_t>(size - 2 * around, 1) + from(0, 6));
+      const int64_t reach = 2 * padding + 1 - whole;  // what a transposed one must have before it is cut
+      gradient.push_back(std::max<int64_t>(1, (reach + stride - 1) / stride + 1) + from(0, 3));
+      back.push_back(window);
+    }
+    x.push_back(groups * in);
+    w.push_back(in);
+    pooled.push_back(in);
+    gradient.push_back(in);
+    back.push_back(out);
+    const decltype(Case::settings) window = {
+        {"stride", double(stride)}, {"padding", double(padding)}, {"dilation", double(dilation)}};
+    decltype(Case::settings) grouped = window, more = window;
+    grouped.emplace_back("groups", double(groups));
+    more.emplace_back("more", double(from(0, std::max(stride, dilation) - 1)));
+    const std::string kind = axes == 1 ? "1d" : "2d";
+    all.push_back({"conv" + kind, {{"x", x}, {"w", w}}, grouped});
+    if (axes == 2) all.push_back({"conv_transpose2d", {{"x", gradient}, {"w", back}}, more});
+    const decltype(Case::settings) pool = {
+        {"size", double(size)}, {"stride", double(stride)}, {"padding", double(around)}};
+    all.push_back({(round % 4 < 2 ? "max_pool" : "avg_pool") + kind, {{"x", pooled}}, pool});
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&](const std::string& function, decltype(Case::inputs) inputs, decltype(Case::settings) settings) {
@@ -75,6 +113,7 @@ std::vector<Case> cases() {
   add("gru_cell", cell, {});
   add("gru", steps, {});
   add("timestep_embedding", {{"t", {5}}}, {{"width", 8}});
+  add_drawn(all);
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -63,6 +64,32 @@ TEST(Images, ColorsHaveAnAxisOfTheirOwn) {
   const Images read = parse_idx(images, labels, "colors");
   EXPECT_EQ(read.channels, 3);
   EXPECT_EQ(read.pixels, made.pixels);
+}
+
+TEST(Images, GetColorsThatSayNothingOfWhatTheyShow) {
+  const Images gray = made_up_images(200, 12, 3), colored = with_colors(gray, 5);
+  EXPECT_EQ(colored.channels, 3);
+  EXPECT_EQ(colored.labels, gray.labels);
+  EXPECT_EQ(std::ssize(colored.pixels), 200 * 12 * 12 * 3);
+  EXPECT_EQ(with_colors(gray, 5).pixels, colored.pixels);
+  EXPECT_NE(with_colors(gray, 6).pixels, colored.pixels);
+  const auto [images, labels] = idx_bytes(colored);
+  EXPECT_EQ(parse_idx(images, labels, "colors").pixels, colored.pixels);
+  // What is bright stands out from what is behind it, by more than noise.
+  double apart = 0;
+  for (int64_t i = 0; i < 200; ++i) {
+    const auto mean_of = [&](bool bright, int c) {
+      double sum = 0, count = 1e-9;
+      for (int64_t p = 0; p < 144; ++p)
+        if ((gray.pixels[i * 144 + p] > 100) == bright) {
+          sum += colored.pixels[(i * 144 + p) * 3 + c];
+          ++count;
+        }
+      return sum / count;
+    };
+    for (int c = 0; c < 3; ++c) apart += std::abs(mean_of(true, c) - mean_of(false, c));
+  }
+  EXPECT_GT(apart / (200 * 3), 40);
 }
 
 TEST(Images, FilesThatAreNotWhatTheySayAreRefused) {

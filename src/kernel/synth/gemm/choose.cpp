@@ -58,7 +58,7 @@ std::vector<int64_t> outer_counts(const DotProblem& p, const machine::Machine& m
 
 class TileChooser {
  public:
-  TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row)
+  TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row)
       : p_(p), m_(m), costs_(m.costs.tasks), row_(row), lanes_(m.f32_lanes()) {
     // 32-bit products of whole numbers take two instructions on most processors, and their sum one more.
     product_cycles_ = p.are_whole() && !row ? 3 * m.fma_cycles : m.fma_cycles;
@@ -104,7 +104,7 @@ class TileChooser {
   const DotProblem& p_;
   const machine::Machine& m_;
   const machine::TaskCosts& costs_;
-  const std::optional<machine::DotRow>& row_;
+  const std::optional<CodesDot>& row_;
   double product_cycles_ = 0;
   int lanes_;
   int64_t vectors_all_ = 1;
@@ -124,7 +124,8 @@ void TileChooser::fetches() {
     return is_memory_f32(l) || (p_.are_whole() && l.kind == DotLoad::Kind::memory);
   };
   if (row_) {
-    a_ = a.scalar == row_->a && p_.k_numbers % p_.word == 0 ? Fetch::direct : Fetch::copy;
+    const bool lies_in_words = a.scalar == row_->type_of(0) && row_->shift == 0 && p_.k_numbers % p_.word == 0;
+    a_ = lies_in_words ? Fetch::direct : Fetch::copy;
     b_ = Fetch::transpose;
     span_ = span_of_a(p_, *row_);
     return;
@@ -187,6 +188,7 @@ double TileChooser::cost(const TilePlan& t) const {
                 : t.b == Fetch::transpose ? transposed
                                           : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += costs_.unpack;
+  if (row_ && row_->shift != 0) fill += m_.fma_cycles;  // products with the shift of a
   cycles += b_vectors * fill / t.outer_task;
   const double a_vectors = k * (ceil_div(p_.m.extent, lanes_) * t.n_tasks);
   fill = t.a == Fetch::direct ? 0
@@ -375,8 +377,7 @@ bool has_long_sums(const DotProblem& p) {
   return p.k_total() * p.parts >= kLongSums * std::max(p.m.extent, p.n.extent);
 }
 
-std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
-                                   const std::optional<machine::DotRow>& row) {
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row) {
   return TileChooser(p, m, row).choose();
 }
 
@@ -388,7 +389,7 @@ bool rows_possible(const DotProblem& p, int64_t most) {
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
 }
 
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row) {
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row) {
   const machine::TaskCosts& costs = m.costs.tasks;
   RowsPlan t;
   t.row = row;
@@ -408,8 +409,9 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::
   t.chains = std::clamp(8 / t.height / t.width, 1, 4);
   if (p.n.extent < t.width) t.width = p.n.extent;
   const int64_t groups = ceil_div(p.n.extent, t.width);
+  const int products = t.width * (t.height + (row && row->shift != 0 ? 1 : 0));
   const double per_k =
-      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
+      std::max({products * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
       (t.lanes * (row ? row->k : 1));
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
   const double group = (per_k + unpack) * p.k.extent + costs.fold * t.height * t.width + costs.tile;

@@ -24,6 +24,14 @@ enum class Fetch : uint8_t {
   span,       // as it lies, widened: all that rows of a task read (a in words only)
 };
 
+// How words of codes meet in a dot instruction. Bytes of a may have the other sign than the row's factor: then their
+// shift, half of the bytes' values, is added where they become words, and its products with b are taken from the sums.
+struct CodesDot : machine::DotRow {
+  bool is_b_first = true;  // words of b are the row's first factor
+  int shift = 0;           // of a: 128 for signed bytes where the row has none with a sign, -128 for the opposite
+  Scalar type_of(size_t load) const { return (load == 1) == is_b_first ? a : b; }
+};
+
 // Register tiles of height rows x vectors, m_task x n_task of which make a task and share panels; K in stages.
 struct TileCut {
   int height = 1, vectors = 1;            // register tile
@@ -49,7 +57,7 @@ struct TilePlan : TileCut {
   Fetch a = Fetch::direct, b = Fetch::direct;
   bool a_along_k = true;  // copied panel of a: rows along k, else along m
   int unroll = 1;
-  std::optional<machine::DotRow> row = {};  // of whole numbers in words
+  std::optional<CodesDot> row = {};  // of whole numbers in words
   bool are_whole = false;
 
   std::string products() const { return row ? row->row : are_whole ? "i32" : "f32 fma"; }
@@ -64,7 +72,7 @@ struct RowsPlan {
   int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
   double cycles = 0;
-  std::optional<machine::DotRow> row = {};  // of whole numbers along k
+  std::optional<CodesDot> row = {};  // of whole numbers along k
 
   // The same tasks, one row of b after the other: a single stream out of memory.
   RowsPlan single() const;
@@ -78,8 +86,8 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 // Along a batch both operands lie in memory as f32, where a is read in place.
 // Whole numbers in words (code_words.h) go through `row`.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m,
-                                   const std::optional<machine::DotRow>& row = {});
-RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<machine::DotRow>& row = {});
+                                   const std::optional<CodesDot>& row = {});
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row = {});
 // Whether operands are what is read, rather than sums: a weight's gradient of a convolution.
 bool has_long_sums(const DotProblem& p);
 constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b

@@ -1,6 +1,8 @@
 // See code_words.h.
 #include "kernel/synth/gemm/code_words.h"
 
+#include <utility>
+
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
@@ -8,31 +10,58 @@ namespace {
 
 constexpr int kWordBytes = 4;
 
-bool holds(const machine::DotRow& row, const DotLoad& l) {
-  if (l.kind != DotLoad::Kind::memory) return false;
-  return l.scalar == row.a || (row.a == Scalar::i16 && (l.scalar == Scalar::i8 || l.scalar == Scalar::u8));
+bool are_bytes(Scalar s) {
+  return scalar_bytes(s) == 1;
+}
+
+bool becomes(Scalar from, Scalar to) {
+  return from == to || (to == Scalar::i16 && are_bytes(from));
 }
 
 // Sums of two products of i16 wrap as sums of 32 bits do; bytes must not saturate.
 bool is_exact(const machine::DotRow& row) {
-  return row.acc == Scalar::i32 && row.a == row.b && row.k * scalar_bytes(row.a) == kWordBytes && row.pairs.empty() &&
-         (row.a == Scalar::i16 || (row.a == Scalar::i8 && row.a_max >= 128));
+  if (row.acc != Scalar::i32 || !row.pairs.empty() || row.k * scalar_bytes(row.a) != kWordBytes) return false;
+  if (row.a == Scalar::i16) return row.b == Scalar::i16;
+  return row.b == Scalar::i8 &&
+         ((row.a == Scalar::i8 && row.a_max >= 128) || (row.a == Scalar::u8 && row.a_max >= 255));
 }
 
-Expr as_row(const machine::DotRow& row, Builder& b, Expr x) {
-  return b.type(x).scalar == row.a ? x : cast(x, row.a);
+// How the row multiplies them with b on one side of it; nothing where it does not.
+std::optional<CodesDot> meets(const machine::DotRow& row, const DotProblem& p, bool is_b_first) {
+  CodesDot d{row, is_b_first, 0};
+  const Scalar from = p.loads[0].scalar, to = d.type_of(0);
+  if (!becomes(p.loads[1].scalar, d.type_of(1))) return {};
+  if (becomes(from, to)) return d;
+  if (!are_bytes(from) || !are_bytes(to)) return {};
+  d.shift = to == Scalar::u8 ? 128 : -128;
+  return d;
+}
+
+Expr as_row(const CodesDot& row, Builder& b, size_t load, Expr x) {
+  const Scalar to = row.type_of(load);
+  return b.type(x).scalar == to ? x : cast(x, to);
+}
+
+// The sum modulo 256.
+Expr shifted(const CodesDot& row, size_t load, Expr x) {
+  return load == 0 && row.shift != 0 ? x ^ row.shift : x;
 }
 
 }  // namespace
 
-std::optional<machine::DotRow> dot_of_codes(const DotProblem& p, const machine::Machine& m) {
+std::optional<CodesDot> dot_of_codes(const DotProblem& p, const machine::Machine& m) {
   if (!p.are_whole() || m.wave > 1 || !p.is_plain() || p.is_along_batch()) return {};
   if (p.k.strides[0] != 1 || p.k.strides[1] != 1) return {};
-  std::optional<machine::DotRow> best;
+  for (const DotLoad& l : {p.loads[0], p.loads[1]})
+    if (l.kind != DotLoad::Kind::memory) return {};
+  const auto is_better = [](const CodesDot& x, const CodesDot& y) {
+    return x.k != y.k ? x.k > y.k : x.shift == 0 && y.shift != 0;
+  };
+  std::optional<CodesDot> best;
   for (const machine::DotRow& row : m.dots)
-    if (is_exact(row) && row.lanes == m.f32_lanes() && holds(row, p.loads[0]) && holds(row, p.loads[1]) &&
-        (!best || row.k > best->k))
-      best = row;
+    for (const bool is_b_first : {true, false})
+      if (is_exact(row) && row.lanes == m.f32_lanes())
+        if (const auto d = meets(row, p, is_b_first); d && (!best || is_better(*d, *best))) best = d;
   return best;
 }
 
@@ -45,43 +74,49 @@ DotProblem in_words(const DotProblem& p, int word) {
   return out;
 }
 
-Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, int words, Expr numbers) {
-  return as_row(row, w.b, w.read(load, at, 1, words * row.k, numbers));
+Expr read_words(DotWriter& w, const CodesDot& row, size_t load, Expr at, int words, Expr numbers) {
+  return shifted(row, load, as_row(row, w.b, load, w.read(load, at, 1, words * row.k, numbers)));
 }
 
-Expr read_words(DotWriter& w, const machine::DotRow& row, size_t load, Expr at, int words, int64_t numbers) {
+Expr read_words(DotWriter& w, const CodesDot& row, size_t load, Expr at, int words, int64_t numbers) {
   const int all = words * row.k;
   if (numbers >= all) return read_words(w, row, load, at, words, Expr{});
   Builder& b = w.b;
-  Expr out = b.integer(0, {row.a, all});
+  const VType type{row.type_of(load), all};
+  Expr out = b.integer(0, type);
   for (int64_t first = 0, piece = all; first < numbers; piece /= 2) {
     if (piece > numbers - first) continue;
-    const Expr x = as_row(row, b, w.read(load, at + first, 1, piece, Expr{}));
+    const Expr x = as_row(row, b, load, w.read(load, at + first, 1, piece, Expr{}));
     std::vector<int> mask(all, -1);
     for (int64_t i = 0; i < piece; ++i) mask[first + i] = i;
-    out = out | (piece == 1 ? b.insert(b.integer(0, {row.a, all}), x, first) : b.shuffle({x}, mask));
+    out = out | (piece == 1 ? b.insert(b.integer(0, type), x, first) : b.shuffle({x}, mask));
     first += piece;
   }
-  return out;
+  return shifted(row, load, out);
 }
 
-int64_t span_of_a(const DotProblem& p, const machine::DotRow& row) {
-  if (p.loads[0].scalar == row.a) return 0;
+int64_t span_of_a(const DotProblem& p, const CodesDot& row) {
+  if (p.loads[0].scalar == row.type_of(0) && row.shift == 0) return 0;
   int64_t span = p.k_numbers + (p.m.extent - 1) * p.m.strides[0];
   for (const DotIndex& i : p.outer_k) span += (i.extent - 1) * i.strides[0];
   return span <= p.m.extent * p.k_total() * p.word ? span : 0;
 }
 
-Expr word_everywhere(Builder& b, const machine::DotRow& row, BufferId buffer, Expr byte, int align) {
-  const Expr word = b.load(buffer, {row.b, row.k}, byte, align);
+Expr word_everywhere(Builder& b, const CodesDot& row, BufferId buffer, Expr byte, int align) {
+  const Expr word = b.load(buffer, {row.type_of(0), row.k}, byte, align);
   std::vector<int> mask;
   for (int lane = 0; lane < row.lanes * row.k; ++lane) mask.push_back(lane % row.k);
   return b.shuffle({word}, mask);
 }
 
-Expr add_dot(Builder& b, const machine::DotRow& row, Expr weights, Expr x, Expr sum) {
+Expr add_dot(Builder& b, const CodesDot& row, Expr right, Expr left, Expr sum) {
   const VType result{row.acc, row.lanes};
-  return row.accumulates ? b.inst(row.row, result, {sum, weights, x}) : sum + b.inst(row.row, result, {weights, x});
+  if (!row.is_b_first) std::swap(right, left);
+  return row.accumulates ? b.inst(row.row, result, {sum, right, left}) : sum + b.inst(row.row, result, {right, left});
+}
+
+Expr add_shift(Builder& b, const CodesDot& row, Expr right, Expr sum) {
+  return add_dot(b, row, right, b.integer(row.shift, {row.type_of(0), row.lanes * row.k}), sum);
 }
 
 }  // namespace lumen::synth

@@ -117,6 +117,9 @@ inline graph::Tensor random_tensor(const graph::Type& type, std::mt19937& random
       case Scalar::i16:
         t.values.push_back(std::floor(std::ldexp(v, scalar_bits(type.element.scalar) - 1)));
         break;
+      case Scalar::u8:
+        t.values.push_back(128 + std::floor(std::ldexp(v, 7)));
+        break;
       default:
         t.values.push_back(v);
     }

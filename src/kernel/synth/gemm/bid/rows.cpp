@@ -26,7 +26,7 @@ double cycles_of_rows(const Contraction& c, const RowsPlan& t) {
 }  // namespace
 
 void bid_rows(const Contraction& c, Bids& bids) {
-  const std::optional<machine::DotRow> row = dot_of_codes(c.problem, c.machine);
+  const std::optional<CodesDot> row = dot_of_codes(c.problem, c.machine);
   const bool possible = row ? c.problem.m.extent <= kRowsAlongK && c.problem.outer_k.empty() : rows_possible(c.problem);
   if (!possible) return bids.refuse("more rows than registers, or they do not lie along K");
   const RowsPlan t = choose_rows(c.problem, c.machine, row);

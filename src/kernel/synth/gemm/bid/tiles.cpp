@@ -14,7 +14,7 @@ namespace lumen::synth {
 namespace {
 
 void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
-  const std::optional<machine::DotRow> row = dot_of_codes(problem, c.machine);
+  const std::optional<CodesDot> row = dot_of_codes(problem, c.machine);
   const auto p = std::make_shared<const DotProblem>(row ? in_words(problem, row->k) : std::move(problem));
   const std::vector<TilePlan> plans = choose_tiles(*p, c.machine, row);
   if (plans.empty()) return bids.refuse("panels do not fit the second-level cache");
@@ -29,7 +29,7 @@ void offer_tiles(const Contraction& c, DotProblem problem, Bids& bids) {
 void bid_tiles(const Contraction& c, Bids& bids) {
   const DotProblem& p = c.problem;
   // The search takes long where there is much to do: not where multiply-adds alone cost more than others bid.
-  const std::optional<machine::DotRow> row = dot_of_codes(p, c.machine);
+  const std::optional<CodesDot> row = dot_of_codes(p, c.machine);
   const double lanes = c.machine.f32_lanes() * (row ? row->k : 1);
   const double at_least = c.of_machine(p.flops() / 2 / lanes * c.machine.fma_cycles);
   if (at_least > bids.least()) return bids.refuse(fmt::format("takes {:.3g} cycles at least", at_least));

@@ -152,7 +152,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
 // sum += the products of one word of every row.
 Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
   const machine::DotRow& row = t_.row;
-  if (row.pairs.empty()) return add_dot(b_, row, weight, x, sum);
+  if (row.pairs.empty()) return add_dot(b_, CodesDot{row}, weight, x, sum);
   const loop::Function* first = m_.meaning(row.row);
   const VType half = first->body.value_types[first->result];
   std::vector<Expr> operands{b_.inst(row.row, half, {weight, x})};
@@ -164,7 +164,7 @@ Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
   const Expr at = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() +
                   (i * left_.row_bytes() + quad * t_.word_bytes());
-  return word_everywhere(b_, t_.row, x_.codes, at, t_.word_bytes());
+  return word_everywhere(b_, CodesDot{t_.row}, x_.codes, at, t_.word_bytes());
 }
 
 // Number `number` of what row i of the tile has `per_row` of, in every lane.

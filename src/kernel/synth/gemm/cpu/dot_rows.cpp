@@ -37,6 +37,7 @@ class RowsKernel : RowsWriter {
   size_t slot(int i, int j, int chain) const { return (i * t_.width + j) * t_.chains + chain; }
   Expr read(BufferId sum) { return b_.load(sum, {p_.sum, t_.lanes}, w_.i64(0), 4); }
   Expr sum(int i, int j);  // over the chains
+  bool is_shifted() const { return t_.row && t_.row->shift != 0; }
   void find_scale(const Format& f);
   // `to`, or the sums of a chain, += products of `right` (one vector per row of b) with a at k.
   void products(const std::vector<BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right, Expr count);
@@ -44,7 +45,8 @@ class RowsKernel : RowsWriter {
                const RoutineExpr* value, const std::vector<BufferId>* to);
 
   std::vector<BufferId> sums_, partial_;
-  std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
+  std::vector<BufferId> shift_sums_;  // products of the shift of a's codes, by row of b and chain
+  std::optional<ScaledForm> form_;    // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Expr> row_scales_;
 };
@@ -64,6 +66,7 @@ void RowsKernel::find_scale(const Format& f) {
 
 void RowsKernel::declare_sums() {
   for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
+  for (int i = 0; is_shifted() && i < t_.width * t_.chains; ++i) shift_sums_.push_back(b_.alloc(t_.lanes * 4));
   for (int i = 0; form_ && !whole_rows_ && i < t_.height * t_.width; ++i) partial_.push_back(b_.alloc(t_.lanes * 4));
 }
 
@@ -75,7 +78,10 @@ void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::func
 
 Expr RowsKernel::sum(int i, int j) {
   std::vector<Expr> parts;
-  for (int chain = 0; chain < t_.chains; ++chain) parts.push_back(read(sums_[slot(i, j, chain)]));
+  for (int chain = 0; chain < t_.chains; ++chain) {
+    const Expr part = read(sums_[slot(i, j, chain)]);
+    parts.push_back(is_shifted() ? part - read(shift_sums_[j * t_.chains + chain]) : part);
+  }
   for (; parts.size() > 1; parts.resize((parts.size() + 1) / 2))
     for (size_t c = 0; c < parts.size() / 2; ++c) parts[c] = parts[c] + parts[(parts.size() + 1) / 2 + c];
   return parts[0];
@@ -120,6 +126,10 @@ void RowsKernel::sum_codes(const std::vector<Expr>& rows) {
   auto step = [&](Expr at, int chain, int64_t numbers) {
     std::vector<Expr> right;
     for (Expr row : rows) right.push_back(read_words(w_, *t_.row, 1, row + at, t_.lanes, numbers));
+    for (int j = 0; is_shifted() && j < t_.width; ++j) {
+      const BufferId sum = shift_sums_[j * t_.chains + chain];
+      b_.store(sum, add_shift(b_, *t_.row, right[j], read(sum)), w_.i64(0), 4);
+    }
     for (int i = 0; i < t_.height; ++i) {
       const Expr from = w_.base(0) + (at + i * p_.m.strides[0]);
       const Expr left = read_words(w_, *t_.row, 0, from, t_.lanes, numbers);
@@ -194,7 +204,8 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
 }
 
 void RowsKernel::write_group(Expr n) {
-  for (const BufferId s : sums_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+  for (const auto* sums : {&sums_, &shift_sums_})
+    for (const BufferId s : *sums) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
   std::vector<Expr> rows;
   for (int j = 0; j < t_.width; ++j) rows.push_back(row_of_b(n + j));
   if (p_.loads[1].kind == DotLoad::Kind::packed)

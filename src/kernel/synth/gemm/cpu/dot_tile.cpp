@@ -58,6 +58,7 @@ class TileKernel : TileWriter {
     for (size_t d = first_digit(); d < p_.outer_k.size(); ++d) count *= p_.outer_k[d].extent;
     return count;
   }
+  bool is_shifted() const { return t_.row && t_.row->shift != 0; }
   int64_t panel_k() const { return outer_k_of_stage() * t_.stage_k; }
   int64_t transpose_columns() const {  // whole blocks of a packed b
     const int64_t block = p_.loads[1].format->block;
@@ -81,6 +82,7 @@ class TileKernel : TileWriter {
   void pack_words_of_a(const Stage& s, Expr first, Expr rows, Expr to);
   void pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, Expr vectors_last,
                        const std::function<Expr(Expr)>& place);
+  void add_shift_sums(const std::vector<Expr>& words, Expr at);
   void each_words(const Stage& s, const std::function<void(Expr word, int64_t numbers)>& body);
   Expr factor(Expr x) const { return b_.type(x).scalar == p_.sum ? x : cast(x, p_.sum); }
   Walk in_place(size_t load, Expr start) const;
@@ -98,6 +100,7 @@ class TileKernel : TileWriter {
   const TilePlan& t_;
   int64_t lane_bytes_;
   BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
+  BufferId shift_sums_ = -1;  // products of a's shift with the columns of a stage's panel of b
   std::vector<BufferId> accumulators_;
   TilesOfA laid_;            // a, when a step before laid it out
   int64_t a_row_bytes_ = 0;  // of the copied panel of a
@@ -106,11 +109,12 @@ class TileKernel : TileWriter {
 void TileKernel::multiply_task() {
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
+  if (is_shifted()) shift_sums_ = b_.alloc(t_.n_task * tile_columns * 4);
   if (t_.b == Fetch::transpose && p_.loads[1].kind == DotLoad::Kind::packed)
     temporary_ = b_.alloc(t_.lanes * transpose_columns() * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
   if (t_.a == Fetch::span) {
-    a_panel_ = b_.alloc((span_of_a(p_, *t_.row) + p_.word * t_.lanes) * scalar_bytes(t_.row->a));
+    a_panel_ = b_.alloc((span_of_a(p_, *t_.row) + p_.word * t_.lanes) * scalar_bytes(t_.row->type_of(0)));
   } else if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
     // A cache line more than the row, so that rows do not fall into one set of the cache.
@@ -235,6 +239,10 @@ void TileKernel::pack_b(const Stage& s) {
   const int64_t all_vectors = (p_.n.extent + t_.lanes - 1) / t_.lanes;
   const Expr vectors_last = min(n_last_ * t_.vectors, w_.i64(all_vectors));
   const bool packed = p_.loads[1].kind == DotLoad::Kind::packed;
+  if (is_shifted()) {
+    b_.loop(LoopKind::serial, w_.i64(0), (vectors_last - vectors_first) * lane_bytes_, lane_bytes_,
+            [&](Expr at) { b_.store(shift_sums_, w_.zero(t_.lanes), at, 4); });
+  }
   each_outer_k(s, [&](const std::vector<Expr>& digits, Expr number) {
     Stage here = s;
     here.digits = digits;
@@ -332,7 +340,7 @@ void TileKernel::widen_a() {
   const int64_t span = span_of_a(p_, *t_.row), step = int64_t{t_.lanes} * p_.word, whole = span / step * step;
   const auto widen = [&](Expr at, int64_t numbers) {
     const Expr x = read_words(w_, *t_.row, 0, w_.base(0) + at, t_.lanes, numbers);
-    b_.store(a_panel_, x, at * scalar_bytes(t_.row->a), 4);
+    b_.store(a_panel_, x, at * scalar_bytes(t_.row->type_of(0)), 4);
   };
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), step, [&](Expr at) { widen(at, step); });
   if (whole < span) widen(w_.i64(whole), span - whole);
@@ -356,8 +364,10 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
   const int64_t row = t_.vectors * lane_bytes_;
   b_.loop(LoopKind::serial, vectors_first, vectors_last, 1, [&](Expr v) {
     const Expr to = place(v);
+    const Expr sums_at = is_shifted() ? (v - vectors_first) * lane_bytes_ : Expr{};
     each_words(s, [&](Expr word, int64_t numbers) {
-      const Expr left = p_.k_numbers - (s.k0 + word) * p_.word;
+      Expr left = p_.k_numbers - (s.k0 + word) * p_.word;
+      if (is_shifted()) left = min(left, (s.count - word) * p_.word);  // shift sums are those of this stage
       std::vector<Expr> rows;
       for (int i = 0; i < t_.lanes; ++i) {
         const Expr n = v * t_.lanes + i;  // rows that do not exist repeat the last one; their sums are never stored
@@ -366,10 +376,20 @@ void TileKernel::pack_words_of_b(const Stage& s, Expr base, Expr vectors_first, 
                                    : read_words(w_, *t_.row, 1, at, t_.lanes, left));
       }
       transpose(b_, rows, p_.word);
+      if (is_shifted()) add_shift_sums(rows, sums_at);
       for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
         b_.store(b_panel_, rows[i], to + word * row + i * row, 4);
     });
   });
+}
+
+// Words beyond the end of the stage are zeros.
+void TileKernel::add_shift_sums(const std::vector<Expr>& words, Expr at) {
+  constexpr int kChains = 4;  // additions that need not wait for each other
+  std::vector<Expr> sums(kChains, w_.zero(t_.lanes));
+  sums[0] = b_.load(shift_sums_, {p_.sum, t_.lanes}, at, 4);
+  for (int i = 0; i < t_.lanes; ++i) sums[i % kChains] = add_shift(b_, *t_.row, words[i], sums[i % kChains]);
+  b_.store(shift_sums_, (sums[0] + sums[1]) + (sums[2] + sums[3]), at, 4);
 }
 
 void TileKernel::write_stage(const Stage& s) {
@@ -433,9 +453,9 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
     a.step = p_.m.strides[0] * bytes;
     if (p_.is_along_batch()) a.vector = t_.lanes * bytes;
   } else if (t_.a == Fetch::span) {
-    const int64_t bytes = scalar_bytes(t_.row->a);
+    const int64_t bytes = scalar_bytes(t_.row->type_of(0));
     a = {a_panel_, m * (p_.m.strides[0] * bytes), p_.m.strides[0] * bytes, p_.k.strides[0] * bytes, {}};
-    a.scalar = t_.row->a;
+    a.scalar = t_.row->type_of(0);
     for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * bytes);
   } else if (t_.a == Fetch::tiles) {
     const Expr tile = outer_ * t_.m_tiles + m_tile;
@@ -467,10 +487,16 @@ void TileKernel::write_tile(const Stage& s, Expr m_tile, Expr n_tile, int height
     return sums_at + (i * t_.n_task * t_.vectors * lane_bytes_ + j * lane_bytes_);
   };
   const VType vector{p_.sum, t_.lanes};
+  std::vector<Expr> shifts;
+  for (int j = 0; is_shifted() && j < vectors; ++j) {
+    const Expr tile = (n_tile - n_first_) * (t_.vectors * lane_bytes_);
+    shifts.push_back(b_.load(shift_sums_, vector, tile + j * lane_bytes_, 4));
+  }
   for (int i = 0; i < height; ++i)
-    for (int j = 0; j < vectors; ++j)
-      b_.store(accumulators_[i * vectors + j],
-               t_.stages == 1 ? w_.zero(t_.lanes) : b_.load(sums_, vector, sums_place(i, j), 4), w_.i64(0), 4);
+    for (int j = 0; j < vectors; ++j) {
+      const Expr begin = t_.stages == 1 ? w_.zero(t_.lanes) : b_.load(sums_, vector, sums_place(i, j), 4);
+      b_.store(accumulators_[i * vectors + j], is_shifted() ? begin - shifts[j] : begin, w_.i64(0), 4);
+    }
   sum_products(s, a, bw, height, vectors, last_count);
   auto sum = [&](int i, int j) { return b_.load(accumulators_[i * vectors + j], vector, w_.i64(0), 4); };
   if (t_.stages > 1) {
@@ -508,13 +534,14 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Expr a, Expr b, cons
 // Two words after each other meet a row of a before the next row: as few products as can be wait for their sum.
 void TileKernel::sum_words(const Walk& a, Expr a_at, const Walk& bw, Expr b_at, int words, int height, int vectors,
                            std::vector<Expr>& sums) {
-  const machine::DotRow& row = *t_.row;
+  const CodesDot& row = *t_.row;
   for (int first = 0; first < words; first += 2) {
     const int count = std::min(2, words - first);
     std::vector<Expr> right;
     for (int u = 0; u < count; ++u)
       for (int j = 0; j < vectors; ++j)
-        right.push_back(b_.load(bw.buffer, {row.a, t_.lanes * row.k}, b_at + ((first + u) * bw.k + j * bw.step), 4));
+        right.push_back(
+            b_.load(bw.buffer, {row.type_of(1), t_.lanes * row.k}, b_at + ((first + u) * bw.k + j * bw.step), 4));
     for (int i = 0; i < height; ++i) {
       for (int u = 0; u < count; ++u) {
         const Expr at = a_at + ((first + u) * a.k + i * a.step);

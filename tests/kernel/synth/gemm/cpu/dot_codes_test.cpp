@@ -38,7 +38,7 @@ graph::Tensor random_codes(const graph::Type& type, CodeRandom& random) {
 
 // What bids for the product gives, by the loop evaluator; how many plans, and how many by a dot instruction.
 struct Plans {
-  int all = 0, by_words = 0;
+  int all = 0, by_words = 0, by_bytes = 0;
 };
 void compare_plans(const Graph& g, const machine::Machine& m, CodeRandom& random, Plans& plans) {
   std::map<std::string, graph::Tensor> inputs;
@@ -55,12 +55,14 @@ void compare_plans(const Graph& g, const machine::Machine& m, CodeRandom& random
     if (w.steps.steps.back().plan.find("i32") != std::string::npos &&
         w.steps.steps.back().plan.find("i32x") != std::string::npos)
       ++plans.by_words;
+    if (w.steps.steps.back().plan.find("dot4.") != std::string::npos) ++plans.by_bytes;
   }
 }
 
 std::vector<const machine::Machine*> all_kinds() {
   std::vector<const machine::Machine*> out;
-  for (const char* name : {"x86-64-v3", "avx512-vnni", "neon", "neon-dotprod", "sve2-256", "cortex-m4", "sm_90a"})
+  for (const char* name :
+       {"x86-64-v3", "avx-vnni", "avx512-vnni", "neon", "neon-dotprod", "neon-i8mm", "sve2-256", "cortex-m4", "sm_90a"})
     out.push_back(&*machine::find_machine(name));
   return out;
 }
@@ -90,6 +92,7 @@ TEST(DotCodes, MatricesOfEveryShape) {
         }
   EXPECT_GT(plans.all, 200);
   EXPECT_GT(plans.by_words, 60);
+  EXPECT_GT(plans.by_bytes, 40);
 }
 
 // Windows with strides and dilations, groups, depthwise ones; the epilogue makes bytes of sums.
@@ -97,7 +100,7 @@ TEST(DotCodes, Convolutions) {
   CodeRandom random(2);
   Plans plans;
   const auto machines = all_kinds();
-  for (int round = 0; round < 84; ++round) {
+  for (int round = 0; round < 108; ++round) {
     const auto one_of = [&](std::initializer_list<int64_t> from) { return *(from.begin() + random() % from.size()); };
     const int64_t images = one_of({1, 2}), side = one_of({3, 5, 8}), window = one_of({1, 2, 3}),
                   stride = one_of({1, 2});
@@ -128,8 +131,9 @@ TEST(DotCodes, Convolutions) {
     g.result_names = {"y"};
     compare_plans(g, *machines[round % machines.size()], random, plans);
   }
-  EXPECT_GT(plans.all, 84);
+  EXPECT_GT(plans.all, 108);
   EXPECT_GT(plans.by_words, 20);
+  EXPECT_GT(plans.by_bytes, 15);
 }
 
 // Sums of the largest products leave 32 bits and come back.
@@ -156,11 +160,11 @@ TEST(DotCodes, SumsWrap) {
 // K in stages, of whole words and not: tasks of a small cache.
 TEST(DotCodes, StagesOfK) {
   CodeRandom random(3);
-  machine::Machine small = *machine::find_machine("x86-64-v3");
-  small.l2_bytes = 4 << 10;
   int staged = 0;
-  for (const int64_t k : {701, 702})
-    for (const int64_t n : {9, 20}) {
+  for (const char* name : {"x86-64-v3", "avx-vnni"})
+    for (const auto& [k, n] : {std::pair{701, 9}, std::pair{701, 20}, std::pair{702, 9}, std::pair{704, 20}}) {
+      machine::Machine small = *machine::find_machine(name);
+      small.l2_bytes = 4 << 10;
       Graph g;
       Builder b(g);
       const ValueId x = b.input("x", Role::data, codes_type({Dim(13), Dim(k)}, Scalar::i8));
@@ -177,22 +181,56 @@ TEST(DotCodes, StagesOfK) {
         staged += text.find(" k ") != std::string::npos ? 1 : 0;
       }
     }
-  EXPECT_GT(staged, 2);
+  EXPECT_GT(staged, 4);
 }
 
+// Whatever signs the bytes have where the machine has a dot of bytes; of x86's only the one that does not saturate.
 TEST(DotCodes, RunsOfCodesGoThroughDotInstructions) {
-  for (const auto& [name, row] :
-       {std::pair{"x86-64-v3", "mulpairs.i16i16.i32x8"}, std::pair{"neon-dotprod", "dot4.i8i8.i32x4"}}) {
+  struct Way {
+    const char *machine, *row;
+    Scalar x, w;
+  };
+  for (const Way& way : {Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::i8, Scalar::i8},
+                         Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::u8, Scalar::i8},
+                         Way{"avx-vnni", "dot4.u8i8.i32x8", Scalar::i8, Scalar::i8},
+                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::i8},
+                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::i8},
+                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::u8},
+                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::u8},
+                         Way{"avx512-vnni", "mulpairs.i16i16.i32x16", Scalar::i16, Scalar::i8},
+                         Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8},
+                         Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::u8, Scalar::i8},
+                         Way{"neon-i8mm", "dot4.u8i8.i32x4", Scalar::u8, Scalar::i8},
+                         Way{"neon-i8mm", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8}}) {
     Graph g;
     Builder b(g);
-    const ValueId x = b.input("x", Role::data, codes_type({Dim(64), Dim(64)}, Scalar::i8));
-    const ValueId w = b.input("w", Role::data, codes_type({Dim(64), Dim(64)}, Scalar::i8));
+    const ValueId x = b.input("x", Role::data, codes_type({Dim(64), Dim(64)}, way.x));
+    const ValueId w = b.input("w", Role::data, codes_type({Dim(64), Dim(64)}, way.w));
     g.results = {b.contract(x, w, "mk", "nk", "mn")};
     g.result_names = {"y"};
     const graph::Plan plan = dot_test::one_dot_group(g);
-    const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(name), {});
-    EXPECT_NE(s.steps.back().plan.find(row), std::string::npos) << s.steps.back().plan;
+    const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(way.machine), {});
+    EXPECT_NE(s.steps.back().plan.find(way.row), std::string::npos) << way.machine << " " << s.steps.back().plan;
   }
+}
+
+// What a's shift adds is taken back, for every pair of signs, of the largest numbers: by rows and by tiles.
+TEST(DotCodes, BytesOfEverySign) {
+  CodeRandom random(4);
+  Plans plans;
+  for (const char* name : {"avx-vnni", "avx512-vnni", "neon-dotprod", "neon-i8mm"})
+    for (const Scalar of_x : {Scalar::i8, Scalar::u8})
+      for (const Scalar of_w : {Scalar::i8, Scalar::u8})
+        for (const auto& [rows, k] : {std::pair{1, 75}, std::pair{4, 64}, std::pair{9, 37}}) {
+          Graph g;
+          Builder b(g);
+          const ValueId x = b.input("x", Role::data, codes_type({Dim(rows), Dim(k)}, of_x));
+          const ValueId w = b.input("w", Role::data, codes_type({Dim(21), Dim(k)}, of_w));
+          g.results = {b.contract(x, w, "mk", "nk", "mn")};
+          g.result_names = {"y"};
+          compare_plans(g, *machine::find_machine(name), random, plans);
+        }
+  EXPECT_GT(plans.by_bytes, 40);
 }
 
 }  // namespace
