@@ -2,9 +2,10 @@
 //
 //   amd_instruction CHIP names    the operations that are known, one a line
 //   amd_instruction CHIP          cases from standard input, one after the other, all numbers hexadecimal:
-//     v NUMBER WORD..    a vector register's lanes       s NUMBER WORD..  scalar registers from a number on (instruction.h)
-//     c BIT              SCC                             m BYTES, l BYTES what memory (at kMemory), LDS hold
-//     x BYTES            the instruction; executed with what was set. Answered by its text, then what became of the state,
+//     v NUMBER WORD..    a vector register's lanes       s NUMBER WORD..  scalar registers from a number on
+//     (instruction.h) c BIT              SCC                             m BYTES, l BYTES what memory (at kMemory), LDS
+//     hold x BYTES            the instruction; executed with what was set. Answered by its text, then what became of
+//     the state,
 //                        or the fault, then a dot. What was set is forgotten.
 #include <iostream>
 #include <sstream>
@@ -71,7 +72,8 @@ class Case {
     std::cout << "text " << all[0].text << '\n';
     if (!bytes_.empty()) memory_.add(kMemory, bytes_.size(), bytes_.data(), true);
     if (!lds_bytes_.empty()) {
-      std::memcpy(group_.lds.write(0, static_cast<int>(lds_bytes_.size()), 0, 0, 0), lds_bytes_.data(), lds_bytes_.size());
+      std::memcpy(group_.lds.write(0, static_cast<int>(lds_bytes_.size()), 0, 0, 0), lds_bytes_.data(),
+                  lds_bytes_.size());
     }
     const auto vector = *w.vector;
     const auto scalar = w.scalar;

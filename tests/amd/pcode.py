@@ -3,9 +3,11 @@
 The language: assignments to parts of registers (`D0[31 : 16].f16 = ..`), types behind a dot, sizes before an apostrophe (`64'U(x)`,
 `1'1U`), if, for, while, lambdas, arrays. What a number's type says: u unsigned, i two's complement, f float, b bits.
 """
+import math
 import re
+from fractions import Fraction
 
-from pcode_numbers import FUNCTIONS, Cell, Denormal, Open, Power, V, binary, boolean, cast, fitted, negated, real, truth, value
+from pcode_numbers import FUNCTIONS, Cell, Denormal, Open, Power, V, binary, boolean, cast, fitted, negated, real, rounded, truth, value
 
 # ---- words of the language
 
@@ -251,8 +253,21 @@ class Parser:
         put, _ = self.target()
         operator = self.take()
         if operator == "=":
+            begin, second = self.at, None
+            if self.words[self.at][0] == "name":  # EXEC = D0 = ..
+                second, _ = self.target()
+                if self.peek() != "=":
+                    self.at, second = begin, None
+                else:
+                    self.take()
             source = self.expression()
-            return lambda e: put(e, source(e))
+
+            def assign(e):
+                x = source(e)
+                put(e, x)
+                if second:
+                    second(e, x)
+            return assign
         if operator not in ("+=", "-=", "|=", "&="):
             raise Open(f"{operator!r} where an assignment is expected")
         end = self.at
@@ -479,6 +494,9 @@ class Parser:
             if f is None:
                 f = e["instruction"](name)
             given = [a(e) for a in arguments]
+            if name == "f32_to_f16" and value(e["ROUND_MODE"]) == 3:
+                x = value(given[0])
+                return V(rounded(Fraction(x), "f", 16, True), 16, "f") if math.isfinite(x) and x != 0 else real(x, "f", 16)
             return f(*[V(g.read(32), 32, "b") if isinstance(g, Cell) else g for g in given])
         return run
 

@@ -117,7 +117,7 @@ def fitted(x, kind, width):
     if isinstance(x, Denormal):
         raise Open("which denormal number")
     if kind in ("f", "bf") and x.kind in ("f", "bf") and (x.width != width or x.kind != kind):
-        return real(value(x), kind, width)
+        return resized(x, kind, width)
     if kind in ("u", "i", "b") and x.kind == "i" and x.width < width:
         return V(value(x), width, kind)
     return V(x.bits, width, kind)
@@ -205,16 +205,31 @@ def binary(operator, a, b):
     return V({"+": x + y, "-": x - y, "*": x * y, "&": x & y, "|": x | y, "^": x ^ y}[operator], width, kind)
 
 
+def resized(x, kind, width):
+    """A float in another format; a signaling NaN stays one."""
+    if (x.kind, x.width) == (kind, width):
+        return x
+    v = value(x)
+    if v == v:
+        return real(v, kind, width)
+    (_, old), (exponent_bits, new) = SHAPE[x.kind, x.width], SHAPE[kind, width]
+    payload = x.bits & ((1 << old) - 1)
+    payload = payload << (new - old) if new >= old else payload >> (old - new)
+    return V(x.bits >> (x.width - 1) << (width - 1) | ((1 << exponent_bits) - 1) << new | payload, width, kind)
+
+
 def cast(x, width, letter):
-    if isinstance(x, Denormal) or isinstance(x, Power):
-        return Denormal(width) if isinstance(x, Denormal) else fitted(x, "f", width)
+    if isinstance(x, Denormal):
+        return Denormal(width)
+    if isinstance(x, Power):
+        return x
     if isinstance(x, Cell):
         x = V(x.read(32), 32, "b")
     if letter == "B":
         return V(value(x) if x.kind == "i" else x.bits, width, "b")
     if letter == "F":
         if x.kind in FLOATS:
-            return real(value(x), "f", width) if (x.kind, x.width) != ("f", width) else x
+            return resized(x, "f", width)
         return V(x.bits, width, "f")  # bits of a constant
     return V(int(value(x)), width, "u" if letter == "U" else "i")
 
@@ -340,7 +355,7 @@ FUNCTIONS = {
     "cvtToQuietNAN": lambda x: V(x.bits | 1 << (SHAPE[x.kind, x.width][1] - 1), x.width, x.kind),
     "ldexp": lambda x, n: scaled(x, value(n)),
     "sqrt": by_double(lambda v: math.sqrt(v) if v == v and v > 0 else v if v == 0 or v != v else math.nan),
-    "pow": lambda b, x: by_double(lambda y: 2.0 ** y if y < 2000 else math.inf)(x),
+    "pow": lambda b, x: by_double(lambda y: y if y != y else 2.0 ** y if y < 2000 else math.inf)(x),
     "s_ff1_i32_b32": first_one,
     "s_ff1_i32_b64": first_one,
     "log2": by_double(lambda v: -math.inf if v == 0 else math.log2(v)),
