@@ -392,7 +392,8 @@ class Parser:
             elif self.peek() == "." and TYPE.match(self.peek(1)):
                 self.take()
                 m = TYPE.match(self.take())
-                x = self.viewed(x, m[1], int(m[2]))
+                if self.peek() != "[" or m[1] not in "uib":  # bits behind the type are named by number: S0.u32[63 : 32]
+                    x = self.viewed(x, m[1], int(m[2]))
             else:
                 return x
 

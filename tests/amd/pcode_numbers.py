@@ -1,6 +1,5 @@
 """Numbers of AMD's pseudo-code: bits with a type, floats rounded once, and the functions that the documents use without defining them."""
 import math
-import re
 import struct
 from fractions import Fraction
 
