@@ -2,8 +2,8 @@
 // the hardware (rcp, sqrt, exp, log) is rounded to nearest here, and denormals are flushed where the hardware may.
 #include <algorithm>
 
-#include "tests/amd/execute/order.h"
 #include "tests/amd/execute/table.h"
+#include "tests/amd/number/order.h"
 
 namespace lumen::amd {
 namespace {

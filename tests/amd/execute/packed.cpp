@@ -2,8 +2,8 @@
 // half of a source goes to which half of the result.
 #include <algorithm>
 
-#include "tests/amd/execute/order.h"
 #include "tests/amd/execute/table.h"
+#include "tests/amd/number/order.h"
 
 namespace lumen::amd {
 namespace {

@@ -1,7 +1,7 @@
 // Scalar arithmetic with SCC. Meanings: the instruction set documents, "Scalar ALU instructions".
 #include "tests/amd/execute/scalars.h"
 
-#include "tests/amd/execute/order.h"
+#include "tests/amd/number/order.h"
 
 namespace lumen::amd {
 namespace {
