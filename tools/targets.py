@@ -3,8 +3,9 @@
 
 Usage: tools/targets.py BUILD [--results FOLDER [--device NAME]] [--check]
   BUILD      folder with the lumen binary, which knows the targets
-  --results  what tests wrote:  GTEST_OUTPUT=json:FOLDER/ ctest --test-dir build  (or one test program alone). What they have shown is
-             added to docs/target-results.jsonl, one fact a line, which is committed
+  --results  what tests wrote:  mkdir FOLDER; LUMEN_TEST_RESULTS=FOLDER ctest --test-dir build -j 8  (or one test program alone, or
+             gtest's own GTEST_OUTPUT=json:FOLDER/ of one). What they have shown is added to docs/target-results.jsonl, one fact a line,
+             which is committed. FOLDER is an absolute path
   --device   what "hardware" was in these results; this processor where it is not given
   --check    write nothing; exit 1 where the page is not what the facts say, or a target or a kind is missing or unknown
 """
@@ -55,18 +56,25 @@ def processor() -> str:
 def shown(folder: Path, device: str) -> list[dict]:
     """The facts that passing tests of these results have recorded."""
     facts, today = [], datetime.date.today().isoformat()
+    for test in passed(folder):
+        for one in filter(None, test.get("verified", "").split(";")):
+            target, kind, how = one.split("|")
+            fact = {"target": target, "kind": kind, "how": how, "test": f"{test['classname']}.{test['name'].split('/')[0]}"}
+            if how == "hardware":
+                fact |= {"device": device, "on": today}
+            facts.append(fact)
+    return facts
+
+
+def passed(folder: Path) -> list[dict]:
+    """Tests that passed: of gtest's results, and of tests/verified.h, which keeps no others."""
+    tests = []
     for file in sorted(folder.glob("*.json")):
         for suite in json.loads(file.read_text()).get("testsuites", []):
-            for test in suite.get("testsuite", []):
-                if test.get("failures") or test.get("result") != "COMPLETED":
-                    continue
-                for one in filter(None, test.get("verified", "").split(";")):
-                    target, kind, how = one.split("|")
-                    fact = {"target": target, "kind": kind, "how": how, "test": f"{test['classname']}.{test['name'].split('/')[0]}"}
-                    if how == "hardware":
-                        fact |= {"device": device, "on": today}
-                    facts.append(fact)
-    return facts
+            tests += [t for t in suite.get("testsuite", []) if not t.get("failures") and t.get("result") == "COMPLETED"]
+    for file in sorted(folder.glob("*.jsonl")):
+        tests += [json.loads(line) for line in file.read_text().splitlines()]
+    return sorted(tests, key=lambda t: (t["classname"], t["name"], t.get("verified", "")))
 
 
 def known_facts() -> list[dict]:

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "run/device/choose/choose.h"
-#include "run/engine/trial/soundness.h"
+#include "run/engine/trial/row_trial.h"
 #include "tests/amd/chip.h"
 
 namespace lumen::run {
@@ -151,6 +151,16 @@ std::vector<PlantedFault> planted_faults(const std::string& chip) {
                                      {"lanes v_cvt_f32_i32", "product 64x64x128 codes int8"},
                                      {"unwaited s_waitcnt vmcnt", "map"},
                                      {"unwaited s_waitcnt lgkmcnt", "product 48x80x96 bf16"},
+                                     {"unwaited s_waitcnt lgkmcnt", "reduce: norm"},
+                                     {"unwaited s_waitcnt vmcnt", "reduce: softmax"},
+                                     {"unwaited s_waitcnt vmcnt", "attend f32"},
+                                     {"unwaited s_waitcnt lgkmcnt", "attend bf16"},
+                                     {"unwaited s_waitcnt lgkmcnt", "attend gradient"},
+                                     {"unwaited s_waitcnt vmcnt", "encode fp8"},
+                                     {"unwaited s_waitcnt vmcnt", "move: scatter"},
+                                     {"unwaited s_waitcnt vmcnt", "update"},
+                                     {"unwaited s_waitcnt vmcnt", "step"},
+                                     {"unwaited s_waitcnt vmcnt", "product 1x64x256"},
                                      {"offset global_load", "map"},
                                      {"offset global_store", "map"},
                                      {"lanes v_cvt_f16_f32", "map: rounded"},
@@ -225,6 +235,39 @@ TEST_F(AmdFaults, AreFoundNamedAndDoneWithout) {
       "more stopped by the driver, %d not in these kernels\n",
       chip_.c_str(), found, counts[kRowRefused], counts[kDeviceRefused], counts[kStopped], counts[kNotThere]);
   EXPECT_GE(found, 40);
+}
+
+// No plan has those with scales: a wave executes each alone, and what computes wrongly leaves the table.
+TEST_F(AmdFaults, MatrixInstructionsWithScalesAreTriedAlone) {
+  std::set<std::string> scaled;
+  for (const machine::MatrixRow& r : machine::find_machine(chip_)->matrices)
+    if (r.scale_group > 0) scaled.insert(r.row);
+  if (scaled.empty()) GTEST_SKIP() << chip_ << " has none";
+  EXPECT_EQ(scaled.size(), 6U);
+  const auto tried = [&](const char* fault) {
+    ::setenv("LUMEN_STAND_IN_FAULT", fault, 1);
+    const CompileContext shop = open(nullptr);
+    Soundness found;
+    for (const machine::MatrixRow& r : shop.device->machine().matrices)  // as if plans had all others
+      if (r.scale_group == 0) found.lines.push_back({.what = r.row, .ok = true, .rows = {r.row}});
+    try_other_rows(shop, &found);
+    return found;
+  };
+  const Soundness right = tried("");
+  EXPECT_TRUE(right.refused.empty() && !right.machine);
+  for (const CheckLine& line : right.lines) {
+    EXPECT_TRUE(line.ok) << line.what << ": " << line.detail;
+    scaled.erase(line.rows[0]);
+  }
+  EXPECT_TRUE(scaled.empty()) << fmt::format("{}", fmt::join(scaled, " "));
+  for (const char* fault : {"lanes", "rows", "registers", "off", "short", "dropped", "operands", "gone"}) {
+    const Soundness wrong = tried(fmt::format("{} v_mfma_scale_f32_16x16x128", fault).c_str());
+    EXPECT_EQ(wrong.refused.size(), 3U) << fault;
+    for (const RefusedRow& r : wrong.refused) {
+      EXPECT_TRUE(r.row.starts_with("mma.16x16x128.")) << r.row;
+      EXPECT_EQ(wrong.machine->find_row(r.row), nullptr);
+    }
+  }
 }
 
 }  // namespace

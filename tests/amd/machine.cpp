@@ -35,6 +35,7 @@ void set_registers(const Chip& chip, const KernelCode& k, unsigned group, Wave* 
   w->scalar[kM0] = 0xffffffff;
   w->mode = k.mode;
   w->ieee = k.ieee;
+  if (chip.major < 12 && !k.ieee) fault("MODE.IEEE is off: minima of NaNs are not known");
   if (k.mode != 0xf0) fault("MODE {:#x}: other rounding, or denormals flushed, is not known", k.mode);
 }
 

@@ -51,6 +51,13 @@ class Targets(unittest.TestCase):
         self.assertIn("- a card: avx512 (", page)
         self.assertEqual(self.run_tool("--check"), 0)
 
+    def test_processes_of_one_run_add_up(self):
+        for number, verified in enumerate(("gfx942|dot|interpreted", "gfx942|attend|evaluated;avx512|sort|compiled")):
+            line = {"classname": "Suite", "name": f"Test/{number}", "verified": verified}
+            (self.results / f"{number}.jsonl").write_text(json.dumps(line) + "\n")
+        self.assertEqual(self.run_tool("--results", self.results), 0)
+        self.assertEqual({(f["target"], f["kind"]) for f in tool.known_facts()}, {("gfx942", "dot"), ("gfx942", "attend"), ("avx512", "sort")})
+
     def test_what_failed_has_shown_nothing(self):
         for how in ({"failures": [{"failure": "no"}]}, {"result": "SKIPPED"}):
             self.result("gfx942|dot|interpreted", **how)

@@ -17,6 +17,7 @@
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
 #include "run/engine/trial/determinism.h"
+#include "run/engine/trial/row_trial.h"
 #include "run/engine/trial/soundness.h"
 
 namespace lumen::run {
@@ -269,6 +270,7 @@ Soundness Engine::try_kernels(bool all) {
   Soundness found =
       find_soundness(state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual),
                      [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
+  if (found.wrong.empty()) try_other_rows(state_->shop, &found);
   for (CheckLine& line : rows_not_chosen(device().machine(), found.lines)) found.lines.push_back(std::move(line));
   if (found.whole || !found.wrong.empty()) keep_result(state_->shop, result_of(found));
   if (found.machine) state_->open(found.machine);

@@ -34,7 +34,10 @@ void multiply_add(Wave& w, const Instruction& i) {
     const auto product = static_cast<uint64_t>(static_cast<Wide>(a[l]) * static_cast<Wide>(b[l]));
     const uint64_t r = product + static_cast<uint64_t>(c[l]);
     out[l] = static_cast<Wide>(r);
-    if (r < product && exec >> l & 1) carry |= uint64_t{1} << l;
+    // Bit 64 of the sum: the carry, or the sign of a sum of 65 bits.
+    bool bit = r < product;
+    if constexpr (std::is_signed_v<Wide>) bit = bit != ((product >> 63) != (static_cast<uint64_t>(c[l]) >> 63));
+    if (bit && exec >> l & 1) carry |= uint64_t{1} << l;
   }
   store(w, i, i.at[0], out);
   w.set_mask(i.at[1].first, carry);

@@ -38,7 +38,7 @@ void add_of_32_bits(Operations& t) {
   t["v_cvt_u32_f32"] = lanes_of([](float a) { return to_integer<uint32_t>(a); });
   t["v_cvt_i32_f32"] = lanes_of([](float a) { return to_integer<int32_t>(a); });
   t["v_cvt_rpi_i32_f32"] = t["v_cvt_nearest_i32_f32"] =
-      lanes_of([](float a) { return to_integer<int32_t>(std::floor(static_cast<double>(a) + 0.5)); });
+      lanes_of([](float a) { return to_integer<int32_t>(std::floor(a + 0.5F)); });
   t["v_cvt_flr_i32_f32"] = t["v_cvt_floor_i32_f32"] =
       lanes_of([](float a) { return to_integer<int32_t>(std::floor(static_cast<double>(a))); });
   t["v_cvt_f32_ubyte0"] = lanes_of([](uint32_t a) { return static_cast<float>(a & 0xff); });

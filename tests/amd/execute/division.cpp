@@ -110,7 +110,12 @@ unsigned class_of(F x) {
   const bool negative = std::signbit(x);
   switch (std::fpclassify(x)) {
     case FP_NAN: {
-      const bool quiet = sizeof(F) == 4 ? std::bit_cast<uint32_t>(static_cast<float>(x)) >> 22 & 1 : true;
+      bool quiet = false;
+      if constexpr (sizeof(F) == 4) {
+        quiet = std::bit_cast<uint32_t>(x) >> 22 & 1;
+      } else {
+        quiet = std::bit_cast<uint64_t>(x) >> 51 & 1;
+      }
       return quiet ? 2 : 1;
     }
     case FP_INFINITE:

@@ -3,39 +3,11 @@
 #include <algorithm>
 
 #include "tests/amd/execute/table.h"
+#include "tests/amd/number/order.h"
 
 namespace lumen::amd {
 namespace {
 
-template <class F>
-bool signaling(F x) {
-  if constexpr (sizeof(F) == 4) {
-    const auto b = std::bit_cast<uint32_t>(x);
-    return x != x && !(b & 0x400000);
-  } else {
-    const auto b = std::bit_cast<uint64_t>(x);
-    return x != x && !(b >> 51 & 1);
-  }
-}
-template <class F>
-F least(F a, F b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  if (a == 0 && b == 0) return std::signbit(a) ? a : b;
-  return a < b ? a : b;
-}
-template <class F>
-F most(F a, F b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  if (a == 0 && b == 0) return std::signbit(a) ? b : a;
-  return a > b ? a : b;
-}
-template <class F>
-F middle(F a, F b, F c) {
-  if (a != a || b != b || c != c) return least(least(a, b), c);
-  return most(least(a, b), least(most(a, b), c));
-}
 float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
 }
@@ -52,9 +24,6 @@ double odd_sum(double a, double b) {
 Half half(double x) {
   return {half_bits(x)};
 }
-double wide(Half x) {
-  return static_cast<double>(x.value());
-}
 template <class F>
 F fraction(F x) {
   const F one_less = std::nextafter(F{1}, F{0});
@@ -68,8 +37,6 @@ void add_of_type(Operations& t, const std::string& suffix) {
   t[name("mul")] = lanes_of([](F a, F b) { return made(a * b, a, b); });
   t[name("fma")] = lanes_of([](F a, F b, F c) { return made(std::fma(a, b, c), a, b, c); });
   t[name("fmac")] = accumulating([](F a, F b, F c) { return made(std::fma(a, b, c), a, b, c); });
-  t[name("min")] = t[name("min_num")] = lanes_of([](F a, F b) { return least(a, b); });
-  t[name("max")] = t[name("max_num")] = lanes_of([](F a, F b) { return most(a, b); });
   t[name("floor")] = lanes_of([](F a) { return std::floor(a); });
   t[name("ceil")] = lanes_of([](F a) { return std::ceil(a); });
   t[name("trunc")] = lanes_of([](F a) { return std::trunc(a); });
@@ -87,6 +54,27 @@ void add_of_type(Operations& t, const std::string& suffix) {
   });
 }
 
+template <class F>
+void add_order(Operations& t, const std::string& suffix) {
+  const auto name = [&](const char* n) { return std::string("v_") + n + suffix; };
+  t[name("min")] = lanes_of([](F a, F b) { return least(a, b); });
+  t[name("max")] = lanes_of([](F a, F b) { return most(a, b); });
+  t[name("min_num")] = lanes_of([](F a, F b) { return least_number(a, b); });
+  t[name("max_num")] = lanes_of([](F a, F b) { return most_number(a, b); });
+  t[name("min3")] = lanes_of([](F a, F b, F c) { return least(least(a, b), c); });
+  t[name("max3")] = lanes_of([](F a, F b, F c) { return most(most(a, b), c); });
+  t[name("med3")] =
+      lanes_of([](F a, F b, F c) { return any_nan(a, b, c) ? least(least(a, b), c) : middle_number(a, b, c); });
+  t[name("maxmin")] = lanes_of([](F a, F b, F c) { return least(most(a, b), c); });
+  t[name("minmax")] = lanes_of([](F a, F b, F c) { return most(least(a, b), c); });
+  t[name("min3_num")] = lanes_of([](F a, F b, F c) { return least_number(least_number(a, b), c); });
+  t[name("max3_num")] = lanes_of([](F a, F b, F c) { return most_number(most_number(a, b), c); });
+  t[name("med3_num")] = lanes_of(
+      [](F a, F b, F c) { return any_nan(a, b, c) ? least_number(least_number(a, b), c) : middle_number(a, b, c); });
+  t[name("maxmin_num")] = lanes_of([](F a, F b, F c) { return least_number(most_number(a, b), c); });
+  t[name("minmax_num")] = lanes_of([](F a, F b, F c) { return most_number(least_number(a, b), c); });
+}
+
 void add_f32(Operations& t) {
   t["v_sub_f32"] = lanes_of([](float a, float b) { return made(a - b, a, b); });
   t["v_subrev_f32"] = lanes_of([](float a, float b) { return made(b - a, a, b); });
@@ -98,15 +86,10 @@ void add_f32(Operations& t) {
       [](float a, float b, float c) { return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c)); });
   t["v_mac_f32"] = accumulating(
       [](float a, float b, float c) { return flushed(made(flushed(flushed(a) * flushed(b)) + flushed(c), a, b, c)); });
-  t["v_min3_f32"] = t["v_min3_num_f32"] = lanes_of([](float a, float b, float c) { return least(least(a, b), c); });
-  t["v_max3_f32"] = t["v_max3_num_f32"] = lanes_of([](float a, float b, float c) { return most(most(a, b), c); });
-  t["v_maxmin_f32"] = t["v_maxmin_num_f32"] = lanes_of([](float a, float b, float c) { return least(most(a, b), c); });
-  t["v_minmax_f32"] = t["v_minmax_num_f32"] = lanes_of([](float a, float b, float c) { return most(least(a, b), c); });
-  t["v_med3_f32"] = t["v_med3_num_f32"] = lanes_of([](float a, float b, float c) { return middle(a, b, c); });
   t["v_rcp_f32"] = t["v_rcp_iflag_f32"] = lanes_of([](float a) { return flushed(made(1 / flushed(a), a)); });
   t["v_rsq_f32"] =
       lanes_of([](float a) { return made(static_cast<float>(1 / std::sqrt(static_cast<double>(flushed(a)))), a); });
-  t["v_sqrt_f32"] = t["v_s_sqrt_f32"] = lanes_of([](float a) { return made(std::sqrt(a), a); });
+  t["v_sqrt_f32"] = lanes_of([](float a) { return made(std::sqrt(a), a); });
   t["v_exp_f32"] =
       lanes_of([](float a) { return flushed(static_cast<float>(std::exp2(static_cast<double>(flushed(a))))); });
   t["v_log_f32"] =
@@ -135,14 +118,6 @@ void add_f16(Operations& t) {
   t["v_fmac_f16"] = accumulating([](Half a, Half b, Half c) {
     return half(made(odd_sum(wide(a) * wide(b), wide(c)), wide(a), wide(b), wide(c)));
   });
-  t["v_min_f16"] = t["v_min_num_f16"] = lanes_of([](Half a, Half b) { return half(least(wide(a), wide(b))); });
-  t["v_max_f16"] = t["v_max_num_f16"] = lanes_of([](Half a, Half b) { return half(most(wide(a), wide(b))); });
-  t["v_med3_f16"] = t["v_med3_num_f16"] =
-      lanes_of([](Half a, Half b, Half c) { return half(middle(wide(a), wide(b), wide(c))); });
-  t["v_min3_f16"] = t["v_min3_num_f16"] =
-      lanes_of([](Half a, Half b, Half c) { return half(least(least(wide(a), wide(b)), wide(c))); });
-  t["v_max3_f16"] = t["v_max3_num_f16"] =
-      lanes_of([](Half a, Half b, Half c) { return half(most(most(wide(a), wide(b)), wide(c))); });
   t["v_rcp_f16"] = lanes_of([](Half a) { return half(made(1 / wide(a), wide(a))); });
   t["v_sqrt_f16"] = lanes_of([](Half a) { return half(made(std::sqrt(wide(a)), wide(a))); });
   t["v_rsq_f16"] = lanes_of([](Half a) { return half(made(1 / std::sqrt(wide(a)), wide(a))); });
@@ -163,6 +138,9 @@ void add_f16(Operations& t) {
 void add_float_operations(Operations& t) {
   add_of_type<float>(t, "_f32");
   add_of_type<double>(t, "_f64");
+  add_order<float>(t, "_f32");
+  add_order<double>(t, "_f64");
+  add_order<Half>(t, "_f16");
   add_f32(t);
   add_f64(t);
   add_f16(t);

@@ -122,7 +122,8 @@ void add_bits(Operations& t) {
     return a >> (b & 31) & static_cast<uint32_t>((uint64_t{1} << (c & 31)) - 1);
   });
   t["v_bfe_i32"] = lanes_of([](uint32_t a, uint32_t b, uint32_t c) {
-    const uint32_t width = c & 31, field = a >> (b & 31) & static_cast<uint32_t>((uint64_t{1} << width) - 1);
+    // Where the field reaches over the upper end, what lies there is the sign.
+    const uint32_t width = c & 31, field = static_cast<uint32_t>(static_cast<int32_t>(a) >> (b & 31));
     return width == 0 ? 0 : static_cast<int32_t>(field << (32 - width)) >> (32 - width);
   });
   t["v_bfi_b32"] = lanes_of([](uint32_t a, uint32_t b, uint32_t c) { return (a & b) | (~a & c); });

@@ -65,9 +65,10 @@ void permute_rows(Wave& w, const Instruction& i) {
   store_words(w, i, i.at[0], 0, out);
 }
 void permute_halves(Wave& w, const Instruction& i) {
+  if (w.lanes == 32) return;  // as the documents say
   Column<uint32_t> from, out;
   raw_words(w, i, i.at[1], 0, 0, &from);
-  for (int l = 0; l < w.lanes; ++l) out[l] = from[static_cast<size_t>(w.lanes == 64 ? l ^ 32 : l)];
+  for (int l = 0; l < w.lanes; ++l) out[l] = from[static_cast<size_t>(l ^ 32)];
   store_words(w, i, i.at[0], 0, out);
 }
 // V_PERMLANE16_SWAP, V_PERMLANE32_SWAP: odd rows (the upper half) of the first with even rows (the lower half) of the

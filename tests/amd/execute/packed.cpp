@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/amd/execute/table.h"
+#include "tests/amd/number/order.h"
 
 namespace lumen::amd {
 namespace {
@@ -38,12 +39,6 @@ Operation of_halves(F, Type type = Type::pkf16) {
 }
 double number(uint16_t x) {
   return static_cast<double>(half_value(x));
-}
-double least(double a, double b) {
-  return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? a : b) : std::min(a, b);
-}
-double most(double a, double b) {
-  return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? b : a) : std::max(a, b);
 }
 
 template <class F, int N>
@@ -160,10 +155,10 @@ void add_packed(Operations& t) {
   t["v_pk_add_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(number(a) + number(b)); });
   t["v_pk_mul_f16"] = of_halves<2>([](H a, H b, H) { return half_bits(number(a) * number(b)); });
   t["v_pk_fma_f16"] = of_halves<3>([](H a, H b, H c) { return half_bits(std::fma(number(a), number(b), number(c))); });
-  t["v_pk_min_f16"] = t["v_pk_min_num_f16"] =
-      of_halves<2>([](H a, H b, H) { return half_bits(least(number(a), number(b))); });
-  t["v_pk_max_f16"] = t["v_pk_max_num_f16"] =
-      of_halves<2>([](H a, H b, H) { return half_bits(most(number(a), number(b))); });
+  t["v_pk_min_f16"] = of_halves<2>([](H a, H b, H) { return least(Half{a}, Half{b}).bits; });
+  t["v_pk_max_f16"] = of_halves<2>([](H a, H b, H) { return most(Half{a}, Half{b}).bits; });
+  t["v_pk_min_num_f16"] = of_halves<2>([](H a, H b, H) { return least_number(Half{a}, Half{b}).bits; });
+  t["v_pk_max_num_f16"] = of_halves<2>([](H a, H b, H) { return most_number(Half{a}, Half{b}).bits; });
   const Type pk = Type::pk16;
   t["v_pk_add_u16"] = t["v_pk_add_i16"] = of_halves<2>([](H a, H b, H) { return static_cast<H>(a + b); }, pk);
   t["v_pk_sub_u16"] = t["v_pk_sub_i16"] = of_halves<2>([](H a, H b, H) { return static_cast<H>(a - b); }, pk);

@@ -1,6 +1,8 @@
 // Scalar arithmetic with SCC. Meanings: the instruction set documents, "Scalar ALU instructions".
 #include "tests/amd/execute/scalars.h"
 
+#include "tests/amd/number/order.h"
+
 namespace lumen::amd {
 namespace {
 
@@ -152,7 +154,7 @@ void add_sums(Operations& t) {
   t["s_abs_i32"] = nonzero([](bool&, S a) { return a < 0 ? static_cast<S>(0U - static_cast<U>(a)) : a; });
   t["s_absdiff_i32"] = nonzero([](bool&, S a, S b) {
     const U d = static_cast<U>(a) - static_cast<U>(b);
-    return static_cast<S>(a < b ? 0U - d : d);
+    return static_cast<S>(d >> 31 ? 0U - d : d);  // of the difference as it wrapped
   });
   add_shifted_sum<1>(t);
   add_shifted_sum<2>(t);
@@ -353,12 +355,11 @@ void add_scalar_floats(Operations& t) {
                          },
                      .types = {Type::f32},
                      .accumulates = true};
-  t["s_min_num_f32"] = t["s_min_f32"] = keeps([](bool&, F a, F b) {
-    return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? a : b) : std::min(a, b);
-  });
-  t["s_max_num_f32"] = t["s_max_f32"] = keeps([](bool&, F a, F b) {
-    return a != a ? b : b != b ? a : a == 0 && b == 0 ? (std::signbit(a) ? b : a) : std::max(a, b);
-  });
+  t["s_min_f32"] = keeps([](bool&, F a, F b) { return least(a, b); });
+  t["s_max_f32"] = keeps([](bool&, F a, F b) { return most(a, b); });
+  t["s_min_num_f32"] = keeps([](bool&, F a, F b) { return least_number(a, b); });
+  t["s_max_num_f32"] = keeps([](bool&, F a, F b) { return most_number(a, b); });
+  t["v_s_sqrt_f32"] = keeps([](bool&, F a) { return made(std::sqrt(a), a); });
   t["s_trunc_f32"] = keeps([](bool&, F a) { return std::trunc(a); });
   t["s_floor_f32"] = keeps([](bool&, F a) { return std::floor(a); });
   t["s_ceil_f32"] = keeps([](bool&, F a) { return std::ceil(a); });
