@@ -69,6 +69,16 @@ class Codes {
   }
 
   bool has_more() const { return maps_.size() > 1 || !extreme_.empty(); }
+  // Whether codes do not wait for their own extreme, as they do where their scale is made of it.
+  bool is_sound() const {
+    const auto waits = [&](ValueId v) {
+      return std::ranges::any_of(g_[v].operands, [&](ValueId o) {
+        const ValueId below = read_below(g_, o);
+        return below >= 0 && g_[below].op == Op::reduce_ && is_inside(below);
+      });
+    };
+    return std::ranges::none_of(casts_, waits) && std::ranges::none_of(maps_, waits);
+  }
   Form form() const { return {KernelShape::move, casts_[0]}; }
   std::vector<ValueId> nodes() const {
     std::vector<ValueId> out = casts_;
@@ -160,17 +170,26 @@ class Codes {
     });
   }
 
-  // Something else reads v, or a view of it, that would be one kernel with the maps.
-  bool is_read_beside(ValueId v) const {
+  // Whether one of those that read v, or a view of it, is none of ours and passes `what`.
+  template <class What>
+  bool is_read_beside(ValueId v, const What& what) const {
     return std::ranges::any_of(p_.users()[v], [&](ValueId u) {
-      if (u < 0) return false;
-      if (is_view(g_[u].op)) return is_read_beside(u);
-      return !is_inside(u) && is_near(u) && p_.cluster_of(u) >= 0 && p_.around(u).is_row_like();
+      if (u >= 0 && is_view(g_[u].op)) return is_read_beside(u, what);
+      return u < 0 ? what(u) : !is_inside(u) && what(u);
     });
   }
+  // Something would be one kernel with the maps, and reads v as well.
+  bool is_shared(ValueId v) const {
+    return is_read_beside(
+        v, [&](ValueId u) { return u >= 0 && is_near(u) && p_.cluster_of(u) >= 0 && p_.around(u).is_row_like(); });
+  }
+  bool is_read_elsewhere(ValueId v) const {
+    return is_read_beside(v, [](ValueId) { return true; });
+  }
 
-  // What maps write and casts read again, against what is read once more by them. Maps behind a reduction of their rows
-  // stay with it: it has their numbers at hand, and finds extremes of them for nothing.
+  // What maps write and casts read again, against what is read once more by them, and written for them alone. Maps
+  // behind a reduction of their rows stay with it, and where it is all the same with the maps below: those have their
+  // numbers at hand, and find extremes of them for nothing.
   bool pays() const {
     int64_t saved = 0, spent = 0;
     std::vector<ValueId> seen;
@@ -184,8 +203,10 @@ class Codes {
         seen.push_back(below);
         const bool joins = p_.cluster_of(below) >= 0 && p_.around(below).is_row_like();
         const Dim number = elements(g_[below].type.shape);
+        const int64_t bytes = byte_size(g_[below].type);
         if (number == elements(shape)) {
-          if (joins || is_read_beside(below)) spent += byte_size(g_[below].type);
+          if (joins) spent += (is_read_elsewhere(below) ? bytes : 2 * bytes) + 1;
+          if (!joins && is_shared(below)) spent += bytes;
         } else if (joins && number != Dim(1) && g_[o].type.shape.back() == Dim(1)) {
           return false;
         }
@@ -207,7 +228,7 @@ void grow_codes(Partition& p, ValueId map) {
   Codes more = codes;
   more.take_maps();
   more.take_extreme();
-  if (more.has_more() && p.attempt(more.nodes(), more.form())) return;
+  if (more.has_more() && more.is_sound() && p.attempt(more.nodes(), more.form())) return;
   // Its extreme may be what the codes' scale is made of.
   if (!codes.has_more()) p.attempt(codes.nodes(), codes.form());
 }
