@@ -128,6 +128,8 @@ void add_others(std::vector<Case>& cases) {
   cases.push_back(cache_update("move cache f32", "f32", 2048, 128));
   cases.push_back(cache_update("move cache q8_0", "q8_0", 2048, 128));
   cases.push_back(case_of("move codes", test::codes_graph({{256, 512}, {256, 512}})));
+  const test::CodesCase activation{{256, 512}, {256, 512}, true, "fp8_e4m3", Scalar::bf16};
+  cases.push_back(case_of("move codes largest", test::extreme_codes_graph({activation, true})));
 }
 
 }  // namespace

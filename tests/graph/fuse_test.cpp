@@ -7,6 +7,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
 #include "graph/pipeline/pipeline.h"
+#include "number/library/library.h"
 #include "plan_run.h"
 
 namespace lumen::graph {
@@ -173,6 +174,30 @@ TEST(Memory, SlotsOfATrainingStepNeverOverlapAlive) {
     }
   }
   EXPECT_LT(p.memory.arena_bytes, sum);
+}
+
+// What a recipe with scales of earlier steps makes of an operand: codes both ways, and the largest number for the next
+// step, which a state keeps. One group reads what the gate reads, and nothing is written but codes.
+TEST(Fuse, CodesAndTheirLargestAreOneKernel) {
+  Graph g;
+  Builder b(g);
+  const FormatRef codes = FormatLibrary::builtin().get("fp8_e4m3");
+  const auto in = [&](const char* name, const Shape& shape, Scalar s) {
+    return b.input(name, Role::data, {shape, {s, nullptr}});
+  };
+  const ValueId gate = b.convert(in("gate", {4, 8, 32}, Scalar::bf16), Scalar::f32);
+  const ValueId up = b.convert(in("up", {4, 8, 32}, Scalar::bf16), Scalar::f32);
+  const ValueId x = b.convert(b.mul(b.unary(ScalarOp::tanh_, gate), up), Scalar::bf16);
+  const ValueId wide = b.convert(x, Scalar::f32);
+  const ValueId largest = b.reduce(b.unary(ScalarOp::abs_, wide), Reduction::max, {2});
+  const ValueId history = b.input("history", Role::state, {{1}, kFloat});
+  b.update(history, b.reshape(b.reduce(largest, Reduction::max, {0, 1, 2}), {1}));
+  const ValueId matrix = b.reshape(wide, {32, 32});
+  g.results = {b.cast(matrix, {Scalar::f32, codes}), b.cast(b.permute(matrix, {1, 0}), {Scalar::f32, codes})};
+  g.result_names = {"codes", "transposed"};
+  const Pipeline p = run_pipeline(g, {}, {});
+  EXPECT_EQ(shapes(p.plan), "move move") << print(p.plan.graph);  // the second one writes the state
+  expect_equal_run(g, p, random_inputs(g, 4, 11));
 }
 
 }  // namespace

@@ -112,11 +112,15 @@ std::string check_group(const Graph& g, const Group& group) {
         if (g[r].op != Op::contract_) return "a gradient of attention is a product";
       return {};
     case KernelShape::move:
-      if (maps == 1) {
-        const auto casts = static_cast<size_t>(count(Op::cast_));
-        if (casts + 1 != computes.size() || casts > 2 || group.results.size() != casts ||
-            group.results[0] != group.root)
-          return "codes of a map with other nodes";
+      if (maps > 0) {
+        const auto casts = static_cast<size_t>(count(Op::cast_)), extremes = static_cast<size_t>(count(Op::reduce_));
+        if (casts + extremes + maps != computes.size() || casts < 1 || casts > 2 || extremes > 2 ||
+            group.results.size() != casts + (extremes > 0 ? 1 : 0))
+          return "codes of maps with other nodes";
+        if (!contains(group.results, group.root)) return "codes without their root";
+        for (const ValueId r : group.results)
+          if (g[r].op != Op::cast_ && (g[r].op != Op::reduce_ || elements(g[r].type.shape) != Dim(1)))
+            return "a result that is neither codes nor an extreme of all numbers";
         return {};
       }
       if (computes.size() != 1 || computes[0] != group.root || maps != 0)

@@ -164,6 +164,7 @@ TEST_F(LadderGpu, CodesOfMapsEqualTheCodec) {
   cases.push_back({{8, 128, 512}, {1024, 512}});
   for (const CodesCase& c : cases) check(codes_graph(c).g, at(0), &execute);
   for (const CodesCase& c : codes_under_scales()) check(scaled_codes_graph(c).g, at(0), &execute);
+  for (const ExtremeCase& c : codes_with_extremes()) check(extreme_codes_graph(c).g, at(0), &execute);
 }
 
 // Codes in matrix instructions, scales behind the sums.

@@ -4,7 +4,9 @@
 #include "graph/ir/eval.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 
 #include "base/check.h"
 #include "base/ordinal.h"
@@ -209,8 +211,10 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
   for_each(extents(a.type), [&](int64_t k, const Index& i) {
     const int64_t at = dot(strides, i);
     double &acc = r.values[at], x = a.values[k];
-    if (!seen[at]) {
-      acc = x;
+    if (!seen[at]) {  // extremes pass over what is no number
+      constexpr double kInf = std::numeric_limits<double>::infinity();
+      const double none = n.attributes.reduction == Reduction::max ? -kInf : kInf;
+      acc = std::isnan(x) && n.attributes.reduction != Reduction::sum ? none : x;
     } else if (n.attributes.reduction == Reduction::sum) {
       acc += x;
     } else {

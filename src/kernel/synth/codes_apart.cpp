@@ -43,6 +43,28 @@ graph::Graph graph_of(const graph::Plan& plan, const CodesGroup& codes) {
   return own;
 }
 
+// What is converted, where maps of the group compute it.
+void compute_to_scratch(const graph::Plan& plan, const CodesGroup& codes, ValueId v, int scratch,
+                        const machine::Machine& target, Synthesis& out) {
+  graph::Group below = codes.inner;
+  below.shape = graph::KernelShape::map;
+  below.root = -1;
+  std::erase(below.nodes, codes.map);
+  below.results = {v};
+  Synthesis made = synthesize(plan, below, target);
+  const int first = std::ssize(out.scratch);
+  out.scratch.insert(out.scratch.end(), made.scratch.begin(), made.scratch.end());
+  for (Step& s : made.steps) {
+    for (Argument& a : s.arguments) {
+      if (a.from == Argument::From::scratch)
+        a.index += first;
+      else if (a.index == v)
+        a = {Argument::From::scratch, scratch};
+    }
+    out.steps.push_back(std::move(s));
+  }
+}
+
 }  // namespace
 
 Synthesis synthesize_apart(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
@@ -55,7 +77,10 @@ Synthesis synthesize_apart(const graph::Plan& plan, const graph::Group& group, c
     x.from = Argument::From::scratch;
     x.index = out.scratch.size();
     out.scratch.push_back(graph::byte_size(plan.graph[load].type));
-    out.steps.push_back(copy_to_scratch(plan, group, load, x.index, target, type));
+    if (graph::is_load(plan, group, load))
+      out.steps.push_back(copy_to_scratch(plan, group, load, x.index, target, type));
+    else
+      compute_to_scratch(plan, codes, load, x.index, target, out);
   }
   graph::Graph own = graph_of(plan, codes);
   graph::separate_fits_of_squares(own);

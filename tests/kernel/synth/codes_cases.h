@@ -81,4 +81,54 @@ inline G codes_graph(const CodesCase& c) {
   return t;
 }
 
+// Codes of numbers of which the largest is wanted, too: numbers in memory, or what maps compute (`chain`), or the
+// encoded ones themselves (`own`).
+struct ExtremeCase {
+  CodesCase codes;
+  bool chain = false, own = false;
+  bool in_blocks = false;  // of lanes, where they form waves of 32
+};
+inline std::vector<ExtremeCase> codes_with_extremes() {
+  return {{{{64, 128}, {64, 128}, true, "fp8_e4m3", Scalar::bf16}, false, false, true},
+          {{{512, 128}, {512, 128}, true, "fp8_e5m2", Scalar::bf16}, true, false, true},
+          {{{64, 128}, {}, true}, false, false, true},
+          {{{2, 64, 4, 32}, {128, 128}, false, "fp8_e5m2", Scalar::bf16}, false, false, true},
+          {{{64, 128}, {64, 128}}, false, true, true},
+          {{{16, 64}, {16, 64}, true, "fp8_e4m3", Scalar::bf16}, true},
+          {{{5, 7}, {5, 7}}, true},
+          {{{3, 40, 300}, {}, true, "fp8_e4m3", Scalar::bf16}},
+          {{{300, 100}, {}, true}, true}};
+}
+
+inline G extreme_codes_graph(const ExtremeCase& c) {
+  G t;
+  const Scalar element = c.codes.element;
+  const auto wide = [&](Formula& f) {
+    return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
+  };
+  const auto scaled_by = [&](graph::ValueId x, graph::ValueId y) {
+    Formula f;
+    f.inputs = {element, Scalar::f32};
+    f.outputs = {f.op(ScalarOp::mul_, wide(f), f.input(1))};
+    return t.b.map(f, {x, y});
+  };
+  graph::ValueId x = t.in("x", c.codes.shape, element);
+  if (c.chain) x = scaled_by(x, t.in("y", {c.codes.shape.back()}));
+  if (c.chain && element != Scalar::f32) x = t.b.convert(x, element);
+  const graph::ValueId scaled = scaled_by(x, t.in("scale", {}));
+  Formula magnitude;
+  magnitude.inputs = {c.own ? Scalar::f32 : element};
+  magnitude.outputs = {magnitude.op(ScalarOp::abs_, wide(magnitude))};
+  graph::ValueId most = t.b.map(magnitude, {c.own ? scaled : x});
+  std::vector<int> all;
+  for (int d = 0; d < std::ssize(c.codes.shape); ++d) all.push_back(d);
+  if (!c.codes.matrix.empty()) most = t.b.reduce(most, graph::Reduction::max, {all.back()});
+  t.out(t.b.reduce(most, graph::Reduction::max, all));
+  const graph::Element codes{Scalar::f32, format_named(c.codes.format)};
+  if (c.codes.straight) t.out(t.b.cast(scaled, codes));
+  if (!c.codes.matrix.empty())
+    t.out(t.b.cast(t.b.permute(t.b.reshape(scaled, G::shape(c.codes.matrix)), {1, 0}), codes));
+  return t;
+}
+
 }  // namespace lumen::test

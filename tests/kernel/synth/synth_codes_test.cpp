@@ -1,5 +1,8 @@
 // Needs: none. Codes of a map's values, as they lie, transposed and both, against the graph evaluator: squares, odd
 // sizes, 16-bit floats, formats of both spellings.
+#include <limits>
+#include <utility>
+
 #include "tests/kernel/synth/codes_cases.h"
 
 namespace lumen::test {
@@ -40,6 +43,45 @@ TEST(SynthCodes, UnderScales) {
     const bool of_rows = format_named(c.format)->row_bytes > 0;  // the tensor's scale needs no kernel
     EXPECT_EQ(any_contains(plans, "fields"), of_rows || of_tiles) << c.format;
   }
+}
+
+// One kernel encodes and finds the largest number's parts, and a small one behind that of all.
+TEST(SynthCodes, WithTheLargest) {
+  for (const ExtremeCase& c : codes_with_extremes()) {
+    const G t = extreme_codes_graph(c);
+    const graph::Plan plan = graph::fuse(t.g);
+    EXPECT_EQ(plan.groups.size(), 1U) << graph::print(plan.graph);
+    const std::vector<std::string> machines = {"x86-64-v3", "avx512", "sm_80", "sm_90a", "gfx942", "gfx1100"};
+    const std::vector<std::string> plans = check(t.g, {.tolerance = 0, .machines = machines});
+    size_t codes = 0;
+    for (const std::string& p : plans) {
+      codes += p.find(" and extremes") != std::string::npos ? 1 : 0;
+      EXPECT_TRUE(p.rfind("codes", 0) == 0 || p.rfind("reduce", 0) == 0 || p.rfind("map", 0) == 0) << p;
+    }
+    EXPECT_EQ(codes, machines.size());
+    EXPECT_EQ(any_contains(plans, "in squares and extremes"), c.in_blocks || c.codes.shape[0] == 16);
+  }
+}
+
+// What is no number is passed over, first or last.
+TEST(SynthCodes, TheLargestPassesOverNoNumbers) {
+  for (const auto& [first, last] : {std::pair{0, 7}, std::pair{64 * 128 - 1, 128}}) {
+    std::vector<double> x(64 * 128, 0.5);
+    x[first] = x[last] = std::numeric_limits<double>::quiet_NaN();
+    x[129] = -3;
+    const G t = extreme_codes_graph({{{64, 128}, {64, 128}, true, "fp8_e4m3", Scalar::bf16}});
+    check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}, .given = {{"x", x}}});
+  }
+}
+
+// The numbers' largest is what their scale is made of, or is wanted beside sums: reductions of their own.
+TEST(SynthCodes, ExtremesOfBefore) {
+  G t;
+  const graph::ValueId x = t.b.convert(t.in("x", {64, 128}, Scalar::bf16), Scalar::f32);
+  const graph::ValueId most = t.b.reduce(t.b.unary(ScalarOp::abs_, x), graph::Reduction::max, {0, 1});
+  t.out(t.b.cast(t.b.div(x, most), {Scalar::f32, format_named("fp8_e4m3")}));
+  EXPECT_GT(graph::fuse(t.g).groups.size(), 1U);
+  check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a"}});
 }
 
 // Something else reads the map, or a cast is of another matrix: it is in memory, and every cast has a kernel.

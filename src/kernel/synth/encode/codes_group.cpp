@@ -10,15 +10,20 @@ namespace lumen::synth {
 
 CodesGroup::CodesGroup(const graph::Plan& plan, const graph::Group& group) : inner(group) {
   const graph::Graph& g = plan.graph;
-  for (const graph::ValueId v : group.nodes)
-    if (g[v].op == graph::Op::map_) map = v;
   for (const graph::ValueId r : group.results) {
+    if (g[r].op == graph::Op::reduce_) {
+      extreme = extreme_of = r;
+      while (g[extreme_of].op == graph::Op::reduce_) extreme_of = g[extreme_of].operands[0];
+      continue;
+    }
     const Access a = follow(plan, group, g[r].operands[0]);
-    LUMEN_CHECK(a.source == map && a.offset == 0);
+    LUMEN_CHECK(a.offset == 0 && (map < 0 || map == a.source));
+    map = a.source;
     (a.strides == own_strides_of(extents_of(g[r].type.shape)) ? straight : transposed) = r;
   }
-  // The map and what it reads, without the casts and what they are supplied with.
+  // The maps and what they read, without the casts and what they are supplied with.
   std::set<graph::ValueId> nodes = {map}, inputs;
+  if (extreme >= 0) nodes.insert(extreme_of);
   for (auto v = std::ssize(inner.nodes); v-- > 0;) {
     if (!nodes.contains(inner.nodes[v])) continue;
     for (const graph::ValueId o : g[inner.nodes[v]].operands)
@@ -26,6 +31,14 @@ CodesGroup::CodesGroup(const graph::Plan& plan, const graph::Group& group) : inn
   }
   std::erase_if(inner.nodes, [&](graph::ValueId v) { return !nodes.contains(v); });
   std::erase_if(inner.inputs, [&](graph::ValueId v) { return !inputs.contains(v); });
+  bool are_short = true;
+  for (const graph::ValueId v : {map, extreme_of})
+    for (const graph::ValueId o : v < 0 ? std::vector<graph::ValueId>{} : g[v].operands) {
+      if (is_load(plan, inner, o) || o == map || o == extreme_of) continue;
+      are_short = are_short && is_16bit_float(g[o].type.element);
+      short_.push_back(o);
+    }
+  if (!are_short) short_.clear();
   inner.results = {map};
   shape = extents_of(g[map].type.shape);
   const std::vector<int64_t> matrix = extents_of(g[transposed >= 0 ? transposed : straight].type.shape);
@@ -42,6 +55,13 @@ std::vector<bool> CodesGroup::barrier() const {
   std::vector<bool> out(shape.size(), false);
   if (first_column > 0) out[first_column - 1] = true;
   return out;
+}
+
+Expr CodesGroup::value(Body& body, Builder& b, const machine::Machine& target) const {
+  if (!short_.empty()) b.use_fast_math({target.power2, target.reciprocal, ""});
+  for (const graph::ValueId v : short_) body.value(v);
+  if (!short_.empty()) b.use_fast_math({});
+  return body.value(map);
 }
 
 Expr concat_all(Builder& b, std::vector<Expr> parts) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "kernel/synth/body/body.h"
 #include "kernel/synth/encode/encode.h"
 
 namespace lumen::synth {
@@ -12,12 +13,18 @@ struct CodesGroup {
   CodesGroup(const graph::Plan& plan, const graph::Group& group);
 
   graph::ValueId map = -1, straight = -1, transposed = -1;  // the casts: as values lie, of the transposed matrix
-  graph::Group inner;                                       // the map and what it reads
-  std::vector<int64_t> shape;                               // of the map
-  int64_t rows = 1, columns = 1;                            // of the matrix, before it is transposed
-  int first_column = -1;  // the axis of the map where columns begin; -1: they are no axes
+  graph::ValueId extreme = -1, extreme_of = -1;  // the largest or smallest of a map's numbers, and that map; -1: none
+  graph::Group inner;                            // the maps and what they read
+  std::vector<int64_t> shape;                    // of the map
+  int64_t rows = 1, columns = 1;                 // of the matrix, before it is transposed
+  int first_column = -1;                         // the axis of the map where columns begin; -1: they are no axes
 
   std::vector<bool> barrier() const;  // between rows and columns (collapse)
+  // The map's numbers. What 16-bit floats below it round is computed as a map that ends in them computes it.
+  Expr value(Body& body, Builder& b, const machine::Machine& target) const;
+
+ private:
+  std::vector<graph::ValueId> short_;  // 16-bit floats of the group, where all else follows from them
 };
 
 // Vectors of one type one behind the other; a power of two of them.

@@ -2,8 +2,8 @@
 // assembled from words known when the kernel is made. Equal to the codec bit for bit. Proved by
 // tests/kernel/synth/synth_codec_test.cpp and tests/ladder.
 //
-// May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
-// number/codec, number/facts.
+// May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/reduce, kernel/synth/step,
+// kernel/synth/unpack, number/codec, number/facts.
 // Offers: codes_group.h, convert.h, feedback.h.
 #pragma once
 
@@ -21,7 +21,8 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
 // A move group that updates a state held in a format: whole records are copied.
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine);
 // Codes of one byte of what a map computes: a move group whose root is a cast, and which has the map below it (`codes`
-// in graph/fuse/plan.h). Where the map's values lie, transposed, or both, in one pass over what it reads.
+// in graph/fuse/plan.h). Where the map's values lie, transposed, or both, and an extreme of them, in one pass over what
+// the maps read.
 Synthesis encode_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 // The same where fields of tiles are not supplied: squares of the matrix hold tiles whole, and blocks of lanes find
 // their fields. Nothing where the machine has no lanes, or squares do not suit its waves.

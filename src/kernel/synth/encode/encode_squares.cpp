@@ -140,7 +140,7 @@ class SquareKernel {
       for (size_t d = 0; d < at.size(); ++d) body_->open(d, at[d]);
       body_->enter_chunk(p.column, kColumns);
       body_->open_lanes(p.column, kColumns, {});
-      b_.store(numbers_, body_->value(codes_.map), b_.i64(i * kColumns * kFloat), 16);
+      b_.store(numbers_, codes_.value(*body_, b_, target_), b_.i64(i * kColumns * kFloat), 16);
       body_->close();
       for (size_t d = 0; d < at.size(); ++d) body_->close();
     }

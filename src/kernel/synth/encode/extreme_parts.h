@@ -1,0 +1,41 @@
+// The largest or smallest of all numbers of a map that a kernel encodes: the kernel writes one for each part of them,
+// and a step behind finds that of all parts. An order means nothing to extremes, so neither do parts. Proved by
+// tests/kernel/synth/synth_codes_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "kernel/synth/encode/encode.h"
+#include "kernel/synth/reduce/reduce.h"
+
+namespace lumen::synth {
+
+class ExtremeParts {
+ public:
+  // `extreme`: the reduction, a result of the group; -1: none is wanted, and nothing but exists() is asked.
+  ExtremeParts(const graph::Graph& g, graph::ValueId extreme) : graph_(g), extreme_(extreme) {}
+  bool exists() const { return extreme_ >= 0; }
+
+  // In this order: with the other parameters, before code, and behind the kernel.
+  void declare(StepBuilder& builder, Synthesis& out);
+  void set_parts(StepBuilder& builder, int64_t parts);
+  void add_last_step(const machine::Machine& target, Synthesis& out) const;
+
+  ScalarOp op() const;
+  Expr none(Builder& b, int lanes) const;  // what every number replaces, NaN aside
+  // A part that a loop goes over, in vectors of so many lanes: begin, add, write.
+  void begin(Builder& b, int lanes);
+  void add(Expr x, Expr count) { found_->add(0, 0, x, count); }
+  void write(Builder& b, Expr part);
+  void write(Builder& b, Expr part, Expr extreme) const { b.store(buffer_, extreme, part * 4, 4); }
+
+ private:
+  const graph::Graph& graph_;
+  graph::ValueId extreme_;
+  int64_t parts_ = 1;
+  int scratch_ = -1;
+  BufferId buffer_ = -1;
+  std::optional<Accumulators> found_;
+};
+
+}  // namespace lumen::synth
