@@ -62,6 +62,7 @@ class Function:
     def torch(self) -> Callable[..., Any]:
         """The function on tensors of PyTorch on the processor, with gradients: ``f.torch()(x, w).sum().backward()``."""
         import torch
+        import torch.utils.dlpack
 
         function = self
 
@@ -70,7 +71,7 @@ class Function:
             def forward(ctx: Any, *tensors: Any) -> Any:
                 ctx.save_for_backward(*tensors)
                 results = function._native.call([t.detach().contiguous() for t in tensors], len(function.results))
-                return _one_or_all([torch.from_dlpack(r) for r in results])
+                return _one_or_all([torch.utils.dlpack.from_dlpack(r) for r in results])
 
             @staticmethod
             @torch.autograd.function.once_differentiable
@@ -81,7 +82,7 @@ class Function:
                 gradients = function._native.gradient(tensors, weights, wanted)
                 out: list[Any] = [None] * len(tensors)
                 for i, gradient in zip(wanted, gradients):
-                    out[i] = torch.from_dlpack(gradient)
+                    out[i] = torch.utils.dlpack.from_dlpack(gradient)
                 return tuple(out)
 
         def apply(*tensors: Any) -> Any:

@@ -159,10 +159,10 @@ class Model:
               exact: bool = False) -> np.ndarray:
         """Texts as vectors, float32 [texts, width], or [width] of a single text. ``pooling``: "mean", "cls" or "last";
         without it as the model says, else the mean. ``normalize``: 2: length 1; -1: as they are."""
-        one = isinstance(texts, str)
         options = as_json({"pooling": pooling, "normalize": normalize, "exact": exact})
-        vectors = self._native.embed([texts] if one else list(texts), options)
-        return vectors[0] if one else vectors
+        if isinstance(texts, str):
+            return self._native.embed([texts], options)[0]
+        return self._native.embed(list(texts), options)
 
     def perplexity(self, text: str, **options: Any) -> Perplexity:
         """How well it foretells a text, by the protocol of ``lumen perplexity``. Options: length, batch, windows, full,
