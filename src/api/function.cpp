@@ -157,6 +157,8 @@ lumen_function::lumen_function(const char* text, const char* name, api::Options&
   library_ = library;
   require_plain(graph_);
   inputs_ = graph_.inputs();
+  // The language gives all results one name; programs find them by it.
+  for (size_t i = 0; i < graph_.results.size(); ++i) graph_.result_names[i] = fmt::format("result {}", i);
 }
 
 graph::Bindings lumen_function::symbols_of(std::span<const lumen_tensor> inputs) const {

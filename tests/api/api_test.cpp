@@ -177,7 +177,8 @@ TEST_F(Api, TextsFromSeveralThreadsAreTheSame) {
   for (int i = 0; i < 3; ++i)
     threads.emplace_back([&] {
       std::string json;
-      if (written(options, &json) != LUMEN_OK || json.substr(0, 12) != alone.substr(0, 12)) ++wrong;
+      const size_t end = alone.find("\"reason\"");
+      if (written(options, &json) != LUMEN_OK || json.substr(0, end) != alone.substr(0, end)) ++wrong;
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);

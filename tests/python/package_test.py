@@ -65,8 +65,8 @@ class Models(unittest.TestCase):
         self.assertEqual("".join(pieces), text.text)
         self.assertEqual(self.model.chat("To be", max_tokens=4, seed=1).tokens,
                          self.model.chat([{"role": "user", "content": "To be"}], max_tokens=4, seed=1).tokens)
-        yes = self.model.generate("A: ", json_schema={"enum": ["yes", "no"]}, seed=2)
-        self.assertIn(json.loads(yes.text), ("yes", "no"))
+        self.assertIn(self.model.generate("A: ", grammar='root ::= "yes" | "no"', seed=2).text, ("yes", "no"))
+        self.assertIn(self.model.generate("A: ", json_schema={"enum": [True, None]}, seed=2).text.strip(), ("true", "null"))
 
     def test_a_stream_that_is_left_stops(self):
         for piece in self.model.stream("ROMEO:", max_tokens=100000, context=8000):
@@ -176,7 +176,10 @@ fn layer(x: f32[B, D], w: f32[H, D], b: f32[H]) -> f32[B, H] {
         a, b = two(x)
         np.testing.assert_allclose(a, 2 * x)
         self.assertEqual(float(b), 10)
-        np.testing.assert_allclose(two.vjp([x], [x, np.float32(3)])[0], np.full(5, 5))
+        np.testing.assert_allclose(two.vjp([x], [x, np.float32(3)])[0], 2 * x + 3)
+        same = lumen.compile("fn same(x: f32[N], y: f32[N]) -> f32[N], f32[N] {\n  return x, x\n}")
+        np.testing.assert_array_equal(same(x, 2 * x), [x, x])
+        np.testing.assert_array_equal(same.vjp([x, x], [x, 3 * x]), [4 * x, 0 * x])
         ids = lumen.compile("fn pick(t: f32[V, D], i: i32[N]) -> f32[N, D]\n  y[n, d] = t[i[n], d]\n")
         t = np.arange(12, dtype=np.float32).reshape(4, 3)
         i = np.array([2, 0, 2], np.int32)
@@ -244,8 +247,8 @@ class Formats(unittest.TestCase):
         self.assertIn("eighths", table)
         model = lumen.load(WORK / "eighths.gguf", formats=[EIGHTHS])
         self.assertEqual(model.generate("ROMEO:", max_tokens=3, seed=1).tokens, 3)
-        with self.assertRaises(lumen.Error):
-            lumen.load(WORK / "eighths.gguf")
+        carried = lumen.load(WORK / "eighths.gguf")  # the file carries the text of its format
+        np.testing.assert_array_equal(carried.logits([1, 2]), model.logits([1, 2]))
 
 
 class Commands(unittest.TestCase):
