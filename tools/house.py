@@ -28,6 +28,7 @@ MAY_INCLUDE = {
     "run/engine": {"base", "lang", "number", "graph", "kernel", "emit", "run/device"},
     "model": {"base", "lang", "number", "graph", "run"},
     "cli": {"base", "number", "run", "model"},
+    "api": {"base", "lang", "number", "graph", "run", "model", "cli"},
 }
 LONGEST_FILE = 700
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)

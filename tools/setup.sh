@@ -11,7 +11,7 @@ build=(
   libsnappy-dev liblz4-dev libbrotli-dev liburing-dev libssl-dev libcpp-httplib-dev
   python3 python3-venv
 )
-tests=(openssl openmpi-bin libopenmpi3 libgtest-dev librapidcheck-dev libbenchmark-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+tests=(openssl python3-dev openmpi-bin libopenmpi3 libgtest-dev librapidcheck-dev libbenchmark-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 fuzz=(clang-22 libclang-rt-22-dev libomp-22-dev)
 
 packages=("${build[@]}" "${tests[@]}")

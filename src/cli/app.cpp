@@ -30,6 +30,8 @@ std::atomic<int> stop_signal{0};
 std::atomic<unsigned> expected_signals{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
+thread_local bool runs_as_guest = false;
+
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kOfSignals = 128;  // what shells add to a signal's number
 
@@ -61,6 +63,54 @@ void handle_signals() {
 int ended_by_signal(int code) {
   return code == exit_code(Exit::interrupted) && stop_signal != 0 ? kOfSignals + stop_signal : code;
 }
+
+struct sigaction host_action{};  // what the other program does at Ctrl-C
+
+extern "C" void on_signal_of_host(int number, siginfo_t* info, void* context) {
+  stop_requested = true;
+  if ((host_action.sa_flags & SA_SIGINFO) != 0)
+    host_action.sa_sigaction(number, info, context);
+  else if (host_action.sa_handler != SIG_DFL && host_action.sa_handler != SIG_IGN)
+    host_action.sa_handler(number);
+}
+
+// While it lives Ctrl-C asks a guest to stop. Where the other program ignores it, so does the guest.
+class HostSignals {
+ public:
+  HostSignals() {
+    stop_requested = false;
+    sigaction(SIGINT, nullptr, &host_action);
+    if ((host_action.sa_flags & SA_SIGINFO) == 0 && host_action.sa_handler == SIG_IGN) return;
+    struct sigaction action{};
+    action.sa_sigaction = on_signal_of_host;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
+    is_set_ = sigaction(SIGINT, &action, nullptr) == 0;
+  }
+  HostSignals(const HostSignals&) = delete;
+  HostSignals& operator=(const HostSignals&) = delete;
+  ~HostSignals() {
+    if (is_set_) sigaction(SIGINT, &host_action, nullptr);
+    stop_requested = false;
+  }
+
+ private:
+  bool is_set_ = false;
+};
+
+// While it lives this thread's command is a guest, and what it says is collected.
+class Guest {
+ public:
+  explicit Guest(std::string* output) {
+    runs_as_guest = true;
+    collect_output(output);
+  }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  ~Guest() {
+    collect_output(nullptr);
+    runs_as_guest = false;
+  }
+};
 
 // Names of several letters behind one dash, as other programs have them.
 constexpr std::pair<std::string_view, const char*> kShortNames[] = {
@@ -150,7 +200,11 @@ void refuse_leftovers(const CLI::App& app) {
 const std::atomic<bool>& interrupted() {
   return stop_requested;
 }
+bool is_guest() {
+  return runs_as_guest;
+}
 void catch_interrupts(bool end_reads) {
+  if (runs_as_guest) return;
   unsigned expected = 1U << SIGINT;
   if (!end_reads) expected |= (1U << SIGTERM) | (1U << SIGHUP);
   expected_signals = expected;
@@ -313,7 +367,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
-  handle_signals();
+  if (!runs_as_guest) handle_signals();
   const int code = ended_by_signal(command.action());
   finish_output();
   return code;
@@ -341,6 +395,25 @@ int with_errors_told(const std::function<int()>& work, const std::vector<std::st
 int run_app(int argc, const char* const* argv) {
   std::vector<std::string> files;
   return with_errors_told([&] { return run_words({argv + std::min(argc, 1), argv + argc}, &files); }, files);
+}
+
+int run_beside(const std::vector<std::string>& words, std::string* output) {
+  const Guest guest(output);
+  std::vector<std::string> files;
+  try {
+    return run_words(words, &files);
+  } catch (const Error& error) {
+    const std::string about = error.code() == Exit::usage ? "" : not_named(files, error.what());
+    if (about.empty()) throw;
+    throw Error(error.code(), fmt::format("{} (files: {})", error.what(), about), error.hint());
+  }
+}
+
+int run_command(const std::vector<std::string>& words, std::string* output) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const HostSignals signals;
+  return run_beside(words, output);
 }
 
 int report_errors(const std::function<int()>& work) {

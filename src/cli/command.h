@@ -75,6 +75,8 @@ const std::atomic<bool>& interrupted();
 // end_reads: waiting for input ends at Ctrl-C, too; the other signals still end the program at once.
 void catch_interrupts(bool end_reads = false);
 void forget_interrupt();
+// Whether this thread's command runs inside another program, whose signals and processes are not the command's.
+bool is_guest();
 
 // What `work` returns, in a process that was forked from a command's: errors are told as those of a command are.
 int report_errors(const std::function<int()>& work);

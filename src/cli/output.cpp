@@ -14,6 +14,8 @@
 namespace lumen::cli {
 namespace {
 
+thread_local std::string* collected = nullptr;
+
 [[noreturn]] void fail(int number) {
   std::clearerr(stdout);
   if (number == EPIPE) throw ClosedOutput{};
@@ -22,16 +24,24 @@ namespace {
 }
 
 void write(std::string_view text) {
+  if (collected) {
+    *collected += text;
+    return;
+  }
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     fail(errno != 0 ? errno : EIO);
 }
 
 bool is_terminal() {
-  return ::isatty(STDOUT_FILENO) != 0;
+  return !collected && ::isatty(STDOUT_FILENO) != 0;
 }
 
 }  // namespace
+
+void collect_output(std::string* into) {
+  collected = into;
+}
 
 void put(std::string_view text) {
   write(printable(text, Lines::kept));
@@ -61,6 +71,7 @@ void put_bytes(std::string_view bytes) {
 }
 
 void finish_output() {
+  if (collected) return;
   errno = 0;
   std::cout.flush();
   if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

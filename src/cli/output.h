@@ -3,6 +3,7 @@
 // tests/cli/output_test.cpp.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace lumen::cli {
@@ -27,5 +28,8 @@ void put_bytes(std::string_view bytes);
 
 // What the library has buffered; called at the end of every command.
 void finish_output();
+
+// What this thread puts from here on is appended there; null: goes to standard output.
+void collect_output(std::string* into);
 
 }  // namespace lumen::cli

@@ -46,6 +46,7 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   int64_t done = 0;
   const size_t all = job.result().parameters.size();
   job.write(engine, to, [&](const model::QuantizedTensor& t) {
+    if (interrupted().load()) throw Error(Exit::interrupted, "stopped; nothing was written");
     progress.update(fmt::format("quantize {}/{} {}", ++done, all, t.name));
   });
   const model::QuantizeReport& report = job.report();

@@ -1,4 +1,6 @@
 // lumen train
+#include "cli/train/train.h"
+
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -34,6 +36,8 @@ namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+thread_local TrainingLoop given_loop;
 
 // Whether this process writes and speaks.
 bool is_first(const TrainFlags& flags) {
@@ -482,12 +486,16 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
-  const model::LoopResult result = model::run_training(trainer, options);
+  const model::LoopResult result = given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);
 }
 
 }  // namespace
+
+void take_steps_by(TrainingLoop loop) {
+  given_loop = std::move(loop);
+}
 
 void add_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<TrainFlags>();

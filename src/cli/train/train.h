@@ -6,3 +6,16 @@
 // model/train/ranks, model/train/recipe, model/train/record, model/train/rewrite, model/train/trainer, number/facts,
 // run/device/gpu, run/engine, run/ranks.
 #pragma once
+
+#include <functional>
+
+#include "model/train/loop/loop.h"
+
+namespace lumen::cli {
+
+// What takes the steps of runs that this thread begins, in place of model::run_training, for programs that take them
+// one by one; empty: that. Whatever comes before and behind the steps stays the same.
+using TrainingLoop = std::function<model::LoopResult(model::Trainer&, const model::LoopOptions&)>;
+void take_steps_by(TrainingLoop loop);
+
+}  // namespace lumen::cli

@@ -86,6 +86,9 @@ int train_by_ranks(const Shared& shared, TrainFlags& flags, int (*train)(const S
         note(fmt::format("{} = {} changes nothing: one process has nobody to share with", key, flags.text(key)));
     return train(shared, flags);
   }
+  if (is_guest())
+    throw Error(Exit::usage, "--ranks starts processes, which a command inside another program does not",
+                "run `lumen train` (or `python -m lumen train`) as a program of its own");
   return run::run_ranks(flags.ranks_here, [&](std::unique_ptr<run::Communicator> ranks) {
     return report_errors([&] { return as_rank(shared, flags, std::move(ranks), train); });
   });

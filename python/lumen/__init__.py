@@ -1,0 +1,19 @@
+"""Lumen trains, quantizes and runs models in any number format.
+
+    import lumen
+
+    model = lumen.load("model.gguf")
+    print(model.generate("Once upon a time", max_tokens=50, seed=1))
+
+Errors are :class:`lumen.Error`, with a ``hint`` and an ``exit_code``; Ctrl-C is KeyboardInterrupt. See docs/python.md.
+"""
+from ._commands import command, evaluate, quantize, train
+from ._errors import Error
+from ._format import Format
+from ._function import Function, compile
+from ._model import Model, Perplexity, Text, load
+from ._native import __version__
+from ._trainer import Step, Trainer
+
+__all__ = ["Error", "Format", "Function", "Model", "Perplexity", "Step", "Text", "Trainer", "__version__", "command",
+           "compile", "evaluate", "load", "quantize", "train"]

@@ -1,0 +1,14 @@
+// Lumen for other programs: the functions of include/lumen.h, which stand beside the commands and use what they use.
+// What crosses that border is plain: handles, texts, numbers in memory that was handed over, and a status; whatever is
+// thrown becomes one (boundary.h). The shared library liblumen.so has these functions and no other names; the Python
+// package (python/) knows nothing else of Lumen. Proved by tests/api.
+//
+// May include: base, base/structured, cli, cli/train, graph/grad, graph/ir, graph/pass, model/arch,
+// model/arch/checkpoint, model/arch/family, model/file, model/infer/generate, model/infer/measure, model/infer/sample,
+// model/infer/session, model/network, model/template, model/text/unicode, model/train/loop, number/read, run/engine.
+#pragma once
+
+#include "api/boundary.h"
+#include "api/model.h"
+#include "api/options.h"
+#include "include/lumen.h"

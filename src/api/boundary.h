@@ -1,0 +1,45 @@
+// The border between C and what is inside: errors become a status and a text that is kept for who asks, and results
+// memory that the caller frees.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <span>
+#include <string_view>
+
+#include "include/lumen.h"
+
+namespace lumen::api {
+
+// What `work` ends with: 0, or the status of what it threw, kept for lumen_last_error.
+int guarded(const std::function<void()>& work) noexcept;
+
+// Error (usage) that names what is null.
+void require(const void* pointer, const char* what);
+
+// A copy that the caller frees.
+template <typename T>
+T* handed_over(std::span<const T> values) {
+  void* memory = std::malloc(values.size_bytes() > 0 ? values.size_bytes() : 1);
+  if (!memory) throw std::bad_alloc();
+  if (!values.empty()) std::memcpy(memory, values.data(), values.size_bytes());
+  return static_cast<T*>(memory);
+}
+char* handed_over(std::string_view text);  // with a zero behind it
+
+// Asks whether to go on; Error (interrupted) where not. A null `hear` always goes on.
+class Listener {
+ public:
+  Listener(lumen_hear hear, void* context) : hear_(hear), context_(context) {}
+  bool tell(std::string_view piece) const;  // false: stop
+  void ask() const;
+
+ private:
+  lumen_hear hear_;
+  void* context_;
+};
+
+}  // namespace lumen::api

@@ -1,0 +1,115 @@
+#include "api/model.h"
+
+#include "api/boundary.h"
+#include "base/error.h"
+#include "model/arch/checkpoint/read.h"
+
+using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+
+namespace {
+
+std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model::Model& model) {
+  std::vector<model::ScaledAdapter> out;
+  const auto given = options.take("adapters");
+  if (!given) return out;
+  const Error wrong = usage_error("option 'adapters' takes a list of objects {{\"path\": PATH, \"scale\": NUMBER}}");
+  if (!given->is_array()) throw wrong;
+  for (const auto& entry : *given) {
+    if (!entry.is_object()) throw wrong;
+    api::Options one(entry.dump().c_str());
+    std::string path;
+    double scale = 1;
+    one.take("path", path);
+    one.take("scale", scale);
+    one.finish();
+    if (path.empty()) throw wrong;
+    out.push_back({model::read_adapter(model, path), scale});
+    model::require_scale(out.back());
+  }
+  return out;
+}
+
+}  // namespace
+
+lumen_model::lumen_model(std::string path_, api::Options& options)
+    : path(std::move(path_)),
+      library_(api::library_with_formats(options)),
+      model_(model::read_model(library_, path)),
+      engine_(api::engine_options(options)),
+      loaded(engine_, model_, adapters_of(options, model_)) {
+  options.finish();
+}
+
+model::Session& lumen_model::session(const model::SessionOptions& options) {
+  if (session_ && session_options_.context == options.context && session_options_.exact == options.exact)
+    return *session_;
+  session_.reset();
+  session_.emplace(loaded, options);
+  session_options_ = options;
+  return *session_;
+}
+
+model::Embedder& lumen_model::embedder(const model::EmbedOptions& options) {
+  if (!embedder_ || is_embedder_exact_ != options.exact) {
+    embedder_.reset();
+    embedder_.emplace(loaded, options);
+    is_embedder_exact_ = options.exact;
+  }
+  return *embedder_;
+}
+
+const model::Tokenizer& lumen_model::tokenizer() const {
+  if (!loaded.model().tokenizer) throw user_error("{} has no tokenizer", path);
+  return *loaded.model().tokenizer;
+}
+
+int api::with_model(lumen_model* model, const std::function<void(lumen_model&)>& work) noexcept {
+  return guarded([&] {
+    require(model, "model");
+    const std::lock_guard lock(model->mutex);
+    work(*model);
+  });
+}
+
+extern "C" {
+
+int lumen_model_open(const char* path, const char* options, lumen_model** model) {
+  return api::guarded([&] {
+    api::require(path, "path");
+    api::require(model, "model");
+    api::Options given(options);
+    *model = new lumen_model(path, given);
+  });
+}
+
+void lumen_model_close(lumen_model* model) {
+  delete model;
+}
+
+int lumen_model_info(lumen_model* model, char** json) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(json, "json");
+    const model::Model& about = m.loaded.model();
+    nlohmann::ordered_json out;
+    out["path"] = m.path;
+    out["name"] = about.name;
+    out["family"] = about.family->name();
+    out["parameters"] = about.weight_count();
+    out["bytes"] = about.weight_bytes();
+    for (const auto& [name, key] : {std::pair{"vocabulary", "vocab"}, {"context", "context"}, {"layers", "layers"}})
+      if (about.config.contains(key)) out[name] = about.integer(key);
+    out["has_tokenizer"] = about.tokenizer.has_value();
+    if (about.tokenizer) {
+      out["chat_template"] = about.tokenizer->chat_template();
+      out["end_tokens"] = about.tokenizer->end_of_generation();
+      if (const auto bos = about.tokenizer->bos()) out["bos"] = *bos;
+    }
+    out["functions"] = nlohmann::ordered_json::array();
+    for (const char* function : {"step", "forward", "hidden", "loss"})
+      if (about.family->has_function(function)) out["functions"].push_back(function);
+    out["device"] = m.loaded.engine().device().describe();
+    *json = api::handed_over(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,52 @@
+// A model that another program has opened: its file, its weights on the device, and what was compiled for it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/options.h"
+#include "include/lumen.h"
+#include "model/arch/model.h"
+#include "model/infer/measure/embed.h"
+#include "model/infer/session/session.h"
+#include "run/engine/engine.h"
+
+struct lumen_model {
+  lumen_model(std::string path, lumen::api::Options& options);
+
+  // What is compiled stays for the next call with the same options.
+  lumen::model::Session& session(const lumen::model::SessionOptions& options);
+  lumen::model::Embedder& embedder(const lumen::model::EmbedOptions& options);
+  // After an error nobody knows what is in the caches.
+  void forget() { session_.reset(); }
+  // Error where it has none.
+  const lumen::model::Tokenizer& tokenizer() const;
+
+  std::mutex mutex;
+  const std::string path;
+
+ private:
+  lumen::model::LibraryRef library_;
+  lumen::model::Model model_;
+  lumen::run::Engine engine_;
+
+ public:
+  const lumen::model::LoadedModel loaded;  // of what stands above
+
+ private:
+  std::optional<lumen::model::Session> session_;
+  lumen::model::SessionOptions session_options_;
+  std::optional<lumen::model::Embedder> embedder_;
+  bool is_embedder_exact_ = false;
+};
+
+namespace lumen::api {
+
+// Work on a model, by one thread at a time.
+int with_model(lumen_model* model, const std::function<void(lumen_model&)>& work) noexcept;
+
+}  // namespace lumen::api

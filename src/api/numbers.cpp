@@ -1,0 +1,117 @@
+// What a model says about texts in numbers: logits, and vectors.
+#include <algorithm>
+#include <cmath>
+
+#include "api/boundary.h"
+#include "api/model.h"
+#include "base/error.h"
+#include "model/file/hub_cache.h"
+#include "model/infer/measure/pooling.h"
+#include "model/text/unicode/unicode.h"
+
+using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+
+namespace {
+
+// Tokens whose logits are computed at once.
+constexpr size_t kRowsAtOnce = 16;
+
+std::vector<float> logits_of_all(model::Session& session, std::span<const model::TokenId> tokens) {
+  std::vector<float> out;
+  out.reserve(tokens.size() * size_t(session.vocabulary()));
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min(tokens.size(), kRowsAtOnce));
+    const std::span<const float> rows = session.feed_all(part);
+    out.insert(out.end(), rows.begin(), rows.begin() + std::ptrdiff_t(part.size()) * session.vocabulary());
+    tokens = tokens.subspan(part.size());
+  }
+  return out;
+}
+
+model::Pooling pooling_named(const std::string& name, const lumen_model& m) {
+  if (name.empty())
+    return model::pooling_of(m.loaded.model(), model::resolve_path(m.path)).value_or(model::Pooling::mean);
+  for (const auto& [known, pooling] :
+       {std::pair{"mean", model::Pooling::mean}, {"cls", model::Pooling::first}, {"last", model::Pooling::last}})
+    if (name == known) return pooling;
+  throw usage_error("option 'pooling' is \"mean\", \"cls\" or \"last\", not \"{}\"", name);
+}
+
+}  // namespace
+
+extern "C" {
+
+int lumen_logits(lumen_model* model, const int32_t* tokens, size_t count, int last, const char* options, float** logits,
+                 size_t* vocabulary) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(logits, "logits");
+    api::require(vocabulary, "vocabulary");
+    if (count == 0) throw usage_error("logits are asked for, but of no token");
+    api::require(tokens, "tokens");
+    api::Options given(options);
+    model::SessionOptions wanted;
+    given.take("context", wanted.context, 0, INT32_MAX);
+    given.take("exact", wanted.exact);
+    given.finish();
+    const std::span<const model::TokenId> text(tokens, count);
+    model::check_tokens(m.loaded.model(), text);
+    model::Session& session = m.session(wanted);
+    if (std::ssize(text) > session.context())
+      throw Error(Exit::user, fmt::format("{} tokens are more than the context of {}", count, session.context()),
+                  "give fewer, or a greater 'context'");
+    try {
+      session.rewind(0);
+      if (last != 0) {
+        *logits = api::handed_over(session.feed(text));
+      } else {
+        *logits = api::handed_over(std::span<const float>(logits_of_all(session, text)));
+      }
+    } catch (...) {
+      m.forget();
+      throw;
+    }
+    *vocabulary = size_t(session.vocabulary());
+  });
+}
+
+int lumen_embed(lumen_model* model, const char* const* texts, const size_t* sizes, size_t count, const char* options,
+                float** vectors, size_t* width) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(texts, "texts");
+    api::require(sizes, "sizes");
+    api::require(vectors, "vectors");
+    api::require(width, "width");
+    api::Options given(options);
+    std::string name;
+    int64_t norm = 2;
+    model::EmbedOptions how;
+    given.take("pooling", name);
+    given.take("normalize", norm, -1, 64);
+    given.take("exact", how.exact);
+    given.finish();
+    std::vector<std::vector<model::TokenId>> ids;
+    for (size_t i = 0; i < count; ++i) {
+      api::require(texts[i], "a text");
+      const std::string_view text(texts[i], sizes[i]);
+      if (model::utf8_valid_run(text, 0) != text.size()) throw user_error("text {} is no valid UTF-8", i);
+      model::EncodeOptions encode;
+      encode.add_special = true;
+      ids.push_back(m.tokenizer().encode(text, encode));
+    }
+    model::Embedder& embedder = m.embedder(how);
+    auto all = embedder.embed_all(ids, pooling_named(name, m));
+    std::vector<float> out;
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::vector<float>& vector = all[i].at(0);
+      if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
+        throw Error(Exit::numeric, fmt::format("the vector of text {} holds values that are not finite", i),
+                    "the model's weights may be damaged; see `lumen inspect`");
+      model::normalise(vector, int(norm));
+      out.insert(out.end(), vector.begin(), vector.end());
+    }
+    *vectors = api::handed_over(std::span<const float>(out));
+    *width = size_t(embedder.size());
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,104 @@
+#include "api/options.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/structured/json.h"
+#include "number/read/names.h"
+
+namespace lumen::api {
+namespace {
+
+Error wrong_kind(const char* key, const char* what) {
+  return usage_error("option '{}' takes {}", key, what);
+}
+
+}  // namespace
+
+Options::Options(const char* text) {
+  if (!text) return;
+  left_ = model::parse_ordered_json(text, "options");
+  if (!left_.is_object()) throw usage_error("options are an object of JSON");
+}
+
+std::optional<nlohmann::ordered_json> Options::take(const char* key) {
+  known_.emplace_back(key);
+  const auto at = left_.find(key);
+  if (at == left_.end()) return std::nullopt;
+  nlohmann::ordered_json value = std::move(*at);
+  left_.erase(at);
+  if (value.is_null()) return std::nullopt;  // as if it were not there
+  return value;
+}
+
+void Options::take(const char* key, bool& value) {
+  const auto given = take(key);
+  if (!given) return;
+  if (!given->is_boolean()) throw wrong_kind(key, "true or false");
+  value = given->get<bool>();
+}
+
+void Options::take(const char* key, int64_t& value, int64_t least, int64_t most) {
+  const auto given = take(key);
+  if (!given) return;
+  const bool is_there = given->is_number_integer() &&
+                        !(given->is_number_unsigned() && given->get<uint64_t>() > uint64_t{INT64_MAX}) &&
+                        given->get<int64_t>() >= least && given->get<int64_t>() <= most;
+  if (!is_there) throw usage_error("option '{}' takes a whole number from {} to {}", key, least, most);
+  value = given->get<int64_t>();
+}
+
+void Options::take(const char* key, double& value) {
+  const auto given = take(key);
+  if (!given) return;
+  if (!given->is_number() || !std::isfinite(given->get<double>())) throw wrong_kind(key, "a number");
+  value = given->get<double>();
+}
+
+void Options::take(const char* key, std::string& value) {
+  const auto given = take(key);
+  if (!given) return;
+  if (!given->is_string()) throw wrong_kind(key, "a text");
+  value = given->get<std::string>();
+}
+
+void Options::take(const char* key, std::vector<std::string>& values) {
+  const auto given = take(key);
+  if (!given) return;
+  if (!given->is_array()) throw wrong_kind(key, "a list of texts");
+  values.clear();
+  for (const auto& entry : *given) {
+    if (!entry.is_string()) throw wrong_kind(key, "a list of texts");
+    values.push_back(entry.get<std::string>());
+  }
+}
+
+void Options::finish() const {
+  if (left_.empty()) return;
+  const std::string name = left_.begin().key();
+  const std::string near = read::nearest_names(name, known_);
+  throw Error(Exit::usage, fmt::format("there is no option '{}' here", name), near);
+}
+
+run::Engine::Options engine_options(Options& options) {
+  run::Engine::Options out;
+  int64_t threads = 0;
+  options.take("device", out.device);
+  options.take("threads", threads, 0, 4096);
+  options.take("cache", out.cache_folder);
+  out.tune = true;
+  options.take("tune", out.tune);
+  out.threads = int(threads);
+  return out;
+}
+
+model::LibraryRef library_with_formats(Options& options) {
+  const auto library = model::Library::builtin();
+  std::vector<std::string> texts;
+  options.take("formats", texts);
+  for (size_t i = 0; i < texts.size(); ++i)
+    library->add_model_text(std::make_shared<Source>(Source{fmt::format("formats[{}]", i), texts[i]}));
+  return library;
+}
+
+}  // namespace lumen::api

@@ -1,0 +1,39 @@
+// Options as callers give them: an object of JSON. Each is taken by who knows it; what nobody took is an error.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/arch/family/family.h"
+#include "run/engine/engine.h"
+
+namespace lumen::api {
+
+class Options {
+ public:
+  explicit Options(const char* text);  // null: none
+
+  // Error (usage) where there is a value of another kind.
+  void take(const char* key, bool& value);
+  void take(const char* key, int64_t& value, int64_t least, int64_t most);
+  void take(const char* key, double& value);  // finite
+  void take(const char* key, std::string& value);
+  void take(const char* key, std::vector<std::string>& values);
+  std::optional<nlohmann::ordered_json> take(const char* key);
+  // Error (usage) that names what nobody took.
+  void finish() const;
+
+ private:
+  nlohmann::ordered_json left_ = nlohmann::ordered_json::object();
+  std::vector<std::string> known_;
+};
+
+// "device", "threads", "cache", "tune".
+run::Engine::Options engine_options(Options& options);
+// The library, with the texts of "formats".
+model::LibraryRef library_with_formats(Options& options);
+
+}  // namespace lumen::api

@@ -1,0 +1,257 @@
+// Texts: as tokens, continued, answered, and how well they are foretold.
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "api/boundary.h"
+#include "api/model.h"
+#include "base/error.h"
+#include "base/structured/json.h"
+#include "model/infer/generate/generate.h"
+#include "model/infer/measure/perplexity.h"
+#include "model/infer/sample/json_schema.h"
+#include "model/template/chat.h"
+#include "model/text/unicode/unicode.h"
+
+using namespace lumen;  // NOLINT: this is the border, where nobody includes it
+
+namespace {
+
+using nlohmann::ordered_json;
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
+
+// How a text is to be written.
+struct Wanted {
+  model::SessionOptions session;
+  model::SamplerOptions sampling;
+  model::GenerateOptions generate;
+};
+
+std::vector<std::pair<model::TokenId, double>> bias_of(const ordered_json& given, int64_t vocabulary) {
+  std::vector<std::pair<model::TokenId, double>> out;
+  const Error wrong = usage_error("option 'logit_bias' takes an object {{ID: NUMBER}} of ids of the vocabulary");
+  if (!given.is_object()) throw wrong;
+  for (const auto& [key, value] : given.items()) {
+    char* end = nullptr;
+    const long long id = std::strtoll(key.c_str(), &end, 10);
+    if (key.empty() || *end != '\0' || id < 0 || id >= vocabulary) throw wrong;
+    // JSON has no infinities: null forbids.
+    if (!value.is_null() && !value.is_number()) throw wrong;
+    out.emplace_back(model::TokenId(id), value.is_null() ? -kNoBound : value.get<double>());
+  }
+  return out;
+}
+
+void take_sampling(api::Options& options, int64_t vocabulary, model::SamplerOptions& sampling) {
+  options.take("temperature", sampling.temperature);
+  options.take("top_k", sampling.top_k, 0, INT32_MAX);
+  options.take("top_p", sampling.top_p);
+  options.take("min_p", sampling.min_p);
+  options.take("typical_p", sampling.typical_p);
+  options.take("repeat_penalty", sampling.repeat_penalty);
+  options.take("presence_penalty", sampling.presence_penalty);
+  options.take("frequency_penalty", sampling.frequency_penalty);
+  options.take("repeat_last", sampling.repeat_last, -1, INT32_MAX);
+  int64_t seed = -1;
+  options.take("seed", seed, -1, UINT32_MAX);
+  sampling.seed = seed >= 0 ? uint32_t(seed) : std::random_device{}();
+  if (const auto bias = options.take("logit_bias")) sampling.bias = bias_of(*bias, vocabulary);
+}
+
+Wanted wanted_of(api::Options& options, const lumen_model& m) {
+  Wanted out;
+  const int64_t vocabulary = m.loaded.model().integer("vocab");
+  take_sampling(options, vocabulary, out.sampling);
+  out.generate.predict = 128;
+  options.take("max_tokens", out.generate.predict, -2, INT32_MAX);
+  options.take("stop", out.generate.stops);
+  options.take("grammar", out.generate.grammar);
+  options.take("ignore_end", out.generate.ignore_end);
+  if (const auto schema = options.take("json_schema")) {
+    if (!out.generate.grammar.empty()) throw usage_error("one of the options 'grammar' and 'json_schema'");
+    out.generate.grammar = model::schema_grammar(*schema);
+  }
+  options.take("context", out.session.context, 0, INT32_MAX);
+  options.take("exact", out.session.exact);
+  for (const model::TokenId id : model::never_drawn(m.tokenizer(), vocabulary, out.generate.ignore_end))
+    out.sampling.forbidden.push_back(id);
+  return out;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Reads a prompt a part at a time, so that somebody can be asked between.
+std::span<const float> read_prompt(model::Session& session, std::span<const model::TokenId> prompt,
+                                   const model::SessionOptions& options, const api::Listener& listener) {
+  if (prompt.empty()) throw usage_error("the prompt is empty");
+  if (std::ssize(prompt) > session.context())
+    throw Error(Exit::user, fmt::format("the prompt has {} tokens, the context {}", prompt.size(), session.context()),
+                "give a shorter prompt, or a greater 'context'");
+  session.rewind(0);  // what a text becomes does not depend on the one before
+  std::span<const float> logits;
+  while (!prompt.empty()) {
+    listener.ask();
+    const size_t part = std::min(prompt.size(), size_t(options.chunk));
+    logits = session.feed(prompt.first(part));
+    prompt = prompt.subspan(part);
+  }
+  return logits;
+}
+
+// Continues the prompt as model::Generator does, on caches that stay for the next text.
+ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model::TokenId> prompt,
+                     const api::Listener& listener) {
+  model::Session& session = m.session(wanted.session);
+  model::Sampler sampler(wanted.sampling);
+  for (const model::TokenId id : prompt) sampler.accept(id);
+  std::optional<model::Constraint> constraint;
+  std::optional<model::GrammarMatcher> matcher;
+  if (!wanted.generate.grammar.empty()) {
+    constraint.emplace(m.tokenizer(), wanted.generate.grammar);
+    matcher.emplace(constraint->grammar);
+  }
+  bool goes_on = true;
+  model::Answer answer(m.tokenizer(), wanted.generate, sampler, constraint ? &*constraint : nullptr,
+                       matcher ? &*matcher : nullptr,
+                       [&](std::string_view piece) { goes_on = goes_on && listener.tell(piece); });
+  auto start = std::chrono::steady_clock::now();
+  std::span<const float> logits = read_prompt(session, prompt, wanted.session, listener);
+  const double read_seconds = seconds_since(start);
+  start = std::chrono::steady_clock::now();
+  for (;;) {
+    if (goes_on) listener.ask();
+    if (!goes_on) throw Error(Exit::interrupted, "stopped");
+    const std::optional<model::TokenId> id = answer.draw(logits);
+    if (!id) break;
+    if (session.position() + 1 > session.context()) answer.end(model::EndReason::context);
+    if (answer.ended()) break;
+    logits = session.feed({&*id, 1});
+  }
+  const model::EndReason reason = answer.finish();
+  ordered_json out;
+  out["text"] = model::utf8_repair(answer.text());
+  out["reason"] = model::reason_name(reason);
+  out["prompt_tokens"] = prompt.size();
+  out["tokens"] = answer.made();
+  out["prompt_seconds"] = read_seconds;
+  out["seconds"] = seconds_since(start);
+  return out;
+}
+
+char* written_text(lumen_model& m, const Wanted& wanted, std::span<const model::TokenId> prompt,
+                   const api::Listener& listener) {
+  try {
+    return api::handed_over(written(m, wanted, prompt, listener).dump());
+  } catch (...) {
+    m.forget();
+    throw;
+  }
+}
+
+std::string_view utf8(const char* text, size_t size) {
+  api::require(text, "text");
+  const std::string_view view(text, size);
+  if (model::utf8_valid_run(view, 0) != view.size()) throw user_error("the text is no valid UTF-8");
+  return view;
+}
+
+}  // namespace
+
+extern "C" {
+
+int lumen_tokenize(lumen_model* model, const char* text, size_t size, const char* options, int32_t** tokens,
+                   size_t* count) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(tokens, "tokens");
+    api::require(count, "count");
+    api::Options given(options);
+    model::EncodeOptions encode;
+    given.take("special", encode.add_special);
+    given.take("control", encode.parse_special);
+    given.finish();
+    const std::vector<model::TokenId> ids = m.tokenizer().encode(utf8(text, size), encode);
+    *tokens = api::handed_over(std::span<const int32_t>(ids));
+    *count = ids.size();
+  });
+}
+
+int lumen_detokenize(lumen_model* model, const int32_t* tokens, size_t count, char** text, size_t* size) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(text, "text");
+    api::require(size, "size");
+    if (count > 0) api::require(tokens, "tokens");
+    const std::string out = model::utf8_repair(m.tokenizer().decode({tokens, count}));
+    *text = api::handed_over(std::string_view(out));
+    *size = out.size();
+  });
+}
+
+int lumen_generate(lumen_model* model, const char* prompt, size_t size, const char* options, lumen_hear hear,
+                   void* context, char** json) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(json, "json");
+    api::Options given(options);
+    const Wanted wanted = wanted_of(given, m);
+    given.finish();
+    model::EncodeOptions encode;
+    encode.add_special = encode.parse_special = true;
+    *json = written_text(m, wanted, m.tokenizer().encode(utf8(prompt, size), encode), {hear, context});
+  });
+}
+
+int lumen_chat(lumen_model* model, const char* messages, const char* options, lumen_hear hear, void* context,
+               char** json) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(json, "json");
+    api::require(messages, "messages");
+    api::Options given(options);
+    Wanted wanted = wanted_of(given, m);
+    std::string name;
+    given.take("template", name);
+    ordered_json values = given.take("template_values").value_or(ordered_json::object());
+    given.finish();
+    if (!values.is_object()) throw usage_error("option 'template_values' takes an object");
+    const model::ChosenTemplate chosen = model::choose_template(name, m.tokenizer());
+    wanted.generate.stops.insert(wanted.generate.stops.end(), chosen.stops.begin(), chosen.stops.end());
+    const ordered_json said = model::parse_ordered_json(messages, "messages", 64);
+    if (!said.is_array() || said.empty())
+      throw Error(Exit::usage, "there is no message", "messages are a list of objects with \"role\" and \"content\"");
+    const auto tokens = model::chat_tokens(m.tokenizer(), chosen.parse(), said, values);
+    *json = written_text(m, wanted, tokens, {hear, context});
+  });
+}
+
+int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options, lumen_hear hear,
+                     void* context, char** json) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(json, "json");
+    api::Options given(options);
+    model::PerplexityOptions measure;
+    std::string bos = "front";
+    given.take("length", measure.length, 4, 1 << 20);
+    given.take("batch", measure.batch, 1, 4096);
+    given.take("windows", measure.windows, 0, INT32_MAX);
+    given.take("full", measure.full);
+    given.take("bos", bos);
+    given.take("exact", measure.exact);
+    given.finish();
+    const model::BosPlace place = model::bos_place(bos);
+    measure.bos = place != model::BosPlace::none && m.tokenizer().adds_bos();
+    const auto tokens = model::perplexity_tokens(m.tokenizer(), utf8(text, size), place);
+    const api::Listener listener(hear, context);
+    const model::Perplexity result =
+        model::perplexity(m.loaded, tokens, measure, [&](int64_t, int64_t, double) { listener.ask(); });
+    ordered_json out;
+    out["perplexity"] = result.value;
+    out["error"] = result.error;
+    out["nats"] = result.nats;
+    out["tokens"] = result.tokens;
+    out["windows"] = result.windows;
+    *json = api::handed_over(out.dump());
+  });
+}
+
+}  // extern "C"
