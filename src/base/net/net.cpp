@@ -26,7 +26,8 @@ namespace lumen {
 namespace {
 
 using NetClock = std::chrono::steady_clock;
-constexpr int kTick = 100;  // milliseconds between looks at `stop`
+constexpr int kTick = 100;      // milliseconds between looks at `stop`
+constexpr int kBacklog = 1024;  // who waits to be let in
 constexpr size_t kReadAtOnce = 1 << 16;
 
 double seconds_since(NetClock::time_point then) {
@@ -72,31 +73,6 @@ Addresses look_up(const Address& address, bool listens) {
       code != 0)
     throw user_error("{}: {}", address.host, ::gai_strerror(code));
   return {found, ::freeaddrinfo};
-}
-
-int port_of(const Socket& s) {
-  sockaddr_storage where{};
-  socklen_t length = sizeof where;
-  if (::getsockname(s.fd(), reinterpret_cast<sockaddr*>(&where), &length) != 0) return 0;
-  return ntohs(where.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(where).sin6_port
-                                           : reinterpret_cast<sockaddr_in&>(where).sin_port);
-}
-
-Socket listen_at(const Address& address) {
-  const Addresses found = look_up(address, true);
-  std::string why = "no address";
-  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
-    Socket s(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-    const int yes = 1;
-    ::setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (s.is_open() && ::bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.fd(), 128) == 0) {
-      s.set_up();
-      return s;
-    }
-    why = std::strerror(errno);
-  }
-  throw Error(Exit::user, fmt::format("cannot listen at {}:{}: {}", address.host, address.port, why),
-              "another --listen, or port 0 for one that is free");
 }
 
 // Bytes on their way out: what is sent is not moved.
@@ -257,10 +233,33 @@ Address parse_address(const std::string& text) {
   return out;
 }
 
+int open_listener(const Address& address, const std::string& flag) {
+  const Addresses found = look_up(address, true);
+  std::string why = "no address";
+  for (const addrinfo* a = found.get(); a; a = a->ai_next) {
+    const int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+    const int yes = 1;
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd >= 0 && ::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0) return fd;
+    why = std::strerror(errno);
+    if (fd >= 0) ::close(fd);
+  }
+  throw Error(Exit::user, fmt::format("cannot listen at {}:{}: {}", address.host, address.port, why),
+              fmt::format("another {}, or port 0 for one that is free", flag));
+}
+
+int listener_port(int listener) {
+  sockaddr_storage where{};
+  socklen_t length = sizeof where;
+  if (::getsockname(listener, reinterpret_cast<sockaddr*>(&where), &length) != 0) return 0;
+  return ntohs(where.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(where).sin6_port
+                                           : reinterpret_cast<sockaddr_in&>(where).sin_port);
+}
+
 ServeCounts serve_frames(const Address& address, const ServeLimits& limits, const Server& server,
                          const std::atomic<bool>& stop) {
-  const Socket door = listen_at(address);
-  server.listening(port_of(door));
+  const Socket door(open_listener(address, "--listen"));
+  server.listening(listener_port(door.fd()));
   ServeCounts counts;
   std::list<Visitor> visitors;
   while (!stop) {

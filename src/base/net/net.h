@@ -61,6 +61,11 @@ struct Address {
 };
 Address parse_address(const std::string& text);  // Error (usage)
 
+// A socket others may connect to, of which accept() does not wait; who asks for it closes it. `flag`: what an Error
+// says to change where the address is taken.
+int open_listener(const Address& address, const std::string& flag);
+int listener_port(int listener);
+
 struct ServeLimits {
   int connections = 64;   // at once; more wait in the system's queue
   double seconds = 10;    // a connection may be idle, or take to say what it says

@@ -13,7 +13,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/file/file.h"
+#include "base/net/net.h"
+#include "cli/serve/clients.h"
 
 // As the library was built; what it declares depends on them.
 #define CPPHTTPLIB_OPENSSL_SUPPORT
@@ -32,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostHeaders = 100, kLongestPath = 1024, kReadAtOnce = 16384;
 constexpr size_t kMostAnswers = 100'000;  // on one connection
-constexpr int kBacklog = 128;
 
 Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -362,36 +362,9 @@ class HttpServer::Part : public httplib::Server {
   }
 
   void listen_at(const std::string& host, int port) {
-    addrinfo hints{}, *list = nullptr;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-    if (const int wrong = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list); wrong != 0)
-      throw Error(Exit::usage, fmt::format("--host {}: {}", host, ::gai_strerror(wrong)), "an address of this machine");
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
-    int why = EADDRNOTAVAIL;
-    for (const addrinfo* a = list; a && listener_ < 0; a = a->ai_next) {
-      const int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
-      if (fd < 0) continue;
-      const int yes = 1;
-      ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-      if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0) {
-        listener_ = fd;
-      } else {
-        why = errno;
-        ::close(fd);
-      }
-    }
-    if (listener_ < 0)
-      throw Error(Exit::user,
-                  fmt::format("cannot listen at {}:{}: {}", host, port, std::generic_category().message(why)),
-                  "another --port, or 0 for one that is free");
+    listener_ = open_listener({.host = host, .port = port}, "--port");
     svr_sock_ = listener_;  // what streams look at
-    sockaddr_storage at{};
-    socklen_t size = sizeof at;
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size);
-    char name[NI_MAXSERV] = {};
-    ::getnameinfo(reinterpret_cast<sockaddr*>(&at), size, nullptr, 0, name, sizeof name, NI_NUMERICSERV);
-    port_ = std::stoi(name);
+    port_ = listener_port(listener_);
   }
 
   int port() const { return port_; }
@@ -428,8 +401,10 @@ class HttpServer::Part : public httplib::Server {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     char name[NI_MAXHOST] = {};
     ::getnameinfo(reinterpret_cast<sockaddr*>(&from), size, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
-    if (count_ >= limits_.connections) {
-      const std::string body = handlers_.refusal(503, "too many connections");
+    const bool is_full = count_ >= limits_.connections;
+    if (is_full || !clients_.enter(name)) {
+      const std::string body =
+          handlers_.refusal(503, is_full ? "too many connections" : "too many connections of this client");
       const std::string text = fmt::format(
           "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
           "application/json\r\nContent-Length: {}\r\n\r\n{}",
@@ -447,12 +422,13 @@ class HttpServer::Part : public httplib::Server {
     try {
       std::thread([this, fd, remote = std::string(name)] { serve_one(fd, remote); }).detach();
     } catch (const std::system_error&) {
-      forget(fd);
+      forget(fd, name);
       ::close(fd);
     }
   }
 
-  void forget(int fd) {
+  void forget(int fd, const std::string& remote) {
+    clients_.leave(remote);
     const std::lock_guard lock(mutex_);
     open_.erase(fd);
     --count_;
@@ -479,6 +455,7 @@ class HttpServer::Part : public httplib::Server {
       const std::lock_guard lock(mutex_);
       open_.erase(fd);  // its number is another's from here on
     }
+    clients_.leave(remote);
     const std::lock_guard lock(mutex_);
     --count_;
     left_.notify_all();
@@ -541,6 +518,8 @@ class HttpServer::Part : public httplib::Server {
     given.method = ask.method;
     given.path = ask.path;
     given.authorization = ask.get_header_value("Authorization");
+    if (given.authorization.empty() && ask.has_header("x-api-key"))  // as Anthropic's clients send it
+      given.authorization = "Bearer " + ask.get_header_value("x-api-key");
     given.body = std::move(body);
     given.remote = connection->remote();
     given.is_gone = [connection] { return connection->is_gone(); };
@@ -563,6 +542,7 @@ class HttpServer::Part : public httplib::Server {
 
   HttpLimits limits_;
   HttpHandlers handlers_;
+  ClientCounts clients_{limits_.client_connections};
   SSL_CTX* tls_ = nullptr;
   int listener_ = -1, port_ = 0;
   std::thread acceptor_;

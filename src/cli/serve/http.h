@@ -31,6 +31,7 @@ struct HttpReply {
 
 struct HttpLimits {
   int64_t connections = 256;       // at once; more are told 503
+  int64_t client_connections = 0;  // of one address; 0: as many as come; more are told 503
   size_t head = size_t{32} << 10;  // bytes of a request's line and headers
   size_t body = size_t{8} << 20;
   double read = 30;   // seconds in which a request must be there, whole

@@ -2,13 +2,16 @@
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "cli/serve/page.h"
 
 namespace lumen::cli {
 namespace {
@@ -18,9 +21,13 @@ using nlohmann::ordered_json;
 
 constexpr double kLook = 0.1;     // seconds between looks at whether a client is still there
 constexpr int kClientLeft = 499;  // as other servers log it; nobody gets it
-constexpr const char* kPostPaths[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize",
-                                      "/detokenize"};
-constexpr const char* kGetPaths[] = {"/v1/models", "/health", "/metrics"};
+constexpr const char *kChats = "/v1/chat/completions", *kCompletions = "/v1/completions", *kResponses = "/v1/responses",
+                     *kMessages = "/v1/messages", *kCount = "/v1/messages/count_tokens",
+                     *kEmbeddings = "/v1/embeddings";
+constexpr const char* kPostPaths[] = {kChats, kCompletions, kResponses,  kMessages,
+                                      kCount, kEmbeddings,  "/tokenize", "/detokenize"};
+constexpr const char* kTextPaths[] = {kChats, kCompletions, kResponses, kMessages};
+constexpr const char* kGetPaths[] = {"/", "/v1/models", "/health", "/metrics"};
 constexpr const char* kOneModel = "/v1/models/";
 
 template <typename Paths>
@@ -42,13 +49,25 @@ HttpReply json_reply(const ordered_json& value) {
   return out;
 }
 
-HttpReply refused(const model::Refusal& refusal) {
+// As the API of the path says it.
+HttpReply refused(const model::Refusal& refusal, const std::string& path) {
   HttpReply out;
   out.status = refusal.status;
-  out.body = refusal.body();
+  out.body = path.starts_with(kMessages) ? model::messages_error(refusal) : refusal.body();
   if (refusal.status == 429 || refusal.status == 503) out.headers.emplace_back("Retry-After", "1");
   if (refusal.status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer");
   return out;
+}
+
+// Under the name that Prometheus' own clients give it.
+std::string memory_metric() {
+  std::ifstream in("/proc/self/statm");
+  int64_t whole = 0, resident = 0;
+  if (!(in >> whole >> resident)) return {};
+  return fmt::format(
+      "# HELP process_resident_memory_bytes Memory of this process.\n# TYPE process_resident_memory_bytes gauge\n"
+      "process_resident_memory_bytes {}\n",
+      resident * ::sysconf(_SC_PAGESIZE));
 }
 
 std::array<unsigned char, 32> digest_of(const std::string& text) {
@@ -61,7 +80,7 @@ std::array<unsigned char, 32> digest_of(const std::string& text) {
 
 // A request for texts under way.
 struct Routes::Running {
-  model::Reply reply;
+  std::unique_ptr<model::Reply> reply;
   std::shared_ptr<model::Answering> answering;
   Clock::time_point begin = Clock::now();
 
@@ -76,16 +95,16 @@ struct Routes::Running {
     return said;
   }
   void tell(Line* line) const {
-    line->id = reply.id();
-    line->prompt = reply.prompt_tokens();
-    line->cached = reply.cached_tokens();
-    line->made = reply.made_tokens();
-    line->ended = reply.endings();
+    line->id = reply->id();
+    line->prompt = reply->prompt_tokens();
+    line->cached = reply->cached_tokens();
+    line->made = reply->made_tokens();
+    line->ended = reply->endings();
   }
 };
 
 Routes::Routes(std::vector<Entry> entries, const RouteOptions& options)
-    : entries_(std::move(entries)), log_json_(options.log_json), started_(now_seconds()) {
+    : entries_(std::move(entries)), log_json_(options.log_json), started_(now_seconds()), rates_(options.client_rate) {
   for (const std::string& key : options.keys) keys_.push_back(digest_of(key));
 }
 
@@ -113,6 +132,15 @@ const Routes::Entry& Routes::entry_of(const ordered_json& body) const {
                        "model_not_found");
 }
 
+// By key where there are keys: clients behind one address are told apart.
+void Routes::check_rate(const HttpAsk& ask) {
+  const std::string client = keys_.empty() ? ask.remote : ask.authorization;
+  const double wait = rates_.ask(client, std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
+  if (wait > 0)
+    throw model::Refusal(429, fmt::format("too many requests of this client; ask again in {:.1f} s", wait), {},
+                         "rate_limit_exceeded");
+}
+
 HttpReply Routes::answer(const HttpAsk& ask) {
   const auto begin = Clock::now();
   Line line;
@@ -121,12 +149,12 @@ HttpReply Routes::answer(const HttpAsk& ask) {
   try {
     reply = route(ask, &line, &is_logged);
   } catch (const model::Refusal& refusal) {
-    reply = refused(refusal);
+    reply = refused(refusal, ask.path);
     line.ended = refusal.what();
   } catch (const std::bad_alloc&) {
-    reply = refused(model::Refusal(503, "out of memory"));
+    reply = refused(model::Refusal(503, "out of memory"), ask.path);
   } catch (const std::exception& error) {
-    reply = refused(model::Refusal(500, error.what()));
+    reply = refused(model::Refusal(500, error.what()), ask.path);
     line.ended = error.what();
   }
   if (!is_logged) log(ask, reply.status, since(begin), line);
@@ -134,35 +162,63 @@ HttpReply Routes::answer(const HttpAsk& ask) {
 }
 
 HttpReply Routes::route(const HttpAsk& ask, Line* line, bool* is_logged) {
-  if (ask.path != "/health" && !is_known(ask.authorization))
+  if (ask.path != "/health" && ask.path != "/" && !is_known(ask.authorization))
     throw model::Refusal(401, "a key is needed: Authorization: Bearer KEY", {}, "invalid_api_key");
   const bool is_get = is_among(kGetPaths, ask.path) || ask.path.starts_with(kOneModel);
   const bool is_post = is_among(kPostPaths, ask.path);
   if (!is_get && !is_post) throw model::Refusal(404, "no such path");
   if (is_get ? ask.method != "GET" && ask.method != "HEAD" : ask.method != "POST") {
     HttpReply reply =
-        refused(model::Refusal(405, is_get ? "this path is asked with GET" : "this path is asked with POST"));
+        refused(model::Refusal(405, is_get ? "this path is asked with GET" : "this path is asked with POST"), ask.path);
     reply.headers.emplace_back("Allow", is_get ? "GET, HEAD" : "POST");
     return reply;
   }
   if (is_get) return get(ask);
   if (is_draining_) throw model::Refusal(503, "the server is shutting down");
-  if (ask.path == kPostPaths[0] || ask.path == kPostPaths[1])
-    return generate(ask, ask.path == kPostPaths[0], line, is_logged);
-  return ask.path == kPostPaths[2] ? embed(ask, line) : other_post(ask, line);
+  check_rate(ask);
+  if (is_among(kTextPaths, ask.path)) return generate(ask, line, is_logged);
+  if (ask.path == kCount) return count_tokens(ask, line);
+  return ask.path == kEmbeddings ? embed(ask, line) : other_post(ask, line);
 }
 
-HttpReply Routes::generate(const HttpAsk& ask, bool is_chat, Line* line, bool* is_logged) {
+// Reads a request of one of the APIs and has its texts begun.
+std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, bool* is_stream) {
   const auto begin = Clock::now();
   const ordered_json body = model::request_object(ask.body);
   const Entry& entry = entry_of(body);
-  line->model = entry.model->name;
-  model::GenerationRequest request =
-      is_chat ? model::read_chat(body, *entry.model) : model::read_completion(body, *entry.model);
-  const bool is_stream = request.stream;
-  auto running = std::make_shared<Running>(Running{model::Reply(request, *entry.model, now_seconds()), nullptr, begin});
+  const model::ServedModel& model = *entry.model;
+  line->model = model.name;
+  model::GenerationRequest request;
+  std::unique_ptr<model::Reply> reply;
+  if (ask.path == kResponses) {
+    model::ResponsesAsk responses = model::read_responses(body, responses_);
+    request = model::read_chat(responses.chat, model);
+    reply = std::make_unique<model::ResponsesReply>(request, model, now_seconds(), std::move(responses), &responses_);
+  } else if (ask.path == kMessages) {
+    request = model::read_chat(model::chat_of_messages(body, false), model);
+    reply = std::make_unique<model::MessagesReply>(request, model, now_seconds());
+  } else {
+    request = ask.path == kChats ? model::read_chat(body, model) : model::read_completion(body, model);
+    reply = std::make_unique<model::Reply>(request, model, now_seconds());
+  }
+  *is_stream = request.stream;
+  auto running = std::make_shared<Running>(Running{std::move(reply), nullptr, begin});
   running->tell(line);
   running->answering = entry.scheduler->submit(std::move(request));
+  return running;
+}
+
+HttpReply Routes::count_tokens(const HttpAsk& ask, Line* line) {
+  const ordered_json body = model::request_object(ask.body);
+  const model::ServedModel& model = *entry_of(body).model;
+  line->model = model.name;
+  const model::GenerationRequest request = model::read_chat(model::chat_of_messages(body, true), model);
+  return json_reply({{"input_tokens", request.prompts.at(0).size()}});
+}
+
+HttpReply Routes::generate(const HttpAsk& ask, Line* line, bool* is_logged) {
+  bool is_stream = false;
+  const std::shared_ptr<Running> running = begin(ask, line, &is_stream);
   if (!is_stream) return whole(ask, *running, line);
   *is_logged = true;
   HttpReply out;
@@ -181,27 +237,30 @@ HttpReply Routes::generate(const HttpAsk& ask, bool is_chat, Line* line, bool* i
 }
 
 HttpReply Routes::whole(const HttpAsk& ask, Running& running, Line* line) {
-  while (!running.reply.has_ended())
-    if (auto said = running.next(ask, line)) running.reply.add(std::move(*said));
+  while (!running.reply->has_ended())
+    if (auto said = running.next(ask, line)) running.reply->add(std::move(*said));
   running.tell(line);
-  return json_reply(running.reply.whole());
+  return json_reply(running.reply->whole());
 }
 
 bool Routes::stream(const HttpAsk& ask, Running& running, Line* line, int* status, const HttpReply::Write& write) {
   try {
-    while (!running.reply.has_ended()) {
+    std::string first = running.reply->first_events();
+    bool reads = first.empty() || write(first);
+    while (!running.reply->has_ended()) {
       auto said = running.next(ask, line);
-      if (!said || write(running.reply.events(std::move(*said)))) continue;
+      if (said) reads = reads && write(running.reply->events(std::move(*said)));
+      if (reads) continue;
       running.answering->cancel(model::CancelReason::too_slow);
       throw model::Refusal(kClientLeft, "the client does not read");
     }
     running.tell(line);
-    return write(running.reply.last_events());
+    return write(running.reply->last_events());
   } catch (const model::Refusal& refusal) {
     running.tell(line);
     line->ended = refusal.what();
     *status = refusal.status;
-    return refusal.status != kClientLeft && write("data: " + refusal.body() + "\n\ndata: [DONE]\n\n");
+    return refusal.status != kClientLeft && write(running.reply->failed_events(refusal));
   }
 }
 
@@ -230,6 +289,7 @@ HttpReply Routes::other_post(const HttpAsk& ask, Line* line) {
 }
 
 HttpReply Routes::get(const HttpAsk& ask) const {
+  if (ask.path == "/") return page_reply();
   if (ask.path == "/health") {
     HttpReply reply = json_reply({{"status", is_draining_ ? "draining" : "ok"}});
     if (is_draining_) reply.status = 503;
@@ -240,7 +300,7 @@ HttpReply Routes::get(const HttpAsk& ask) const {
     for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers();
     HttpReply reply;
     reply.type = "text/plain; version=0.0.4; charset=utf-8";
-    reply.body = model::metrics_text(by_model, counts_);
+    reply.body = model::metrics_text(by_model, counts_) + memory_metric();
     return reply;
   }
   std::vector<const model::ServedModel*> models;

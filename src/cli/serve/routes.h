@@ -6,11 +6,14 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "cli/serve/clients.h"
 #include "cli/serve/http.h"
+#include "model/serve/forms/forms.h"
 #include "model/serve/serve.h"
 
 namespace lumen::cli {
@@ -18,6 +21,7 @@ namespace lumen::cli {
 struct RouteOptions {
   std::vector<std::string> keys;  // one of which clients must have; none: nobody is asked
   bool log_json = false;
+  double client_rate = 0;  // requests a second of one client; 0: as many as come
 };
 
 class Routes {
@@ -43,9 +47,12 @@ class Routes {
   struct Running;
 
   bool is_known(const std::string& authorization) const;
+  void check_rate(const HttpAsk& ask);
   const Entry& entry_of(const nlohmann::ordered_json& body) const;
   HttpReply route(const HttpAsk& ask, Line* line, bool* is_logged);
-  HttpReply generate(const HttpAsk& ask, bool is_chat, Line* line, bool* is_logged);
+  HttpReply generate(const HttpAsk& ask, Line* line, bool* is_logged);
+  std::shared_ptr<Running> begin(const HttpAsk& ask, Line* line, bool* is_stream);
+  HttpReply count_tokens(const HttpAsk& ask, Line* line);
   HttpReply whole(const HttpAsk& ask, Running& running, Line* line);
   bool stream(const HttpAsk& ask, Running& running, Line* line, int* status, const HttpReply::Write& write);
   HttpReply embed(const HttpAsk& ask, Line* line);
@@ -60,6 +67,8 @@ class Routes {
   int64_t started_;
   std::atomic<bool> is_draining_{false};
   model::RequestCounts counts_;
+  model::ResponseStore responses_;
+  ClientRates rates_;
   std::mutex log_mutex_;
 };
 

@@ -34,7 +34,7 @@ struct ServeFlags {
   CacheTypes cache;
   AdapterFlags adapters;
   int64_t most_tokens = 0, most_texts = 64;
-  double drain = 30;
+  double drain = 30, client_rate = 0;
   bool log_json = false;
 };
 
@@ -69,6 +69,7 @@ class Host {
     const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
     served_->chat.emplace(*model_.tokenizer, chosen.parse());
     served_->chat_stops = chosen.stops;
+    served_->calls = model::learn_call_form(*served_->chat);
   }
   ~Host() { end(); }
 
@@ -188,7 +189,7 @@ int serve(const Shared& shared, ServeFlags flags) {
     entries.push_back({&hosts.back()->served(), &hosts.back()->scheduler()});
     names += (names.empty() ? "" : ", ") + name;
   }
-  Routes routes(entries, {keys, flags.log_json});
+  Routes routes(entries, {keys, flags.log_json, flags.client_rate});
   HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
@@ -221,6 +222,15 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
   sub.add_option("--connections", flags.limits.connections, "At once; more are told 503")
       ->capture_default_str()
       ->check(whole(1, 10'000));
+  sub.add_option("--client-connections", flags.limits.client_connections,
+                 "At once of one address; more are told 503; 0: as many as come")
+      ->capture_default_str()
+      ->check(whole(0, 10'000));
+  sub.add_option("--client-rate", flags.client_rate,
+                 "Requests a second of one key, or of one address where there are no keys; more are told 429; 0: as "
+                 "many as come")
+      ->capture_default_str()
+      ->check(real(0, 1e6));
   sub.add_option("--body", flags.body, "Bytes of a request at most")->capture_default_str()->type_name("SIZE");
   sub.add_option("--timeout", flags.limits.read,
                  "Seconds in which a request must be there, a piece of an answer be taken, and a connection be used")
@@ -286,8 +296,8 @@ void add_serve(CLI::App& app, Command& command) {
       "  lumen serve -m model.gguf\n"
       "  lumen serve -m small=small.gguf -m large=large.gguf --port 8000 --api-key-file keys.txt\n"
       "  lumen serve -m model.gguf --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --api-key SECRET\n"
-      "Paths: POST /v1/chat/completions /v1/completions /v1/embeddings /tokenize /detokenize, GET /v1/models /health "
-      "/metrics");
+      "Paths: POST /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings /tokenize "
+      "/detokenize, GET / (a page to chat with) /v1/models /health /metrics");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return serve(*shared, *flags); }; });

@@ -18,11 +18,6 @@ int64_t characters_begun(std::string_view bytes) {
   return count;
 }
 
-const char* finish_reason(EndReason reason) {
-  const bool stopped = reason == EndReason::end_token || reason == EndReason::stop_text || reason == EndReason::grammar;
-  return stopped ? "stop" : "length";
-}
-
 }  // namespace
 
 std::string reply_id(const std::string& prefix) {
@@ -44,7 +39,46 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
       id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
       texts_(request.prompts.size() * request.n) {
   for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
-  for (Written& text : texts_) text.logprobs = no_logprobs();
+  for (Written& text : texts_) {
+    text.logprobs = no_logprobs();
+    if (request.calls) text.reader.emplace(request.calls);
+  }
+}
+
+const char* Reply::finish_reason(const Written& text) const {
+  const EndReason reason = text.reason;
+  const bool stopped = reason == EndReason::end_token || reason == EndReason::stop_text || reason == EndReason::grammar;
+  return !stopped ? "length" : text.calls.empty() ? "stop" : "tool_calls";
+}
+
+std::vector<CallPiece> Reply::take(const Said& said) {
+  Written& text = texts_.at(said.index);
+  if (said.ended) {
+    text.is_over = true;
+    text.reason = said.answer.reason;
+    text.stop = said.answer.stop;
+    text.out_of_time = said.out_of_time;
+    ++ended_;
+    made_tokens_ += said.answer.made;
+    if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
+  }
+  std::vector<CallPiece> out;
+  if (text.reader) {
+    out = text.reader->push(said.text);
+    if (said.ended)
+      for (CallPiece& piece : text.reader->finish()) out.push_back(std::move(piece));
+  } else if (!said.text.empty()) {
+    out.push_back({CallPiece::Kind::text, said.text});
+  }
+  for (const CallPiece& piece : out) {
+    if (piece.kind == CallPiece::Kind::text)
+      text.text += piece.text;
+    else if (piece.kind == CallPiece::Kind::begin)
+      text.calls.push_back({reply_id("call_"), piece.text, {}});
+    else
+      text.calls.back().arguments += piece.text;
+  }
+  return out;
 }
 
 ordered_json Reply::head(const char* kind) const {
@@ -112,23 +146,25 @@ void Reply::put_logprobs(const Said& said, int64_t* offset, ordered_json* out) c
   }
 }
 
-// Counts of what has ended.
-void Reply::take(const Said& said) {
-  Written& text = texts_.at(said.index);
-  if (!said.ended) return;
-  text.is_over = true;
-  text.reason = said.answer.reason;
-  text.out_of_time = said.out_of_time;
-  ++ended_;
-  made_tokens_ += said.answer.made;
-  if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
-}
-
 void Reply::add(Said said) {
   Written& text = texts_.at(said.index);
-  text.text += said.text;
-  put_logprobs(said, &text.offset, &text.logprobs);
   take(said);
+  put_logprobs(said, &text.offset, &text.logprobs);
+}
+
+ordered_json Reply::message_of(const Written& text) const {
+  ordered_json out;
+  out["role"] = "assistant";
+  out["content"] = text.text.empty() && !text.calls.empty() ? ordered_json() : ordered_json(text.text);
+  out["refusal"] = nullptr;
+  for (const Call& call : text.calls) {
+    ordered_json one;
+    one["id"] = call.id;
+    one["type"] = "function";
+    one["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+    out["tool_calls"].push_back(std::move(one));
+  }
+  return out;
 }
 
 ordered_json Reply::whole() const {
@@ -139,14 +175,31 @@ ordered_json Reply::whole() const {
     ordered_json choice;
     choice["index"] = i;
     if (is_chat_)
-      choice["message"] = {{"role", "assistant"}, {"content", text.text}, {"refusal", nullptr}};
+      choice["message"] = message_of(text);
     else
       choice["text"] = text.text;
     choice["logprobs"] = text.logprobs;
-    choice["finish_reason"] = finish_reason(text.reason);
+    choice["finish_reason"] = finish_reason(text);
     out["choices"].push_back(std::move(choice));
   }
   out["usage"] = usage();
+  return out;
+}
+
+// `call`: the number of the call that the piece is of.
+ordered_json Reply::delta_of(const CallPiece& piece, int64_t call, const Written& text) const {
+  if (piece.kind == CallPiece::Kind::text) return {{"content", piece.text}};
+  ordered_json one;
+  one["index"] = call;
+  if (piece.kind == CallPiece::Kind::begin) {
+    one["id"] = text.calls.at(call).id;
+    one["type"] = "function";
+    one["function"] = {{"name", piece.text}, {"arguments", ""}};
+  } else {
+    one["function"] = {{"arguments", piece.text}};
+  }
+  ordered_json out;
+  out["tool_calls"] = ordered_json::array({std::move(one)});
   return out;
 }
 
@@ -175,13 +228,20 @@ std::string Reply::events(Said said) {
   if (is_chat_ && !text.is_begun)
     out += chunk(choice("delta", {{"role", "assistant"}, {"content", ""}}), nullptr, nullptr);
   text.is_begun = true;
-  take(said);
-  const char* reason = said.ended ? finish_reason(said.answer.reason) : nullptr;
+  const auto calls_before = std::ssize(text.calls);
+  const std::vector<CallPiece> pieces = take(said);
+  const char* reason = said.ended ? finish_reason(text) : nullptr;
   const bool says = !said.text.empty() || !said.tokens.empty();
   ordered_json logprobs = says ? no_logprobs() : ordered_json();
   if (says) put_logprobs(said, &text.offset, &logprobs);
   if (is_chat_) {
-    if (says) out += chunk(choice("delta", {{"content", said.text}}), logprobs, nullptr);
+    int64_t call = calls_before - 1;
+    if (pieces.empty() && !said.tokens.empty()) out += chunk(choice("delta", {{"content", ""}}), logprobs, nullptr);
+    for (const CallPiece& piece : pieces) {
+      call += piece.kind == CallPiece::Kind::begin ? 1 : 0;
+      out += chunk(choice("delta", delta_of(piece, call, text)), logprobs, nullptr);
+      logprobs = nullptr;
+    }
     if (reason) out += chunk(choice("delta", ordered_json::object()), nullptr, reason);
   } else {
     out += chunk(choice("text", said.text), logprobs, reason);
@@ -189,7 +249,7 @@ std::string Reply::events(Said said) {
   return out;
 }
 
-std::string Reply::last_events() const {
+std::string Reply::last_events() {
   std::string out;
   if (include_usage_) {
     ordered_json last = head(is_chat_ ? "chat.completion.chunk" : "text_completion");
@@ -198,6 +258,10 @@ std::string Reply::last_events() const {
     out += event(last);
   }
   return out + "data: [DONE]\n\n";
+}
+
+std::string Reply::failed_events(const Refusal& refusal) const {
+  return "data: " + refusal.body() + "\n\ndata: [DONE]\n\n";
 }
 
 std::string Reply::endings() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,18 +19,22 @@ std::string reply_id(const std::string& prefix);
 // One line of JSON. Bytes that are no UTF-8 become U+FFFD.
 std::string json_line(const nlohmann::ordered_json& value);
 
-// The answer to a request for texts, as it grows.
+// The answer to a request for texts, as it grows. Other APIs say the same in other forms.
 class Reply {
  public:
   // `created`: seconds since 1970.
   Reply(const GenerationRequest& request, const ServedModel& model, int64_t created);
+  virtual ~Reply() = default;
 
   void add(Said said);
   bool has_ended() const { return ended_ == std::ssize(texts_); }
-  nlohmann::ordered_json whole() const;
-  // The events that tell a piece ("data: {..}\n\n"), which is added as well; and those at the end.
-  std::string events(Said said);
-  std::string last_events() const;
+  virtual nlohmann::ordered_json whole() const;
+  // The events that tell a piece ("data: {..}\n\n"), which is added as well; those in front of all, those at the end,
+  // and those of a request that failed.
+  virtual std::string first_events() { return {}; }
+  virtual std::string events(Said said);
+  virtual std::string last_events();
+  virtual std::string failed_events(const Refusal& refusal) const;
 
   const std::string& id() const { return id_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
@@ -37,21 +42,37 @@ class Reply {
   int64_t made_tokens() const { return made_tokens_; }
   std::string endings() const;  // how its texts ended, for logs: "end", "limit", "time", ..
 
- private:
+ protected:
+  struct Call {
+    std::string id, name, arguments;
+  };
   struct Written {
     std::string text;
+    std::vector<Call> calls;
+    std::optional<CallReader> reader;  // of what may hold calls
     nlohmann::ordered_json logprobs;
     int64_t offset = 0;  // characters told in logprobs
     bool is_begun = false, is_over = false, out_of_time = false;
     EndReason reason = EndReason::interrupted;
+    std::string stop;  // the text that ended it
   };
+  // Adds a piece; the texts and calls in it.
+  std::vector<CallPiece> take(const Said& said);
+  void rename(std::string id) { id_ = std::move(id); }
+  const char* finish_reason(const Written& text) const;  // as chats have it
+  const Written& written(int64_t index) const { return texts_.at(index); }
+  const ServedModel& model() const { return model_; }
+  int64_t created() const { return created_; }
+
+ private:
   nlohmann::ordered_json head(const char* kind) const;
+  nlohmann::ordered_json message_of(const Written& text) const;
+  nlohmann::ordered_json delta_of(const CallPiece& piece, int64_t call, const Written& text) const;
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json no_logprobs() const;
   void put_logprobs(const Said& said, int64_t* offset, nlohmann::ordered_json* out) const;
   nlohmann::ordered_json chance(TokenId id, double value) const;
   std::string token_text(TokenId id) const;
-  void take(const Said& said);
   std::string event(const nlohmann::ordered_json& value) const;
 
   const ServedModel& model_;

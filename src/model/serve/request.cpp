@@ -1,13 +1,14 @@
 #include "model/serve/request.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <random>
 #include <set>
 
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/infer/sample/json_schema.h"
+#include "model/serve/fields.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -16,75 +17,10 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kDeepestRequest = 64;
-constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostNumber = INT32_MAX;
-constexpr size_t kLongestStop = 1024, kLongestName = 64;
+constexpr int64_t kMostStops = 16, kMostInputs = 2048, kMostTop = 20, kMostTools = 128, kMostNumber = INT32_MAX;
+constexpr size_t kLongestStop = 1024;
 constexpr int64_t kUsualCompletion = 16;  // tokens, where a completion does not say how many
 constexpr double kLeastAbove = 1e-6;      // of what must be above 0
-
-// A key as messages quote it.
-std::string in_quotes(const std::string& key) {
-  return "'" + (key.size() > kLongestName ? key.substr(0, kLongestName) + ".." : key) + "'";
-}
-
-Refusal wrong(const std::string& param, const std::string& message) {
-  return Refusal(400, message, param, "invalid_value");
-}
-
-// The members of a request, each of which somebody must ask for.
-class Fields {
- public:
-  explicit Fields(const ordered_json& object) : object_(object) {}
-
-  // Null where it is not there, or null.
-  const ordered_json* find(const std::string& name) {
-    known_.insert(name);
-    const auto at = object_.find(name);
-    return at == object_.end() || at->is_null() ? nullptr : &*at;
-  }
-  bool boolean(const std::string& name, bool fallback) {
-    const ordered_json* value = find(name);
-    if (!value) return fallback;
-    if (!value->is_boolean()) throw wrong(name, in_quotes(name) + " must be true or false");
-    return value->get<bool>();
-  }
-  int64_t whole(const std::string& name, int64_t fallback, int64_t least, int64_t most) {
-    const ordered_json* value = find(name);
-    return value ? whole_of(*value, name, least, most) : fallback;
-  }
-  double real(const std::string& name, double fallback, double least, double most) {
-    const ordered_json* value = find(name);
-    return value ? real_of(*value, name, least, most) : fallback;
-  }
-  static int64_t whole_of(const ordered_json& value, const std::string& name, int64_t least, int64_t most) {
-    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-    if (!fits || value.get<int64_t>() < least || value.get<int64_t>() > most)
-      throw wrong(name, fmt::format("{} must be a whole number from {} to {}", in_quotes(name), least, most));
-    return value.get<int64_t>();
-  }
-  static double real_of(const ordered_json& value, const std::string& name, double least, double most) {
-    const double x = value.is_number() ? value.get<double>() : NAN;
-    if (!(x >= least && x <= most))
-      throw wrong(name, fmt::format("{} must be a number from {} to {}", in_quotes(name), least, most));
-    return x;
-  }
-  // Says nothing that changes a result.
-  void ignore(std::initializer_list<const char*> names) { known_.insert(names.begin(), names.end()); }
-  // What is not done here may be asked for only by saying that it is not wanted.
-  void only(const std::string& name, std::initializer_list<ordered_json> harmless) {
-    const ordered_json* value = find(name);
-    if (value && std::find(harmless.begin(), harmless.end(), *value) == harmless.end())
-      throw Refusal(400, in_quotes(name) + " with this value is not supported", name, "unsupported_parameter");
-  }
-  void refuse_others() const {
-    for (const auto& [key, value] : object_.items())
-      if (!known_.contains(key) && !value.is_null())
-        throw Refusal(400, "unknown field " + in_quotes(key), key.substr(0, kLongestName), "unknown_parameter");
-  }
-
- private:
-  const ordered_json& object_;
-  std::set<std::string> known_;
-};
 
 // A list of ids of the vocabulary.
 std::vector<TokenId> ids_of(const ordered_json& list, const std::string& name, const ServedModel& model) {
@@ -102,7 +38,7 @@ std::vector<TokenId> ids_of(const std::string& text, const std::string& name, co
   try {
     return model.tokenizer.encode(text, encode);
   } catch (const Error& error) {
-    throw wrong(name, error.what());  // characters that the vocabulary has not
+    throw wrong_value(name, error.what());  // characters that the vocabulary has not
   }
 }
 
@@ -115,7 +51,7 @@ std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
 }
 
 void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
-  if (tokens.empty()) throw wrong(name, in_quotes(name) + " has an empty text, which has no tokens");
+  if (tokens.empty()) throw wrong_value(name, key_in_quotes(name) + " has an empty text, which has no tokens");
   if (std::ssize(tokens) > most)
     throw Refusal(400, fmt::format("a text has {} tokens, but may have {}", tokens.size(), most), name,
                   "context_length_exceeded");
@@ -124,7 +60,7 @@ void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::s
 // A text, a list of texts, the tokens of a text, or a list of those.
 void read_inputs(const ordered_json* value, const std::string& name, const ServedModel& model, int64_t longest,
                  int64_t most, std::vector<std::vector<TokenId>>* tokens, std::vector<std::string>* texts) {
-  if (!value) throw wrong(name, in_quotes(name) + " is missing");
+  if (!value) throw wrong_value(name, key_in_quotes(name) + " is missing");
   const auto add_text = [&](const std::string& text) {
     tokens->push_back(ids_of(text, name, model, true));
     if (texts) texts->push_back(text);
@@ -134,7 +70,8 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
     if (texts) texts->push_back(text_of(tokens->back(), model));
   };
   const auto too_many = [&](size_t count) {
-    if (count > size_t(most)) throw wrong(name, fmt::format("{} has more than {} texts", in_quotes(name), most));
+    if (count > size_t(most))
+      throw wrong_value(name, fmt::format("{} has more than {} texts", key_in_quotes(name), most));
   };
   if (value->is_string()) {
     add_text(value->get_ref<const std::string&>());
@@ -148,11 +85,11 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
       } else if (one.is_array()) {
         add_ids(one);
       } else {
-        throw wrong(name, in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+        throw wrong_value(name, key_in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
       }
     }
   } else {
-    throw wrong(name, in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
+    throw wrong_value(name, key_in_quotes(name) + " must be a text, a list of texts, or lists of token ids");
   }
   for (const auto& one : *tokens) check_length(one, longest, name);
 }
@@ -160,14 +97,14 @@ void read_inputs(const ordered_json* value, const std::string& name, const Serve
 void read_bias(Fields& fields, const ServedModel& model, SamplerOptions* sampling) {
   const ordered_json* bias = fields.find("logit_bias");
   if (!bias) return;
-  if (!bias->is_object()) throw wrong("logit_bias", "'logit_bias' must be an object of token ids and numbers");
+  if (!bias->is_object()) throw wrong_value("logit_bias", "'logit_bias' must be an object of token ids and numbers");
   for (const auto& [key, value] : bias->items()) {
     char* end = nullptr;
     const long long id = std::strtoll(key.c_str(), &end, 10);
     const bool digits = !key.empty() && key.size() <= 10 &&
                         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || id >= model.vocabulary)
-      throw wrong("logit_bias", in_quotes(key) + " is no token id of the vocabulary");
+      throw wrong_value("logit_bias", key_in_quotes(key) + " is no token id of the vocabulary");
     sampling->bias.emplace_back(TokenId(id), Fields::real_of(value, "logit_bias", -100, 100));
   }
 }
@@ -182,7 +119,7 @@ void read_sampling(Fields& fields, const ServedModel& model, SamplerOptions* s) 
   s->presence_penalty = fields.real("presence_penalty", 0, -1000, 1000);
   s->frequency_penalty = fields.real("frequency_penalty", 0, -1000, 1000);
   if (fields.find("repetition_penalty") && fields.find("repeat_penalty"))
-    throw wrong("repeat_penalty", "one of 'repetition_penalty' and 'repeat_penalty', which are the same");
+    throw wrong_value("repeat_penalty", "one of 'repetition_penalty' and 'repeat_penalty', which are the same");
   const double repetition = fields.real("repetition_penalty", 1, kLeastAbove, 1000);
   s->repeat_penalty = fields.real("repeat_penalty", repetition, kLeastAbove, 1000);
   s->repeat_last = fields.whole("repeat_last_n", s->repeat_last, -1, kMostNumber);
@@ -196,50 +133,62 @@ std::vector<std::string> read_stops(Fields& fields) {
   if (!stop) return {};
   const ordered_json list = stop->is_string() ? ordered_json::array({*stop}) : *stop;
   if (!list.is_array() || std::ssize(list) > kMostStops)
-    throw wrong("stop", fmt::format("'stop' must be a text or a list of up to {} texts", kMostStops));
+    throw wrong_value("stop", fmt::format("'stop' must be a text or a list of up to {} texts", kMostStops));
   std::vector<std::string> out;
   for (const auto& one : list) {
     if (!one.is_string() || one.get_ref<const std::string&>().size() > kLongestStop)
-      throw wrong("stop", fmt::format("each text of 'stop' has at most {} bytes", kLongestStop));
-    if (one.get_ref<const std::string&>().empty()) throw wrong("stop", "an empty text in 'stop' ends nothing");
+      throw wrong_value("stop", fmt::format("each text of 'stop' has at most {} bytes", kLongestStop));
+    if (one.get_ref<const std::string&>().empty()) throw wrong_value("stop", "an empty text in 'stop' ends nothing");
     out.push_back(one);
   }
   return out;
 }
 
-// A JSON schema as {"type": "json_schema", "json_schema": {"name", "schema", ..}}, or any object.
-std::string grammar_of_format(const ordered_json& format) {
-  const auto bad = [](const std::string& message) { return wrong("response_format", message); };
+// A JSON schema as {"type": "json_schema", "json_schema": {"name", "schema", ..}}, or any object. Null: any text.
+ordered_json schema_of_format(const ordered_json& format) {
+  const auto bad = [](const std::string& message) { return wrong_value("response_format", message); };
   if (!format.is_object() || !format.contains("type") || !format["type"].is_string())
     throw bad("'response_format' must be an object with a 'type'");
   const std::string type = format["type"];
   for (const auto& [key, value] : format.items())
     if (key != "type" && !(type == "json_schema" && key == "json_schema"))
-      throw bad("'response_format' of this type has no " + in_quotes(key));
-  if (type == "text") return {};
-  if (type == "json_object") return schema_grammar(ordered_json{{"type", "object"}});
-  if (type != "json_schema") throw bad("'response_format' has no type " + in_quotes(type));
+      throw bad("'response_format' of this type has no " + key_in_quotes(key));
+  if (type == "text") return nullptr;
+  if (type == "json_object") return {{"type", "object"}};
+  if (type != "json_schema") throw bad("'response_format' has no type " + key_in_quotes(type));
   const auto given = format.find("json_schema");
-  if (given == format.end() || !given->is_object() || !given->contains("schema"))
+  if (given == format.end() || !given->is_object() || !given->contains("schema") || (*given)["schema"].is_null())
     throw bad("'response_format' of this type needs {'json_schema': {'schema': ..}}");
   for (const auto& [key, value] : given->items())
     if (key != "schema" && key != "name" && key != "strict" && key != "description")
-      throw bad("'json_schema' has no " + in_quotes(key));
-  return schema_grammar((*given)["schema"]);
+      throw bad("'json_schema' has no " + key_in_quotes(key));
+  return (*given)["schema"];
 }
 
 void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* out) {
   const ordered_json *format = fields.find("response_format"), *grammar = fields.find("grammar");
-  if (format && grammar) throw wrong("grammar", "one of 'response_format' and 'grammar'");
+  if (format && grammar) throw wrong_value("grammar", "one of 'response_format' and 'grammar'");
   const char* name = format ? "response_format" : "grammar";
+  if (grammar && !grammar->is_string()) throw wrong_value("grammar", "'grammar' must be a text");
+  if (grammar && out->calls) throw wrong_value("grammar", "'grammar' and 'tools' exclude each other");
   try {
-    if (format) out->generate.grammar = grammar_of_format(*format);
-    if (grammar && !grammar->is_string()) throw wrong("grammar", "'grammar' must be a text");
-    if (grammar) out->generate.grammar = *grammar;
+    const ordered_json schema = format ? schema_of_format(*format) : ordered_json();
+    if (out->calls) {
+      std::optional<SchemaRules> otherwise;
+      if (!schema.is_null()) otherwise = schema_rules(schema, "o");
+      name = "tools";
+      out->generate.grammar = call_grammar(*out->calls, otherwise);
+    } else if (!schema.is_null()) {
+      out->generate.grammar = schema_grammar(schema);
+    } else if (grammar) {
+      out->generate.grammar = *grammar;
+    }
     if (out->generate.grammar.empty()) return;
-    out->constraint = std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_texts());
+    const bool controls = out->calls && !out->calls->form.controls.empty();
+    out->constraint =
+        std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_texts(controls));
   } catch (const Error& error) {
-    throw wrong(name, error.what());
+    throw wrong_value(name, error.what());
   }
 }
 
@@ -250,7 +199,7 @@ void read_length(Fields& fields, const ServedModel& model, std::initializer_list
   out->generate.predict = usual < 0 && model.most_tokens > 0 ? model.most_tokens : std::min(usual, most);
   for (const char* name : names) {
     if (!fields.find(name)) continue;
-    if (!given.empty()) throw wrong(name, "one of " + in_quotes(given) + " and " + in_quotes(name));
+    if (!given.empty()) throw wrong_value(name, "one of " + key_in_quotes(given) + " and " + key_in_quotes(name));
     given = name;
     out->generate.predict = fields.whole(name, 0, out->is_chat ? 1 : 0, most);
   }
@@ -266,8 +215,8 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   out->n = fields.whole("n", 1, 1, model.most_texts);
   out->stream = fields.boolean("stream", false);
   if (const ordered_json* options = fields.find("stream_options")) {
-    if (!options->is_object()) throw wrong("stream_options", "'stream_options' must be an object");
-    if (!out->stream) throw wrong("stream_options", "'stream_options' goes with 'stream'");
+    if (!options->is_object()) throw wrong_value("stream_options", "'stream_options' must be an object");
+    if (!out->stream) throw wrong_value("stream_options", "'stream_options' goes with 'stream'");
     Fields more(*options);
     out->include_usage = more.boolean("include_usage", false);
     more.ignore({"include_obfuscation"});
@@ -281,42 +230,177 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
 ordered_json plain_content(const ordered_json& content) {
   if (!content.is_array()) {
     if (!content.is_string() && !content.is_null())
-      throw wrong("messages", "the 'content' of a message is a text or a list of parts");
+      throw wrong_value("messages", "the 'content' of a message is a text or a list of parts");
     return content;
   }
   std::string text;
   for (const auto& part : content) {
     const bool is_text = part.is_object() && part.contains("type") && part["type"] == "text" && part.contains("text") &&
                          part["text"].is_string();
-    if (!is_text) throw wrong("messages", "parts of a message that are no texts are not supported");
+    if (!is_text) throw wrong_value("messages", "parts of a message that are no texts are not supported");
     text += part["text"].get_ref<const std::string&>();
   }
   return text;
 }
 
-ordered_json plain_messages(const ordered_json* messages) {
-  if (!messages || !messages->is_array() || messages->empty())
-    throw wrong("messages", "'messages' must be a list of messages");
+// Calls as templates take them: arguments are an object.
+ordered_json plain_calls(const ordered_json& calls) {
+  const auto bad = [] {
+    return wrong_value("messages",
+                       "'tool_calls' are a list of {'id', 'type': 'function', 'function': {'name', 'arguments'}}");
+  };
+  if (!calls.is_array()) throw bad();
   ordered_json out = ordered_json::array();
-  for (const auto& message : *messages) {
-    const bool has_role = message.is_object() && message.contains("role") && message["role"].is_string();
-    if (!has_role || !message.contains("content"))
-      throw wrong("messages", "a message is an object with 'role' and 'content'");
-    ordered_json one = ordered_json::object();
-    for (const auto& [key, value] : message.items()) {
-      if (key == "content") {
-        one[key] = plain_content(value);
-      } else if (key == "role" || key == "name" || key == "tool_call_id" || key == "reasoning_content") {
-        if (!value.is_string()) throw wrong("messages", in_quotes(key) + " of a message must be a text");
-        one[key] = value;
-      } else if (!value.is_null() && key != "refusal" && key != "annotations") {
-        throw wrong("messages", "a message has no " + in_quotes(key));
-      }
+  for (const auto& call : calls) {
+    const bool has_function = call.is_object() && call.value("type", ordered_json("function")) == "function" &&
+                              call.contains("function") && call["function"].is_object();
+    if (!has_function) throw bad();
+    const ordered_json& function = call["function"];
+    const bool has_texts = function.contains("name") && function["name"].is_string() &&
+                           function.contains("arguments") && function["arguments"].is_string() &&
+                           call.value("id", ordered_json("")).is_string();
+    if (!has_texts) throw bad();
+    const auto& text = function["arguments"].get_ref<const std::string&>();
+    ordered_json arguments = ordered_json::object();
+    try {
+      if (!text.empty()) arguments = parse_ordered_json(text, "arguments", kDeepestRequest);
+    } catch (const Error&) {
+      arguments = nullptr;
     }
-    if (one["content"].is_null()) throw wrong("messages", "a message without 'content'");
+    if (!arguments.is_object())
+      throw wrong_value("messages", "'arguments' of a call must be the text of a JSON object");
+    ordered_json one;
+    one["id"] = call.value("id", "");
+    one["type"] = "function";
+    one["function"] = {{"name", function["name"]}, {"arguments", std::move(arguments)}};
     out.push_back(std::move(one));
   }
   return out;
+}
+
+// Results are named as the calls that they answer, where the client did not: some templates ask for it.
+void name_results(ordered_json& messages) {
+  std::map<std::string, ordered_json> names;
+  for (auto& message : messages) {
+    if (message.contains("tool_calls"))
+      for (const auto& call : message["tool_calls"]) names[call["id"]] = call["function"]["name"];
+    if (message["role"] != "tool" || message.contains("name") || !message.contains("tool_call_id")) continue;
+    const auto at = names.find(message["tool_call_id"]);
+    if (at != names.end()) message["name"] = at->second;
+  }
+}
+
+ordered_json plain_message(const ordered_json& message) {
+  const bool has_role = message.is_object() && message.contains("role") && message["role"].is_string();
+  const bool calls = has_role && message.contains("tool_calls") && !message["tool_calls"].is_null();
+  if (!has_role || (!calls && !message.contains("content")))
+    throw wrong_value("messages", "a message is an object with 'role' and 'content'");
+  ordered_json one = ordered_json::object();
+  for (const auto& [key, value] : message.items()) {
+    if (key == "content") {
+      one[key] = plain_content(value);
+    } else if (key == "tool_calls" && calls) {
+      if (message["role"] != "assistant") throw wrong_value("messages", "'tool_calls' are of an 'assistant'");
+      one[key] = plain_calls(value);
+    } else if (key == "role" || key == "name" || key == "tool_call_id" || key == "reasoning_content") {
+      if (!value.is_string()) throw wrong_value("messages", key_in_quotes(key) + " of a message must be a text");
+      one[key] = value;
+    } else if (!value.is_null() && key != "refusal" && key != "annotations") {
+      throw wrong_value("messages", "a message has no " + key_in_quotes(key));
+    }
+  }
+  if (calls && (!one.contains("content") || one["content"].is_null())) one["content"] = "";
+  if (one["content"].is_null()) throw wrong_value("messages", "a message without 'content'");
+  return one;
+}
+
+ordered_json plain_messages(const ordered_json* messages) {
+  if (!messages || !messages->is_array() || messages->empty())
+    throw wrong_value("messages", "'messages' must be a list of messages");
+  ordered_json out = ordered_json::array();
+  for (const auto& message : *messages) out.push_back(plain_message(message));
+  name_results(out);
+  return out;
+}
+
+OfferedTool offered_tool(const ordered_json& tool) {
+  const bool is_function = tool.is_object() && tool.value("type", ordered_json()) == "function" &&
+                           tool.contains("function") && tool["function"].is_object();
+  if (!is_function) throw wrong_value("tools", "'tools' are {'type': 'function', 'function': {'name', 'parameters'}}");
+  const ordered_json& function = tool["function"];
+  for (const auto& [key, value] : tool.items())
+    if (key != "type" && key != "function") throw wrong_value("tools", "a tool has no " + key_in_quotes(key));
+  for (const auto& [key, value] : function.items())
+    if (key != "name" && key != "description" && key != "parameters" && key != "strict")
+      throw wrong_value("tools", "a function has no " + key_in_quotes(key));
+  const std::string name = function.value("name", ordered_json()).is_string() ? function["name"] : "";
+  const bool fits = !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+  });
+  if (!fits)
+    throw wrong_value("tools",
+                      fmt::format("the name of a function has up to {} letters, digits, _, - and .", kLongestName));
+  if (!function.value("description", ordered_json("")).is_string() && !function["description"].is_null())
+    throw wrong_value("tools", "the 'description' of a function must be a text");
+  OfferedTool out{name, {{"type", "object"}, {"properties", ordered_json::object()}}};
+  if (function.contains("parameters") && !function["parameters"].is_null()) out.parameters = function["parameters"];
+  if (!out.parameters.is_object() || out.parameters.value("type", ordered_json("object")) != "object")
+    throw wrong_value("tools", "the 'parameters' of a function are a JSON schema of an object");
+  // A schema that says nothing of members allows none: functions without parameters are written so.
+  if (!out.parameters.contains("properties") && !out.parameters.contains("additionalProperties"))
+    out.parameters["additionalProperties"] = false;
+  if (out.parameters.value("type", ordered_json()) != "object") out.parameters["type"] = "object";
+  return out;
+}
+
+// Which of the functions may be called: {"type": "function", "function": {"name"}} leaves one.
+void read_choice(const ordered_json* choice, CallPlan* plan) {
+  if (!choice || *choice == "auto") return;
+  if (*choice == "required") {
+    plan->is_needed = true;
+    return;
+  }
+  const bool is_named = choice->is_object() && choice->value("type", ordered_json()) == "function" &&
+                        choice->contains("function") && (*choice)["function"].is_object() &&
+                        (*choice)["function"].value("name", ordered_json()).is_string();
+  if (!is_named)
+    throw wrong_value("tool_choice",
+                      "'tool_choice' must be 'auto', 'none', 'required' or {'type': 'function', 'function': {'name'}}");
+  std::erase_if(plan->tools, [&](const OfferedTool& tool) { return (*choice)["function"]["name"] != tool.name; });
+  if (plan->tools.empty()) throw wrong_value("tool_choice", "'tool_choice' names no function of 'tools'");
+  plan->is_needed = plan->is_one = true;
+}
+
+// The functions that a chat may call, as its template gets them in `more`.
+void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out, ordered_json* more) {
+  const ordered_json *tools = fields.find("tools"), *choice = fields.find("tool_choice");
+  const bool may_be_many = fields.boolean("parallel_tool_calls", true);
+  fields.only("functions", {ordered_json::array()});
+  fields.only("function_call", {"none", "auto"});
+  if (tools && !tools->is_array()) throw wrong_value("tools", "'tools' must be a list");
+  if (!tools || tools->empty()) {
+    if (choice && *choice != "none" && *choice != "auto")
+      throw wrong_value("tool_choice", "'tool_choice' without 'tools'");
+    return;
+  }
+  if (std::ssize(*tools) > kMostTools) throw wrong_value("tools", fmt::format("'tools' has more than {}", kMostTools));
+  auto plan = std::make_shared<CallPlan>();
+  std::set<std::string> names;
+  for (const auto& tool : *tools) {
+    plan->tools.push_back(offered_tool(tool));
+    if (!names.insert(plan->tools.back().name).second)
+      throw wrong_value("tools", "two functions are called " + key_in_quotes(plan->tools.back().name));
+  }
+  if (choice && *choice == "none") return;
+  if (!model.calls)
+    throw Refusal(400, "this model's chat template does not know functions (--chat-template names another)", "tools",
+                  "unsupported_parameter");
+  plan->form = *model.calls;
+  plan->is_one = !may_be_many;
+  read_choice(choice, plan.get());
+  (*more)["tools"] = *tools;
+  out->calls = std::move(plan);
 }
 
 }  // namespace
@@ -338,10 +422,11 @@ std::string Refusal::body() const {
   return ordered_json{{"error", error}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::shared_ptr<const TokenTexts> ServedModel::token_texts() const {
+std::shared_ptr<const TokenTexts> ServedModel::token_texts(bool controls) const {
   const std::lock_guard lock(mutex_);
-  if (!token_texts_) token_texts_ = std::make_shared<const TokenTexts>(tokenizer);
-  return token_texts_;
+  auto& texts = token_texts_[controls ? 1 : 0];
+  if (!texts) texts = std::make_shared<const TokenTexts>(tokenizer, controls);
+  return texts;
 }
 
 ordered_json request_object(std::string_view body) {
@@ -357,7 +442,7 @@ ordered_json request_object(std::string_view body) {
 std::string request_model(const ordered_json& body) {
   const auto model = body.find("model");
   if (model == body.end() || model->is_null()) return {};
-  if (!model->is_string()) throw wrong("model", "'model' must be a text");
+  if (!model->is_string()) throw wrong_value("model", "'model' must be a text");
   return *model;
 }
 
@@ -365,27 +450,23 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
   GenerationRequest out;
   out.is_chat = true;
   Fields fields(body);
+  ordered_json more = ordered_json::object();
+  read_tools(fields, model, &out, &more);
   read_writing(fields, model, &out);
   read_length(fields, model, {"max_tokens", "max_completion_tokens"}, -1, &out);
   const bool told = fields.boolean("logprobs", false);
   out.top = told ? 0 : -1;
   if (fields.find("top_logprobs")) {
-    if (!told) throw wrong("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
+    if (!told) throw wrong_value("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
     out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
   }
-  // Models are asked to answer, not to call or to speak.
-  fields.only("tools", {ordered_json::array()});
-  fields.only("tool_choice", {"none", "auto"});
-  fields.only("functions", {ordered_json::array()});
-  fields.only("function_call", {"none", "auto"});
   fields.only("modalities", {ordered_json::array({"text"})});
-  fields.ignore({"parallel_tool_calls"});
-  ordered_json more = ordered_json::object();
   if (const ordered_json* values = fields.find("chat_template_kwargs")) {
-    if (!values->is_object()) throw wrong("chat_template_kwargs", "'chat_template_kwargs' must be an object");
-    for (const char* own : {"messages", "add_generation_prompt", "bos_token", "eos_token"})
-      if (values->contains(own)) throw wrong("chat_template_kwargs", in_quotes(own) + " is not for requests to say");
-    more = *values;
+    if (!values->is_object()) throw wrong_value("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    for (const char* own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+      if (values->contains(own))
+        throw wrong_value("chat_template_kwargs", key_in_quotes(own) + " is not for requests to say");
+    more.update(*values);
   }
   const ordered_json messages = plain_messages(fields.find("messages"));
   fields.refuse_others();
@@ -393,7 +474,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
   try {
     out.prompts.push_back(model.chat->prompt(messages, more));
   } catch (const Error& error) {
-    throw wrong("messages", error.what());
+    throw wrong_value("messages", error.what());
   }
   out.echoed.emplace_back();
   check_length(out.prompts[0], model.longest, "messages");
@@ -413,7 +494,7 @@ GenerationRequest read_completion(const ordered_json& body, const ServedModel& m
   read_inputs(fields.find("prompt"), "prompt", model, model.longest, model.most_texts, &out.prompts, &out.echoed);
   fields.refuse_others();
   if (std::ssize(out.prompts) * out.n > model.most_texts)
-    throw wrong("n", fmt::format("a request may ask for {} texts at most", model.most_texts));
+    throw wrong_value("n", fmt::format("a request may ask for {} texts at most", model.most_texts));
   if (!out.echo)
     for (std::string& text : out.echoed) text.clear();
   return out;
@@ -427,7 +508,7 @@ EmbeddingRequest read_embedding(const ordered_json& body, const ServedModel& mod
   read_inputs(fields.find("input"), "input", model, model.longest_read, kMostInputs, &out.inputs, nullptr);
   if (const ordered_json* form = fields.find("encoding_format")) {
     if (*form != "float" && *form != "base64")
-      throw wrong("encoding_format", "'encoding_format' must be 'float' or 'base64'");
+      throw wrong_value("encoding_format", "'encoding_format' must be 'float' or 'base64'");
     out.base64 = *form == "base64";
   }
   fields.ignore({"model", "user"});
@@ -439,7 +520,7 @@ std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& 
   Fields fields(body);
   const ordered_json *prompt = fields.find("prompt"), *content = fields.find("content");
   const ordered_json* text = prompt ? prompt : content;
-  if (!text || (prompt && content) || !text->is_string()) throw wrong("prompt", "'prompt' must be a text");
+  if (!text || (prompt && content) || !text->is_string()) throw wrong_value("prompt", "'prompt' must be a text");
   const bool special = fields.boolean("add_special", true);
   const bool add = fields.boolean("add_special_tokens", special);
   fields.ignore({"model"});
@@ -450,10 +531,10 @@ std::vector<TokenId> read_tokenize(const ordered_json& body, const ServedModel& 
 std::vector<TokenId> read_detokenize(const ordered_json& body, const ServedModel& model) {
   Fields fields(body);
   const ordered_json* tokens = fields.find("tokens");
-  if (!tokens || !tokens->is_array()) throw wrong("tokens", "'tokens' must be a list of token ids");
+  if (!tokens || !tokens->is_array()) throw wrong_value("tokens", "'tokens' must be a list of token ids");
   std::vector<TokenId> ids = ids_of(*tokens, "tokens", model);
   for (const TokenId id : ids)
-    if (!model.tokenizer.has(id)) throw wrong("tokens", fmt::format("{} is no token of the vocabulary", id));
+    if (!model.tokenizer.has(id)) throw wrong_value("tokens", fmt::format("{} is no token of the vocabulary", id));
   fields.ignore({"model"});
   fields.refuse_others();
   return ids;

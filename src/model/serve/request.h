@@ -2,6 +2,7 @@
 // reason; nothing that would change a result is dropped in silence. Proved by tests/model/serve/request_test.cpp.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "model/infer/generate/answer.h"
+#include "model/serve/tools/tools.h"
 #include "model/template/chat.h"
 #include "model/text/tokenizer/tokenizer.h"
 
@@ -39,15 +41,16 @@ struct ServedModel {
   int64_t longest_read = 0;             // tokens of a text that becomes a vector; 0: none does
   std::optional<ChatRenderer> chat;     // none: no chats
   std::vector<std::string> chat_stops;  // at which answers end
+  std::optional<CallForm> calls;        // how it calls functions; none: it does not
   int64_t most_tokens = 0;              // a text may ask for; 0: as many as fit
   int64_t most_texts = 64;              // of one request
 
-  // What grammars need of the vocabulary, made when first asked for.
-  std::shared_ptr<const TokenTexts> token_texts() const;
+  // What grammars need of the vocabulary (with the names of control tokens), made when first asked for.
+  std::shared_ptr<const TokenTexts> token_texts(bool controls) const;
 
  private:
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<const TokenTexts> token_texts_;
+  mutable std::array<std::shared_ptr<const TokenTexts>, 2> token_texts_;
 };
 
 // Texts to be written.
@@ -60,6 +63,7 @@ struct GenerationRequest {
   SamplerOptions sampling;
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;
+  std::shared_ptr<const CallPlan> calls;  // functions that it may call
 };
 
 // Texts to be made vectors.

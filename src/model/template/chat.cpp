@@ -254,8 +254,23 @@ std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& tex
   return std::nullopt;
 }
 
+std::vector<std::string> ChatRenderer::control_names() const {
+  std::vector<std::string> out;
+  for (TokenId id = 0; id < tokenizer_.size(); ++id)
+    if (tokenizer_.kind(id) == TokenKind::control) out.emplace_back(tokenizer_.token(id));
+  return out;
+}
+
 std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
-  const ChatText text = render(mark(messages), more, {.open_answer = true});
+  const bool has_tools = more.contains("tools") && messages.is_array();
+  ordered_json all = messages, rest = more;
+  if (has_tools) all.push_back({{"role", ""}, {"tools", more["tools"]}});
+  MarkedChat chat = mark(all);
+  if (has_tools) {
+    rest["tools"] = chat.messages.back()["tools"];
+    chat.messages.erase(chat.messages.size() - 1);
+  }
+  const ChatText text = render(chat, rest, {.open_answer = true});
   std::vector<TokenId> out = tokens(text, 0, text.text.size());
   // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
   const auto bos = tokenizer_.bos();

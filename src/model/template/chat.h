@@ -75,13 +75,14 @@ class ChatRenderer {
   std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
   PlacedTokens placed_tokens(const ChatText& text) const;
   // The tokens of all messages, with the beginning of an answer behind them; what begins texts is in front where it
-  // belongs there.
+  // belongs there. Of `more`, "tools" are texts of users like messages.
   std::vector<TokenId> prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more) const;
 
   // The first control token that the template wrote at or behind `from`.
   std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
 
   bool has_answers() const { return chat_.has_answers(); }
+  std::vector<std::string> control_names() const;
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:

@@ -40,7 +40,12 @@ std::string StopTexts::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
   size_t first = std::string::npos;
-  for (const std::string& t : texts_) first = std::min(first, held_.find(t));
+  for (const std::string& t : texts_) {
+    const size_t at = held_.find(t);
+    if (at >= first) continue;
+    first = at;
+    found_ = t;
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     return held_.substr(0, first);
@@ -132,7 +137,10 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
   }
   sampler_.accept(id);
   if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->tokens->texts[id]));
-  put(stream_.push(id));
+  if (matcher_ && tokenizer_.kind(id) == TokenKind::control)
+    put(stream_.finish() + constraint_->tokens->texts[id]);
+  else
+    put(stream_.push(id));
   if (stops_.stopped()) end(EndReason::stop_text);
   if (options_.predict >= 0 && made_ == options_.predict) end(EndReason::limit);
   return id;

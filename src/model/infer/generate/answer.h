@@ -24,10 +24,11 @@ class StopTexts {
   std::string push(std::string_view text);
   std::string finish();  // what was held back
   bool stopped() const { return stopped_; }
+  const std::string& found() const { return found_; }  // the one that stopped it
 
  private:
   std::vector<std::string> texts_;
-  std::string held_;
+  std::string held_, found_;
   bool stopped_ = false;
 };
 
@@ -50,7 +51,9 @@ std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary,
 
 // What grammars need of a vocabulary, made once for all of them.
 struct TokenTexts {
-  explicit TokenTexts(const Tokenizer& tokenizer) : trie(generation_trie(tokenizer, &texts)) {}
+  // With `controls` a grammar may ask for control tokens, which are then shown by their names.
+  explicit TokenTexts(const Tokenizer& tokenizer, bool controls = false)
+      : trie(generation_trie(tokenizer, &texts, controls)) {}
   std::vector<std::string> texts;  // by id
   TokenTrie trie;
 };
@@ -78,6 +81,7 @@ class Answer {
   EndReason finish();                                // shows the rest; why it ended
   const std::string& text() const { return text_; }  // what was shown
   int64_t made() const { return made_; }             // tokens drawn
+  const std::string& stop() const { return stops_.found(); }
 
  private:
   void put(const std::string& text);

@@ -194,6 +194,7 @@ TextBatch::Texts::iterator TextBatch::finish(Texts::iterator at, const Error* er
     return next;
   }
   t->out.reason = t->answer->finish();
+  t->out.stop = t->answer->stop();
   t->out.text = t->answer->text();
   t->out.made = t->answer->made();
   if (t->order.done) t->order.done(t->out);

@@ -20,7 +20,7 @@ namespace lumen::model {
 // What became of a text.
 struct ManyAnswer {
   EndReason reason = EndReason::interrupted;
-  std::string text;
+  std::string text, stop;                  // what was shown, and the text that ended it
   int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
   int64_t again = 0;                       // computed once more, after the pages were needed for other texts
 };

@@ -660,13 +660,14 @@ const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, con
   return masks_[now_] = std::move(mask);
 }
 
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts) {
+TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts, bool controls) {
   texts->clear();
   std::vector<std::pair<std::string_view, TokenId>> list;
   const std::vector<TokenId> ends = tokenizer.end_of_generation();
   for (TokenId id = 0; id < tokenizer.size(); ++id) {
     const TokenKind kind = tokenizer.kind(id);
-    const bool text = kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::byte;
+    const bool text = kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::byte ||
+                      (controls && kind == TokenKind::control);
     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
     texts->push_back(text && !end ? tokenizer.bytes(id) : std::string());
   }

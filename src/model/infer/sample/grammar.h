@@ -90,7 +90,8 @@ class GrammarMatcher {
   int32_t now_ = kDead;
 };
 
-// The tokens of a tokenizer by the bytes they stand for; control tokens and empty ones are left out.
-TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts);
+// The tokens of a tokenizer by the bytes they stand for; empty ones, ends of texts and (without `controls`, with which
+// they stand for their names) control tokens are left out.
+TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts, bool controls = false);
 
 }  // namespace lumen::model

@@ -57,13 +57,12 @@ std::string literal(const std::string& text) {
 
 class Converter {
  public:
-  explicit Converter(const ordered_json& root) : root_(root) {}
+  Converter(const ordered_json& root, std::string prefix) : root_(root), prefix_(std::move(prefix)) {}
 
-  std::string run() {
-    const std::string root = visit(root_, "#", 0);
-    std::string out = "root ::= space " + root + " space\n";
-    for (const auto& [name, text] : kBase) out += fmt::format("{} ::= {}\n", name, text);
-    for (const std::string& rule : rules_) out += rule + "\n";
+  SchemaRules run() {
+    SchemaRules out;
+    out.value = visit(root_, "#", 0);
+    for (const std::string& rule : rules_) out.rules += rule + "\n";
     return out;
   }
 
@@ -74,7 +73,7 @@ class Converter {
 
   std::string rule(const std::string& text) {
     if (rules_.size() >= kMostRules) throw user_error("JSON schema: too large");
-    const std::string name = fmt::format("r{}", rules_.size());
+    const std::string name = fmt::format("{}r{}", prefix_, rules_.size());
     rules_.push_back(name + " ::= " + text);
     return name;
   }
@@ -172,7 +171,7 @@ class Converter {
       i = end;
     }
     // The name first: a schema may refer to itself.
-    const std::string name = fmt::format("ref{}", references_.size());
+    const std::string name = fmt::format("{}ref{}", prefix_, references_.size());
     references_[target] = name;
     rules_.push_back(name + " ::= " + visit(*at, target, depth + 1));
     return name;
@@ -277,14 +276,30 @@ class Converter {
   }
 
   const ordered_json& root_;
+  const std::string prefix_;
   std::vector<std::string> rules_;
   std::map<std::string, std::string> references_;
 };
 
 }  // namespace
 
+std::string grammar_literal(const std::string& text) {
+  return literal(text);
+}
+
+SchemaRules schema_rules(const ordered_json& schema, const std::string& prefix) {
+  return Converter(schema, prefix).run();
+}
+
+std::string shared_schema_rules() {
+  std::string out;
+  for (const auto& [name, text] : kBase) out += fmt::format("{} ::= {}\n", name, text);
+  return out;
+}
+
 std::string schema_grammar(const ordered_json& schema) {
-  return Converter(schema).run();
+  const SchemaRules made = schema_rules(schema, "");
+  return "root ::= space " + made.value + " space\n" + shared_schema_rules() + made.rules;
 }
 
 }  // namespace lumen::model

@@ -15,4 +15,14 @@ namespace lumen::model {
 // GBNF text for the schema (`true` or {}: any JSON value). Error naming the place in the schema.
 std::string schema_grammar(const nlohmann::ordered_json& schema);
 
+// Its parts, for grammars that hold several: what stands for a value of the schema, and rules whose names begin with
+// `prefix` (lower-case letters and digits). They need shared_schema_rules(), once.
+struct SchemaRules {
+  std::string value, rules;
+};
+SchemaRules schema_rules(const nlohmann::ordered_json& schema, const std::string& prefix);
+std::string shared_schema_rules();
+// A text as a literal of a grammar.
+std::string grammar_literal(const std::string& text);
+
 }  // namespace lumen::model

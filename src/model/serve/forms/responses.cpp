@@ -1,0 +1,380 @@
+#include "model/serve/forms/responses.h"
+
+#include "base/structured/json.h"
+#include "model/serve/fields.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+Refusal no_item(const std::string& what) {
+  return wrong_value("input", what);
+}
+
+std::string content_text(const ordered_json& content) {
+  if (content.is_string()) return content;
+  if (!content.is_array()) throw no_item("the content of an item is a text or a list of parts");
+  std::string out;
+  for (const auto& part : content) {
+    const ordered_json type = part.is_object() ? part.value("type", ordered_json()) : ordered_json();
+    const bool is_text = type == "input_text" || type == "output_text" || type == "text";
+    if (!is_text || !part.contains("text") || !part["text"].is_string())
+      throw no_item("parts of an item that are no texts are not supported");
+    out += part["text"].get_ref<const std::string&>();
+  }
+  return out;
+}
+
+std::string text_of_item(const ordered_json& item, const char* name) {
+  const auto at = item.find(name);
+  if (at == item.end() || !at->is_string()) throw no_item(fmt::format("an item without the text '{}'", name));
+  return *at;
+}
+
+void add_item(const ordered_json& item, ordered_json* messages) {
+  if (!item.is_object()) throw no_item("an item of 'input' is an object");
+  const ordered_json type = item.value("type", ordered_json("message"));
+  if (type == "message") {
+    if (!item.contains("content")) throw no_item("a message without 'content'");
+    std::string role = text_of_item(item, "role");
+    if (role == "developer") role = "system";
+    if (role != "user" && role != "assistant" && role != "system")
+      throw no_item("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
+    messages->push_back({{"role", role}, {"content", content_text(item["content"])}});
+  } else if (type == "function_call") {
+    const bool follows = !messages->empty() && messages->back()["role"] == "assistant";
+    if (!follows) messages->push_back({{"role", "assistant"}, {"content", ""}});
+    ordered_json call;
+    call["id"] = text_of_item(item, "call_id");
+    call["type"] = "function";
+    call["function"] = {{"name", text_of_item(item, "name")}, {"arguments", text_of_item(item, "arguments")}};
+    messages->back()["tool_calls"].push_back(std::move(call));
+  } else if (type == "function_call_output") {
+    if (!item.contains("output")) throw no_item("a result without 'output'");
+    messages->push_back(
+        {{"role", "tool"}, {"tool_call_id", text_of_item(item, "call_id")}, {"content", content_text(item["output"])}});
+  } else {
+    throw no_item("items of this type are not supported");
+  }
+}
+
+// {"type": "function", "name", "parameters", ..} as chats have it.
+ordered_json nested_tool(const ordered_json& tool) {
+  if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
+    throw Refusal(400, "only tools of the type 'function' are supported", "tools", "unsupported_parameter");
+  ordered_json function = tool;
+  function.erase("type");
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+ordered_json chat_format(const ordered_json& text) {
+  if (!text.is_object()) throw wrong_value("text", "'text' must be an object");
+  for (const auto& [key, value] : text.items())
+    if (key != "format" && key != "verbosity" && !value.is_null())
+      throw wrong_value("text", "'text' has no " + key_in_quotes(key));
+  if (!text.value("verbosity", ordered_json()).is_null() && text["verbosity"] != "medium")
+    throw wrong_value("text", "'verbosity' other than 'medium' is not supported");
+  const auto format = text.find("format");
+  if (format == text.end() || format->is_null()) return nullptr;
+  if (!format->is_object() || format->value("type", ordered_json()) != "json_schema") return *format;
+  ordered_json schema = *format;
+  schema.erase("type");
+  return {{"type", "json_schema"}, {"json_schema", std::move(schema)}};
+}
+
+void read_response_tools(Fields& fields, ResponsesAsk* ask) {
+  ask->told["tools"] = ordered_json::array();
+  ask->told["tool_choice"] = "auto";
+  ask->told["parallel_tool_calls"] = true;
+  if (const ordered_json* tools = fields.find("tools")) {
+    if (!tools->is_array()) throw wrong_value("tools", "'tools' must be a list");
+    ask->told["tools"] = *tools;
+    ask->chat["tools"] = ordered_json::array();
+    for (const auto& tool : *tools) ask->chat["tools"].push_back(nested_tool(tool));
+  }
+  if (const ordered_json* choice = fields.find("tool_choice")) {
+    ask->told["tool_choice"] = *choice;
+    ask->chat["tool_choice"] = choice->is_object() ? nested_tool(*choice) : *choice;
+  }
+  if (const ordered_json* many = fields.find("parallel_tool_calls")) {
+    ask->chat["parallel_tool_calls"] = *many;
+    ask->told["parallel_tool_calls"] = *many;
+  }
+}
+
+void read_input(Fields& fields, const ResponseStore& store, ResponsesAsk* ask) {
+  ask->messages = ordered_json::array();
+  ask->told["previous_response_id"] = nullptr;
+  if (const ordered_json* previous = fields.find("previous_response_id")) {
+    if (!previous->is_string()) throw wrong_value("previous_response_id", "'previous_response_id' must be a text");
+    auto before = store.find(*previous);
+    if (!before)
+      throw Refusal(404, "no such response is kept (any more); send its items in 'input'", "previous_response_id",
+                    "previous_response_not_found");
+    ask->messages = std::move(*before);
+    ask->told["previous_response_id"] = *previous;
+  }
+  const ordered_json* input = fields.find("input");
+  if (!input) throw wrong_value("input", "'input' is missing");
+  if (input->is_string()) {
+    ask->messages.push_back({{"role", "user"}, {"content", *input}});
+  } else if (input->is_array()) {
+    for (const auto& item : *input) add_item(item, &ask->messages);
+  } else {
+    throw no_item("'input' must be a text or a list of items");
+  }
+  if (ask->messages.empty()) throw no_item("'input' is empty");
+  ask->chat["messages"] = ask->messages;
+  ask->told["instructions"] = nullptr;
+  if (const ordered_json* instructions = fields.find("instructions")) {
+    if (!instructions->is_string()) throw wrong_value("instructions", "'instructions' must be a text");
+    ask->told["instructions"] = *instructions;
+    ordered_json& messages = ask->chat["messages"];
+    messages.insert(messages.begin(), ordered_json{{"role", "system"}, {"content", *instructions}});
+  }
+}
+
+}  // namespace
+
+void ResponseStore::put(const std::string& id, const ordered_json& messages) {
+  std::string text = json_line(messages);
+  const std::lock_guard lock(mutex_);
+  if (text.size() > most_bytes_) return;
+  bytes_ += text.size();
+  kept_.push_front({id, std::move(text)});
+  by_id_[id] = kept_.begin();
+  while (kept_.size() > most_ || bytes_ > most_bytes_) {
+    bytes_ -= kept_.back().messages.size();
+    by_id_.erase(kept_.back().id);
+    kept_.pop_back();
+  }
+}
+
+std::optional<ordered_json> ResponseStore::find(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = by_id_.find(id);
+  if (at == by_id_.end()) return std::nullopt;
+  return ordered_json::parse(at->second->messages);
+}
+
+ResponsesAsk read_responses(const ordered_json& body, const ResponseStore& store) {
+  ResponsesAsk ask;
+  ask.chat = ask.told = ordered_json::object();
+  Fields fields(body);
+  read_input(fields, store, &ask);
+  read_response_tools(fields, &ask);
+  ask.told["max_output_tokens"] = nullptr;
+  if (const ordered_json* most = fields.find("max_output_tokens")) {
+    ask.chat["max_tokens"] = *most;
+    ask.told["max_output_tokens"] = *most;
+  }
+  ask.told["text"] = {{"format", {{"type", "text"}}}};
+  if (const ordered_json* text = fields.find("text")) {
+    const ordered_json format = chat_format(*text);
+    if (!format.is_null()) ask.chat["response_format"] = format;
+    ask.told["text"] = *text;
+  }
+  ask.told["temperature"] = ask.told["top_p"] = 1;
+  for (const char* same : {"model", "temperature", "top_p", "stream", "seed", "top_k", "min_p", "ignore_eos"})
+    if (const ordered_json* value = fields.find(same)) ask.chat[same] = *value;
+  for (const char* shown : {"temperature", "top_p"})
+    if (ask.chat.contains(shown)) ask.told[shown] = ask.chat[shown];
+  ask.is_stored = fields.boolean("store", true);
+  ask.told["store"] = ask.is_stored;
+  ask.told["truncation"] = "disabled";
+  const ordered_json* metadata = fields.find("metadata");
+  ask.told["metadata"] = metadata ? *metadata : ordered_json::object();
+  fields.only("truncation", {"disabled"});
+  fields.only("background", {false});
+  fields.only("include", {ordered_json::array()});
+  fields.only("top_logprobs", {0});
+  fields.only("reasoning", {ordered_json::object(), {{"effort", nullptr}, {"summary", nullptr}}});
+  fields.ignore({"user", "service_tier", "safety_identifier", "prompt_cache_key", "stream_options"});
+  fields.refuse_others();
+  return ask;
+}
+
+ResponsesReply::ResponsesReply(const GenerationRequest& request, const ServedModel& model, int64_t created,
+                               ResponsesAsk ask, ResponseStore* store)
+    : Reply(request, model, created), ask_(std::move(ask)), store_(store), item_id_(reply_id("msg_")) {
+  rename(reply_id("resp_"));
+  ask_.chat = nullptr;
+}
+
+const char* ResponsesReply::status() const {
+  return std::string(finish_reason(written(0))) == "length" ? "incomplete" : "completed";
+}
+
+ordered_json ResponsesReply::text_item(const std::string& text, const char* status) const {
+  ordered_json out;
+  out["id"] = item_id_;
+  out["type"] = "message";
+  out["status"] = status;
+  out["role"] = "assistant";
+  out["content"] = ordered_json::array();
+  if (std::string(status) != "in_progress")
+    out["content"].push_back({{"type", "output_text"},
+                              {"text", text},
+                              {"annotations", ordered_json::array()},
+                              {"logprobs", ordered_json::array()}});
+  return out;
+}
+
+ordered_json ResponsesReply::call_item(size_t call, const std::string& arguments, const char* status) const {
+  const Call& one = written(0).calls.at(call);
+  ordered_json out;
+  out["id"] = "fc_" + one.id.substr(std::string("call_").size());
+  out["type"] = "function_call";
+  out["status"] = status;
+  out["call_id"] = one.id;
+  out["name"] = one.name;
+  out["arguments"] = arguments;
+  return out;
+}
+
+ordered_json ResponsesReply::output(const char* status) const {
+  const Written& text = written(0);
+  ordered_json out = ordered_json::array();
+  if (!text.text.empty() || text.calls.empty()) out.push_back(text_item(text.text, status));
+  for (size_t i = 0; i < text.calls.size(); ++i) out.push_back(call_item(i, text.calls[i].arguments, status));
+  return out;
+}
+
+ordered_json ResponsesReply::response(const char* status, bool is_over) const {
+  ordered_json out;
+  out["id"] = id();
+  out["object"] = "response";
+  out["created_at"] = created();
+  out["status"] = status;
+  out["error"] = out["incomplete_details"] = nullptr;
+  if (std::string(status) == "incomplete") out["incomplete_details"] = {{"reason", "max_output_tokens"}};
+  out["model"] = model().name;
+  out["output"] = is_over ? output(status) : ordered_json::array();
+  for (const auto& [key, value] : ask_.told.items()) out[key] = value;
+  out["usage"] = nullptr;
+  if (is_over)
+    out["usage"] = {{"input_tokens", prompt_tokens()},
+                    {"input_tokens_details", {{"cached_tokens", cached_tokens()}}},
+                    {"output_tokens", made_tokens()},
+                    {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                    {"total_tokens", prompt_tokens() + made_tokens()}};
+  return out;
+}
+
+// An answer that was cut within a call cannot be gone on from.
+void ResponsesReply::keep() const {
+  if (!ask_.is_stored) return;
+  const Written& text = written(0);
+  ordered_json said = {{"role", "assistant"}, {"content", text.text}};
+  for (const Call& call : text.calls) {
+    if (!ordered_json::accept(call.arguments)) return;
+    ordered_json one;
+    one["id"] = call.id;
+    one["type"] = "function";
+    one["function"] = {{"name", call.name}, {"arguments", call.arguments}};
+    said["tool_calls"].push_back(std::move(one));
+  }
+  ordered_json messages = ask_.messages;
+  messages.push_back(std::move(said));
+  store_->put(id(), messages);
+}
+
+ordered_json ResponsesReply::whole() const {
+  keep();
+  return response(status(), true);
+}
+
+std::string ResponsesReply::event(const std::string& type, ordered_json data) {
+  ordered_json out;
+  out["type"] = type;
+  out["sequence_number"] = sequence_++;
+  out.update(data);
+  return "event: " + type + "\ndata: " + json_line(out) + "\n\n";
+}
+
+std::string ResponsesReply::first_events() {
+  return event("response.created", {{"response", response("in_progress", false)}}) +
+         event("response.in_progress", {{"response", response("in_progress", false)}});
+}
+
+std::string ResponsesReply::open_item(bool is_text, size_t call) {
+  std::string out = close_item();
+  ++item_;
+  is_open_ = true;
+  is_text_ = is_text;
+  call_ = call;
+  const ordered_json item = is_text ? text_item("", "in_progress") : call_item(call, "", "in_progress");
+  out += event("response.output_item.added", {{"output_index", item_}, {"item", item}});
+  if (!is_text) return out;
+  ordered_json part = {{"type", "output_text"}, {"text", ""}, {"annotations", ordered_json::array()}};
+  part["logprobs"] = ordered_json::array();
+  return out + event("response.content_part.added",
+                     {{"item_id", item_id_}, {"output_index", item_}, {"content_index", 0}, {"part", std::move(part)}});
+}
+
+std::string ResponsesReply::close_item() {
+  if (!is_open_) return {};
+  is_open_ = false;
+  std::string out;
+  ordered_json item;
+  if (is_text_) {
+    const std::string& text = written(0).text;
+    item = text_item(text, "completed");
+    const ordered_json place = {{"item_id", item_id_}, {"output_index", item_}, {"content_index", 0}};
+    ordered_json done = place, part = place;
+    done["text"] = text;
+    done["logprobs"] = ordered_json::array();
+    part["part"] = item["content"][0];
+    out += event("response.output_text.done", std::move(done)) + event("response.content_part.done", std::move(part));
+  } else {
+    const Call& call = written(0).calls.at(call_);
+    item = call_item(call_, call.arguments, "completed");
+    out +=
+        event("response.function_call_arguments.done",
+              {{"item_id", item["id"]}, {"output_index", item_}, {"name", call.name}, {"arguments", call.arguments}});
+  }
+  return out + event("response.output_item.done", {{"output_index", item_}, {"item", item}});
+}
+
+std::string ResponsesReply::events(Said said) {
+  size_t call = written(0).calls.size();
+  const std::vector<CallPiece> pieces = take(said);
+  std::string out;
+  for (const CallPiece& piece : pieces) {
+    if (piece.kind == CallPiece::Kind::begin) {
+      out += open_item(false, call++);
+      continue;
+    }
+    const bool is_text = piece.kind == CallPiece::Kind::text;
+    if (is_text && !(is_open_ && is_text_)) out += open_item(true, 0);
+    ordered_json delta;
+    delta["item_id"] = is_text ? ordered_json(item_id_) : call_item(call_, "", "in_progress")["id"];
+    delta["output_index"] = item_;
+    if (is_text) delta["content_index"] = 0;
+    delta["delta"] = piece.text;
+    if (is_text) delta["logprobs"] = ordered_json::array();
+    out += event(is_text ? "response.output_text.delta" : "response.function_call_arguments.delta", std::move(delta));
+  }
+  return out;
+}
+
+std::string ResponsesReply::last_events() {
+  std::string out;
+  if (item_ < 0) out += open_item(true, 0);
+  out += close_item();
+  keep();
+  return out + event(std::string("response.") + status(), {{"response", response(status(), true)}});
+}
+
+std::string ResponsesReply::failed_events(const Refusal& refusal) const {
+  ordered_json out;
+  out["type"] = "error";
+  out["sequence_number"] = sequence_;
+  out["code"] = refusal.code.empty() ? ordered_json("server_error") : ordered_json(refusal.code);
+  out["message"] = refusal.what();
+  out["param"] = refusal.param.empty() ? ordered_json() : ordered_json(refusal.param);
+  return "event: error\ndata: " + json_line(out) + "\n\n";
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,74 @@
+// OpenAI's Responses API: items in and out, and answers that go on from earlier ones. Proved by
+// tests/model/serve/forms_test.cpp.
+#pragma once
+
+#include <list>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "model/serve/reply.h"
+
+namespace lumen::model {
+
+// What was said in answers that may be gone on from, the latest of them: in memory, bounded in number and bytes.
+class ResponseStore {
+ public:
+  explicit ResponseStore(size_t most = 1000, size_t most_bytes = size_t{64} << 20)
+      : most_(most), most_bytes_(most_bytes) {}
+  void put(const std::string& id, const nlohmann::ordered_json& messages);
+  std::optional<nlohmann::ordered_json> find(const std::string& id) const;
+
+ private:
+  struct Kept {
+    std::string id, messages;
+  };
+  const size_t most_, most_bytes_;
+  mutable std::mutex mutex_;
+  std::list<Kept> kept_;  // the latest first
+  std::map<std::string, std::list<Kept>::iterator> by_id_;
+  size_t bytes_ = 0;
+};
+
+struct ResponsesAsk {
+  nlohmann::ordered_json chat;      // the request as a chat's
+  nlohmann::ordered_json messages;  // all that was said so far, without instructions
+  nlohmann::ordered_json told;      // members of the request that answers repeat
+  bool is_stored = true;
+};
+// Refusal as for chats, and where `previous_response_id` is not in the store (any more).
+ResponsesAsk read_responses(const nlohmann::ordered_json& body, const ResponseStore& store);
+
+class ResponsesReply : public Reply {
+ public:
+  // `store`: where what was said goes in the end; it outlives this.
+  ResponsesReply(const GenerationRequest& request, const ServedModel& model, int64_t created, ResponsesAsk ask,
+                 ResponseStore* store);
+  nlohmann::ordered_json whole() const override;
+  std::string first_events() override;
+  std::string events(Said said) override;
+  std::string last_events() override;
+  std::string failed_events(const Refusal& refusal) const override;
+
+ private:
+  nlohmann::ordered_json response(const char* status, bool with_usage) const;
+  nlohmann::ordered_json output(const char* status) const;
+  nlohmann::ordered_json text_item(const std::string& text, const char* status) const;
+  nlohmann::ordered_json call_item(size_t call, const std::string& arguments, const char* status) const;
+  std::string event(const std::string& type, nlohmann::ordered_json data);
+  std::string open_item(bool is_text, size_t call);
+  std::string close_item();
+  const char* status() const;
+  void keep() const;
+
+  ResponsesAsk ask_;
+  ResponseStore* store_;
+  std::string item_id_;
+  int64_t sequence_ = 0, item_ = -1;  // events told, and the last item begun
+  bool is_open_ = false, is_text_ = false;
+  size_t call_ = 0;  // the one being told
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,172 @@
+#include "model/serve/tools/call_grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostCalls = 64;  // of one answer
+
+std::vector<std::string> characters_of(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = 0;
+    const size_t n = std::max<size_t>(1, utf8_char(text, at, &c));
+    out.push_back(text.substr(at, n));
+    at += n;
+  }
+  return out;
+}
+
+// Within a class of characters.
+std::string in_class(const std::string& character) {
+  if (character.size() > 1) return character;
+  const char c = character[0];
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) return character;
+  return fmt::format("\\x{:02x}", uint32_t(uint8_t(c)));
+}
+
+bool is_text_schema(const ordered_json& schema) {
+  return schema.is_object() && schema.contains("type") && schema["type"] == "string";
+}
+
+class PlanGrammar {
+ public:
+  explicit PlanGrammar(const CallPlan& plan) : plan_(plan), form_(plan.form) {}
+
+  std::string run(const std::optional<SchemaRules>& otherwise) {
+    const std::string body = one_call();
+    const bool is_many = form_.has_many && !plan_.is_one;
+    add("calls",
+        is_many ? fmt::format("{} ({} {}){{0,{}}}", body, grammar_literal(form_.next), body, kMostCalls - 1) : body);
+    std::string root;
+    const std::string open = grammar_literal(form_.open) + " calls";
+    if (plan_.is_needed) {
+      root = open;
+    } else if (otherwise) {
+      root = open + " | space " + otherwise->value + " space";
+      text_ += otherwise->rules;
+    } else {
+      root = "free0";
+      text_ += rules_of_text_before("free", form_.open, "calls", true);
+    }
+    return "root ::= " + root + "\n" + text_ + shared_schema_rules();
+  }
+
+ private:
+  void add(const std::string& name, const std::string& rule) { text_ += name + " ::= " + rule + "\n"; }
+
+  std::string one_call() {
+    std::string all;
+    for (size_t i = 0; i < plan_.tools.size(); ++i) {
+      const OfferedTool& tool = plan_.tools[i];
+      const std::string name = fmt::format("t{}", i);
+      try {
+        add(name, grammar_literal(tool.name + form_.middle) + " " +
+                      (form_.pairs ? pairs_of(tool, name) : object_of(tool, name)));
+      } catch (const Error& error) {
+        throw user_error("the function '{}': {}", tool.name, error.what());
+      }
+      all += (all.empty() ? "" : " | ") + name;
+    }
+    add("named", all);
+    const std::string id = form_.has_id ? "[a-z0-9]{9} " + grammar_literal(form_.after_id) + " " : "";
+    add("call", id + "named " + grammar_literal(form_.close));
+    return "call";
+  }
+
+  std::string object_of(const OfferedTool& tool, const std::string& name) {
+    const SchemaRules made = schema_rules(tool.parameters, name);
+    text_ += made.rules;
+    return made.value;
+  }
+
+  // Members come in the schema's order, each with its own mark, and texts end where the mark behind them begins.
+  std::string pairs_of(const OfferedTool& tool, const std::string& name) {
+    const ordered_json none = ordered_json::object();
+    const ordered_json& schema = tool.parameters;
+    const ordered_json& members = schema.contains("properties") ? schema["properties"] : none;
+    if (!members.is_object()) throw user_error("JSON schema, #: properties must be an object");
+    std::string out;
+    int64_t count = 0;
+    for (const auto& [key, value] : members.items()) {
+      const std::string member = fmt::format("{}m{}", name, count++);
+      add(member, grammar_literal(form_.pairs->before_key + key + form_.pairs->after_key) + " " +
+                      value_of(value, schema, member));
+      const bool is_needed = schema.contains("required") && schema["required"].is_array() &&
+                             std::find(schema["required"].begin(), schema["required"].end(), ordered_json(key)) !=
+                                 schema["required"].end();
+      out += (out.empty() ? "" : " ") + member + (is_needed ? "" : "?");
+    }
+    return out.empty() ? "\"\"" : out;
+  }
+
+  std::string value_of(const ordered_json& value, const ordered_json& schema, const std::string& member) {
+    const std::string after = grammar_literal(form_.pairs->after_value);
+    if (is_text_schema(value) && value.contains("enum") && value["enum"].is_array() && !value["enum"].empty()) {
+      std::string all;
+      for (const auto& one : value["enum"])
+        all += (all.empty() ? "" : " | ") + grammar_literal(one.is_string() ? one.get<std::string>() : one.dump());
+      return "(" + all + ") " + after;
+    }
+    if (is_text_schema(value)) {
+      text_ += rules_of_text_before(member + "s", form_.pairs->after_value, "", false);
+      return member + "s0";
+    }
+    // References lead into the whole schema.
+    ordered_json alone = value;
+    for (const char* shared : {"$defs", "definitions"})
+      if (alone.is_object() && schema.contains(shared)) alone[shared] = schema[shared];
+    const SchemaRules made = schema_rules(alone, member);
+    text_ += made.rules;
+    return made.value + " " + after;
+  }
+
+  const CallPlan& plan_;
+  const CallForm& form_;
+  std::string text_;
+};
+
+}  // namespace
+
+// States of the search for `mark` (Knuth, Morris, Pratt), one rule each: how much of it has been seen.
+std::string rules_of_text_before(const std::string& prefix, const std::string& mark, const std::string& then,
+                                 bool may_end) {
+  const std::vector<std::string> letters = characters_of(mark);
+  const size_t size = letters.size();
+  std::vector<std::map<std::string, size_t>> next(size);
+  size_t fallback = 0;
+  for (size_t i = 0; i < size; ++i) {
+    if (i > 0) next[i] = next[fallback];
+    const size_t behind = i > 0 && next[fallback].contains(letters[i]) ? next[fallback][letters[i]] : 0;
+    next[i][letters[i]] = i + 1;
+    if (i > 0) fallback = behind;
+  }
+  std::string out;
+  for (size_t i = 0; i < size; ++i) {
+    std::string others, rule = may_end ? "\"\" | " : "";
+    for (const auto& [letter, to] : next[i]) {
+      others += in_class(letter);
+      if (to == size)
+        rule += grammar_literal(letter) + (then.empty() ? "" : " " + then) + " | ";
+      else
+        rule += fmt::format("{} {}{} | ", grammar_literal(letter), prefix, to);
+    }
+    out += fmt::format("{}{} ::= {}[^{}] {}0\n", prefix, i, rule, others, prefix);
+  }
+  return out;
+}
+
+std::string call_grammar(const CallPlan& plan, const std::optional<SchemaRules>& otherwise) {
+  return PlanGrammar(plan).run(otherwise);
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,165 @@
+#include "model/serve/tools/call_reader.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kBlank = " \t\r\n";
+
+// How much of the end of `text` may be the beginning of `mark`, blanks in front of it included.
+size_t tail_before(const std::string& text, const std::string& mark) {
+  size_t count = std::min(text.size(), mark.size());
+  while (count > 0 && text.compare(text.size() - count, count, mark, 0, count) != 0) --count;
+  size_t begin = text.size() - count;
+  while (begin > 0 && std::string(kBlank).find(text[begin - 1]) != std::string::npos) --begin;
+  return text.size() - begin;
+}
+
+}  // namespace
+
+void CallReader::put_text(std::string text, std::vector<CallPiece>* out) const {
+  for (const std::string& name : plan_->form.controls)
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) text.erase(at, name.size());
+  if (!text.empty()) out->push_back({CallPiece::Kind::text, std::move(text)});
+}
+
+std::vector<CallPiece> CallReader::push(const std::string& text) {
+  held_ += text;
+  std::vector<CallPiece> out;
+  while (go_on(&out)) {
+  }
+  return out;
+}
+
+std::vector<CallPiece> CallReader::finish() {
+  std::vector<CallPiece> out;
+  if (state_ == State::text && !held_.empty()) put_text(std::move(held_), &out);
+  held_.clear();
+  return out;
+}
+
+// False when more text is needed.
+bool CallReader::go_on(std::vector<CallPiece>* out) {
+  switch (state_) {
+    case State::text:
+      return read_text(out);
+    case State::name:
+      return read_name(out);
+    case State::object:
+      return read_object(out);
+    case State::pairs:
+      return read_pairs(out);
+    case State::close:
+      break;
+  }
+  // Behind arguments: the end of the call, and perhaps the beginning of another.
+  const CallForm& form = plan_->form;
+  if (!form.has_many || held_.size() < form.close.size() + form.next.size()) return false;
+  held_.erase(0, form.close.size() + form.next.size());
+  state_ = State::name;
+  return true;
+}
+
+bool CallReader::read_text(std::vector<CallPiece>* out) {
+  const std::string& open = plan_->form.open;
+  const size_t at = held_.find(open);
+  if (at == std::string::npos) {
+    const size_t kept = tail_before(held_, open);
+    if (kept < held_.size()) {
+      put_text(held_.substr(0, held_.size() - kept), out);
+      held_.erase(0, held_.size() - kept);
+    }
+    return false;
+  }
+  std::string before = held_.substr(0, at);
+  before.erase(before.find_last_not_of(kBlank) + 1);
+  put_text(std::move(before), out);
+  held_.erase(0, at + open.size());
+  state_ = State::name;
+  return true;
+}
+
+bool CallReader::read_name(std::vector<CallPiece>* out) {
+  const CallForm& form = plan_->form;
+  size_t at = 0;
+  if (form.has_id) {
+    at = held_.find(form.after_id);
+    if (at == std::string::npos) return false;
+    at += form.after_id.size();
+  }
+  for (size_t i = 0; i < plan_->tools.size(); ++i) {
+    const std::string& name = plan_->tools[i].name;
+    // What must follow the name tells it from longer ones.
+    const auto stands = [&](const std::string& behind) {
+      const std::string whole = name + form.middle + behind;
+      return held_.compare(at, whole.size(), whole) == 0;
+    };
+    if (form.pairs ? !stands(form.pairs->before_key) && !stands(form.close) : !stands("{")) continue;
+    tool_ = i;
+    out->push_back({CallPiece::Kind::begin, name});
+    held_.erase(0, at + name.size() + form.middle.size());
+    state_ = form.pairs ? State::pairs : State::object;
+    depth_ = 0;
+    in_string_ = is_escaped_ = false;
+    return true;
+  }
+  return false;
+}
+
+bool CallReader::read_object(std::vector<CallPiece>* out) {
+  size_t end = 0;
+  bool is_over = false;
+  for (; end < held_.size() && !is_over; ++end) {
+    const char c = held_[end];
+    if (is_escaped_) {
+      is_escaped_ = false;
+    } else if (in_string_) {
+      is_escaped_ = c == '\\';
+      in_string_ = c != '"';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      is_over = --depth_ == 0;
+    }
+  }
+  if (end > 0) out->push_back({CallPiece::Kind::arguments, held_.substr(0, end)});
+  held_.erase(0, end);
+  if (is_over) state_ = State::close;
+  return is_over;
+}
+
+// Told at once, when all pairs are there.
+bool CallReader::read_pairs(std::vector<CallPiece>* out) {
+  const CallForm& form = plan_->form;
+  const CallForm::Pairs& pairs = *form.pairs;
+  const ordered_json& schema = plan_->tools[tool_].parameters;
+  ordered_json values = ordered_json::object();
+  size_t at = 0;
+  while (held_.compare(at, form.close.size(), form.close) != 0) {
+    if (held_.compare(at, pairs.before_key.size(), pairs.before_key) != 0) return false;
+    const size_t key = at + pairs.before_key.size(), after = held_.find(pairs.after_key, key);
+    if (after == std::string::npos) return false;
+    const size_t value = after + pairs.after_key.size(), end = held_.find(pairs.after_value, value);
+    if (end == std::string::npos) return false;
+    const std::string name = held_.substr(key, after - key), text = held_.substr(value, end - value);
+    const auto known = schema.find("properties");
+    const bool is_text = known != schema.end() && known->contains(name) && (*known)[name].is_object() &&
+                         (*known)[name].value("type", ordered_json()) == "string";
+    const ordered_json parsed = ordered_json::parse(text, nullptr, false);
+    values[name] = is_text || parsed.is_discarded() ? ordered_json(text) : parsed;
+    at = end + pairs.after_value.size();
+  }
+  out->push_back({CallPiece::Kind::arguments, values.dump(-1, ' ', false, ordered_json::error_handler_t::replace)});
+  held_.erase(0, at);
+  state_ = State::close;
+  return true;
+}
+
+}  // namespace lumen::model

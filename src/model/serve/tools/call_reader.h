@@ -1,0 +1,44 @@
+// Calls in a text that grows: what is text and what is a call, told as soon as it is known. Proved by
+// tests/model/serve/tools_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/serve/tools/call_grammar.h"
+
+namespace lumen::model {
+
+// What is new: text of the answer, the beginning of a call (its name), or more of its arguments (text of JSON).
+struct CallPiece {
+  enum class Kind { text, begin, arguments } kind = Kind::text;
+  std::string text;  // or the name of the function
+};
+
+class CallReader {
+ public:
+  explicit CallReader(std::shared_ptr<const CallPlan> plan) : plan_(std::move(plan)) {}
+
+  std::vector<CallPiece> push(const std::string& text);
+  std::vector<CallPiece> finish();  // what was held back
+
+ private:
+  enum class State { text, name, object, pairs, close };
+  bool go_on(std::vector<CallPiece>* out);
+  bool read_text(std::vector<CallPiece>* out);
+  bool read_name(std::vector<CallPiece>* out);
+  bool read_object(std::vector<CallPiece>* out);
+  bool read_pairs(std::vector<CallPiece>* out);
+  void put_text(std::string text, std::vector<CallPiece>* out) const;
+
+  std::shared_ptr<const CallPlan> plan_;
+  State state_ = State::text;
+  std::string held_;
+  size_t tool_ = 0;
+  int64_t depth_ = 0;  // of the object
+  bool in_string_ = false, is_escaped_ = false, any_text_ = false;
+};
+
+}  // namespace lumen::model
