@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Predicted shares of the peak of AMD kernels, by executing their inner loops instruction by instruction on a model of a compute unit.
+
+Usage: tools/amd_shares.py BUILD [--targets gfx942,gfx950] [-v]
+The model: four SIMDs, each with a matrix unit and a vector unit (4 cycles an instruction of 64 lanes; a matrix instruction as long as the
+peak says), waves that issue in order, LDS with 128 bytes a cycle for all (64 cycles of latency; banks without conflicts, as the panels'
+swizzle makes them), vector memory with 64 bytes a cycle, waits and barriers as they stand in the code. Memory answers after LATENCY cycles,
+from the second cache: an assumption, as no card was measured. Of a product: the share of its loop in which the matrix units are busy. Of a
+decoding step's product (one row): how many times faster the lanes could take what memory gives, in the loop that reads most; above 1
+memory is what binds.
+"""
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LATENCY = 500
+LDS_LATENCY, LDS_BYTES, MEMORY_BYTES = 64, 128, 64  # cycles; bytes a cycle of a unit
+ROUNDS = 12  # of a loop: the first ones fill the pipeline
+# Floating point operations a cycle of a SIMD: f16 and bf16, 8 bits; and of memory, bytes a cycle of a compute unit. AMD's data sheets of
+# MI300X (1307 and 2615 Tflop/s, 304 units at 2.1 GHz, 5.3 TB/s) and MI355X (2517 and 5033, 256 at 2.4 GHz, 8 TB/s).
+PEAKS = {"gfx942": (512, 1024, 8.3), "gfx950": (1024, 2048, 13.0)}
+PRODUCT = """model product(cfg) {
+  config { n : i32 = 8192 }
+  param w : f32[cfg.n, cfg.n]
+  fn forward(x : f32[B, cfg.n]) -> f32[B, cfg.n] {
+    return linear(x, w)
+  }
+}
+"""
+# One scale for each tensor, in the codes of gfx942.
+RECIPE = """doc = "FP8 without negative zero"
+[run]
+precision = "bf16"
+[products]
+activation = "fp8_e4m3fnuz"
+weight = "fp8_e4m3fnuz"
+gradient = "fp8_e5m2fnuz"
+"""
+LARGE = [("bf16 8192^3", {"": "bf16"}, False), ("fp8 8192^3", {"": "fp8-tensors", "gfx942": "fnuz"}, True)]
+DECODE = ["q4_0", "q4_k", "q6_k", "q8_0", "int3_g128", "int8_row", "nf4", "mxfp4", "fp8_e4m3", "bf16"]
+
+
+def loops(text: str) -> list[list[str]]:
+    """Innermost loops: from a label to the branch back to it."""
+    lines = [re.sub(r"\s*[;/].*", "", x).strip() for x in text.splitlines()]
+    out, labels = [], {}
+    for n, x in enumerate(lines):
+        m = re.match(r"(\.L\w+):", x)
+        if m:
+            labels[m[1]] = n
+        m = re.match(r"s_(?:cbranch_\w+|branch) (\.L\w+)", x)
+        if m and m[1] in labels:
+            body = [y for y in lines[labels[m[1]]:n + 1] if y and not y.endswith(":") and not y.startswith(".")]
+            out.append(body)
+    return out
+
+
+def matrix_cycles(x: str, peak: tuple) -> float:
+    m = re.match(r"v_mfma_(?:scale_)?[fi]32_(\d+)x(\d+)x(\d+)_?(\w+)", x)
+    if not m:
+        return 0
+    rows, columns, k = int(m[1]), int(m[2]), int(m[3])
+    # What takes 8 bits in a short shape goes at the pace of 16 bits where wider shapes have come (gfx950).
+    short = re.match(r"(fp8|bf8|i8)", m[4]) is not None
+    rate = peak[1] if "f8f6f4" in m[4] or (short and (peak[1] == 1024 or rows * columns * k >= 32768)) else peak[0]
+    return 2 * rows * columns * k / rate
+
+
+class Wave:
+    def __init__(self, simd: int, block: int):
+        self.simd, self.block, self.at, self.time, self.round = simd, block, 0, 0.0, 0
+        self.lds, self.memory, self.sums = [], [], {}
+
+
+def simulate(body: list[str], peak: tuple, waves: int, blocks: int) -> float:
+    """Share of the time in which the matrix units are busy."""
+    all_waves = [Wave(n % 4, b) for b in range(blocks) for n in range(waves)]
+    matrix, vector, lds, memory, busy = [0.0] * 4, [0.0] * 4, 0.0, 0.0, 0.0
+    begin = None
+    held = {}
+    while True:
+        ready = [w for w in all_waves if w.round < ROUNDS and not held.get(id(w))]
+        if not ready:
+            break
+        w = min(ready, key=lambda q: q.time)
+        x = body[w.at]
+        w.at += 1
+        t = w.time
+        if x.startswith("v_mfma"):
+            cycles = matrix_cycles(x, peak)
+            to = re.search(r" ([va]\[?[\d:]+)", x)[1]
+            t = max(t, matrix[w.simd], vector[w.simd], w.sums.get(to, 0))
+            matrix[w.simd] = t + cycles
+            vector[w.simd] = t + 4
+            w.sums[to] = t + cycles + 8
+            busy += cycles if begin is not None else 0
+            w.time = t + 4
+        elif x.startswith("ds_"):
+            size = 16 if "b128" in x else 12 if "b96" in x else 8 if "b64" in x else 4
+            size *= 2 if re.match(r"ds_(read|write)2", x) else 1
+            lds = max(lds, t) + 64 * size / LDS_BYTES
+            w.lds.append(lds + LDS_LATENCY)
+            w.time = t + 4
+        elif re.match(r"(global|buffer|flat)_(load|store|atomic)", x):
+            words = int((re.search(r"dwordx(\d)", x) or [0, 1])[1])
+            memory = max(memory, t) + 64 * 4 * words / MEMORY_BYTES
+            w.memory.append(memory + (LATENCY if "load" in x else 0))
+            w.time = t + 4
+        elif x.startswith("s_waitcnt"):
+            for name, queue in (("vmcnt", w.memory), ("lgkmcnt", w.lds)):
+                m = re.search(name + r"\((\d+)\)", x)
+                while m and len(queue) > int(m[1]):
+                    t = max(t, queue.pop(0))
+            w.time = t + 1
+        elif x.startswith("s_barrier"):
+            held[id(w)] = True
+            w.time = t + 4
+            group = [q for q in all_waves if q.block == w.block]
+            if all(held.get(id(q)) for q in group):
+                last = max(q.time for q in group)
+                for q in group:
+                    q.time, held[id(q)] = last, False
+        elif x.startswith("v_"):
+            t = max(t, vector[w.simd])
+            vector[w.simd] = t + 4
+            w.time = t + 4
+        else:
+            w.time = t + 4
+        if w.at == len(body):
+            w.at, w.round = 0, w.round + 1
+            if begin is None and all(q.round >= 2 for q in all_waves):
+                begin = max(q.time for q in all_waves)
+    end = max(q.time for q in all_waves)
+    return busy / (4 * (end - begin)) if begin is not None and end > begin else 0.0
+
+
+def compiled(lumen: Path, model: Path, target: str, flags: list[str]) -> tuple[str, list[list[str]]]:
+    base = [lumen, "compile", model, "--target", target, *flags]
+    with tempfile.NamedTemporaryFile(suffix=".s") as out:
+        run = subprocess.run([*base, "--check", "--emit", "asm", "--out", out.name], capture_output=True, text=True)
+        if run.returncode != 0:
+            return run.stderr.strip().splitlines()[0], []
+        rows = [r.split(None, 9) for r in run.stdout.splitlines() if re.match(r"\s*[\d?]+\s+[\d?]+\s+[\d?]+\s", r)]
+        return Path(out.name).read_text(), rows
+
+
+def large(lumen: Path, model: Path, target: str, name: str, flags: list[str], short: bool, verbose: bool) -> str:
+    text, rows = compiled(lumen, model, target, flags)
+    if not rows:
+        return f"{target:10} {name:14} {text}"
+    row = next(r for r in rows if r[9].startswith("dot"))
+    body = max(loops(text), key=lambda b: sum(x.startswith("v_mfma") for x in b))
+    threads = int(row[7].split("x")[1])
+    per_simd = int(row[6])
+    blocks = max(1, per_simd * 4 // (threads // 64))
+    peak = PEAKS[target]
+    share = simulate(body, peak, threads // 64, blocks)
+    if short and not any(re.match(r"v_mfma\w+(fp8|bf8|f8f6f4)", x) for x in body):
+        share /= 2  # of the peak of 8 bits
+    elif short and not any("f8f6f4" in x for x in body) and peak[1] > 1024:
+        share /= 2
+    counts = [sum(x.startswith(p) for x in body) for p in ("v_mfma", "ds_", "global", "v_", "s_waitcnt")]
+    if verbose:
+        print("\n".join(body))
+    return (f"{target:10} {name:14} share {share:.2f}  matrix {counts[0]} LDS {counts[1]} memory {counts[2]} "
+            f"vector {counts[3] - counts[0]} waits {counts[4]} of {len(body)}  waves {per_simd} vgpr {row[0]}  {row[9]}")
+
+
+def decode(lumen: Path, model: Path, target: str, name: str) -> str:
+    text, rows = compiled(lumen, model, target, ["--symbols", "B=1", "--format", f"*={name}"])
+    if not rows:
+        return f"{target:10} {name:14} {text}"
+    row = next(r for r in rows if r[9].startswith("dot"))
+
+    def read(body: list[str]) -> int:
+        wide = {"": 4, "x2": 8, "x3": 12, "x4": 16}
+        return sum(64 * wide[m[1]] for m in (re.match(r"global_load_dword(x\d|)\b", x) for x in body) if m)
+    found = [b for b in loops(text) if read(b) > 0]
+    if not found:
+        return f"{target:10} {name:14} no loop reads memory: the row is in registers"
+    body = max(found, key=read)
+    vector = sum(4 for x in body if x.startswith("v_") and not x.startswith("v_mfma"))
+    cycles = max(vector, sum(matrix_cycles(x, PEAKS[target]) for x in body), 1)
+    taken = 4 * read(body) / cycles  # bytes a cycle that four SIMDs can take
+    return (f"{target:10} {name:14} {taken / PEAKS[target][2]:5.1f} times memory's pace  {read(body)} bytes in {len(body)} instructions "
+            f"({vector // 4} vector)  waves {row[6]}  {row[9]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--targets", default="gfx942,gfx950")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    arguments = parser.parse_args()
+    lumen = arguments.build / "lumen"
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "product.lum"
+        model.write_text(PRODUCT)
+        (Path(folder) / "fnuz.toml").write_text(RECIPE)
+        for target in arguments.targets.split(","):
+            for name, precision, short in LARGE:
+                flags = ["--symbols", "B=8192", "--models", folder, "--precision", precision.get(target, precision[""])]
+                print(large(lumen, model, target, name, flags, short, arguments.verbose), flush=True)
+            for name in DECODE:
+                print(decode(lumen, model, target, name), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
