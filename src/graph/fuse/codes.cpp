@@ -61,7 +61,10 @@ class Codes {
         for (const ValueId u : p_.users()[o]) {
           if (u < 0 || !is_near(u) || g_[u].op != Op::map_) continue;
           const std::vector<ValueId> chain = extreme_from(u);
-          if (chain.empty() || (p_.cluster_of(o) >= 0 && row_form(g_, p_.users(), {o, chain[0], chain[1]}))) continue;
+          if (chain.empty()) continue;
+          const bool is_found =
+              p_.cluster_of(o) >= 0 && p_.around(o).is_row_like() && row_form(g_, p_.users(), {o, chain[0], chain[1]});
+          if (is_found) continue;
           extreme_ = chain;
           break;
         }

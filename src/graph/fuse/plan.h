@@ -76,9 +76,11 @@ inline constexpr ValueId kFar = 200;
 //              cast into a format (encode; further operands supply fields).
 //            codes: a cast into a format of one byte for each number may have the map below it in its group, and beside
 //            it, or alone, the cast of that map's values as a transposed matrix, [n, m] of what lies as [m, n]; nothing
-//            else reads the map. root = the first cast; the casts are the results. Fields above the numbers are
-//            supplied, or, of tiles that squares of the matrix hold whole (fitted_square in match/codes.h), found by
-//            the kernel.
+//            else reads the map. root = the first cast; the casts are results. Fields above the numbers are supplied,
+//            or, of tiles that squares of the matrix hold whole (fitted_square in match/codes.h), found by the kernel.
+//            Maps (and random) of the map's shape that only the group reads may stand below it. Where fields are
+//            supplied, the group may find one extreme of all numbers of a value of that shape: a map of it, perhaps
+//            a reduction (max or min) to rows, and one to a single number, another result.
 // 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express)
 // is copied by a
 //    `map` whose formula returns its input; copy_loads adds these to the graph. Views and casts out of formats are

@@ -10,7 +10,7 @@
 #include "kernel/synth/encode/code_fields.h"
 #include "kernel/synth/encode/codes_group.h"
 #include "kernel/synth/encode/encode.h"
-#include "kernel/synth/encode/extreme_parts.h"
+#include "kernel/synth/reduce/extreme_parts.h"
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
@@ -19,9 +19,9 @@ using graph::Op;
 
 namespace {
 
-constexpr int64_t kGrain = 8192;  // elements per task
-constexpr int64_t kRows = 16, kColumns = 4;
-constexpr int64_t kWord = 4;                        // codes that are made together
+constexpr int64_t kGrain = 8192;             // elements per task
+constexpr int64_t kRows = 16, kColumns = 4;  // of a square; processors take whole vectors where they divide columns
+constexpr int64_t kWord = 4;                 // codes that are made together
 constexpr int64_t kNearRows = 4, kNearColumns = 8;  // tasks beside each other write whole sectors both ways
 constexpr int64_t kNearAlone = 32;                  // columns, where nothing is transposed
 
@@ -39,7 +39,10 @@ class CodeKernel {
         transposed_(codes_.transposed),
         rows_(codes_.rows),
         columns_(codes_.columns),
-        extreme_(plan.graph, codes_.extreme) {}
+        extreme_(plan.graph, codes_.extreme) {
+    const int lanes = target.f32_lanes();
+    width_ = target.wave <= 1 && lanes > kColumns && columns_ % lanes == 0 ? lanes : kColumns;
+  }
 
   Synthesis run() {
     Synthesis out;
@@ -73,8 +76,8 @@ class CodeKernel {
   bool fits_squares() const {
     const bool agrees = straight_ < 0 || straight_fields_->columns() == columns_ || !straight_fields_->are_many();
     return agrees && (transposed_ < 0 || transposed_fields_->is_same_for(kWord, rows_)) && rows_ % kRows == 0 &&
-           columns_ % kColumns == 0 && body_->extents().back() == columns_ && body_->extents().size() > 1 &&
-           kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
+           columns_ % width_ == 0 && body_->extents().back() == columns_ && body_->extents().size() > 1 &&
+           width_ % body_->chunking(width_).unit == 0;  // whole blocks of what is unpacked
   }
 
   void begin_task() {
@@ -139,14 +142,14 @@ class CodeKernel {
   }
 
   void squares() {
-    const int64_t all = rows_ / kRows * (columns_ / kColumns);
+    const int64_t all = rows_ / kRows * (columns_ / width_);
     if (extreme_.exists() && target_.wave > 1 && all % target_.wave == 0) return blocks(all);
-    const int64_t together = target_.wave > 1 ? 1 : std::max<int64_t>(target_.grain(kGrain) / (kRows * kColumns), 1);
+    const int64_t together = target_.wave > 1 ? 1 : std::max<int64_t>(target_.grain(kGrain) / (kRows * width_), 1);
     extreme_.set_parts(builder_, ceil_div(all, together));
     b_.loop(LoopKind::parallel, b_.i64(0), b_.i64(ceil_div(all, together)), 1, [&](Expr task) {
       begin_task();
       write_rest(task);
-      extreme_.begin(b_, kColumns);
+      extreme_.begin(b_, width_);
       const auto one = [&](Expr number) {
         const Expr most = square(number);
         if (extreme_.exists()) extreme_.add(most, {});
@@ -198,16 +201,16 @@ class CodeKernel {
       rest = rest / extent;
       return x;
     };
-    const int64_t row_tiles = rows_ / kRows, column_tiles = columns_ / kColumns;
+    const int64_t row_tiles = rows_ / kRows, column_tiles = columns_ / width_;
     const bool alone = transposed_ < 0;
     const int64_t near_columns = std::gcd(column_tiles, alone ? kNearAlone : kNearColumns);
     const int64_t near_rows = std::gcd(row_tiles, alone ? 1 : kNearRows);
     Expr column = digit(near_columns), row = digit(near_rows);
     column = column + digit(column_tiles / near_columns) * near_columns;
     row = row + rest * near_rows;
-    column = column * kColumns;
+    column = column * width_;
     row = row * kRows;
-    constexpr int n = kColumns;
+    const int n = width_;
     std::vector<int64_t> outer = body_->extents();
     outer.pop_back();
     std::vector<std::vector<Expr>> words(n);  // codes by column
@@ -258,6 +261,7 @@ class CodeKernel {
   CodesGroup codes_;
   graph::ValueId map_, straight_, transposed_;
   int64_t rows_, columns_;
+  int width_ = kColumns;
   ExtremeParts extreme_;
   CodeFields *straight_fields_ = nullptr, *transposed_fields_ = nullptr;
   std::unique_ptr<Body> body_;

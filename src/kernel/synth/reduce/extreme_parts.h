@@ -5,7 +5,6 @@
 
 #include <optional>
 
-#include "kernel/synth/encode/encode.h"
 #include "kernel/synth/reduce/reduce.h"
 
 namespace lumen::synth {

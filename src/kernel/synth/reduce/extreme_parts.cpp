@@ -1,4 +1,4 @@
-#include "kernel/synth/encode/extreme_parts.h"
+#include "kernel/synth/reduce/extreme_parts.h"
 
 #include <limits>
 #include <utility>
