@@ -208,7 +208,8 @@ def _pieces(write: Callable[[Callable[[str], object]], object]) -> Iterator[str]
 
     def hear(piece: str) -> bool:
         said.put(piece)
-        return not stopped.is_set()
+        # A program that ends waits for this thread, which then need not go on.
+        return not stopped.is_set() and threading.main_thread().is_alive()
 
     def run() -> None:
         try:
@@ -217,7 +218,7 @@ def _pieces(write: Callable[[Callable[[str], object]], object]) -> Iterator[str]
         except BaseException as error:  # handed to the thread that listens
             said.put(error)
 
-    writer = threading.Thread(target=run, daemon=True)
+    writer = threading.Thread(target=run)
     writer.start()
     try:
         while (piece := said.get()) is not None:

@@ -73,6 +73,30 @@ class Models(unittest.TestCase):
             break
         self.assertEqual(self.model.generate("ROMEO:", max_tokens=3, seed=1).tokens, 3)
 
+    def test_a_program_may_end_while_it_listens(self):
+        code = f"import lumen\ns = lumen.load({str(MODEL)!r}).stream('ROMEO:', max_tokens=10**6, context=20000)\nprint(next(s))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_memory_does_not_grow(self):
+        def held():
+            return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+        square = lumen.compile("fn square(x: f32[N]) -> f32[N] = x * x")
+        x = np.ones(1 << 18, np.float32)
+
+        def work():
+            for _ in range(20):
+                self.model.logits([1] * 30)
+                square.vjp([square(x)], x)
+                self.model.generate("ROMEO:", max_tokens=4, seed=1)
+
+        work()
+        before = held()
+        work()
+        work()
+        self.assertLess(held() - before, 30 << 20)  # one array more for each round would be 40 MB and more
+
     def test_logits_are_not_copied(self):
         logits = self.model.logits("To be, or not to be", exact=True)
         self.assertEqual(logits.shape, (19, self.model.vocabulary))
