@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -26,7 +27,7 @@ constexpr int64_t kUsualText = 4096, kUsualShare = 1024;  // tokens of the cache
 constexpr double kFarewellSeconds = 5;                    // in which the last answers may go out
 
 struct ServeFlags {
-  std::vector<std::string> models, keys;
+  std::vector<std::string> models, named_adapters, keys;
   std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
   int port = 8080;
   model::SchedulerOptions scheduler;
@@ -49,36 +50,44 @@ std::pair<std::string, std::string> name_and_file(const std::string& given) {
   return {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), given};
 }
 
-// A model, and the thread that runs it.
+// A model, or one with an adapter, under its name.
+struct Unit {
+  Unit(run::Engine& engine, const model::Model& model, const std::vector<model::ScaledAdapter>& adapters,
+       const model::SchedulerOptions& options)
+      : loaded(engine, model, adapters), scheduler(loaded, options) {}
+
+  model::LoadedModel loaded;
+  model::Scheduler scheduler;
+  std::optional<model::ServedModel> served;
+};
+
+// A model, its adapters, and the thread that runs them in turn.
 class Host {
  public:
   Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
        const std::string& file)
-      : model_(model::read_model(library, file)),
-        engine_(shared.engine()),
-        loaded_(engine_, model_, flags.adapters.read(model_)),
-        scheduler_(loaded_, options_of(flags, *library, file)) {
-    served_.emplace(name, *model_.tokenizer, model_.integer("vocab"));
-    served_->longest = scheduler_.longest();
-    served_->longest_read = scheduler_.longest_read();
-    served_->most_tokens = flags.most_tokens;
-    served_->most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
-    if (served_->longest == 0) return;
-    if (flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
-      note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
-    const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
-    served_->chat.emplace(*model_.tokenizer, chosen.parse());
-    served_->chat_stops = chosen.stops;
-    served_->calls = model::learn_call_form(*served_->chat);
+      : model_(model::read_model(library, file)), engine_(shared.engine()) {
+    const model::SchedulerOptions options = options_of(flags, *library, file);
+    add(flags, name, flags.adapters, options);
+    for (const std::string& given : flags.named_adapters) {
+      AdapterFlags adapters = flags.adapters;
+      const auto [adapter, path] = name_and_file(given);
+      adapters.plain.push_back(path);
+      add(flags, adapter, adapters, options);
+    }
   }
   ~Host() { end(); }
 
-  const model::ServedModel& served() const { return *served_; }
-  model::Scheduler& scheduler() { return scheduler_; }
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  void drain() {
+    for (const auto& unit : units_) unit->scheduler.drain();
+  }
   void start() {
     thread_ = std::thread([this] {
+      std::vector<model::Scheduler*> all;
+      for (const auto& unit : units_) all.push_back(&unit->scheduler);
       try {
-        scheduler_.run([this] { return !is_stopped_; });
+        model::Scheduler::run_in_turn(all, [this] { return !is_stopped_; });
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -96,6 +105,24 @@ class Host {
   }
 
  private:
+  void add(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters,
+           const model::SchedulerOptions& options) {
+    units_.push_back(std::make_unique<Unit>(engine_, model_, adapters.read(model_), options));
+    Unit& unit = *units_.back();
+    model::ServedModel& served = unit.served.emplace(name, *model_.tokenizer, model_.integer("vocab"));
+    served.longest = unit.scheduler.longest();
+    served.longest_read = unit.scheduler.longest_read();
+    served.most_tokens = flags.most_tokens;
+    served.most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
+    if (served.longest == 0) return;
+    if (units_.size() == 1 && flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
+      note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
+    const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
+    served.chat.emplace(*model_.tokenizer, chosen.parse());
+    served.chat_stops = chosen.stops;
+    served.calls = model::learn_call_form(*served.chat);
+  }
+
   model::SchedulerOptions options_of(const ServeFlags& flags, const model::Library& library,
                                      const std::string& file) const {
     if (!model_.tokenizer) throw user_error("{} has no tokenizer", file);
@@ -116,9 +143,7 @@ class Host {
 
   model::Model model_;
   run::Engine engine_;
-  model::LoadedModel loaded_;
-  model::Scheduler scheduler_;
-  std::optional<model::ServedModel> served_;
+  std::vector<std::unique_ptr<Unit>> units_;
   std::thread thread_;
   std::atomic<bool> is_stopped_{false}, is_over_{false};
   std::exception_ptr failure_;
@@ -148,8 +173,14 @@ bool is_loopback(const std::string& host) {
 
 void check_flags(ServeFlags& flags) {
   if (flags.certificate.empty() != flags.key.empty()) throw usage_error("--tls-cert and --tls-key go together");
-  if (flags.models.size() > 1 && !(flags.adapters.plain.empty() && flags.adapters.scaled.empty()))
-    throw usage_error("adapters are for one model");
+  const bool has_adapters =
+      !(flags.adapters.plain.empty() && flags.adapters.scaled.empty() && flags.named_adapters.empty());
+  if (flags.models.size() > 1 && has_adapters) throw usage_error("adapters are for one model");
+  std::set<std::string> names;
+  for (const std::vector<std::string>* list : {&flags.models, &flags.named_adapters})
+    for (const std::string& given : *list)
+      if (const std::string name = name_and_file(given).first; !names.insert(name).second)
+        throw usage_error("two models are called {}; NAME=FILE names them", name);
   flags.limits.body = size_t(size_of(flags.body));
   if (flags.limits.body < 1024 || flags.limits.body > size_t{1} << 30) throw usage_error("--body takes 1K to 1G");
   flags.limits.write = flags.limits.idle = flags.limits.read;
@@ -163,7 +194,7 @@ void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, d
   };
   while (!interrupted() && !any_over()) pause();
   routes.drain();
-  for (const auto& host : hosts) host->scheduler().drain();
+  for (const auto& host : hosts) host->drain();
   note(fmt::format("shutting down; requests have {:.0f} s", seconds));
   const auto begin = std::chrono::steady_clock::now();
   const auto all_over = [&] {
@@ -183,11 +214,11 @@ int serve(const Shared& shared, ServeFlags flags) {
   std::string names;
   for (const std::string& given : flags.models) {
     const auto [name, file] = name_and_file(given);
-    for (const auto& other : hosts)
-      if (other->served().name == name) throw usage_error("two models are called {}; NAME=FILE names them", name);
     hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
-    entries.push_back({&hosts.back()->served(), &hosts.back()->scheduler()});
-    names += (names.empty() ? "" : ", ") + name;
+    for (const auto& unit : hosts.back()->units()) {
+      entries.push_back({&*unit->served, &unit->scheduler});
+      names += (names.empty() ? "" : ", ") + unit->served->name;
+    }
   }
   Routes routes(entries, {keys, flags.log_json, flags.client_rate});
   HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
@@ -278,6 +309,9 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   sub.add_option("--pooling", flags.pooling, "How embeddings are pooled, where the model does not say: mean, cls, last")
       ->check(CLI::IsMember({"mean", "cls", "last"}));
   flags.adapters.add_flags(sub);
+  sub.add_option("--adapter", flags.named_adapters,
+                 "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable")
+      ->type_name("NAME=FILE[=SCALE]");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace lumen::model {
 namespace {
 
 constexpr double kIdle = 0.05;         // seconds between looks at what else there is
+constexpr double kIdleInTurn = 0.002;  // likewise, where several take turns
 constexpr int64_t kVectorsAtOnce = 8;  // texts made vectors between two steps of those that are written
 
 double since(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
@@ -154,12 +155,17 @@ ServeNumbers Scheduler::numbers() const {
   return numbers_;
 }
 
-// False when there is nothing to do, and will not be any more.
-bool Scheduler::take_new() {
+bool Scheduler::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return open_.empty() && embeddings_.empty() && new_.empty() && new_embeddings_.empty();
+}
+
+// False when there is nothing to do, and will not be any more. Waits so many seconds for something.
+bool Scheduler::take_new(double wait) {
   std::unique_lock lock(mutex_);
   if (open_.empty() && embeddings_.empty() && new_.empty() && new_embeddings_.empty()) {
     if (is_draining_) return false;
-    asked_.wait_for(lock, for_seconds(kIdle));
+    if (wait > 0) asked_.wait_for(lock, for_seconds(wait));
   }
   open_.splice(open_.end(), new_);
   embeddings_.splice(embeddings_.end(), new_embeddings_);
@@ -360,18 +366,39 @@ void Scheduler::count() {
   numbers_.put_back = batch_->put_back_count();
 }
 
+bool Scheduler::round(double wait) {
+  if (!take_new(wait)) return false;
+  look_at_clients();
+  begin_texts();
+  step();
+  embed();
+  hand_over();
+  count();
+  return true;
+}
+
 void Scheduler::run(const std::function<bool()>& go_on) {
+  Scheduler* const alone[] = {this};
+  run_in_turn(alone, go_on);
+}
+
+void Scheduler::run_in_turn(std::span<Scheduler* const> all, const std::function<bool()>& go_on) {
   while (go_on()) {
-    if (!take_new()) return;
-    look_at_clients();
-    begin_texts();
-    step();
-    embed();
-    hand_over();
-    count();
+    const bool idle = std::all_of(all.begin(), all.end(), [](Scheduler* one) { return one->is_idle(); });
+    double wait = !idle ? 0 : all.size() == 1 ? kIdle : kIdleInTurn;
+    bool goes_on = false;
+    for (Scheduler* one : all) {
+      goes_on |= one->round(wait);
+      wait = 0;
+    }
+    if (!goes_on) return;
   }
+  for (Scheduler* one : all) one->end();
+}
+
+void Scheduler::end() {
   drain();
-  take_new();
+  take_new(0);
   for (const auto& open : open_) open->answering->fail(503, "the server is shutting down");
   for (const auto& embedding : embeddings_) embedding->fail(503, "the server is shutting down");
   end_some([](const Open& open) { return open.ended < open.count(); }, false);

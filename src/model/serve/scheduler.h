@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,8 @@ class Scheduler {
   void drain();  // no more are taken
   // Runs the model until it is told to drain and all is done, or `go_on` is false, which ends what is left.
   void run(const std::function<bool()>& go_on);
+  // The same for several that share one engine and one thread: a step of each in turn, so that none holds another up.
+  static void run_in_turn(std::span<Scheduler* const> all, const std::function<bool()>& go_on);
   ServeNumbers numbers() const;
 
  private:
@@ -129,7 +132,10 @@ class Scheduler {
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
   };
 
-  bool take_new();
+  bool is_idle();
+  bool round(double wait);
+  void end();
+  bool take_new(double wait);
   void begin_texts();
   void begin_text(const std::shared_ptr<Open>& open);
   void end_some(const std::function<bool(const Open&)>& which, bool out_of_time);

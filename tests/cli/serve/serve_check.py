@@ -220,6 +220,69 @@ def crowds(s):
     s.wait_for("lumen_requests_running", 0)
 
 
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "What it is like.", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Seoul", "Busan"]}, "days": {"type": "boolean"}}, "required": ["city", "days"]}}}]
+TEMPLATE = """{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}
+<call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</call>{% endfor %}
+{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
+
+
+def named_events(text):
+    """Names and data of a stream whose events have names."""
+    parts = [part.split("\n", 1) for part in text.split("\n\n") if part]
+    assert all(name.startswith("event: ") and data.startswith("data: ") for name, data in parts), text[:500]
+    return [(name[7:], json.loads(data[6:])) for name, data in parts]
+
+
+def calls(s):
+    """Functions by all three APIs: the arguments fit although the model is random, and streams say what whole answers say."""
+    ask = {"messages": [{"role": "user", "content": "Is it nice?"}], "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "seed": 3}
+    whole = s.json("/v1/chat/completions", ask)["choices"][0]
+    assert whole["finish_reason"] == "tool_calls" and whole["message"]["content"] is None, whole
+    call = whole["message"]["tool_calls"][0]
+    given = json.loads(call["function"]["arguments"])
+    assert call["function"]["name"] == "weather" and given["city"] in ("Seoul", "Busan") and isinstance(given["days"], bool), call
+    streamed = events(s.ask("/v1/chat/completions", {**ask, "stream": True})[2])
+    deltas = [e["choices"][0]["delta"]["tool_calls"][0] for e in streamed if "tool_calls" in e["choices"][0]["delta"]]
+    assert deltas[0]["function"]["name"] == "weather" and deltas[0]["id"] and len(deltas) > 2
+    assert "".join(d["function"]["arguments"] for d in deltas) == call["function"]["arguments"]
+    assert streamed[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    back = ask["messages"] + [whole["message"], {"role": "tool", "tool_call_id": call["id"], "content": "rain"}]
+    after = s.json("/v1/chat/completions", {"messages": back, "tools": TOOLS, "max_tokens": 4})
+    assert after["usage"]["prompt_tokens"] > s.json("/v1/chat/completions", {**ask, "max_tokens": 1})["usage"]["prompt_tokens"]
+    free = s.json("/v1/chat/completions", {**ask, "tool_choice": "auto", "max_tokens": 12})["choices"][0]
+    assert free["finish_reason"] in ("length", "stop", "tool_calls")
+
+    flat = [{"type": "function", **TOOLS[0]["function"]}]
+    said = s.json("/v1/responses", {"input": "Is it nice?", "tools": flat, "tool_choice": "required", "parallel_tool_calls": False, "seed": 3})
+    assert said["status"] == "completed" and [o["type"] for o in said["output"]] == ["function_call"], said
+    assert said["output"][0]["arguments"] == call["function"]["arguments"]
+    more = s.json("/v1/responses", {"previous_response_id": said["id"], "max_output_tokens": 4, "tools": flat,
+                                    "input": [{"type": "function_call_output", "call_id": said["output"][0]["call_id"], "output": "rain"}]})
+    assert more["usage"]["input_tokens"] == after["usage"]["prompt_tokens"] and more["previous_response_id"] == said["id"]
+    told = named_events(s.ask("/v1/responses", {"input": "Hello", "max_output_tokens": 8, "stream": True, "seed": 1})[2])
+    assert told[0][0] == "response.created" and told[-1][0] in ("response.completed", "response.incomplete"), told[-1]
+    assert "".join(d["delta"] for n, d in told if n == "response.output_text.delta") == told[-1][1]["response"]["output"][0]["content"][0]["text"]
+    s.json("/v1/responses", {"input": "a", "previous_response_id": "resp_none"}, status=404)
+
+    blocks = [{"name": "weather", "input_schema": TOOLS[0]["function"]["parameters"], "description": "What it is like."}]
+    message = {"max_tokens": 200, "messages": [{"role": "user", "content": "Is it nice?"}], "tools": blocks, "seed": 3,
+               "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+    said = s.json("/v1/messages", message)
+    assert said["stop_reason"] == "tool_use" and said["content"][0]["input"] == given, said
+    told = named_events(s.ask("/v1/messages", {**message, "stream": True})[2])
+    assert told[0][0] == "message_start" and told[-1][0] == "message_stop" and told[-2][1]["delta"]["stop_reason"] == "tool_use"
+    assert json.loads("".join(d["delta"]["partial_json"] for n, d in told if n == "content_block_delta")) == given
+    count = s.json("/v1/messages/count_tokens", {"messages": message["messages"], "tools": blocks})["input_tokens"]
+    assert count == said["usage"]["input_tokens"]
+    status, _, text = s.ask("/v1/messages", {"messages": message["messages"]})
+    assert status == 400 and json.loads(text)["error"]["type"] == "invalid_request_error"
+
+    status, headers, page = s.ask("/")
+    assert status == 200 and page.startswith("<!doctype html>") and "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not re.search(r"(src|href)=[\"'](?!#|data:,)|https?://|innerHTML|document\.write|eval\(", page), "the page reaches elsewhere"
+
+
 def signals(s):
     """SIGTERM lets what runs end, and nobody new in."""
     heard = []
@@ -252,9 +315,11 @@ def make_model(lumen, work):
 
 def check(lumen, work):
     make_model(lumen, work)
-    s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json")
+    (work / "calls.jinja").write_text(TEMPLATE)
+    s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json", "--chat-template", "calls.jinja")
     try:
         answers(s, lumen, work)
+        calls(s)
         refusals(s)
         crowds(s)
         signals(s)

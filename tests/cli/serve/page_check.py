@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The page of `lumen serve` in a real browser (Debian's chromium, headless, driven over its DevTools protocol): a chat with the keyboard alone, streaming,
+probabilities of tokens, another language and theme, nothing asked of any other host, no error in its console, no markup out of a model's text.
+
+Usage: tests/cli/serve/page_check.py LUMEN [FOLDER]      FOLDER: pictures are left there; exit code 77: no chromium, nothing was checked
+"""
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import serve_check
+
+LONGEST = 60
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+
+
+class Browser:
+    """A page, asked through a pair of pipes."""
+
+    def __init__(self, program, folder):
+        to_read, self.to = os.pipe()
+        self.back, to_write = os.pipe()
+
+        def wire():  # the protocol is spoken at 3 and 4
+            os.dup2(to_read, 13), os.dup2(to_write, 14)
+            os.dup2(13, 3), os.dup2(14, 4)
+        self.process = subprocess.Popen([program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run",
+                                         "--hide-scrollbars", "--lang=en-US", f"--user-data-dir={folder}", "about:blank"], preexec_fn=wire, close_fds=False,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(to_read), os.close(to_write)
+        self.number, self.heard, self.events, self.session = 0, b"", [], None
+        target = self.ask("Target.createTarget", url="about:blank", width=1000, height=640)["targetId"]
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(domain + ".enable")
+
+    def hear(self, until):
+        while b"\0" not in self.heard:
+            assert select.select([self.back], [], [], max(0.01, until - time.time()))[0], "the browser says nothing"
+            some = os.read(self.back, 1 << 20)
+            assert some, "the browser has ended"
+            self.heard += some
+        one, self.heard = self.heard.split(b"\0", 1)
+        return json.loads(one)
+
+    def ask(self, method, **values):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": values, **({"sessionId": self.session} if self.session else {})}
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        until = time.time() + LONGEST
+        while True:
+            said = self.hear(until)
+            if said.get("id") == self.number:
+                assert "error" not in said, (method, said)
+                return said["result"]
+            self.events.append(said)
+
+    def js(self, text):
+        said = self.ask("Runtime.evaluate", expression=text, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in said, (text, said)
+        return said["result"].get("value")
+
+    def wait(self, text):
+        until = time.time() + LONGEST
+        while not self.js(text):
+            assert time.time() < until, (text, self.js("document.body.innerText"))
+            time.sleep(0.05)
+
+    def press(self, key, code, number, modifiers=0, text=""):
+        same = {"key": key, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", text=text, **same)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", **same)
+
+    def picture(self, file):
+        data = base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
+        assert 5000 < len(data) < 150_000, len(data)
+        if file:
+            file.write_bytes(data)
+
+
+def chat(b, text, answers):
+    b.js("document.getElementById('ask').focus()")
+    b.ask("Input.insertText", text=text)
+    b.press("Enter", "Enter", 13, text="\r")
+    b.wait(f"document.body.dataset.answers === '{answers}'")
+    return b.js("[...document.querySelectorAll('.said')].map((e) => e.lastChild.textContent)")
+
+
+def check(b, address, pictures):
+    b.ask("Page.navigate", url=address + "/#lang=en&theme=light")
+    b.wait("document.getElementById('model')?.options.length === 1")
+    # Keys alone: the message has the focus, Enter sends it.
+    assert b.js("document.activeElement.id") == "ask"
+    b.js("document.getElementById('max_tokens').value = 24; document.getElementById('seed').value = 1; document.getElementById('odds').checked = true")
+    question = "<img src=x onerror=alert(1)> Say something."
+    said = chat(b, question, 1)
+    assert said[0] == question and len(said[1]) > 3, said
+    assert b.js("document.querySelectorAll('main img, main script').length") == 0
+    count = b.js("document.querySelectorAll('.token').length")
+    assert count > 3, count
+    b.js("document.querySelectorAll('.token')[1].focus()")
+    b.press("ArrowRight", "ArrowRight", 39)
+    assert b.js("document.activeElement === document.querySelectorAll('.token')[2]")
+    chances = b.js("[...document.querySelectorAll('#token td:last-child')].map((e) => parseFloat(e.textContent))")
+    assert len(chances) >= 5 and chances == sorted(chances, reverse=True) and sum(chances) <= 100.1, chances
+    b.wait("document.getElementById('memory').textContent.includes('MiB') && document.getElementById('running').textContent === '0'")
+    assert b.js("document.getElementById('first').textContent").endswith(" s")
+    assert b.js("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
+    b.picture(pictures and pictures / "page-light.png")
+
+    # Another language, the other theme, a second turn, a new chat, by keys.
+    b.press("l", "KeyL", 76, modifiers=1)
+    b.press("t", "KeyT", 84, modifiers=1)
+    assert b.js("document.documentElement.lang") == "ko" and b.js("document.getElementById('send').textContent") == "보내기"
+    assert b.js("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
+    assert len(chat(b, "안녕하세요?", 2)) == 4
+    b.picture(pictures and pictures / "page-dark.png")
+    # A long answer is stopped with Escape.
+    b.js("document.getElementById('max_tokens').value = 3000; document.getElementById('odds').checked = false")
+    b.ask("Input.insertText", text="Long")
+    b.press("Enter", "Enter", 13, text="\r")
+    b.wait("document.querySelectorAll('.said').length === 6 && document.querySelectorAll('.said')[5].lastChild.textContent.length > 5")
+    b.press("Escape", "Escape", 27)
+    b.wait("document.body.dataset.answers === '3'")
+    b.press("n", "KeyN", 78, modifiers=1)
+    assert b.js("document.querySelectorAll('.said').length") == 0
+    # Everything that can be worked has a name.
+    unnamed = b.js("[...document.querySelectorAll('button, input, select, textarea')].filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || "
+                   "e.closest('label')?.textContent.trim())).map((e) => e.outerHTML)")
+    assert unnamed == [], unnamed
+
+    b.js("1")
+    wrong = [e for e in b.events if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")]
+    assert not wrong, wrong[:3]
+    asked = {e["params"]["request"]["url"] for e in b.events if e.get("method") == "Network.requestWillBeSent"}
+    assert asked and all(url.startswith((address + "/", "data:", "about:")) for url in asked), asked
+
+
+def main():
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not program:
+        print("skipped: no chromium here (Debian: chromium-headless-shell)")
+        sys.exit(77)
+    lumen, pictures = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+    with tempfile.TemporaryDirectory(prefix="lumen-page-", ignore_cleanup_errors=True) as folder:
+        work = Path(folder)
+        begin = time.time()
+        serve_check.make_model(lumen, work)
+        s = serve_check.Served(lumen, work, "-m", "served.gguf")
+        b = None
+        try:
+            b = Browser(program, work / "browser")
+            check(b, f"http://127.0.0.1:{s.port}", pictures)
+        finally:
+            if b:
+                b.process.kill()
+                b.process.wait()
+            s.process.kill()
+        print(f"page: all is as it should be, {time.time() - begin:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
