@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "graph/ir/random.h"
@@ -78,6 +80,19 @@ TEST(Eval, ReduceKeepsAxes) {
   EXPECT_EQ(r[0].values, (std::vector<double>{7, 6}));
   EXPECT_EQ(r[0].type, (Type{{2, 1}, kF32}));
   EXPECT_EQ(r[1].values, (std::vector<double>{5, 12, 9}));
+}
+
+// As kernels do, wherever it stands.
+TEST(Eval, ExtremesPassOverNaN) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{3, 2}, kF32});
+  finish(g, b.reduce(x, Reduction::max, {1}));
+  finish(g, b.reduce(x, Reduction::min, {1}));
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  const auto r = eval(g, {{"x", tensor({3, 2}, {kNaN, -2, 3, kNaN, kNaN, kNaN})}});
+  EXPECT_EQ(r[0].values, (std::vector<double>{-2, 3, -kInf}));
+  EXPECT_EQ(r[1].values, (std::vector<double>{-2, 3, kInf}));
 }
 
 TEST(Eval, GatherAndScatterAdd) {

@@ -63,6 +63,21 @@ TEST(SynthCodes, WithTheLargest) {
   }
 }
 
+// Maps below codes whose scales of tiles the kernel finds: in it where lanes form waves, before it elsewhere.
+TEST(SynthCodes, FittedBehindMaps) {
+  for (const char* format : {"fp8_1x128_p2", "fp8_tile"}) {
+    G t;
+    const auto in = [&](const char* name) { return t.b.convert(t.in(name, {128, 256}, Scalar::bf16), Scalar::f32); };
+    const graph::ValueId x = t.b.convert(t.b.mul(in("x"), in("y")), Scalar::bf16);
+    const graph::ValueId wide = t.b.convert(x, Scalar::f32);
+    const graph::Element codes{Scalar::f32, format_named(format)};
+    t.out(t.b.cast(wide, codes));
+    t.out(t.b.cast(t.b.permute(wide, {1, 0}), codes));
+    EXPECT_EQ(graph::fuse(t.g).groups.size(), 1U) << format;
+    check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}});
+  }
+}
+
 // What is no number is passed over, first or last.
 TEST(SynthCodes, TheLargestPassesOverNoNumbers) {
   for (const auto& [first, last] : {std::pair{0, 7}, std::pair{64 * 128 - 1, 128}}) {
