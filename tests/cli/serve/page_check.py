@@ -151,7 +151,7 @@ def draw(b, address, folder):
         b.js("document.getElementById('max_tokens').value = 120; document.getElementById('seed').value = 3; document.getElementById('odds').checked = true")
         chat(b, "JULIET: Who is there?", 1)
         chat(b, "ROMEO: I am.", 2)
-        b.js("document.querySelectorAll('.token')[40].focus(); document.querySelector('aside').scrollTop = 1000")
+        b.js("[...document.querySelectorAll('.token')].at(-8).focus(); document.querySelector('aside').scrollTop = 1000")
         b.wait("document.getElementById('memory').textContent.includes('MiB') && document.getElementById('all').textContent.includes('/s')")
         b.picture(folder / f"page-{theme}.png")
 

@@ -35,7 +35,7 @@ constexpr const char* kTags =
     "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 constexpr const char* kPairs =
     "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
-    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}\n<call>\n<f={{ "
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}{{ '\n' }}<call>\n<f={{ "
     "c.function.name }}>\n"
     "{% for k, v in c.function.arguments | items %}<p={{ k }}>\n{{ v if v is string else v | tojson }}\n</p>\n{% "
     "endfor %}"
