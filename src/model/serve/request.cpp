@@ -187,6 +187,7 @@ void read_grammar(Fields& fields, const ServedModel& model, GenerationRequest* o
     const bool controls = out->calls && !out->calls->form.controls.empty();
     out->constraint =
         std::make_shared<const Constraint>(model.tokenizer, out->generate.grammar, model.token_texts(controls));
+    GrammarMatcher(out->constraint->grammar);  // one with too many ways to begin fails here, and not among other texts
   } catch (const Error& error) {
     throw wrong_value(name, error.what());
   }

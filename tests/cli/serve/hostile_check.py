@@ -68,13 +68,13 @@ def changed(value, r):
 def head_of(path, body, r):
     """The request's bytes, often with a head that lies."""
     length = f"Content-Length: {len(body)}\r\n"
-    head = r.choice([length] * 6 + [
+    head = r.choice([length] * 24 + [
         length + "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\n" + length, length + f"Content-Length: {len(body) + 1}\r\n",
         "Transfer-Encoding: chunked, chunked\r\n", "Transfer-Encoding: gzip, chunked\r\n", "Transfer-Encoding : chunked\r\n", "Content-Length: +3\r\n",
         "Content-Length: -1\r\n", "Content-Length: 0x10\r\n", "Content-Length: 99999999999999999999\r\n", length + "Expect: 100-continue\r\n", length + "Upgrade: h2c\r\n",
         length + "A: " + "b" * 40000 + "\r\n", length + "C: d\r\n" * 200, length + "\x00: a\r\n", length + "X\r\n", length + " folded\r\n", length + "Host: a\nX: y\r\n"])
-    method = r.choice(["POST"] * 12 + ["GET", "PUT", "OPTIONS", "CONNECT", "P\0ST", "post", "X" * 3000])
-    version = r.choice(["HTTP/1.1"] * 12 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", "", "HTTP/1.1 "])
+    method = r.choice(["POST"] * 40 + ["GET", "PUT", "OPTIONS", "CONNECT", "P\0ST", "post", "X" * 3000])
+    version = r.choice(["HTTP/1.1"] * 40 + ["HTTP/1.0", "HTTP/2.0", "HTTP/0.9", "", "HTTP/1.1 "])
     data = f"{method} {path} {version}\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n{head}\r\n".encode("latin-1")
     if "Transfer-Encoding: chunked\r\n" in head and r.random() < 0.5:
         sizes = [f"{len(body):x}", "-1", "ffffffffffffffff", "zz", f"{len(body):x};{'x' * 5000}", "0x5", ""]
@@ -116,7 +116,7 @@ def fuzzed(s, count, seed):
     seen = {}
     for i in range(count):
         path = r.choice(list(GOOD))
-        data = head_of(path, changed(GOOD[path], r), r)
+        data = head_of(path, changed(GOOD[path], r) if r.random() < 0.8 else json.dumps(GOOD[path]).encode(), r)
         status = tell(s, data, seconds=60)
         seen[status] = seen.get(status, 0) + 1
         assert status < 500 or status == 503, (status, data[:500])
@@ -140,7 +140,7 @@ def large(s):
         for path in ("/v1/chat/completions", "/v1/completions"):
             data = body.encode()
             status = tell(s, f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data, 60)
-            assert status in (200, 400, 413), (status, body[:100])
+            assert status in (200, 400, 413, 499), (status, body[:100])  # 499: who closes one side has left
 
 
 def crowd(s, count):

@@ -2,7 +2,8 @@
 """The page of `lumen serve` in a real browser (Debian's chromium, headless, driven over its DevTools protocol): a chat with the keyboard alone, streaming,
 probabilities of tokens, another language and theme, nothing asked of any other host, no error in its console, no markup out of a model's text.
 
-Usage: tests/cli/serve/page_check.py LUMEN [FOLDER]      FOLDER: pictures are left there; exit code 77: no chromium, nothing was checked
+Usage: tests/cli/serve/page_check.py LUMEN                  exit code 77: no chromium, nothing was checked
+       tests/cli/serve/page_check.py LUMEN MODEL FOLDER     makes page-light.png and page-dark.png of a chat with MODEL in FOLDER
 """
 import base64
 import json
@@ -81,8 +82,7 @@ class Browser:
     def picture(self, file):
         data = base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
         assert 5000 < len(data) < 150_000, len(data)
-        if file:
-            file.write_bytes(data)
+        file.write_bytes(data)
 
 
 def chat(b, text, answers):
@@ -93,7 +93,7 @@ def chat(b, text, answers):
     return b.js("[...document.querySelectorAll('.said')].map((e) => e.lastChild.textContent)")
 
 
-def check(b, address, pictures):
+def check(b, address, work):
     b.ask("Page.navigate", url=address + "/#lang=en&theme=light")
     b.wait("document.getElementById('model')?.options.length === 1")
     # Keys alone: the message has the focus, Enter sends it.
@@ -113,7 +113,7 @@ def check(b, address, pictures):
     b.wait("document.getElementById('memory').textContent.includes('MiB') && document.getElementById('running').textContent === '0'")
     assert b.js("document.getElementById('first').textContent").endswith(" s")
     assert b.js("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
-    b.picture(pictures and pictures / "page-light.png")
+    b.picture(work / "light.png")
 
     # Another language, the other theme, a second turn, a new chat, by keys.
     b.press("l", "KeyL", 76, modifiers=1)
@@ -121,7 +121,7 @@ def check(b, address, pictures):
     assert b.js("document.documentElement.lang") == "ko" and b.js("document.getElementById('send').textContent") == "보내기"
     assert b.js("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
     assert len(chat(b, "안녕하세요?", 2)) == 4
-    b.picture(pictures and pictures / "page-dark.png")
+    b.picture(work / "dark.png")
     # A long answer is stopped with Escape.
     b.js("document.getElementById('max_tokens').value = 3000; document.getElementById('odds').checked = false")
     b.ask("Input.insertText", text="Long")
@@ -143,21 +143,36 @@ def check(b, address, pictures):
     assert asked and all(url.startswith((address + "/", "data:", "about:")) for url in asked), asked
 
 
+def draw(b, address, folder):
+    for tongue, theme in (("en", "light"), ("ko", "dark")):
+        b.ask("Page.navigate", url="about:blank")
+        b.ask("Page.navigate", url=f"{address}/#lang={tongue}&theme={theme}")
+        b.wait("document.getElementById('model')?.options.length === 1")
+        b.js("document.getElementById('max_tokens').value = 120; document.getElementById('seed').value = 3; document.getElementById('odds').checked = true")
+        chat(b, "JULIET: Who is there?", 1)
+        chat(b, "ROMEO: I am.", 2)
+        b.js("[...document.querySelectorAll('.token')].at(-8).focus(); document.querySelector('aside').scrollTop = 1000")
+        b.wait("document.getElementById('memory').textContent.includes('MiB') && document.getElementById('all').textContent.includes('/s')")
+        b.picture(folder / f"page-{theme}.png")
+
+
 def main():
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not program:
         print("skipped: no chromium here (Debian: chromium-headless-shell)")
         sys.exit(77)
-    lumen, pictures = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+    lumen, given = str(Path(sys.argv[1]).resolve()), [Path(word).resolve() for word in sys.argv[2:4]]
     with tempfile.TemporaryDirectory(prefix="lumen-page-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         begin = time.time()
-        serve_check.make_model(lumen, work)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf")
+        if not given:
+            serve_check.make_model(lumen, work)
+        s = serve_check.Served(lumen, work, "-m", given[0] if given else "served.gguf")
         b = None
         try:
             b = Browser(program, work / "browser")
-            check(b, f"http://127.0.0.1:{s.port}", pictures)
+            address = f"http://127.0.0.1:{s.port}"
+            draw(b, address, given[1]) if given else check(b, address, work)
         finally:
             if b:
                 b.process.kill()

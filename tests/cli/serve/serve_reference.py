@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`lumen serve` by OpenAI's own client: models, completions, chats, streams, embeddings, errors.
+"""`lumen serve` by OpenAI's own client: models, completions, chats, calls, responses, streams, embeddings, errors; by Anthropic's client and LangChain's where
+they are installed.
 
 usage: serve_reference.py LUMEN      exit code 77: the library is missing, nothing was checked
 """
@@ -62,17 +63,97 @@ def check(client):
         pass
 
 
+QUESTION = [{"role": "user", "content": "Is it nice?"}]
+
+
+def fits(arguments):
+    assert arguments["city"] in ("Seoul", "Busan") and isinstance(arguments["days"], bool), arguments
+
+
+def check_calls(client):
+    ask = dict(model="served", messages=QUESTION, tools=serve_check.TOOLS, tool_choice="required", parallel_tool_calls=False, seed=3)
+    call = client.chat.completions.create(**ask).choices[0].message.tool_calls[0]
+    fits(json.loads(call.function.arguments))
+    with client.chat.completions.stream(**ask) as stream:
+        for _ in stream:
+            pass
+        told = stream.get_final_completion().choices[0]
+    assert told.finish_reason == "tool_calls" and told.message.tool_calls[0].function.arguments == call.function.arguments
+
+    flat = [{"type": "function", **serve_check.TOOLS[0]["function"]}]
+    said = client.responses.create(model="served", input="Is it nice?", tools=flat, tool_choice="required", parallel_tool_calls=False)
+    fits(json.loads(said.output[0].arguments))
+    more = client.responses.create(model="served", previous_response_id=said.id, max_output_tokens=5, extra_body={"ignore_eos": True},
+                                   input=[{"type": "function_call_output", "call_id": said.output[0].call_id, "output": "rain"}])
+    assert more.status == "incomplete" and more.output_text and more.usage.output_tokens == 5, more
+    with client.responses.stream(model="served", input="Hello", max_output_tokens=8, extra_body={"seed": 1}) as stream:
+        told = list(stream)
+    assert told[-1].type in ("response.completed", "response.incomplete"), told[-1]
+    assert told[-1].response.output_text == "".join(event.delta for event in told if event.type == "response.output_text.delta")
+    return "openai " + openai.__version__
+
+
+def check_anthropic(address):
+    try:
+        import anthropic
+    except ImportError:
+        return "(no anthropic)"
+    client = anthropic.Anthropic(base_url=address, api_key="sesame", max_retries=0)
+    tools = [{"name": "weather", "description": "What it is like.", "input_schema": serve_check.TOOLS[0]["function"]["parameters"]}]
+    ask = dict(model="served", max_tokens=200, messages=QUESTION, tools=tools, tool_choice={"type": "any", "disable_parallel_tool_use": True})
+    said = client.messages.create(**ask)
+    assert said.stop_reason == "tool_use" and said.content[0].name == "weather", said
+    fits(said.content[0].input)
+    with client.messages.stream(**ask) as stream:
+        final = stream.get_final_message()
+    assert final.stop_reason == "tool_use", final
+    fits(final.content[0].input)
+    count = client.messages.count_tokens(model="served", messages=QUESTION, tools=tools, system="Be brief.")
+    assert count.input_tokens > said.usage.input_tokens
+    result = [{"role": "assistant", "content": [block.model_dump() for block in said.content]},
+              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": said.content[0].id, "content": "rain"}]}]
+    after = client.messages.create(model="served", max_tokens=5, messages=QUESTION + result, tools=tools, tool_choice={"type": "none"}, extra_body={"ignore_eos": True})
+    assert after.stop_reason == "max_tokens" and after.usage.output_tokens == 5, after
+    try:
+        client.messages.create(model="other", max_tokens=1, messages=QUESTION)
+        raise AssertionError("another model was taken")
+    except anthropic.NotFoundError:
+        pass
+    return "anthropic " + anthropic.__version__
+
+
+def check_langchain(address):
+    try:
+        from importlib.metadata import version
+        from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+    except ImportError:
+        return "(no langchain-openai)"
+    chat = ChatOpenAI(base_url=address + "/v1", api_key="sesame", model="served", max_tokens=200, temperature=0.5, seed=1, max_retries=0)
+    said = chat.bind_tools(serve_check.TOOLS, tool_choice="weather").invoke("Is it nice?")
+    assert said.tool_calls[0]["name"] == "weather", said
+    fits(said.tool_calls[0]["args"])
+    short = ChatOpenAI(base_url=address + "/v1", api_key="sesame", model="served", max_tokens=8, seed=1, max_retries=0)
+    assert "".join(piece.content for piece in short.stream("Hello")) == short.invoke("Hello").content
+    embeddings = OpenAIEmbeddings(base_url=address + "/v1", api_key="sesame", model="served", check_embedding_ctx_length=False)
+    assert len(embeddings.embed_documents(["one", "two"])) == 2
+    return "langchain-openai " + version("langchain-openai")
+
+
 def main():
     lumen = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory(prefix="lumen-openai-") as folder:
         work = Path(folder)
         serve_check.make_model(lumen, work)
-        served = serve_check.Served(lumen, work, "-m", "served.gguf", "--api-key", "sesame")
+        (work / "calls.jinja").write_text(serve_check.TEMPLATE)
+        served = serve_check.Served(lumen, work, "-m", "served.gguf", "--api-key", "sesame", "--chat-template", "calls.jinja")
+        address = f"http://127.0.0.1:{served.port}"
         try:
-            check(openai.OpenAI(base_url=f"http://127.0.0.1:{served.port}/v1", api_key="sesame", max_retries=0))
+            client = openai.OpenAI(base_url=address + "/v1", api_key="sesame", max_retries=0)
+            check(client)
+            told = [check_calls(client), check_anthropic(address), check_langchain(address)]
         finally:
             served.process.kill()
-    print(f"serve: what openai {openai.__version__} asks is answered")
+    print("serve: what these ask is answered: " + ", ".join(told))
 
 
 if __name__ == "__main__":

@@ -195,7 +195,8 @@ TEST(ServeResponses, AnAnswerAsEventsAndWhatFollowsIt) {
   ResponsesReply reply(forms_request(true), forms_model(), 5, ask, &store);
   std::string events = reply.first_events();
   for (const char* text : {"ab", "c", "<get:{\"a\":", "1}>"}) events += reply.events(piece_of(text));
-  events += reply.events(piece_of("", true)) + reply.last_events();
+  events += reply.events(piece_of("", true));
+  events += reply.last_events();
   const auto all = told(events);
   EXPECT_EQ(names_of(all),
             "response.created response.in_progress response.output_item.added response.content_part.added "
@@ -225,7 +226,9 @@ TEST(ServeResponses, AnAnswerAsEventsAndWhatFollowsIt) {
   EXPECT_EQ(cut.whole()["status"], "incomplete");
   EXPECT_EQ(cut.whole()["incomplete_details"]["reason"], "max_output_tokens");
   ResponsesReply silent(forms_request(false), forms_model(), 5, ask, &store);
-  events = silent.first_events() + silent.events(piece_of("", true)) + silent.last_events();
+  events = silent.first_events();
+  events += silent.events(piece_of("", true));
+  events += silent.last_events();
   EXPECT_EQ(told(events).back().second["response"]["output"].size(), 1U);
 }
 

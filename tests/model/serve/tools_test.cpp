@@ -29,13 +29,13 @@ ChatRenderer renderer_of(const std::string& text) {
 constexpr const char* kTags =
     "{% if tools %}[tools]{% for t in tools %}{{ t | tojson }}{% endfor %}[/tools]{% endif %}"
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}{% if m.content or not loop.first %}\n{% endif %}"
+    "{% for c in m.tool_calls or [] %}{% if m.content or not loop.first %}{{ '\n' }}{% endif %}"
     "<call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</call>{% endfor "
     "%}[end]"
     "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 constexpr const char* kPairs =
     "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
-    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}\n<call>\n<f={{ "
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}{{ '\n' }}<call>\n<f={{ "
     "c.function.name }}>\n"
     "{% for k, v in c.function.arguments | items %}<p={{ k }}>\n{{ v if v is string else v | tojson }}\n</p>\n{% "
     "endfor %}"
@@ -131,7 +131,7 @@ TEST(ServeTools, RealTemplatesHaveForms) {
   const std::filesystem::path folder = std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/chat";
   int64_t known = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.path().extension() != ".jinja") continue;
+    if (file.path().extension() != ".jinja" || file.path().stem().string().starts_with("own-")) continue;
     std::ifstream in(file.path());
     std::stringstream text;
     text << in.rdbuf();
@@ -199,7 +199,7 @@ TEST(ServeTools, CallsAreFoundHoweverTheTextIsCut) {
     EXPECT_EQ(read(tags, "Just <cal text <", size), "Just <cal text <");
     EXPECT_EQ(read(tags, "Wait. \n" + one + "\n" + two, size),
               R"(Wait.|get:{"city": "Se\"}{oul", "days": [1]}|get_all:{})");
-    EXPECT_EQ(read(tags, one.substr(0, 50), size), "|get:" + one.substr(34, 16));
+    EXPECT_EQ(read(tags, one.substr(0, 50), size), "|get:" + one.substr(35, 15));
     EXPECT_EQ(
         read(pairs,
              "<call>\n<f=get>\n<p=city>\n1\n</p>\n<p=days>\n3\n</p>\n</f>\n</call>\n<call>\n<f=get_all>\n</f>\n</call>",

@@ -294,8 +294,8 @@ std::string ResponsesReply::event(const std::string& type, ordered_json data) {
 }
 
 std::string ResponsesReply::first_events() {
-  return event("response.created", {{"response", response("in_progress", false)}}) +
-         event("response.in_progress", {{"response", response("in_progress", false)}});
+  std::string out = event("response.created", {{"response", response("in_progress", false)}});
+  return out += event("response.in_progress", {{"response", response("in_progress", false)}});
 }
 
 std::string ResponsesReply::open_item(bool is_text, size_t call) {
@@ -326,7 +326,8 @@ std::string ResponsesReply::close_item() {
     done["text"] = text;
     done["logprobs"] = ordered_json::array();
     part["part"] = item["content"][0];
-    out += event("response.output_text.done", std::move(done)) + event("response.content_part.done", std::move(part));
+    out += event("response.output_text.done", std::move(done));
+    out += event("response.content_part.done", std::move(part));
   } else {
     const Call& call = written(0).calls.at(call_);
     item = call_item(call_, call.arguments, "completed");

@@ -132,6 +132,21 @@ bool split_pairs(const std::string& text, const Found& call, std::string* tail, 
   return true;
 }
 
+// Between two calls stand the end of one and the beginning of another: the first is also the beginning of what stands
+// behind the last call, the second an end of what stands in front of the first.
+void split_joint(const std::string& tail, const std::string& joint, CallForm* form) {
+  for (size_t at = std::min(joint.size(), common_begin(tail, joint).size()); at > 0; --at) {
+    const std::string bare = without_space_before(joint.substr(at));
+    const bool fits = !bare.empty() && form->open.ends_with(bare) && bare[0] == form->open[0];
+    if (!fits) continue;
+    form->close = joint.substr(0, at);
+    form->next = joint.substr(at);
+    form->end = tail.substr(at);
+    form->has_many = true;
+    return;
+  }
+}
+
 // What stands between an answer's beginning and its first call, with whatever else an answer may have in front.
 std::string opening(const Prober& prober, const std::string& question, const std::string& with_text, size_t begin) {
   const size_t said = with_text.find(kProbeText);
@@ -174,17 +189,14 @@ std::optional<CallForm> learn_call_form(const ChatRenderer& renderer) {
   const std::string end =
       said == std::string::npos ? std::string() : plain.substr(said + std::string(kProbeText).size());
   if (!end.empty() && tail.ends_with(end)) {
-    form.close = tail.substr(0, tail.size() - end.size());
-  } else if (!joint.empty()) {
-    form.close = common_begin(tail, joint);
+    tail.resize(tail.size() - end.size());
   } else {
     const ChatText rest{.text = tail, .plain = {}, .begins = {}, .ends = {}};
-    const auto control = renderer.next_control(rest, 0);
-    form.close = tail.substr(0, control ? control->begin : tail.find_last_not_of(" \t\r\n") + 1);
+    const auto control = renderer.next_control(rest, 1);
+    if (joint.empty()) tail.resize(control ? control->begin : tail.find_last_not_of(" \t\r\n") + 1);
   }
-  if (joint.starts_with(form.close)) form.next = joint.substr(form.close.size());
-  const std::string bare_next = without_space_before(form.next);
-  form.has_many = !bare_next.empty() && form.open.ends_with(bare_next);
+  form.close = tail;
+  split_joint(tail, joint, &form);
   if (form.open.empty() || form.close.empty()) return std::nullopt;
 
   const ChatText whole{.text = form.open + " " + form.after_id + " " + form.middle + " " + form.close,

@@ -44,9 +44,11 @@ class PlanGrammar {
 
   std::string run(const std::optional<SchemaRules>& otherwise) {
     const std::string body = one_call();
-    const bool is_many = form_.has_many && !plan_.is_one;
-    add("calls",
-        is_many ? fmt::format("{} ({} {}){{0,{}}}", body, grammar_literal(form_.next), body, kMostCalls - 1) : body);
+    std::string all = body;
+    if (form_.has_many && !plan_.is_one)
+      all += fmt::format(" ({} {}){{0,{}}}", grammar_literal(form_.next), body, kMostCalls - 1);
+    if (!form_.end.empty()) all += " " + grammar_literal(form_.end) + "?";
+    add("calls", all);
     std::string root;
     const std::string open = grammar_literal(form_.open) + " calls";
     if (plan_.is_needed) {

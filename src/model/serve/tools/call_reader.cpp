@@ -59,7 +59,7 @@ bool CallReader::go_on(std::vector<CallPiece>* out) {
   }
   // Behind arguments: the end of the call, and perhaps the beginning of another.
   const CallForm& form = plan_->form;
-  if (!form.has_many || held_.size() < form.close.size() + form.next.size()) return false;
+  if (!form.has_many || !held_.starts_with(form.close + form.next)) return false;
   held_.erase(0, form.close.size() + form.next.size());
   state_ = State::name;
   return true;
