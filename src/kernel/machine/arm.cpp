@@ -50,7 +50,7 @@ Machine neon_i8mm() {
 }
 
 // Two products of bf16 for each sum of f32 (FEAT_BF16, which comes with the products of bytes).
-void add_bf16_dot(Machine& m, int lanes, const std::string& llvm) {
+void add_bf16_dot(Machine& m, int lanes, const std::string& llvm, const std::string& arguments = {}) {
   const DotRow d{fmt::format("dot2.bf16bf16.f32x{}", lanes),
                  Scalar::bf16,
                  Scalar::bf16,
@@ -61,14 +61,14 @@ void add_bf16_dot(Machine& m, int lanes, const std::string& llvm) {
                  "",
                  false,
                  0};
-  m.rows.push_back({d.row, odd_dot_meaning(d.row, lanes), llvm, "bf16", 0.5});
+  m.rows.push_back({d.row, odd_dot_meaning(d.row, lanes), llvm, "bf16", 0.5, arguments});
   m.dots.insert(std::ranges::find(m.dots, Scalar::bf16, &DotRow::a), d);  // before shorter ones
 }
 Machine neon_bf16() {
   Machine m = neon_i8mm();
   m.name = "neon-bf16";
   m.features += ",+bf16";
-  add_bf16_dot(m, 4, "llvm.aarch64.neon.bfdot.v4f32.v8bf16");
+  add_bf16_dot(m, 4, "llvm.aarch64.neon.bfdot.v4f32.v8bf16", "0 1:v8bf16 2:v8bf16");
   return m;
 }
 
