@@ -144,7 +144,7 @@ def check(b, address, work):
 
 
 def draw(b, address, folder):
-    for tongue, theme in (("en", "light"), ("ko", "dark")):
+    for tongue, theme in (("ko", "dark"), ("en", "light")):
         b.ask("Page.navigate", url="about:blank")
         b.ask("Page.navigate", url=f"{address}/#lang={tongue}&theme={theme}")
         b.wait("document.getElementById('model')?.options.length === 1")
