@@ -313,8 +313,45 @@ def make_model(lumen, work):
                    capture_output=True, timeout=LONGEST, env=environment)
 
 
+def adapters(lumen, work):
+    """Texts of a model and of its adapter at the same time are those of `lumen run`; a client may ask so often and no more."""
+    environment = {**os.environ, "LUMEN_CACHE": str(work / "cache")}
+    base = ["--shape", "tiny", "--steps", "4", "--warmup", "1", "--threads", "1", "-q", "-o", "base"]
+    lora = ["-m", "base/model.gguf", "--lora", "--lr", "0.05", "--steps", "6", "--warmup", "1", "--threads", "1", "-q", "-o", "changed"]
+    for words in (base, lora):
+        subprocess.run([lumen, "train", *words], cwd=work, check=True, capture_output=True, timeout=LONGEST, env=environment)
+    s = Served(lumen, work, "-m", "plain=base/model.gguf", "--adapter", "changed=changed/adapter.gguf", "--client-rate", "1")
+    try:
+        assert [m["id"] for m in s.json("/v1/models")["data"]] == ["plain", "changed"]
+        heard = {}
+
+        def ask(name):
+            heard[name] = s.ask("/v1/completions", {"model": name, "prompt": "To be", "max_tokens": 12, "temperature": 0})
+
+        both = [threading.Thread(target=ask, args=(name,)) for name in ("plain", "changed")]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join(LONGEST)
+        texts = {}
+        for name, more in (("plain", []), ("changed", ["--lora", "changed/adapter.gguf"])):
+            assert heard[name][0] == 200, heard[name]
+            texts[name] = json.loads(heard[name][2])["choices"][0]["text"]
+            alone = subprocess.run([lumen, "run", "-m", "base/model.gguf", *more, "-p", "To be", "-n", "12", "--temp", "0", "--no-display-prompt", "--threads",
+                                    "1", "-q"], cwd=work, capture_output=True, text=True, timeout=LONGEST, env=environment)
+            assert texts[name] == alone.stdout.removesuffix("\n"), (name, heard[name], alone.stdout, alone.stderr)
+        assert texts["plain"] != texts["changed"], texts
+        many = [s.ask("/v1/completions", {"model": "plain", "prompt": "a", "max_tokens": 1}) for _ in range(8)]
+        told = [headers["Retry-After"] for status, headers, _ in many if status == 429]
+        assert told and all(told), [status for status, _, _ in many]
+        assert s.ask("/health")[0] == 200
+    finally:
+        s.process.kill()
+
+
 def check(lumen, work):
     make_model(lumen, work)
+    adapters(lumen, work)
     (work / "calls.jinja").write_text(TEMPLATE)
     s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json", "--chat-template", "calls.jinja")
     try:
