@@ -7,6 +7,7 @@
 #include "graph/pass/pass.h"
 #include "graph/pipeline/pipeline.h"
 #include "kernel/synth/encode/codes_group.h"
+#include "kernel/synth/step/append.h"
 #include "kernel/synth/synth.h"
 
 namespace lumen::synth {
@@ -51,18 +52,10 @@ void compute_to_scratch(const graph::Plan& plan, const CodesGroup& codes, ValueI
   below.root = -1;
   std::erase(below.nodes, codes.map);
   below.results = {v};
-  Synthesis made = synthesize(plan, below, target);
-  const int first = std::ssize(out.scratch);
-  out.scratch.insert(out.scratch.end(), made.scratch.begin(), made.scratch.end());
-  for (Step& s : made.steps) {
-    for (Argument& a : s.arguments) {
-      if (a.from == Argument::From::scratch)
-        a.index += first;
-      else if (a.index == v)
-        a = {Argument::From::scratch, scratch};
-    }
-    out.steps.push_back(std::move(s));
-  }
+  const auto place = [&](ValueId value) {
+    return value == v ? Argument{Argument::From::scratch, scratch} : Argument{Argument::From::value, value};
+  };
+  append(synthesize(plan, below, target), place, out);
 }
 
 }  // namespace
@@ -92,26 +85,17 @@ Synthesis synthesize_apart(const graph::Plan& plan, const graph::Group& group, c
   LUMEN_CHECK(parts.graph.results.size() == written.size());
   places[parts.graph.inputs().at(0)] = x;
   for (size_t k = 0; k < written.size(); ++k) places[parts.graph.results[k]] = {Argument::From::value, written[k]};
+  const auto place = [&](ValueId value) {
+    const auto [known, is_new] = places.try_emplace(value, Argument{Argument::From::scratch, 0});
+    if (is_new) {
+      known->second.index = out.scratch.size();
+      out.scratch.push_back(graph::byte_size(parts.graph[value].type));
+    }
+    return known->second;
+  };
   for (const graph::Group& part : parts.groups) {
     LUMEN_CHECK(!finds_fields(parts, part), "fields of a part are not supplied");
-    Synthesis made = synthesize(parts, part, target);
-    const int scratch = out.scratch.size();
-    out.scratch.insert(out.scratch.end(), made.scratch.begin(), made.scratch.end());
-    for (Step& s : made.steps) {
-      for (Argument& a : s.arguments) {
-        if (a.from == Argument::From::scratch) {
-          a.index += scratch;
-          continue;
-        }
-        const auto [place, is_new] = places.try_emplace(a.index, Argument{Argument::From::scratch, 0});
-        if (is_new) {
-          place->second.index = out.scratch.size();
-          out.scratch.push_back(graph::byte_size(parts.graph[a.index].type));
-        }
-        a = place->second;
-      }
-      out.steps.push_back(std::move(s));
-    }
+    append(synthesize(parts, part, target), place, out);
   }
   return out;
 }

@@ -3,7 +3,6 @@
 //
 // May include: base, base/structured, model/infer/generate, model/infer/measure, model/infer/sample, model/serve/tools,
 // model/template, model/text/tokenizer, model/text/unicode.
-// Offers: fields.h.
 #pragma once
 
 #include "model/serve/fields.h"

@@ -1,7 +1,8 @@
 #include "kernel/synth/reduce/extreme_parts.h"
 
 #include <limits>
-#include <utility>
+
+#include "kernel/synth/step/append.h"
 
 namespace lumen::synth {
 
@@ -58,18 +59,10 @@ void ExtremeParts::add_last_step(const machine::Machine& target, Synthesis& out)
   group.nodes = group.results = {1};
   group.inputs = {0};
   group.root = 1;
-  Synthesis last = synthesize_reduce(plan, group, target);
-  const int first = std::ssize(out.scratch);
-  out.scratch.insert(out.scratch.end(), last.scratch.begin(), last.scratch.end());
-  for (Step& s : last.steps) {
-    for (Argument& a : s.arguments) {
-      if (a.from == Argument::From::scratch)
-        a.index += first;
-      else
-        a = a.index == 0 ? Argument{Argument::From::scratch, scratch_} : Argument{Argument::From::value, extreme_};
-    }
-    out.steps.push_back(std::move(s));
-  }
+  const auto place = [&](graph::ValueId value) {
+    return value == 0 ? Argument{Argument::From::scratch, scratch_} : Argument{Argument::From::value, extreme_};
+  };
+  append(synthesize_reduce(plan, group, target), place, out);
 }
 
 }  // namespace lumen::synth

@@ -1,6 +1,6 @@
 // The inside of reduce kernels: accumulators with a fixed order, and the two ways to walk it.
 //
-// May include: base, graph/group, kernel/machine, kernel/synth/body, kernel/synth/map.
+// May include: base, graph/group, kernel/machine, kernel/synth/body, kernel/synth/map, kernel/synth/step.
 // Offers: extreme_parts.h.
 #pragma once
 
