@@ -53,9 +53,9 @@ class Rounder {
                      ? g[v].attributes.role != Role::parameter
                      : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
     if (!to.has_formats()) return;
+    forward_ = values_of_forward_pass(g);
     find_precise();
     find_owners();
-    forward_ = values_of_forward_pass(g);
     // A step writes what it trains, or gives gradients of it.
     for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       trains_ =
@@ -255,14 +255,15 @@ class Rounder {
     return !precise_.contains(v);
   }
 
-  // Products that a reduction reads need more digits than codes have (logits above all), and so do the gradients of
-  // their operands: the products with the same parameter, and those of what those read.
+  // Products of the forward pass that a reduction reads need more digits than codes have (logits above all), and so do
+  // the gradients of their operands: the products with the same parameter, and those of what those read. Gradients that
+  // are summed for a bias are no such products.
   void find_precise() {
     std::set<ValueId> parameters, others;
     const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
     const ValueId end = r_.from.nodes.size();
     for (ValueId v = 0; v < end; ++v) {
-      if (!is_dense(v) || !is_reduced(v)) continue;
+      if (!is_dense(v) || !forward_[v] || !is_reduced(v)) continue;
       precise_.insert(v);
       for (ValueId o : r_.from[v].operands) (data_[o] ? others : parameters).insert(below(o));
     }
