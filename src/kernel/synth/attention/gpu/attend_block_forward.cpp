@@ -20,8 +20,8 @@ namespace {
 
 constexpr double kLowest = std::numeric_limits<float>::lowest();
 constexpr int64_t kTileRows = 64;  // beyond which rows of other heads are not taken in
-constexpr int64_t kEnoughBlocks = 256;
-constexpr int64_t kPart = 256;  // keys per part of a split row, at least
+constexpr int64_t kEnoughBlocks = 512;
+constexpr int64_t kPart = 64;  // keys per part of a split row, at least
 constexpr int64_t kMostParts = 64;
 
 // Axes along which keys and values stay, from the innermost outwards until there are enough rows.
@@ -128,7 +128,7 @@ void ForwardBlock::prepare(std::vector<LaidOperand> laid, Synthesis& out) {
 
 void ForwardBlock::split_keys(int64_t blocks) {
   const bool alone = group_.results.size() == 1;
-  if (!alone || blocks >= kEnoughBlocks / 2 || keys() < 2 * kPart) return;
+  if (!alone || blocks >= kEnoughBlocks / 4 || keys() < 2 * kPart) return;
   const int64_t wanted = std::min((kEnoughBlocks + blocks - 1) / blocks, kMostParts);
   part_ = round_up(std::max(kPart, (keys() + wanted - 1) / wanted), tiles_.streamed);
   parts_ = (keys() + part_ - 1) / part_;
@@ -392,6 +392,25 @@ void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const 
       });
     });
   }
+}
+
+Scalar attention_factors(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                         Scalar products) {
+  if (target.wave <= 1 || products != Scalar::f32) return products;
+  const Attention a(plan, group);
+  Scalar factors = Scalar::f16;
+  for (const graph::ValueId source : {a.k_access.source, a.v_access.source}) {
+    const graph::Node& node = plan.graph[source];
+    const graph::Element held =
+        node.op == graph::Op::cast_ ? plan.graph[node.operands[0]].type.element : node.type.element;
+    const bool is_short = held.format ? held.format->bits_per_weight() <= 16
+                                      : is_float(held.scalar) && scalar_bytes(held.scalar) == 2;
+    if (!is_short) return products;
+    if (!held.format && held.scalar == Scalar::bf16) factors = Scalar::bf16;
+  }
+  for (const int size : {32, 16})
+    if (find_matrix(target, {factors, {}}, size)) return factors;
+  return products;
 }
 
 std::optional<Synthesis> attend_by_blocks(const graph::Plan& plan, const graph::Group& group,

@@ -4,21 +4,38 @@
 #include <algorithm>
 #include <numeric>
 
+#include "number/facts/facts.h"
+
 namespace lumen::synth {
 
 namespace {
 constexpr int64_t kUnit = 8;  // numbers of 16 bytes
+
+// What lies in memory below a cast out of a format that is nothing but a float, as caches are.
+struct Held {
+  graph::ValueId source = -1;
+  std::optional<Scalar> scalar;
+};
+
+Held held_of(const graph::Graph& g, graph::ValueId v) {
+  if (g[v].op == graph::Op::cast_ && g[v].type.element.format == nullptr) v = g[v].operands[0];
+  const graph::Element& element = g[v].type.element;
+  return {v, element.format ? plain_scalar(*element.format) : std::optional(element.scalar)};
 }
+
+}  // namespace
 
 std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Group& group, const Access& from,
                                        const std::vector<int64_t>& extents, const std::vector<int>& lines,
                                        int64_t width, Scalar to, int64_t unit) {
-  const graph::Element& element = plan.graph[from.source].type.element;
-  if (std::find(group.inputs.begin(), group.inputs.end(), from.source) == group.inputs.end()) return {};
-  if (element.format || !is_float(element.scalar) || scalar_bytes(to) * kUnit != 16) return {};
+  const Held held = held_of(plan.graph, from.source);
+  if (std::find(group.inputs.begin(), group.inputs.end(), held.source) == group.inputs.end()) return {};
+  if (!held.scalar || !is_float(*held.scalar) || scalar_bytes(to) * kUnit != 16) return {};
   if (from.strides.back() != 1) return {};
   LaidOperand o;
-  o.from = o.at = from;
+  o.from = from;
+  o.from.source = held.source;
+  o.at = o.from;
   o.width = width;
   o.padded = round_up(width, unit);
   o.scalar = to;
@@ -26,7 +43,7 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
   for (int d = 0; d < std::ssize(extents); ++d)
     if (!is_line(d) && from.strides[d] != 0 && extents[d] > 1) o.axes.push_back(d);
   o.axes.insert(o.axes.end(), lines.begin(), lines.end());
-  bool as_wanted = element.scalar == to && o.padded == width && from.offset % kUnit == 0;
+  bool as_wanted = *held.scalar == to && o.padded == width && from.offset % kUnit == 0;
   for (const int d : o.axes) as_wanted = as_wanted && from.strides[d] % kUnit == 0;
   if (as_wanted) return o;
   o.elements = o.padded;
@@ -61,7 +78,7 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
                 const std::string& what) {
   StepBuilder builder(plan.graph);
   Builder& b = builder.b;
-  const Scalar type = plan.graph[o.from.source].type.element.scalar;
+  const Scalar type = *held_of(plan.graph, o.from.source).scalar;
   const BufferId source = builder.value(o.from.source, false),
                  to = builder.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
   int64_t together = std::gcd(o.from.offset, kUnit);
