@@ -31,14 +31,6 @@ CodesGroup::CodesGroup(const graph::Plan& plan, const graph::Group& group) : inn
   }
   std::erase_if(inner.nodes, [&](graph::ValueId v) { return !nodes.contains(v); });
   std::erase_if(inner.inputs, [&](graph::ValueId v) { return !inputs.contains(v); });
-  bool are_short = true;
-  for (const graph::ValueId v : {map, extreme_of})
-    for (const graph::ValueId o : v < 0 ? std::vector<graph::ValueId>{} : g[v].operands) {
-      if (is_load(plan, inner, o) || o == map || o == extreme_of) continue;
-      are_short = are_short && is_16bit_float(g[o].type.element);
-      short_.push_back(o);
-    }
-  if (!are_short) short_.clear();
   inner.results = {map};
   shape = extents_of(g[map].type.shape);
   const std::vector<int64_t> matrix = extents_of(g[transposed >= 0 ? transposed : straight].type.shape);
@@ -58,10 +50,11 @@ std::vector<bool> CodesGroup::barrier() const {
 }
 
 Expr CodesGroup::value(Body& body, Builder& b, const machine::Machine& target) const {
-  if (!short_.empty()) b.use_fast_math({target.power2, target.reciprocal, ""});
-  for (const graph::ValueId v : short_) body.value(v);
-  if (!short_.empty()) b.use_fast_math({});
-  return body.value(map);
+  b.use_fast_math({target.power2, target.reciprocal, ""});
+  if (extreme_of >= 0) body.value(extreme_of);
+  const Expr x = body.value(map);
+  b.use_fast_math({});
+  return x;
 }
 
 Expr concat_all(Builder& b, std::vector<Expr> parts) {

@@ -20,11 +20,9 @@ struct CodesGroup {
   int first_column = -1;                         // the axis of the map where columns begin; -1: they are no axes
 
   std::vector<bool> barrier() const;  // between rows and columns (collapse)
-  // The map's numbers. What 16-bit floats below it round is computed as a map that ends in them computes it.
+  // The map's numbers, of which nothing but codes of eight bits and their extreme are made: as exact as a map that ends
+  // in 16-bit floats computes them.
   Expr value(Body& body, Builder& b, const machine::Machine& target) const;
-
- private:
-  std::vector<graph::ValueId> short_;  // 16-bit floats of the group, where all else follows from them
 };
 
 // Vectors of one type one behind the other; a power of two of them.

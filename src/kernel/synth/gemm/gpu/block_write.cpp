@@ -18,7 +18,12 @@ constexpr int64_t kStoreBytes = 16;  // of a lane
 void BlockWrite::result(Expr lane, Expr m0, Expr n0) {
   Sink sink;
   sink.bytes = scalar_bytes(p_.result_scalar);
-  sink.finish = [&](Expr sums, Expr m, Expr n, Expr count) { return w_.finished(sums, m, n, count); };
+  sink.finish = [&](Expr sums, Expr m, Expr n, Expr count) {
+    b_.use_fast_math(fast_);
+    const Expr out = w_.finished(sums, m, n, count);
+    b_.use_fast_math({});
+    return out;
+  };
   sink.store = [&](Expr out, Expr m, Expr n, Expr count, int align) { w_.put(out, m, n, count, align); };
   sink.rows = p_.m.extent;
   sink.columns = p_.n.extent;

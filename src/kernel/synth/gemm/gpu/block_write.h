@@ -14,7 +14,9 @@ namespace lumen::synth {
 
 class BlockWrite {
  public:
-  BlockWrite(DotWriter& w, const DotProblem& p, BlockProduct& product) : w_(w), b_(w.b), p_(p), product_(product) {}
+  // `fast`: what maps behind sums of rounded factors may compute with, which have fewer digits themselves.
+  BlockWrite(DotWriter& w, const DotProblem& p, BlockProduct& product, Builder::FastMath fast)
+      : w_(w), b_(w.b), p_(p), product_(product), fast_(std::move(fast)) {}
 
   // In lane loops. The tile whose first row and column these are, after enter_outer.
   void result(Expr lane, Expr m0, Expr n0);
@@ -43,6 +45,7 @@ class BlockWrite {
   Builder& b_;
   const DotProblem& p_;
   BlockProduct& product_;
+  Builder::FastMath fast_;
 };
 
 }  // namespace lumen::synth
