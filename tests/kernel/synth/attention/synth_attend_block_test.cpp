@@ -92,6 +92,36 @@ TEST(SynthAttendBlock, KeysInFormats) {
   attention({.queries = 1, .keys = 530, .depth = 32, .width = 32, .format = format_named("q4_0")}, two, 530);
 }
 
+// Nothing is said of products, but caches have no more digits than a 16-bit float.
+void held(const AttentionCase& c, const std::string& machine, const std::string& says, bool exact = false) {
+  SCOPED_TRACE(machine + " " + c.format->name);
+  Check wanted{.tolerance = exact ? 1e-5 : 4e-3, .limits = {{"start", c.keys}}};
+  wanted.machines = {machine};
+  wanted.options.exact = exact;
+  expect_blocks(check(attention_graph(c).g, wanted), {machine, Scalar::f32, says});
+}
+
+TEST(SynthAttendBlock, CachesOf16BitsAndLessTakeMatrixInstructions) {
+  const AttentionCase one{.keys = 300, .groups = 2, .repeat = 4, .depth = 64, .width = 64};
+  const AttentionCase chunk{.queries = 40, .keys = 150, .groups = 1, .repeat = 2, .depth = 64, .width = 64};
+  for (AttentionCase c : {one, chunk}) {
+    c.format = format_named("f16");
+    held(c, "sm_80", "f16f16");
+    held(c, "sm_80", "fma", true);
+    held(c, "gfx942", "f16f16");
+    held(c, "gfx1100", "f16f16");
+    c.format = format_named("q8_0");
+    held(c, "sm_89", "f16f16");
+    c.format = format_named("bf16");
+    held(c, "gfx90a", "bf16bf16");
+    c.format = format_named("f32");
+    held(c, "sm_80", "fma");
+  }
+  AttentionCase streamed = chunk;
+  streamed.format = format_named("f16");
+  held(streamed, "sm_90a", "f16f16.f32 64x64 by 4x1 waves, pipelined");
+}
+
 TEST(SynthAttendBlock, HeadSizesOfModels) {
   for (const int64_t size : {64, 80, 96, 128, 256})
     attention({.queries = 33, .keys = 40, .depth = size, .width = size, .bias = true},

@@ -18,8 +18,8 @@ std::optional<Synthesis> attend_by_blocks(const graph::Plan& plan, const graph::
                                           const machine::Machine& target, Scalar products,
                                           const AttendEnough& enough = {});
 // What factors of an attention may be rounded to: `products`, or where keys and values are held in at most 16 bits a
-// number (and little more with their scales), as caches are, a 16-bit float that a matrix instruction multiplies: bf16
-// beside bf16, else f16, which rounds queries and probabilities to 11 digits. Sums stay f32.
+// number, as caches are, a 16-bit float that a matrix instruction multiplies: bf16 where numbers or scales have more
+// exponents than f16, else f16, which rounds queries and probabilities to 11 digits. Sums stay f32.
 Scalar attention_factors(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          Scalar products);
 std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,

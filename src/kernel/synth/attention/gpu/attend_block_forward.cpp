@@ -23,6 +23,7 @@ constexpr int64_t kTileRows = 64;  // beyond which rows of other heads are not t
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kPart = 64;  // keys per part of a split row, at least
 constexpr int64_t kMostParts = 64;
+constexpr int kHalfExponent = 5;  // bits of f16's
 
 // Axes along which keys and values stay, from the innermost outwards until there are enough rows.
 std::vector<int> tile_axes(const Attention& a) {
@@ -403,10 +404,13 @@ Scalar attention_factors(const graph::Plan& plan, const graph::Group& group, con
     const graph::Node& node = plan.graph[source];
     const graph::Element held =
         node.op == graph::Op::cast_ ? plan.graph[node.operands[0]].type.element : node.type.element;
-    const bool is_short = held.format ? held.format->bits_per_weight() <= 16
-                                      : is_float(held.scalar) && scalar_bytes(held.scalar) == 2;
+    const bool is_short =
+        held.format ? held.format->bits_per_weight() <= 16 : is_float(held.scalar) && scalar_bytes(held.scalar) == 2;
     if (!is_short) return products;
-    if (!held.format && held.scalar == Scalar::bf16) factors = Scalar::bf16;
+    const auto is_wide = [](const Field& f) { return f.type.is_float && f.type.exponent_bits > kHalfExponent; };
+    const bool leaves_half =
+        held.format ? std::ranges::any_of(held.format->fields, is_wide) : held.scalar == Scalar::bf16;
+    if (leaves_half) factors = Scalar::bf16;
   }
   for (const int size : {32, 16})
     if (find_matrix(target, {factors, {}}, size)) return factors;
