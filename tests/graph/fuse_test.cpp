@@ -108,6 +108,22 @@ TEST(Fuse, InterleavingIsOneMap) {
   expect_equal_run(g, p, random_inputs(g, 7, 2));
 }
 
+// A product over windows has the zeros around its image; its epilogue comes along.
+TEST(Fuse, ProductsOverWindowsHaveTheZerosAroundThem) {
+  Graph g;
+  Builder b(g);
+  const Element half{Scalar::bf16, nullptr};
+  const ValueId x = b.input("x", Role::data, {{2, 6}, half}), w = b.input("w", Role::parameter, {{4, 3}, half});
+  const ValueId c = b.input("c", Role::parameter, {{4}, kFloat});
+  const ValueId seen = b.windows(b.pad(x, {2, 8}, {0, 1}), {0, 0}, {1, 0, 0, 0, 1, 1}, {2, 6, 3});
+  g.results = {b.add(b.contract(seen, w, "nmk", "ok", "nmo"), c)};
+  g.result_names = {"y"};
+  const Pipeline p = plan_graph(g);
+  ASSERT_EQ(p.plan.groups.size(), 1U);
+  EXPECT_EQ(p.plan.groups[0].shape, KernelShape::dot);
+  expect_equal_run(g, p, random_inputs(g, 8, 2));
+}
+
 TEST(Fuse, LongRowsAndFewRowsAreNotRowKernels) {
   Graph g;
   Builder b(g);

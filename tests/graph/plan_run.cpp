@@ -51,13 +51,18 @@ std::string check_group(const Graph& g, const Group& group) {
     return group.shape == KernelShape::move && access && contains(computes, access->source) &&
            g[access->source].op == Op::map_;
   };
+  const auto is_in_zeros = [&](ValueId o) {  // views of a pad whose zeros a product has around what it reads
+    const auto access = affine_access(g, o);
+    return group.shape == KernelShape::dot && access && contains(computes, access->source) &&
+           g[access->source].op == Op::pad_;
+  };
   for (ValueId v : computes) {
     for (ValueId o : g[v].operands) {
       if (contains(computes, o)) {
         if (g[o].op == Op::update_) return fmt::format("%{} reads an update of its own group", v);
         continue;
       }
-      if (is_encoded(o)) continue;
+      if (is_encoded(o) || is_in_zeros(o)) continue;
       if (const std::string wrong = check_load(g, group, o); !wrong.empty()) return wrong;
     }
   }
@@ -91,7 +96,7 @@ std::string check_group(const Graph& g, const Group& group) {
     }
     case KernelShape::dot:
       if (count(Op::contract_) + count(Op::contract_gather_) + count(Op::contract_scatter_) != 1 ||
-          maps + 1 != computes.size() || group.results.size() != 1)
+          maps + size_t(count(Op::pad_)) + 1 != computes.size() || group.results.size() != 1)
         return "a dot group has other nodes";
       if (group.root < 0 || g[group.root].op == Op::map_ || group.results[0] != computes.back())
         return "a dot group without its end";

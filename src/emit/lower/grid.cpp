@@ -122,7 +122,14 @@ Value* Grid::wave_shuffle(Value* x, Value* lane) {
   return b_.CreateBitCast(b_.CreateTrunc(join_bits(b_, got, whole->getType()), b_.getIntNTy(bits)), type);
 }
 
-void Grid::copy(Value* to, Value* from, int bytes) {
+void Grid::copy(Value* to, Value* from, int bytes, Value* count) {
+  if (m_.async_copies && count) {
+    const Intrinsic::ID id = bytes == 16  ? Intrinsic::nvvm_cp_async_cg_shared_global_16_s
+                             : bytes == 8 ? Intrinsic::nvvm_cp_async_ca_shared_global_8_s
+                                          : Intrinsic::nvvm_cp_async_ca_shared_global_4_s;
+    call(id, {to, from, b_.CreateTrunc(count, b_.getInt32Ty())});
+    return;
+  }
   if (m_.async_copies) {
     const Intrinsic::ID id = bytes == 16  ? Intrinsic::nvvm_cp_async_cg_shared_global_16
                              : bytes == 8 ? Intrinsic::nvvm_cp_async_ca_shared_global_8
@@ -132,7 +139,12 @@ void Grid::copy(Value* to, Value* from, int bytes) {
   }
   const llvm::Align align(static_cast<uint64_t>(bytes));
   llvm::Type* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(bytes) / 4);
-  b_.CreateAlignedStore(b_.CreateAlignedLoad(words, from, align), to, align);
+  if (!count) {
+    b_.CreateAlignedStore(b_.CreateAlignedLoad(words, from, align), to, align);
+    return;
+  }
+  llvm::Value* mask = b_.CreateVectorSplat(static_cast<unsigned>(bytes) / 4, b_.CreateICmpNE(count, b_.getInt64(0)));
+  b_.CreateAlignedStore(b_.CreateMaskedLoad(words, from, align, mask, llvm::Constant::getNullValue(words)), to, align);
 }
 
 void Grid::commit_copies() {

@@ -32,7 +32,8 @@ class Grid {
   // The value of another lane of the wave, whatever its type.
   llvm::Value* wave_shuffle(llvm::Value* x, llvm::Value* lane);
   // 4, 8 or 16 bytes from global memory to shared; where the machine can, without waiting.
-  void copy(llvm::Value* to, llvm::Value* from, int bytes);
+  // `count` (null: all of them), where it is 0: zeros, and nothing is read.
+  void copy(llvm::Value* to, llvm::Value* from, int bytes, llvm::Value* count);
   void commit_copies();
   void wait_copies(int groups);
   // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is the launch's.

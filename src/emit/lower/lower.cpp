@@ -339,7 +339,8 @@ class KernelLowering {
         LUMEN_CHECK(grid_, "lanes meet on a GPU, {} is none", target_.name);
         return grid_->wave_barrier();
       case Op::copy_:
-        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes);
+        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes,
+                           optional_operand(instr, 2));
       case Op::commit_:
         return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
       case Op::wait_:

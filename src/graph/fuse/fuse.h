@@ -15,6 +15,8 @@ void group_attention(Partition& p);
 void group_attention_gradients(Partition& p);
 // epilogues: a product takes in maps of its shape that follow it.
 void group_epilogues(Partition& p);
+// windows: a product takes in zeros around an image that it alone reads, through windows.
+void group_windows(Partition& p);
 // codes: casts into formats of bytes take in the map that they alone read.
 void group_codes(Partition& p);
 // reductions: a map that a reduction alone reads joins it, before what it reads may take it along and write it.

@@ -33,8 +33,9 @@ Group group_of(const Partition& p, const Cluster& c) {
         add_input(o);
       }
     }
-    const bool is_load = c.shape == KernelShape::attend && g[v].op == Op::gather_;  // see with_gathers
-    const bool is_encoded = c.shape == KernelShape::move && g[v].op == Op::map_;    // see grow_codes
+    const bool is_load = (c.shape == KernelShape::attend && g[v].op == Op::gather_) ||  // see with_gathers
+                         (c.shape == KernelShape::dot && g[v].op == Op::pad_);          // see group_windows
+    const bool is_encoded = c.shape == KernelShape::move && g[v].op == Op::map_;        // see grow_codes
     const bool escapes = !is_load && !is_encoded &&
                          std::any_of(p.users()[v].begin(), p.users()[v].end(),
                                      [&](ValueId u) { return u < 0 || p.cluster_of(u) != p.cluster_of(v); });

@@ -51,7 +51,9 @@ inline constexpr ValueId kFar = 200;
 //            operands: loads that broadcast to it; a mask made of iotas and single numbers may be a map beside the
 //            contract). One result: the last node. A computed value is the contract's first operand, a parameter or
 //            state its second. Every letter absent from the result occurs in both operands; no letter repeats within an
-//            operand. The root may be a contract_gather or a contract_scatter instead: then the index, a load as well,
+//            operand. An operand may be views of a pad in the
+//            group, without zeros between elements, that nobody else reads and whose operand is a load: zeros around an
+//            image of 16-bit floats below windows. The root may be a contract_gather or a contract_scatter instead: then the index, a load as well,
 //            is the third operand, and of a contract_scatter the second operand has the letter of the result's last
 //            axis.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands

@@ -44,6 +44,28 @@ Reading read_through(const Graph& g, ValueId v, const Access& access) {
   return r;
 }
 
+// Where the elements of a pad of the group are.
+DotZeros zeros_of(const Plan& plan, const Group& group, ValueId pad) {
+  const Graph& g = plan.graph;
+  const Node& node = g[pad];
+  const Access image = follow(plan, group, node.operands[0]);
+  const std::vector<int64_t> whole = extents_of(node.type.shape), inner = extents_of(g[node.operands[0]].type.shape);
+  const std::vector<int64_t> strides = dense_strides_of(whole);
+  DotZeros out{pad, image.source, image.offset, elements(g[image.source].type.shape).number(), {}};
+  for (size_t d = 0; d < whole.size(); ++d) {
+    const PaddedAxis axis{whole[d], strides[d], image.strides[d], node.attributes.starts[d], inner[d]};
+    if (axis.extent == 1) continue;
+    if (!out.axes.empty() && !axis.has_zeros() && !out.axes.back().has_zeros() &&
+        out.axes.back().image_stride == axis.image_stride * axis.extent) {
+      const int64_t extent = out.axes.back().extent * axis.extent;
+      out.axes.back() = {extent, axis.stride, axis.image_stride, 0, extent};
+    } else {
+      out.axes.push_back(axis);
+    }
+  }
+  return out;
+}
+
 bool merges(const DotIndex& outer, const DotIndex& inner) {
   if (outer.result != inner.result * inner.extent) return false;
   for (size_t i = 0; i < outer.strides.size(); ++i)
@@ -120,8 +142,12 @@ class DotReader {
         computed.insert(v);
         p_.epilogue.push_back(v);
       }
-    for (int side = 0; side < 2; ++side)
+    for (int side = 0; side < 2; ++side) {
       readings_.push_back(read_through(g_, root_.operands[side], follow(plan_, group_, root_.operands[side])));
+      DotSource& load = readings_.back().load;
+      if (g_[load.source].op == Op::pad_ && !reads_memory(group_, load.source))
+        load.zeros = zeros_of(plan_, group_, load.source);
+    }
     std::set<ValueId> seen;
     for (ValueId map : p_.epilogue)
       for (ValueId operand : g_[map].operands) {

@@ -11,6 +11,21 @@
 
 namespace lumen::graph {
 
+// Zeros around an image: elements of a padded value, which nobody writes, and where they are in the image. Axes of the
+// padded value, slowest first, those without zeros merged; an element's digits along them are its place / stride.
+struct PaddedAxis {
+  int64_t extent = 1, stride = 1;       // of the padded value, in elements
+  int64_t image_stride = 1;             // of what is in memory
+  int64_t start = 0, image_extent = 1;  // of the image along it: zeros are before and behind
+  bool has_zeros() const { return extent != image_extent; }
+};
+struct DotZeros {
+  ValueId pad = -1, image = -1;  // the node; the value in memory
+  int64_t offset = 0;            // of the image's first element
+  int64_t elements = 1;          // of the value in memory
+  std::vector<PaddedAxis> axes;
+};
+
 // One value a kernel reads, seen through its views.
 struct DotSource {
   enum class Kind : uint8_t { memory, packed, splat, iota } kind = Kind::memory;
@@ -21,7 +36,8 @@ struct DotSource {
   int64_t elements = 1;           // of the source
   int64_t offset = 0;             // in elements
   double splat = 0;
-  ValueId value = -1;  // the node the group's maps name
+  ValueId value = -1;                  // the node the group's maps name
+  std::optional<DotZeros> zeros = {};  // memory: source is a pad of the group, whose elements strides and offset count
 };
 
 // One index of the iteration space; strides in elements, 0 where the operand does not depend on it.

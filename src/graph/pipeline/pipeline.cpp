@@ -125,6 +125,7 @@ Plan fuse(Graph g) {
   group("group_attention", group_attention);                      // first: what follows would take it apart
   group("group_attention_gradients", group_attention_gradients);  // as well
   group("group_epilogues", group_epilogues);                      // maps behind products, before rows take them
+  group("group_windows", group_windows);                          // zeros around images below products
   group("group_codes", group_codes);                              // maps below casts into bytes
   group("group_reductions", group_reductions);                    // maps below reductions
   group("group_rows", group_rows);                                // maps, reductions and updates over the same rows

@@ -329,10 +329,12 @@ Expr Builder::load_matrix(const std::string& row, VType t, BufferId b, Expr offs
   return append({.op = Op::load_matrix_, .operands = ids({offset}), .buffer = b, .row = row}, t);
 }
 
-void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes) {
+void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes, Expr count) {
   check_access(to, to_offset, {}, 1);
   check_access(from, from_offset, {}, 1);
-  add({.op = Op::copy_, .operands = ids({to_offset, from_offset}), .buffer = to, .from = from, .bytes = bytes});
+  std::vector<Expr> operands{to_offset, from_offset};
+  if (count.exists()) operands.push_back(count);
+  add({.op = Op::copy_, .operands = ids(operands), .buffer = to, .from = from, .bytes = bytes});
 }
 
 Expr Builder::product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset) {

@@ -70,7 +70,8 @@ class Builder {
   // What all lanes of a wave have, by op (associative, commutative): every lane gets the same bits.
   Expr fold_wave(ScalarOp op, Expr value, int wave);
   Expr load_matrix(const std::string& row, VType type, BufferId b, Expr offset);
-  void copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes);
+  // `count`: all bytes, or 0: zeros are written, and `from` is not read.
+  void copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes, Expr count = {});
   Expr product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset);
   Expr product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset);  // a is held
   Expr ready(Expr sums);

@@ -1,13 +1,18 @@
 // Dots: the contraction is normalised, families of kernels bid for it (gemm/bid), and the cheapest bid is written.
 #include "kernel/synth/dot.h"
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/dot_group.h"
+#include "kernel/synth/gemm/gpu/dot_block_plan.h"
 #include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/gemm/operand/row_scales.h"
+#include "kernel/synth/move/move.h"
+#include "kernel/synth/step/append.h"
 
 namespace lumen::synth {
 namespace {
@@ -20,25 +25,57 @@ enum class Activations : uint8_t {
   run_scales,  // .. those that change along K at sums of runs of it
   laid_short,  // steps before lay both operands out as the 16-bit floats that they are
 };
+// .. and the zeros around an image: written by the product's copies, or laid out with it by a step before.
+enum class Zeros : uint8_t { laid, by_copies };
+
+// The pad of a group of its own, whose result is scratch; p reads that.
+DotProblem with_zeros_laid(const graph::Plan& plan, DotProblem p, const machine::Machine& m, Synthesis& out) {
+  for (DotLoad& l : p.loads) {
+    if (!l.zeros) continue;
+    const int number = std::ssize(out.scratch);
+    out.scratch.push_back(l.elements * scalar_bytes(l.scalar));
+    graph::Group group{graph::KernelShape::move, {}, {l.zeros->image}, {l.zeros->pad}, l.zeros->pad};
+    for (graph::ValueId v = l.zeros->pad; v != l.zeros->image; v = plan.graph[v].operands[0]) group.nodes.push_back(v);
+    std::ranges::reverse(group.nodes);
+    append(
+        synthesize_move(plan, group, m),
+        [&](graph::ValueId v) {
+          return v == l.zeros->pad ? Argument{Argument::From::scratch, number} : Argument{Argument::From::value, v};
+        },
+        out);
+    l.scratch = number;
+    l.zeros.reset();
+  }
+  return p;
+}
+
+// Cycles that a GPU's steps before take, for they do no more than move bytes.
+double cycles_of(const Synthesis& before, const machine::Machine& m) {
+  double cycles = 0;
+  if (m.kind == machine::Kind::gpu)
+    for (const Step& s : before.steps) cycles += cycles_of_moving(m, s.bytes);
+  return cycles;
+}
 
 // A group as families see it, and what they bid. Bids refer to the problems.
 struct Asked {
   // What is held in a format is rounded already: no family rounds it again, nor what meets a weight that is encoded
   // where it is used.
   Asked(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, const Options& options,
-        Activations as = Activations::codes)
+        Activations as = Activations::codes, Zeros zeros = Zeros::laid)
       : is_held(is_held_in_format(plan.graph, normalise_dot(plan, group))),
-        problem(sort_rows(plan.graph, rows_of(plan, group, target, as), target, before)),
+        problem(sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before)),
         plain(with_plain_formats(problem, target, true)),
         bids(ask_families({plan.graph, problem, plain, target, options.exact || is_rounded_enough(plan.graph),
-                           static_cast<int>(before.scratch.size())})) {}
+                           static_cast<int>(before.scratch.size())})),
+        cycles_of_zeros(has_zeros(plan, group) ? cycles_of(before, target) : 0) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
 
   Synthesis write(const Bid& bid) const {
     Synthesis out = before;
     bid.write(out);
-    out.steps.back().cycles = bid.cycles;
+    out.steps.back().cycles = bid.cycles + cycles_of_zeros;
     if (bid.without_codes) out.steps.back().plan += bids.why_no_codes();
     return out;
   }
@@ -48,17 +85,22 @@ struct Asked {
     return is_weight_made_here(g, problem) ? !are_codes(problem) : is_held;
   }
   bool reads_format() const { return is_held && problem.loads[0].kind == DotLoad::Kind::packed; }
-  double cycles() const { return bids.least(); }
+  double cycles() const { return bids.least() + cycles_of_zeros; }
+  static bool has_zeros(const graph::Plan& plan, const graph::Group& group) {
+    return normalise_dot(plan, group).reads_zeros();
+  }
 
   bool is_held = false;  // a, in a format
   Synthesis before;      // steps that decode a, or sort rows
   DotProblem problem, plain;
   Bids bids;
+  double cycles_of_zeros = 0;  // of laying them out
 
  private:
-  DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
-                     Activations as) {
+  DotProblem rows_of(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Activations as,
+                     Zeros zeros) {
     DotProblem p = normalise_dot(plan, group);
+    if (zeros == Zeros::laid) p = with_zeros_laid(plan, std::move(p), target, before);
     if (as == Activations::run_scales) return with_run_scales(p, target, !is_held).value_or(p);
     if (!is_held) return p;
     if (as == Activations::laid_short) {
@@ -87,6 +129,10 @@ std::unique_ptr<Asked> ask(const graph::Plan& plan, const graph::Group& group, c
     if (target.kind == machine::Kind::cpu && !options.exact && multiplies_short(target) &&
         is_weight_made_here(plan.graph, best->problem))
       consider(Activations::laid_short);
+  }
+  if (target.async_copies && Asked::has_zeros(plan, group)) {
+    auto other = std::make_unique<Asked>(plan, group, target, options, Activations::codes, Zeros::by_copies);
+    if (other->cycles() < best->cycles()) best = std::move(other);
   }
   if (has_short_ways && with_run_scales(normalise_dot(plan, group), target, !best->is_held))
     consider(Activations::run_scales);

@@ -254,13 +254,16 @@ class Block {
   struct Copy {
     const Instr* instr;
     int64_t to, from;
+    bool exists;  // else zeros
   };
 
   void copy(const Instr& instr, const Active& active) {
     const int align = instr.bytes;
     for (const int i : active) {
-      const Copy c{&instr, lanes_[i].integer(instr.operands[0]), lanes_[i].integer(instr.operands[1])};
-      lanes_[i].access(instr, instr.from, c.from, instr.bytes, align, false);
+      const int64_t count = instr.operands.size() > 2 ? lanes_[i].integer(instr.operands[2]) : instr.bytes;
+      LUMEN_CHECK(count == 0 || count == instr.bytes, "{} bytes of a copy: {}", count, print(instr));
+      const Copy c{&instr, lanes_[i].integer(instr.operands[0]), lanes_[i].integer(instr.operands[1]), count > 0};
+      if (c.exists) lanes_[i].access(instr, instr.from, c.from, instr.bytes, align, false);
       need_free(instr, c.to);
       std::memset(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, align, true), kRubbish, instr.bytes);
       copies_[i].open.push_back(c);
@@ -289,8 +292,11 @@ class Block {
     for (; copies_[i].closed.size() > groups; copies_[i].closed.pop_front())
       for (const Copy& c : copies_[i].closed.front()) {
         const Instr& instr = *c.instr;
-        const uint8_t* from = lanes_[i].access(instr, instr.from, c.from, instr.bytes, 1, false);
-        std::memcpy(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, 1, true), from, instr.bytes);
+        uint8_t* to = lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, 1, true);
+        if (c.exists)
+          std::memcpy(to, lanes_[i].access(instr, instr.from, c.from, instr.bytes, 1, false), instr.bytes);
+        else
+          std::memset(to, 0, instr.bytes);
       }
   }
 

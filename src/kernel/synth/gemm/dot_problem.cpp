@@ -59,6 +59,10 @@ void DotProblem::swap_operands() {
   for (DotIndex* i : {&m, &n, &k}) std::swap(i->strides[0], i->strides[1]);
 }
 
+bool DotProblem::reads_zeros() const {
+  return std::ranges::any_of(loads, [](const DotLoad& l) { return l.zeros.has_value(); });
+}
+
 bool DotProblem::is_plain() const {
   return !pick && !blocks && !runs && row_scales.empty() && !adds_runs();
 }

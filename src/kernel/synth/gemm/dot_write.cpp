@@ -31,14 +31,15 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
           scratch_param(i == 0 ? "a_laid" : "b_laid", l.scratch, l.elements * scalar_bytes(l.scalar), false));
       continue;
     }
-    auto [at, fresh] = known.try_emplace(l.source, -1);
+    const ValueId source = l.zeros ? l.zeros->image : l.source;
+    auto [at, fresh] = known.try_emplace(source, -1);
     if (fresh) {
       at->second = b.param(i == 0                        ? "a"
                            : i == 1                      ? "b"
                            : p.pick && i == p.pick->load ? "picks"
                                                          : fmt::format("e{}", i - 2),
-                           graph::byte_size(g[l.source].type), false);
-      arguments_.push_back({Argument::From::value, l.source});
+                           graph::byte_size(g[source].type), false);
+      arguments_.push_back({Argument::From::value, source});
     }
     buffers_.push_back(at->second);
   }
@@ -63,7 +64,7 @@ BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, b
 
 bool DotWriter::hold_constant(size_t load) {
   const DotLoad& l = problem_.loads[load];
-  if (problem_.pick || l.scratch >= 0 || buffers_[load] < 0) return false;
+  if (problem_.pick || l.scratch >= 0 || l.zeros || buffers_[load] < 0) return false;
   if (!graph::unwritten(graph_)[l.source]) return false;
   b.kernel.params[buffers_[load]].constant = true;
   return true;

@@ -97,9 +97,9 @@ std::vector<BidNote> Bids::notes() const {
 
 Bids ask_families(const Contraction& c) {
   Bids bids;
-  const bool only_blocks = c.problem.adds_runs();
+  const bool only_blocks = c.problem.adds_runs() || c.problem.reads_zeros();
   const auto sums_whole_numbers = [](const Family& f) {
-    return f.bid == bid_rows || f.bid == bid_batches || f.bid == bid_tiles;
+    return f.bid == bid_units || f.bid == bid_rows || f.bid == bid_batches || f.bid == bid_tiles;
   };
   for (const Family& f : kFamilies) {
     if (only_blocks && f.bid != bid_blocks) continue;

@@ -3,7 +3,7 @@
 // cycles by the machine's table (kernel/machine/costs.h). Proved by tests/kernel/synth/gemm/bid_test.cpp.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/gemm/gpu,
-// kernel/synth/gemm/skinny, kernel/synth/step.
+// kernel/synth/gemm/skinny, kernel/synth/gemm/unit, kernel/synth/step.
 #pragma once
 
 #include <functional>
@@ -65,7 +65,8 @@ class Bids {
   std::vector<BidNote> refused_;
 };
 
-// All bids for a contraction: one at least, but where sums of runs are scaled, which blocks alone do.
+// All bids for a contraction: one at least, but where sums of runs are scaled or zeros are written by copies, which
+// blocks alone do.
 Bids ask_families(const Contraction& c);
 
 #define LUMEN_FAMILY(name, text) void bid_##name(const Contraction& c, Bids& bids);

@@ -23,6 +23,7 @@ BlockFill::BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, c
       unit_(product.unit_elements()) {
   if (supply_ == Supply::transposed) down_ = unit_;
   if (supply_ == Supply::packed) along_ = std::min(p.loads[load()].format->block, product.tile().stage_k) / unit_;
+  if (const auto& z = p.loads[load()].zeros) zeros_.emplace(b_, *z);
   LUMEN_CHECK(rows() % down_ == 0 && product_.units() % along_ == 0, "pieces of {}x{}", down_, along_);
 }
 
@@ -50,15 +51,121 @@ Expr BlockFill::row_at(Expr row) {
 
 void BlockFill::hold_rows() {
   const int64_t all = product_.units() * rows(), lanes = product_.tile().lanes();
-  if (!is_joint() || supply_ != Supply::copies) return;
-  for (int64_t round = 0; round * lanes < all; ++round) held_rows_.push_back(b_.alloc(8));
+  if (supply_ != Supply::copies || (!is_joint() && !zeros_)) return;
+  for (int64_t round = 0; round * lanes < all; ++round)
+    for (int i = 0; i < (zeros_ ? zeros_->numbers() : 1); ++i) held_rows_.push_back(b_.alloc(zeros_ ? 4 : 8));
 }
 
 void BlockFill::enter_rows(Expr lane) {
-  for (size_t round = 0; round < held_rows_.size(); ++round) {
+  const size_t each = zeros_ ? zeros_->numbers() : 1;
+  for (size_t round = 0; round * each < held_rows_.size(); ++round) {
     const Expr number = lane + int64_t(round) * product_.tile().lanes();
-    b_.store(held_rows_[round], row_at(min(number / product_.units(), b_.i64(rows() - 1))), b_.i64(0), 8);
+    const Expr row = row_at(min(number / product_.units(), b_.i64(rows() - 1)));
+    if (!zeros_) {
+      b_.store(held_rows_[round], row, b_.i64(0), 8);
+      continue;
+    }
+    const BlockZeros::Place place = zeros_->first_place(base_ + row, p_.loads[load()].elements);
+    b_.store(held_rows_[round * each], place.element, b_.i64(0), 4);
+    for (size_t i = 1; i < each; ++i) b_.store(held_rows_[round * each + i], place.along[i - 1], b_.i64(0), 4);
   }
+}
+
+BlockZeros::Place BlockFill::held_row(int64_t round) {
+  const int each = zeros_->numbers();
+  const auto number = [&](int i) { return b_.load(held_rows_[round * each + i], {Scalar::u32, 1}, b_.i64(0), 4); };
+  BlockZeros::Place out{number(0), {}};
+  for (int i = 1; i < each; ++i) out.along.push_back(number(i));
+  return out;
+}
+
+int64_t BlockFill::reach(const std::vector<DotIndex>& indices) const {
+  int64_t last = 0;
+  for (const DotIndex& i : indices) last += (i.extent - 1) * i.strides[load()];
+  return last;
+}
+
+// Nothing is read where a window leaves the image, or behind the end of K.
+void BlockFill::copy_existing(BufferId panel, Expr to, const BlockZeros::Place& row, const BlockZeros::Place& k,
+                              Expr exists) {
+  const Expr inside = zeros_->inside(row, k);
+  const Expr count = select(exists.exists() ? inside & exists : inside, b_.i64(BlockProduct::kUnit), b_.i64(0));
+  const Expr from = zeros_->element(row, k) * scalar_bytes(factor_);
+  b_.copy(panel, to, w_.buffer(load()), from, BlockProduct::kUnit, count);
+}
+
+void BlockFill::copy_rows_in_zeros(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
+  const int64_t lanes = product_.tile().lanes(), stage = product_.tile().stage_k, across = product_.units();
+  const int64_t all = across * rows(), rounds = (all + lanes - 1) / lanes;
+  std::vector<DotIndex> sums = p_.outer_k;
+  sums.push_back(p_.k);
+  const int64_t most = reach(sums);
+  // Where every run of a stage lies within one place of the image, all lanes find that together.
+  const bool is_shared =
+      BlockZeros::keeps_runs(*p_.loads[load()].zeros, stage) && p_.k.extent % stage == 0 &&
+      std::ranges::all_of(p_.outer_k, [&](const DotIndex& i) { return i.strides[load()] % stage == 0; });
+  const Expr first = at.outer + at.k;
+  const BlockZeros::Place shared = is_shared ? zeros_->place(first, most) : BlockZeros::Place{};
+  const auto copy_unit = [&](int64_t round, Expr unit, Expr place) {
+    BlockZeros::Place k = shared;
+    if (is_shared)
+      k.element = k.element + cast(unit * unit_, Scalar::u32);
+    else
+      k = zeros_->place(first + unit * unit_, most);
+    const Expr exists = p_.k.extent % stage == 0 ? Expr{} : at.k + unit * unit_ < p_.k.extent;
+    copy_existing(panel, place, held_row(round), k, exists);
+  };
+  const bool is_even = lanes % across == 0 && lanes / across % BlockProduct::kSwizzle == 0 && all % lanes == 0;
+  if (is_even) {
+    const Expr unit = lane % across, place = to + product_.place(side_, lane / across, unit);
+    for (int64_t round = 0; round < rounds; ++round)
+      copy_unit(round, unit, place + round * (lanes / across) * product_.row_bytes(side_));
+    return;
+  }
+  for (int64_t round = 0; round < rounds; ++round)
+    where_thread_tile(lane, round, all, [&] {
+      const Expr number = lane + round * lanes, unit = number % across;
+      copy_unit(round, unit, to + product_.place(side_, number / across, unit));
+    });
+}
+
+// A lane copies one unit of each run that a swizzled row has, at the same k.
+void BlockFill::copy_beside_in_zeros(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
+  constexpr int64_t kRun = BlockProduct::kSwizzle;
+  const int64_t lanes = product_.tile().lanes(), stage = product_.tile().stage_k, units = rows() / unit_;
+  const int64_t across = units % kRun == 0 ? kRun : units, runs = units / across, all = across * stage;
+  const bool is_joint_k = !p_.joint_k.empty(), is_ragged = p_.k.extent % stage != 0;
+  std::vector<DotIndex> places = p_.outer;
+  places.push_back(index());
+  places.insert(places.end(), p_.outer_k.begin(), p_.outer_k.end());
+  const int64_t most = p_.loads[load()].offset + reach(places);
+  const int64_t most_k = is_joint_k ? reach(p_.joint_k) : reach({p_.k});
+  const auto place_of_run = [&](Expr unit) {
+    Expr row = unit * unit_;
+    if (index().extent % rows() != 0) row = min(row, index().extent - unit_ - first_row_);
+    return zeros_->first_place(base_ + at.outer + first_row_ + row, most);
+  };
+  const auto copy_runs = [&](Expr number, const std::vector<BlockZeros::Place>& first) {
+    const Expr unit = number % across, down = number / across, k = at.k + down;
+    const Expr last = is_ragged ? min(k, b_.i64(p_.k.extent - 1)) : k;
+    const BlockZeros::Place row =
+        zeros_->place(is_joint_k ? w_.sum_of(load(), last) : last * p_.k.strides[load()], most_k);
+    for (int64_t run = 0; run < runs; ++run)
+      copy_existing(panel, to + product_.transposed_place(side_, unit + run * across, down), first[run], row,
+                    is_ragged ? k < p_.k.extent : Expr{});
+  };
+  const auto places_of = [&](Expr unit) {
+    std::vector<BlockZeros::Place> out;
+    for (int64_t run = 0; run < runs; ++run) out.push_back(place_of_run(unit + run * across));
+    return out;
+  };
+  const bool is_even = lanes % across == 0;
+  const std::vector<BlockZeros::Place> first = is_even ? places_of(lane % across) : std::vector<BlockZeros::Place>{};
+  for (int64_t round = 0; round * lanes < all; ++round)
+    where_thread_tile(lane, round, all, [&] {
+      const Expr number = lane + round * lanes;
+      copy_runs(number, is_even ? first : places_of(number % across));
+    });
 }
 
 Expr BlockFill::zero_unit() {
@@ -77,6 +184,7 @@ Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
 void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   constexpr int64_t kRun = BlockProduct::kSwizzle;
   const bool beside = supply_ == Supply::beside;
+  if (zeros_) return beside ? copy_beside_in_zeros(lane, at, panel, to) : copy_rows_in_zeros(lane, at, panel, to);
   const int64_t bytes = scalar_bytes(factor_), stage = product_.tile().stage_k, lanes = product_.tile().lanes();
   const int64_t row_stride = beside ? 1 : index().strides[load()], k_stride = beside ? p_.k.strides[load()] : 1;
   const int64_t down_stride = beside ? k_stride : row_stride;

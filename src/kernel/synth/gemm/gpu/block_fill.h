@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/gpu/block_zeros.h"
 #include "kernel/synth/gemm/gpu/dot_block_plan.h"
 #include "kernel/synth/unpack/unpack.h"
 
@@ -24,8 +26,8 @@ class BlockFill {
     base_ = base;
   }
 
-  // Where copies begin tile by tile and m counts over several indices: lanes hold where their rows lie. In the block's
-  // code; and in lane loops where copies for another tile begin.
+  // Where copies begin tile by tile, and m counts over several indices or there are zeros around what is read: lanes
+  // hold where their rows lie. In the block's code; and in lane loops where copies for another tile begin.
   void hold_rows();
   void enter_rows(Expr lane);
   bool holds_rows() const { return !held_rows_.empty(); }
@@ -57,8 +59,14 @@ class BlockFill {
   // `body` by the lanes that have a thread tile of `all` in a round: in whole rounds all of them.
   void where_thread_tile(Expr lane, int64_t round, int64_t all, const std::function<void()>& body);
   bool is_joint() const { return side_ == BlockProduct::Side::a && !p_.joint_m.empty(); }
-  Expr row_at(Expr row);         // elements, of the last one for those behind it
-  Expr row_in_memory(Expr row);  // the last one for those behind it
+  // The same where zeros lie around what is read.
+  void copy_rows_in_zeros(Expr lane, const StagePosition& at, BufferId panel, Expr to);
+  void copy_beside_in_zeros(Expr lane, const StagePosition& at, BufferId panel, Expr to);
+  void copy_existing(BufferId panel, Expr to, const BlockZeros::Place& row, const BlockZeros::Place& k, Expr exists);
+  BlockZeros::Place held_row(int64_t round);
+  int64_t reach(const std::vector<DotIndex>& indices) const;  // of the last element that they lead to
+  Expr row_at(Expr row);                                      // elements, of the last one for those behind it
+  Expr row_in_memory(Expr row);                               // the last one for those behind it
   Expr zero_unit();
   Expr count_left(Expr from, int64_t extent, int64_t most);
   void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out);
@@ -75,7 +83,8 @@ class BlockFill {
   int64_t unit_ = 1;              // elements
   int64_t down_ = 1, along_ = 1;  // of a thread tile
   Expr first_row_, base_;
-  std::vector<BufferId> held_rows_;  // by round
+  std::vector<BufferId> held_rows_;  // by round; in zeros as many numbers each as a place there has
+  std::optional<BlockZeros> zeros_;
 };
 
 }  // namespace lumen::synth

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/ordinal.h"
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/gpu/block_zeros.h"
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
@@ -90,6 +91,9 @@ class BlockChooser {
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
     if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
+    if (const auto& zeros = p_.loads[load].zeros;
+        zeros && !BlockZeros::keeps_runs(*zeros, BlockProduct::kUnit / scalar_bytes(p_.loads[load].scalar)))
+      return false;
     return whole(p_.loads[load].offset) && (across.extent == 1 || whole(across.strides[load])) && whole(run.extent);
   }
   bool lies_beside(size_t load, const DotIndex& rows) const {
@@ -150,6 +154,8 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
     t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
+    // Zeros are written by copies alone, and rows of a alone are held.
+    if (p_.reads_zeros() && (!all_copies || (p_.loads[1].zeros && t.b != Supply::beside))) return false;
     if (!p_.joint_k.empty() && (t.a != Supply::beside || t.b != Supply::beside)) return false;
     if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
     const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
@@ -301,6 +307,8 @@ std::string_view supply_name(Supply s) {
 }  // namespace
 
 std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const Factors& factors) {
+  for (size_t load = 0; load < 2; ++load)
+    if (p.loads[load].zeros && !BlockZeros::can_count(*p.loads[load].zeros)) return {};
   if (m.wave <= 1 || p.m.extent * p.n.extent * p.k_total() < kLeastWork || p.n.extent < 2 || p.m.extent < 2) return {};
   return BlockChooser(p, m, factors).choose();
 }
@@ -336,6 +344,7 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
   if (t.scheduler.persistent_blocks > 0)
     text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);
   if (t.run_stages > 0) text += fmt::format(" runs of {} scaled", p.run_k());
+  if (p.reads_zeros()) text += " zeros by copies";
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

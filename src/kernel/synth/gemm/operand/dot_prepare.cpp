@@ -250,6 +250,7 @@ std::optional<Prepared> laid_out(const DotProblem& p, size_t load, Scalar to, in
 }  // namespace
 
 std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+  if (p.loads[load].zeros) return {};
   std::optional<Prepared> out = laid_out(p, load, to, number);
   return out && out->bytes <= kMostBytes ? out : std::nullopt;
 }

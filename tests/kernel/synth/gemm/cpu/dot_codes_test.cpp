@@ -38,7 +38,7 @@ graph::Tensor random_codes(const graph::Type& type, CodeRandom& random) {
 
 // What bids for the product gives, by the loop evaluator; how many plans, and how many by a dot instruction.
 struct Plans {
-  int all = 0, by_words = 0, by_bytes = 0;
+  int all = 0, by_words = 0, by_bytes = 0, by_units = 0;
 };
 void compare_plans(const Graph& g, const machine::Machine& m, CodeRandom& random, Plans& plans) {
   std::map<std::string, graph::Tensor> inputs;
@@ -56,13 +56,14 @@ void compare_plans(const Graph& g, const machine::Machine& m, CodeRandom& random
         w.steps.steps.back().plan.find("i32x") != std::string::npos)
       ++plans.by_words;
     if (w.steps.steps.back().plan.find("dot4.") != std::string::npos) ++plans.by_bytes;
+    if (w.steps.steps.back().plan.find("tile.i8i8.i32") != std::string::npos) ++plans.by_units;
   }
 }
 
 std::vector<const machine::Machine*> all_kinds() {
   std::vector<const machine::Machine*> out;
-  for (const char* name :
-       {"x86-64-v3", "avx-vnni", "avx512-vnni", "neon", "neon-dotprod", "neon-i8mm", "sve2-256", "cortex-m4", "sm_90a"})
+  for (const char* name : {"x86-64-v3", "avx-vnni", "avx512-vnni", "neon", "neon-dotprod", "neon-i8mm", "sve2-256",
+                           "amx", "cortex-m4", "sm_90a"})
     out.push_back(&*machine::find_machine(name));
   return out;
 }
@@ -134,6 +135,45 @@ TEST(DotCodes, Convolutions) {
   EXPECT_GT(plans.all, 108);
   EXPECT_GT(plans.by_words, 20);
   EXPECT_GT(plans.by_bytes, 15);
+  EXPECT_GT(plans.by_units, 3);
+}
+
+// Windows by the matrix unit: rows of a tile are places of several images, runs of K end within a step, groups have
+// panels of their own, and the last tiles are not full.
+TEST(DotCodes, ConvolutionsByTheMatrixUnit) {
+  struct Shape2d {
+    int64_t images, side, window, stride, dilation, groups, channels, outputs;
+  };
+  CodeRandom random(5);
+  Plans plans;
+  for (const Shape2d& s :
+       {Shape2d{2, 5, 3, 1, 1, 1, 24, 17}, Shape2d{1, 9, 1, 2, 1, 1, 64, 33}, Shape2d{3, 3, 2, 1, 2, 1, 70, 16},
+        Shape2d{2, 4, 3, 2, 1, 2, 5, 19}, Shape2d{1, 6, 3, 1, 1, 1, 128, 48}}) {
+    const int64_t read = s.stride * (s.side - 1) + s.dilation * (s.window - 1) + 1;
+    Graph g;
+    Builder b(g);
+    const ValueId x = b.input(
+        "x", Role::data, codes_type({Dim(s.images), Dim(read), Dim(read), Dim(s.groups), Dim(s.channels)}, Scalar::i8));
+    std::vector<int64_t> strides(5 * 7, 0);  // n h i v j g c
+    const auto at = [&](int axis, int index) -> int64_t& { return strides[axis * 7 + index]; };
+    at(0, 0) = at(3, 5) = at(4, 6) = 1;
+    at(1, 1) = at(2, 3) = s.stride;
+    at(1, 2) = at(2, 4) = s.dilation;
+    const ValueId seen = b.windows(
+        x, {0, 0, 0, 0, 0}, strides,
+        {Dim(s.images), Dim(s.side), Dim(s.window), Dim(s.side), Dim(s.window), Dim(s.groups), Dim(s.channels)});
+    const ValueId w =
+        b.input("w", Role::data,
+                codes_type({Dim(s.groups), Dim(s.outputs), Dim(s.window), Dim(s.window), Dim(s.channels)}, Scalar::i8));
+    const ValueId sums = b.contract(seen, w, "nhivjgc", "goijc", "nhvgo");
+    Formula f;
+    f.inputs = {Scalar::i32};
+    f.outputs = {f.convert(ScalarOp::cast_, Scalar::i8, f.op(ScalarOp::shr_, f.input(0), f.constant(Scalar::i32, 3)))};
+    g.results = {b.map(f, {sums})};
+    g.result_names = {"y"};
+    compare_plans(g, *machine::find_machine("amx"), random, plans);
+  }
+  EXPECT_GE(plans.by_units, 5);
 }
 
 // Sums of the largest products leave 32 bits and come back.
@@ -190,18 +230,20 @@ TEST(DotCodes, RunsOfCodesGoThroughDotInstructions) {
     const char *machine, *row;
     Scalar x, w;
   };
-  for (const Way& way : {Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::i8, Scalar::i8},
-                         Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::u8, Scalar::i8},
-                         Way{"avx-vnni", "dot4.u8i8.i32x8", Scalar::i8, Scalar::i8},
-                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::i8},
-                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::i8},
-                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::u8},
-                         Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::u8},
-                         Way{"avx512-vnni", "mulpairs.i16i16.i32x16", Scalar::i16, Scalar::i8},
-                         Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8},
-                         Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::u8, Scalar::i8},
-                         Way{"neon-i8mm", "dot4.u8i8.i32x4", Scalar::u8, Scalar::i8},
-                         Way{"neon-i8mm", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8}}) {
+  for (const Way& way :
+       {Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::i8, Scalar::i8},
+        Way{"x86-64-v3", "mulpairs.i16i16.i32x8", Scalar::u8, Scalar::i8},
+        Way{"avx-vnni", "dot4.u8i8.i32x8", Scalar::i8, Scalar::i8},
+        Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::i8},
+        Way{"amx", "tile.i8i8.i32", Scalar::i8, Scalar::i8}, Way{"amx", "dot4.u8i8.i32x16", Scalar::u8, Scalar::i8},
+        Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::i8},
+        Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::i8, Scalar::u8},
+        Way{"avx512-vnni", "dot4.u8i8.i32x16", Scalar::u8, Scalar::u8},
+        Way{"avx512-vnni", "mulpairs.i16i16.i32x16", Scalar::i16, Scalar::i8},
+        Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8},
+        Way{"neon-dotprod", "dot4.i8i8.i32x4", Scalar::u8, Scalar::i8},
+        Way{"neon-i8mm", "dot4.u8i8.i32x4", Scalar::u8, Scalar::i8},
+        Way{"neon-i8mm", "dot4.i8i8.i32x4", Scalar::i8, Scalar::i8}}) {
     Graph g;
     Builder b(g);
     const ValueId x = b.input("x", Role::data, codes_type({Dim(64), Dim(64)}, way.x));

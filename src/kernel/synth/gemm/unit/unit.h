@@ -1,0 +1,41 @@
+// Products of whole numbers through a processor's matrix unit, convolutions among them: rows of a tile are places of
+// all images, whatever strides lead to them, and windows are copied tile by tile into a panel of the task's own. A step
+// before lays b out as the unit takes it. Sums of 32 bits stay in the unit over all of K and go through the epilogue
+// once, so that nothing but the result is written. Proved by tests/kernel/synth/gemm/cpu/dot_codes_test.cpp.
+//
+// May include: kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/order, kernel/synth/step.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// Height is in rows, a multiple of the unit's; vectors are its columns. K is one stage.
+struct UnitPlan : TileCut {
+  machine::TileRow row;
+  int64_t run_steps = 1;  // of the unit, over the inner k: what is left of the last one is zeros
+  int64_t steps = 1;      // over all of K
+
+  int64_t tile_bytes() const { return int64_t{row.rows} * row.columns * 4; }
+  int64_t panel_bytes() const { return steps * tile_bytes(); }  // of rows, or columns, of one tile
+};
+
+// The instruction that multiplies both operands as they are; nothing where they are no whole numbers along K in memory,
+// or the machine has no such unit.
+std::optional<machine::TileRow> unit_of_codes(const DotProblem& p, const machine::Machine& m);
+// The model's choice first, then others worth a measurement, which give the same bits. Empty: panels of a tile do not
+// fit the second-level cache.
+std::vector<UnitPlan> choose_units(const DotProblem& p, const machine::Machine& m, const machine::TileRow& row);
+std::string describe(const UnitPlan& t);
+
+// Adds the step that lays b out, its scratch, and the step that multiplies.
+void write_unit_kernels(const graph::Graph& g, const DotProblem& p, const UnitPlan& t, Synthesis& out);
+
+}  // namespace lumen::synth
