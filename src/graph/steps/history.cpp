@@ -39,7 +39,9 @@ Graph with_own_results(const Graph& body, const std::vector<bool>& in_histories)
   for (size_t k = 0; k < own.results.size(); ++k) {
     if (in_histories[k]) continue;
     ValueId& result = own.results[k];
-    if (!is_compute(own, result) || taken.contains(result)) {
+    while (own[result].op == Op::reshape_) result = own[result].operands[0];
+    const bool of_scan = own[result].op == Op::scan_ || own[result].op == Op::result_;
+    if (!is_compute(own, result) || of_scan || taken.contains(result)) {
       Formula same;
       same.inputs = {b.type(result).element.scalar};
       same.outputs = {same.input(0)};

@@ -27,8 +27,8 @@ struct History {
 // as aligned as others.
 std::vector<History> histories_of(const Graph& g, ValueId scan, int64_t alignment);
 
-// The body with every result computed by it, and each another value: inputs, views and what is a result already are
-// copied. `in_histories`: results that are not stored apart, for a history has them; they stay as they are.
+// The body with every result computed by it, as it lies in memory (the shape may be another), and each another value: inputs, views, results of scans, which have
+// places of their own, and what is a result already are copied. `in_histories`: results that are not stored apart, for a history has them; they stay as they are.
 Graph with_own_results(const Graph& body, const std::vector<bool>& in_histories);
 
 }  // namespace lumen::graph

@@ -115,14 +115,15 @@ class Trimmer {
  private:
   struct Scan {
     ValueId now;
-    std::vector<int> place;  // of each result that there was; -1: it is gone
+    std::vector<int> place;           // of each result that there was; -1: it is gone
+    std::map<int, ValueId> results;   // by place, where something reads them
   };
 
   void scan(ValueId v, const Kept& kept) {
     Node node = r_.from[v];
     const Graph& body = *node.attributes.callee;
     const bool whole = kept.results.size() == body.results.size() && kept.operands.size() == node.operands.size();
-    Scan now{-1, std::vector<int>(body.results.size(), -1)};
+    Scan now{-1, std::vector<int>(body.results.size(), -1), {}};
     for (size_t k = 0; k < kept.results.size(); ++k) now.place[kept.results[k]] = k;
     for (const auto& [k, first] : kept.same) now.place[k] = now.place[first];
     std::vector<ValueId> operands;
@@ -136,8 +137,11 @@ class Trimmer {
   }
 
   void result(ValueId v) {
-    const Scan& scan = scans_.at(r_.from[v].operands[0]);
-    r_.replace(v, r_.build.result(scan.now, scan.place[r_.from[v].attributes.index]));
+    Scan& scan = scans_.at(r_.from[v].operands[0]);
+    const int place = scan.place[r_.from[v].attributes.index];
+    const auto [known, fresh] = scan.results.try_emplace(place, -1);
+    if (fresh) known->second = r_.build.result(scan.now, place);
+    r_.replace(v, known->second);
     r_.keep_label(v);
   }
 

@@ -112,6 +112,14 @@ std::vector<Case> cases() {
   steps.insert(steps.end(), gates.begin(), gates.end());
   add("gru_cell", cell, {});
   add("gru", steps, {});
+  decltype(Case::inputs) long_cell = {{"x", {3, 5}}, {"h", {3, 4}}, {"m", {3, 4}}}, long_steps = long_cell;
+  long_steps[0].second = {3, 7, 5};
+  for (auto* inputs : {&long_cell, &long_steps})
+    for (const char* name : {"w", "u", "b", "c"}) {
+      const std::string gate = name;
+      inputs->push_back({gate, gate == "w" ? std::vector<int64_t>{16, 5} : gate == "u" ? std::vector<int64_t>{16, 4} : std::vector<int64_t>{16}});
+    }
+  add("lstm", long_steps, {});
   add("timestep_embedding", {{"t", {5}}}, {{"width", 8}});
   add_drawn(all);
   return all;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/grad/reverse.h"
+#include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
@@ -22,8 +23,8 @@ Graph parsed_scan(const std::string& text) {
 constexpr const char* kCell = R"(graph cell(%h: data tensor<3x4xf32>, %x: data tensor<3x2xf32>, %w: data tensor<2x4xf32>, %u: data tensor<4x4xf32>) {
   %4 = contract %h, %u (bi,ij->bj) : tensor<3x4xf32>
   %5 = contract %x, %w (bi,ij->bj) : tensor<3x4xf32>
-  %6 = map %4, %5 (a: f32, b: f32) -> tanh(a + b) : tensor<3x4xf32>
-  %7 = map %6, %h (a: f32, b: f32) -> a * b : tensor<3x4xf32>
+  %6 = map %4, %5 (%0: f32, %1: f32) { %2 = add f32 %0, %1; %3 = tanh f32 %2 } -> %3 : tensor<3x4xf32>
+  %7 = map %6, %h (%0: f32, %1: f32) { %2 = mul f32 %0, %1 } -> %2 : tensor<3x4xf32>
   return %6, %7
 }
 )";

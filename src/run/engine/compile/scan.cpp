@@ -24,7 +24,11 @@ constexpr int64_t kWords = 16;  // bytes that kernels of GPUs load at once
 // Values that the group writes, by result of the body.
 std::vector<ValueId> written_results(const Graph& g, const graph::Group& group) {
   std::vector<ValueId> out(g[group.root].attributes.callee->results.size(), -1);
-  for (const ValueId v : group.results) out[g[v].op == Op::result_ ? g[v].attributes.index : 0] = v;
+  for (const ValueId v : group.results) {
+    ValueId& known = out[g[v].op == Op::result_ ? g[v].attributes.index : 0];
+    LUMEN_CHECK(known < 0, "%{} and %{} are one result of a scan", known, v);
+    known = v;
+  }
   return out;
 }
 
