@@ -98,8 +98,8 @@ Value Elaboration::scan(const Expr& e) {
     v = with_axis_at(v, axis_of(axis, v.shape.size(), s->place), 0, s->place);
     if (s == parts.sequences[0]) steps = v.shape[0];
     if (!(v.shape[0] == steps))
-      throw error_at(s->place, fmt::format("this sequence has {} steps, the first has {}", written(v.shape[0]),
-                                           written(steps)));
+      throw error_at(s->place,
+                     fmt::format("this sequence has {} steps, the first has {}", written(v.shape[0]), written(steps)));
     Value one = v;
     one.shape.erase(one.shape.begin());
     add(std::move(one), s->place);
@@ -118,7 +118,8 @@ Value Elaboration::scan(const Expr& e) {
   Elaboration step(session_, {});
   auto body = std::make_shared<const Graph>(step.instance(fn, args, places, e.place));
   if (body->results.size() < std::max<size_t>(carries, 1))
-    throw error_at(name.place, fmt::format("'{}' gives {} values for {} carries", fn.name, body->results.size(), carries),
+    throw error_at(name.place,
+                   fmt::format("'{}' gives {} values for {} carries", fn.name, body->results.size(), carries),
                    "a step gives its carries for the next one, then what it puts out");
   for (size_t k = 0; k < carries; ++k)
     if (const Type& next = (*body)[body->results[k]].type; next != args[k].type())

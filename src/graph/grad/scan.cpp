@@ -51,7 +51,8 @@ bool is_sum_of_two(const Node& node) {
 
 void collect_terms(const Graph& g, ValueId v, std::vector<ValueId>* terms) {
   const Node& node = g[v];
-  const bool parts = is_sum_of_two(node) && g[node.operands[0]].type == node.type && g[node.operands[1]].type == node.type;
+  const bool parts =
+      is_sum_of_two(node) && g[node.operands[0]].type == node.type && g[node.operands[1]].type == node.type;
   if (!parts) {
     terms->push_back(v);
     return;
@@ -62,8 +63,12 @@ void collect_terms(const Graph& g, ValueId v, std::vector<ValueId>* terms) {
 class ScanGradient {
  public:
   ScanGradient(Reverse& r, ValueId v, const std::vector<std::pair<int, ValueId>>& arriving)
-      : r_(r), v_(v), scan_(r.build.graph[v]), forward_(without_calls(*scan_.attributes.callee)),
-        inputs_(forward_.inputs()), carries_(scan_.attributes.carries),
+      : r_(r),
+        v_(v),
+        scan_(r.build.graph[v]),
+        forward_(without_calls(*scan_.attributes.callee)),
+        inputs_(forward_.inputs()),
+        carries_(scan_.attributes.carries),
         stepped_(carries_ + scan_.attributes.sequences) {
     for (const auto& [k, gradient] : arriving) {
       const ValueId wide = r_.build.convert(gradient, Scalar::f32);
@@ -317,9 +322,8 @@ class ScanGradient {
       operands.push_back(scan_.operands[std::find(inputs_.begin(), inputs_.end(), input) - inputs_.begin()]);
     }
     for (const ValueId v : stacked_inputs_) sequence(step_[v].attributes.name);
-    const ValueId back =
-        r_.build.scan(std::make_shared<const Graph>(std::move(body_)), std::move(operands), carries,
-                      static_cast<int>(sequences_.size()), !scan_.attributes.reverse);
+    const ValueId back = r_.build.scan(std::make_shared<const Graph>(std::move(body_)), std::move(operands), carries,
+                                       int(sequences_.size()), !scan_.attributes.reverse);
     r_.build.graph[back].label = scan_.label;
     return back;
   }
@@ -414,7 +418,7 @@ class ScanGradient {
   std::map<ValueId, int> outputs_;  // values of step_ -> which result of the backward scan
   std::vector<std::pair<int, std::string>> carried_;
   std::vector<std::string> sequences_, constants_;
-  std::map<std::string, ValueId> given_;   // sequences by name of an input of step_
+  std::map<std::string, ValueId> given_;  // sequences by name of an input of step_
   std::map<ValueId, ValueId> stacked_;
 };
 

@@ -1,7 +1,7 @@
 // copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
 // that strides cannot express, a state's old value that is read after its update, the value of an update that reads
-// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks or walked through step by step. So are results that
-// would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks or walked through step
+// by step. So are results that would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -104,8 +104,8 @@ class Copier {
     const auto access = affine_access(r_.to, v);
     if (!access || read_below(r_.to, v) != access->source) return false;
     const std::vector<int64_t> extents = extents_of(r_.to[v].type.shape), dense = dense_strides_of(extents);
-    bool lies = !alone || (access->offset == 0 &&
-                           elements(r_.to[access->source].type.shape) == elements(r_.to[v].type.shape));
+    bool lies =
+        !alone || (access->offset == 0 && elements(r_.to[access->source].type.shape) == elements(r_.to[v].type.shape));
     for (size_t d = 0; d < extents.size(); ++d) lies = lies && (extents[d] == 1 || access->strides[d] == dense[d]);
     return lies;
   }
@@ -124,8 +124,8 @@ class Copier {
     for (ValueId& o : operands) {
       if (r_.to[o].type.element.format && !is_view(r_.to[o].op)) continue;
       const auto access = affine_access(r_.to, o);
-      const bool lies = is_dense(o, false) &&
-                        access->offset * static_cast<int64_t>(scalar_bytes(r_.to[o].type.element.scalar)) % kAlignment == 0;
+      const bool lies =
+          is_dense(o, false) && access->offset * int64_t{scalar_bytes(r_.to[o].type.element.scalar)} % kAlignment == 0;
       if (!lies) o = copy(o);
     }
     const Attributes& a = r_.from[v].attributes;

@@ -93,7 +93,7 @@ Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assign
   pass("hoist_steps", hoist_steps);    // again: gradients, and what is run without them
   pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
   pass("decode_in_steps", decode_in_steps);
-  pass("round_products", [&](Graph& h) { round_products(h, products); });     // mixed precision
+  pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them

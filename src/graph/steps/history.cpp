@@ -15,7 +15,8 @@ std::vector<History> histories_of(const Graph& g, ValueId scan, int64_t alignmen
   std::vector<History> out;
   std::set<int> taken;
   for (int c = 0; c < a.carries; ++c) {
-    History h{c, byte_size(body[inputs[c]].type), g[g[scan].operands[a.carries]].type.shape[0].number(), {}, {}, a.reverse};
+    History h{c,        byte_size(body[inputs[c]].type), g[g[scan].operands[a.carries]].type.shape[0].number(), {}, {},
+              a.reverse};
     if (h.bytes % alignment != 0) continue;
     for (int k = a.carries; k < std::ssize(body.results); ++k) {
       if (taken.contains(k)) continue;

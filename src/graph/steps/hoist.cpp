@@ -28,7 +28,10 @@ bool is_letter_free(const std::vector<std::string>& indices, char c) {
 class Lifter {
  public:
   Lifter(Builder& build, const Graph& body, const Node& scan, const std::vector<ValueId>& operands)
-      : b_(build), body_(body), known_(body.nodes.size()), steps_(build.type(operands[scan.attributes.carries]).shape[0]) {
+      : b_(build),
+        body_(body),
+        known_(body.nodes.size()),
+        steps_(build.type(operands[scan.attributes.carries]).shape[0]) {
     const std::vector<ValueId> inputs = body.inputs();
     for (int i = scan.attributes.carries; i < std::ssize(inputs); ++i)
       known_[inputs[i]] = Outside{operands[i], i < scan.attributes.carries + scan.attributes.sequences};

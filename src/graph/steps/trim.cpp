@@ -115,8 +115,8 @@ class Trimmer {
  private:
   struct Scan {
     ValueId now;
-    std::vector<int> place;           // of each result that there was; -1: it is gone
-    std::map<int, ValueId> results;   // by place, where something reads them
+    std::vector<int> place;          // of each result that there was; -1: it is gone
+    std::map<int, ValueId> results;  // by place, where something reads them
   };
 
   void scan(ValueId v, const Kept& kept) {

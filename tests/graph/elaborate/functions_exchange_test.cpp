@@ -64,6 +64,23 @@ void add_drawn(std::vector<Case>& all) {
   }
 }
 
+// Cells over sequences of drawn batches, lengths and widths.
+void add_recurrent(std::vector<Case>& all) {
+  std::mt19937 random(12);
+  const auto from = [&](int64_t least, int64_t most) { return least + int64_t(random() % uint32_t(most - least + 1)); };
+  for (int round = 0; round < 12; ++round) {
+    const bool is_long = round % 2 == 1;
+    const int64_t batch = from(1, 5), steps = from(1, 9), width = from(1, 7), hidden = from(1, 8);
+    const int64_t gates = (is_long ? 4 : 3) * hidden;
+    Case one{is_long ? "lstm" : "gru", {{"x", {batch, steps, width}}, {"h", {batch, hidden}}}, {}};
+    if (is_long) one.inputs.push_back({"m", {batch, hidden}});
+    const decltype(Case::inputs) weights = {
+        {"w", {gates, width}}, {"u", {gates, hidden}}, {"b", {gates}}, {"c", {gates}}};
+    one.inputs.insert(one.inputs.end(), weights.begin(), weights.end());
+    all.push_back(std::move(one));
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&](const std::string& function, decltype(Case::inputs) inputs, decltype(Case::settings) settings) {
@@ -112,16 +129,9 @@ std::vector<Case> cases() {
   steps.insert(steps.end(), gates.begin(), gates.end());
   add("gru_cell", cell, {});
   add("gru", steps, {});
-  decltype(Case::inputs) long_cell = {{"x", {3, 5}}, {"h", {3, 4}}, {"m", {3, 4}}}, long_steps = long_cell;
-  long_steps[0].second = {3, 7, 5};
-  for (auto* inputs : {&long_cell, &long_steps})
-    for (const char* name : {"w", "u", "b", "c"}) {
-      const std::string gate = name;
-      inputs->push_back({gate, gate == "w" ? std::vector<int64_t>{16, 5} : gate == "u" ? std::vector<int64_t>{16, 4} : std::vector<int64_t>{16}});
-    }
-  add("lstm", long_steps, {});
   add("timestep_embedding", {{"t", {5}}}, {{"width", 8}});
   add_drawn(all);
+  add_recurrent(all);
   return all;
 }
 

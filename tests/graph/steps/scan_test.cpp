@@ -20,7 +20,8 @@ Graph parsed_scan(const std::string& text) {
 }
 
 // h' = tanh(h u + x w), y = h' * h.
-constexpr const char* kCell = R"(graph cell(%h: data tensor<3x4xf32>, %x: data tensor<3x2xf32>, %w: data tensor<2x4xf32>, %u: data tensor<4x4xf32>) {
+constexpr const char* kCell =
+    R"(graph cell(%h: data tensor<3x4xf32>, %x: data tensor<3x2xf32>, %w: data tensor<2x4xf32>, %u: data tensor<4x4xf32>) {
   %4 = contract %h, %u (bi,ij->bj) : tensor<3x4xf32>
   %5 = contract %x, %w (bi,ij->bj) : tensor<3x4xf32>
   %6 = map %4, %5 (%0: f32, %1: f32) { %2 = add f32 %0, %1; %3 = tanh f32 %2 } -> %3 : tensor<3x4xf32>

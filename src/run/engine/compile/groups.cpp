@@ -24,7 +24,7 @@ Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
   return launch;
 }
 
-Launch exchange_launch(const Graph& g, const graph::Group& group, const Places& places) {
+Launch exchange_launch(const Graph& g, const graph::Group& group, const PlanAddresses& places) {
   const graph::Node& node = g[group.root];
   const bool gathers = node.attributes.moves == graph::Moves::gather;
   Launch launch;
@@ -62,7 +62,7 @@ void find_code(const CompileContext& shop, Kernels* made, CompileReport* report)
   }
 }
 
-void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const Places& places,
+void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
                  const std::shared_ptr<const Graph>& of, LaunchList* list) {
   std::vector<bool> prepared(made.scratch.preparations);
   for (size_t i = 0; i < plan.groups.size(); ++i) {

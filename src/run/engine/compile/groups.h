@@ -31,13 +31,13 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
 void find_code(const CompileContext& shop, Kernels* made, CompileReport* report);
 
 // Where the values of a plan are, and its scratch.
-struct Places {
+struct PlanAddresses {
   std::function<BufferAddress(graph::ValueId)> of;
   int64_t scratch_at = 0;  // bytes into the arena
   size_t loops = 0;        // around it
 };
 // Launches of all groups, in order. `of`: the plan's graph, for messages; null: it is the program's.
-void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const Places& places,
+void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
                  const std::shared_ptr<const graph::Graph>& of, LaunchList* list);
 
 }  // namespace lumen::run

@@ -50,7 +50,8 @@ bool is_scan(const Graph& g, const graph::Group& group) {
 
 ValueFacts values_of(const Graph& g) {
   ValueFacts facts{graph::unwritten(g), {}};
-  for (const Node& node : g.nodes) facts.alignment.push_back(is_parameter(node) ? kParameterAlignment : kValueAlignment);
+  for (const Node& node : g.nodes)
+    facts.alignment.push_back(is_parameter(node) ? kParameterAlignment : kValueAlignment);
   return facts;
 }
 

@@ -78,7 +78,7 @@ graph::Pipeline plan_first(const Graph& g, ValueId scan) {
 }
 
 int alignment_of(int64_t bytes) {
-  return static_cast<int>(std::min<int64_t>(kValueAlignment, bytes & -bytes));
+  return int(std::min<int64_t>(kValueAlignment, bytes & -bytes));
 }
 
 // The value in memory that an operand of a scan is a part of, and where it begins there.
@@ -118,9 +118,9 @@ struct Memory {
 };
 
 // Where a list's loops turn, for addresses of a body.
-class BodyPlaces {
+class BodyAddresses {
  public:
-  BodyPlaces(const CompileContext& shop, const ScanKernels& s, const Places& outer, LaunchList* list)
+  BodyAddresses(const CompileContext& shop, const ScanKernels& s, const PlanAddresses& outer, LaunchList* list)
       : s_(s), g_(s.plan->graph), node_(g_[s.scan]), outer_(outer) {
     carries_ = node_.attributes.carries;
     stepped_ = carries_ + node_.attributes.sequences;
@@ -229,7 +229,7 @@ class BodyPlaces {
   const ScanKernels& s_;
   const Graph& g_;
   const graph::Node& node_;
-  const Places& outer_;
+  const PlanAddresses& outer_;
   int carries_ = 0, stepped_ = 0;
   std::vector<ValueId> body_inputs_;
   std::vector<BufferAddress> carry_read_, carry_written_, carry_first_;
@@ -297,8 +297,8 @@ std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const g
   return scan;
 }
 
-void list_scan(const CompileContext& shop, const ScanKernels& scan, const Places& places, LaunchList* list) {
-  const BodyPlaces of(shop, scan, places, list);
+void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
+  const BodyAddresses of(shop, scan, places, list);
   if (!scan.carry_at.empty())
     list_groups(shop, scan.first_pipeline.plan, scan.first,
                 {[&](ValueId v) { return of.of_first(v); }, places.scratch_at + scan.first_scratch_at, places.loops},
@@ -313,7 +313,7 @@ void list_scan(const CompileContext& shop, const ScanKernels& scan, const Places
   for (size_t i = loop.begin; i < loop.end; ++i) {
     Launch& launch = list->launches[i];
     launch.times *= scan.steps;
-    for (double* sum : {&launch.flops, &launch.bytes, &launch.cycles}) *sum *= static_cast<double>(scan.steps);
+    for (double* sum : {&launch.flops, &launch.bytes, &launch.cycles}) *sum *= double(scan.steps);
   }
   list->loops.push_back(std::move(loop));
 }

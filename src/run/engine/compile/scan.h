@@ -29,6 +29,6 @@ std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const g
                                              const ValueFacts& facts);
 
 // `places`: of the plan that has the scan, and of the scan's own memory.
-void list_scan(const CompileContext& shop, const ScanKernels& scan, const Places& places, LaunchList* list);
+void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list);
 
 }  // namespace lumen::run

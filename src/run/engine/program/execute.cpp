@@ -247,7 +247,8 @@ class CompiledProgram : public Program {
     for (size_t b = 0; b < moved_.size(); ++b) {
       const auto& turns = addresses[b].turns;
       for (size_t d = 0; d < turns.size(); ++d)
-        moved_[b] = static_cast<std::byte*>(moved_[b]) + (turns[d].alternates ? steps_[d] % 2 : steps_[d]) * turns[d].bytes;
+        moved_[b] =
+            static_cast<std::byte*>(moved_[b]) + (turns[d].alternates ? steps_[d] % 2 : steps_[d]) * turns[d].bytes;
     }
     return moved_;
   }
@@ -296,7 +297,7 @@ class CompiledProgram : public Program {
       if (trial) trial_marks_->set(2 * *trial);
       start(i, statuses + i);
       if (trial) trial_marks_->set(2 * *trial + 1);
-      // Of a loop's kernels the first has the time of all steps but the last.
+      // Among a loop's kernels the first has the time of all steps but the last.
       if (times_kernels()) marks_->set(i + 1);
     };
     steps_.clear();
@@ -460,7 +461,7 @@ class CompiledProgram : public Program {
   void forget_recording() { recorded_.clear(); }
 
   static bool is_in_input(const BufferAddress& at, size_t input) {
-    return at.in == BufferAddress::In::input && at.at == static_cast<int64_t>(input);
+    return at.in == BufferAddress::In::input && at.at == int64_t(input);
   }
   static BufferAddress input_address(size_t input) { return {BufferAddress::In::input, static_cast<int64_t>(input)}; }
   LaunchStatus* device_statuses() const { return static_cast<LaunchStatus*>(shared_statuses_.get()); }

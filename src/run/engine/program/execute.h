@@ -42,14 +42,14 @@ struct Launch {
   std::optional<graph::Moves> exchange;  // in its place: with other ranks
   int64_t piece_bytes = 0;               // of an exchange, for each rank
   LaunchConfig launch_config;
-  std::vector<BufferAddress> addresses;     // one per buffer
-  std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
-  double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
-  graph::ValueId blamed = -1;               // node whose guard this is
+  std::vector<BufferAddress> addresses;         // one per buffer
+  std::string name, plan, label;                // kernel, synthesizer's plan, what it computes
+  double flops = 0, bytes = 0, cycles = 0;      // cycles: estimate, of one core
+  graph::ValueId blamed = -1;                   // node whose guard this is
   std::shared_ptr<const graph::Graph> of = {};  // the graph that has the node; null: the program's own
-  int64_t times = 1;                        // steps it runs for; flops, bytes and cycles are those of all
-  std::shared_ptr<Autotuner> autotuner;     // other plans of this kernel; null: there are none, or none are tried
-  std::vector<synth::BidNote> bids;         // of a product's last kernel: what families of kernels offered
+  int64_t times = 1;                            // steps it runs for; flops, bytes and cycles are those of all
+  std::shared_ptr<Autotuner> autotuner;         // other plans of this kernel; null: there are none, or none are tried
+  std::vector<synth::BidNote> bids;             // of a product's last kernel: what families of kernels offered
 };
 
 struct ProgramInput {
