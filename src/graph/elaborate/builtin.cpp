@@ -23,7 +23,7 @@ struct Row {
   std::string_view usage;
 };
 
-constexpr std::array<Row, 19> kRows = {{
+constexpr std::array<Row, 20> kRows = {{
     {"reshape", 2, 2, "x shape", "reshape(x, [a, b]); one extent may be -1"},
     {"permute", 2, 2, "x axes", "permute(x, [1, 0, 2])"},
     {"broadcast", 2, 2, "x shape", "broadcast(x, [a, b])"},
@@ -42,6 +42,7 @@ constexpr std::array<Row, 19> kRows = {{
     {"any", 1, -1, "x axis", "any(x, -1)"},
     {"all", 1, -1, "x axis", "all(x, -1)"},
     {"each", 3, 3, "", "each(i, n, formula): the n values of the formula, a constant"},
+    {"scan", 3, -1, "", "scan(step, [carries], [sequences], constants .., axis = 0, reverse = 0)"},
     {"gather", 2, 2, "table rows", "gather(table, rows), the same as table[rows]"},
 }};
 
@@ -132,6 +133,7 @@ Value Elaboration::builtin(const Expr& e) {
     }
     return elementwise(e.text, std::move(args), e.place);
   }
+  if (e.text == "scan") return scan(e);
   const Row& row = *row_of(e.text);
   const std::vector<const Expr*> args = ordered(row, e);
   if (e.text == "each") return each(e);

@@ -151,6 +151,11 @@ class Elaboration {
   Value each(const lang::Expr& e);
   int axis_of(int64_t axis, size_t rank, const Place& place) const;
 
+  // ---- scan.cpp
+  Value scan(const lang::Expr& e);
+  const lang::Function& step_function(const lang::Expr& name, size_t arguments);
+  Value with_axis_at(const Value& v, int from, int to, const Place& place);
+
   // ---- unify.cpp
   Type written_type(const lang::TypeExpr& t, Symbols& symbols);  // unbound names become symbols
   Element element_of(const lang::TypeExpr& t) const;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "graph/fuse/fuse.h"
 #include "graph/match/access.h"
+#include "graph/steps/history.h"
 
 namespace lumen::graph {
 
@@ -21,6 +22,34 @@ int64_t aligned_bytes(const Type& t) {
   int64_t bytes = 0;
   if (__builtin_add_overflow(byte_size(t), kAlignment - 1, &bytes)) throw user_error("{} is too large", print(t));
   return bytes / kAlignment * kAlignment;
+}
+
+// Outputs of a scan that are a carry's values of all steps share the memory where those lie.
+void join_histories(const Graph& g, const Group& group, int number, std::vector<Life>* lives, std::vector<int>* life_of,
+                    std::vector<int64_t>* within) {
+  const auto number_of = [&](ValueId v) { return g[v].op == Op::result_ ? g[v].attributes.index : 0; };
+  const auto has = [](const std::vector<int>& of, int k) { return std::find(of.begin(), of.end(), k) != of.end(); };
+  for (const History& h : histories_of(g, group.root, kAlignment)) {
+    const bool is_read = std::any_of(group.results.begin(), group.results.end(), [&](ValueId v) {
+      return has(h.before, number_of(v)) || has(h.after, number_of(v));
+    });
+    if (!is_read) continue;
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(h.bytes, h.steps + 1, &bytes))
+      throw user_error("the carries of {} steps are too large", h.steps);
+    const int life = std::ssize(*lives);
+    lives->push_back({bytes, number, number});
+    const auto place = [&](ValueId v, int64_t at) {
+      (*life_of)[v] = life;
+      (*within)[v] = at;
+    };
+    for (const ValueId v : group.results) {
+      const int k = number_of(v);
+      if (has(h.before, k)) place(v, h.read_at());
+      if (has(h.after, k)) place(v, h.written_at());
+      if (k == h.carry) place(v, h.last_at());
+    }
+  }
 }
 
 }  // namespace
@@ -65,15 +94,17 @@ MemoryPlan plan_memory(const Plan& plan) {
   }
 
   std::vector<Life> lives;
-  std::vector<ValueId> values;  // that live them
   std::vector<int> life_of(g.nodes.size(), -1);
+  std::vector<int64_t> within(g.nodes.size(), 0);  // bytes from where the life's memory begins
   for (int k = 0; k < std::ssize(plan.groups); ++k) {
+    const ValueId root = plan.groups[k].root;
+    if (root >= 0 && g[root].op == Op::scan_) join_histories(g, plan.groups[k], k, &lives, &life_of, &within);
     for (ValueId v : plan.groups[k].results) {
+      if (life_of[v] >= 0 && (g[v].op == Op::result_ || g[v].op == Op::scan_)) continue;  // part of a history
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
       life_of[v] = lives.size();
       lives.push_back({aligned_bytes(g[v].type), k, k});
-      values.push_back(v);
     }
     for (ValueId v : plan.groups[k].inputs) {
       if (memory.slots[v].where == Slot::Where::external) continue;
@@ -85,8 +116,9 @@ MemoryPlan plan_memory(const Plan& plan) {
     if (life_of[r] >= 0) lives[life_of[r]].last = plan.groups.size();
   }
   memory.arena_bytes = place_lives(lives);
-  for (size_t i = 0; i < lives.size(); ++i)
-    memory.slots[values[i]] = {Slot::Where::arena, lives[i].offset, byte_size(g[values[i]].type), -1};
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+    if (life_of[v] >= 0)
+      memory.slots[v] = {Slot::Where::arena, lives[life_of[v]].offset + within[v], byte_size(g[v].type), -1};
   return memory;
 }
 

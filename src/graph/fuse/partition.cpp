@@ -9,6 +9,11 @@ namespace lumen::graph {
 Partition::Partition(const Graph& g) : g_(g), users_(users_of(g)), cluster_(g.nodes.size(), -1) {
   for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
     if (!is_compute(g_, v)) continue;
+    if (g_[v].op == Op::result_) {  // what a scan gives, the scan writes
+      cluster_[v] = cluster_[g_[v].operands[0]];
+      clusters_[cluster_[v]].nodes.push_back(v);
+      continue;
+    }
     Cluster c;
     c.nodes = {v};
     if (g_[v].op == Op::map_ || g_[v].op == Op::random_) {

@@ -26,6 +26,8 @@ class Differentiation {
   Reverse& reverse() { return r_; }
 
  private:
+  // Gradients of a call's or a scan's results, by their number; one may have two.
+  std::vector<std::pair<int, ValueId>> arriving_at(ValueId v, const Node& node);
   void through_call(ValueId v, const Node& node);
 
   Graph& g_;
@@ -33,7 +35,7 @@ class Differentiation {
   ValueId end_ = 0;            // of the forward values that the sweep covers
   std::vector<ValueId> ends_;  // those of them that are read from outside: the loss, or the results of a call
   std::map<ValueId, Attention> attentions_;               // by output
-  std::map<std::pair<ValueId, int>, ValueId> by_result_;  // gradients of a call's results
+  std::map<std::pair<ValueId, int>, ValueId> by_result_;  // gradients of a call's or a scan's results
 };
 
 // Error when the loss is not one number.

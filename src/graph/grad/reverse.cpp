@@ -157,6 +157,10 @@ void Differentiation::sweep(ValueId begin, ValueId end, const std::vector<ValueI
       through_call(v, node);
       continue;
     }
+    if (node.op == Op::scan_) {
+      scan_gradient(r_, v, arriving_at(v, node));
+      continue;
+    }
     const ValueId gradient = r_.take(v);
     if (gradient < 0) continue;
     for (size_t k = 0; k < wanted.size(); ++k) {
@@ -195,15 +199,20 @@ void Differentiation::sweep_appended(ValueId begin, ValueId end, const std::vect
   ends_ = outer_ends;
 }
 
-void Differentiation::through_call(ValueId v, const Node& node) {
-  const Graph& callee = *node.attributes.callee;
-  const ValueId direct = r_.take(v);  // a call read as a value is its first result
+std::vector<std::pair<int, ValueId>> Differentiation::arriving_at(ValueId v, const Node& node) {
+  const ValueId direct = r_.take(v);  // a call or scan read as a value is its first result
   std::vector<std::pair<int, ValueId>> arriving;
   if (direct >= 0) arriving.emplace_back(0, direct);
-  for (int k = 0; k < std::ssize(callee.results); ++k) {
+  for (int k = 0; k < std::ssize(node.attributes.callee->results); ++k) {
     const auto found = by_result_.find({v, k});
     if (found != by_result_.end()) arriving.emplace_back(k, found->second);
   }
+  return arriving;
+}
+
+void Differentiation::through_call(ValueId v, const Node& node) {
+  const Graph& callee = *node.attributes.callee;
+  const std::vector<std::pair<int, ValueId>> arriving = arriving_at(v, node);
   if (arriving.empty()) return;
   const ValueId begin = g_.nodes.size();
   const std::vector<ValueId> results = expand_call(g_, callee, node.operands);

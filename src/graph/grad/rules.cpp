@@ -12,6 +12,7 @@
 //                below a contract: da = contract(windows of dr, b reversed)
 //   cast         straight through (cast.cpp)
 //   exchange     none: what is differentiated is partitioned behind that
+//   scan         a scan the other way round (scan.cpp)
 //   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
 //
 // Proved by finite differences in tests/graph/grad/grad_test.cpp.
@@ -205,6 +206,9 @@ void grad_exchange(Reverse&, ValueId v, ValueId) {
 }
 void grad_call(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");
+}
+void grad_scan(Reverse&, ValueId, ValueId) {
+  LUMEN_UNREACHABLE("a scan's gradient has those of all its results: scan.cpp, by reverse.cpp");
 }
 void grad_result(Reverse&, ValueId, ValueId) {
   LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");

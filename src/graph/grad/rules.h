@@ -1,6 +1,7 @@
 // What a gradient rule sees and does. One rule per operator (rules.cpp), found by name; reverse.cpp drives them.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "graph/ir/build.h"
@@ -59,6 +60,8 @@ GradientRule gradient_rule(Op op);
 void cast_gradient(Reverse& r, ValueId v, ValueId gradient);
 // attention.cpp: the rule of a whole attention, from the gradient of its output.
 void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output);
+// scan.cpp: the rule of a scan, from the gradients of some of its results, by their number.
+void scan_gradient(Reverse& r, ValueId v, const std::vector<std::pair<int, ValueId>>& arriving);
 // windows.cpp: the gradient of the operand of windows %v from that of their result.
 ValueId sum_of_windows(Reverse& r, ValueId v, ValueId gradient);
 // What the operand of windows gets of their maximum or minimum %extreme, `share` being what each place that holds it

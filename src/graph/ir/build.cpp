@@ -203,6 +203,17 @@ ValueId Builder::call(std::shared_ptr<const Graph> callee, std::vector<ValueId> 
   return append(graph, std::move(node));
 }
 
+ValueId Builder::scan(std::shared_ptr<const Graph> body, std::vector<ValueId> operands, int carries, int sequences,
+                      bool reverse) {
+  Node node = make(Op::scan_, std::move(operands));
+  node.attributes.name = body->name;
+  node.attributes.callee = std::move(body);
+  node.attributes.carries = carries;
+  node.attributes.sequences = sequences;
+  node.attributes.reverse = reverse;
+  return append(graph, std::move(node));
+}
+
 ValueId Builder::result(ValueId call_value, int index) {
   Node node = make(Op::result_, {call_value});
   node.attributes.index = index;

@@ -43,7 +43,10 @@ class Builder {
   ValueId update(ValueId state, ValueId value, std::vector<ValueId> starts = {});
   ValueId exchange(ValueId a, Moves moves, int ranks);
   ValueId call(std::shared_ptr<const Graph> callee, std::vector<ValueId> operands);
-  ValueId result(ValueId call, int index);
+  ValueId result(ValueId call, int index);  // of a call or a scan
+  // Operands: carries, sequences, constants. A scan with one result is that result.
+  ValueId scan(std::shared_ptr<const Graph> body, std::vector<ValueId> operands, int carries, int sequences,
+               bool reverse = false);
 
   // Elementwise shorthands (maps with one operation).
   ValueId unary(ScalarOp op, ValueId a);

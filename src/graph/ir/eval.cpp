@@ -515,6 +515,45 @@ Tensor eval_call(Machine& m, const Node& n, ValueId v) {
   return first;
 }
 
+// One index of the first axis.
+Tensor step_of(const Tensor& sequence, int64_t step) {
+  Tensor one{sequence.type, {}, {}};
+  one.type.shape.erase(one.type.shape.begin());
+  const int64_t count = product(extents(one.type));
+  one.values.assign(sequence.values.begin() + step * count, sequence.values.begin() + (step + 1) * count);
+  return one;
+}
+
+Tensor eval_scan(Machine& m, const Node& n, ValueId v) {
+  const Graph& body = *n.attributes.callee;
+  const std::vector<ValueId> inputs = body.inputs();
+  const size_t carries = n.attributes.carries, stepped = carries + n.attributes.sequences;
+  const int64_t steps = m.operand(n, carries).type.shape[0].number();
+  std::vector<Tensor> results(body.results.size());
+  for (size_t k = 0; k < carries; ++k) results[k] = m.operand(n, k);
+  for (int64_t i = 0; i < steps; ++i) {
+    const int64_t step = n.attributes.reverse ? steps - 1 - i : i;
+    std::map<std::string, Tensor> arguments;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const Tensor& given = k < carries ? results[k] : m.operand(n, k);
+      arguments[body[inputs[k]].attributes.name] = k >= carries && k < stepped ? step_of(given, step) : given;
+    }
+    std::vector<Tensor> made = run(body, arguments, m.options, nullptr);
+    for (size_t k = 0; k < carries; ++k) results[k] = made[k];
+    for (size_t k = carries; k < made.size(); ++k) {
+      if (i == 0) {
+        results[k] = made[k];
+        results[k].type.shape.insert(results[k].type.shape.begin(), Dim(steps));
+        results[k].values.resize(steps * made[k].values.size());
+      }
+      std::copy(made[k].values.begin(), made[k].values.end(), results[k].values.begin() + step * made[k].values.size());
+    }
+  }
+  Tensor first = results[0];
+  m.calls[v] = std::move(results);
+  return first;
+}
+
 Tensor eval_result(Machine& m, const Node& n, ValueId) {
   return m.calls.at(n.operands[0])[n.attributes.index];
 }

@@ -37,7 +37,7 @@ class Graph;
 using ValueId = int;
 
 struct Attributes {
-  std::string name;  // input; call (callee's name)
+  std::string name;  // input; call, scan (callee's name)
   Role role = Role::data;
   std::vector<double> data;  // constant; one entry = splat
   int axis = 0;              // iota, concat
@@ -52,7 +52,9 @@ struct Attributes {
   uint32_t salt = 0;                                 // random
   Moves moves = Moves::gather;                       // exchange
   int ranks = 0;                                     // exchange
-  std::shared_ptr<const Graph> callee;               // call
+  std::shared_ptr<const Graph> callee;               // call, scan
+  int carries = 0, sequences = 0;                    // scan: of its operands, the first and those behind them
+  bool reverse = false;                              // scan
   int index = 0;                                     // result
 };
 

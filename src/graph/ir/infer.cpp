@@ -471,12 +471,70 @@ Type infer_call(const Site& s) {
   return callee[callee.results[0]].type;
 }
 
+// What a scan gives: its last carries, then outputs with an axis of steps in front.
+Type scan_result(const Graph& g, const Node& scan, int index) {
+  const Graph& body = *scan.attributes.callee;
+  Type t = body[body.results[index]].type;
+  if (index >= scan.attributes.carries) {
+    const Shape& stepped = g[scan.operands[scan.attributes.carries]].type.shape;
+    t.shape.insert(t.shape.begin(), stepped[0]);
+  }
+  return t;
+}
+
+// What stands in a step is a function of its operands alone.
+void check_body(const Graph& body) {
+  for (const Node& node : body.nodes) {
+    require(op_info(node.op).pure || node.op == Op::input_, "{} does not stand in a step, as {} has it",
+            op_info(node.op).name, body.name);
+    require(node.op != Op::exchange_, "ranks exchange nothing within a step, as {} does", body.name);
+    require(node.op != Op::input_ || node.attributes.role != Role::state,
+            "{} has the state '{}': what lives from step to step is a carry", body.name, node.attributes.name);
+  }
+}
+
+Type infer_scan(const Site& s) {
+  const Attributes& a = s.attributes;
+  require(a.callee != nullptr, "needs a callee");
+  const Graph& body = *a.callee;
+  const std::vector<ValueId> inputs = body.inputs();
+  const int count = std::ssize(inputs), results = std::ssize(body.results);
+  require(a.carries >= 0 && a.sequences >= 1 && a.carries <= count && a.sequences <= count - a.carries,
+          "{} carries and {} sequences of {} operands: there is one sequence at least", a.carries, a.sequences, count);
+  require(inputs.size() == s.node.operands.size(), "{} takes {} operands, not {}", body.name, inputs.size(),
+          s.node.operands.size());
+  require(results >= std::max(a.carries, 1), "{} has {} results for {} carries", body.name, results, a.carries);
+  check_body(body);
+  for (int i = 0; i < count; ++i) {
+    Type given = s.operand(i);
+    const bool steps = i >= a.carries && i < a.carries + a.sequences;
+    if (i < a.carries + a.sequences) s.scalar_operand(i);
+    if (steps) {
+      require(!given.shape.empty(), "operand {} is a single number: it has no steps", i);
+      require(given.shape[0] == s.shape(a.carries)[0], "operand {} has {} steps, the first sequence {}", i,
+              print(given.shape[0]), print(s.shape(a.carries)[0]));
+      given.shape.erase(given.shape.begin());
+    }
+    require(body[inputs[i]].type == given, "operand {} is {}{}, {} wants {}", i, print(given),
+            steps ? " in a step" : "", body.name, print(body[inputs[i]].type));
+  }
+  for (int k = 0; k < results; ++k) {
+    const Type& given = body[body.results[k]].type;
+    require(!given.element.format, "result {} of {} is held in a format", k, body.name);
+    require(k >= a.carries || given == s.operand(k), "carry {} is {} before a step and {} behind it", k,
+            k < a.carries ? print(s.operand(k)) : "", print(given));
+  }
+  return scan_result(s.g, s.node, 0);
+}
+
 Type infer_result(const Site& s) {
   const Node& call = s.g[s.node.operands[0]];
-  require(call.op == Op::call_ && call.attributes.callee, "the operand must be a call");
+  const bool steps = call.op == Op::scan_;
+  require((steps || call.op == Op::call_) && call.attributes.callee, "the operand must be a call or a scan");
   const Graph& callee = *call.attributes.callee;
   require(s.attributes.index >= 0 && s.attributes.index < std::ssize(callee.results), "{} has no result {}",
           callee.name, s.attributes.index);
+  if (steps) return scan_result(s.g, call, s.attributes.index);
   return callee[callee.results[s.attributes.index]].type;
 }
 

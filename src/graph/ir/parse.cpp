@@ -218,6 +218,12 @@ class Parser {
       expect(word_);
       expect("=");
       (word_ == "axis" ? a.axis : a.index) = number<int>();
+    } else if (word_ == "carries" || word_ == "sequences") {
+      expect(word_);
+      expect("=");
+      (word_ == "carries" ? a.carries : a.sequences) = number<int>();
+    } else if (word_ == "reverse") {
+      a.reverse = accept(word_);
     } else if (word_ == "axes") {
       expect("axes=");
       a.axes = list<int>("[", "]");

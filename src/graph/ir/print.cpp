@@ -2,6 +2,8 @@
 // Invariant: parse(print(g)) == g. Proved by tests/graph/ir/text_test.cpp.
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 
 #include "base/check.h"
 #include "base/ordinal.h"
@@ -66,7 +68,10 @@ std::string print_subscripts(const Attributes& a) {
   return bracketed(subscripts);
 }
 
-std::string print_attribute(const Attributes& a, std::string_view word) {
+// What graphs are called in the text: bodies that passes made of one graph are called alike, and get a number.
+using Names = std::map<const Graph*, std::string>;
+
+std::string print_attribute(const Attributes& a, std::string_view word, const Names& names) {
   if (word == "name") return {};  // the value itself is called so
   if (word == "role") return std::string(role_name(a.role));
   if (word == "data") return fmt::format("{{{}}}", fmt::join(a.data, ", "));
@@ -95,19 +100,22 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
   if (word == "salt") return fmt::format("salt={}", a.salt);
   if (word == "moves") return a.moves == Moves::gather ? "gather" : "spread";
   if (word == "ranks") return fmt::format("ranks={}", a.ranks);
-  if (word == "callee") return "@" + print_name(a.callee->name);
+  if (word == "callee") return "@" + print_name(names.at(a.callee.get()));
+  if (word == "carries") return fmt::format("carries={}", a.carries);
+  if (word == "sequences") return fmt::format("sequences={}", a.sequences);
+  if (word == "reverse") return a.reverse ? "reverse" : "";
   if (word == "index") return fmt::format("index={}", a.index);
   LUMEN_UNREACHABLE("op.def names an attribute without a spelling: {}", word);
 }
 
-std::string print_node(const Graph& g, ValueId v) {
+std::string print_node(const Graph& g, ValueId v, const Names& names) {
   const Node& n = g[v];
   std::string text = fmt::format("  {} = {}", print_value(g, v), op_info(n.op).name);
   for (size_t i = 0; i < n.operands.size(); ++i) text += (i == 0 ? " " : ", ") + print_value(g, n.operands[i]);
   std::string_view words = op_info(n.op).attributes;
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());
-    const std::string attribute = print_attribute(n.attributes, words.substr(0, end));
+    const std::string attribute = print_attribute(n.attributes, words.substr(0, end), names);
     if (!attribute.empty()) text += " " + attribute;
     words.remove_prefix(std::min(end + 1, words.size()));
   }
@@ -117,8 +125,8 @@ std::string print_node(const Graph& g, ValueId v) {
 }
 
 // Inputs that open the graph stand in its head; later ones are statements.
-std::string print_one(const Graph& g) {
-  std::string text = "graph " + print_name(g.name) + "(";
+std::string print_one(const Graph& g, const Names& names) {
+  std::string text = "graph " + print_name(names.at(&g)) + "(";
   ValueId v = 0;
   const ValueId count = g.nodes.size();
   for (; v < count && g[v].op == Op::input_; ++v) {
@@ -127,7 +135,7 @@ std::string print_one(const Graph& g) {
     if (!g[v].label.empty()) text += " " + quote(g[v].label);
   }
   text += ") {\n";
-  for (; v < count; ++v) text += print_node(g, v);
+  for (; v < count; ++v) text += print_node(g, v, names);
   for (size_t r = 0; r < g.results.size(); ++r) {
     text += r == 0 ? "  return " : ", ";
     if (!g.result_names[r].empty()) text += print_name(g.result_names[r]) + " = ";
@@ -136,23 +144,25 @@ std::string print_one(const Graph& g) {
   return text + (g.results.empty() ? "}\n" : "\n}\n");
 }
 
-void print_all(const Graph& g, std::vector<const Graph*>& done, std::string& text) {
+void print_all(const Graph& g, Names& names, std::set<std::string>& taken, std::string& text) {
   for (const Node& n : g.nodes) {
     const Graph* callee = n.attributes.callee.get();
-    if (callee && std::find(done.begin(), done.end(), callee) == done.end()) print_all(*callee, done, text);
+    if (callee && !names.contains(callee)) print_all(*callee, names, taken, text);
   }
-  for (const Graph* other : done) LUMEN_CHECK(other->name != g.name, "two graphs are called {}", g.name);
-  if (!done.empty()) text += "\n";
-  text += print_one(g);
-  done.push_back(&g);
+  std::string name = g.name;
+  for (int number = 2; !taken.insert(name).second; ++number) name = fmt::format("{}.{}", g.name, number);
+  names[&g] = std::move(name);
+  if (!text.empty()) text += "\n";
+  text += print_one(g, names);
 }
 
 }  // namespace
 
 std::string print(const Graph& g) {
-  std::vector<const Graph*> done;
+  Names names;
+  std::set<std::string> taken;
   std::string text;
-  print_all(g, done, text);
+  print_all(g, names, taken, text);
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "graph/ir/rewrite.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/error.h"
 
@@ -8,6 +10,12 @@ namespace lumen::graph {
 namespace {
 
 constexpr size_t kMaxNodes = 1 << 22;
+
+bool has_calls(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
+    return n.op == Op::call_ || (n.op == Op::scan_ && has_calls(*n.attributes.callee));
+  });
+}
 
 }  // namespace
 
@@ -60,12 +68,14 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
           label = node.label.empty() ? node.attributes.callee->name : node.label;
       }
       map[v] = calls[v][0];
-    } else if (node.op == Op::result_) {
+    } else if (node.op == Op::result_ && callee[node.operands[0]].op == Op::call_) {
       map[v] = calls[node.operands[0]][node.attributes.index];
     } else {
       if (to.nodes.size() >= kMaxNodes) throw user_error("the graph is too large once its calls are expanded");
       Node copy = node;
       copy.operands = std::move(operands);
+      if (node.op == Op::scan_ && has_calls(*node.attributes.callee))
+        copy.attributes.callee = std::make_shared<const Graph>(without_calls(*node.attributes.callee));
       to.nodes.push_back(std::move(copy));
       map[v] = to.nodes.size() - 1;
     }
@@ -73,6 +83,19 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
   std::vector<ValueId> results;
   for (ValueId r : callee.results) results.push_back(map[r]);
   return results;
+}
+
+Graph without_calls(const Graph& g) {
+  Graph flat;
+  flat.name = g.name;
+  flat.result_names = g.result_names;
+  std::vector<ValueId> inputs;
+  for (ValueId v : g.inputs()) {
+    inputs.push_back(flat.nodes.size());
+    flat.nodes.push_back(g[v]);
+  }
+  flat.results = expand_call(flat, g, inputs);
+  return flat;
 }
 
 std::vector<bool> live_values(const Graph& g) {

@@ -31,6 +31,9 @@ class Rewriter {
 // graph grows beyond all measure (calls of calls can multiply).
 std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vector<ValueId>& arguments);
 
+// The graph with every call replaced by its callee's body, innermost included, in the bodies of scans as well.
+Graph without_calls(const Graph& g);
+
 // Which values the results and the impure nodes need.
 std::vector<bool> live_values(const Graph& g);
 

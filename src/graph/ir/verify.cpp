@@ -31,6 +31,10 @@ std::string verify(const Graph& g) {
       }
     }
     if (std::string wrong = check_type(g, node); !wrong.empty()) return fmt::format("%{} = {}", v, wrong);
+    if (node.op == Op::scan_) {
+      if (std::string wrong = verify(*node.attributes.callee); !wrong.empty())
+        return fmt::format("{} @{}: {}", where, node.attributes.callee->name, wrong);
+    }
     if (node.op == Op::map_) verify_formula(node.attributes.formula);
     if (node.op == Op::input_ && !names.insert(node.attributes.name).second) {
       return fmt::format("{}: a second input named {}", where, node.attributes.name);

@@ -21,9 +21,11 @@ namespace {
 
 constexpr size_t kLongestPeriod = 16;  // stretches of a layer
 
-// Not what has come from other ranks: it is kept, for it would be sent again.
+// Not what has come from other ranks: it is kept, for it would be sent again. Nor what a scan gives: its gradient
+// computes a step again.
 bool is_computed(const Node& node) {
-  return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_ && node.op != Op::exchange_;
+  return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_ && node.op != Op::exchange_ &&
+         node.op != Op::scan_ && node.op != Op::result_;
 }
 
 // What a stretch computes, as a text: alike for layers that are alike.

@@ -320,7 +320,6 @@ class Partitioner {
       case Op::update_:
         return update(v);
       case Op::call_:
-      case Op::result_:
         LUMEN_UNREACHABLE("a partition of a graph with calls");
       default:
         return keep_whole(v);

@@ -6,16 +6,7 @@
 namespace lumen::graph {
 
 void inline_calls(Graph& g) {
-  Graph flat;
-  flat.name = g.name;
-  flat.result_names = g.result_names;
-  std::vector<ValueId> inputs;
-  for (ValueId v : g.inputs()) {
-    inputs.push_back(flat.nodes.size());
-    flat.nodes.push_back(g[v]);
-  }
-  flat.results = expand_call(flat, g, inputs);
-  g = std::move(flat);
+  g = without_calls(g);
 }
 
 }  // namespace lumen::graph

@@ -1,7 +1,7 @@
 // copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
 // that strides cannot express, a state's old value that is read after its update, the value of an update that reads
-// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks. So are results that
-// would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+// what it writes, blocks that no straight code takes apart, a view that is sent to other ranks or walked through step
+// by step. So are results that would be loads. Proved by tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -25,7 +25,7 @@ class Copier {
   explicit Copier(const Graph& g)
       : r_(g), updated_(updates_of(g)), last_use_(g.nodes.size(), -1), whole_(g.nodes.size(), false) {
     for (const Node& node : g.nodes) {
-      LUMEN_CHECK(node.op != Op::call_ && node.op != Op::result_, "loads of a graph with calls");
+      LUMEN_CHECK(node.op != Op::call_, "loads of a graph with calls");
       for (size_t k = 0; k < node.operands.size(); ++k)
         if (node.op != Op::gather_ || k != 0) whole_[node.operands[k]] = true;
     }
@@ -60,6 +60,8 @@ class Copier {
       update(v);
     else if (r_.from[v].op == Op::exchange_)
       exchange(v);
+    else if (r_.from[v].op == Op::scan_)
+      scan(v);
     else
       r_.keep(v);
     r_.keep_label(v);
@@ -97,18 +99,37 @@ class Copier {
     r_.replace(v, r_.build.update(operands[0], operands[1], {operands.begin() + 2, operands.end()}));
   }
 
+  // Whether a value lies in memory one element after another; `alone`: and nothing else does there.
+  bool is_dense(ValueId v, bool alone) const {
+    const auto access = affine_access(r_.to, v);
+    if (!access || read_below(r_.to, v) != access->source) return false;
+    const std::vector<int64_t> extents = extents_of(r_.to[v].type.shape), dense = dense_strides_of(extents);
+    bool lies =
+        !alone || (access->offset == 0 && elements(r_.to[access->source].type.shape) == elements(r_.to[v].type.shape));
+    for (size_t d = 0; d < extents.size(); ++d) lies = lies && (extents[d] == 1 || access->strides[d] == dense[d]);
+    return lies;
+  }
+
   // What is sent lies as it is sent.
   void exchange(ValueId v) {
     const ValueId sent = r_[r_.from[v].operands[0]];
-    const auto access = affine_access(r_.to, sent);
-    bool lies = access && access->offset == 0 && read_below(r_.to, sent) == access->source;
-    if (lies) {
-      const std::vector<int64_t> extents = extents_of(r_.build.type(sent).shape), dense = dense_strides_of(extents);
-      lies = elements(r_.build.type(access->source).shape) == elements(r_.build.type(sent).shape);
-      for (size_t d = 0; d < extents.size(); ++d) lies = lies && (extents[d] == 1 || access->strides[d] == dense[d]);
+    const Attributes& a = r_.from[v].attributes;
+    r_.replace(v, r_.build.exchange(is_dense(sent, true) ? sent : copy(sent), a.moves, a.ranks));
+  }
+
+  // Steps find their part of a sequence, and what is the same for all, where it lies.
+  void scan(ValueId v) {
+    constexpr int64_t kAlignment = 64;
+    std::vector<ValueId> operands = r_.operands(v);
+    for (ValueId& o : operands) {
+      if (r_.to[o].type.element.format && !is_view(r_.to[o].op)) continue;
+      const auto access = affine_access(r_.to, o);
+      const bool lies =
+          is_dense(o, false) && access->offset * int64_t{scalar_bytes(r_.to[o].type.element.scalar)} % kAlignment == 0;
+      if (!lies) o = copy(o);
     }
     const Attributes& a = r_.from[v].attributes;
-    r_.replace(v, r_.build.exchange(lies ? sent : copy(sent), a.moves, a.ranks));
+    r_.replace(v, r_.build.scan(a.callee, std::move(operands), a.carries, a.sequences, a.reverse));
   }
 
   Rewriter r_;

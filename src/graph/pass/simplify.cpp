@@ -31,6 +31,7 @@ std::string key_of(const Node& n) {
       fmt::format("{} {} {} {} {} {} {} {} {} {} {}", ordinal(n.op), print(n.type), fmt::join(n.operands, ","), a.axis,
                   fmt::join(a.axes, ","), ordinal(a.reduction), fmt::join(a.indices, ","), fmt::join(a.starts, ","),
                   fmt::join(a.strides, ","), a.salt, a.index);
+  if (n.op == Op::scan_) key += fmt::format(" {} {} {}", a.carries, a.sequences, a.reverse);
   if (n.op == Op::exchange_) key += fmt::format(" {} {}", ordinal(a.moves), a.ranks);
   for (double x : a.data) key += fmt::format(" {}", x);
   for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, ordinal(source));
@@ -150,7 +151,7 @@ class Simplifier {
     const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(),
                                                             [&](ValueId o) { return node(o).op == Op::constant_; });
     if (!constants || !op_info(old.op).pure || old.type.element.format) return -1;
-    if (old.op == Op::call_ || old.op == Op::exchange_) return -1;
+    if (old.op == Op::call_ || old.op == Op::scan_ || old.op == Op::exchange_) return -1;
     const bool splats = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return is_splat(node(o)); });
     const Element e = old.type.element;
     if (splats && is_view(old.op)) return splat(old.type.shape, e, node(operands[0]).attributes.data[0]);
@@ -529,7 +530,8 @@ bool same(const Node& a, const Node& b) {
          std::equal(x.data.begin(), x.data.end(), y.data.begin(), y.data.end(), bits) && x.axis == y.axis &&
          x.axes == y.axes && x.reduction == y.reduction && x.formula == y.formula && x.indices == y.indices &&
          x.starts == y.starts && x.strides == y.strides && x.sources == y.sources && x.salt == y.salt &&
-         x.callee == y.callee && x.index == y.index;
+         x.callee == y.callee && x.carries == y.carries && x.sequences == y.sequences && x.reverse == y.reverse &&
+         x.index == y.index;
 }
 
 bool same(const Graph& a, const Graph& b) {
@@ -540,6 +542,12 @@ bool same(const Graph& a, const Graph& b) {
 }  // namespace
 
 void simplify(Graph& g) {
+  for (Node& node : g.nodes) {
+    if (node.op != Op::scan_) continue;
+    Graph body = *node.attributes.callee;
+    simplify(body);
+    if (!same(body, *node.attributes.callee)) node.attributes.callee = std::make_shared<const Graph>(std::move(body));
+  }
   for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
     Graph next = Simplifier(g).run();
     const bool done = same(g, next);

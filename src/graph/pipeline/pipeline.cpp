@@ -9,6 +9,7 @@
 
 #include "graph/grad/grad.h"
 #include "graph/ir/verify.h"
+#include "graph/steps/steps.h"
 
 namespace lumen::graph {
 
@@ -65,6 +66,7 @@ Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) 
   g.name = step.name;
   const Way pass(g);
   pass("inline_calls", inline_calls);  // again: the objective's own, and all where nothing changed the function
+  pass("hoist_steps", hoist_steps);    // gradients of products that are one for all steps are so, too
   if (step.trained.hold) pass("hold", step.trained.hold);
   std::vector<ValueId> gradients;
   pass("differentiate",
@@ -88,12 +90,16 @@ Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assign
   const Way pass(g);
   pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
   pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
+  pass("hoist_steps", hoist_steps);    // again: gradients, and what is run without them
   pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
-  pass("round_products", [&](Graph& h) { round_products(h, products); });     // mixed precision
+  pass("decode_in_steps", decode_in_steps);
+  pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them
+  pass("split_contracts in steps", [](Graph& h) { in_bodies(h, split_contracts); });
   pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
+  pass("trim_scans", trim_scans);
   return g;
 }
 

@@ -1,7 +1,7 @@
 // The whole way of a graph from its author to kernels, on one page (pipeline.cpp): what training and adapters make of a
 // model's function, its loss, gradients and the optimizer's updates, the passes, the groups and the memory plan.
 //
-// May include: graph/fuse, graph/grad, graph/ir, graph/keep, graph/pass, graph/transform.
+// May include: graph/fuse, graph/grad, graph/ir, graph/keep, graph/pass, graph/steps, graph/transform.
 #pragma once
 
 #include <functional>

@@ -213,6 +213,7 @@ std::vector<bool> values_of_parameters(const Graph& g) {
       case Op::update_:
       case Op::call_:
       case Op::result_:
+      case Op::scan_:
       case Op::exchange_:
         break;
       default:

@@ -260,6 +260,8 @@ class Separator {
         case Op::scatter_add_:
         case Op::update_:
         case Op::call_:
+        case Op::scan_:
+        case Op::result_:
           return true;
         case Op::slice_:
         case Op::pad_:

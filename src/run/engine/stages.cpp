@@ -13,6 +13,7 @@
 #include "run/device/gpu/gpu.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/compile/scan.h"
 #include "run/engine/program/explain.h"
 
 namespace lumen::run {
@@ -63,20 +64,21 @@ struct Written {
   std::vector<OfferedPlans> offers;  // of products
 };
 
-// Every distinct kernel of a plan.
-Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const CompileOptions& wanted) {
-  synth::Options options;
-  options.exact = wanted.exact;
-  options.products = wanted.products.scalar;
-  Written out;
-  std::set<std::string> seen;
+// Every distinct kernel of a plan, those of a step included.
+void write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const synth::Options& options,
+                   std::set<std::string>* seen, Written* to) {
+  Written& out = *to;
   for (const graph::Group& group : pipeline.plan.groups) {
     if (is_exchange(pipeline.plan.graph, group)) continue;
+    if (is_scan(pipeline.plan.graph, group)) {
+      write_kernels(plan_body(pipeline.plan, group, target), target, options, seen, to);
+      continue;
+    }
     synth::Synthesis made = synth::synthesize(pipeline.plan, group, target, options);
     if (!made.bids.empty()) out.offers.push_back({made.steps.back().plan, std::move(made.bids)});
     for (synth::Step& step : made.steps) {
       std::string text = loop::print(step.kernel);
-      if (!seen.insert(text).second) continue;
+      if (!seen->insert(text).second) continue;
       out.loops += fmt::format("# {}\n{}\n", step.plan, text);
       // Equal plans with other constants must not share a symbol.
       step.kernel.name += fmt::format("_{}", out.kernels.size());
@@ -84,6 +86,15 @@ Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& t
       out.plans.push_back(step.plan);
     }
   }
+}
+
+Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const CompileOptions& wanted) {
+  synth::Options options;
+  options.exact = wanted.exact;
+  options.products = wanted.products.scalar;
+  Written out;
+  std::set<std::string> seen;
+  write_kernels(pipeline, target, options, &seen, &out);
   return out;
 }
 

@@ -64,6 +64,23 @@ void add_drawn(std::vector<Case>& all) {
   }
 }
 
+// Cells over sequences of drawn batches, lengths and widths.
+void add_recurrent(std::vector<Case>& all) {
+  std::mt19937 random(12);
+  const auto from = [&](int64_t least, int64_t most) { return least + int64_t(random() % uint32_t(most - least + 1)); };
+  for (int round = 0; round < 12; ++round) {
+    const bool is_long = round % 2 == 1;
+    const int64_t batch = from(1, 5), steps = from(1, 9), width = from(1, 7), hidden = from(1, 8);
+    const int64_t gates = (is_long ? 4 : 3) * hidden;
+    Case one{is_long ? "lstm" : "gru", {{"x", {batch, steps, width}}, {"h", {batch, hidden}}}, {}};
+    if (is_long) one.inputs.push_back({"m", {batch, hidden}});
+    const decltype(Case::inputs) weights = {
+        {"w", {gates, width}}, {"u", {gates, hidden}}, {"b", {gates}}, {"c", {gates}}};
+    one.inputs.insert(one.inputs.end(), weights.begin(), weights.end());
+    all.push_back(std::move(one));
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   const auto add = [&](const std::string& function, decltype(Case::inputs) inputs, decltype(Case::settings) settings) {
@@ -114,6 +131,7 @@ std::vector<Case> cases() {
   add("gru", steps, {});
   add("timestep_embedding", {{"t", {5}}}, {{"width", 8}});
   add_drawn(all);
+  add_recurrent(all);
   return all;
 }
 

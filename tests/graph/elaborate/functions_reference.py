@@ -77,6 +77,12 @@ def gru(i, s):
     return [y]
 
 
+def lstm(i, s):
+    state = [i["h"][None], i["m"][None]]
+    y, _, _ = torch.lstm(i["x"], state, [i["w"], i["u"], i["b"], i["c"]], True, 1, 0.0, False, False, True)
+    return [y]
+
+
 def timestep_embedding(i, s):
     half = s["width"] // 2
     angles = i["t"][:, None] * torch.exp(-math.log(10000.0) * torch.arange(half, dtype=i["t"].dtype) / half)
@@ -97,6 +103,7 @@ FUNCTIONS = {
     "batch_norm_remembered": batch_norm_remembered,
     "gru_cell": gru_cell,
     "gru": gru,
+    "lstm": lstm,
     "timestep_embedding": timestep_embedding,
 }
 

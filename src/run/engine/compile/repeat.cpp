@@ -44,7 +44,18 @@ bool is_exchange(const Graph& g, const graph::Group& group) {
   return group.root >= 0 && g[group.root].op == Op::exchange_;
 }
 
-GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<bool>& unwritten) {
+bool is_scan(const Graph& g, const graph::Group& group) {
+  return group.root >= 0 && g[group.root].op == Op::scan_;
+}
+
+ValueFacts values_of(const Graph& g) {
+  ValueFacts facts{graph::unwritten(g), {}};
+  for (const Node& node : g.nodes)
+    facts.alignment.push_back(is_parameter(node) ? kParameterAlignment : kValueAlignment);
+  return facts;
+}
+
+GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& facts) {
   GroupForm form;
   Graph alone;
   std::map<ValueId, ValueId> at;
@@ -71,23 +82,25 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
     alone.results.push_back(at.at(v));
     alone.result_names.push_back(fmt::format("r{}", alone.results.size()));
   }
-  form.meaning = graph::print(alone);
+  form.meaning = is_scan(g, group) ? fmt::format("scan %{}\n", group.root) : graph::print(alone);
   form.meaning += fmt::format("shape {} root {}\n", ordinal(group.shape), group.root < 0 ? -1 : at.at(group.root));
   std::map<ValueId, size_t> storage;
   for (size_t i = 0; i < form.values.size(); ++i) {
     const Node& node = g[form.values[i]];
     const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
-    form.unwritten.push_back(unwritten[form.values[i]]);
+    form.unwritten.push_back(facts.unwritten[form.values[i]]);
+    form.alignment.push_back(facts.alignment[form.values[i]]);
     form.meaning +=
         fmt::format("{} {} {} {}{}\n", i, ordinal(node.op), shared, format, form.unwritten.back() ? " unwritten" : "");
+    if (form.alignment.back() < kParameterAlignment) form.meaning += fmt::format("aligned {}\n", form.alignment.back());
   }
   return form;
 }
 
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options) {
-  if (is_exchange(plan.graph, group)) return {};
+  if (is_exchange(plan.graph, group) || is_scan(plan.graph, group)) return {};
   synth::Synthesis s = synth::synthesize(plan, group, machine, options);
   for (synth::Step& step : s.steps) {
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
@@ -97,10 +110,10 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
       synth::Argument& a = step.arguments[i];
       if (a.from != synth::Argument::From::value) continue;
       loop::BufferParam& param = step.kernel.params[i];
-      if (is_parameter(plan.graph[a.index])) param.align = kParameterAlignment;
       const auto local = std::find(form.values.begin(), form.values.end(), a.index);
       LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
       a.index = local - form.values.begin();
+      param.align = std::min(param.align, form.alignment[a.index]);
       // Where kernels begin before others have ended it matters which memory can change (loop::BufferParam).
       if (machine.follows && form.unwritten[a.index] && !param.written) param.constant = true;
     }
@@ -109,12 +122,11 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options) {
+                                    const synth::Options& options, const ValueFacts& facts) {
   DistinctKernels out;
   std::unordered_map<std::string, size_t> known;
-  const std::vector<bool> unwritten = graph::unwritten(plan.graph);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    GroupForm form = form_of(plan.graph, plan.groups[i], unwritten);
+    GroupForm form = form_of(plan.graph, plan.groups[i], facts);
     const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
     if (first) {
       out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
@@ -124,6 +136,11 @@ DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Mach
     out.groups.push_back({place->second, std::move(form.values)});
   }
   return out;
+}
+
+DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
+                                    const synth::Options& options) {
+  return synthesize_distinct(plan, machine, options, values_of(plan.graph));
 }
 
 }  // namespace lumen::run

@@ -9,8 +9,18 @@
 
 namespace lumen::run {
 
-// What has no kernel: ranks hand values to each other.
+// What has no kernel of its own: ranks hand values to each other; a graph's kernels run step after step (scan.h).
 bool is_exchange(const graph::Graph& g, const graph::Group& group);
+bool is_scan(const graph::Graph& g, const graph::Group& group);
+
+constexpr int kValueAlignment = 64;  // bytes: of what kernels are given, where nothing else is said
+
+// What kernels may know of a plan's values beside the graph, by value. Of a graph that is run as it is: values_of.
+struct ValueFacts {
+  std::vector<bool> unwritten;  // graph/match/access.h; kernels may copy such memory before others have ended
+  std::vector<int> alignment;   // bytes
+};
+ValueFacts values_of(const graph::Graph& g);
 
 // A group without its place in the graph. Equal meanings, equal kernels; values[i] of one stands for values[i] of
 // another.
@@ -18,9 +28,9 @@ struct GroupForm {
   std::string meaning;
   std::vector<graph::ValueId> values;  // inputs, then nodes
   std::vector<bool> unwritten;         // by value
+  std::vector<int> alignment;          // likewise
 };
-// `unwritten`: of the graph (graph/match/access.h); kernels may copy such memory before others have ended.
-GroupForm form_of(const graph::Graph& g, const graph::Group& group, const std::vector<bool>& unwritten);
+GroupForm form_of(const graph::Graph& g, const graph::Group& group, const ValueFacts& facts);
 
 // The kernels of one group; value arguments are positions in GroupForm::values.
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
@@ -38,6 +48,8 @@ struct DistinctKernels {
   std::vector<Use> groups;  // by group of the plan
 };
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options);
+                                    const synth::Options& options, const ValueFacts& facts);
+DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
+                                    const synth::Options& options);  // values_of the plan's graph
 
 }  // namespace lumen::run

@@ -10,6 +10,7 @@
 #include "kernel/loop/text.h"
 #include "kernel/synth/synth.h"
 #include "run/engine/compile/compile.h"
+#include "run/engine/compile/repeat.h"
 
 namespace lumen::run {
 namespace {
@@ -141,6 +142,9 @@ class PortableWriter {
   }
 
   void add_group(const graph::Group& group) {
+    if (is_scan(g_, group))
+      throw user_error("'{}' runs a graph step after step: what runs without an engine has no such loops",
+                       g_[group.root].attributes.name);
     const synth::Synthesis made = synth::synthesize(p_.plan, group, target_, options_);
     std::vector<int64_t> scratch;
     int64_t at = scratch_at_;

@@ -59,7 +59,8 @@ class CompiledProgram : public Program {
     checked_ = false;
     for (size_t k = 0; k < list_.launches.size(); ++k)
       for (size_t b = 0; b < list_.launches[k].addresses.size(); ++b)
-        if (list_.launches[k].addresses[b] == input_address(i)) buffers_[k][b] = tensors_[i]->data();
+        if (is_in_input(list_.launches[k].addresses[b], i))
+          buffers_[k][b] = static_cast<std::byte*>(tensors_[i]->data()) + list_.launches[k].addresses[b].offset;
   }
 
   void unbind() override {
@@ -81,7 +82,7 @@ class CompiledProgram : public Program {
   void enqueue() override {
     if (!checked_) check_inputs();
     if (!shared_statuses_) return run_step_by_step();
-    for (size_t i = 0; i < list_.launches.size(); ++i) start(i, device_statuses() + i);
+    walk([&](size_t i) { start(i, device_statuses() + i); });
   }
 
   void check() override {
@@ -166,7 +167,7 @@ class CompiledProgram : public Program {
     std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      out.push_back({plan_of(launch), 1, times_[i], launch.flops, launch.bytes, launch.cycles});
+      out.push_back({plan_of(launch), launch.times, times_[i], launch.flops, launch.bytes, launch.cycles});
     }
     return out;
   }
@@ -199,7 +200,7 @@ class CompiledProgram : public Program {
   void run_step_by_step() {
     LaunchStatus status;
     Clock::time_point last = Clock::now();
-    for (size_t i = 0; i < list_.launches.size(); ++i) {
+    walk([&](size_t i) {
       const Launch& launch = list_.launches[i];
       if (launch.autotuner) launch.autotuner->next();
       start(i, &status);
@@ -208,10 +209,50 @@ class CompiledProgram : public Program {
       if (launch.autotuner) launch.autotuner->record(seconds);
       times_[i] += seconds;
       last = now;
-      if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
-    }
+      if (status.code != 0) throw guard_error(graph_of(launch), launch.blamed, status);
+    });
     device_->synchronize();
   }
+
+  // Every launch in order, those of loops once for each step.
+  template <typename Visit>
+  void walk(const Visit& visit) {
+    steps_.clear();  // an error may have ended the last one within a loop
+    walk(0, list_.launches.size(), list_.loops, visit);
+  }
+  template <typename Visit>
+  void walk(size_t begin, size_t end, const std::vector<Loop>& loops, const Visit& visit) {
+    size_t i = begin;
+    for (const Loop& loop : loops) {
+      for (; i < loop.begin; ++i) visit(i);
+      walk(loop, visit);
+      i = loop.end;
+    }
+    for (; i < end; ++i) visit(i);
+  }
+  template <typename Visit>
+  void walk(const Loop& loop, const Visit& visit) {
+    steps_.push_back(0);
+    for (int64_t n = 0; n < loop.steps; ++n) {
+      steps_.back() = loop.reverse ? loop.steps - 1 - n : n;
+      walk(loop.begin, loop.end, loop.inside, visit);
+    }
+    steps_.pop_back();
+  }
+  // Buffers of a launch in the step at hand.
+  std::span<void* const> buffers_now(size_t i) {
+    if (steps_.empty()) return buffers_[i];
+    moved_ = buffers_[i];
+    const std::vector<BufferAddress>& addresses = list_.launches[i].addresses;
+    for (size_t b = 0; b < moved_.size(); ++b) {
+      const auto& turns = addresses[b].turns;
+      for (size_t d = 0; d < turns.size(); ++d)
+        moved_[b] =
+            static_cast<std::byte*>(moved_[b]) + (turns[d].alternates ? steps_[d] % 2 : steps_[d]) * turns[d].bytes;
+    }
+    return moved_;
+  }
+  const graph::Graph& graph_of(const Launch& launch) const { return launch.of ? *launch.of : list_.graph; }
 
   // Everything is launched, then waited for. The first failure in the order of launches is the one to blame: what ran
   // behind it may have worked on its leavings.
@@ -242,7 +283,7 @@ class CompiledProgram : public Program {
       const LaunchStatus failed = statuses_[i];
       std::fill(statuses_.begin(), statuses_.end(), LaunchStatus{});
       device_->copy_in(shared_statuses_.get(), statuses_.data(), status_bytes());
-      throw guard_error(list_.graph, list_.launches[i].blamed, failed);
+      throw guard_error(graph_of(list_.launches[i]), list_.launches[i].blamed, failed);
     }
   }
 
@@ -251,15 +292,31 @@ class CompiledProgram : public Program {
     if (times_kernels()) marks_->set(0);
     if (hooks_ && hooks_->at_begin) hooks_->at_begin();
     call(behind_, -1);
-    for (size_t i = 0; i < list_.launches.size(); ++i) {
-      call(before_, i);
+    const auto launch = [&](size_t i) {
       const std::optional<size_t> trial = timed_trials_ ? trial_marks_of_[i] : std::nullopt;
       if (trial) trial_marks_->set(2 * *trial);
       start(i, statuses + i);
       if (trial) trial_marks_->set(2 * *trial + 1);
+      // Among a loop's kernels the first has the time of all steps but the last.
       if (times_kernels()) marks_->set(i + 1);
-      call(behind_, i);
+    };
+    steps_.clear();
+    size_t next = 0;
+    const auto launch_until = [&](size_t end) {
+      for (; next < end; ++next) {
+        call(before_, next);
+        launch(next);
+        call(behind_, next);
+      }
+    };
+    for (const Loop& loop : list_.loops) {  // what waits for a launch in a loop waits for the loop
+      launch_until(loop.begin);
+      for (size_t i = loop.begin; i < loop.end; ++i) call(before_, i);
+      walk(loop, launch);
+      for (size_t i = loop.begin; i < loop.end; ++i) call(behind_, i);
+      next = loop.end;
     }
+    launch_until(list_.launches.size());
     if (hooks_ && hooks_->at_end) hooks_->at_end();
   }
 
@@ -273,7 +330,7 @@ class CompiledProgram : public Program {
   // Whether it has to do with a buffer, or with any that begins in so many bytes of the arena.
   static bool touches(const Launch& launch, const BufferAddress& place, int64_t bytes) {
     return std::any_of(launch.addresses.begin(), launch.addresses.end(), [&](const BufferAddress& a) {
-      if (place.in != BufferAddress::In::arena || a.in != place.in) return a == place;
+      if (place.in != BufferAddress::In::arena || a.in != place.in) return a.in == place.in && a.at == place.at;
       return a.at >= place.at && a.at < place.at + std::max<int64_t>(bytes, 1);
     });
   }
@@ -338,10 +395,10 @@ class CompiledProgram : public Program {
 
   // Factors of products that are parameters, perhaps converted on their way.
   std::vector<ParameterUse> parameter_uses() const {
-    const graph::Graph& g = list_.graph;
     std::vector<ParameterUse> uses;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
+      const graph::Graph& g = graph_of(launch);
       const bool last = i + 1 == list_.launches.size() || list_.launches[i + 1].blamed != launch.blamed;
       if (!last || launch.blamed < 0) continue;  // steps before prepare
       const graph::Op op = g[launch.blamed].op;
@@ -365,12 +422,12 @@ class CompiledProgram : public Program {
       if (!list_.exchange_is_enqueued) device_->synchronize();
       list_.exchange(*launch.exchange, buffers_[i][0], buffers_[i][1], launch.piece_bytes);
     } else if (launch.product) {
-      launch.product->multiply(buffers_[i]);
+      launch.product->multiply(buffers_now(i));
     } else if (launch.autotuner) {
       const Autotuner::Plan& plan = launch.autotuner->current();
-      device_->launch(plan.kernel, buffers_[i], plan.launch_config, status);
+      device_->launch(plan.kernel, buffers_now(i), plan.launch_config, status);
     } else {
-      device_->launch(launch.kernel, buffers_[i], launch.launch_config, status);
+      device_->launch(launch.kernel, buffers_now(i), launch.launch_config, status);
     }
   }
 
@@ -403,6 +460,9 @@ class CompiledProgram : public Program {
 
   void forget_recording() { recorded_.clear(); }
 
+  static bool is_in_input(const BufferAddress& at, size_t input) {
+    return at.in == BufferAddress::In::input && at.at == int64_t(input);
+  }
   static BufferAddress input_address(size_t input) { return {BufferAddress::In::input, static_cast<int64_t>(input)}; }
   LaunchStatus* device_statuses() const { return static_cast<LaunchStatus*>(shared_statuses_.get()); }
   int64_t status_bytes() const { return statuses_.size() * sizeof(LaunchStatus); }
@@ -412,7 +472,7 @@ class CompiledProgram : public Program {
       case BufferAddress::In::input:
         return nullptr;  // comes with bind
       case BufferAddress::In::constant:
-        return list_.constants[at.at]->data();
+        return static_cast<std::byte*>(list_.constants[at.at]->data()) + at.offset;
       case BufferAddress::In::arena:
         return static_cast<std::byte*>(arena_.get()) + at.at;
     }
@@ -445,7 +505,9 @@ class CompiledProgram : public Program {
   bool borrows_ = false;
   std::shared_ptr<void> arena_;
   std::vector<DeviceTensorRef> tensors_;     // by input
-  std::vector<std::vector<void*>> buffers_;  // by launch
+  std::vector<std::vector<void*>> buffers_;  // by launch, of the first index of loops
+  std::vector<int64_t> steps_;               // at hand, of the loops around
+  std::vector<void*> moved_;                 // buffers of the step at hand
   std::vector<double> times_;                // seconds by launch, over all runs
   // Asynchronous devices: a status per launch, all zero between runs.
   std::vector<LaunchStatus> statuses_;

@@ -16,8 +16,24 @@ namespace lumen::run {
 // Where a buffer of a launch is.
 struct BufferAddress {
   enum class In : uint8_t { input, constant, arena } in = In::arena;
-  int64_t at = 0;  // number of the input or constant; bytes into the arena
+  int64_t at = 0;      // number of the input or constant; bytes into the arena
+  int64_t offset = 0;  // bytes into the input or constant
+  // In loops, the outermost first: how far it moves with the index of the step, or with every other one.
+  struct Turn {
+    int64_t bytes = 0;
+    bool alternates = false;
+    friend bool operator==(const Turn&, const Turn&) = default;
+  };
+  std::vector<Turn> turns = {};
   friend bool operator==(const BufferAddress&, const BufferAddress&) = default;
+};
+
+// Launches begin <= i < end run for one step after another.
+struct Loop {
+  size_t begin = 0, end = 0;
+  int64_t steps = 0;
+  bool reverse = false;
+  std::vector<Loop> inside = {};  // in order
 };
 
 struct Launch {
@@ -26,12 +42,14 @@ struct Launch {
   std::optional<graph::Moves> exchange;  // in its place: with other ranks
   int64_t piece_bytes = 0;               // of an exchange, for each rank
   LaunchConfig launch_config;
-  std::vector<BufferAddress> addresses;     // one per buffer
-  std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
-  double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
-  graph::ValueId blamed = -1;               // node whose guard this is
-  std::shared_ptr<Autotuner> autotuner;     // other plans of this kernel; null: there are none, or none are tried
-  std::vector<synth::BidNote> bids;         // of a product's last kernel: what families of kernels offered
+  std::vector<BufferAddress> addresses;         // one per buffer
+  std::string name, plan, label;                // kernel, synthesizer's plan, what it computes
+  double flops = 0, bytes = 0, cycles = 0;      // cycles: estimate, of one core
+  graph::ValueId blamed = -1;                   // node whose guard this is
+  std::shared_ptr<const graph::Graph> of = {};  // the graph that has the node; null: the program's own
+  int64_t times = 1;                            // steps it runs for; flops, bytes and cycles are those of all
+  std::shared_ptr<Autotuner> autotuner;         // other plans of this kernel; null: there are none, or none are tried
+  std::vector<synth::BidNote> bids;             // of a product's last kernel: what families of kernels offered
 };
 
 struct ProgramInput {
@@ -50,6 +68,7 @@ struct ProgramResult {
 // What the compiler hands over.
 struct LaunchList {
   std::vector<Launch> launches;
+  std::vector<Loop> loops;  // in order
   std::vector<ProgramInput> inputs;
   std::vector<ProgramResult> results;
   std::vector<DeviceTensorRef> constants;

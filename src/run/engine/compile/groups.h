@@ -1,0 +1,43 @@
+// A plan's groups as kernels, and those as launches. Proved by tests/run/engine/compile_test.cpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "graph/pipeline/pipeline.h"
+#include "run/engine/compile/product_choice.h"
+#include "run/engine/compile/scratch.h"
+
+namespace lumen::run {
+
+struct ScanKernels;
+
+// What each group of a plan becomes.
+struct Kernels {
+  DistinctKernels kernels;
+  ScratchPlan scratch;
+  std::map<size_t, std::shared_ptr<ScanKernels>> scans;  // by group
+  std::vector<std::vector<void*>> functions;             // of each distinct form, by step
+  std::vector<ChosenProduct> products;                   // by distinct form; empty: none
+  std::vector<std::shared_ptr<Autotuner>> trials;        // likewise
+};
+
+// Without any code: scratch is planned, scans included. `settled`, by distinct form: nothing is left to try.
+Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+                          const ValueFacts& facts, std::vector<bool>* settled = nullptr);
+
+// Their machine code, scans included.
+void find_code(const CompileContext& shop, Kernels* made, CompileReport* report);
+
+// Where the values of a plan are, and its scratch.
+struct PlanAddresses {
+  std::function<BufferAddress(graph::ValueId)> of;
+  int64_t scratch_at = 0;  // bytes into the arena
+  size_t loops = 0;        // around it
+};
+// Launches of all groups, in order. `of`: the plan's graph, for messages; null: it is the program's.
+void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
+                 const std::shared_ptr<const graph::Graph>& of, LaunchList* list);
+
+}  // namespace lumen::run

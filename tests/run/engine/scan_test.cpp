@@ -1,0 +1,172 @@
+// Needs: cpu. Scans as loops: results and gradients as code against the graph evaluator, looped against unrolled, and
+// code that does not grow with the number of steps.
+#include <gtest/gtest.h>
+
+#include "base/file/file.h"
+#include "graph/elaborate/elaborate.h"
+#include "graph/grad/reverse.h"
+#include "graph/pipeline/pipeline.h"
+#include "graph/steps/steps.h"
+#include "lang/parser.h"
+#include "tests/run/graphs.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+
+Graph function_of(const std::string& text) {
+  const std::filesystem::path path = std::filesystem::path(LUMEN_SOURCE_DIR) / "models" / "functions.lum";
+  const lang::File library = lang::parse_file(std::make_shared<Source>(Source{"functions.lum", read_file(path)}));
+  const lang::File file = lang::parse_file(std::make_shared<Source>(Source{"test.lum", text}));
+  graph::Scope scope;
+  scope.files = {&library, &file};
+  Graph g = graph::elaborate_function(scope, file.functions.back());
+  graph::inline_calls(g);
+  return g;
+}
+
+// The gradients by all float inputs of the sum of a function's results, each element with a weight of its own.
+Graph stepped_gradients(Graph g) {
+  graph::hoist_steps(g);
+  graph::Builder b(g);
+  const std::vector<ValueId> results = g.results;
+  std::vector<ValueId> inputs;
+  for (const ValueId v : g.inputs())
+    if (is_float(b.type(v).element.scalar)) inputs.push_back(v);
+  ValueId loss = b.scalar(0);
+  for (size_t k = 0; k < results.size(); ++k) {
+    const ValueId weights = b.input(fmt::format("weights{}", k), graph::Role::data, b.type(results[k]));
+    std::vector<int> axes;
+    for (size_t d = 0; d < b.type(weights).shape.size(); ++d) axes.push_back(static_cast<int>(d));
+    loss = b.add(loss, b.reshape(b.reduce(b.mul(results[k], weights), graph::Reduction::sum, axes), {}));
+    g.result_names[k] = fmt::format("y{}", k);
+  }
+  const std::vector<ValueId> gradients = graph::differentiate(g, loss, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    g.results.push_back(gradients[i]);
+    g.result_names.push_back("d_" + g[inputs[i]].attributes.name);
+  }
+  return g;
+}
+
+void expect_of_range(const std::vector<float>& got, const std::vector<double>& want, double part) {
+  double range = 1e-3;
+  for (const double x : want) range = std::max(range, std::abs(x));
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t k = 0; k < got.size(); ++k) ASSERT_NEAR(got[k], want[k], part * range) << k;
+}
+
+void check_steps(const std::string& text) {
+  SCOPED_TRACE(text);
+  const Graph g = stepped_gradients(function_of(text));
+  const auto inputs = random_inputs(g, 7);
+  const std::vector<Tensor> want = graph::eval(g, inputs);
+  Engine engine(options());
+  const auto program = run_once(engine, g, inputs);
+  for (size_t i = 0; i < want.size(); ++i) {
+    SCOPED_TRACE(g.result_names[i]);
+    expect_of_range(floats_of(program->result(g.result_names[i])), want[i].values, 1e-5);
+  }
+}
+
+constexpr const char* kGru =
+    "fn f(x: f32[{0}, {1}, {2}], h: f32[{0}, {3}], w: f32[3 * {3}, {2}], u: f32[3 * {3}, {3}], b: f32[3 * {3}], "
+    "c: f32[3 * {3}]) = ";
+
+std::string gru_of(int batch, int steps, int width, int hidden, const std::string& body) {
+  return fmt::format(fmt::runtime(kGru), batch, steps, width, hidden) + body;
+}
+
+TEST(Scan, CellsAndTheirGradients) {
+  check_steps(gru_of(3, 6, 10, 8, "gru(x, h, w, u, b, c)"));
+  check_steps(gru_of(16, 5, 4, 16, "gru(x, h, w, u, b, c)"));  // histories lie one behind the other
+  check_steps(gru_of(1, 1, 3, 5, "gru(x, h, w, u, b, c)"));
+  check_steps(
+      "fn f(x: f32[2, 7, 5], h: f32[2, 6], m: f32[2, 6], w: f32[24, 5], u: f32[24, 6], b: f32[24], c: f32[24]) = "
+      "lstm(x, h, m, w, u, b, c)");
+  check_steps(
+      "fn f(x: f32[8, 4, 5], h: f32[8, 8], m: f32[8, 8], w: f32[32, 5], u: f32[32, 8], b: f32[32], c: f32[32]) = "
+      "lstm(x, h, m, w, u, b, c)");
+}
+
+TEST(Scan, EveryKindOfResult) {
+  // Backwards, an output that is what a step began with, one that no carry is, and an integer carry.
+  check_steps(
+      "fn step(h: f32[4, 4], n: i32, x: f32[4], k: f32[4, 4]) -> f32[4, 4], i32, f32[4, 4], f32[4] {\n"
+      "  let next = h * 0.5 + reshape(x, [4, 1]) * k\n"
+      "  return next, n + 1, h, sum(next * next, -1)[:, 0] * f32(n)\n"
+      "}\n"
+      "fn f(h: f32[4, 4], x: f32[4, 5], k: f32[4, 4]) -> f32[4, 4], f32[4, 5, 4], f32[4, 5] {\n"
+      "  let (last, n, before, sums) = scan(step, [h, broadcast(1, [])], [x], k, axis = 1, reverse = 1)\n"
+      "  return last, before, sums\n"
+      "}\n");
+  // Without a carry; a carry that stays; one made of another.
+  check_steps(
+      "fn step(x: f32[6], k: f32[6]) = x * sin(k * x)\n"
+      "fn f(x: f32[3, 6], k: f32[6]) = scan(step, [], [x], k)\n");
+  check_steps(
+      "fn step(a: f32[5], b: f32[5], c: f32[5], x: f32[5]) -> f32[5], f32[5], f32[5], f32[5] {\n"
+      "  return b, a * x, c, a + c * x\n"
+      "}\n"
+      "fn f(a: f32[5], b: f32[5], c: f32[5], x: f32[4, 5]) -> f32[5], f32[5], f32[4, 5] {\n"
+      "  let (p, q, s, y) = scan(step, [a, b, c], [x])\n"
+      "  return p, q, y\n"
+      "}\n");
+}
+
+TEST(Scan, ScansInScans) {
+  check_steps(
+      "fn inner(h: f32[4], x: f32[4], w: f32[4, 4]) -> f32[4], f32[4] {\n"
+      "  n[i] = sum(j) w[i, j] * h[j]\n"
+      "  let next = tanh(n + x)\n"
+      "  return next, next\n"
+      "}\n"
+      "fn outer(h: f32[4], rows: f32[3, 4], w: f32[4, 4]) -> f32[4], f32[3, 4] {\n"
+      "  let (last, all) = scan(inner, [h], [rows], w)\n"
+      "  return last, all\n"
+      "}\n"
+      "fn f(h: f32[4], x: f32[5, 3, 4], w: f32[4, 4]) -> f32[4], f32[5, 3, 4] {\n"
+      "  let (last, all) = scan(outer, [h], [x], w)\n"
+      "  return last, all\n"
+      "}\n");
+}
+
+// The same cell written out step by step.
+std::string unrolled_gru(int batch, int steps, int width, int hidden) {
+  std::string body = "{\n  var now = h\n";
+  for (int t = 0; t < steps; ++t) {
+    body += fmt::format("  now = gru_cell(x[:, {}, :], now, w, u, b, c)\n", t);
+    body += t == 0 ? fmt::format("  var all = reshape(now, [{}, 1, {}])\n", batch, hidden)
+                   : fmt::format("  all = concat(all, reshape(now, [{}, 1, {}]), axis = 1)\n", batch, hidden);
+  }
+  std::string head = fmt::format(fmt::runtime(kGru), batch, steps, width, hidden);
+  return head.substr(0, head.size() - 2) + body + "  return all\n}\n";
+}
+
+TEST(Scan, LoopedIsUnrolled) {
+  const Graph looped = stepped_gradients(function_of(gru_of(4, 9, 6, 8, "gru(x, h, w, u, b, c)")));
+  const Graph unrolled = stepped_gradients(function_of(unrolled_gru(4, 9, 6, 8)));
+  const auto inputs = random_inputs(looped, 3);
+  Engine engine(options());
+  const auto a = run_once(engine, looped, inputs), b = run_once(engine, unrolled, inputs);
+  for (const std::string& name : looped.result_names) {
+    SCOPED_TRACE(name);
+    const std::vector<float> want = floats_of(b->result(name));
+    expect_of_range(floats_of(a->result(name)), {want.begin(), want.end()}, 1e-5);
+  }
+}
+
+TEST(Scan, CodeDoesNotGrowWithSteps) {
+  std::vector<int64_t> kernels;
+  for (const int steps : {4, 64}) {
+    Engine engine(options());
+    const Graph g = stepped_gradients(function_of(gru_of(4, steps, 8, 8, "gru(x, h, w, u, b, c)")));
+    kernels.push_back(std::ssize(engine.compile(g, {})->times()));
+  }
+  EXPECT_EQ(kernels[0], kernels[1]);
+}
+
+}  // namespace
+}  // namespace lumen::run
