@@ -73,8 +73,9 @@ def byte_names():
     return [names[b] for b in range(256)]
 
 
-def write(path, shape, kind, context=8192):
-    vocabulary, width, layers, heads, groups, inner = SHAPES[shape]
+def write(path, shape, kind, context=8192, vocabulary=None):
+    usual, width, layers, heads, groups, inner = SHAPES[shape]
+    vocabulary = vocabulary or usual
     depth = width // heads
     words = byte_names()
     words += [words[101] + words[32]]  # one merge, as readers expect some
@@ -144,5 +145,8 @@ if __name__ == "__main__":
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", choices=TYPES)
     parser.add_argument("file", type=Path)
+    parser.add_argument("--vocabulary", type=int, help="tokens, in place of the shape's; at least 258")
     arguments = parser.parse_args()
-    write(arguments.file, arguments.shape, arguments.type)
+    if arguments.vocabulary is not None and arguments.vocabulary < 258:
+        parser.error("--vocabulary must be at least 258")
+    write(arguments.file, arguments.shape, arguments.type, vocabulary=arguments.vocabulary)

@@ -118,17 +118,17 @@ ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model
                        matcher ? &*matcher : nullptr,
                        [&](std::string_view piece) { goes_on = goes_on && listener.tell(piece); });
   auto start = std::chrono::steady_clock::now();
-  std::span<const float> logits = read_prompt(session, prompt, wanted.session, listener);
+  model::LogitRow row = read_prompt(session, prompt, wanted.session, listener);
   const double read_seconds = seconds_since(start);
   start = std::chrono::steady_clock::now();
   for (;;) {
     if (goes_on) listener.ask();
     if (!goes_on) throw Error(Exit::interrupted, "stopped");
-    const std::optional<model::TokenId> id = answer.draw(logits);
+    const std::optional<model::TokenId> id = answer.draw(row);
     if (!id) break;
     if (session.position() + 1 > session.context()) answer.end(model::EndReason::context);
     if (answer.ended()) break;
-    logits = session.feed({&*id, 1});
+    row = session.feed_row({&*id, 1}, sampler.asked(session.vocabulary()));
   }
   const model::EndReason reason = answer.finish();
   ordered_json out;

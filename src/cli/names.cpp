@@ -62,6 +62,22 @@ void CacheTypes::choose(const model::Library& library, model::SessionOptions* op
   if (!values.empty()) options->values = named_format(library.formats(), values);
 }
 
+void add_narrow_flag(CLI::App& app, model::Narrow* narrow) {
+  *narrow = model::Narrow::apart;
+  app.add_option_function<std::string>(
+         "--narrow",
+         [narrow](const std::string& word) {
+           *narrow = word == "auto"    ? model::Narrow::apart
+                     : word == "never" ? model::Narrow::never
+                                       : model::Narrow::always;
+         },
+         "Find the candidates for a token on the device, whose other logits stay there: auto (where it is a GPU), "
+         "never, always; the same tokens")
+      ->type_name("WHERE")
+      ->default_str("auto")
+      ->check(CLI::IsMember({"auto", "never", "always"}));
+}
+
 FormatRef named_format(const FormatLibrary& formats, const std::string& name) {
   try {
     return model::find_format(formats, name);

@@ -20,6 +20,8 @@ struct CacheTypes {
   void add_flags(CLI::App& app);
   void choose(const model::Library& library, model::SessionOptions* options) const;  // Error with the nearest names
 };
+// --narrow: where the candidates for a token are found; `auto` at first.
+void add_narrow_flag(CLI::App& app, model::Narrow* narrow);
 // The named size whose number of weights is nearest.
 std::string example_size(double weights);
 std::string size_names();

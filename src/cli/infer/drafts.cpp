@@ -66,6 +66,7 @@ model::SessionOptions DraftChoice::small_options(const model::SessionOptions& se
   model::SessionOptions options = session;
   if (options.context == 0) options.context = model.integer("context");
   options.context = std::min(options.context, small.integer("context"));
+  options.narrow = model::Narrow::never;  // drafts are not chosen by a sampler
   return options;
 }
 

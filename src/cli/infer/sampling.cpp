@@ -62,6 +62,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   app.add_option("--stop,-r,--reverse-prompt", generate.stops, "Text that ends the answer; repeatable")
       ->type_name("TEXT");
   app.add_flag("--exact", session.exact, "f32 activations throughout");
+  add_narrow_flag(app, &session.narrow);
   const auto option = [&](const char* names, auto& value, const CLI::Validator& bounds, const char* help) {
     return app.add_option(names, value, help)->capture_default_str()->group("Sampling")->check(bounds);
   };

@@ -295,6 +295,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->check(whole(1, 1 << 24));
   flags.cache.add_flags(sub);
   sub.add_flag("--exact", s.session.exact, "f32 activations throughout");
+  add_narrow_flag(sub, &s.session.narrow);
   sub.add_option("--max-tokens", flags.most_tokens, "Tokens a text may ask for; 0: as many as fit")
       ->capture_default_str()
       ->check(whole(0, INT32_MAX));

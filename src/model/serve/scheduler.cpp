@@ -197,10 +197,10 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   order.generate = request.generate;
   order.constraint = request.constraint;
   order.show = [&fresh](std::string_view text) { fresh.text += text; };
-  order.drawn = [open, &fresh, top](TokenId id, std::span<const float> logits) {
+  order.drawn = [open, &fresh, top](TokenId id, const LogitRow& row) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
-    if (top >= 0) fresh.tokens.emplace_back(chance_of(logits, id, top));
+    if (top >= 0) fresh.tokens.emplace_back(chance_of(row.whole(), id, top));
   };
   if (request.echo && top >= 0) {
     fresh.tokens.emplace_back(std::nullopt);

@@ -110,7 +110,7 @@ void Answer::end(EndReason reason) {
   if (!reason_) reason_ = reason;
 }
 
-std::optional<TokenId> Answer::draw(std::span<const float> logits) {
+std::optional<TokenId> Answer::draw(const LogitRow& row) {
   LUMEN_CHECK(!ended());
   if (options_.predict >= 0 && made_ >= options_.predict) {
     end(EndReason::limit);
@@ -121,7 +121,7 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
     return std::nullopt;
   }
   ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
-  const TokenId id = sampler_.pick(logits, matcher_ ? &filter : nullptr);
+  const TokenId id = sampler_.pick(row, matcher_ ? &filter : nullptr);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())

@@ -75,7 +75,7 @@ class Answer {
 
   // Draws the next token, and shows what may be shown. Nothing when the text ends without one more. With a token the
   // text may have ended as well: then nobody asks what follows it.
-  std::optional<TokenId> draw(std::span<const float> logits);
+  std::optional<TokenId> draw(const LogitRow& row);
   bool ended() const { return reason_.has_value(); }
   void end(EndReason reason);                        // from outside
   EndReason finish();                                // shows the rest; why it ended

@@ -55,24 +55,24 @@ void Generator::settle() {
 }
 
 // Appends tokens and reads all that was not read.
-std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
+LogitRow Generator::feed(std::span<const TokenId> tokens) {
   settle();
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
       std::ssize(tokens) < session_.context())
     make_room(tokens.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  return session_.feed(std::span(tokens_).subspan(session_.position()));
+  return session_.feed_row(std::span(tokens_).subspan(session_.position()), sampler_.asked(session_.vocabulary()));
 }
 
 // Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
 // with what the draft proposes next.
-std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* counts) {
+LogitRow Generator::advance(TokenId id, int64_t wanted, Result* counts) {
   const size_t vocab = session_.vocabulary();
   const size_t at = tokens_.size();
   if (at < ahead_.size() && ahead_[at] == id) {
     tokens_.push_back(id);
     ++counts->accepted;
-    return std::span(rows_).subspan((at - ahead_from_) * vocab, vocab);
+    return std::span<const float>(rows_).subspan((at - ahead_from_) * vocab, vocab);
   }
   settle();
   const auto room = std::min(session_.context() - static_cast<int64_t>(at) - 1, wanted);
@@ -80,7 +80,8 @@ std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* co
   tokens_.push_back(id);
   std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
   // Where the draft has nothing to say the step is the usual one.
-  if (proposed.empty()) return session_.feed(std::span(tokens_).subspan(session_.position()));
+  if (proposed.empty())
+    return session_.feed_row(std::span(tokens_).subspan(session_.position()), sampler_.asked(session_.vocabulary()));
   counts->drafted += proposed.size();
   LUMEN_CHECK(session_.position() == static_cast<int64_t>(at));
   proposed.insert(proposed.begin(), id);
@@ -89,7 +90,7 @@ std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* co
   ahead_ = tokens_;
   ahead_.insert(ahead_.end(), proposed.begin() + 1, proposed.end());
   ahead_from_ = at;
-  return std::span(rows_).first(vocab);
+  return std::span<const float>(rows_).first(vocab);
 }
 
 Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
@@ -115,7 +116,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   if (matcher_) matcher_->restart();
   auto start = Clock::now();
   const int64_t before = session_.position();
-  std::span<const float> logits = feed(prompt);
+  LogitRow row = feed(prompt);
   out.read = session_.position() - before;
   out.read_seconds = seconds_since(start);
   Answer answer(tokenizer_, options_, sampler_, constraint_ ? &*constraint_ : nullptr, matcher_ ? &*matcher_ : nullptr,
@@ -126,7 +127,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
       answer.end(EndReason::interrupted);
       break;
     }
-    const std::optional<TokenId> id = answer.draw(logits);
+    const std::optional<TokenId> id = answer.draw(row);
     if (!id) break;
     const bool full = std::ssize(tokens_) + 1 > session_.context();
     if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
@@ -137,7 +138,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
       break;
     }
     const int64_t left = options_.predict >= 0 ? options_.predict - answer.made() : session_.context();
-    logits = advance(*id, left - 1, &out);
+    row = advance(*id, left - 1, &out);
   }
   settle();
   out.reason = answer.finish();

@@ -39,8 +39,8 @@ class Generator {
   Session& session() { return session_; }
 
  private:
-  std::span<const float> feed(std::span<const TokenId> tokens);
-  std::span<const float> advance(TokenId id, int64_t wanted, Result* counts);
+  LogitRow feed(std::span<const TokenId> tokens);
+  LogitRow advance(TokenId id, int64_t wanted, Result* counts);
   void settle();
   void make_room(size_t wanted);
 

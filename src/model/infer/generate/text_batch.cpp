@@ -17,6 +17,7 @@ int64_t same_beginning(std::span<const TokenId> a, std::span<const TokenId> b) {
 TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel)
     : tokenizer_(*loaded.model().tokenizer),
       chunk_(session.chunk),
+      vocabulary_(loaded.model().integer("vocab")),
       longest_(many_limits(loaded.model(), session_options(loaded.model(), session), limits).longest),
       parallel_(parallel),
       most_kept_(limits.kept),
@@ -236,10 +237,12 @@ void TextBatch::feed(Text* reading) {
     }
   }
   if (parts.empty()) return;
-  std::vector<std::vector<float>> logits = session_.feed(parts);
+  std::vector<Asked> asked(parts.size());  // of a prompt that goes on: nothing
+  for (size_t i = 0; i < ready.size(); ++i) asked[i] = ready[i]->sampler->asked(vocabulary_);
+  const std::vector<LogitRow> rows = session_.feed_rows(parts, asked);
   if (reading && !some.empty())
     reading->pending.erase(reading->pending.begin(), reading->pending.begin() + std::ssize(some));
-  draw(ready, logits);
+  draw(ready, rows);
 }
 
 // Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.
@@ -257,16 +260,16 @@ void TextBatch::score(Text& t) {
     }
     last.assign(logits.begin(), logits.end());
   });
-  if (t.pending.empty()) draw({&t}, {last});
+  if (t.pending.empty()) draw({&t}, {LogitRow(std::move(last))});
 }
 
-void TextBatch::draw(const std::vector<Text*>& texts, const std::vector<std::vector<float>>& logits) {
+void TextBatch::draw(const std::vector<Text*>& texts, const std::vector<LogitRow>& rows) {
   for (size_t i = 0; i < texts.size(); ++i) {
     Text& t = *texts[i];
     const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
     try {
-      const std::optional<TokenId> id = t.answer->draw(logits[i]);
-      if (id && t.order.drawn) t.order.drawn(*id, logits[i]);
+      const std::optional<TokenId> id = t.answer->draw(rows[i]);
+      if (id && t.order.drawn) t.order.drawn(*id, rows[i]);
       if (id && !t.answer->ended()) {
         t.pending = {*id};
         if (session_.length(t.text) + 1 > t.order.most) t.answer->end(EndReason::context);

@@ -32,10 +32,10 @@ struct TextOrder {
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;  // of generate.grammar; null: none
   int64_t most = 0;                              // tokens in the end, the last one aside; 0: as many as a text may have
-  // All may be empty. `show` hears pieces of the text, `drawn` of each token that is not its end with the logits it was
+  // All may be empty. `show` hears pieces of the text, `drawn` of each token that is not its end with the row it was
   // drawn from, `read` of the logits behind each token of the prompt (which then is read whole).
   Answer::Show show = {};
-  std::function<void(TokenId, std::span<const float>)> drawn = {};
+  std::function<void(TokenId, const LogitRow&)> drawn = {};
   std::function<void(std::span<const float>)> read = {};
   std::function<void(const ManyAnswer&)> done = {};  // the last that is heard
   std::function<void(const Error&)> failed = {};     // in place of done; without it the Error leaves step()
@@ -84,11 +84,11 @@ class TextBatch {
   void keep(int text);
   Texts::iterator finish(Texts::iterator t, const Error* error = nullptr);
   void feed(Text* reading);
-  void draw(const std::vector<Text*>& texts, const std::vector<std::vector<float>>& logits);
+  void draw(const std::vector<Text*>& texts, const std::vector<LogitRow>& rows);
   void score(Text& t);
 
   const Tokenizer& tokenizer_;
-  int64_t chunk_, longest_, parallel_, most_kept_;
+  int64_t chunk_, vocabulary_, longest_, parallel_, most_kept_;
   ManySession session_;
   std::vector<TokenId> forbidden_, forbidden_with_ends_;
   Texts active_, waiting_;

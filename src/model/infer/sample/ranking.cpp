@@ -32,7 +32,39 @@ Ranking::Ranking(std::span<const float> logits, const std::vector<bool>& barred,
   }
 }
 
+Ranking::Ranking(const Narrowed& narrowed, const std::vector<bool>& barred, size_t barred_count,
+                 const std::unordered_map<TokenId, double>& changed)
+    : first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
+  LUMEN_CHECK(!narrowed.best.empty());
+  const Candidate most = narrowed.best.front(), least = narrowed.best.back();
+  const auto is_barred = [&](TokenId id) { return static_cast<size_t>(id) < barred.size() && barred[id]; };
+  const auto lose = [&](double logit) { gone_ += std::exp((logit - most.logit) / narrowed.temperature); };
+  count_ = narrowed.vocabulary - barred_count;
+  for (const Candidate& c : narrowed.best) {
+    if (is_barred(c.id)) {
+      lose(c.logit);
+      --gone_unknown_;
+    } else if (!changed.contains(c.id)) {
+      ranked_.push_back(c);
+    }
+  }
+  for (const auto& [id, logit] : changed) {
+    if (id < 0 || id >= narrowed.vocabulary || is_barred(id)) continue;
+    lose(narrowed.at(id));
+    if (logit > kNever) {
+      extra_.push_back({id, logit});
+    } else {
+      --count_;
+    }
+  }
+  // What is changed has its rank where that lies among the known ones.
+  for (const Candidate& c : extra_)
+    if (!is_better(least, c)) ranked_.push_back(c);
+  std::sort(ranked_.begin(), ranked_.end(), is_better);
+}
+
 void Ranking::only(const std::vector<bool>& allowed) {
+  if (narrowed_) throw Undecided();
   const auto is_allowed = [&](size_t i) { return i < allowed.size() && allowed[i]; };
   for (size_t i = 0; i < hidden_.size(); ++i) {
     if (!is_allowed(i)) hidden_[i] = true;
@@ -73,6 +105,7 @@ void Ranking::each(Visit visit) const {
 
 size_t Ranking::count() {
   if (complete_) return ranked_.size();
+  if (narrowed_) return count_;
   size_t n = 0;
   each([&](double) { ++n; });
   return n;
@@ -81,6 +114,7 @@ size_t Ranking::count() {
 double Ranking::total(double temperature) {
   double sum = 0;
   if (!has(0)) return sum;
+  if (narrowed_ && !complete_) throw Undecided();
   const double best = ranked_[0].logit;
   const auto add = [&](double logit) { sum += std::exp((logit - best) / temperature); };
   if (complete_) {
@@ -91,7 +125,32 @@ double Ranking::total(double temperature) {
   return sum;
 }
 
+Ranking::Bounds Ranking::total_within(double temperature) {
+  if (!narrowed_ || complete_) {
+    const double sum = total(temperature);
+    return {sum, sum};
+  }
+  if (temperature != narrowed_->temperature || !has(0)) throw Undecided();
+  const double most = narrowed_->best.front().logit, least = narrowed_->best.back().logit;
+  const auto weight_of = [&](double logit) { return std::exp((logit - most) / temperature); };
+  double known = 0, left = 0, fresh = 0, hidden = 0;
+  for (const Candidate& c : narrowed_->best) known += weight_of(c.logit);
+  for (const Candidate& c : ranked_) left += weight_of(c.logit);
+  for (const Candidate& c : extra_) {
+    fresh += weight_of(c.logit);
+    if (is_better(narrowed_->best.back(), c)) hidden += weight_of(c.logit);
+  }
+  const double sum = narrowed_->sum, slack = sum * Narrowed::kSumError;
+  const double stays = std::max(sum - slack, known) - gone_ - double(gone_unknown_) * weight_of(least) + fresh;
+  // There is at least what is known to be.
+  const double low = std::max(stays, (left + hidden) * (1 - Narrowed::kSumError)), high = sum + slack - gone_ + fresh;
+  const double scale = std::exp((most - ranked_[0].logit) / temperature);
+  if (!std::isfinite(scale)) throw Undecided();
+  return {low * scale, std::max(low, high) * scale};
+}
+
 void Ranking::rank(size_t most) {
+  if (narrowed_) throw Undecided();
   std::vector<Candidate>& best = ranked_;
   best = extra_;
   complete_ = true;

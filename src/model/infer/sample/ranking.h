@@ -8,19 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/text/tokenizer/tokenizer.h"
+#include "model/infer/sample/logit_row.h"
 
 namespace lumen::model {
-
-struct Candidate {
-  TokenId id;
-  double logit;
-};
-
-// Ties go to the lower id, so that the order is the same everywhere.
-inline bool is_better(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
 
 class Ranking {
  public:
@@ -28,6 +18,10 @@ class Ranking {
   // exist, nor do those whose logit is -infinity. `first` is how many are looked for at first.
   Ranking(std::span<const float> logits, const std::vector<bool>& barred,
           const std::unordered_map<TokenId, double>& changed, size_t first);
+  // A narrowed row's, which has no infinite logits. The same ranks; but whoever asks beyond what is known, be it a
+  // rank or a sum, meets Undecided. `barred_count`: how many tokens of the vocabulary are barred.
+  Ranking(const Narrowed& narrowed, const std::vector<bool>& barred, size_t barred_count,
+          const std::unordered_map<TokenId, double>& changed);
 
   // Bars what is not allowed; where the mask is shorter than the vocabulary what it lacks, too. Ranks begin anew.
   void only(const std::vector<bool>& allowed);
@@ -42,6 +36,11 @@ class Ranking {
   size_t count();                                                     // how many there are, without ranking them
   // The sum of weights exp((logit - best) / temperature) of all that are left.
   double total(double temperature);
+  // Bounds of that: both are it where it is known.
+  struct Bounds {
+    double low, high;
+  };
+  Bounds total_within(double temperature);
 
  private:
   bool find(size_t i);
@@ -55,6 +54,11 @@ class Ranking {
   std::vector<Candidate> ranked_;  // the best, in order
   bool complete_ = false;          // ranked_ holds all
   size_t first_;
+
+  const Narrowed* narrowed_ = nullptr;
+  size_t count_ = 0;         // of a narrowed row's tokens that are left
+  double gone_ = 0;          // weights, as its sum counts them, of known tokens that are barred or changed,
+  size_t gone_unknown_ = 0;  // and how many more of those there are
 };
 
 }  // namespace lumen::model

@@ -52,8 +52,10 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)), surpris
     if (id < 0) continue;
     const size_t i = id;
     if (i >= barred_.size()) barred_.resize(i + 1, false);
+    if (!barred_[i]) barred_ids_.push_back(id);
     barred_[i] = true;
   }
+  std::sort(barred_ids_.begin(), barred_ids_.end());
 }
 
 void Sampler::accept(TokenId token) {
@@ -63,8 +65,10 @@ void Sampler::accept(TokenId token) {
 
 // Where the logit of a token stands that counts instead of the one computed; none of what the vocabulary has not.
 double* Sampler::Changes::of(TokenId id) {
-  if (id < 0 || static_cast<size_t>(id) >= logits.size()) return nullptr;
-  return &to.try_emplace(id, logits[id]).first->second;
+  if (id < 0 || id >= vocabulary) return nullptr;
+  const auto [at, is_new] = to.try_emplace(id, 0);
+  if (is_new) at->second = logit(id);
+  return &at->second;
 }
 
 void Sampler::penalise(Changes& changes) const {
@@ -119,13 +123,16 @@ void Sampler::penalise_repetitions(Changes& changes) const {
 }
 
 TokenId Sampler::draw(Ranking& ranking, double temperature, double* probability) {
-  const double all = ranking.total(temperature);
-  double left = graph::uniform_random(options_.seed, 0x5a3b1e, drawn_++) * all;
+  const auto [low, high] = ranking.total_within(temperature);
+  const double u = graph::uniform_random(options_.seed, 0x5a3b1e, drawn_++);
+  double least = u * low, most = u * high;
   for (size_t i = 0;; ++i) {
     const double w = weight(ranking[i], ranking[0], temperature);
-    left -= w;
-    if (left < 0 || !ranking.has(i + 1)) {
-      *probability = w / all;
+    least -= w;
+    most -= w;
+    if ((least < 0) != (most < 0)) throw Undecided();
+    if (most < 0 || !ranking.has(i + 1)) {
+      *probability = w / high;
       return ranking[i].id;
     }
   }
@@ -149,8 +156,12 @@ TokenId Sampler::mirostat(Ranking& ranking) {
     const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(n, -e)), 1 / s);
     keep = static_cast<size_t>(std::isfinite(k) ? std::clamp(k, 1.0, n) : n);
   } else {
-    const double all = ranking.total(temperature);
-    while (ranking.has(keep) && -std::log2(w(keep) / all) <= surprise_) ++keep;
+    const auto [low, high] = ranking.total_within(temperature);
+    const auto is_expected = [&](double all) { return -std::log2(w(keep) / all) <= surprise_; };
+    for (; ranking.has(keep); ++keep) {
+      if (is_expected(low) != is_expected(high)) throw Undecided();
+      if (!is_expected(high)) break;
+    }
   }
   ranking.keep(keep);
   double probability = 1;
@@ -212,29 +223,70 @@ TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* al
   return pick(logits, &filter);
 }
 
-TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
-  LUMEN_CHECK(!logits.empty());
-  const SamplerOptions& o = options_;
-  Changes changes{logits, {}};
-  for (const auto& [id, by] : o.bias) {
-    if (double* const logit = changes.of(id)) *logit += by;
+Sampler::Changes Sampler::changes(int64_t vocabulary, std::function<double(TokenId)> logit) const {
+  Changes changes{vocabulary, std::move(logit)};
+  for (const auto& [id, by] : options_.bias) {
+    if (double* const l = changes.of(id)) *l += by;
   }
   penalise(changes);
   penalise_repetitions(changes);
-  const size_t wanted = o.temperature == 0 ? 1 : o.mirostat == 0 ? static_cast<size_t>(o.top_k) : 0;
-  Ranking ranking(logits, barred_, changes.to, filter || wanted == 0 ? kFirst : wanted);
-  if (filter && (wanted == 0 || !best_allowed(ranking, *filter, wanted))) ranking.only(filter->all());
+  return changes;
+}
+
+Asked Sampler::asked(int64_t vocabulary) const {
+  Asked out;
+  for (const auto& [id, logit] : changes(vocabulary, [](TokenId) { return 0.0; }).to) out.ids.push_back(id);
+  std::sort(out.ids.begin(), out.ids.end());
+  // Cuts go by weights at temperature 1, and leave what is known whole; without them the draw is of all.
+  const bool cuts = options_.mirostat == 0 && options_.top_p < 1;
+  if (!cuts && options_.temperature > 0) out.temperature = options_.temperature;
+  return out;
+}
+
+// How many of the best are looked at, at most; 0: that is not known beforehand.
+size_t Sampler::wanted() const {
+  return options_.temperature == 0 ? 1 : options_.mirostat == 0 ? static_cast<size_t>(options_.top_k) : 0;
+}
+
+TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
+  LUMEN_CHECK(!logits.empty());
+  const Changes c = changes(std::ssize(logits), [&](TokenId id) { return double{logits[id]}; });
+  Ranking ranking(logits, barred_, c.to, filter || wanted() == 0 ? kFirst : wanted());
+  return pick(ranking, filter);
+}
+
+TokenId Sampler::pick(const LogitRow& row, TokenFilter* filter) {
+  if (const Narrowed* narrowed = row.narrowed(); narrowed && !row.is_whole()) {
+    const uint64_t drawn = drawn_;
+    try {
+      const Changes c = changes(narrowed->vocabulary, [&](TokenId id) { return narrowed->at(id); });
+      const auto end = std::lower_bound(barred_ids_.begin(), barred_ids_.end(), narrowed->vocabulary);
+      Ranking ranking(*narrowed, barred_, end - barred_ids_.begin(), c.to);
+      return pick(ranking, filter);
+    } catch (const Undecided&) {
+      drawn_ = drawn;
+    }
+  }
+  return pick(row.whole(), filter);
+}
+
+TokenId Sampler::pick(Ranking& ranking, TokenFilter* filter) {
+  const SamplerOptions& o = options_;
+  if (filter && (wanted() == 0 || !best_allowed(ranking, *filter, wanted()))) ranking.only(filter->all());
   if (!ranking.has(0)) return -1;
   if (o.temperature == 0) return ranking[0].id;
   if (o.mirostat != 0) return mirostat(ranking);
-  if (o.top_k > 0) ranking.keep(wanted);
+  if (o.top_k > 0) ranking.keep(wanted());
   if (o.typical_p < 1) keep_typical(ranking);
   // Both leave a beginning of the order, so that the shorter one is found in one walk.
   if (o.top_p < 1 || o.min_p > 0) {
-    const double enough = o.top_p < 1 ? o.top_p * ranking.total(1) : std::numeric_limits<double>::infinity();
+    constexpr double kAll = std::numeric_limits<double>::infinity();
+    const auto [low, high] = o.top_p < 1 ? ranking.total_within(1) : Ranking::Bounds{kAll, kAll};
     double mass = 0;
     size_t n = 0;
-    for (; ranking.has(n) && (n == 0 || mass < enough); ++n) {
+    for (; n == 0 || mass < o.top_p * high; ++n) {
+      if (n > 0 && mass >= o.top_p * low) throw Undecided();
+      if (!ranking.has(n)) break;
       const double w = weight(ranking[n], ranking[0], 1);
       if (n > 0 && w < o.min_p) break;
       mass += w;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -52,16 +53,24 @@ class Sampler {
   explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
   // -1 when the filter leaves none.
   TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
+  // The same token: by what the row was narrowed to where that decides, else by the whole row.
+  TokenId pick(const LogitRow& row, TokenFilter* filter = nullptr);
+  // What it will want to know of the next row, of tokens below `vocabulary`.
+  Asked asked(int64_t vocabulary) const;
   TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed);
   void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
   void accept(TokenId token);         // prompt tokens count for the penalties, too
 
  private:
   struct Changes {
-    std::span<const float> logits;
-    std::unordered_map<TokenId, double> to;  // what counts instead
+    int64_t vocabulary;
+    std::function<double(TokenId)> logit;
+    std::unordered_map<TokenId, double> to = {};  // what counts instead
     double* of(TokenId id);
   };
+  Changes changes(int64_t vocabulary, std::function<double(TokenId)> logit) const;
+  TokenId pick(Ranking& ranking, TokenFilter* filter);
+  size_t wanted() const;
   bool best_allowed(Ranking& ranking, TokenFilter& filter, size_t wanted) const;
   void penalise(Changes& changes) const;
   void penalise_repetitions(Changes& changes) const;
@@ -70,7 +79,8 @@ class Sampler {
   TokenId mirostat(Ranking& ranking);
 
   SamplerOptions options_;
-  std::vector<bool> barred_;  // forbidden tokens
+  std::vector<bool> barred_;         // forbidden tokens
+  std::vector<TokenId> barred_ids_;  // the same, ascending
   std::deque<TokenId> recent_;
   size_t memory_;  // tokens kept in recent_
   uint64_t drawn_ = 0;

@@ -194,6 +194,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
   StepPlan plan = plan_step(loaded, options_);
   graph_ = std::move(plan.graph);
   symbols_ = std::move(plan.symbols);
+  narrowing_ = plan.narrowing;
   if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
   run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
   compile.symbols = symbols_;
@@ -245,9 +246,11 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
     run::DeviceTensorRef tensor;
     if (const auto w = loaded_.weights().find(name); w != loaded_.weights().end()) {
       tensor = w->second;
-    } else if (name == "tokens" || name == "rows") {
+    } else if (name == "tokens") {
+      tensor = width.tokens_in = std::make_shared<run::DeviceTensor>(engine.device(), type);
+    } else if (name == "rows" || name == Narrowing::kAsked || name == Narrowing::kScales) {
       tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
-      (name == "tokens" ? width.tokens_in : width.rows_in) = tensor;
+      (name == "rows" ? width.rows_in : name == Narrowing::kAsked ? width.asked_in : width.scales_in) = Handed(tensor);
     } else if (name == "position") {
       tensor = position_in_;
     } else if (name == "place" || name == "near_positions") {
@@ -264,7 +267,7 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
   return width;
 }
 
-void Session::run(const Width& width, std::span<const TokenId> tokens) {
+void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
   // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
   std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
@@ -272,7 +275,15 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   // The last row, or all of them; those of the filling repeat the last.
   std::vector<int32_t> rows(width.rows, tokens.size() - 1);
   for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = i;
-  width.rows_in->upload(rows.data(), width.rows_in->bytes());
+  width.rows_in.put(rows);
+  if (narrowing_) {
+    const int64_t each = narrowing_->asked();
+    std::vector<int32_t> wanted(width.rows * each);
+    std::vector<float> scales(width.rows, 1);
+    narrowing_->ask(asked, std::span(wanted).first(each), scales.data());
+    width.asked_in.put(wanted);
+    width.scales_in.put(scales);
+  }
   const int32_t position = position_;
   position_in_->upload(&position, sizeof position);
   if (near_) {
@@ -285,15 +296,15 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   text_.insert(text_.end(), tokens.begin(), tokens.end());
 }
 
-const Session::Width& Session::width(int64_t tokens, int64_t rows) {
-  for (const Width& w : widths_)
+Session::Width& Session::width(int64_t tokens, int64_t rows) {
+  for (Width& w : widths_)
     if (w.tokens == tokens && w.rows == rows) return w;
   return widths_.emplace_back(make(tokens, rows));
 }
 
 // Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
 // once: a short prompt need not wait for a long one's work. Near the end of the context widths that fit are taken.
-const Session::Width& Session::width_for(int64_t left) {
+Session::Width& Session::width_for(int64_t left) {
   int64_t tokens = options_.chunk;
   while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
   while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
@@ -316,24 +327,44 @@ void Session::read_again() {
   (void)feed(missing);
 }
 
-std::span<const float> Session::feed(std::span<const TokenId> tokens) {
+// Appends tokens, those of a prompt in chunks; the last step, whose result is asked for.
+const Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& asked) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
   const Width* last = nullptr;
   while (!tokens.empty()) {
-    const Width& width = width_for(tokens.size());
+    Width& width = width_for(tokens.size());
     const size_t count = std::min<size_t>(tokens.size(), width.tokens);
-    run(width, tokens.first(count));
+    run(width, tokens.first(count), asked);
     tokens = tokens.subspan(count);
     last = &width;
   }
+  return *last;
+}
+
+// The first row.
+std::span<const float> Session::fetch(const Width& width) {
   const size_t vocab = loaded_.model().integer("vocab");
   logits_.resize(vocab);
-  last->program->result(kResult)->download(logits_.data(), vocab * sizeof(float));
+  width.program->result(kResult)->download(logits_.data(), vocab * sizeof(float));
   require_finite(loaded_, logits_, "logits");
   return logits_;
+}
+
+std::span<const float> Session::feed(std::span<const TokenId> tokens) {
+  return fetch(read(tokens, {}));
+}
+
+LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) {
+  const Width& width = read(tokens, asked);
+  if (!narrowing_) return fetch(width);
+  std::vector<float> row(narrowing_->width());
+  width.program->result(Narrowing::kNarrowed)->download(row.data(), row.size() * sizeof(float));
+  std::optional<Narrowed> narrowed = narrowing_->read(row, asked);
+  if (!narrowed) return fetch(width);
+  return {std::move(*narrowed), [this, &width] { return fetch(width); }};
 }
 
 std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
@@ -347,7 +378,7 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
     // A few widths, so that few are compiled; one by one where the context ends.
     int64_t wide = wide_widths(options_, tokens.size()).back();
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
-    const Width& w = width(wide, wide);
+    Width& w = width(wide, wide);
     const size_t count = std::min<size_t>(tokens.size(), wide);
     run(w, tokens.first(count));
     std::vector<float> rows(wide * vocab);

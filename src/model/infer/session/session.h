@@ -2,8 +2,8 @@
 // Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
 // tests/model/infer/infer_test.cpp.
 //
-// May include: base, graph/ir, graph/pipeline, model/arch, model/arch/adapter, number/library, run/engine,
-// run/engine/compile.
+// May include: base, graph/elaborate, graph/ir, graph/pipeline, lang, model/arch, model/arch/adapter,
+// model/arch/family, model/infer/sample, number/library, run/engine, run/engine/compile, run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
@@ -18,6 +18,8 @@
 #include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/arch/model.h"
+#include "model/infer/session/handed.h"
+#include "model/infer/session/narrowing.h"
 #include "model/infer/session/near_places.h"
 #include "run/engine/engine.h"
 
@@ -45,12 +47,17 @@ class LoadedModel {
   std::vector<graph::LowRank> adapted_;
 };
 
+// Whether rows of logits are narrowed on the device (narrowing.h): where it is another than the host's and the
+// vocabulary is large, or wherever they can be.
+enum class Narrow : uint8_t { never, apart, always };
+
 struct SessionOptions {
   static constexpr int64_t kMostPositions = int64_t{1} << 31;  // they are numbers of 32 bits in the graphs
   int64_t context = 0;                                         // cache length; 0: the model's context
   int64_t chunk = 512;                                         // tokens of a prompt computed at once, at most
   int64_t page = 16;                                           // places of a page, where many texts share a cache
   bool exact = false;                                          // f32 activations throughout
+  Narrow narrow = Narrow::never;  // for who chooses tokens by rows; others have no use for it
   // How the cache is held: states of the family's step that are called keys, and the others (values). Null: as the
   // model's file says, else f32.
   FormatRef keys = nullptr, values = nullptr;
@@ -75,7 +82,9 @@ class Session {
 
   // Appends tokens; returns the logits behind the last one (valid until the next call). Error when the context is full.
   std::span<const float> feed(std::span<const TokenId> tokens);
-  // The same; returns the logits behind every one of a few tokens, one row after the other.
+  // The same as a row that is valid until the next call, narrowed for who asks so where the options say so.
+  LogitRow feed_row(std::span<const TokenId> tokens, const Asked& asked);
+  // Returns the logits behind every one of a few tokens, one row after the other.
   std::span<const float> feed_all(std::span<const TokenId> tokens);
   // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
   // feed.
@@ -100,19 +109,23 @@ class Session {
   struct Width {  // the step compiled for `tokens` tokens at once, and logits of `rows` of them
     int64_t tokens, rows;
     std::shared_ptr<run::Program> program;
-    run::DeviceTensorRef tokens_in, rows_in;
+    run::DeviceTensorRef tokens_in;
+    Handed rows_in, asked_in, scales_in;
   };
   void read_again();
   Width make(int64_t tokens, int64_t rows);
-  const Width& width(int64_t tokens, int64_t rows);
-  const Width& width_for(int64_t left);
+  Width& width(int64_t tokens, int64_t rows);
+  Width& width_for(int64_t left);
   void check_room(int64_t count) const;
-  void run(const Width& width, std::span<const TokenId> tokens);
+  void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
+  const Width& read(std::span<const TokenId> tokens, const Asked& asked);
+  std::span<const float> fetch(const Width& width);
 
   const LoadedModel& loaded_;
   SessionOptions options_;
   graph::Graph graph_;
-  graph::Bindings symbols_;         // all but T and R
+  graph::Bindings symbols_;  // all but T and R
+  std::optional<Narrowing> narrowing_;
   std::optional<NearPlaces> near_;  // of layers that remember the latest only
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_, place_in_, near_positions_in_;

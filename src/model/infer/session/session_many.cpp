@@ -111,8 +111,8 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
   }
 }
 
-const ManySession::Program& ManySession::program(Shape shape) {
-  for (const Program& p : programs_)
+ManySession::Program& ManySession::program(Shape shape) {
+  for (Program& p : programs_)
     if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens && p.shape.all == shape.all) return p;
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
@@ -135,7 +135,8 @@ const ManySession::Program& ManySession::program(Shape shape) {
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
       tensor = state;
     } else {
-      tensor = p.in[name] = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      p.in[name] = Handed(tensor);
     }
     p.program->bind(name, tensor);
   }
@@ -154,8 +155,8 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
 }
 
 // Filled up with tokens that are written nowhere and that nobody asks for.
-std::vector<float> ManySession::run(Shape shape, std::span<const Part> parts, bool asked) {
-  const Program& p = program(shape);
+ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked) {
+  Program& p = program(shape);
   const auto wide = static_cast<size_t>(p.shape.tokens), count = p.shape.texts * wide;
   const size_t entries = plan_.symbols.at("K");
   std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0);
@@ -170,9 +171,7 @@ std::vector<float> ManySession::run(Shape shape, std::span<const Part> parts, bo
   }
   if (shape.all)
     for (size_t t = 0; t < wide; ++t) rows[t] = t;
-  const auto put = [&](const char* name, const std::vector<int32_t>& data) {
-    p.in.at(name)->upload(data.data(), data.size() * sizeof(int32_t));
-  };
+  const auto put = [&](const char* name, const std::vector<int32_t>& data) { p.in.at(name).put(data); };
   const int32_t size = options_.page;
   for (size_t c = 0; c < caches_.size(); ++c) {
     std::fill(places.begin(), places.end(), -1);
@@ -195,19 +194,54 @@ std::vector<float> ManySession::run(Shape shape, std::span<const Part> parts, bo
   put("positions", at);
   put("rows", rows);
   if (p.in.contains("length")) put("length", {static_cast<int32_t>(limits_.longest)});
+  if (plan_.narrowing) {
+    const int64_t each = plan_.narrowing->asked();
+    std::vector<int32_t> wanted(rows.size() * each);
+    std::vector<float> scales(rows.size(), 1);
+    for (size_t i = 0; i < asked.size(); ++i)
+      plan_.narrowing->ask(asked[i], std::span(wanted).subspan(i * each, each), &scales[i]);
+    put(Narrowing::kAsked, wanted);
+    p.in.at(Narrowing::kScales).put(scales);
+  }
   p.program->run();
   for (const Part& part : parts) {
     Text& t = text(part.text);
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
     for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
-  if (!asked) return {};
-  const size_t vocab = loaded_.model().integer("vocab");
-  std::vector<float> all(rows.size() * vocab);
-  p.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
-  all.resize((shape.all ? parts[0].tokens.size() : parts.size()) * vocab);
-  require_finite(loaded_, all, "logits");
-  return all;
+  return p;
+}
+
+// Logits of some of a step's rows.
+std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
+  const int64_t vocab = loaded_.model().integer("vocab");
+  const run::DeviceTensorRef all = p.program->result(kResult);
+  const graph::Type type{{graph::Dim(count), graph::Dim(vocab)}, all->type().element};
+  const run::DeviceTensor some(loaded_.engine().device(), type, all, static_cast<float*>(all->data()) + first * vocab);
+  std::vector<float> rows(count * vocab);
+  some.download(rows.data(), some.bytes());
+  require_finite(loaded_, rows, "logits");
+  return rows;
+}
+
+std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<const Asked> asked) {
+  const size_t width = plan_.narrowing->width();
+  std::vector<float> values(p.shape.rows() * width);
+  p.program->result(Narrowing::kNarrowed)->download(values.data(), values.size() * sizeof(float));
+  std::vector<LogitRow> rows;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto row = std::span<const float>(values).subspan(i * width, width);
+    if (auto narrowed = plan_.narrowing->read(row, asked[i])) {
+      const auto kept = std::make_shared<std::vector<float>>();
+      rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
+        *kept = rows_of(p, i, 1);
+        return std::span<const float>(*kept);
+      });
+    } else {
+      rows.emplace_back(rows_of(p, i, 1));
+    }
+  }
+  return rows;
 }
 
 // Error when there is no room for them.
@@ -237,13 +271,24 @@ void ManySession::check(std::span<const Part> parts) const {
 }
 
 std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
+  std::vector<std::vector<float>> out;
+  for (const LogitRow& row : feed_rows(parts, {})) out.emplace_back(row.whole().begin(), row.whole().end());
+  return out;
+}
+
+std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::span<const Asked> asked) {
+  LUMEN_CHECK(asked.empty() || asked.size() == parts.size());
   check(parts);
-  std::vector<std::vector<float>> logits(parts.size());
+  std::vector<LogitRow> rows(parts.size());
   std::vector<Part> singles;
+  std::vector<Asked> of_singles;
   std::vector<size_t> wanted;
+  const auto chunks = std::count_if(parts.begin(), parts.end(), [](const Part& p) { return p.tokens.size() > 1; });
   for (size_t p = 0; p < parts.size(); ++p) {
+    const std::span<const Asked> own = asked.empty() ? asked : asked.subspan(p, 1);
     if (parts[p].tokens.size() == 1) {
       singles.push_back(parts[p]);
+      of_singles.insert(of_singles.end(), own.begin(), own.end());
       wanted.push_back(p);
       continue;
     }
@@ -251,16 +296,24 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
       const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
       const Part chunk{parts[p].text, left.first(count)};
       left = left.subspan(count);
-      std::vector<float> row = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, left.empty());
-      if (left.empty()) logits[p] = std::move(row);
+      const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
+      if (!left.empty()) continue;
+      // Another prompt's step would write over a row that is still to be fetched.
+      const bool can = plan_.narrowing && !own.empty() && chunks == 1;
+      rows[p] = can ? narrowed_rows(step, own).at(0) : LogitRow(rows_of(step, 0, 1));
     }
   }
-  if (singles.empty()) return logits;
-  const std::vector<float> rows = run(shape_for(singles.size(), 1), singles, true);
-  const size_t vocab = rows.size() / singles.size();
-  for (size_t i = 0; i < wanted.size(); ++i)
-    logits[wanted[i]].assign(rows.begin() + i * vocab, rows.begin() + (i + 1) * vocab);
-  return logits;
+  if (singles.empty()) return rows;
+  const Program& step = run(shape_for(singles.size(), 1), singles, of_singles);
+  if (plan_.narrowing && !of_singles.empty()) {
+    std::vector<LogitRow> some = narrowed_rows(step, of_singles);
+    for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = std::move(some[i]);
+    return rows;
+  }
+  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, std::ssize(singles)));
+  const size_t vocab = all->size() / singles.size();
+  for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = LogitRow(all, i * vocab, vocab);
+  return rows;
 }
 
 void ManySession::feed_all(int number, std::span<const TokenId> tokens,
@@ -272,7 +325,7 @@ void ManySession::feed_all(int number, std::span<const TokenId> tokens,
     const int64_t wide = wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
     const Part some{number, tokens.first(std::min<size_t>(tokens.size(), wide))};
     tokens = tokens.subspan(some.tokens.size());
-    const std::vector<float> rows = run({1, wide, true}, {&some, 1}, true);
+    const std::vector<float> rows = rows_of(run({1, wide, true}, {&some, 1}), 0, std::ssize(some.tokens));
     for (size_t at = 0; at < rows.size(); at += vocab) see(std::span(rows).subspan(at, vocab));
   }
 }

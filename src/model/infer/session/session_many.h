@@ -45,6 +45,10 @@ class ManySession {
   // nothing was appended.
   std::vector<std::vector<float>> feed(std::span<const Part> parts);
 
+  // The same as rows that are valid until the next step, narrowed for who asks so (one for each part) where the options
+  // say so.
+  std::vector<LogitRow> feed_rows(std::span<const Part> parts, std::span<const Asked> asked);
+
   // Appends tokens to one text, and shows the logits behind every one of them, in order.
   void feed_all(int text, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
 
@@ -65,7 +69,7 @@ class ManySession {
   struct Program {
     Shape shape;
     std::shared_ptr<run::Program> program;
-    std::map<std::string, run::DeviceTensorRef> in;
+    std::map<std::string, Handed> in;
   };
   struct Cache {  // of the layers that see everything, or of those with a window
     PagePool pool;
@@ -77,13 +81,15 @@ class ManySession {
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
   };
-  const Program& program(Shape shape);
+  Program& program(Shape shape);
   Shape shape_for(int64_t texts, int64_t tokens) const;
   void check(std::span<const Part> parts) const;
   bool is_of(size_t cache, const std::string& state) const;
   void copy_page(size_t cache, int32_t from, int32_t to);
-  // One step; returns the logits of its rows when `asked`: a row for each part, or for each token of one.
-  std::vector<float> run(Shape shape, std::span<const Part> parts, bool asked);
+  // One step; its rows are those of the parts, or of the tokens of one.
+  Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {});
+  std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
+  std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
   Text& text(int number);
 
   const LoadedModel& loaded_;

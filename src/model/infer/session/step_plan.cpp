@@ -62,13 +62,20 @@ bool use_near(const LoadedModel& loaded, const std::string& function, int64_t wi
   return true;
 }
 
-}  // namespace
+// Rows of fewer tokens are handed over as fast as they are narrowed.
+constexpr int64_t kWorthNarrowing = 4096;
 
-int64_t widest_step(const SessionOptions& options) {
-  return std::max(options.chunk, kNarrowest);
+StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, StepPlan plan) {
+  const int64_t vocabulary = loaded.model().integer("vocab");
+  const bool apart = !loaded.engine().device().reads_host_memory() && vocabulary >= kWorthNarrowing;
+  const bool can = vocabulary >= Narrowing::kLeast && plan.graph.results.size() == 1;
+  if (!can || options.narrow == Narrow::never || (options.narrow == Narrow::apart && !apart)) return plan;
+  plan.narrowing.emplace(vocabulary);
+  plan.narrowing->append(loaded.model().family->library(), plan.graph);
+  return plan;
 }
 
-StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
+StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) {
   StepPlan plan;
   plan.symbols = {{"B", 1}, {"S", options.context}};
   const int64_t window = window_of(loaded.model());
@@ -83,16 +90,7 @@ StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
   return plan;
 }
 
-ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
-  if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
-  if (given.texts == 0) given.texts = kMostTextsAtOnce;
-  if (given.texts < 1 || given.texts > kMostTextsAtOnce)
-    throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
-  if (options.page < 1) throw usage_error("a page holds at least one token");
-  return given;
-}
-
-StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+StepPlan plan_of_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
@@ -113,6 +111,29 @@ StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, con
   }
   plan.graph = loaded.function("step_many");
   return plan;
+}
+
+}  // namespace
+
+int64_t widest_step(const SessionOptions& options) {
+  return std::max(options.chunk, kNarrowest);
+}
+
+StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
+  return narrowed(loaded, options, plan_of_step(loaded, options));
+}
+
+ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
+  if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
+  if (given.texts == 0) given.texts = kMostTextsAtOnce;
+  if (given.texts < 1 || given.texts > kMostTextsAtOnce)
+    throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
+  if (options.page < 1) throw usage_error("a page holds at least one token");
+  return given;
+}
+
+StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+  return narrowed(loaded, options, plan_of_many(loaded, options, limits));
 }
 
 bool depends_on_length(const LoadedModel& loaded) {

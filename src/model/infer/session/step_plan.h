@@ -8,8 +8,9 @@ namespace lumen::model {
 
 struct StepPlan {
   graph::Graph graph;
-  graph::Bindings symbols;  // all but T and R
-  int64_t window = 0;       // of the layers that remember the latest only; 0: none do
+  graph::Bindings symbols;                  // all but T and R
+  int64_t window = 0;                       // of the layers that remember the latest only; 0: none do
+  std::optional<Narrowing> narrowing = {};  // with which the graph has another result
 };
 
 // The limits of a session of many texts.

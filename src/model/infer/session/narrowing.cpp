@@ -1,0 +1,125 @@
+#include "model/infer/session/narrowing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "graph/elaborate/elaborate.h"
+#include "graph/ir/build.h"
+#include "graph/ir/rewrite.h"
+#include "lang/parser.h"
+#include "model/arch/family/family.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kMostCount = 96;  // a sampler looks at 40 of the best, and penalties may take some from there
+constexpr int64_t kMostAsked = 128;
+constexpr double kFilling = -1e30;
+constexpr int64_t kLarge = 4096;  // tokens of a vocabulary that is worth long parts
+
+}  // namespace
+
+Narrowing::Narrowing(int64_t vocabulary)
+    : vocabulary_(vocabulary),
+      part_(vocabulary < kLarge ? 8 : 128),
+      piece_(vocabulary < kLarge ? 2 : 8),
+      asked_(std::min(kMostAsked, vocabulary)) {
+  LUMEN_CHECK(vocabulary >= kLeast);
+  count_ = std::min(kMostCount, parts());
+}
+
+// Ranks are counted, not sorted: how many are larger, or equal and before. Numbers of pieces are exact in f32.
+std::string Narrowing::text() const {
+  const int64_t parts = this->parts(), whole = parts * part_, each = part_ / piece_, some = count_ * each;
+  std::string out =
+      fmt::format("fn narrowed(logits: f32[R, {}], asked: i32[R, {}], scales: f32[R, 1]) -> f32[R, {}] {{\n",
+                  vocabulary_, asked_, width());
+  if (whole == vocabulary_)
+    out += "  let x = logits\n";
+  else
+    out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
+  out += fmt::format(
+      "  let row = iota([R, 1], 0)\n"
+      "  let rank = iota([{count}], 0)\n"
+      "  let cut = reshape(x, [R, {parts}, {part}])\n"
+      "  let m = reshape(max(cut, -1), [R, {parts}])\n"
+      "  before[r, p] = sum(q) i32(m[r, q] > m[r, p] or (m[r, q] == m[r, p] and q < p))\n"
+      "  found[r, j] = sum(p) i32(before[r, p] == rank[j]) * p\n"
+      "  let place = min(found, {parts} - 1)\n"
+      "  let pieces = reshape(reshape(cut, [R * {parts}, {part}])[place + row * {parts}], [R, {some}, {piece}])\n"
+      "  let number = reshape(reshape(place * {each}, [R, {count}, 1]) + iota([1, 1, {each}], 2), [R, {some}])\n"
+      "  let n = reshape(max(pieces, -1), [R, {some}])\n"
+      "  ahead[r, s] = sum(t) i32(n[r, t] > n[r, s] or (n[r, t] == n[r, s] and number[r, t] < number[r, s]))\n"
+      "  chosen[r, j] = sum(s) i32(ahead[r, s] == rank[j]) * number[r, s]\n"
+      "  let best = min(chosen, {all} - 1)\n"
+      "  let values = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
+      "  let known = reshape(reshape(x, [R * {whole}, 1])[asked + row * {whole}], [R, {asked}])\n"
+      "  let most = reshape(max(m, -1), [R, 1, 1])\n"
+      "  let weights = exp((cut - most) * reshape(scales, [R, 1, 1]))\n"
+      "  let sums = sum(reshape(sum(weights, -1), [R, {parts}]), -1)\n"
+      "  let sizes = sum(reshape(sum(abs(cut), -1), [R, {parts}]), -1)\n"
+      "  return concat(values, f32(best), known, sums, sizes, axis = 1)\n"
+      "}}\n",
+      fmt::arg("count", count_), fmt::arg("parts", parts), fmt::arg("part", part_), fmt::arg("piece", piece_),
+      fmt::arg("each", each), fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
+      fmt::arg("asked", asked_));
+  return out;
+}
+
+void Narrowing::append(const Library& library, graph::Graph& step) const {
+  const lang::Function fn = lang::parse_file(std::make_shared<Source>(Source{"<narrowing>", text()})).functions.at(0);
+  const graph::Graph narrow = graph::elaborate_function(library.scope(), fn);
+  graph::Builder build(step);
+  LUMEN_CHECK(step.results.size() == 1);
+  std::vector<graph::ValueId> inputs = {step.results[0]};
+  for (const char* name : {kAsked, kScales})
+    inputs.push_back(build.input(name, graph::Role::data, narrow[narrow.find_input(name)].type));
+  step.results.push_back(graph::expand_call(step, narrow, inputs).at(0));
+  step.result_names = {kResult, kNarrowed};
+}
+
+void Narrowing::ask(const Asked& what, std::span<int32_t> asked, float* scale) const {
+  std::fill(asked.begin(), asked.end(), 0);
+  std::copy_n(what.ids.begin(), std::min(what.ids.size(), asked.size()), asked.begin());
+  *scale = float(std::min(1 / what.temperature, 1e30));
+}
+
+std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked& what) const {
+  LUMEN_CHECK(std::ssize(row) == width());
+  const float size = row.back(), sum = row[row.size() - 2];
+  if (!std::isfinite(size) || !std::isfinite(sum)) return std::nullopt;
+  Narrowed out;
+  out.vocabulary = vocabulary_;
+  out.temperature = what.temperature;
+  out.sum = sum;
+  const std::span<const float> numbers = row.subspan(count_ * piece_, count_),
+                               known = row.subspan(count_ * (piece_ + 1));
+  for (size_t i = 0; i < what.ids.size() && std::cmp_less(i, asked_); ++i) out.asked.emplace(what.ids[i], known[i]);
+  // The best of the worst piece bounds what is nowhere here.
+  Candidate least{0, std::numeric_limits<double>::infinity()};
+  for (int64_t j = 0; j < count_; ++j) {
+    const int64_t first = int64_t(numbers[j]) * piece_;
+    Candidate best{TokenId(first), row[j * piece_]};
+    for (int64_t i = 1; i < piece_; ++i) {
+      const Candidate c{TokenId(first + i), row[j * piece_ + i]};
+      if (is_better(c, best)) best = c;
+    }
+    if (is_better(least, best)) least = best;
+  }
+  for (int64_t i = 0; i < count_ * piece_; ++i) {
+    const Candidate c{TokenId(int64_t(numbers[i / piece_]) * piece_ + i % piece_), row[i]};
+    if (c.id < vocabulary_ && !is_better(least, c)) out.best.push_back(c);
+  }
+  std::sort(out.best.begin(), out.best.end(), is_better);
+  // Below what rows are filled up with, the sum goes by that.
+  if (out.best.empty() || out.best.front().logit <= kFilling) return std::nullopt;
+  return out;
+}
+
+}  // namespace lumen::model

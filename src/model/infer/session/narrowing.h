@@ -1,0 +1,45 @@
+// A row of logits narrowed on the device, so that a few thousand bytes go to whoever chooses a token and not the
+// vocabulary: the largest logits, those that were asked for, and the sum of all weights. Proved by
+// tests/model/infer/narrowing_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "model/arch/model.h"
+#include "model/infer/sample/logit_row.h"
+
+namespace lumen::model {
+
+// Rows are cut into parts; the `count` parts with the largest maxima hold the `count` largest numbers. Those parts are
+// cut into pieces, of which the same is true. What comes out are the pieces.
+class Narrowing {
+ public:
+  static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], tokens
+  static constexpr const char* kScales = "scales";      // input: f32 [R, 1], 1 / temperature
+  static constexpr const char* kNarrowed = "narrowed";  // result: f32 [R, width()]
+
+  explicit Narrowing(int64_t vocabulary);  // at least kLeast tokens
+  static constexpr int64_t kLeast = 8;
+
+  int64_t asked() const { return asked_; }  // tokens of a row
+  int64_t width() const { return count_ * piece_ + count_ + asked_ + 2; }
+
+  // As a function of the language: narrowed(logits: f32[R, V], asked, scales).
+  std::string text() const;
+  // The inputs and the result behind the step's own, which is its logits.
+  void append(const Library& library, graph::Graph& step) const;
+  // What a row's inputs are, and what comes out. Nothing where the row holds what is no number.
+  void ask(const Asked& what, std::span<int32_t> asked, float* scale) const;
+  std::optional<Narrowed> read(std::span<const float> row, const Asked& what) const;
+
+ private:
+  int64_t vocabulary_, count_, part_, piece_, asked_;
+  int64_t parts() const { return (vocabulary_ + part_ - 1) / part_; }
+};
+
+}  // namespace lumen::model

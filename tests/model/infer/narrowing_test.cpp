@@ -1,0 +1,264 @@
+// Needs: cpu. Rows narrowed by a compiled step against the rows themselves: the largest in order, sums, values asked
+// for; samplers that see either draw the same tokens, whatever is asked of them; so do texts, alone and together.
+#include "model/infer/session/narrowing.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "graph/elaborate/elaborate.h"
+#include "lang/parser.h"
+#include "model/infer/generate/generate.h"
+#include "model/infer/generate/generate_many.h"
+#include "model/infer/sample/sampler.h"
+#include "run/engine/engine.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kNarrowedRows = 3;
+
+// A step's last part alone.
+class NarrowingProgram {
+ public:
+  explicit NarrowingProgram(int64_t vocabulary) : narrowing(vocabulary), vocabulary_(vocabulary) {
+    const auto library = Library::builtin();
+    const lang::Function fn =
+        lang::parse_file(std::make_shared<Source>(Source{"<test>", narrowing.text()})).functions.at(0);
+    graph::Graph g = graph::elaborate_function(library->scope(), fn);
+    g.result_names = {"out"};
+    run::CompileOptions options;
+    options.symbols = {{"R", kNarrowedRows}};
+    program_ = engine().compile(g, options);
+    for (const std::string& name : program_->input_names()) {
+      in_[name] = std::make_shared<run::DeviceTensor>(engine().device(), program_->input_type(name));
+      program_->bind(name, in_[name]);
+    }
+  }
+
+  std::vector<std::optional<Narrowed>> run(const std::vector<std::vector<float>>& rows,
+                                           const std::vector<Asked>& asked) {
+    std::vector<float> all, scales(kNarrowedRows);
+    std::vector<int32_t> ids(kNarrowedRows * narrowing.asked());
+    for (int64_t r = 0; r < kNarrowedRows; ++r) {
+      all.insert(all.end(), rows[r].begin(), rows[r].end());
+      narrowing.ask(asked[r], std::span(ids).subspan(r * narrowing.asked(), narrowing.asked()), &scales[r]);
+    }
+    in_.at("logits")->upload(all.data(), in_.at("logits")->bytes());
+    in_.at(Narrowing::kAsked)->upload(ids.data(), in_.at(Narrowing::kAsked)->bytes());
+    in_.at(Narrowing::kScales)->upload(scales.data(), in_.at(Narrowing::kScales)->bytes());
+    program_->run();
+    std::vector<float> out(kNarrowedRows * narrowing.width());
+    program_->result("out")->download(out.data(), std::ssize(out) * int64_t{sizeof(float)});
+    std::vector<std::optional<Narrowed>> read;
+    for (int64_t r = 0; r < kNarrowedRows; ++r)
+      read.push_back(
+          narrowing.read(std::span<const float>(out).subspan(r * narrowing.width(), narrowing.width()), asked[r]));
+    return read;
+  }
+
+  const Narrowing narrowing;
+
+ private:
+  int64_t vocabulary_;
+  std::shared_ptr<run::Program> program_;
+  std::map<std::string, run::DeviceTensorRef> in_;
+};
+
+// Sharp and flat ones, of many equal logits or hardly any, some in order.
+std::vector<float> logits_of(std::mt19937& random, int64_t vocabulary) {
+  std::normal_distribution<float> normal(0, random() % 2 == 0 ? 3 : 0.7F);
+  const float step = random() % 2 == 0 ? 1000 : 1;
+  std::vector<float> out;
+  for (int64_t i = 0; i < vocabulary; ++i) out.push_back(std::round(normal(random) * step) / step);
+  const auto kind = random() % 8;
+  if (kind == 0) std::sort(out.begin(), out.end());
+  if (kind == 1) std::fill(out.begin(), out.end(), -2.5F);
+  if (kind > 4) out[random() % out.size()] += 12;
+  return out;
+}
+
+SamplerOptions drawn_options(std::mt19937& random, int64_t vocabulary) {
+  SamplerOptions o;
+  const auto one_in = [&](uint32_t n) { return random() % n == 0; };
+  o.seed = random();
+  if (one_in(4)) o.temperature = 0;
+  if (one_in(4)) o.temperature = 0.3;
+  if (one_in(4)) o.temperature = 1.5;
+  if (one_in(3)) o.top_k = one_in(2) ? 0 : int64_t(1 + random() % 120);
+  if (one_in(3)) o.top_p = one_in(2) ? 1 : 0.5;
+  if (one_in(3)) o.min_p = one_in(2) ? 0 : 0.2;
+  if (one_in(8)) o.typical_p = 0.8;
+  if (one_in(3)) o.repeat_penalty = one_in(2) ? 1.3 : 0.8;
+  if (one_in(4)) o.presence_penalty = 0.7;
+  if (one_in(4)) o.frequency_penalty = -0.4;
+  if (one_in(5)) o.dry_multiplier = 0.8;
+  if (one_in(8)) o.mirostat = 1 + int(random() % 2);
+  for (uint32_t i = 0; one_in(3) && i < 6; ++i)
+    o.bias.emplace_back(TokenId(random() % (vocabulary + 2)),
+                        one_in(3) ? -std::numeric_limits<double>::infinity() : double(random() % 9) - 3);
+  if (one_in(2))
+    for (int64_t i = 0; i < vocabulary; ++i)
+      if (one_in(20)) o.forbidden.push_back(TokenId(i));
+  return o;
+}
+
+class EveryFew : public TokenFilter {
+ public:
+  EveryFew(size_t vocabulary, uint32_t few) : all_(vocabulary) {
+    for (size_t i = 0; i < vocabulary; ++i) all_[i] = (i * 7919) % few == 0;
+  }
+  bool allows(TokenId id) override { return all_[id]; }
+  const std::vector<bool>& all() override { return all_; }
+
+ private:
+  std::vector<bool> all_;
+};
+
+TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
+  std::mt19937 random(1);
+  for (const int64_t vocabulary : {8, 9, 65, 1000, 4099, 33000}) {
+    NarrowingProgram program(vocabulary);
+    for (int round = 0; round < 6; ++round) {
+      std::vector<std::vector<float>> rows;
+      std::vector<Asked> asked(kNarrowedRows);
+      for (int64_t r = 0; r < kNarrowedRows; ++r) {
+        rows.push_back(logits_of(random, vocabulary));
+        for (TokenId id = r; id < std::min<int64_t>(vocabulary, 90); id += 3) asked[r].ids.push_back(id);
+        asked[r].temperature = r == 0 ? 1 : r == 1 ? 0.5 : 2;
+      }
+      const auto narrowed = program.run(rows, asked);
+      for (int64_t r = 0; r < kNarrowedRows; ++r) {
+        ASSERT_TRUE(narrowed[r].has_value());
+        const Narrowed& n = *narrowed[r];
+        std::vector<Candidate> order;
+        for (int64_t i = 0; i < vocabulary; ++i) order.push_back({TokenId(i), rows[r][i]});
+        std::sort(order.begin(), order.end(), is_better);
+        ASSERT_GE(std::ssize(n.best), std::min<int64_t>(vocabulary > 4096 ? 33 : 1, vocabulary));
+        for (size_t i = 0; i < n.best.size(); ++i) {
+          ASSERT_EQ(n.best[i].id, order[i].id) << vocabulary << " rank " << i;
+          ASSERT_EQ(n.best[i].logit, order[i].logit);
+        }
+        double sum = 0;
+        for (const Candidate& c : order) sum += std::exp((c.logit - order[0].logit) / asked[r].temperature);
+        EXPECT_LT(std::fabs(n.sum / sum - 1), Narrowed::kSumError / 10);
+        for (const TokenId id : asked[r].ids) ASSERT_EQ(n.at(id), double{rows[r][id]});
+      }
+    }
+  }
+}
+
+TEST(Narrowing, NumbersThatAreNoneGoToWhoLooksAtTheWholeRow) {
+  NarrowingProgram program(5000);
+  std::vector<std::vector<float>> rows(kNarrowedRows, std::vector<float>(5000, 1));
+  rows[0][17] = std::nanf("");
+  rows[1][4999] = std::numeric_limits<float>::infinity();
+  rows[2][4] = -std::numeric_limits<float>::infinity();
+  for (const auto& n : program.run(rows, std::vector<Asked>(kNarrowedRows))) EXPECT_FALSE(n.has_value());
+}
+
+TEST(Narrowing, SamplersDrawTheSameTokens) {
+  std::mt19937 random(2);
+  int fetched = 0, drawn = 0;
+  for (const int64_t vocabulary : {65, 5003, 32000}) {
+    NarrowingProgram program(vocabulary);
+    for (int round = 0; round < (vocabulary > 30000 ? 40 : 120); ++round) {
+      const SamplerOptions options = drawn_options(random, vocabulary);
+      std::vector<Sampler> whole(kNarrowedRows, Sampler(options)), narrow = whole;
+      EveryFew filter(vocabulary, 2 + random() % 12);
+      TokenFilter* const asks = random() % 3 == 0 ? &filter : nullptr;
+      for (int step = 0; step < 4; ++step) {
+        std::vector<std::vector<float>> rows;
+        std::vector<Asked> asked;
+        for (int64_t r = 0; r < kNarrowedRows; ++r) {
+          rows.push_back(logits_of(random, vocabulary));
+          asked.push_back(narrow[r].asked(vocabulary));
+        }
+        const auto narrowed = program.run(rows, asked);
+        for (int64_t r = 0; r < kNarrowedRows; ++r) {
+          ASSERT_TRUE(narrowed[r].has_value());
+          const LogitRow row(*narrowed[r], [&, r] {
+            ++fetched;
+            return std::span<const float>(rows[r]);
+          });
+          ++drawn;
+          const TokenId want = whole[r].pick(std::span<const float>(rows[r]), asks), got = narrow[r].pick(row, asks);
+          ASSERT_EQ(got, want) << "round " << round << " step " << step << " of " << vocabulary;
+          if (want < 0) continue;
+          // Sometimes what was drawn, sometimes what stands in front of everything.
+          const TokenId next = random() % 2 == 0 ? want : narrowed[r]->best[0].id;
+          whole[r].accept(next);
+          narrow[r].accept(next);
+        }
+      }
+    }
+  }
+  EXPECT_LT(fetched, drawn * 2 / 3);
+}
+
+// What most texts are drawn with is decided by the candidates of a large vocabulary.
+TEST(Narrowing, UsualOptionsFetchNoRow) {
+  std::mt19937 random(3);
+  NarrowingProgram program(32000);
+  for (int kind = 0; kind < 4; ++kind) {
+    SamplerOptions options;
+    if (kind == 1) options.temperature = 0;
+    if (kind == 2) options.repeat_penalty = 1.1;
+    if (kind == 3) options.bias = {{5, 3.0}, {70, -100.0}};
+    Sampler sampler(options);
+    for (int step = 0; step < 10; ++step) {
+      std::vector<std::vector<float>> rows(kNarrowedRows, logits_of(random, 32000));
+      const auto narrowed = program.run(rows, std::vector<Asked>(kNarrowedRows, sampler.asked(32000)));
+      int fetched = 0;
+      const LogitRow row(*narrowed[0], [&] {
+        ++fetched;
+        return std::span<const float>(rows[0]);
+      });
+      sampler.accept(sampler.pick(row));
+      EXPECT_EQ(fetched, 0) << kind;
+    }
+  }
+}
+
+Model narrowing_model() {
+  Model m = tiny_model();
+  m.tokenizer = Tokenizer::characters("abcdefghij ");
+  return m;
+}
+
+TEST(Narrowing, TextsAreTheSame) {
+  const Model m = narrowing_model();
+  const LoadedModel loaded(engine(), m);
+  const std::vector<TokenId> prompt = m.tokenizer->encode("abcab");
+  std::mt19937 random(4);
+  for (int round = 0; round < 12; ++round) {
+    SamplerOptions sampling = drawn_options(random, 8);
+    GenerateOptions generate{.predict = 10};
+    if (round % 3 == 0) generate.grammar = "root ::= [a-e]+ \" \" [f-j]+";
+    std::string text[2];
+    std::vector<ManyAnswer> many[2];
+    for (const bool narrow : {false, true}) {
+      SessionOptions session{.context = 64, .narrow = narrow ? Narrow::always : Narrow::never};
+      Generator g(loaded, session, sampling, generate);
+      text[narrow] = g.answer(prompt, true, [](std::string_view) {}, [] { return true; }).text;
+      ManyOptions options;
+      options.session = session;
+      options.sampling = sampling;
+      options.generate = generate;
+      options.parallel = 2;
+      std::vector<ManyRequest> requests;
+      for (const char* p : {"abcab", "j", "hhh a"}) requests.push_back({m.tokenizer->encode(p), sampling.seed});
+      many[narrow] = answer_all(loaded, options, requests, nullptr, [] { return true; }, nullptr);
+    }
+    EXPECT_EQ(text[0], text[1]) << round;
+    EXPECT_EQ(many[0][0].text, text[0]) << round;
+    for (size_t i = 0; i < many[0].size(); ++i) EXPECT_EQ(many[0][i].text, many[1][i].text) << round << " text " << i;
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
