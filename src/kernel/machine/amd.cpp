@@ -98,6 +98,17 @@ void add_scaled(Machine& m, int size, const FloatCode& code) {
              fmt::format("1:{} 2:{} 0 ={} ={} =0 3:i32 =0 4:i32", type, type, format, format));
 }
 
+// The same without scales, at twice the pace of the shorter ones: where both scales are 0, LLVM has an instruction that
+// takes none. Of which k a lane's codes are means nothing as long as both factors agree: one run of 32.
+void add_unscaled(Machine& m, int size, const FloatCode& a, const FloatCode& b) {
+  const int k = size == 16 ? 128 : 64;
+  MatrixRow r{.m = size, .n = size, .k = k, .a = {Scalar::u8, a}, .b = {Scalar::u8, b}};
+  r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, 8), mfma_factor(size, k, 8));
+  const auto format = [](const FloatCode& c) { return c.mantissa == 3 ? 0 : 1; };
+  add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, k), size == 16 ? 16 : 32,
+             fmt::format("1:v8i32 2:v8i32 0 ={} ={} =0 =0 =0 =0", format(a), format(b)));
+}
+
 void add_mfma_of_mi350(Machine& m) {
   add_mfma(m, 32, 16, kF16, Scalar::f32, "f32.32x32x16.f16");
   add_mfma(m, 16, 32, kF16, Scalar::f32, "f32.16x16x32.f16");
@@ -107,6 +118,9 @@ void add_mfma_of_mi350(Machine& m) {
   add_mfma(m, 16, 64, kI8, Scalar::i32, "i32.16x16x64.i8");
   for (const FloatCode& code : {kOcp4, kOcp5, kTwoBits})
     for (const int size : {32, 16}) add_scaled(m, size, code);
+  for (const FloatCode& a : {kOcp4, kOcp5})
+    for (const FloatCode& b : {kOcp4, kOcp5})
+      for (const int size : {32, 16}) add_unscaled(m, size, a, b);
 }
 
 // ---- WMMA, 16 x 16 x 16, waves of 32. "RDNA3 Instruction Set Architecture", chapter on WMMA: lanes 0..15 hold a row
