@@ -4,10 +4,10 @@
 Usage: tools/amd_shares.py BUILD [--targets gfx942,gfx950] [-v]
 The model: four SIMDs, each with a matrix unit and a vector unit (4 cycles an instruction of 64 lanes; a matrix instruction as long as the
 peak says), waves that issue in order, LDS with 128 bytes a cycle for all (64 cycles of latency; banks without conflicts, as the panels'
-swizzle makes them), vector memory with 64 bytes a cycle, waits and barriers as they stand in the code. Memory answers after LATENCY cycles,
-from the second cache: an assumption, as no card was measured. Of a product: the share of its loop in which the matrix units are busy. Of a
-decoding step's product (one row): how many times faster the lanes could take what memory gives, in the loop that reads most; above 1
-memory is what binds.
+swizzle makes them: tests/amd/panels_test.cpp), vector memory with 64 bytes a cycle, waits and barriers as they stand in the code. Memory
+answers after LATENCY cycles, from the second cache: an assumption, as no card was measured. Of a product: the share of its loop in which
+the matrix units are busy, and that times the share of units that have a tile. Of a decoding step's product (one row): how many times
+faster the lanes could take what memory gives, in the loop that reads most; above 1 memory is what binds.
 """
 import argparse
 import re
@@ -22,6 +22,7 @@ ROUNDS = 12  # of a loop: the first ones fill the pipeline
 # Floating point operations a cycle of a SIMD: f16 and bf16, 8 bits; and of memory, bytes a cycle of a compute unit. AMD's data sheets of
 # MI300X (1307 and 2615 Tflop/s, 304 units at 2.1 GHz, 5.3 TB/s) and MI355X (2517 and 5033, 256 at 2.4 GHz, 8 TB/s).
 PEAKS = {"gfx942": (512, 1024, 8.3), "gfx950": (1024, 2048, 13.0)}
+UNITS = {"gfx942": 304, "gfx950": 256}
 PRODUCT = """model product(cfg) {
   config { n : i32 = 8192 }
   param w : f32[cfg.n, cfg.n]
@@ -162,11 +163,16 @@ def large(lumen: Path, model: Path, target: str, name: str, flags: list[str], sh
         share /= 2  # of the peak of 8 bits
     elif short and not any("f8f6f4" in x for x in body) and peak[1] > 1024:
         share /= 2
+    # Tiles are dealt out one by one: in the last round some units have none. What adds parts of K is not in it.
+    rows_of, columns_of = (int(x) for x in re.search(r"blocks (\d+)x(\d+)x", row[9]).groups())
+    parts = re.search(r"splits (\d+)", row[9])
+    tiles = -(-8192 // rows_of) * -(-8192 // columns_of) * (int(parts[1]) if parts else 1)
+    filled = tiles / (-(-tiles // UNITS[target]) * UNITS[target])
     counts = [sum(x.startswith(p) for x in body) for p in ("v_mfma", "ds_", "global", "v_", "s_waitcnt")]
     if verbose:
         print("\n".join(body))
-    return (f"{target:10} {name:14} share {share:.2f}  matrix {counts[0]} LDS {counts[1]} memory {counts[2]} "
-            f"vector {counts[3] - counts[0]} waits {counts[4]} of {len(body)}  waves {per_simd} vgpr {row[0]}  {row[9]}")
+    return (f"{target:10} {name:14} share {share:.2f} (of all units {share * filled:.2f})  matrix {counts[0]} LDS {counts[1]} "
+            f"memory {counts[2]} vector {counts[3] - counts[0]} waits {counts[4]} of {len(body)}  waves {per_simd} vgpr {row[0]}  {row[9]}")
 
 
 def decode(lumen: Path, model: Path, target: str, name: str) -> str:

@@ -28,6 +28,7 @@ class GpuCode {
   explicit GpuCode(const amd::Chip& chip) : machine_(run::match_gpu(chip.name, run::all_rows()).machine), gpu_(chip) {}
 
   const machine::Machine& machine() const { return *machine_; }
+  amd::Machine& chip() { return gpu_; }
 
   void prepare(const std::vector<loop::Kernel>& kernels) {
     prepare(kernels, emit::emit(kernels, *machine_, emit::Output::object));

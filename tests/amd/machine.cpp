@@ -86,6 +86,7 @@ void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& 
     w.set_exec(rest >= lanes ? w.all() : (uint64_t{1} << rest) - 1);
     for (int l = 0; l < lanes; ++l) (*w.vector)[0][static_cast<size_t>(l)] = static_cast<uint32_t>(n * lanes + l);
     w.memory = &memory_;
+    w.counts_banks = counts_banks_;
     w.vectors = k.vgprs;
     w.code_base = object.base;
     w.private_bytes = k.private_bytes;
@@ -99,6 +100,8 @@ void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& 
     fault("kernel {}: work-group {}: {}", k.symbol, number, f.what());
   }
   executed_ += kMostInstructions - budget;
+  lds_cycles_.all += group.lds.cycles().all;
+  lds_cycles_.least += group.lds.cycles().least;
 }
 
 void Machine::launch(LoadedObject& object, LoadedKernel& kernel, const Launch& launch) {

@@ -12,6 +12,7 @@
 #include "tests/amd/chip.h"
 #include "tests/amd/code/code_object.h"
 #include "tests/amd/decode/instruction.h"
+#include "tests/amd/wave/lds.h"
 #include "tests/amd/wave/memory.h"
 
 namespace lumen::amd {
@@ -48,6 +49,9 @@ class Machine {
   void plant(std::string fault) { planted_ = std::move(fault); }
   uint64_t planted() const { return changed_; }    // instructions that were changed
   uint64_t executed() const { return executed_; }  // instructions of waves
+  // LDS cycles of loads and stores of all launches from here on, and those of them that no bank was asked twice in.
+  void count_banks() { counts_banks_ = true; }
+  const Lds::Cycles& lds_cycles() const { return lds_cycles_; }
 
  private:
   void execute(LoadedObject& object, LoadedKernel& kernel, const Launch& launch, unsigned group);
@@ -55,6 +59,8 @@ class Machine {
   Memory memory_;
   uint64_t next_base_ = uint64_t{1} << 44, executed_ = 0, changed_ = 0;
   std::string planted_;
+  bool counts_banks_ = false;
+  Lds::Cycles lds_cycles_;
   std::optional<bool> xnack_;
 };
 

@@ -153,6 +153,8 @@ void Grid::commit_copies() {
 
 void Grid::wait_copies(int groups) {
   if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(groups)});
+  // Copies are loads and stores there: what stands behind the wait is not to be moved before it.
+  if (!nvidia_ && groups > 0) call(Intrinsic::amdgcn_sched_barrier, {b_.getInt32(0)});
 }
 
 Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic) {

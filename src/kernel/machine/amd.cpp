@@ -33,13 +33,28 @@ Fragment mfma_sums(int size) {
   return fragment(32, 16, {{4, 0, 4}, {2, 32, 0}, {4, 0, 1}}, {{32, 1, 0}});
 }
 
+// Cycles of a SIMD, from the peaks of AMD's data sheets (MI100, MI250X, MI300X, MI355X): floating point operations a
+// cycle. Where wider shapes have come (gfx950), shorter ones have half the pace.
+double mfma_cycles(const Machine& m, int size, int k, const Factor& f) {
+  const double products = double{1} * size * size * k;
+  double pace = f.bits() == 32 ? 64 : 256;
+  if (m.name == "gfx908" && f.scalar == Scalar::bf16) pace = 128;
+  if (m.name == "gfx942" && f.bits() < 32) pace = f.bits() == 16 ? 512 : 1024;
+  if (m.name == "gfx950" && f.bits() < 32) {
+    const double bytes = products * f.bits() / 8;  // of a shape of 16 x 16: half as many
+    pace = (f.bits() == 16 ? 1024 : 2048) * (bytes < (size == 16 ? 1 << 14 : 1 << 15) ? 0.5 : 1);
+  }
+  return 2 * products / pace;
+}
+
 // `as`: the type of the intrinsic's factors where it is not the fragment's.
 void add_mfma(Machine& m, int size, int k, const Factor& a, const Factor& b, Scalar acc, const std::string& llvm,
               const std::string& as = {}) {
   MatrixRow r{.m = size, .n = size, .k = k, .a = a, .b = b, .acc = acc};
   r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, a.bits()), mfma_factor(size, k, b.bits()));
   const std::string type = as.empty() ? "" : ":" + as;
-  add_matrix(m, r, "llvm.amdgcn.mfma." + llvm, size == 16 ? 8 : 16, fmt::format("1{} 2{} 0 =0 =0 =0", type, type));
+  add_matrix(m, r, "llvm.amdgcn.mfma." + llvm, mfma_cycles(m, size, k, a),
+             fmt::format("1{} 2{} 0 =0 =0 =0", type, type));
 }
 
 void add_mfma(Machine& m, int size, int k, const Factor& f, Scalar acc, const std::string& llvm,
@@ -94,8 +109,20 @@ void add_scaled(Machine& m, int size, const FloatCode& code) {
   r.collective = std::make_shared<const loop::Collective>(std::move(c));
   const int format = bits == 4 ? 4 : code.mantissa == 3 ? 0 : 1;
   const char* type = bits == 4 ? "v4i32" : "v8i32";
-  add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, r.k), 16,
+  const double cycles = mfma_cycles(m, size, r.k, {Scalar::u8, code}) / (bits == 4 ? 2 : 1);
+  add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, r.k), cycles,
              fmt::format("1:{} 2:{} 0 ={} ={} =0 3:i32 =0 4:i32", type, type, format, format));
+}
+
+// The same without scales, at twice the pace of the shorter ones: where both scales are 0, LLVM has an instruction that
+// takes none. Of which k a lane's codes are means nothing as long as both factors agree: one run of 32.
+void add_unscaled(Machine& m, int size, const FloatCode& a, const FloatCode& b) {
+  const int k = size == 16 ? 128 : 64;
+  MatrixRow r{.m = size, .n = size, .k = k, .a = {Scalar::u8, a}, .b = {Scalar::u8, b}};
+  r.collective = collective(64, mfma_sums(size), mfma_factor(size, k, 8), mfma_factor(size, k, 8));
+  const auto format = [](const FloatCode& c) { return c.mantissa == 3 ? 0 : 1; };
+  add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, k),
+             mfma_cycles(m, size, k, r.a), fmt::format("1:v8i32 2:v8i32 0 ={} ={} =0 =0 =0 =0", format(a), format(b)));
 }
 
 void add_mfma_of_mi350(Machine& m) {
@@ -107,6 +134,9 @@ void add_mfma_of_mi350(Machine& m) {
   add_mfma(m, 16, 64, kI8, Scalar::i32, "i32.16x16x64.i8");
   for (const FloatCode& code : {kOcp4, kOcp5, kTwoBits})
     for (const int size : {32, 16}) add_scaled(m, size, code);
+  for (const FloatCode& a : {kOcp4, kOcp5})
+    for (const FloatCode& b : {kOcp4, kOcp5})
+      for (const int size : {32, 16}) add_unscaled(m, size, a, b);
 }
 
 // ---- WMMA, 16 x 16 x 16, waves of 32. "RDNA3 Instruction Set Architecture", chapter on WMMA: lanes 0..15 hold a row
@@ -171,6 +201,12 @@ std::vector<Machine> amd_machines() {
   out.push_back(generation("gfx950", 64, 160 << 10, 256));
   add_dots(out.back(), false);
   Machine &mi100 = out[1], &mi200 = out[2], &mi300 = out[3], &mi350 = out[4];
+  // Memory's pace by unit, from the data sheets. What is converted on its way costs LDS its bytes beside products.
+  const std::pair<Machine*, double> bytes[] = {{&mi100, 6.8}, {&mi200, 8.6}, {&mi300, 8.3}, {&mi350, 13}};
+  for (const auto& [m, pace] : bytes) {
+    m->costs.blocks.bytes = pace;
+    m->costs.blocks.along_k = m->costs.blocks.copied;
+  }
   for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) add_mfma_of_mi100(*m);
   for (Machine* m : {&mi100, &mi200}) add_bytes_of_mi100(*m);
   add_mfma(mi100, 32, 4, kBf16, Scalar::f32, "f32.32x32x4bf16");

@@ -3,6 +3,7 @@
 // Proved by tests/ladder/dot_arm_test.cpp under an emulator.
 #include <fmt/format.h>
 
+#include "kernel/machine/meaning.h"
 #include "kernel/machine/relatives.h"
 
 namespace lumen::machine {
@@ -48,11 +49,35 @@ Machine neon_i8mm() {
   return m;
 }
 
+// Two products of bf16 for each sum of f32 (FEAT_BF16, which comes with the products of bytes).
+void add_bf16_dot(Machine& m, int lanes, const std::string& llvm, const std::string& arguments = {}) {
+  const DotRow d{fmt::format("dot2.bf16bf16.f32x{}", lanes),
+                 Scalar::bf16,
+                 Scalar::bf16,
+                 Scalar::f32,
+                 2,
+                 lanes,
+                 true,
+                 "",
+                 false,
+                 0};
+  m.rows.push_back({d.row, odd_dot_meaning(d.row, lanes), llvm, "bf16", 0.5, arguments});
+  m.dots.insert(std::ranges::find(m.dots, Scalar::bf16, &DotRow::a), d);  // before shorter ones
+}
+Machine neon_bf16() {
+  Machine m = neon_i8mm();
+  m.name = "neon-bf16";
+  m.features += ",+bf16";
+  add_bf16_dot(m, 4, "llvm.aarch64.neon.bfdot.v4f32.v8bf16", "0 1:v8bf16 2:v8bf16");
+  return m;
+}
+
 // Scalable vectors at one length, over a machine of fixed ones. The code is for that length alone: kernels are compiled
 // on the machine they run on, or for a target named by its length.
 Machine scalable(Machine m, const std::string& name, const std::string& features, int bits) {
   m.name = fmt::format("{}-{}", name, bits);
   const bool mixed = m.features.find("+i8mm") != std::string::npos;
+  const bool halves = m.features.find("+bf16") != std::string::npos;
   m.features += features;
   m.scalable = true;
   m.vector_bits = bits;
@@ -61,26 +86,29 @@ Machine scalable(Machine m, const std::string& name, const std::string& features
   m.rows.push_back({lookup, whole_lookup_meaning(lookup, bits / 8), "llvm.aarch64.sve.tbl", "sve", 0.5});
   add_dot(m, dot4(Scalar::i8, bits / 32), "llvm.aarch64.sve.sdot", "sve", 0.5);
   if (mixed) add_dot(m, dot4(Scalar::u8, bits / 32), "llvm.aarch64.sve.usdot", "i8mm", 0.5);
+  if (halves) add_bf16_dot(m, bits / 32, "llvm.aarch64.sve.bfdot");
   return m;
 }
+// Every processor with SVE2 has the products of bytes and of bf16.
 Machine sve2(int bits) {
-  return scalable(neon_i8mm(), "sve2", ",+sve,+sve2", bits);
+  return scalable(neon_bf16(), "sve2", ",+sve,+sve2", bits);
 }
 
 }  // namespace
 
-// The first generation of scalable vectors, without (A64FX) and with products of bytes of both signs (Neoverse V1), and
-// the lengths that no processor has yet.
+// The first generation of scalable vectors, without (A64FX) and with products of bytes of both signs and of bf16
+// (Neoverse V1), and the lengths that no processor has yet.
 std::vector<Machine> arm_relatives() {
   std::vector<Machine> out;
   for (const int bits : {128, 256, 512, 1024, 2048}) out.push_back(scalable(neon(), "sve", ",+sve", bits));
   out.push_back(scalable(neon_i8mm(), "sve-i8mm", ",+sve", 256));
+  out.push_back(scalable(neon_bf16(), "sve-bf16", ",+sve", 256));
   for (const int bits : {1024, 2048}) out.push_back(sve2(bits));
   return out;
 }
 
 std::vector<Machine> arm_machines() {
-  return {neon(), neon_dotprod(), neon_i8mm(), sve2(128), sve2(256), sve2(512)};
+  return {neon(), neon_dotprod(), neon_i8mm(), neon_bf16(), sve2(128), sve2(256), sve2(512)};
 }
 
 }  // namespace lumen::machine

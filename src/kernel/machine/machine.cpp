@@ -100,11 +100,13 @@ bool processor_has(std::string_view name) {
   if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
   const bool i8mm = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
   if (name == "neon-i8mm") return i8mm;
+  const bool bf16 = i8mm && (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+  if (name == "neon-bf16") return bf16;
   if ((getauxval(AT_HWCAP) & HWCAP_SVE) == 0 || !name.starts_with("sve")) return false;
   const int bits = (::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) * 8;
-  const bool second = i8mm && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0;
+  const bool second = bf16 && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0;
   return name == fmt::format("sve-{}", bits) || (i8mm && name == fmt::format("sve-i8mm-{}", bits)) ||
-         (second && name == fmt::format("sve2-{}", bits));
+         (bf16 && name == fmt::format("sve-bf16-{}", bits)) || (second && name == fmt::format("sve2-{}", bits));
 #endif
   return false;
 }

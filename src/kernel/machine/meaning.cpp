@@ -35,6 +35,42 @@ std::string float_dot_meaning(const std::string& name, int lanes) {
   return t.function(name, sums, sum);
 }
 
+namespace {
+
+// x + y, rounded to odd: where rounding to nearest lost something and left an even number, the neighbour on the side of
+// what was lost. The lost part is exact (Knuth's two-sum).
+int odd_sum(Meaning& t, int x, int y, int lanes) {
+  const auto two = [&](const char* op, int a, int b) { return t.line("{} f32x{} %{}, %{}", op, lanes, a, b); };
+  const auto bits = [&](const char* op, int a, int b) { return t.line("{} u32x{} %{}, %{}", op, lanes, a, b); };
+  const auto word = [&](uint32_t w) { return t.line("constant u32x{} {}", lanes, w); };
+  const auto holds = [&](const char* op, int a, int b) { return t.line("{} boolx{} %{}, %{}", op, lanes, a, b); };
+  const int sum = two("add", x, y), back = two("sub", sum, x);
+  const int lost = two("add", two("sub", x, two("sub", sum, back)), two("sub", y, back));
+  const int zero = t.line("constant f32x{} 0", lanes), pattern = t.line("bitcast u32x{} %{}", lanes, sum);
+  const int even = holds("eq", bits("and", pattern, word(1)), word(0));
+  const int finite = holds("ne", bits("and", pattern, word(0x7f800000)), word(0x7f800000));
+  const int larger = holds("eq", holds("lt", zero, lost), holds("lt", zero, sum));
+  const int step = t.line("select u32x{} %{}, %{}, %{}", lanes, larger, word(1), word(0xffffffff));
+  const int moves = holds("and", holds("and", even, finite), holds("ne", lost, zero));
+  const int moved = t.line("select u32x{} %{}, %{}, %{}", lanes, moves, bits("add", pattern, step), pattern);
+  return t.normal(t.line("bitcast f32x{} %{}", lanes, moved), lanes);
+}
+
+}  // namespace
+
+std::string odd_dot_meaning(const std::string& name, int lanes) {
+  const VType sums{Scalar::f32, lanes}, factor{Scalar::bf16, 2 * lanes};
+  Meaning t({sums, factor, factor});
+  int product[2] = {};
+  for (int j = 0; j < 2; ++j) {
+    const int x = t.normal(t.widened(1, Scalar::bf16, j, 2, lanes, Scalar::f32), lanes);
+    const int y = t.normal(t.widened(2, Scalar::bf16, j, 2, lanes, Scalar::f32), lanes);
+    product[j] = t.normal(t.line("mul f32x{} %{}, %{}", lanes, x, y), lanes);  // exact
+  }
+  const int both = odd_sum(t, product[0], product[1], lanes);
+  return t.function(name, sums, odd_sum(t, t.normal(0, lanes), both, lanes));
+}
+
 std::string round_pair_meaning(const std::string& name, int lanes) {
   Meaning t({{Scalar::f32, lanes}, {Scalar::f32, lanes}});
   const int above = t.line("cast bf16x{} %{}", lanes, t.normal(0, lanes));

@@ -15,6 +15,17 @@ struct Counted {
     accesses.push_back({0, at, bytes, true});
     return w.lds->write(at, bytes, w.number, w.arrived, w.passed);
   }
+  // Of lanes that each have one access; only where somebody asks: it takes long.
+  void count_banks(int bytes, bool writes) {
+    if (!w.counts_banks) return;
+    std::vector<Lds::Place> places;
+    int lane = 0;
+    for (const LdsAccess& a : accesses) {
+      while (!(w.exec() >> lane & 1)) ++lane;
+      places.push_back({lane++, a.address});
+    }
+    w.lds->count_banks(places, bytes, !writes && w.chip.major == 9);
+  }
   void issue(const Operand* to, int words) {
     const uint32_t n = w.issue(counter_of(w.chip, kLds));
     for (LdsAccess& a : accesses) a.sequence = n, w.lds_accesses.push_back(a);
@@ -47,6 +58,7 @@ void load(Wave& w, const Instruction& i) {
   Counted c{w, {}};
   if (i.at[0].words != registers(a.bytes)) fault("registers for {} bytes", a.bytes);
   each_lane(w, [&](int l) { put_loaded(w, i.at[0], l, a, c.read(address(w, i.at[1], l, i.offset), a.bytes)); });
+  c.count_banks(a.bytes, false);
   c.issue(&i.at[0], registers(a.bytes));
 }
 void store_lds(Wave& w, const Instruction& i) {
@@ -54,6 +66,7 @@ void store_lds(Wave& w, const Instruction& i) {
   Counted c{w, {}};
   if (i.at[1].words != registers(a.bytes)) fault("registers for {} bytes", a.bytes);
   each_lane(w, [&](int l) { take_stored(w, i.at[1], l, a, c.write(address(w, i.at[0], l, i.offset), a.bytes)); });
+  c.count_banks(a.bytes, true);
   c.issue(nullptr, 0);
 }
 

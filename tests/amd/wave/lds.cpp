@@ -1,6 +1,8 @@
 #include "tests/amd/wave/lds.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 #include "tests/amd/fault.h"
 
@@ -54,6 +56,48 @@ void Lds::postpone(uint64_t address, int bytes, int wave, uint32_t arrived, bool
     if (writes && m.writer == me) m.written = std::max(m.written, arrived);
     if (!writes && (m.reader == me || m.reader == kMany)) m.read = std::max(m.read, arrived);
   }
+}
+
+namespace {
+
+constexpr int kBanks = 32, kBankBytes = 4, kLanes = 64;
+
+// The group in which a lane's access is served: 128 bytes at a time.
+int in_order(int lane, int bytes) {
+  return lane / std::max(1, kBanks * kBankBytes / bytes);
+}
+// Reads of 16 bytes on CDNA: four lanes with the four that lie sixteen further and change places with their neighbours.
+int crossed(int lane, int bytes) {
+  if (bytes != 16) return in_order(lane, bytes);
+  const int quad = lane / 4 % 8;
+  return lane / 32 * 4 + (quad < 4 ? quad : (quad - 4) ^ 1);
+}
+
+uint64_t cycles_of(const std::vector<Lds::Place>& places, int bytes, int (*group)(int lane, int bytes)) {
+  std::array<std::array<std::set<uint64_t>, kBanks>, kLanes> words;
+  for (const Lds::Place& p : places)
+    for (int b = 0; b < bytes; b += kBankBytes) {
+      const uint64_t word = (p.address + static_cast<uint64_t>(b)) / kBankBytes;
+      words[static_cast<size_t>(group(p.lane, bytes))][word % kBanks].insert(word);
+    }
+  uint64_t all = 0;
+  for (const auto& banks : words) {
+    size_t most = 0;
+    for (const auto& w : banks) most = std::max(most, w.size());
+    all += most;
+  }
+  return all;
+}
+
+}  // namespace
+
+// Which lanes are served together is not in the documents: of the two orders that are told of, the worse one counts.
+void Lds::count_banks(const std::vector<Place>& places, int bytes, bool may_cross) {
+  std::set<int> groups;
+  for (const Place& p : places) groups.insert(in_order(p.lane, bytes));
+  cycles_.least += groups.size();
+  const uint64_t one = cycles_of(places, bytes, in_order);
+  cycles_.all += may_cross ? std::max(one, cycles_of(places, bytes, crossed)) : one;
 }
 
 }  // namespace lumen::amd

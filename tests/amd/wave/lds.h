@@ -19,6 +19,19 @@ class Lds {
   // An access that its wave had not waited for when it arrived at a barrier counts for the next one.
   void postpone(uint64_t address, int bytes, int wave, uint32_t arrived, bool writes);
 
+  // What instructions take of its pace of 128 bytes a cycle, and what they would if no bank were asked twice at once:
+  // accesses of one instruction, lane after lane. `may_cross`: reads of CDNA, whose lanes may be served in another
+  // order.
+  struct Place {
+    int lane = 0;
+    uint64_t address = 0;
+  };
+  void count_banks(const std::vector<Place>& places, int bytes, bool may_cross);
+  struct Cycles {
+    uint64_t all = 0, least = 0;
+  };
+  const Cycles& cycles() const { return cycles_; }
+
  private:
   static constexpr uint8_t kNobody = 0xff, kMany = 0xfe;
   struct Mark {
@@ -28,6 +41,7 @@ class Lds {
   uint64_t check(uint64_t address, int bytes) const;
   std::vector<uint8_t> memory_;
   std::vector<Mark> marks_;
+  Cycles cycles_;
 };
 
 }  // namespace lumen::amd

@@ -50,6 +50,7 @@ class Wave {
   std::array<uint32_t, kScalars> scalar{};
   bool scc = false;
   Lds* lds = nullptr;
+  bool counts_banks = false;
   Memory* memory = nullptr;
   std::vector<uint8_t> private_memory;  // of each lane, one behind the other
   int private_bytes = 0;

@@ -25,9 +25,11 @@ loop::Fragment lane_columns(int wave) {
   return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
 }
 
-// Lanes that write neighbours along k beyond a chunk would meet in a bank, but for swizzled rows.
-int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes, bool swizzled) {
-  return rows * row_bytes + (swizzled || row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
+// Lanes that write neighbours along k beyond a chunk would meet in a bank, where lanes read for themselves.
+int64_t bytes_of_chunk(const BlockTile& tile, int64_t rows, int64_t chunk_k) {
+  const int64_t row_bytes = chunk_k * scalar_bytes(tile.factor);
+  const bool meet = !tile.swizzled() || (tile.swizzles && tile.stage_k > chunk_k);
+  return rows * row_bytes + (meet && row_bytes % kSwizzledRow != 0 ? row_bytes : 0);
 }
 
 loop::Fragment sums_of(const BlockTile& tile) {
@@ -91,7 +93,9 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
 
 int64_t BlockProduct::chunk_of(const machine::Machine& m, const BlockTile& tile) {
   const int64_t step = step_k(m, tile);
-  return tile.loads && tile.stage_k % (2 * step) == 0 ? 2 * step : step;
+  if (tile.loads) return tile.stage_k % (2 * step) == 0 ? 2 * step : step;
+  // A short stage in one piece needs no padding; of a long one instructions wait for less in pieces.
+  return tile.swizzles && tile.stage_k * scalar_bytes(tile.factor) <= kSwizzledRow / 2 ? tile.stage_k : step;
 }
 
 bool BlockProduct::can_load(const machine::Machine& m, const BlockTile& tile) {
@@ -110,12 +114,23 @@ bool BlockProduct::can_load(const machine::Machine& m, const BlockTile& tile) {
   return true;
 }
 
+bool BlockProduct::can_swizzle(const machine::Machine& m, const BlockTile& tile) {
+  if (!tile.row || tile.row->in_shared || tile.loads || tile.row->m % kSwizzle != 0 || tile.row->n % kSwizzle != 0)
+    return false;
+  for (const size_t operand : {1, 2}) {
+    const FragmentDigits holding = FragmentDigits::of(tile.row->collective->operands[operand].fragment);
+    const int64_t share = holding.column_parts.size() * step_k(m, tile) / tile.row->k * scalar_bytes(tile.factor);
+    if (holding.row_parts.size() != 1 || share % kUnit != 0) return false;
+  }
+  return step_k(m, tile) * scalar_bytes(tile.factor) <= kSwizzledRow;
+}
+
 void BlockProduct::prepare(Factor& f, const loop::Fragment& fragment, int64_t rows) {
   f.holding = FragmentDigits::of(fragment);
   f.rows = rows;
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
-  f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes, tile_.swizzled());
+  f.chunk_bytes = bytes_of_chunk(tile_, rows, chunk_k_);
 }
 
 BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
@@ -136,7 +151,7 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
       for (Factor* f : {&a_, &c_}) {
         f->rows = tile_.lines(f == &a_ ? Side::a : Side::b);
         f->row_bytes = kSwizzledRow;
-        f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow, true);
+        f->chunk_bytes = f->rows * kSwizzledRow;
       }
     } else {
       prepare(a_, operands[1].fragment, tile_.m());
@@ -164,8 +179,7 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
 
 int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
   const int64_t chunk_k = chunk_of(m, tile);
-  return tile.stage_k / chunk_k *
-         bytes_of_chunk(tile.lines(side), chunk_k * scalar_bytes(tile.factor), tile.swizzled());
+  return tile.stage_k / chunk_k * bytes_of_chunk(tile, tile.lines(side), chunk_k);
 }
 
 int64_t BlockProduct::panel_bytes(Side side) const {
@@ -189,8 +203,7 @@ Expr BlockProduct::place(Side side, Expr row, Expr unit) {
     chunk = unit / units * f.chunk_bytes;
     inside = unit % units;
   }
-  // Rows that fill all banks together are swizzled alike.
-  if (tile_.swizzled()) inside = inside ^ (row / (kSwizzledRow / f.row_bytes) % units);
+  if (tile_.swizzled()) inside = inside ^ swizzle_of(f, row);
   return chunk + (row * f.row_bytes + inside * kUnit);
 }
 
@@ -239,13 +252,25 @@ void BlockProduct::clear() {
   for (const BufferId s : sums_) b_.store(s, zero(sums_type()), b_.i64(0), 16);
 }
 
-// Byte of a panel where a lane's shares of its group's first instruction begin.
-Expr BlockProduct::lane_place(Side side, Expr lane) {
+// Bytes of a panel where a lane's share of its group's first instruction begins, or where its units lie.
+std::vector<Expr> BlockProduct::lane_places(Side side, Expr lane) {
   const Factor& f = factor(side);
   const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane);
-  const Expr row = mine * tile_.group_lines(side) + number_of(f.holding.rows, in_wave);
-  const int64_t share = f.holding.column_parts.size() * together_ * scalar_bytes(tile_.factor);
-  return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
+  const Expr row = mine * tile_.group_lines(side) + number_of(f.holding.rows, in_wave),
+             group = group_of(f.holding.columns, in_wave);
+  const int64_t share = f.holding.column_parts.size() * together_ * scalar_bytes(tile_.factor), units = share / kUnit;
+  if (!tile_.swizzles) return {row * f.row_bytes + group * share};
+  std::vector<Expr> places;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const Expr inside = (group * units + unit) ^ swizzle_of(f, row);
+    places.push_back(row * f.row_bytes + inside * kUnit);
+  }
+  return places;
+}
+
+// What the numbers of a row's units are flipped by. Rows that fill all banks together are swizzled alike.
+Expr BlockProduct::swizzle_of(const Factor& f, Expr row) {
+  return row / (kSwizzledRow / f.row_bytes) % (f.row_bytes / kUnit);
 }
 
 void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k,
@@ -254,12 +279,16 @@ void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k, scales);
   if (tile_.loads) return multiply_loaded(lane, a, a_from, b, b_from, k);
   for (const BufferId s : partial_) b_.store(s, zero(products_type()), b_.i64(0), 16);
-  multiply_rows(lane, a, a_from + lane_place(Side::a, lane), b, b_from + lane_place(Side::b, lane),
-                (k + chunk_k_ - 1) / chunk_k_);
+  const auto shares = [&](Side side, BufferId buffer, Expr from) {
+    Shares out{buffer, lane_places(side, lane)};
+    for (Expr& place : out.from) place = from + place;
+    return out;
+  };
+  multiply_rows(shares(Side::a, a, a_from), shares(Side::b, b, b_from), (k + chunk_k_ - 1) / chunk_k_);
   add_partial(scales);
 }
 
-void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks) {
+void BlockProduct::multiply_rows(const Shares& a, const Shares& b, int64_t chunks) {
   // What is unrolled may be fetched all at once.
   constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
   const auto fetched = [&](const Factor& f, int tiles) {
@@ -269,17 +298,26 @@ void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr
   if (!tile_.row || chunks > kMostUnrolled ||
       chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
     b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1,
-            [&](Expr c) { multiply_chunk(a, a_from + c * a_.chunk_bytes, b, b_from + c * c_.chunk_bytes); });
+            [&](Expr c) { multiply_chunk(a.further(c * a_.chunk_bytes), b.further(c * c_.chunk_bytes)); });
     return;
   }
-  for (int64_t c = 0; c < chunks; ++c) multiply_chunk(a, a_from + c * a_.chunk_bytes, b, b_from + c * c_.chunk_bytes);
+  for (int64_t c = 0; c < chunks; ++c) multiply_chunk(a.further(c * a_.chunk_bytes), b.further(c * c_.chunk_bytes));
 }
 
-// A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
-std::vector<Expr> BlockProduct::fetch(const Factor& f, BufferId buffer, Expr from) {
-  const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * together_)};
-  std::vector<Expr> runs;
-  for (const Part& p : f.holding.row_parts) runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, kUnit));
+// A lane's numbers of the rows of one instruction, whose first one is `row` of its group's, `together_` instructions
+// behind each other.
+BlockProduct::Runs BlockProduct::fetch(const Factor& f, const Shares& shares, int64_t row) {
+  const int64_t units = shares.from.size();
+  const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * together_ / units)};
+  Runs runs;
+  for (const Part& p : f.holding.row_parts) {
+    Runs parts;
+    for (const Expr& from : shares.from)
+      parts.push_back(b_.load(shares.buffer, type, from + row * f.row_bytes + p.offset * f.row_bytes, kUnit));
+    for (; parts.size() > 1; parts.resize(parts.size() / 2))
+      for (size_t i = 0; i < parts.size() / 2; ++i) parts[i] = b_.concat(parts[2 * i], parts[2 * i + 1]);
+    runs.push_back(parts[0]);
+  }
   return runs;
 }
 
@@ -291,10 +329,9 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
 }
 
 // The side of fewer instructions is held in registers, the other one passes by.
-void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from) {
-  const VType sums = products_type();
-  const auto left = [&](int i) { return fetch(a_, a, a_from + i * tile_.step_m() * a_.row_bytes); };
-  const auto right = [&](int j) { return fetch(c_, b, b_from + j * tile_.step_n() * c_.row_bytes); };
+void BlockProduct::multiply_chunk(const Shares& a, const Shares& b) {
+  const auto left = [&](int i) { return fetch(a_, a, i * tile_.step_m()); };
+  const auto right = [&](int j) { return fetch(c_, b, j * tile_.step_n()); };
   const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
   std::vector<std::vector<Expr>> kept;
   for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
@@ -302,16 +339,18 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int h = 0; h < std::ssize(kept); ++h) {
-        const std::vector<Expr>&x = holds_left ? kept[h] : passing, &y = holds_left ? passing : kept[h];
-        const BufferId to = holds_left ? product(h, p) : product(p, h);
-        const Expr before = b_.load(to, sums, b_.i64(0), 16);
-        const Expr after =
-            tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
-                      : fma(b_.extract(x[0], step), b_.extract(y[0], step), before);
-        b_.store(to, after, b_.i64(0), 16);
-      }
+      for (int h = 0; h < std::ssize(kept); ++h)
+        holds_left ? add_products(h, p, step, kept[h], passing) : add_products(p, h, step, passing, kept[h]);
   }
+}
+
+void BlockProduct::add_products(int i, int j, int64_t step, const Runs& left, const Runs& right) {
+  const VType sums = products_type();
+  const Expr before = b_.load(product(i, j), sums, b_.i64(0), 16);
+  const Expr after =
+      tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, left, 1, step), operand(c_, right, 2, step)})
+                : fma(b_.extract(left[0], step), b_.extract(right[0], step), before);
+  b_.store(product(i, j), after, b_.i64(0), 16);
 }
 
 // Byte of a panel of the row that a lane points at, for its group's first instructions and the first step of k.

@@ -38,6 +38,7 @@ struct BlockTile {
   // The lanes of a wave load operands together (fragment_loads.h; BlockProduct::can_load), and panels lie so that they
   // can; of these a_beside, b_beside: rows of the panel lie beside each other.
   bool loads = false, a_beside = false, b_beside = false;
+  bool swizzles = false;     // the same places of units where lanes read for themselves (BlockProduct::can_swizzle)
   bool scales_runs = false;  // what panels give is scaled before it is added, in f32
 
   int step_m() const;  // of one instruction
@@ -51,7 +52,7 @@ struct BlockTile {
     return row && (side == Side::a ? row->a_transposed : row->b_transposed);
   }
   // Units of a panel's rows change places, so that those of eight rows lie in different banks.
-  bool swizzled() const { return loads || (row && row->in_shared); }
+  bool swizzled() const { return loads || swizzles || (row && row->in_shared); }
   // Sums of panels are sums of their own; where waves load together they live while they are added.
   bool has_partial() const { return row && ((row->short_sums && !loads) || scales_runs); }
   int lanes() const { return wave * groups_m * groups_n; }
@@ -94,6 +95,8 @@ class BlockProduct {
   // Whether the machine loads both operands of a tile's instruction together; rows that lie beside each other only
   // where a panel has whole runs of them.
   static bool can_load(const machine::Machine& m, const BlockTile& tile);
+  // Whether a lane's rows of a factor keep their places within a swizzle from instruction to instruction.
+  static bool can_swizzle(const machine::Machine& m, const BlockTile& tile);
 
   static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
@@ -193,9 +196,20 @@ class BlockProduct {
   static constexpr Side other(Side side) { return side == Side::a ? Side::b : Side::a; }
   Expr own_group(Side side, Expr lane) const;
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
-  Expr lane_place(Side side, Expr lane);
+  std::vector<Expr> lane_places(Side side, Expr lane);
+  Expr swizzle_of(const Factor& f, Expr row);
   Expr first_line(Side side, Expr lane);
-  void multiply_rows(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t chunks);
+  struct Shares {
+    BufferId buffer = -1;
+    std::vector<Expr> from;  // bytes, of the units of a share, or of all of them as they lie behind each other
+    template <class T>
+    Shares further(const T& bytes) const {
+      Shares out = *this;
+      for (Expr& place : out.from) place = place + bytes;
+      return out;
+    }
+  };
+  void multiply_rows(const Shares& a, const Shares& b, int64_t chunks);
   static int64_t chunk_of(const machine::Machine& m, const BlockTile& tile);  // of k
   void multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k);
   Expr loads_from(Side side, Expr lane);
@@ -204,8 +218,10 @@ class BlockProduct {
   const FragmentLoads& loads(Side side) const { return side == Side::a ? *a_.loads : *c_.loads; }
   void multiply_shared(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k, const Scales* scales);
   void begin(Expr lane, const RegisterOperand* a_operand, Panel a, Panel b, bool fresh, int64_t k);
-  void multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_from);
-  std::vector<Expr> fetch(const Factor& f, BufferId buffer, Expr from);
+  using Runs = std::vector<Expr>;  // a lane's of one instruction, or of several behind each other
+  void multiply_chunk(const Shares& a, const Shares& b);
+  void add_products(int i, int j, int64_t step, const Runs& left, const Runs& right);
+  Runs fetch(const Factor& f, const Shares& shares, int64_t row);
   Expr operand(const Factor& f, const std::vector<Expr>& runs, size_t index, int64_t step);
   BufferId sum(int i, int j) const { return sums_[i * tile_.tiles_n + j]; }
 

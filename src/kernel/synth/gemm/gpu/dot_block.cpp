@@ -321,7 +321,15 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
         const Expr here = (stage - from) % 2, there = 1 - here;
         const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
         const std::vector<Expr> scales = fetch_scales(lane, next);
+        // What is fetched is on its way while products take their time: it begins before them and goes to its panel
+        // behind them, neither among them. Short loops are left to the code generator's order.
+        constexpr int64_t kLongLoop = 32;
+        const auto keep_order = [&] {
+          if (!m_.async_copies && t_.stages >= kLongLoop) b_.wait(loop::Flow::copies, 1);
+        };
+        keep_order();
         multiply(lane, here);
+        keep_order();
         put(lane, fetched, there);
         put_scales(lane, scales, there);
       });

@@ -22,6 +22,8 @@ constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
 constexpr int kSchedulers = 4;        // of a multiprocessor
+constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
+constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
 constexpr int64_t kLeastSplitStages = 4;  // stages
 constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
 constexpr int kMostPanels = 4;            // of an operand
@@ -46,11 +48,13 @@ class BlockChooser {
   std::vector<BlockPlan> choose() {
     for (const machine::MatrixRow* row : rows()) {
       const int wave = row ? row->collective->lanes : m_.wave;
-      for (const int64_t m : {16, 32, 64})
-        for (const int64_t n : {16, 32, 64})
+      for (const int64_t m : {16, 32, 64, 128})
+        for (const int64_t n : {16, 32, 64, 128})
           for (const auto& [down, across] : {std::pair{2, 2}, std::pair{1, 4}, std::pair{4, 1}, std::pair{2, 4}}) {
             BlockTile t{row, factor_, wave, down, across, 1, 1, 1};
             if (m % t.step_m() != 0 || n % t.step_n() != 0) continue;
+            if (std::max(m, n) > 64 && (!row || m * n < 64 * 128))
+              continue;  // no more sums, and more reads than squares
             t.tiles_m = m / t.step_m();
             t.tiles_n = n / t.step_n();
             consider(with_loads(t));
@@ -64,8 +68,8 @@ class BlockChooser {
           // Where a tile has all columns, more rows alone read b less often.
           if (down > 1 && p_.n.extent <= n) consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
         }
-    // Among equals a wide instruction comes first: it reads less of shared memory for each product.
-    const auto width = [](const BlockPlan& t) { return t.tile.row && t.tile.row->in_shared ? t.tile.row->n : 0; };
+    // Among equals a large instruction comes first: it reads less of shared memory for each product, or issues less.
+    const auto width = [](const BlockPlan& t) { return t.tile.row ? t.tile.row->n : 0; };
     std::sort(plans_.begin(), plans_.end(), [&](const BlockPlan& x, const BlockPlan& y) {
       return x.cycles != y.cycles ? x.cycles < y.cycles : width(x) > width(y);
     });
@@ -104,7 +108,10 @@ class BlockChooser {
 
   // Lanes load operands together where the machine can, and of rows that lie beside each other where tiles are wide.
   BlockTile with_loads(BlockTile t) const {
-    if (p_.adds_runs() || !BlockProduct::can_load(m_, t)) return t;  // runs are scaled panel by panel
+    if (p_.adds_runs() || !BlockProduct::can_load(m_, t)) {  // runs are scaled panel by panel
+      t.swizzles = !m_.async_copies && BlockProduct::can_swizzle(m_, t);
+      return t;
+    }
     t.loads = true;
     for (const Side side : {Side::a, Side::b}) {
       BlockTile beside = t;
@@ -135,7 +142,7 @@ class BlockChooser {
   void consider(BlockTile tile) {
     tile.scales_runs = p_.adds_runs();
     if (tile.scales_runs && !tile.row) return;
-    const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+    const int64_t sums = sums_of(tile);
     const bool in_shared = tile.row && tile.row->in_shared, twice = tile.has_partial();
     const int64_t columns = scales_columns() ? int64_t{tile.step_n()} * tile.tiles_n / kColumnsBeside : 0;
     if (sums > kMostSums || sums * (twice ? 2 : 1) + columns > (in_shared ? kMostHeld : kMostSums)) return;
@@ -168,7 +175,9 @@ class BlockChooser {
     const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
     if (tile.loads && all_copies && t.buffers == 2 && halves)
       return false;  // more stages are under way of smaller ones
-    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared))
+    const bool alone = sums_of(tile) * tile.lanes() >= kSumsOfOne;
+    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared) &&
+        !alone)
       return false;  // a smaller stage leaves room for another block, whose products hide this one's fetching
     t.m_tiles = ceil_div(p_.m.extent, tile.m());
     t.n_tiles = ceil_div(p_.n.extent, tile.n());
@@ -219,6 +228,18 @@ class BlockChooser {
     }
   }
 
+  static int64_t sums_of(const BlockTile& tile) {  // of a lane
+    return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+  }
+
+  // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.
+  double meeting(const BlockPlan& t) const {
+    if (m_.async_copies || !t.tile.row) return 0;
+    const bool alone =
+        2 * t.buffers * panel_bytes(t.tile) > m_.shared_bytes || sums_of(t.tile) * t.tile.lanes() >= kSumsOfOne;
+    return alone ? kMeeting : 0;
+  }
+
   int64_t panel_bytes(const BlockTile& tile) const {
     int64_t bytes = 0;
     for (const Side side : {Side::a, Side::b})
@@ -233,7 +254,7 @@ class BlockChooser {
       case Supply::beside:
         return costs_.copied;
       case Supply::along_k:
-        return costs_.along_k;
+        return costs_.along_k * (m_.async_copies ? 1 : double(scalar_bytes(factor_)) / 2);
       case Supply::transposed:
         return costs_.transposed;
       case Supply::packed:
@@ -260,8 +281,10 @@ class BlockChooser {
             ? 0
             : m * n * scalar_bytes(factor_) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
-    const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = (per_k + promotion(t)) * (t.split_stages * t.tile.stage_k), block = tile + costs_.enter;
+    const double unhidden = hidden || !m_.async_copies ? reads / 4 : 0;
+    const double per_k = std::max(products, reads) + fetch + unhidden;
+    const double tile = (per_k + promotion(t)) * (t.split_stages * t.tile.stage_k) + meeting(t) * t.split_stages;
+    const double block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
