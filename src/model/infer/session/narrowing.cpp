@@ -58,13 +58,13 @@ std::string Narrowing::text() const {
       "  ahead[r, s] = sum(t) i32(n[r, t] > n[r, s] or (n[r, t] == n[r, s] and number[r, t] < number[r, s]))\n"
       "  chosen[r, j] = sum(s) i32(ahead[r, s] == rank[j]) * number[r, s]\n"
       "  let best = min(chosen, {all} - 1)\n"
-      "  let values = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
+      "  let candidates = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
       "  let known = reshape(reshape(x, [R * {whole}, 1])[asked + row * {whole}], [R, {asked}])\n"
       "  let most = reshape(max(m, -1), [R, 1, 1])\n"
       "  let weights = exp((cut - most) * reshape(scales, [R, 1, 1]))\n"
       "  let sums = sum(reshape(sum(weights, -1), [R, {parts}]), -1)\n"
       "  let sizes = sum(reshape(sum(abs(cut), -1), [R, {parts}]), -1)\n"
-      "  return concat(values, f32(best), known, sums, sizes, axis = 1)\n"
+      "  return concat(candidates, f32(best), known, sums, sizes, axis = 1)\n"
       "}}\n",
       fmt::arg("count", count_), fmt::arg("parts", parts), fmt::arg("part", part_), fmt::arg("piece", piece_),
       fmt::arg("each", each), fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
