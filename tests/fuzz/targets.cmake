@@ -1,7 +1,11 @@
-# fuzz_targets(FOLDER): the targets (*_fuzz.cpp) compiled as one, each with a name of its own, in FOLDER/fuzz_targets.cpp;
+# fuzz_targets(FOLDER [ROOM..]): the targets (*_fuzz.cpp, those of the rooms below as well) compiled as one, each with a name of its own, in FOLDER/fuzz_targets.cpp;
 # FOLDER/fuzz_targets.inc lists them.
 function(fuzz_targets folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
+  foreach(room ${ARGN})
+    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/${room}/*_fuzz.cpp)
+    list(APPEND sources ${more})
+  endforeach()
   set(list "")
   set(code "// Made by tests/fuzz/targets.cmake.\n")
   foreach(source ${sources})
