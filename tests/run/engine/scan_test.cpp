@@ -8,6 +8,8 @@
 #include "graph/pipeline/pipeline.h"
 #include "graph/steps/steps.h"
 #include "lang/parser.h"
+#include "number/codec/codec.h"
+#include "number/library/library.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -155,6 +157,56 @@ TEST(Scan, LoopedIsUnrolled) {
     SCOPED_TRACE(name);
     const std::vector<float> want = floats_of(b->result(name));
     expect_of_range(floats_of(a->result(name)), {want.begin(), want.end()}, 1e-5);
+  }
+}
+
+TEST(Scan, SameBitsForAnyNumberOfThreads) {
+  const Graph g = stepped_gradients(function_of(gru_of(16, 12, 24, 32, "gru(x, h, w, u, b, c)")));
+  const auto inputs = random_inputs(g, 5);
+  std::vector<std::vector<uint8_t>> first;
+  for (const int threads : {1, 2, 3}) {
+    Engine engine(options("off", threads));
+    const auto program = run_once(engine, g, inputs);
+    for (int run = 0; run < 2; ++run) {
+      for (size_t k = 0; k < g.result_names.size(); ++k) {
+        const std::vector<uint8_t> bytes = bytes_of(program->result(g.result_names[k]));
+        if (first.size() == k) first.push_back(bytes);
+        EXPECT_EQ(bytes, first[k]) << g.result_names[k];
+      }
+      program->run();
+    }
+  }
+}
+
+// Products of steps read weights as they are stored.
+TEST(Scan, WeightsInFormats) {
+  const Graph g = function_of(gru_of(4, 6, 32, 64, "gru(x, h, w, u, b, c)"));
+  for (const char* name : {"q8_0", "q4_0"}) {
+    SCOPED_TRACE(name);
+    const FormatRef f = FormatLibrary::builtin().get(name);
+    CompileOptions compile;
+    compile.exact = true;
+    compile.assignments = {{graph::FormatAssignment::What::stored, "u", f, FieldSource::fitted},
+                           {graph::FormatAssignment::What::stored, "w", f, FieldSource::fitted}};
+    const graph::Pipeline pipeline = graph::run_pipeline(g, compile.assignments, {});
+    bool stored = false;
+    for (const graph::Node& n : pipeline.plan.graph.nodes)
+      for (const ValueId o : n.operands)
+        stored = stored || (n.op == graph::Op::scan_ && pipeline.plan.graph[o].type.element.format);
+    EXPECT_TRUE(stored);
+    auto inputs = random_inputs(g, 9), decoded = inputs;
+    for (const char* weight : {"u", "w"}) {
+      const int64_t rows = 192, columns = std::string(weight) == "u" ? 64 : 32;
+      Tensor& t = inputs.at(weight);
+      t.blob = encode(*f, std::vector<float>(t.values.begin(), t.values.end()), rows, columns, {});
+      t.type.element.format = f;
+      t.values.clear();
+      const std::vector<float> back = decode(*f, t.blob, rows, columns);
+      decoded.at(weight).values.assign(back.begin(), back.end());
+    }
+    Engine engine(options());
+    const auto program = run_once(engine, g, inputs, compile);
+    expect_of_range(floats_of(program->result(g.result_names[0])), graph::eval(g, decoded)[0].values, 1e-5);
   }
 }
 
