@@ -3,8 +3,8 @@
 // alone is in convert.h.
 //
 // May include: base, graph/match, graph/pass, graph/pipeline, kernel/synth/attention/gpu, kernel/synth/encode,
-// kernel/synth/gemm, kernel/synth/gemm/bid, kernel/synth/gemm/operand, kernel/synth/map, kernel/synth/move,
-// kernel/synth/reduce, kernel/synth/step.
+// kernel/synth/gemm, kernel/synth/gemm/bid, kernel/synth/gemm/gpu, kernel/synth/gemm/operand, kernel/synth/map,
+// kernel/synth/move, kernel/synth/reduce, kernel/synth/step.
 #pragma once
 
 #include "kernel/synth/encode/convert.h"

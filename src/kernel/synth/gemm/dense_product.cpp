@@ -107,7 +107,8 @@ std::optional<DenseGroup> dense_group(const graph::Plan& plan, const graph::Grou
     const bool packed = l.kind == DotLoad::Kind::packed;
     const std::optional<machine::FloatCode> code = packed ? machine::code_of(*l.format) : std::nullopt;
     const Scalar scalar = packed ? Scalar::u8 : l.scalar;
-    if (l.offset != 0 || l.scratch >= 0 || l.zeros || (i == 1 && (scalar != d.operands || code != d.code))) return std::nullopt;
+    if (l.offset != 0 || l.scratch >= 0 || l.zeros || (i == 1 && (scalar != d.operands || code != d.code)))
+      return std::nullopt;
     if (packed ? !code : l.kind != DotLoad::Kind::memory || !is_matrix_type(scalar)) return std::nullopt;
     d.operands = scalar;
     d.code = code;

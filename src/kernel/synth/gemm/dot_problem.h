@@ -69,7 +69,7 @@ struct DotProblem : graph::DotIndices {
   bool are_whole() const { return !is_float(sum); }
   bool adds_runs() const { return run_scales[0] || run_scales[1]; }
   bool reads_zeros() const;  // around images that nobody has laid out with them
-  int64_t run_k() const;  // of K, under the same scales; 0: all of it
+  int64_t run_k() const;     // of K, under the same scales; 0: all of it
   int64_t rows_of_a() const { return blocks ? blocks->rows : outer_extent() * m.extent; }  // for a step before
   double flops() const;       // multiplications and additions of the contraction
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue

@@ -1,7 +1,7 @@
 // Zeros around an image that asynchronous copies write where a window leaves it: elements of the padded value, which
 // nobody lays out, become places in the image, and digits along its axes with zeros say what exists. An element is the
 // sum of two, of a row and of K, whose digits add up without a carry. Proved by
-// tests/kernel/synth/gemm/dot_zeros_test.cpp.
+// tests/kernel/synth/gemm/gpu/dot_zeros_test.cpp.
 #pragma once
 
 #include <vector>
