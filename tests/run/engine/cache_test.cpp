@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/file/file.h"
+#include "tests/run/damage.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -73,6 +74,18 @@ TEST(Cache, DamagedFilesAreCompiledAgain) {
   EXPECT_EQ(second.report.compiled, 3);
   EXPECT_EQ(first.bytes, second.bytes);
   EXPECT_EQ(run_with(folder.path()).report.compiled, 0);  // they were mended
+}
+
+TEST(Cache, EveryPartOfAFileIsSealed) {
+  const TemporaryFolder folder;
+  const Outcome first = run_with(folder.path());
+  const std::filesystem::path file = files_in(folder.path())[0];
+  for (const auto& [what, content] : damaged_forms(read_file(file))) {
+    put_in_place(file, content);
+    const Outcome again = run_with(folder.path());
+    EXPECT_EQ(again.report.compiled, 1) << what;
+    EXPECT_EQ(again.bytes, first.bytes) << what;
+  }
 }
 
 TEST(Cache, FilesUnderAnotherNameAreNotTaken) {

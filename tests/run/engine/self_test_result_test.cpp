@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "run/engine/cache/kept_files.h"
 #include "run/engine/engine.h"
+#include "tests/run/damage.h"
 #include "tests/run/graphs.h"
 #include "tests/run/stand_in.h"
 
@@ -78,6 +80,39 @@ TEST_P(Verdict, DamageIsTriedAgain) {
     Engine second(on_gpu());
   }
   EXPECT_GT(launches(), 7);
+}
+
+// A result that says "sound" of a GPU that is not would be worst: whatever part of the file is another, it is not
+// taken.
+TEST_P(Verdict, EveryPartOfTheFileIsSealed) {
+  {
+    Engine first(on_gpu());
+  }
+  const std::filesystem::path file = std::filesystem::directory_iterator(results_folder())->path();
+  for (const auto& [what, content] : damaged_forms(read_file(file))) {
+    put_in_place(file, content);
+    fake->calls.clear();
+    Engine again(on_gpu());
+    EXPECT_GT(launches(), 7) << what;
+  }
+}
+
+// With a good seal, and yet no result: another version may have written it.
+TEST_P(Verdict, WhatIsNoResultIsTriedAgain) {
+  {
+    Engine first(on_gpu());
+  }
+  const std::string name = std::filesystem::directory_iterator(results_folder())->path().filename();
+  const std::string many = "without: row why\n";
+  std::string endless;
+  for (int i = 0; i < 1001; ++i) endless += many;
+  for (const std::string& text : {std::string("soun"), std::string("sound\n"), std::string("without: "),
+                                  std::string("without: row"), many + "sound", std::string(4, '\0'), endless}) {
+    KeptFiles(folder.path()).write("verdicts", name, text);
+    fake->calls.clear();
+    Engine again(on_gpu());
+    EXPECT_GT(launches(), 7) << text.substr(0, 40);
+  }
 }
 
 // What cannot run computes nothing wrong, and is no result on the GPU.

@@ -9,6 +9,7 @@
 #include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 #include "run/engine/compile/repeat.h"
+#include "tests/run/damage.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -170,6 +171,12 @@ TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
   }
   std::ofstream(file) << kept;  // without a seal
   EXPECT_EQ(run_again().find("tuned"), std::string::npos);
+  KeptFiles(folder.path()).write("plans", file.filename(), kept);
+  for (const auto& [what, content] : damaged_forms(read_file(file))) {
+    put_in_place(file, content);
+    EXPECT_EQ(run_again().find("tuned"), std::string::npos) << what;
+    EXPECT_EQ(KeptFiles(folder.path()).read("plans", file.filename()), "") << what;
+  }
 }
 
 }  // namespace
