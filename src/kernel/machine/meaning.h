@@ -73,8 +73,8 @@ class Meaning {
   std::string params_, body_;
 };
 
-// Pairs of products of bf16, f32, as Arm's BFDOT adds them: each of the two sums is rounded to odd, so that its error is
-// below an ulp, twice that of rounding to nearest. What is not normal is zero of its sign.
+// Pairs of products of bf16, f32, as Arm's BFDOT adds them: each of the two sums is rounded to odd, so that its error
+// is below an ulp, twice that of rounding to nearest. What is not normal is zero of its sign.
 std::string odd_dot_meaning(const std::string& name, int lanes);
 
 }  // namespace lumen::machine

@@ -67,7 +67,7 @@ struct Asked {
         problem(sort_rows(plan.graph, rows_of(plan, group, target, as, zeros), target, before)),
         plain(with_plain_formats(problem, target, true)),
         bids(ask_families({plan.graph, problem, plain, target, options.exact || is_rounded_enough(plan.graph),
-                           static_cast<int>(before.scratch.size())})),
+                           int(before.scratch.size())})),
         cycles_of_zeros(has_zeros(plan, group) ? cycles_of(before, target) : 0) {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;

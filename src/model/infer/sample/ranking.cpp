@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -37,7 +38,7 @@ Ranking::Ranking(const Narrowed& narrowed, const std::vector<bool>& barred, size
     : first_(1), narrowed_(&narrowed), gone_unknown_(barred_count) {
   LUMEN_CHECK(!narrowed.best.empty());
   const Candidate most = narrowed.best.front(), least = narrowed.best.back();
-  const auto is_barred = [&](TokenId id) { return static_cast<size_t>(id) < barred.size() && barred[id]; };
+  const auto is_barred = [&](TokenId id) { return std::cmp_less(id, barred.size()) && barred[id]; };
   const auto lose = [&](double logit) { gone_ += std::exp((logit - most.logit) / narrowed.temperature); };
   count_ = narrowed.vocabulary - barred_count;
   for (const Candidate& c : narrowed.best) {

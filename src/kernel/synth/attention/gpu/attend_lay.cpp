@@ -12,12 +12,12 @@ namespace {
 constexpr int64_t kUnit = 8;  // numbers of 16 bytes
 
 // What lies in memory below a cast out of a format that is nothing but a float, as caches are.
-struct Held {
+struct InMemory {
   graph::ValueId source = -1;
   std::optional<Scalar> scalar;
 };
 
-Held held_of(const graph::Graph& g, graph::ValueId v) {
+InMemory in_memory(const graph::Graph& g, graph::ValueId v) {
   if (g[v].op == graph::Op::cast_ && g[v].type.element.format == nullptr) v = g[v].operands[0];
   const graph::Element& element = g[v].type.element;
   return {v, element.format ? plain_scalar(*element.format) : std::optional(element.scalar)};
@@ -28,13 +28,13 @@ Held held_of(const graph::Graph& g, graph::ValueId v) {
 std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Group& group, const Access& from,
                                        const std::vector<int64_t>& extents, const std::vector<int>& lines,
                                        int64_t width, Scalar to, int64_t unit) {
-  const Held held = held_of(plan.graph, from.source);
-  if (std::find(group.inputs.begin(), group.inputs.end(), held.source) == group.inputs.end()) return {};
-  if (!held.scalar || !is_float(*held.scalar) || scalar_bytes(to) * kUnit != 16) return {};
+  const InMemory below = in_memory(plan.graph, from.source);
+  if (std::find(group.inputs.begin(), group.inputs.end(), below.source) == group.inputs.end()) return {};
+  if (!below.scalar || !is_float(*below.scalar) || scalar_bytes(to) * kUnit != 16) return {};
   if (from.strides.back() != 1) return {};
   LaidOperand o;
   o.from = from;
-  o.from.source = held.source;
+  o.from.source = below.source;
   o.at = o.from;
   o.width = width;
   o.padded = round_up(width, unit);
@@ -43,7 +43,7 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
   for (int d = 0; d < std::ssize(extents); ++d)
     if (!is_line(d) && from.strides[d] != 0 && extents[d] > 1) o.axes.push_back(d);
   o.axes.insert(o.axes.end(), lines.begin(), lines.end());
-  bool as_wanted = *held.scalar == to && o.padded == width && from.offset % kUnit == 0;
+  bool as_wanted = *below.scalar == to && o.padded == width && from.offset % kUnit == 0;
   for (const int d : o.axes) as_wanted = as_wanted && from.strides[d] % kUnit == 0;
   if (as_wanted) return o;
   o.elements = o.padded;
@@ -78,7 +78,7 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
                 const std::string& what) {
   StepBuilder builder(plan.graph);
   Builder& b = builder.b;
-  const Scalar type = *held_of(plan.graph, o.from.source).scalar;
+  const Scalar type = *in_memory(plan.graph, o.from.source).scalar;
   const BufferId source = builder.value(o.from.source, false),
                  to = builder.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
   int64_t together = std::gcd(o.from.offset, kUnit);
