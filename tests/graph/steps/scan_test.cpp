@@ -87,7 +87,9 @@ TEST(ScanGraph, ProductsOfSequencesLeaveTheSteps) {
     };
     EXPECT_EQ(products(g), 1);
     for (const Node& n : g.nodes)
-      if (n.op == Op::scan_) EXPECT_EQ(products(*n.attributes.callee), 1);
+      if (n.op == Op::scan_) {
+        EXPECT_EQ(products(*n.attributes.callee), 1);
+      }
     const std::vector<Tensor> got = eval(g, inputs);
     for (size_t k = 0; k < want.size(); ++k) EXPECT_EQ(got[k].values, want[k].values);
   }
@@ -102,7 +104,9 @@ TEST(ScanGraph, UnreadResultsGo) {
   trim_scans(g);
   ASSERT_EQ(verify(g), "");
   for (const Node& n : g.nodes)
-    if (n.op == Op::scan_) EXPECT_EQ(n.attributes.callee->results.size(), 1U);
+    if (n.op == Op::scan_) {
+      EXPECT_EQ(n.attributes.callee->results.size(), 1U);
+    }
   EXPECT_EQ(eval(g, inputs)[0].values, want[0].values);
 }
 
@@ -129,7 +133,8 @@ TEST(ScanGraph, GradientsAreDifferences) {
       trim_scans(g);
       ASSERT_EQ(verify(g), "");
       auto values = scan_inputs(g);
-      const EvalOptions wide{.wide = true};
+      EvalOptions wide;
+      wide.wide = true;
       const std::vector<Tensor> got = eval(g, values, wide);
       for (size_t i = 0; i < inputs.size(); ++i) {
         std::vector<double>& x = values[g[g.inputs()[i]].attributes.name].values;

@@ -21,7 +21,7 @@ std::string meaning(const std::function<graph::ValueId(graph::Builder&)>& build)
   g.results = {build(b)};
   g.result_names = {"r"};
   const graph::Pipeline p = graph::run_pipeline(g, {}, {});
-  return form_of(p.plan.graph, p.plan.groups.back(), graph::unwritten(p.plan.graph)).meaning;
+  return form_of(p.plan.graph, p.plan.groups.back(), values_of(p.plan.graph)).meaning;
 }
 
 TEST(Repeat, WhatMattersTellsGroupsApart) {
@@ -63,7 +63,7 @@ TEST(Repeat, UpdatedParametersTellGroupsApart) {
     const graph::Pipeline p = graph::run_pipeline(g, {}, {});
     for (const graph::Group& group : p.plan.groups)
       if (group.shape == graph::KernelShape::dot)
-        seen.insert(form_of(p.plan.graph, group, graph::unwritten(p.plan.graph)).meaning);
+        seen.insert(form_of(p.plan.graph, group, values_of(p.plan.graph)).meaning);
   }
   EXPECT_EQ(seen.size(), 2U);
 }

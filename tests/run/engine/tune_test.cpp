@@ -110,7 +110,7 @@ TEST_P(TunePlans, AllPlansGiveTheSameBits) {
     const graph::Graph g = product(format, 75, 90, 768);
     const graph::Pipeline p = graph::run_pipeline(g, {}, {});
     ASSERT_EQ(p.plan.groups.size(), 1U);
-    const GroupForm form = form_of(p.plan.graph, p.plan.groups[0], graph::unwritten(p.plan.graph));
+    const GroupForm form = form_of(p.plan.graph, p.plan.groups[0], values_of(p.plan.graph));
     const synth::Synthesis first = synthesize_form(p.plan, p.plan.groups[0], form, *small, {});
     EXPECT_GT(first.candidates, 1) << m->name;
     const auto program = engine.compile(g, {});
