@@ -76,10 +76,10 @@ class MachineKernels {
  private:
   void of_machine(const graph::Graph& g, const run::CompileOptions& options, const machine::Machine& m) {
     const graph::Pipeline pipeline = run::run_pipeline(g, options, m);
-    const std::vector<bool> unwritten = graph::unwritten(pipeline.plan.graph);
+    const run::ValueFacts facts = run::values_of(pipeline.plan.graph);
     for (const graph::Group& group : pipeline.plan.groups) {
       if (run::is_exchange(pipeline.plan.graph, group)) continue;
-      const run::GroupForm form = run::form_of(pipeline.plan.graph, group, unwritten);
+      const run::GroupForm form = run::form_of(pipeline.plan.graph, group, facts);
       if (!known_.insert(m.name + "\n" + form.meaning).second) continue;
       const auto kernels =
           run::synthesize_form(pipeline.plan, group, form, m, {options.exact, 0, options.products.scalar});
