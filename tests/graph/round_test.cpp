@@ -320,6 +320,27 @@ TEST(RoundProducts, LogitsAndTheirGradientsTakeNoCodes) {
   }
 }
 
+// The gradient of what a bias was added to is summed for the bias: that makes no logits of it.
+TEST(RoundProducts, GradientsThatAreSummedForABiasTakeCodes) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{32, 16}, kFloat});
+  const ValueId bias = b.input("bias", Role::parameter, {{16}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{64, 16}, kFloat}),
+                table = b.input("table", Role::parameter, {{48, 64}, kFloat});
+  const ValueId hidden = b.contract(b.add(x, bias), w, "mk", "nk", "mn");
+  const ValueId logits = b.contract(b.unary(ScalarOp::sin_, hidden), table, "mk", "nk", "mn");
+  const ValueId top = b.reduce(logits, Reduction::max, {1});
+  g.results = {b.reshape(b.reduce(top, Reduction::sum, {0, 1}), {})};
+  for (const ValueId d : differentiate(g, g.results[0], {bias, w})) g.results.push_back(d);
+  g.result_names.assign(g.results.size(), "");
+  round_products(g, {Scalar::bf16, FormatLibrary::builtin().get("fp8_e4m3")});
+  simplify(g);
+  int coded = 0;
+  for (const Node& node : g.nodes) coded += node.op == Op::contract_ && g[node.operands[0]].type.element == Element{};
+  EXPECT_EQ(coded, 3) << print(g);  // the layer forward, the gradients of its input and of its weight
+}
+
 // As a plan, group by group: the casts and products that fuse makes are the same numbers.
 TEST(RoundProducts, PlansEqualTheGraph) {
   const Graph plain = network();
