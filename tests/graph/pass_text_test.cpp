@@ -45,7 +45,8 @@ const std::map<std::string, void (*)(Graph&)> kPasses = {
 const std::map<std::string, void (*)(Partition&)> kGroupings = {
     {"group_attention", group_attention}, {"group_attention_gradients", group_attention_gradients},
     {"group_epilogues", group_epilogues}, {"group_windows", group_windows},
-    {"group_codes", group_codes},         {"group_reductions", group_reductions},
+    {"group_codes", group_codes},         {"group_product_codes", group_product_codes},
+    {"group_reductions", group_reductions},
     {"group_rows", group_rows},           {"group_siblings", group_siblings},
     {"group_small", group_small}};
 

@@ -7,21 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "graph/fuse/extreme_chain.h"
 #include "graph/fuse/fuse.h"
 #include "graph/match/access.h"
-#include "number/facts/record_fit.h"
 
 namespace lumen::graph {
 
 namespace {
-
-// A cast into a format of one byte a number whose fields above the numbers are all at hand, or found in squares.
-std::optional<ByteCast> ready_cast(const Graph& g, ValueId v) {
-  const auto cast = byte_cast(g, v);
-  if (!cast || fitted_square(g, v) > 0) return cast;
-  if (g[v].operands.size() != byte_code(*g[v].type.element.format)->fields.size() + 1) return std::nullopt;
-  return cast;
-}
 
 // What a kernel that writes codes would do: casts of one map, the maps that nothing else reads, and the extreme of all
 // their numbers.
@@ -60,7 +52,7 @@ class Codes {
         if (is_inside(o) || !extreme_.empty() || g_[o].type.shape != g_[map_].type.shape) continue;
         for (const ValueId u : p_.users()[o]) {
           if (u < 0 || !is_near(u) || g_[u].op != Op::map_) continue;
-          const std::vector<ValueId> chain = extreme_from(u);
+          const std::vector<ValueId> chain = extreme_chain(p_, u, g_[map_].type.shape);
           if (chain.empty()) continue;
           const bool is_found =
               p_.cluster_of(o) >= 0 && p_.around(o).is_row_like() && row_form(g_, p_.users(), {o, chain[0], chain[1]});
@@ -104,34 +96,12 @@ class Codes {
     return std::ranges::all_of(p_.users()[v], [&](ValueId u) {
       if (u < 0) return false;
       if (is_view(g_[u].op)) return find_casts(u);
-      if (v == map_ && extreme_.empty() && !(extreme_ = extreme_from(u)).empty()) return true;
-      const auto cast = ready_cast(g_, u);
+      if (v == map_ && extreme_.empty() && !(extreme_ = extreme_chain(p_, u, g_[map_].type.shape)).empty()) return true;
+      const auto cast = encodable_cast(g_, u);
       if (!cast || cast->source != map_) return false;
       casts_.push_back(u);
       return true;
     });
-  }
-
-  // From a user of a value of the map's shape on, what leads to its largest (or smallest) number: perhaps a map of it,
-  // and a reduction or two that nothing else reads.
-  std::vector<ValueId> extreme_from(ValueId u) const {
-    const auto is_f32 = [&](ValueId v) { return g_[v].type.element == Element{}; };
-    const auto only_user = [&](ValueId v) { return p_.users()[v].size() == 1 ? p_.users()[v][0] : -1; };
-    std::vector<ValueId> out;
-    if (g_[u].op == Op::map_) {
-      const bool fits = g_[u].operands.size() == 1 && g_[u].type.shape == g_[map_].type.shape && is_f32(u);
-      if (!fits || !p_.is_alone(u)) return {};
-      out.push_back(u);
-      u = only_user(u);
-    }
-    for (int k = 0; k < 2 && u >= 0 && g_[u].op == Op::reduce_; ++k, u = only_user(u)) {
-      const Reduction way = g_[u].attributes.reduction;
-      if (way == Reduction::sum || !is_f32(u) || !p_.is_alone(u)) return {};
-      if (k > 0 && way != g_[out.back()].attributes.reduction) return {};
-      out.push_back(u);
-      if (elements(g_[u].type.shape) == Dim(1)) return out;
-    }
-    return {};
   }
 
   bool may_take(ValueId o) {
@@ -143,7 +113,7 @@ class Codes {
       if (u < 0) return false;
       if (is_inside(u)) continue;
       if (!extreme.empty() && extreme[0] == u) continue;
-      if (!extreme.empty() || is_fitted_ || (extreme = extreme_from(u)).empty()) return false;
+      if (!extreme.empty() || is_fitted_ || (extreme = extreme_chain(p_, u, g_[map_].type.shape)).empty()) return false;
     }
     extreme_ = extreme;
     return true;

@@ -19,6 +19,8 @@ void group_epilogues(Partition& p);
 void group_windows(Partition& p);
 // codes: casts into formats of bytes take in the map that they alone read.
 void group_codes(Partition& p);
+// product codes: a product takes in casts of its result into formats of bytes, maps between them and extremes.
+void group_product_codes(Partition& p);
 // reductions: a map that a reduction alone reads joins it, before what it reads may take it along and write it.
 void group_reductions(Partition& p);
 // rows: maps, reductions and updates join what computes their operands, until nothing changes.

@@ -12,6 +12,16 @@ namespace lumen::graph {
 
 namespace {
 
+// Whether something outside of a cluster reads v. The casts of a product's cluster read it through views.
+bool is_read_elsewhere(const Partition& p, ValueId v, int cluster) {
+  return std::ranges::any_of(p.users()[v], [&](ValueId u) {
+    if (u < 0) return true;
+    if (is_view(p.graph()[u].op) && p.clusters()[cluster].shape == KernelShape::dot)
+      return is_read_elsewhere(p, u, cluster);
+    return p.cluster_of(u) != cluster;
+  });
+}
+
 Group group_of(const Partition& p, const Cluster& c) {
   const Graph& g = p.graph();
   Group group;
@@ -36,9 +46,7 @@ Group group_of(const Partition& p, const Cluster& c) {
     const bool is_load = (c.shape == KernelShape::attend && g[v].op == Op::gather_) ||  // see with_gathers
                          (c.shape == KernelShape::dot && g[v].op == Op::pad_);          // see group_windows
     const bool is_encoded = c.shape == KernelShape::move && g[v].op == Op::map_;        // see grow_codes
-    const bool escapes = !is_load && !is_encoded &&
-                         std::any_of(p.users()[v].begin(), p.users()[v].end(),
-                                     [&](ValueId u) { return u < 0 || p.cluster_of(u) != p.cluster_of(v); });
+    const bool escapes = !is_load && !is_encoded && is_read_elsewhere(p, v, p.cluster_of(v));
     if (escapes || g[v].op == Op::update_) group.results.push_back(v);
   }
   group.nodes.assign(nodes.begin(), nodes.end());

@@ -53,7 +53,10 @@ inline constexpr ValueId kFar = 200;
 //            state its second. Every letter absent from the result occurs in both operands; no letter repeats within an
 //            operand. An operand may be views of a pad in the
 //            group, without zeros between elements, that nobody else reads and whose operand is a load: zeros around an
-//            image of 16-bit floats below windows. The root may be a contract_gather or a contract_scatter instead:
+//            image of 16-bit floats below windows. A contract's group may encode: then its results are casts of maps of
+//            its shape into formats of one byte for each number (byte_cast in match/codes.h), as these lie and
+//            transposed, whose fields are supplied by loads; extremes of all numbers of such maps (as in codes, below);
+//            and one map, or the contract itself, at most. The root may be a contract_gather or a contract_scatter instead:
 //            then the index, a load as well, is the third operand, and of a contract_scatter the second operand has the
 //            letter of the result's last axis.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands

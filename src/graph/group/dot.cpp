@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/group/access.h"
+#include "graph/match/codes.h"
 #include "graph/match/sign.h"
 #include "graph/match/uses.h"
 
@@ -113,12 +114,8 @@ class DotReader {
 
   DotGroup dot() {
     p_.contract = group_.root;
-    p_.result = group_.results[0];
-    const Type& result_type = g_[p_.result].type;
-    LUMEN_CHECK(result_type.shape == root_.type.shape && !result_type.element.format);
     p_.sum = is_float(root_.type.element.scalar) ? Scalar::f32 : root_.type.element.scalar;
-    p_.result_scalar = result_type.element.scalar;
-    p_.result_bytes = byte_size(result_type);
+    for (const ValueId v : group_.results) add_result(v);
     read();
     sort_letters();
     for (Reading& r : readings_) p_.sources.push_back(std::move(r.load));
@@ -132,6 +129,24 @@ class DotReader {
   }
 
  private:
+  void add_result(ValueId v) {
+    const Type& type = g_[v].type;
+    if (g_[v].op == Op::reduce_) {
+      ValueId of = v;
+      while (g_[of].op == Op::reduce_) of = g_[of].operands[0];
+      p_.extremes.push_back({v, of});
+    } else if (const auto cast = byte_cast(g_, v)) {
+      auto codes = std::ranges::find(p_.codes, cast->source, &DotCodes::map);
+      if (codes == p_.codes.end()) codes = p_.codes.insert(codes, {cast->source});
+      (cast->transposed ? codes->transposed : codes->straight) = v;
+    } else {
+      LUMEN_CHECK(p_.result < 0 && type.shape == root_.type.shape && !type.element.format);
+      p_.result = v;
+      p_.result_scalar = type.element.scalar;
+      p_.result_bytes = byte_size(type);
+    }
+  }
+
   // Operands, then what the epilogue reads besides the contraction: the maps of the group, masks beside the
   // contraction among them. Shapes align at the right, so what broadcasts to a mask's shape reads the same elements
   // when it broadcasts to the result's.
@@ -278,9 +293,11 @@ int64_t count_of(const std::vector<DotIndex>& indices) {
 }
 
 DotGroup read_dot(const Plan& plan, const Group& group) {
-  LUMEN_CHECK(group.shape == KernelShape::dot && group.root >= 0 && group.results.size() == 1);
+  LUMEN_CHECK(group.shape == KernelShape::dot && group.root >= 0 && !group.results.empty());
   LUMEN_CHECK(is_product(plan.graph[group.root].op));
-  return DotReader(plan, group).dot();
+  DotGroup out = DotReader(plan, group).dot();
+  LUMEN_CHECK(out.result >= 0 || !out.codes.empty(), "a product without a result");
+  return out;
 }
 
 }  // namespace lumen::graph

@@ -61,6 +61,15 @@ struct DotPick {
   int64_t row_count() const { return count_of(rows); }
 };
 
+// Codes of one byte that a group makes of one of its maps: as it lies, of the transposed matrix; -1: none.
+struct DotCodes {
+  ValueId map = -1, straight = -1, transposed = -1;
+};
+// The largest or smallest of all numbers of a map of the group.
+struct DotExtreme {
+  ValueId reduction = -1, of = -1;
+};
+
 // What a group multiplies, in the order of its sources: 0 = a, 1 = b, the rest belong to the epilogue.
 struct DotIndices {
   DotIndex m, n, k;               // the inner indices, tiled
@@ -73,6 +82,9 @@ struct DotIndices {
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand
   std::optional<DotPick> pick;
+  // Of groups that encode (plan.h): then `result` is what else the group writes, or -1.
+  std::vector<DotCodes> codes;
+  std::vector<DotExtreme> extremes;
 
   int64_t outer_extent() const { return count_of(outer); }
   int64_t k_total() const { return k.extent * count_of(outer_k); }

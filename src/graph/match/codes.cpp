@@ -38,4 +38,11 @@ int64_t fitted_square(const Graph& g, ValueId v) {
   return side > 1 && divides && (f.tile_rows == 1 || f.tile_rows == side) ? side : 0;
 }
 
+std::optional<ByteCast> encodable_cast(const Graph& g, ValueId v) {
+  const auto cast = byte_cast(g, v);
+  if (!cast || fitted_square(g, v) > 0) return cast;
+  if (g[v].operands.size() != byte_code(*g[v].type.element.format)->fields.size() + 1) return std::nullopt;
+  return cast;
+}
+
 }  // namespace lumen::graph

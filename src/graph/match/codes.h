@@ -20,4 +20,7 @@ std::optional<ByteCast> byte_cast(const Graph& g, ValueId v);
 // that encodes a square finds all fields of the format there: none is supplied. 0: there are none.
 int64_t fitted_square(const Graph& g, ValueId v);
 
+// A byte cast whose fields above the numbers are all supplied, or found in squares.
+std::optional<ByteCast> encodable_cast(const Graph& g, ValueId v);
+
 }  // namespace lumen::graph

@@ -133,6 +133,7 @@ Plan fuse(Graph g) {
   group("group_epilogues", group_epilogues);                      // maps behind products, before rows take them
   group("group_windows", group_windows);                          // zeros around images below products
   group("group_codes", group_codes);                              // maps below casts into bytes
+  group("group_product_codes", group_product_codes);              // .. and products below those, or below casts
   group("group_reductions", group_reductions);                    // maps below reductions
   group("group_rows", group_rows);                                // maps, reductions and updates over the same rows
   group("group_siblings", group_siblings);                        // readers of the same tensor

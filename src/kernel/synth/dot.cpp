@@ -153,6 +153,11 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   return out;
 }
 
+double product_cycles(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                      const Options& options) {
+  return ask(plan, group, target, options)->cycles();
+}
+
 std::vector<WrittenBid> synthesize_bids(const graph::Plan& plan, const graph::Group& group,
                                         const machine::Machine& target, const Options& options, bool others) {
   const std::unique_ptr<Asked> asked = ask(plan, group, target, options);

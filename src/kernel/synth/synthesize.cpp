@@ -7,6 +7,7 @@
 #include "kernel/synth/encode/encode.h"
 #include "kernel/synth/map/map.h"
 #include "kernel/synth/move/move.h"
+#include "kernel/synth/product_codes.h"
 #include "kernel/synth/reduce/reduce.h"
 #include "kernel/synth/synth.h"
 
@@ -42,6 +43,7 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
     case graph::KernelShape::reduce:
       return synthesize_reduce(plan, group, target);
     case graph::KernelShape::dot:
+      if (encodes_product(plan, group)) return synthesize_product_codes(plan, group, target, options);
       return synthesize_dot(plan, group, target, options);
     case graph::KernelShape::attend:
       return synthesize_attend(plan, group, target, options);

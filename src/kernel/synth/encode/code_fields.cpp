@@ -81,9 +81,9 @@ bool CodeFields::is_as_supplied(const RoutineExpr& part) const {
   return t.is_float && t.bits == 32 && t.mantissa_bits == 23;
 }
 
-BufferId CodeFields::declared(StepBuilder& builder, const Argument& from, int64_t numbers, bool written) const {
-  return from.from == Argument::From::value ? builder.value(from.index, written)
-                                            : builder.scratch(from.index, numbers * 4, written);
+BufferId CodeFields::declared(KernelParams& kernel, const Argument& from, int64_t numbers, bool written) const {
+  return from.from == Argument::From::value ? kernel.value(from.index, written)
+                                            : kernel.scratch(from.index, numbers * 4, written);
 }
 
 bool CodeFields::is_in_kernel() const {
@@ -92,11 +92,11 @@ bool CodeFields::is_in_kernel() const {
          });
 }
 
-void CodeFields::declare(StepBuilder& builder) {
+void CodeFields::declare(KernelParams& kernel) {
   if (is_in_kernel())
-    for (Supply& s : supplies_) s.buffer = declared(builder, s.from, s.numbers, false);
+    for (Supply& s : supplies_) s.buffer = declared(kernel, s.from, s.numbers, false);
   else
-    for (Part& p : places_) p.buffer = declared(builder, p.from, p.numbers, false);
+    for (Part& p : places_) p.buffer = declared(kernel, p.from, p.numbers, false);
 }
 
 void CodeFields::begin(Builder& b) {
@@ -269,9 +269,9 @@ bool CodeFields::has_rest() const {
   return any;
 }
 
-void CodeFields::write_rest(StepBuilder& builder) const {
-  Builder& b = builder.b;
-  const BufferId blob = builder.value(cast_, true);
+void CodeFields::write_rest(KernelParams& kernel) const {
+  Builder& b = kernel.builder();
+  const BufferId blob = kernel.value(cast_, true);
   each_gap([&](int64_t from, int64_t to) { clear_bytes(b, blob, from, to); });
   if (!is_in_kernel()) return;
   Found found;

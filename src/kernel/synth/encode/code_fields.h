@@ -18,7 +18,7 @@ class CodeFields {
   // `cast`: a result of the group. Adds the steps that write its fields, and those that lay out what supplies them.
   CodeFields(const graph::Plan& plan, const graph::Group& group, graph::ValueId cast, const machine::Machine& target,
              Synthesis& out);
-  void declare(StepBuilder& builder);  // what follows from the fields, to the kernel that encodes
+  void declare(KernelParams& kernel);  // what follows from the fields, to the kernel that encodes
   void begin(Builder& b);              // in a task, before codes of it
 
   int64_t columns() const { return columns_; }
@@ -43,7 +43,7 @@ class CodeFields {
 
   // What one task has to write: fields of the tensor, and zeros between sections.
   bool has_rest() const;
-  void write_rest(StepBuilder& builder) const;
+  void write_rest(KernelParams& kernel) const;
 
  private:
   struct Supply {
@@ -66,7 +66,7 @@ class CodeFields {
   const Supply& supply_of(int field) const;
   bool is_as_supplied(const RoutineExpr& part) const;
   Expr part_of(Builder& b, const RoutineExpr& part, const std::function<Expr(int)>& found) const;
-  BufferId declared(StepBuilder& builder, const Argument& from, int64_t numbers, bool written) const;
+  BufferId declared(KernelParams& kernel, const Argument& from, int64_t numbers, bool written) const;
   Expr record(Level level, Expr row, Expr column) const;
   Expr value(Builder& b, const Part& p, const std::vector<Expr>& records, bool are_neighbours) const;
   template <class Visit>

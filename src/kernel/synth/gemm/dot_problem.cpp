@@ -29,6 +29,7 @@ DotIndex joined_index(const std::vector<DotIndex>& indices) {
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
   const graph::DotGroup dot = graph::read_dot(plan, group);
   DotProblem p{dot, {}, {}, {}};
+  if (!p.codes.empty()) p.encoded = {&plan, &group};
   for (const graph::DotSource& source : dot.sources) p.loads.push_back({source, -1, {}});
   return p;
 }
@@ -44,6 +45,8 @@ DotProblem DotProblem::only_a() const {
   p.blocks.reset();
   p.runs.reset();
   p.epilogue.clear();
+  p.codes.clear();
+  p.extremes.clear();
   p.row_scales.clear();
   p.run_scales = {};
   p.result = -1;

@@ -62,6 +62,13 @@ struct DotProblem : graph::DotIndices {
   // lanes do that.
   std::vector<DotIndex> joint_m = {}, joint_k = {};
 
+  // Of a group that encodes (DotIndices::codes): where the fields of its codes are found.
+  struct Encoded {
+    const graph::Plan* plan = nullptr;
+    const graph::Group* group = nullptr;
+  };
+  Encoded encoded = {};
+
   // Numbers of K in one step of k: words of a dot instruction (code_words.h). k_numbers of them exist.
   int word = 1;
   int64_t k_numbers = 0;

@@ -1,6 +1,9 @@
 // Parameters, strided reads and the epilogue of dot kernels.
 #include "kernel/synth/gemm/dot_write.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/check.h"
 #include "base/hash.h"
 #include "graph/match/access.h"
@@ -10,6 +13,12 @@
 namespace lumen::synth {
 
 using graph::ValueId;
+
+namespace {
+
+constexpr int64_t kMostBeside = 16;  // numbers: alignment beyond that means nothing to any machine
+
+}  // namespace
 
 Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load) {
   for (size_t d = indices.size(); d-- > 0; number = number / indices[d].extent)
@@ -60,6 +69,21 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
 BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
   arguments_.push_back({Argument::From::scratch, number});
   return b.param(std::move(name), bytes, written);
+}
+
+BufferId DotWriter::value(ValueId v, bool written) {
+  const Argument argument{Argument::From::value, v};
+  const auto known = std::ranges::find(arguments_, argument);
+  if (known != arguments_.end()) return known - arguments_.begin();
+  arguments_.push_back(argument);
+  return b.param(fmt::format("v{}", arguments_.size()), graph::byte_size(graph_[v].type), written);
+}
+
+BufferId DotWriter::scratch(int number, int64_t bytes, bool written) {
+  const Argument argument{Argument::From::scratch, number};
+  const auto known = std::ranges::find(arguments_, argument);
+  if (known != arguments_.end()) return known - arguments_.begin();
+  return scratch_param(fmt::format("s{}", arguments_.size()), number, bytes, written);
 }
 
 bool DotWriter::hold_constant(size_t load) {
@@ -177,7 +201,7 @@ Expr DotWriter::used_tiles(Expr tiles, int64_t height) {
   return min(tiles, (count_ + i64(height - 1)) / i64(height));
 }
 
-Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
+Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count, int64_t beside) {
   const DotLoad& l = problem_.loads[load];
   const int64_t bytes = scalar_bytes(l.scalar);
   if (l.kind == DotLoad::Kind::splat) {
@@ -206,9 +230,11 @@ Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count
     for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
     return out;
   }
-  const int align = bytes;
-  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, at * bytes, align), lanes);
-  if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, at * bytes, align, count);
+  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, at * bytes, bytes), lanes);
+  if (stride == 1) {
+    const int64_t align = bytes * std::gcd(beside, kMostBeside);
+    return b.load(buffers_[load], {l.scalar, lanes}, at * bytes, align, count);
+  }
   return b.gather(buffers_[load], l.scalar, places() * bytes);
 }
 
@@ -245,14 +271,33 @@ void DotWriter::finish_row(Expr sums, Expr m, Expr n, Expr count) {
   put(finished(sums, m, n, count), m, n, count, scalar_bytes(problem_.result_scalar));
 }
 
-Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
+bool DotWriter::reads_along_n() const {
+  for (size_t load = 2; load < problem_.loads.size(); ++load)
+    if (problem_.loads[load].kind == DotLoad::Kind::memory && problem_.n.strides[load] == 1) return true;
+  return false;
+}
+
+// What the epilogue reads beside sums at (m, n ..).
+Expr DotWriter::beside_sums(size_t load, Expr m, Expr n, int lanes, Expr count, int64_t beside) {
+  const int64_t stride = problem_.n.strides[load];
+  const auto keep = [&](const DotIndex& i) { beside = std::gcd(beside, i.extent > 1 ? i.strides[load] : 0); };
+  beside = std::gcd(beside, problem_.loads[load].offset);
+  for (const auto* indices : {&problem_.outer, &problem_.joint_m})
+    for (const DotIndex& i : *indices) keep(i);
+  if (problem_.joint_m.empty()) keep(problem_.m);
+  if (problem_.pick)
+    for (const DotIndex& i : problem_.pick->rows) keep(i);
+  return read(load, bases_[load] + (row_of(load, m) + n * stride), stride, lanes, count, beside);
+}
+
+Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count, int64_t beside) {
+  return map_values(sums, m, n, count, beside).at(problem_.result);
+}
+
+DotWriter::MapValues DotWriter::map_values(Expr sums, Expr m, Expr n, Expr count, int64_t beside) {
   const int lanes = b.type(sums).lanes;
-  for (const size_t load : problem_.row_scales) {
-    const int64_t stride = problem_.n.strides[load];
-    const Expr at = bases_[load] + (row_of(load, m) + n * stride);
-    sums = sums * read(load, at, stride, lanes, count);
-  }
-  std::map<ValueId, Expr> values{{problem_.contract, sums}};
+  for (const size_t load : problem_.row_scales) sums = sums * beside_sums(load, m, n, lanes, count, beside);
+  MapValues values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
     const graph::Node& node = graph_[map];
     std::vector<Expr> operands;
@@ -261,15 +306,14 @@ Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
         size_t load = 2;
         while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
         LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
-        const Expr at = bases_[load] + (row_of(load, m) + n * problem_.n.strides[load]);
-        values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
+        values[operand] = beside_sums(load, m, n, lanes, count, beside);
       }
       operands.push_back(values[operand]);
     }
     const Expr v = b.apply(node.attributes.formula, operands).at(0);
     values[map] = b.type(v).lanes == lanes ? v : b.splat(v, lanes);
   }
-  return values.at(problem_.result);
+  return values;
 }
 
 void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {

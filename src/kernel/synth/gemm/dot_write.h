@@ -9,17 +9,21 @@
 #include "kernel/loop/names.h"
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/step/step.h"
+#include "kernel/synth/step/step_builder.h"
 
 namespace lumen::synth {
 
 // `at` moved along indices, slowest first, whose digits `number` counts: by a load's strides.
 Expr moved(Expr at, Expr number, const std::vector<DotIndex>& indices, size_t load);
 
-class DotWriter {
+class DotWriter : public KernelParams {
  public:
   DotWriter(const graph::Graph& g, const DotProblem& p, std::string name);
 
   Builder b;
+  Builder& builder() override { return b; }
+  BufferId value(graph::ValueId v, bool written) override;
+  BufferId scratch(int number, int64_t bytes, bool written) override;
 
   Expr i64(int64_t x) { return b.i64(x); }
   Expr zero(int lanes) { return b.constant({}, {problem_.sum, lanes}); }  // of sums
@@ -54,8 +58,8 @@ class DotWriter {
   BufferId result() const { return result_; }
 
   // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist.
-  // Numbers of any kind of load, in its own scalar type; f32 when packed.
-  Expr read(size_t load, Expr at, int64_t stride, int lanes, Expr count);
+  // Numbers of any kind of load, in its own scalar type; f32 when packed. `at` is a multiple of `beside`.
+  Expr read(size_t load, Expr at, int64_t stride, int lanes, Expr count, int64_t beside = 1);
   Expr read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr count);
   // .. in the type of the sums.
   Expr read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count);
@@ -66,8 +70,13 @@ class DotWriter {
   Expr sum_of(size_t load, Expr k);  // .. the number k of what is summed
 
   // Sums at (m, n .. n + lanes): what the maps make of them, and its way into the result (of rows that are not sorted).
-  // `out` may be words that hold numbers beside each other.
-  Expr finished(Expr sums, Expr m, Expr n, Expr count);
+  // `out` may be words that hold numbers beside each other. `beside`: n is a multiple of it.
+  Expr finished(Expr sums, Expr m, Expr n, Expr count, int64_t beside = 1);
+  // .. what all of them make, and the contraction itself.
+  using MapValues = std::map<graph::ValueId, Expr>;
+  MapValues map_values(Expr sums, Expr m, Expr n, Expr count, int64_t beside = 1);
+  // Whether the maps read numbers that lie beside each other along n.
+  bool reads_along_n() const;
   void put(Expr out, Expr m, Expr n, Expr count, int align);
   // Both, for any problem.
   void finish_vector(Expr sums, Expr m, Expr n, Expr count);
@@ -88,6 +97,7 @@ class DotWriter {
   void enter_picked();
   void finish_row(Expr sums, Expr m, Expr n, Expr count);
   void add_digit(const DotIndex& index, Expr digit);
+  Expr beside_sums(size_t load, Expr m, Expr n, int lanes, Expr count, int64_t beside);
   Expr along(const DotIndex& whole, const std::vector<DotIndex>& joint, Expr number,
              const std::function<int64_t(const DotIndex&)>& stride);
   BufferId order_ = -1, table_ = -1;

@@ -8,17 +8,17 @@ namespace lumen::synth {
 
 using graph::Op;
 
-void ExtremeParts::declare(StepBuilder& builder, Synthesis& out) {
+void ExtremeParts::declare(KernelParams& kernel, Synthesis& out) {
   if (!exists()) return;
   scratch_ = std::ssize(out.scratch);
   out.scratch.push_back(0);
-  buffer_ = builder.scratch(scratch_, 4, true);
+  buffer_ = kernel.scratch(scratch_, 4, true);
 }
 
-void ExtremeParts::set_parts(StepBuilder& builder, int64_t parts) {
+void ExtremeParts::set_parts(KernelParams& kernel, int64_t parts) {
   if (!exists()) return;
   parts_ = parts;
-  builder.b.kernel.params[buffer_].bytes = parts * 4;
+  kernel.builder().kernel.params[buffer_].bytes = parts * 4;
 }
 
 ScalarOp ExtremeParts::op() const {

@@ -16,8 +16,8 @@ class ExtremeParts {
   bool exists() const { return extreme_ >= 0; }
 
   // In this order: with the other parameters, before code, and behind the kernel.
-  void declare(StepBuilder& builder, Synthesis& out);
-  void set_parts(StepBuilder& builder, int64_t parts);
+  void declare(KernelParams& kernel, Synthesis& out);
+  void set_parts(KernelParams& kernel, int64_t parts);
   void add_last_step(const machine::Machine& target, Synthesis& out) const;
 
   ScalarOp op() const;

@@ -12,15 +12,25 @@
 
 namespace lumen::synth {
 
-class StepBuilder {
+// A kernel that what is written into it gives parameters.
+class KernelParams {
+ public:
+  virtual ~KernelParams() = default;
+  virtual Builder& builder() = 0;
+  // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,
+  // hence its parameter. All parameters come before the first alloc.
+  virtual BufferId value(graph::ValueId v, bool written) = 0;
+  virtual BufferId scratch(int number, int64_t bytes, bool written) = 0;
+};
+
+class StepBuilder : public KernelParams {
  public:
   explicit StepBuilder(const graph::Graph& g);
   Builder b;
 
-  // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,
-  // hence its parameter. All parameters come before the first alloc.
-  BufferId value(graph::ValueId v, bool written);
-  BufferId scratch(int number, int64_t bytes, bool written);
+  Builder& builder() override { return b; }
+  BufferId value(graph::ValueId v, bool written) override;
+  BufferId scratch(int number, int64_t bytes, bool written) override;
   // Declares the inputs, then the results of a group, in their order.
   void declare(const graph::Group& group);
 

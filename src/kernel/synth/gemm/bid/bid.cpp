@@ -97,7 +97,7 @@ std::vector<BidNote> Bids::notes() const {
 
 Bids ask_families(const Contraction& c) {
   Bids bids;
-  const bool only_blocks = c.problem.adds_runs() || c.problem.reads_zeros();
+  const bool only_blocks = c.problem.adds_runs() || c.problem.reads_zeros() || !c.problem.codes.empty();
   const auto sums_whole_numbers = [](const Family& f) {
     return f.bid == bid_units || f.bid == bid_rows || f.bid == bid_batches || f.bid == bid_tiles;
   };

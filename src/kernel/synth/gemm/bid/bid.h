@@ -65,8 +65,8 @@ class Bids {
   std::vector<BidNote> refused_;
 };
 
-// All bids for a contraction: one at least, but where sums of runs are scaled or zeros are written by copies, which
-// blocks alone do.
+// All bids for a contraction: one at least, but where sums of runs are scaled, zeros are written by copies or results
+// are encoded, which blocks alone do.
 Bids ask_families(const Contraction& c);
 
 #define LUMEN_FAMILY(name, text) void bid_##name(const Contraction& c, Bids& bids);

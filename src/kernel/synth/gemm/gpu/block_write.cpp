@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/unpack/bits_as.h"
 
 namespace lumen::synth {
 
@@ -18,12 +19,13 @@ constexpr int64_t kStoreBytes = 16;  // of a lane
 void BlockWrite::result(Expr lane, Expr m0, Expr n0) {
   Sink sink;
   sink.bytes = scalar_bytes(p_.result_scalar);
-  sink.finish = [&](Expr sums, Expr m, Expr n, Expr count) {
+  sink.finish = [&](Expr sums, Expr m, Expr n, Expr count, int64_t beside) {
     b_.use_fast_math(fast_);
-    const Expr out = w_.finished(sums, m, n, count);
+    const Expr out = w_.finished(sums, m, n, count, beside);
     b_.use_fast_math({});
     return out;
   };
+  sink.reads = w_.reads_along_n();
   sink.store = [&](Expr out, Expr m, Expr n, Expr count, int align) { w_.put(out, m, n, count, align); };
   sink.rows = p_.m.extent;
   sink.columns = p_.n.extent;
@@ -34,7 +36,8 @@ void BlockWrite::result(Expr lane, Expr m0, Expr n0) {
     for (const DotIndex& i : *indices) sink.aligned = sink.aligned && whole(i.result);
   if (!p_.blocks) return write(lane, m0, n0, sink);
   // Rows of blocks lie anywhere.
-  sink.finish = [](Expr sums, Expr, Expr, Expr) { return sums; };
+  sink.finish = [](Expr sums, Expr, Expr, Expr, int64_t) { return sums; };
+  sink.reads = false;
   sink.store = [&](Expr sums, Expr m, Expr n, Expr count, int) { w_.finish_vector(sums, m, n, count); };
   write(lane, m0, n0, sink);
 }
@@ -48,9 +51,21 @@ void BlockWrite::partial_tile(Expr lane, BufferId partial, Expr number) {
   sums(lane, b_.i64(0), b_.i64(0), partial, number * rows, rows, product_.tile().n());
 }
 
+void BlockWrite::each(Expr lane, Expr m0, Expr n0, const Visit& visit) {
+  Sink sink;
+  sink.bytes = kStoreBytes / 8;
+  sink.reads = true;
+  sink.finish = [](Expr x, Expr, Expr, Expr, int64_t) { return x; };
+  sink.store = [&](Expr sums, Expr m, Expr n, Expr count, int align) { visit(sums, m, n, count, align / sink.bytes); };
+  sink.rows = p_.m.extent;
+  sink.columns = p_.n.extent;
+  sink.aligned = p_.n.extent % (kStoreBytes / sink.bytes) == 0;
+  write(lane, m0, n0, sink);
+}
+
 void BlockWrite::sums(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0, int64_t rows, int64_t columns) {
   Sink sink;
-  sink.finish = [](Expr x, Expr, Expr, Expr) { return x; };
+  sink.finish = [](Expr x, Expr, Expr, Expr, int64_t) { return x; };
   sink.store = [&](Expr out, Expr m, Expr n, Expr count, int align) {
     const Expr at = (row0 + m) * columns + n;
     b_.store(partial, out, at * 4, align, count);
@@ -79,7 +94,8 @@ void BlockWrite::write_runs(Expr lane, Expr m0, Expr n0, const Sink& sink) {
     const Expr m = m0 + row, n = n0 + column;
     Expr count;
     if (sink.columns % run != 0) count = min(sink.columns - n, b_.i64(run));
-    const auto put = [&] { sink.store(sink.finish(sums, m, n, count), m, n, count, sink.bytes); };
+    const int64_t beside = count.exists() ? 1 : run;
+    const auto put = [&] { sink.store(sink.finish(sums, m, n, count, beside), m, n, count, sink.bytes); };
     if (sink.whole_m && sink.whole_n) return put();
     const Expr inside_m = m < sink.rows, inside_n = n < sink.columns;
     b_.branch(sink.whole_m ? inside_n : sink.whole_n ? inside_m : inside_m & inside_n, put);
@@ -98,11 +114,16 @@ void BlockWrite::write_wide(Expr lane, Expr m0, Expr n0, const Sink& sink, int l
     Expr first;
     product_.change_line(Side::a, lane, number, [&](Expr column, Expr sums) {
       const Expr n = n0 + column;
+      const auto there = [&](Expr at, int64_t width) {
+        return sink.whole_n ? at : min(at, b_.i64(sink.columns - width));
+      };
       if (runs.empty()) first = n;
-      runs.push_back(sink.finish(sums, m_there, sink.whole_n ? n : min(n, b_.i64(sink.columns - run)), {}));
+      runs.push_back(sink.reads ? sums : sink.finish(sums, m_there, there(n, run), {}, run));
       if (std::ssize(runs) < lanes) return Expr{};
-      const Expr out = product_.pass_beside(lane, std::move(runs));
+      const VType type{b_.type(sums).scalar, lanes * run};
+      Expr out = product_.pass_beside(lane, std::move(runs));
       const Expr n_wide = first + moved;
+      if (sink.reads) out = sink.finish(bits_as(b_, out, type), m_there, there(n_wide, type.lanes), {}, type.lanes);
       const auto put = [&] { sink.store(out, m, n_wide, {}, int64_t{lanes} * run * sink.bytes); };
       runs.clear();
       if (sink.whole_m && sink.whole_n) {

@@ -1,6 +1,7 @@
 // The way of a tile's sums (block_product.h) into memory: through the epilogue into the result, or as they are where a
 // step behind adds them. Lanes that hold short runs of a row pass them among themselves first, so that each writes
-// sixteen bytes: a store takes as long as the lines of memory it touches. Proved by
+// sixteen bytes: a store takes as long as the lines of memory it touches. Where the epilogue reads as much beside them,
+// they pass on sums, and read sixteen bytes as well. Proved by
 // tests/kernel/synth/gemm/block_write_test.cpp.
 #pragma once
 
@@ -22,16 +23,21 @@ class BlockWrite {
   void result(Expr lane, Expr m0, Expr n0);
   // The same of a part of K: rows of the result, as long, from row `row0` of `partial` on.
   void part(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0);
+  // Sums of numbers that exist, as many beside each other as lanes can have: n is a multiple of `beside`; a vector of
+  // `count` numbers where that is given.
+  using Visit = std::function<void(Expr sums, Expr m, Expr n, Expr count, int64_t beside)>;
+  void each(Expr lane, Expr m0, Expr n0, const Visit& visit);
   // A partial tile as a whole, the `number`th in `partial`.
   void partial_tile(Expr lane, BufferId partial, Expr number);
 
  private:
   // What is written at a row and a column: computed where they exist (or instead where others do), then stored.
   struct Sink {
-    std::function<Expr(Expr sums, Expr m, Expr n, Expr count)> finish;
+    std::function<Expr(Expr sums, Expr m, Expr n, Expr count, int64_t beside)> finish;  // n: a multiple of `beside`
     std::function<void(Expr out, Expr m, Expr n, Expr count, int align)> store;
     int64_t bytes = 4;     // of a number
     bool aligned = false;  // sixteen bytes of neighbours lie so in memory
+    bool reads = false;    // finish reads along n
     bool whole_m = true, whole_n = true;
     int64_t rows = 0, columns = 0;  // that exist
   };

@@ -12,6 +12,8 @@
 #include "kernel/synth/gemm/gpu/block_fill.h"
 #include "kernel/synth/gemm/gpu/block_scales.h"
 #include "kernel/synth/gemm/gpu/block_write.h"
+#include "kernel/synth/gemm/gpu/codes_stage.h"
+#include "kernel/synth/gemm/gpu/codes_write.h"
 #include "kernel/synth/gemm/gpu/dot_block_merge.h"
 #include "kernel/synth/step/software_pipeline.h"
 
@@ -22,7 +24,9 @@ using Side = BlockProduct::Side;
 
 class BlockKernel {
  public:
-  BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch)
+  // `out`: for what codes of the product want before it and behind.
+  BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch,
+              Synthesis& out)
       : p_(p),
         t_(t),
         m_(m),
@@ -30,7 +34,12 @@ class BlockKernel {
         w_(g, written_, "dot"),
         b_(w_.b),
         pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = t.buffers, .overlaps = t.overlaps()}) {
+    if (!p.codes.empty()) codes_ = std::make_unique<CodesWrite>(w_, p, t, m, out);
     if (const int64_t bytes = partial_bytes(p, t)) partial_ = w_.scratch_param("partial", scratch, bytes, true);
+  }
+
+  void add_last_steps(Synthesis& out) const {
+    if (codes_) codes_->add_last_steps(out);
   }
 
   Step write(std::string plan) {
@@ -68,7 +77,7 @@ class BlockKernel {
     TilePlace place;
     Expr base_a, base_b;  // elements
     Expr from, to, before;
-    Expr partial_tile;
+    Expr partial_tile, tile;
   };
   bool copies() const { return a_->copies() && c_->copies(); }
   void prepare();
@@ -103,6 +112,9 @@ class BlockKernel {
                        scales ? &*scales : nullptr);
   }
   void write_sums(Expr lane, const Work& work);
+  void write_codes(const Work& work) {
+    codes_->write([&](const auto& body) { lanes(body); }, *write_, work.place.m0, work.place.n0, work.tile);
+  }
 
   const DotProblem& p_;
   const BlockPlan& t_;
@@ -115,6 +127,7 @@ class BlockKernel {
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
   std::unique_ptr<BlockWrite> write_;
+  std::unique_ptr<CodesWrite> codes_;    // where the product encodes
   std::unique_ptr<BlockScales> scales_;  // of runs of K, where there are such
   Expr split_;
 };
@@ -129,6 +142,7 @@ void BlockKernel::prepare() {
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   if (copies()) a_->hold_rows();
+  if (codes_) codes_->begin();
   if (p_.adds_runs()) scales_ = std::make_unique<BlockScales>(w_, p_, *product_, t_.buffers);
 }
 
@@ -147,7 +161,8 @@ void BlockKernel::write_tile(Expr block) {
   const Expr rest = block / tiles;
   split_ = rest % t_.splits;
   Work work;
-  work.place = t_.order().place(rest / t_.splits * tiles + block % tiles);
+  work.tile = rest / t_.splits * tiles + block % tiles;
+  work.place = t_.order().place(work.tile);
   work.from = split_ * t_.split_stages;
   work.to = t_.splits == 1 ? w_.i64(t_.stages) : min(work.from + t_.split_stages, w_.i64(t_.stages));
   work.before = w_.i64(0);
@@ -159,13 +174,14 @@ void BlockKernel::write_tile(Expr block) {
     } else {
       multiply_fetched(work.from, work.to);
     }
+    if (codes_) return write_codes(work);
     lanes([&](Expr lane) { write_sums(lane, work); });
   });
 }
 
 BlockKernel::Work BlockKernel::work_of(Expr block, Expr number) {
   const TileScheduler::Job job = t_.scheduler.job(b_, block, number);
-  return {t_.order().place(job.tile), {}, {}, job.from, job.to, job.before, job.partial_tile};
+  return {t_.order().place(job.tile), {}, {}, job.from, job.to, job.before, job.partial_tile, job.tile};
 }
 
 // Many tiles, or partial ones, one after the other: copies for the next begin before this one's products end.
@@ -180,6 +196,10 @@ void BlockKernel::walk(Expr block) {
     enter(now);
     multiply_copied(now, &next);
     b_.branch(now.from < now.to, [&] {
+      if (codes_) {
+        write_codes(now);
+        return lanes([&](Expr) { product_->clear(); });
+      }
       const auto write = [&](bool whole) {
         lanes([&](Expr lane) {
           if (whole)
@@ -357,6 +377,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
       d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
     }
     const double before = d.cycles;
+    if (!p.codes.empty() && !can_encode(d.problem)) return;
     for (const BlockPlan& t : choose_blocks(d.problem, m, factors)) {
       d.plan = t;
       d.cycles = before + t.cycles;
@@ -396,9 +417,11 @@ void write_block_kernels(const graph::Graph& g, const DotProblem& p, const Block
                          Synthesis& out) {
   const std::string shape = describe_shape(p);
   const int scratch = out.scratch.size();
-  Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t, p)));
+  BlockKernel kernel(g, p, t, m, scratch, out);
+  Step step = kernel.write(fmt::format("{} {}", shape, describe(t, p)));
   step.flops = p.flops();
   out.steps.push_back(std::move(step));
+  kernel.add_last_steps(out);
   if (partial_bytes(p, t) == 0) return;
   out.scratch.push_back(partial_bytes(p, t));
   out.steps.push_back(write_merge(g, p, t, scratch));

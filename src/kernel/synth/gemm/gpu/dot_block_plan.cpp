@@ -11,6 +11,7 @@
 #include "base/ordinal.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/gpu/block_zeros.h"
+#include "kernel/synth/gemm/gpu/codes_stage.h"
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
@@ -168,10 +169,11 @@ class BlockChooser {
     const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
     // A few waves that load for themselves leave room for another block, which multiplies while they meet.
-    const int64_t room = m_.shared_bytes / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
+    const int64_t shared = m_.shared_bytes - codes_shared_bytes(p_, tile, m_);
+    const int64_t room = shared / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
     if (all_copies)
       while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= room) ++t.buffers;
-    if (t.buffers * stage > m_.shared_bytes) return false;
+    if (t.buffers * stage > shared || (!p_.codes.empty() && !can_encode(tile))) return false;
     const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
     if (tile.loads && all_copies && t.buffers == 2 && halves)
       return false;  // more stages are under way of smaller ones
@@ -188,10 +190,11 @@ class BlockChooser {
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
+    const bool encodes = !p_.codes.empty();  // whole sums
     for (const int64_t splits : splits_of(tile, p_.outer_extent() * t.m_tiles * t.n_tiles)) {
       t.split_stages = ceil_div(ceil_div(t.stages, splits), t.unrolled) * t.unrolled;
       t.splits = ceil_div(t.stages, t.split_stages);
-      if (splits > 1 && t.split_stages < kLeastSplitStages) break;
+      if (splits > 1 && (t.split_stages < kLeastSplitStages || encodes)) break;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
@@ -222,6 +225,7 @@ class BlockChooser {
     if (t.stages < least) return;
     for (const bool stream_k : {false, true}) {
       t.scheduler = {tiles, t.stages, m_.units, stream_k};
+      if (stream_k && !p_.codes.empty()) continue;
       if (stream_k ? !TileScheduler::can_stream_k(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
       t.cycles = cost(t);
       plans_.push_back(t);
@@ -368,6 +372,7 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
     text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);
   if (t.run_stages > 0) text += fmt::format(" runs of {} scaled", p.run_k());
   if (p.reads_zeros()) text += " zeros by copies";
+  if (!p.codes.empty()) text += p.extremes.empty() ? " with codes" : " with codes and extremes";
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

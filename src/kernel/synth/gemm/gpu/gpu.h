@@ -1,7 +1,7 @@
 // GEMM on GPUs: tiles of thread blocks through shared memory, stream-K and split-K, persistent blocks.
 //
-// May include: base, graph/group, kernel/loop, kernel/synth/gemm, kernel/synth/gemm/operand, kernel/synth/mma,
-// kernel/synth/order, kernel/synth/step, kernel/synth/unpack.
+// May include: base, graph/group, kernel/loop, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/operand,
+// kernel/synth/mma, kernel/synth/order, kernel/synth/reduce, kernel/synth/step, kernel/synth/unpack.
 // Offers: dot_block_plan.h.
 #pragma once
 
