@@ -43,12 +43,11 @@ const std::map<std::string, void (*)(Graph&)> kPasses = {
     {"convert_casts", convert_casts}, {"separate_fits", separate_fits},
     {"copy_loads", copy_loads},       {"order_operands", order_operands}};
 const std::map<std::string, void (*)(Partition&)> kGroupings = {
-    {"group_attention", group_attention}, {"group_attention_gradients", group_attention_gradients},
-    {"group_epilogues", group_epilogues}, {"group_windows", group_windows},
-    {"group_codes", group_codes},         {"group_product_codes", group_product_codes},
-    {"group_reductions", group_reductions},
-    {"group_rows", group_rows},           {"group_siblings", group_siblings},
-    {"group_small", group_small}};
+    {"group_attention", group_attention},   {"group_attention_gradients", group_attention_gradients},
+    {"group_epilogues", group_epilogues},   {"group_windows", group_windows},
+    {"group_codes", group_codes},           {"group_product_codes", group_product_codes},
+    {"group_reductions", group_reductions}, {"group_rows", group_rows},
+    {"group_siblings", group_siblings},     {"group_small", group_small}};
 
 std::string judge(const std::string& source, const std::string& name) {
   const std::string first = source.substr(0, source.find('\n'));

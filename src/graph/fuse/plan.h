@@ -56,9 +56,9 @@ inline constexpr ValueId kFar = 200;
 //            image of 16-bit floats below windows. A contract's group may encode: then its results are casts of maps of
 //            its shape into formats of one byte for each number (byte_cast in match/codes.h), as these lie and
 //            transposed, whose fields are supplied by loads; extremes of all numbers of such maps (as in codes, below);
-//            and one map, or the contract itself, at most. The root may be a contract_gather or a contract_scatter instead:
-//            then the index, a load as well, is the third operand, and of a contract_scatter the second operand has the
-//            letter of the result's last axis.
+//            and one map, or the contract itself, at most. The root may be a contract_gather or a contract_scatter
+//            instead: then the index, a load as well, is the third operand, and of a contract_scatter the second
+//            operand has the letter of the result's last axis.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands
 //    are loads), then
 //            m = reduce max(s) over the last axis, e = exp(s - m), l = reduce sum(e) over the last axis, p = e / l, and

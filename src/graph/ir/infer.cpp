@@ -12,6 +12,35 @@ namespace lumen::graph {
 
 namespace {
 
+// A type or an extent in a message, which becomes text where a rule is broken alone: rules are asked behind every pass.
+template <typename T>
+struct Shown {
+  const T& of;
+};
+template <typename T>
+Shown<T> shown(const T& of) {
+  return {of};
+}
+
+}  // namespace
+
+}  // namespace lumen::graph
+
+template <typename T>
+struct fmt::formatter<lumen::graph::Shown<T>> : fmt::formatter<std::string> {
+  template <typename Context>
+  auto format(const lumen::graph::Shown<T>& shown, Context& context) const {
+    if constexpr (std::is_same_v<T, lumen::graph::Shape>)
+      return fmt::formatter<std::string>::format(print(lumen::graph::Type{shown.of, {}}), context);
+    else
+      return fmt::formatter<std::string>::format(print(shown.of), context);
+  }
+};
+
+namespace lumen::graph {
+
+namespace {
+
 struct Wrong {
   std::string text;
 };
@@ -35,14 +64,10 @@ struct Site {
   }
 };
 
-std::string text_of(const Shape& s) {
-  return print(Type{s, {}});
-}
-
 void check_dims(const Type& t) {
   Dim total(1);
   for (const Dim& d : t.shape) {
-    require(d.coefficient >= 1, "extent {} in {}: extents are at least 1", print(d), print(t));
+    require(d.coefficient >= 1, "extent {} in {}: extents are at least 1", shown(d), shown(t));
     total = total * d;
   }
   if (!t.element.format) return;
@@ -50,7 +75,7 @@ void check_dims(const Type& t) {
   const Dim& columns = t.shape.back();
   const int64_t block = t.element.format->block;
   require(!columns.is_number() || columns.coefficient % block == 0,
-          "the last extent of {} is no multiple of the block ({})", print(t), block);
+          "the last extent of {} is no multiple of the block ({})", shown(t), block);
 }
 
 // One axis of slice and pad: `count` elements at start, start + stride, ... must lie inside `extent`.
@@ -58,7 +83,7 @@ void check_window(int axis, const Dim& extent, int64_t start, const Dim& count, 
   require(start >= 0 && stride >= 1, "axis {}: start {} must be >= 0 and stride {} >= 1", axis, start, stride);
   if (!extent.is_number() || !count.is_number()) {  // what symbols leave open is checked again once they are bound
     require(extent != count || (start == 0 && stride == 1), "axis {}: {} elements from {} leave the extent {}", axis,
-            print(count), start, print(extent));
+            shown(count), start, shown(extent));
     return;
   }
   int64_t last = 0;
@@ -70,7 +95,7 @@ void check_window(int axis, const Dim& extent, int64_t start, const Dim& count, 
 
 void check_windows(const Site& s, const Shape& outer, const Shape& inner) {
   const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
-  require(outer.size() == inner.size(), "ranks differ: {} and {}", text_of(outer), text_of(inner));
+  require(outer.size() == inner.size(), "ranks differ: {} and {}", shown(outer), shown(inner));
   require(starts.size() == outer.size() && strides.size() == outer.size(), "needs a start and a stride per axis");
   for (size_t d = 0; d < outer.size(); ++d) check_window(d, outer[d], starts[d], inner[d], strides[d]);
 }
@@ -83,7 +108,7 @@ Shape stretch(const Shape& a, const Shape& b) {
   for (size_t d = 0; d < shorter.size(); ++d) {
     Dim& out = r[d + shift];
     if (out == shorter[d] || shorter[d] == Dim(1)) continue;
-    require(out == Dim(1), "{} and {} do not broadcast", text_of(a), text_of(b));
+    require(out == Dim(1), "{} and {} do not broadcast", shown(a), shown(b));
     out = shorter[d];
   }
   return r;
@@ -100,7 +125,7 @@ Type infer_constant(const Site& s) {
   if (s.attributes.data.size() == 1) return t;
   const Dim count = elements(t.shape);
   require(count.is_number(), "a constant of symbolic shape must be a splat");
-  require(std::ssize(s.attributes.data) == count.coefficient, "{} numbers for {}", s.attributes.data.size(), print(t));
+  require(std::ssize(s.attributes.data) == count.coefficient, "{} numbers for {}", s.attributes.data.size(), shown(t));
   return t;
 }
 
@@ -108,7 +133,7 @@ Type infer_iota(const Site& s) {
   const Type& t = s.node.type;
   require(!t.element.format && t.element.scalar != Scalar::boolean, "iota is an integer or a float");
   require(s.attributes.axis >= 0 && s.attributes.axis < std::ssize(t.shape), "axis {} of {}", s.attributes.axis,
-          print(t));
+          shown(t));
   return t;
 }
 
@@ -122,7 +147,7 @@ Type infer_map(const Site& s) {
   for (size_t i = 0; i < f.inputs.size(); ++i) {
     s.scalar_operand(i);
     require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula wants {}", i,
-            print(s.operand(i)), scalar_name(f.inputs[i]));
+            shown(s.operand(i)), scalar_name(f.inputs[i]));
     shape = stretch(shape, s.shape(i));
   }
   return {shape, {f.type(f.outputs[0]), nullptr}};
@@ -146,17 +171,17 @@ Type infer_contract(const Site& s) {
   for (size_t i = 0; i < 2; ++i) {
     s.scalar_operand(i);
     require(is_float(s.operand(i).element.scalar) || is_short_integer(s.operand(i).element.scalar),
-            "operand {} is neither floating nor of whole numbers of 8 or 16 bits: {}", i, print(s.operand(i)));
+            "operand {} is neither floating nor of whole numbers of 8 or 16 bits: {}", i, shown(s.operand(i)));
     require(is_float(s.operand(i).element.scalar) == is_float(s.operand(0).element.scalar),
-            "operands are whole numbers and floats: {} and {}", print(s.operand(0)), print(s.operand(i)));
+            "operands are whole numbers and floats: {} and {}", shown(s.operand(0)), shown(s.operand(i)));
     require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i,
-            print(s.operand(i)));
+            shown(s.operand(i)));
     require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),
             "a letter repeats within operand {}", i);
     for (size_t d = 0; d < s.rank(i); ++d) {
       const auto [known, fresh] = extent.emplace(indices[i][d], s.shape(i)[d]);
       require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in the other",
-              indices[i][d], print(known->second), print(s.shape(i)[d]));
+              indices[i][d], shown(known->second), shown(s.shape(i)[d]));
     }
   }
   require(std::set<char>(indices[2].begin(), indices[2].end()).size() == indices[2].size(),
@@ -182,19 +207,19 @@ std::map<char, Dim> letters_of_three(const Site& s) {
   for (size_t i = 0; i < 3; ++i) {
     s.scalar_operand(i);
     require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i,
-            print(s.operand(i)));
+            shown(s.operand(i)));
     require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),
             "a letter repeats within operand {}", i);
     for (size_t d = 0; d < s.rank(i); ++d) {
       const auto [known, fresh] = extent.emplace(indices[i][d], s.shape(i)[d]);
       require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in another", indices[i][d],
-              print(known->second), print(s.shape(i)[d]));
+              shown(known->second), shown(s.shape(i)[d]));
     }
   }
   for (size_t i = 0; i < 2; ++i)
-    require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, print(s.operand(i)));
+    require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, shown(s.operand(i)));
   require(!is_float(s.operand(2).element.scalar) && s.operand(2).element.scalar != Scalar::boolean,
-          "the index must be an integer tensor, not {}", print(s.operand(2)));
+          "the index must be an integer tensor, not {}", shown(s.operand(2)));
   return extent;
 }
 
@@ -250,7 +275,7 @@ Type infer_reduce(const Site& s) {
   Type t = s.operand(0);
   int previous = -1;
   for (int a : s.attributes.axes) {
-    require(a > previous && a < static_cast<int>(s.rank(0)), "axes must rise and lie inside {}", print(t));
+    require(a > previous && a < static_cast<int>(s.rank(0)), "axes must rise and lie inside {}", shown(t));
     previous = a;
     t.shape[a] = Dim(1);
   }
@@ -262,7 +287,7 @@ Type infer_gather(const Site& s) {
   require(s.rank(0) >= 1, "the table needs rows");
   require(!s.operand(1).element.format && !is_float(s.operand(1).element.scalar) &&
               s.operand(1).element.scalar != Scalar::boolean,
-          "the index must be an integer tensor, not {}", print(s.operand(1)));
+          "the index must be an integer tensor, not {}", shown(s.operand(1)));
   Type t{s.shape(1), s.operand(0).element};
   t.shape.insert(t.shape.end(), s.shape(0).begin() + 1, s.shape(0).end());
   return t;
@@ -272,10 +297,10 @@ Type infer_scatter_add(const Site& s) {
   s.scalar_operand(0);
   require(!s.operand(1).element.format && !is_float(s.operand(1).element.scalar) &&
               s.operand(1).element.scalar != Scalar::boolean,
-          "the index must be an integer tensor, not {}", print(s.operand(1)));
+          "the index must be an integer tensor, not {}", shown(s.operand(1)));
   require(s.operand(0).element.scalar != Scalar::boolean, "cannot add truth values");
   require(s.rank(0) >= s.rank(1) && std::equal(s.shape(1).begin(), s.shape(1).end(), s.shape(0).begin()),
-          "the value {} must begin with the index's axes {}", print(s.operand(0)), print(s.operand(1)));
+          "the value {} must begin with the index's axes {}", shown(s.operand(0)), shown(s.operand(1)));
   require(!s.node.type.shape.empty(), "the result needs rows");
   Type t{{s.node.type.shape[0]}, s.operand(0).element};
   t.shape.insert(t.shape.end(), s.shape(0).begin() + s.rank(1), s.shape(0).end());
@@ -285,7 +310,7 @@ Type infer_scatter_add(const Site& s) {
 Type infer_reshape(const Site& s) {
   s.scalar_operand(0);
   require(elements(s.shape(0)) == elements(s.node.type.shape), "{} and {} hold different numbers of elements",
-          text_of(s.shape(0)), text_of(s.node.type.shape));
+          shown(s.shape(0)), shown(s.node.type.shape));
   return {s.node.type.shape, s.operand(0).element};
 }
 
@@ -293,7 +318,7 @@ Type infer_permute(const Site& s) {
   s.scalar_operand(0);
   const auto& axes = s.attributes.axes;
   std::vector<bool> seen(s.rank(0));
-  require(axes.size() == s.rank(0), "{} axes for {}", axes.size(), print(s.operand(0)));
+  require(axes.size() == s.rank(0), "{} axes for {}", axes.size(), shown(s.operand(0)));
   Type t{{}, s.operand(0).element};
   for (int a : axes) {
     require(a >= 0 && a < std::ssize(axes) && !seen[a], "axes must name every axis once");
@@ -306,7 +331,7 @@ Type infer_permute(const Site& s) {
 Type infer_broadcast(const Site& s) {
   s.scalar_operand(0);
   const Shape& to = s.node.type.shape;
-  require(stretch(s.shape(0), to) == to, "{} does not broadcast to {}", text_of(s.shape(0)), text_of(to));
+  require(stretch(s.shape(0), to) == to, "{} does not broadcast to {}", shown(s.shape(0)), shown(to));
   return {to, s.operand(0).element};
 }
 
@@ -333,9 +358,9 @@ Type infer_windows(const Site& s) {
   const Shape &from = s.shape(0), &to = s.node.type.shape;
   const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
   require(!from.empty(), "a single number has no axis to read at");
-  require(starts.size() == from.size(), "{} subscripts for {}", starts.size(), text_of(from));
+  require(starts.size() == from.size(), "{} subscripts for {}", starts.size(), shown(from));
   require(strides.size() == from.size() * to.size(), "the subscripts know another number of indices than {} has",
-          text_of(to));
+          shown(to));
   for (size_t d = 0; d < from.size(); ++d) {
     const std::span<const int64_t> row(strides.data() + d * to.size(), to.size());
     require(starts[d] >= 0 && std::all_of(row.begin(), row.end(), [](int64_t x) { return x >= 0; }),
@@ -346,13 +371,13 @@ Type infer_windows(const Site& s) {
     for (size_t j = 0; j < row.size(); ++j) {
       if (row[j] == 0) continue;
       require(to[j].is_number(), "axis {}: an index of symbolic extent {} reads an axis of its own extent alone", d,
-              print(to[j]));
+              shown(to[j]));
       int64_t way = 0;
       overflow = overflow || __builtin_mul_overflow(to[j].coefficient - 1, row[j], &way) ||
                  __builtin_add_overflow(last, way, &last);
     }
     require(from[d].is_number(), "axis {} of symbolic extent {} is read by one index of its own extent alone", d,
-            print(from[d]));
+            shown(from[d]));
     require(!overflow && last < from[d].coefficient, "axis {}: its last element read is {} of {}", d, last,
             from[d].coefficient);
   }
@@ -369,19 +394,19 @@ Type infer_concat(const Site& s) {
   require(!s.node.operands.empty(), "needs an operand");
   Type t = s.operand(0);
   const int axis = s.attributes.axis;
-  require(axis >= 0 && axis < std::ssize(t.shape), "axis {} of {}", axis, print(t));
+  require(axis >= 0 && axis < std::ssize(t.shape), "axis {} of {}", axis, shown(t));
   for (size_t i = 0; i < s.node.operands.size(); ++i) {
     s.scalar_operand(i);
     if (i == 0) continue;
     Type part = s.operand(i);
-    require(part.shape.size() == t.shape.size(), "ranks differ: {} and {}", print(t), print(part));
-    require(part.shape[axis].symbols == t.shape[axis].symbols, "cannot add the extents {} and {}", print(t.shape[axis]),
-            print(part.shape[axis]));
+    require(part.shape.size() == t.shape.size(), "ranks differ: {} and {}", shown(t), shown(part));
+    require(part.shape[axis].symbols == t.shape[axis].symbols, "cannot add the extents {} and {}", shown(t.shape[axis]),
+            shown(part.shape[axis]));
     require(
         !__builtin_add_overflow(t.shape[axis].coefficient, part.shape[axis].coefficient, &t.shape[axis].coefficient),
         "the result is too large");
     part.shape[axis] = t.shape[axis];
-    require(part == t, "{} does not fit beside {}", print(s.operand(i)), print(s.operand(0)));
+    require(part == t, "{} does not fit beside {}", shown(s.operand(i)), shown(s.operand(0)));
   }
   return t;
 }
@@ -389,8 +414,8 @@ Type infer_concat(const Site& s) {
 Type infer_cast(const Site& s) {
   const Element &from = s.operand(0).element, &to = s.node.type.element;
   require(!from.format || (!to.format && to.scalar == Scalar::f32), "a format is cast to f32, not to {}",
-          print(s.node.type));
-  require(!to.format || from.scalar == Scalar::f32, "only f32 is cast into a format, not {}", print(s.operand(0)));
+          shown(s.node.type));
+  require(!to.format || from.scalar == Scalar::f32, "only f32 is cast into a format, not {}", shown(s.operand(0)));
   const auto& sources = s.attributes.sources;
   require(sources.size() + 1 == s.node.operands.size(), "{} sources for {} further operands", sources.size(),
           s.node.operands.size() - 1);
@@ -406,7 +431,7 @@ Type infer_cast(const Site& s) {
 
 Type infer_random(const Site& s) {
   require(s.operand(0) == Type{{}, {Scalar::u32, nullptr}}, "the seed must be tensor<u32>, not {}",
-          print(s.operand(0)));
+          shown(s.operand(0)));
   return {s.node.type.shape, {Scalar::f32, nullptr}};
 }
 
@@ -415,8 +440,8 @@ Type infer_update(const Site& s) {
   const Node& state = s.g[s.node.operands[0]];
   require(state.op == Op::update_ || (state.op == Op::input_ && state.attributes.role != Role::data),
           "the first operand must be a state, a parameter, or an update of one");
-  require(s.operand(0).element == s.operand(1).element, "{} cannot be written into {}", print(s.operand(1)),
-          print(s.operand(0)));
+  require(s.operand(0).element == s.operand(1).element, "{} cannot be written into {}", shown(s.operand(1)),
+          shown(s.operand(0)));
   const size_t starts = s.node.operands.size() - 2;
   require(starts == 0 || starts == s.rank(0), "{} starts for rank {}", starts, s.rank(0));
   Shape parts;  // axes of the starts
@@ -424,15 +449,15 @@ Type infer_update(const Site& s) {
     if (s.rank(i) > 0) parts = s.shape(i);
   }
   for (size_t i = 2; i < s.node.operands.size(); ++i) {
-    require(s.operand(i).element == Element{Scalar::i32, nullptr}, "a start must be i32, not {}", print(s.operand(i)));
-    require(s.rank(i) == 0 || s.shape(i) == parts, "starts differ: {} and {}", print(s.operand(i)),
-            print(Type{parts, {Scalar::i32, nullptr}}));
+    require(s.operand(i).element == Element{Scalar::i32, nullptr}, "a start must be i32, not {}", shown(s.operand(i)));
+    require(s.rank(i) == 0 || s.shape(i) == parts, "starts differ: {} and {}", shown(s.operand(i)),
+            shown(Type{parts, {Scalar::i32, nullptr}}));
   }
-  require(s.rank(0) + parts.size() == s.rank(1), "ranks differ: {} and {}", print(s.operand(0)), print(s.operand(1)));
+  require(s.rank(0) + parts.size() == s.rank(1), "ranks differ: {} and {}", shown(s.operand(0)), shown(s.operand(1)));
   for (size_t d = 0; d < s.rank(1); ++d) {
     if (d < parts.size()) {
-      require(s.shape(1)[d] == parts[d], "starts of shape {} for {}", print(Type{parts, {Scalar::i32, nullptr}}),
-              print(s.operand(1)));
+      require(s.shape(1)[d] == parts[d], "starts of shape {} for {}", shown(Type{parts, {Scalar::i32, nullptr}}),
+              shown(s.operand(1)));
     } else {
       check_window(d - parts.size(), s.shape(0)[d - parts.size()], 0, s.shape(1)[d], 1);
     }
@@ -453,7 +478,7 @@ Type infer_exchange(const Site& s) {
     t.shape.insert(t.shape.begin(), Dim(ranks));
     return t;
   }
-  require(!t.shape.empty() && t.shape[0] == Dim(ranks), "{} has no row for each of {} ranks", print(t), ranks);
+  require(!t.shape.empty() && t.shape[0] == Dim(ranks), "{} has no row for each of {} ranks", shown(t), ranks);
   return t;
 }
 
@@ -465,8 +490,8 @@ Type infer_call(const Site& s) {
   require(inputs.size() == s.node.operands.size(), "{} takes {} operands, not {}", callee.name, inputs.size(),
           s.node.operands.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, print(s.operand(i)),
-            callee.name, print(callee[inputs[i]].type));
+    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, shown(s.operand(i)),
+            callee.name, shown(callee[inputs[i]].type));
   }
   return callee[callee.results[0]].type;
 }
@@ -512,17 +537,17 @@ Type infer_scan(const Site& s) {
     if (steps) {
       require(!given.shape.empty(), "operand {} is a single number: it has no steps", i);
       require(given.shape[0] == s.shape(a.carries)[0], "operand {} has {} steps, the first sequence {}", i,
-              print(given.shape[0]), print(s.shape(a.carries)[0]));
+              shown(given.shape[0]), shown(s.shape(a.carries)[0]));
       given.shape.erase(given.shape.begin());
     }
-    require(body[inputs[i]].type == given, "operand {} is {}{}, {} wants {}", i, print(given),
-            steps ? " in a step" : "", body.name, print(body[inputs[i]].type));
+    require(body[inputs[i]].type == given, "operand {} is {}{}, {} wants {}", i, shown(given),
+            steps ? " in a step" : "", body.name, shown(body[inputs[i]].type));
   }
   for (int k = 0; k < results; ++k) {
     const Type& given = body[body.results[k]].type;
     require(!given.element.format, "result {} of {} is held in a format", k, body.name);
     require(k >= a.carries || given == s.operand(k), "carry {} is {} before a step and {} behind it", k,
-            k < a.carries ? print(s.operand(k)) : "", print(given));
+            k < a.carries ? print(s.operand(k)) : "", shown(given));
   }
   return scan_result(s.g, s.node, 0);
 }

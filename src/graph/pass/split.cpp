@@ -5,9 +5,12 @@
 // The other way round, a product whose axes are finer than what follows it (classes of a stride, grad/phases.h) hands
 // them down:
 //   map(reshape(contract(..), [N,H,C]), b[C])  ->  reshape(map(contract(..) [N,Q,S,C], b), [N,H,C])
+// And maps of one operand between a product and reshapes, such as what rounds its result, come behind them:
+//   reshape(map(contract(x[M,K], w[N,K])), [B,T,N])  ->  map(reshape(contract(..), [B,T,N]))
 // Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp and tests/graph/pass/split_rows.txt.
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -109,6 +112,68 @@ class Splitter {
   Users users_;
 };
 
+// Maps between products and reshapes that split their axes.
+class Lifting {
+ public:
+  explicit Lifting(const Graph& g) : r_(g), users_(users_of(g)) {}
+
+  Graph run() {
+    std::set<ValueId> inner;  // of chains: their last map stands for them
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v)
+      if (const std::vector<ValueId> chain = chain_to_reshapes(v); !chain.empty())
+        inner.insert(chain.begin() + 1, chain.end());
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      const std::vector<ValueId> chain = chain_to_reshapes(v);
+      if (!chain.empty())
+        lift(chain);
+      else if (!inner.contains(v))
+        r_.keep(v);
+    }
+    return r_.finish();
+  }
+
+ private:
+  // A map of one operand, or a cast between scalars.
+  bool is_lone(ValueId v) const {
+    const Node& node = r_.from[v];
+    const bool rounds = node.op == Op::cast_ && !node.type.element.format;
+    return (node.op == Op::map_ || rounds) && node.operands.size() == 1 &&
+           r_.from[node.operands[0]].type.shape == node.type.shape && !r_.from[node.operands[0]].type.element.format;
+  }
+
+  // From v, which reshapes alone read, down to the map of a product that nothing else reads; else nothing.
+  std::vector<ValueId> chain_to_reshapes(ValueId v) const {
+    std::vector<ValueId> chain;
+    ValueId below = v;
+    for (; is_lone(below); below = r_.from[below].operands[0]) {
+      if (below != v && users_[below].size() != 1) return {};
+      chain.push_back(below);
+    }
+    if (chain.empty() || r_.from[below].op != Op::contract_ || users_[below].size() != 1) return {};
+    const Shape& shape = r_.from[v].type.shape;
+    const auto reshapes = [&](ValueId u) {
+      return u >= 0 && r_.from[u].op == Op::reshape_ && r_.from[u].type.shape == r_.from[users_[v][0]].type.shape;
+    };
+    if (users_[v].empty() || !std::ranges::all_of(users_[v], reshapes)) return {};
+    const Shape& finer = r_.from[users_[v][0]].type.shape;
+    return finer.size() > shape.size() && split_of(shape, finer) ? chain : std::vector<ValueId>{};
+  }
+
+  void lift(const std::vector<ValueId>& chain) {
+    const ValueId v = chain[0], product = r_.from[chain.back()].operands[0];
+    ValueId x = r_.build.reshape(r_[product], r_.from[users_[v][0]].type.shape);
+    for (size_t k = chain.size(); k-- > 0;) {
+      const Node& node = r_.from[chain[k]];
+      x = node.op == Op::cast_ ? r_.build.cast(x, node.type.element) : r_.build.map(node.attributes.formula, {x});
+      r_.to[x].label = node.label;
+    }
+    r_.replace(v, r_.build.reshape(x, r_.from[v].type.shape));
+  }
+
+  Rewriter r_;
+  Users users_;
+};
+
 // Maps behind products that are reshaped to fewer axes take those of the product.
 class Handing {
  public:
@@ -174,6 +239,7 @@ class Handing {
 }  // namespace
 
 void split_contracts(Graph& g) {
+  g = Lifting(g).run();
   g = Splitter(g).run();
   g = Handing(g).run();
 }

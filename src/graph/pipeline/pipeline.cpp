@@ -99,6 +99,8 @@ Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assign
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them
   pass("split_contracts in steps", [](Graph& h) { in_bodies(h, split_contracts); });
   pass("simplify", simplify);  // again: reshapes around products meet and go, and numbers enable more (extents of 1)
+  pass("split_contracts", split_contracts);  // again: reshapes that were several are one
+  pass("simplify", simplify);
   pass("trim_scans", trim_scans);
   return g;
 }

@@ -86,8 +86,8 @@ class Builder {
   }
   void branch(Expr condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
 
-  // Instructions of f32 that are near enough where results are rounded to 16-bit floats: while they are set, exp and
-  // division (by multiplying) are made of them. Names of rows; empty: none.
+  // Instructions of f32 that are near enough where results are rounded to 16-bit floats: while they are set, exp, tanh
+  // and division (by multiplying) are made of them. Names of rows; empty: none.
   struct FastMath {
     std::string power2, reciprocal, greatest;  // greatest: max, of numbers
   };
@@ -126,6 +126,7 @@ class Builder {
   void check_access(BufferId b, Expr offset, Expr count, int lanes) const;
 
   Expr shortcut(const std::string& row, Expr x, Expr y = {});  // lane by lane
+  Expr fast_tanh(Expr x);
 
   FastMath fast_math_;
   std::unordered_map<ValueId, Expr> reciprocals_;

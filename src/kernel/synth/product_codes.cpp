@@ -75,9 +75,7 @@ class Parts {
     out.shape = shape;
     out.root = root;
     std::set<ValueId> nodes;
-    const auto is_at_hand = [&](ValueId v) {
-      return !is_inside(v) || made_.contains(v);
-    };
+    const auto is_at_hand = [&](ValueId v) { return !is_inside(v) || made_.contains(v); };
     std::vector<ValueId> wanted = results;
     while (!wanted.empty()) {
       const ValueId v = wanted.back();

@@ -1,5 +1,5 @@
-// Needs: none. Products whose result is encoded: as it lies, transposed and both, behind maps, with the result kept, with
-// the largest number, of one map and of two, whole tiles and ragged ones; against the graph evaluator.
+// Needs: none. Products whose result is encoded: as it lies, transposed and both, behind maps, with the result kept,
+// with the largest number, of one map and of two, whole tiles and ragged ones; against the graph evaluator.
 #include "kernel/synth/product_codes.h"
 
 #include "tests/kernel/synth/synth_harness.h"
@@ -36,7 +36,9 @@ std::map<std::string, std::vector<double>> given(const Case& c) {
 
 G graph_of(const Case& c) {
   G t;
-  const auto wide = [&](ValueId v) { return t.b.type(v).element.scalar == Scalar::f32 ? v : t.b.convert(v, Scalar::f32); };
+  const auto wide = [&](ValueId v) {
+    return t.b.type(v).element.scalar == Scalar::f32 ? v : t.b.convert(v, Scalar::f32);
+  };
   const ValueId x = t.in("x", {c.rows, c.inner}, Scalar::bf16), w = t.in("w", {c.columns, c.inner}, Scalar::bf16);
   ValueId y = t.b.add(t.b.contract(x, w, "mk", "nk", "mn"), t.in("bias", {c.columns}));
   if (c.result != Scalar::f32) y = t.b.convert(y, c.result);

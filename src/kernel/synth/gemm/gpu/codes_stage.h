@@ -13,7 +13,9 @@ inline int64_t codes_stage_column(const BlockTile& tile) {  // bytes
   constexpr int64_t kApart = 4;
   return tile.m() + kApart;
 }
-inline int64_t codes_stage_bytes(const BlockTile& tile) { return codes_stage_column(tile) * tile.n(); }
+inline int64_t codes_stage_bytes(const BlockTile& tile) {
+  return codes_stage_column(tile) * tile.n();
+}
 
 // Shared bytes of a tile beside its panels.
 inline int64_t codes_shared_bytes(const DotProblem& p, const BlockTile& tile, const machine::Machine& m) {

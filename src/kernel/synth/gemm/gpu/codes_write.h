@@ -1,5 +1,5 @@
-// Codes of one byte in a product's own epilogue: of maps of its sums, as they lie and transposed, with the largest of all
-// numbers, and beside them perhaps the numbers themselves. Lanes write codes as they lie at once; those of the
+// Codes of one byte in a product's own epilogue: of maps of its sums, as they lie and transposed, with the largest of
+// all numbers, and beside them perhaps the numbers themselves. Lanes write codes as they lie at once; those of the
 // transposed matrix pass through shared memory, in which a column's codes lie beside each other. Fields above the
 // numbers are supplied (encode/code_fields.h). Equal to the codec bit for bit. Proved by
 // tests/kernel/synth/gemm/codes_write_test.cpp.
