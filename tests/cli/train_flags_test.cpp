@@ -159,7 +159,7 @@ void add(std::vector<std::string>& arguments, const std::string& option) {
 TEST_F(TrainFlagsTest, TheTableIsWhole) {
   const std::string help = lumen({"train", "--help"}).out;
   const std::set<std::string> shared = {"--help",      "--formats", "--models", "--threads",
-                                        "--device",    "--machine", "--cache",  "--no-tune",
+                                        "--device",    "--machine", "--cache",  "--no-tune", "--try",
                                         "--libraries", "--verbose", "--quiet",  "--print-config"};
   std::set<std::string> told;
   const std::regex first(R"(\n\s{1,4}(?:-\w,\s*)?(--[\w-]+))");
