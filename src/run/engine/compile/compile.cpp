@@ -70,6 +70,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   }
   Kernels made;
   do {  // again where kernels were refused
+    if (shop.judge) shop.judge->forget_replaced();
     made = synthesize_groups(shop, plan, options, values_of(plan.graph), &settled);
     list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
     // Code is made for what can run only.
@@ -77,7 +78,10 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
       require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
     find_code(shop, &made, &list.report);
   } while (shop.judge && !are_trusted(shop, plan, options, made));
-  if (shop.judge) settled.assign(settled.size(), true);  // plans that nobody has tried do not join later
+  if (shop.judge) {
+    shop.judge->say_replaced();
+    settled.assign(settled.size(), true);  // plans that nobody has tried do not join later
+  }
   made.trials.resize(settled.size());
   for (size_t i = 0; i < settled.size(); ++i)
     if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.functions[i], options);

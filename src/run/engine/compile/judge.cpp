@@ -86,11 +86,13 @@ void replace_refused(const CompileContext& shop, const graph::Plan& plan, const 
       std::optional<Synthesis> next = ways.next();
       if (!next)
         throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", shop.device->describe(), why),
-                    "`lumen doctor` tests the device; --device cpu computes right");
+                    shop.device->is_asynchronous()
+                        ? "`lumen doctor` tests the device; --device cpu computes right"
+                        : "`lumen doctor` tests the device; --machine takes another one's code");
       s = std::move(*next);
       result = shop.judge->known(kernels->forms[i], s, options);
     }
-    shop.judge->say(fmt::format("{}: {} takes its place", why, s.steps.back().plan));
+    shop.judge->replaced(fmt::format("{}: {} takes its place", why, s.steps.back().plan));
   }
 }
 

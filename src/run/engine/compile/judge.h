@@ -38,7 +38,10 @@ class KernelJudge {
   virtual std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                                       const CompileOptions& options) = 0;
   virtual Result try_out(const LoadedForm& form) = 0;
-  virtual void say(const std::string& what) = 0;  // to people, once
+  // What took the place of what, for people. Said once, when all of a program's kernels are trusted.
+  virtual void replaced(const std::string& what) = 0;
+  virtual void forget_replaced() = 0;
+  virtual void say_replaced() = 0;
 };
 
 // Instructions of the machine's table, by name.

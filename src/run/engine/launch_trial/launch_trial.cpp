@@ -46,10 +46,13 @@ class Buffers {
       throw CannotTry{fmt::format("its operands take {:.1f} GiB, which are not free", double(end) / (1 << 30))};
     memory_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, end));
     status_ = device_->is_asynchronous() ? reinterpret_cast<LaunchStatus*>(memory_.get() + status_at) : &own_status_;
+    std::map<ValueId, ValueId> read;  // by storage: what a group before it left there
+    for (const ValueId v : form.group.inputs)
+      if (!read.try_emplace(graph::storage_of(g, v), v).second) throw CannotTry{"two of its operands are one"};
     for (const auto& [v, at] : values_) {
       const int64_t bytes = graph::byte_size(g[v].type);
-      if (operands.contains(v))
-        upload(*device_, operands[v], bytes, memory_.get() + at);
+      if (const auto found = read.find(v); found != read.end())
+        upload(*device_, operands[found->second], bytes, memory_.get() + at);
       else
         spoil(memory_.get() + at, bytes);
     }
@@ -172,9 +175,8 @@ std::string text_of(const LoadedForm& form, const Worst& worst) {
   for (int d = 0; d < i.rank; ++d) place += fmt::format("{}{}", d > 0 ? ", " : "", i.at[d]);
   for (const synth::Step& step : form.synthesis.steps)
     plans += fmt::format("{}{}", plans.empty() ? "" : "; ", step.plan);
-  return fmt::format("kernel {} ({}) computes wrongly: element [{}] of {}, expected {:g} within {:.2g}, got {:g}",
-                     form.synthesis.steps.back().kernel.name, plans, place, graph::print(n.type), worst.expected.value,
-                     worst.expected.error, worst.got);
+  return fmt::format("kernel '{}' computes wrongly: element [{}] of {}, expected {:g} within {:.2g}, got {:g}", plans,
+                     place, graph::print(n.type), worst.expected.value, worst.expected.error, worst.got);
 }
 
 bool decodes(const LoadedForm& form) {

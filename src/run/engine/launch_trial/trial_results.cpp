@@ -76,12 +76,25 @@ KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
   return result;
 }
 
-void TrialResults::say(const std::string& what) {
+void TrialResults::replaced(const std::string& what) {
+  const std::scoped_lock lock(mutex_);
+  replaced_.push_back(what);
+}
+
+void TrialResults::forget_replaced() {
+  const std::scoped_lock lock(mutex_);
+  replaced_.clear();
+}
+
+void TrialResults::say_replaced() {
+  std::vector<std::string> news;
   {
     const std::scoped_lock lock(mutex_);
-    if (!said_.insert(what).second) return;
+    for (const std::string& what : replaced_)
+      if (said_.insert(what).second) news.push_back(what);
+    replaced_.clear();
   }
-  warn(fmt::format("{}: {}", shop_.device->describe(), what));
+  for (const std::string& what : news) warn(fmt::format("{}: {}", shop_.device->describe(), what));
 }
 
 LaunchTrialCounts TrialResults::counts() const {

@@ -25,7 +25,9 @@ class TrialResults : public KernelJudge {
   std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                               const CompileOptions& options) override;
   Result try_out(const LoadedForm& form) override;
-  void say(const std::string& what) override;
+  void replaced(const std::string& what) override;
+  void forget_replaced() override;
+  void say_replaced() override;
   LaunchTrialCounts counts() const;
 
  private:
@@ -34,6 +36,7 @@ class TrialResults : public KernelJudge {
   CompileContext shop_;
   mutable std::mutex mutex_;             // guards what follows
   std::map<std::string, Result> known_;  // by key
+  std::vector<std::string> replaced_;
   std::set<std::string> said_;
   LaunchTrialCounts counts_;
 };

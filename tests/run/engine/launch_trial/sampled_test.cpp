@@ -113,7 +113,7 @@ TEST(Sampled, RowsAndMoves) {
 }
 
 TEST(Sampled, CodesAndPlaces) {
-  for (const char* format : {"q8_0", "int8_row"}) {
+  for (const char* format : {"q8_0", "mxfp4"}) {
     Graph g;
     Builder b(g);
     expect_equal(with_result(g, b.cast(b.input("x", Role::data, f32({4, 96})), held(format, {}).element)));

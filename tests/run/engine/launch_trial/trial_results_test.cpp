@@ -156,6 +156,7 @@ TEST_F(LaunchTrialsTest, WhoIsTried) {
   for (const machine::Tier tier : {machine::Tier::measured, machine::Tier::emulated, machine::Tier::compiled}) {
     here.tier = tier;
     Engine::Options o = on_gpu();
+    o.tries = false;
     o.machine = std::make_shared<const machine::Machine>(here);
     EXPECT_EQ(tries_launches(Engine(o).device()), tier != machine::Tier::measured);
     o.device = "cpu";
