@@ -1,11 +1,14 @@
 // Needs: the stand-in for libamdhip64 (LUMEN_HIP_LIBRARY) as a chip that LUMEN_STAND_IN_AMD names. Kernels of compiled
 // programs are tried before they are trusted: right ones are not refused, a fault that is planted in the chip is found
 // in the kernel that has it, which is named, and the next way is right; what was found is kept.
+#include <dlfcn.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -16,6 +19,7 @@
 #include "run/engine/launch_trial/trial_results.h"
 #include "run/engine/trial/soundness.h"
 #include "tests/amd/chip.h"
+#include "tests/amd/faults/planted_faults.h"
 #include "tests/run/damage.h"
 
 namespace lumen::run {
@@ -63,6 +67,7 @@ class AmdPrograms : public ::testing::Test {
   const Trial& trial(const std::string& begin) const {
     return *std::find_if(all_.begin(), all_.end(), [&](const Trial& t) { return t.what.starts_with(begin); });
   }
+  std::filesystem::path kept() const { return folder_ / fmt::format("user-{}", ::geteuid()) / "trials"; }
   bool is_cdna() const { return chip_.starts_with("gfx9"); }
   // The matrix instruction of products of bf16.
   std::string instruction() const { return is_cdna() ? "v_mfma_f32_" : "v_wmma_f32_16x16x16_bf16"; }
@@ -101,9 +106,8 @@ TEST_F(AmdPrograms, AFaultIsNamedAndTheNextWayIsTaken) {
   EXPECT_GE(second.counts.kept, 2);
   EXPECT_EQ(second.said, first.said);
   EXPECT_EQ(second.plans, first.plans);
-  const auto kept = folder_ / fmt::format("user-{}", ::geteuid()) / "trials";
   int files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(kept)) {
+  for (const auto& file : std::filesystem::directory_iterator(kept())) {
     std::string content = read_file(file.path());
     content.back() = char(content.back() ^ 1);
     put_in_place(file.path(), content);
@@ -121,6 +125,47 @@ TEST_F(AmdPrograms, WithoutAnyRightWayThereIsNoProgram) {
     const Start s = start(trial(of), fault);
     EXPECT_TRUE(s.plans.starts_with("error")) << fault << ": " << s.plans;
   }
+}
+
+// By hand, with LUMEN_AMD_LONG=1: all faults that the self-test is held against. Its trials compare every element and
+// try every kernel again for each instruction; a program's trial has to find nearly as many.
+TEST_F(AmdPrograms, NearlyAllFaultsAreFound) {
+  if (!std::getenv("LUMEN_AMD_LONG")) GTEST_SKIP() << "takes a minute";
+  enum Outcome : int { kFound, kMissed, kNotThere, kStopped, kOutcomes };
+  int counts[kOutcomes] = {};
+  const auto planted = [] {
+    void* library = ::dlopen(std::getenv("LUMEN_HIP_LIBRARY"), RTLD_NOW);
+    return reinterpret_cast<uint64_t (*)()>(::dlsym(library, "lumen_stand_in_planted"))();
+  };
+  for (const PlantedFault& f : planted_faults(chip_)) {
+    std::fflush(stdout);
+    const pid_t child = ::fork();  // a driver that a fault has stopped stays so
+    if (child == 0) {
+      std::filesystem::remove_all(kept());
+      int outcome = kNotThere;
+      for (const Trial& t : all_) {
+        if (!t.what.starts_with(f.trial) || outcome == kFound) continue;
+        const Start s = start(t, f.what);
+        if (s.counts.refused > 0)
+          outcome = kFound;
+        else if (s.plans.starts_with("error"))
+          outcome = kStopped;
+        else if (planted() > 0)
+          outcome = kMissed;
+      }
+      if (outcome == kMissed) std::printf("missed: %s in %s\n", f.what.c_str(), f.trial.c_str());
+      std::fflush(stdout);
+      ::_exit(outcome);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < kOutcomes) << f.what;
+    ++counts[WEXITSTATUS(status)];
+  }
+  std::printf("%s: %d found, %d missed, %d stopped by the driver, %d not in these kernels\n", chip_.c_str(),
+              counts[kFound], counts[kMissed], counts[kStopped], counts[kNotThere]);
+  EXPECT_GE(counts[kFound], 50);
+  EXPECT_LE(counts[kMissed], 3);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using graph::Type;
 using graph::ValueId;
 
-constexpr int64_t kMostPlaces = 256;      // elements of one result
+constexpr int64_t kMostPlaces = 1024;     // elements of one result
 constexpr int64_t kFewestPlaces = 6;      // compared, whatever they cost
 constexpr int64_t kEnoughWork = 400'000;  // elements that were computed for that
 constexpr double kMostMemory = 0.9;       // of what is free
@@ -88,10 +88,16 @@ class Buffers {
         out.push_back(decode_at(*type.element.format, blob, rows, columns, i / columns, i % columns));
       return out;
     }
-    const int64_t width = scalar_bytes(type.element.scalar);
+    constexpr int64_t kMostAtOnce = 8 << 20;  // bytes that are copied sooner than single elements
+    const int64_t width = scalar_bytes(type.element.scalar), all = graph::byte_size(type);
+    std::vector<uint8_t> whole(all <= kMostAtOnce ? all : 0);
+    if (!whole.empty()) device_->copy_out(whole.data(), of(v), all);
     for (const int64_t i : places) {
       uint64_t bits = 0;
-      device_->copy_out(&bits, of(v) + i * width, width);
+      if (whole.empty())
+        device_->copy_out(&bits, of(v) + i * width, width);
+      else
+        std::memcpy(&bits, &whole[i * width], width);
       out.push_back(number(type.element.scalar, bits));
     }
     return out;
