@@ -17,7 +17,7 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMostWork = int64_t{1} << 25;  // elements: some seconds
+constexpr int64_t kMostWork = int64_t{1} << 24;  // elements: seconds
 
 int64_t extent(const Type& t, int axis) {
   return t.shape[axis].number();

@@ -17,6 +17,7 @@ using graph::ValueId;
 
 namespace {
 
+constexpr double kMasked = -1e20;
 constexpr int64_t kEncodedAtOnce = int64_t{1} << 20;  // numbers
 
 int rank_of(const Type& t) {
@@ -179,6 +180,9 @@ Bounded Sampled::reduce(const Node& n, const Index& i) {
   });
   const Scalar type = n.type.element.scalar;
   if (std::isnan(error)) error = INFINITY;
+  // A row of scores that is masked as a whole: programs have none, and kernels may pass over it.
+  if (group_.shape == graph::KernelShape::attend && kind == graph::Reduction::max && extreme < kMasked)
+    error = INFINITY;
   if (kind != graph::Reduction::sum) return {extreme, error};
   if (is_float(type)) return rounded(type, {sum, error + (count > 1 ? units_of_sum(count) * sizes : 0)});
   return {error == 0 ? double(wrap_to_scalar(type, int64_t(sum))) : sum, error};
