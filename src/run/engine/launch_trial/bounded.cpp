@@ -67,6 +67,16 @@ double function_error(ScalarOp op, double a, double b, double r) {
   }
 }
 
+// What a type cannot hold: beyond its largest number a right kernel has infinity, sooner or later; below its smallest
+// normal one it may have zero.
+double error_at_the_ends(Scalar type, double value, double error) {
+  constexpr double kSmallestNormal = 1.2e-37;
+  if (!is_float(type) || type == Scalar::f64 || !std::isfinite(value)) return error;
+  const double size = std::abs(value);
+  if (!std::isfinite(round_to_scalar(type, size + error))) return kUnknown;
+  return size < kSmallestNormal ? std::max(error, size) : error;
+}
+
 class Operation {
  public:
   Operation(const ScalarNode& node, Scalar operand_type, std::array<Part, 3> x, std::array<Scalar, 3> types)
@@ -197,6 +207,7 @@ bool Bounded::known() const {
 
 Bounded rounded(Scalar type, Bounded x) {
   if (!is_float(type) || type == Scalar::f64) return x;
+  x.error = error_at_the_ends(type, x.value, x.error);
   if (type == Scalar::f32)
     return x.error == 0 && round_to_scalar(type, x.value) == x.value
                ? x
@@ -227,7 +238,9 @@ Bounded bounded_formula(const Formula& f, std::span<const Bounded> inputs) {
       types[i] = f.type(n.args[i]);
     }
     const Scalar operand = n.op == ScalarOp::select_ ? types[1] : types[0];
-    parts.push_back(Operation(n, operand, x, types).result());
+    Part made = Operation(n, operand, x, types).result();
+    made.error = error_at_the_ends(n.type, made.value.real, made.error);
+    parts.push_back(made);
   }
   const int out = f.outputs.at(0);
   return {number_of(f.type(out), parts[out].value), parts[out].error};

@@ -61,6 +61,7 @@ KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
                       : found.right ? "ok  "
                                     : "FAIL",
                       name, 1e3 * seconds, found.text));
+  if (!found.right) verbose(form.form.meaning);
   Result result{found.right, found.right ? "" : found.text};
   std::replace(result.why.begin(), result.why.end(), '\n', ' ');
   if (result.why.size() > kLongest) result.why.resize(kLongest);

@@ -37,6 +37,14 @@ TEST(Bounded, ErrorsGrowAsTheyMust) {
   EXPECT_FALSE(of(ScalarOp::log_, {{0.1, 0.2}}).known());
 }
 
+// In double precision nothing overflows; in a kernel it may.
+TEST(Bounded, NothingIsKnownBeyondAType) {
+  EXPECT_TRUE(of(ScalarOp::exp_, {{88, 0}}).known());
+  EXPECT_FALSE(of(ScalarOp::exp_, {{124, 0}}).known());
+  EXPECT_FALSE(of(ScalarOp::log_, {of(ScalarOp::exp_, {{-100, 0}})}).known()) << "the logarithm of zero, perhaps";
+  EXPECT_FALSE(rounded(Scalar::f16, {1e5, 0}).known());
+}
+
 TEST(Bounded, StepsMatterWhereTheyAreNear) {
   EXPECT_EQ(of(ScalarOp::floor_, {{2.5, 0.25}}).error, 0);
   EXPECT_EQ(of(ScalarOp::floor_, {{2.9, 0.25}}).error, 1);
