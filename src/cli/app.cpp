@@ -19,6 +19,7 @@
 #include "cli/version.h"
 #include "number/read/names.h"
 #include "run/device/choose/choose.h"
+#include "run/engine/launch_trial/policy.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -264,6 +265,13 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_flag("--libraries", shared->libraries,
                "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs")
       ->group("Common");
+  app.add_option_function<std::string>(
+         "--try", [](const std::string& when) { run::set_launch_trials(run::launch_trials_from_name(when)); },
+         "Launch each kernel once on random data before it is trusted: auto (GPUs that were not measured), always, "
+         "never")
+      ->group("Common")
+      ->check(CLI::IsMember(run::launch_trials_names()))
+      ->type_name("WHEN");
   auto* more = app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
   app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common")->excludes(more);
 }

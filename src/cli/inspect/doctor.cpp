@@ -132,7 +132,8 @@ void add_doctor(CLI::App& app, Command& command) {
       "training's\n"
       "steps. An instruction that computes wrongly is refused and done without; a device that is wrong without any is "
       "refused\n"
-      "and the next one is tried. --device looks at one kind alone, -v shows every test with its plan.\n"
+      "and the next one is tried. What programs are made of is tried apart, when they are made (--try). --device looks "
+      "at one kind alone, -v shows every test with its plan.\n"
       "LUMEN_CUDA_LIBRARY and LUMEN_HIP_LIBRARY name a driver's library that the system does not find by itself.\n"
       "Exit code 0, or 3 when nothing usable is found.");
   add_shared_flags(*sub, command.shared);

@@ -38,6 +38,7 @@ nlohmann::json json_of(const run::SelfTest& e) {
                         {"description", e.description},
                         {"machine", e.machine},
                         {"tier", e.tier},
+                        {"tries_programs", e.tries_programs},
                         {"products", nlohmann::json::array()},
                         {"emulated", nlohmann::json::array()},
                         {"refused", nlohmann::json::array()},
@@ -101,6 +102,8 @@ std::string text_of(const run::SelfTest& e) {
   if (!e.refusal.empty() && !e.advice.empty()) line("hint: " + e.advice);
   if (e.tier.empty()) return out;  // it could not be opened
   line(fmt::format("code for {} ({})", e.machine, e.tier));
+  line(fmt::format("kernels of programs are {} (--try)",
+                   e.tries_programs ? "tried once each before they are trusted" : "trusted as they are"));
   line(fmt::format("products by instructions of their own: f32 x f32 -> f32{}", e.products.empty() ? "" : ","));
   for (size_t i = 0; i < e.products.size(); ++i)
     line(fmt::format("  {}{}", text_of(e.products[i]), i + 1 < e.products.size() ? "," : ""));

@@ -3,7 +3,7 @@
 // family, operand types, result type; a lookup is the same name on every machine that has one.
 //
 // May include: base, kernel/loop, number/facts.
-// Offers: dense_product.h, relatives.h.
+// Offers: dense_product.h, relatives.h, without_row.h.
 #pragma once
 
 #include <algorithm>

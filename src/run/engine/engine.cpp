@@ -13,6 +13,8 @@
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/launch_trial/policy.h"
+#include "run/engine/launch_trial/trial_results.h"
 #include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
@@ -88,6 +90,7 @@ struct Engine::State {
   DeviceChoice choice;
   std::filesystem::path folder;
   std::vector<RefusedRow> refused;
+  std::shared_ptr<TrialResults> trials;  // null: programs are trusted as they are
   CompileReport totals;
   bool timed = false;
 
@@ -131,6 +134,22 @@ struct Engine::State {
       machine = without_row(std::move(machine), r.row);
     }
     open(std::make_shared<const machine::Machine>(std::move(machine)));
+  }
+
+  // From here on kernels of programs are tried before they are trusted, where they shall be.
+  void try_launches() {
+    if (tries_launches(*shop.device)) shop.judge = trials = std::make_shared<TrialResults>(shop);
+  }
+
+  // What trials a program's kernels had.
+  void say_trials(const std::string& program, const LaunchTrialCounts& before) const {
+    const LaunchTrialCounts now = trials->counts();
+    if (now.tried > before.tried)
+      verbose(fmt::format("'{}': {} kernels were tried in {:.1f} s, {} refused", program, now.tried - before.tried,
+                          now.seconds - before.seconds, now.refused - before.refused));
+    if (now.not_tried > before.not_tried)
+      note(fmt::format("'{}': {} kernels could not be tried, and are used; -v says why", program,
+                       now.not_tried - before.not_tried));
   }
 
   void add(const CompileReport& r) {
@@ -191,6 +210,7 @@ Engine::Engine(Options options) : state_(new State) {
   state_->timed = options.timed;
   state_->open(options.machine);
   if (options.tries && (state_->shop.device->is_asynchronous() || !state_->folder.empty())) state_->require_sound();
+  if (options.tries) state_->try_launches();
   if (options.libraries) {
     verbose(state_->shop.device->open_products());
     state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
@@ -209,7 +229,9 @@ void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, co
 }
 
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
+  const LaunchTrialCounts before = state_->trials ? state_->trials->counts() : LaunchTrialCounts{};
   LaunchList list = run::compile(state_->shop, g, options);
+  if (state_->trials) state_->say_trials(g.name, before);
   state_->add(list.report);
   std::shared_ptr<void> lent = options.lender ? options.lender->lend(list.arena_bytes) : nullptr;
   return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed, std::move(lent));

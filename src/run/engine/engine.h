@@ -2,8 +2,8 @@
 // -> device.
 //
 // May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
-// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/panels,
-// run/engine/program, run/engine/trial.
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
+// run/engine/launch_trial, run/engine/panels, run/engine/program, run/engine/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 

@@ -13,9 +13,9 @@
 #include "kernel/loop/build.h"
 #include "number/codec/pattern.h"
 #include "run/engine/cache/kept_files.h"
-#include "run/engine/compile/small_numbers.h"
 #include "run/engine/gpu_ceilings.h"
 #include "run/engine/program/explain.h"
+#include "run/engine/program/small_numbers.h"
 #include "run/engine/random_inputs.h"
 
 namespace lumen::run {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "run/engine/format_check.h"
+#include "run/engine/launch_trial/policy.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::run {
@@ -68,6 +69,7 @@ void describe_machine(const Device& device, SelfTest* e) {
   e->description = device.describe();
   e->machine = m.name;
   e->tier = tier_name(m.tier);
+  e->tries_programs = tries_launches(device);
   e->products = products_of(m);
   e->emulated = emulated_by(e->products);
   e->memory = device.memory();

@@ -17,6 +17,7 @@ struct SelfTest {
   std::string device;       // as people type it: "cpu", "cuda:0"
   std::string description;  // one line; what could be learned when it cannot be opened
   std::string machine, tier;
+  bool tries_programs = false;  // each kernel of a program is tried before it is trusted (launch_trial/policy.h)
   // What it multiplies with instructions of their own, by the table that kernels are made with: `matrices` and `dots`
   // of GPUs, `tiles` and `dots` of processors.
   struct Product {

@@ -3,6 +3,7 @@
 //   synthesize  every group becomes kernels in loop IR, equal groups once                repeat.h, kernel/synth
 //   tune        plans that were measured to be faster take the place of others           tuned.h
 //   cache       machine code of every kernel: from memory, from disk, or compiled        steps.h, emit
+//   judge       kernels that nobody has seen to be right are tried, wrong ones replaced  judge.h
 //   scratch     what several groups would prepare alike is prepared once                 scratch.h
 //   place       every kernel argument becomes an input, a constant or bytes of the arena (buffer_addresses.h)
 //   list        what execute.cpp walks; scans are loops in it                            groups.h, scan.h, steps.h
@@ -17,6 +18,7 @@
 #include "run/device/require.h"
 #include "run/engine/compile/buffer_addresses.h"
 #include "run/engine/compile/groups.h"
+#include "run/engine/compile/judge.h"
 #include "run/engine/compile/product_choice.h"
 #include "run/engine/compile/repeat.h"
 #include "run/engine/compile/scratch.h"
@@ -58,8 +60,6 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   const auto shared = std::make_shared<const graph::Pipeline>(run_pipeline(g, options, shop.device->machine()));
   const graph::Plan& plan = shared->plan;
   std::vector<bool> settled;
-  Kernels made = synthesize_groups(shop, plan, options, values_of(plan.graph), &settled);
-
   const int64_t scratch_at = aligned(shared->memory.arena_bytes);
   LaunchList list;
   if (std::any_of(plan.groups.begin(), plan.groups.end(),
@@ -68,11 +68,20 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
     list.exchange = options.exchange;
     list.exchange_is_enqueued = options.exchange_is_enqueued;
   }
-  list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
-  // Code is made for what can run only.
-  if (!options.lender || !options.lender->lend(list.arena_bytes))
-    require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
-  find_code(shop, &made, &list.report);
+  Kernels made;
+  do {  // again where kernels were refused
+    if (shop.judge) shop.judge->forget_replaced();
+    made = synthesize_groups(shop, plan, options, values_of(plan.graph), &settled);
+    list.arena_bytes = saturating_sum(scratch_at, made.scratch.bytes);
+    // Code is made for what can run only.
+    if (!options.lender || !options.lender->lend(list.arena_bytes))
+      require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
+    find_code(shop, &made, &list.report);
+  } while (shop.judge && !are_trusted(shop, plan, options, made));
+  if (shop.judge) {
+    shop.judge->say_replaced();
+    settled.assign(settled.size(), true);  // plans that nobody has tried do not join later
+  }
   made.trials.resize(settled.size());
   for (size_t i = 0; i < settled.size(); ++i)
     if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.functions[i], options);

@@ -1,14 +1,16 @@
 // The joint of the house: a graph becomes a launch list.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pipeline, graph/steps, kernel/loop, kernel/synth,
-// kernel/synth/gemm, kernel/synth/step, run/device, run/engine/program.
-// Offers: repeat.h, scan.h, small_numbers.h.
+// kernel/machine, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/program.
+// Offers: judge.h, repeat.h, scan.h.
 #pragma once
 
 #include "kernel/synth/step/step.h"
 #include "run/engine/program/execute.h"
 
 namespace lumen::run {
+
+class KernelJudge;
 
 // What a compilation works with.
 struct CompileContext {
@@ -18,6 +20,7 @@ struct CompileContext {
   std::shared_ptr<Tuner> tuner = nullptr;  // null: plans are what the cost model says
   std::shared_ptr<Tuner> products =
       nullptr;  // keeps what was measured of libraries (product_choice.h); null: none is used
+  std::shared_ptr<KernelJudge> judge = nullptr;  // kernels are tried before they are trusted; null: they are not
 };
 
 LaunchList compile(const CompileContext& shop, const graph::Graph& g, const CompileOptions& options);

@@ -1,6 +1,7 @@
 #include "run/engine/compile/groups.h"
 
 #include "base/check.h"
+#include "run/engine/compile/judge.h"
 #include "run/engine/compile/scan.h"
 #include "run/engine/compile/steps.h"
 #include "run/engine/compile/tuned.h"
@@ -45,6 +46,7 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
                                      {options.exact, options.candidate, options.products.scalar}, facts);
   const std::vector<bool> are_settled = use_remembered_plans(shop, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
+  replace_refused(shop, plan, options, &made.kernels);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     if (!is_scan(plan.graph, plan.groups[i])) continue;
     made.scans[i] = synthesize_scan(shop, plan, plan.groups[i], options, facts);

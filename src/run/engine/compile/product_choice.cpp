@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "kernel/synth/gemm/dense_product.h"
-#include "run/engine/compile/small_numbers.h"
+#include "run/engine/program/small_numbers.h"
 
 namespace lumen::run {
 namespace {

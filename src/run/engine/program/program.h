@@ -2,7 +2,7 @@
 // and what its kernels did.
 //
 // May include: base, graph/ir, graph/keep, graph/pass, kernel/synth/step, run/device, run/engine/cache.
-// Offers: execute.h, explain.h.
+// Offers: execute.h, explain.h, small_numbers.h.
 #pragma once
 
 #include <functional>

@@ -43,18 +43,6 @@ std::string blamed_row(const std::vector<Judged>& all) {
 
 }  // namespace
 
-machine::Machine without_row(machine::Machine m, const std::string& row) {
-  const auto named = [&](const auto& r) { return r.row == row; };
-  std::erase_if(m.rows, [&](const machine::Row& r) { return r.name == row; });
-  std::erase_if(m.dots, [&](const machine::DotRow& r) { return r.row == row || r.pairs == row; });
-  std::erase_if(m.tiles, named);
-  std::erase_if(m.matrices, named);
-  std::erase_if(m.loads, named);
-  if (m.power2 == row) m.power2.clear();
-  if (m.reciprocal == row) m.reciprocal.clear();
-  return m;
-}
-
 std::vector<Trial> trials_for(const machine::Machine& m, TrialDepth depth) {
   std::vector<Trial> out = family_trials(m, depth);
   for (Trial& t : encode_trials(depth)) out.push_back(std::move(t));

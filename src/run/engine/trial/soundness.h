@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "kernel/machine/without_row.h"
 #include "run/engine/trial/trial.h"
 
 namespace lumen::run {
-
-// A table without a row: nothing asks for it any more.
-machine::Machine without_row(machine::Machine m, const std::string& row);
 
 struct RefusedRow {
   std::string row, why;  // why: the trial that failed, and how

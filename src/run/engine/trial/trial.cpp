@@ -19,6 +19,7 @@
 #include "graph/ir/eval.h"
 #include "graph/pipeline/pipeline.h"
 #include "number/codec/codec.h"
+#include "run/engine/compile/judge.h"
 #include "run/engine/compile/repeat.h"
 
 namespace lumen::run {
@@ -172,13 +173,6 @@ Compared compare_numbers(const std::vector<uint8_t>& bytes, const Tensor& want, 
   return out;
 }
 
-void rows_of(const loop::Region& region, std::set<std::string>* rows) {
-  for (const loop::Instr& i : region.code) {
-    if (!i.row.empty()) rows->insert(i.row);
-    for (const loop::Region& inner : i.regions) rows_of(inner, rows);
-  }
-}
-
 std::shared_ptr<Program> compiled(const CompileContext& shop, const Trial& trial) {
   return make_program(shop.device, shop.cache, compile(shop, trial.graph, trial.options), false);
 }
@@ -255,7 +249,7 @@ TrialPlan plan_of(const machine::Machine& machine, const Trial& trial) {
   for (const synth::Synthesis& s : kernels.distinct) {
     out.candidates = std::max(out.candidates, s.candidates);
     for (const synth::Step& step : s.steps) {
-      rows_of(step.kernel.body, &out.rows);
+      add_rows_of(step.kernel.body, &out.rows);
       plans.emplace_back(-step.flops, step.plan);
     }
   }

@@ -2,8 +2,8 @@
 // which plan and which rows of the machine's table it went through, so that what fails has a name, and what was to be
 // tried and was not chosen is no pass. Proved by tests/run/engine/trial/soundness_test.cpp.
 //
-// May include: base, graph/grad, graph/ir, graph/pipeline, kernel/loop, kernel/loop/eval, number/codec, number/facts,
-// number/library, run/engine/cache, run/engine/compile, run/engine/program.
+// May include: base, graph/grad, graph/ir, graph/pipeline, kernel/loop, kernel/loop/eval, kernel/machine, number/codec,
+// number/facts, number/library, run/engine/cache, run/engine/compile, run/engine/program.
 // Offers: determinism.h, row_trial.h, soundness.h.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "run/engine/compile/small_numbers.h"
+#include "run/engine/program/small_numbers.h"
 
 #include <cstddef>
 

@@ -1,0 +1,117 @@
+#include "run/engine/compile/judge.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernel/machine/without_row.h"
+#include "run/engine/compile/compile.h"
+#include "run/engine/compile/groups.h"
+#include "run/engine/compile/scan.h"
+
+namespace lumen::run {
+
+using synth::Synthesis;
+
+namespace {
+
+// What can take the place of a form's kernels, the likeliest first.
+class NextWays {
+ public:
+  NextWays(const CompileContext& shop, const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+           const CompileOptions& options, const Synthesis& first)
+      : plan_(plan), group_(group), form_(form), options_(options), machine_(shop.device->machine()) {
+    for (int candidate = 1; candidate < first.candidates; ++candidate) ways_.push_back({candidate, {}, false});
+    std::set<std::string> used;
+    for (const synth::Step& step : first.steps) add_rows_of(step.kernel.body, &used);
+    std::set<std::string> all = used;
+    for (const machine::DotRow& row : machine_.dots) all.insert({row.row, row.pairs});
+    for (const machine::TileRow& row : machine_.tiles) all.insert(row.row);
+    for (const machine::MatrixRow& row : machine_.matrices) all.insert(row.row);
+    if (!used.empty()) ways_.push_back({0, used, false});
+    ways_.push_back({0, all, true});
+  }
+  // Nothing: there is no other.
+  std::optional<Synthesis> next() {
+    while (at_ < ways_.size()) {
+      const Way& way = ways_[at_++];
+      machine::Machine rest = machine_;
+      for (const std::string& row : way.without) rest = machine::without_row(std::move(rest), row);
+      try {
+        Synthesis made = synthesize_form(
+            plan_, group_, form_, rest,
+            {options_.exact || way.plain, way.candidate, way.plain ? Scalar::f32 : options_.products.scalar});
+        made.candidates = 1;
+        return made;
+      } catch (const Error&) {
+        continue;  // not without these
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Way {
+    int candidate;
+    std::set<std::string> without;  // rows of the machine's table
+    bool plain;
+  };
+  const graph::Plan& plan_;
+  const graph::Group& group_;
+  const GroupForm& form_;
+  const CompileOptions& options_;
+  const machine::Machine& machine_;
+  std::vector<Way> ways_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+void add_rows_of(const loop::Region& region, std::set<std::string>* rows) {
+  for (const loop::Instr& i : region.code) {
+    if (!i.row.empty()) rows->insert(i.row);
+    for (const loop::Region& inner : i.regions) add_rows_of(inner, rows);
+  }
+}
+
+void replace_refused(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+                     DistinctKernels* kernels) {
+  for (size_t i = 0; i < kernels->distinct.size() && shop.judge; ++i) {
+    Synthesis& s = kernels->distinct[i];
+    if (s.steps.empty()) continue;
+    auto result = shop.judge->known(kernels->forms[i], s, options);
+    if (!result || result->right) continue;
+    const std::string why = result->why;
+    NextWays ways(shop, plan, plan.groups[kernels->first[i]], kernels->forms[i], options, s);
+    while (result && !result->right) {
+      std::optional<Synthesis> next = ways.next();
+      if (!next)
+        throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", shop.device->describe(), why),
+                    shop.device->is_asynchronous()
+                        ? "`lumen doctor` tests the device; --device cpu computes right"
+                        : "`lumen doctor` tests the device; --machine takes another one's code");
+      s = std::move(*next);
+      result = shop.judge->known(kernels->forms[i], s, options);
+    }
+    shop.judge->replaced(fmt::format("{}: {} takes its place", why, s.steps.back().plan));
+  }
+}
+
+bool are_trusted(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
+                 const Kernels& made) {
+  bool all = true;
+  const DistinctKernels& kernels = made.kernels;
+  for (size_t i = 0; i < kernels.distinct.size(); ++i) {
+    if (kernels.distinct[i].steps.empty() || shop.judge->known(kernels.forms[i], kernels.distinct[i], options))
+      continue;
+    const KernelJudge::Result found = shop.judge->try_out(
+        {plan, plan.groups[kernels.first[i]], kernels.forms[i], kernels.distinct[i], made.functions[i], options});
+    all = all && found.right;
+  }
+  for (const auto& [group, scan] : made.scans) {
+    all = are_trusted(shop, scan->first_pipeline.plan, options, scan->first) && all;
+    all = are_trusted(shop, scan->body_pipeline.plan, options, scan->body) && all;
+  }
+  return all;
+}
+
+}  // namespace lumen::run

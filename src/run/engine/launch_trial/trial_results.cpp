@@ -1,0 +1,106 @@
+#include "run/engine/launch_trial/trial_results.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "run/engine/launch_trial/launch_trial.h"
+
+namespace lumen::run {
+namespace {
+
+constexpr std::string_view kRight = "right", kWrong = "wrong: ";
+constexpr const char* kKind = "trials";
+constexpr size_t kLongest = 2048;
+constexpr int kVersion = 1;  // other data or bounds, other results
+
+std::optional<KernelJudge::Result> read_result_of(const std::string& text) {
+  if (text == kRight) return KernelJudge::Result{};
+  if (text.starts_with(kWrong) && text.size() > kWrong.size())
+    return KernelJudge::Result{false, text.substr(kWrong.size())};
+  return std::nullopt;
+}
+
+}  // namespace
+
+TrialResults::TrialResults(CompileContext shop) : shop_(std::move(shop)) {
+  shop_.judge = nullptr;
+}
+
+std::string TrialResults::key_of(const GroupForm& form, const synth::Synthesis& synthesis,
+                                 const CompileOptions& options) const {
+  return shop_.cache->key_of(fmt::format("launch trial {}\n{} {}\n{}\n{}", kVersion, options.exact,
+                                         scalar_name(options.products.scalar), form.meaning, hash_of(synthesis)));
+}
+
+std::optional<KernelJudge::Result> TrialResults::known(const GroupForm& form, const synth::Synthesis& synthesis,
+                                                       const CompileOptions& options) {
+  const std::string key = key_of(form, synthesis, options);
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const auto kept = read_result_of(shop_.cache->kept().read(kKind, key));
+  if (!kept) return std::nullopt;
+  ++counts_.kept;
+  return known_[key] = *kept;
+}
+
+KernelJudge::Result TrialResults::try_out(const LoadedForm& form) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string& name = form.synthesis.steps.back().plan;
+  LaunchTrial found;
+  try {
+    found = try_launch(shop_, form);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("'{}' cannot be run on {}: {}", name, shop_.device->describe(), error.what()),
+                error.hint());
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  verbose(fmt::format("  {} {:<56} {:6.1f} ms  {}",
+                      !found.tried  ? "none"
+                      : found.right ? "ok  "
+                                    : "FAIL",
+                      name, 1e3 * seconds, found.text));
+  if (!found.right) verbose(form.form.meaning);
+  Result result{found.right, found.right ? "" : found.text};
+  std::replace(result.why.begin(), result.why.end(), '\n', ' ');
+  if (result.why.size() > kLongest) result.why.resize(kLongest);
+  const std::string key = key_of(form.form, form.synthesis, form.options);
+  const std::scoped_lock lock(mutex_);
+  known_[key] = result;
+  counts_.seconds += seconds;
+  ++(!found.tried ? counts_.not_tried : counts_.tried);
+  counts_.refused += result.right ? 0 : 1;
+  // What could not be tried is asked again at the next start.
+  if (found.tried)
+    shop_.cache->kept().write(kKind, key, result.right ? std::string(kRight) : std::string(kWrong) + result.why);
+  return result;
+}
+
+void TrialResults::replaced(const std::string& what) {
+  const std::scoped_lock lock(mutex_);
+  replaced_.push_back(what);
+}
+
+void TrialResults::forget_replaced() {
+  const std::scoped_lock lock(mutex_);
+  replaced_.clear();
+}
+
+void TrialResults::say_replaced() {
+  std::vector<std::string> news;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const std::string& what : replaced_)
+      if (said_.insert(what).second) news.push_back(what);
+    replaced_.clear();
+  }
+  for (const std::string& what : news) warn(fmt::format("{}: {}", shop_.device->describe(), what));
+}
+
+LaunchTrialCounts TrialResults::counts() const {
+  const std::scoped_lock lock(mutex_);
+  return counts_;
+}
+
+}  // namespace lumen::run
