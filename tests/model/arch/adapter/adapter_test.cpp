@@ -105,6 +105,27 @@ TEST_P(Adapters, TextsTogether) {
   for (int64_t r = 0; r < 2; ++r) EXPECT_LT(off(got[static_cast<size_t>(r)], c.wanted(r, c.length - 1)), kBound);
 }
 
+// Texts of the model and of its adapter in the same steps.
+TEST_P(Adapters, TextsWithAndWithoutOne) {
+  const Case c(GetParam());
+  const std::vector<AdapterSet> sets = {{}, {{read_adapter(c.model, c.folder)}}};
+  if (!can_differ(sets[1])) return;
+  const LoadedModel loaded(engine(), c.model, sets), base(engine(), c.model);
+  ManySession many(loaded, {.context = 64, .chunk = 8, .exact = true}), alone(base, {.context = 48, .exact = true});
+  const int a = many.open(1), b = many.open(0), d = many.open(1), e = alone.open();
+  const auto beginning = [&](int64_t i) { return c.text(i).first(static_cast<size_t>(c.length - 1)); };
+  const std::vector<ManySession::Part> parts = {{a, beginning(0)}, {b, beginning(0)}, {d, beginning(1)}};
+  const std::vector<ManySession::Part> one = {{e, beginning(0)}};
+  (void)many.feed(parts);
+  (void)alone.feed(one);
+  const auto end = [&](int64_t i) { return c.text(i).last(1); };
+  const std::vector<ManySession::Part> ends = {{a, end(0)}, {b, end(0)}, {d, end(1)}}, last = {{e, end(0)}};
+  const auto got = many.feed(ends);
+  EXPECT_LT(off(got[0], c.wanted(0, c.length - 1)), kBound);
+  EXPECT_LT(off(got[2], c.wanted(1, c.length - 1)), kBound);
+  EXPECT_EQ(got[1], alone.feed(last)[0]);  // nothing is added to those without
+}
+
 // A model whose weights are W + scale B A; only for adapters of products.
 Model merged(const Model& m, const Adapter& adapter, double scale = 1) {
   Model out = m;
