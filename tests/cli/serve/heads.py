@@ -62,7 +62,7 @@ def chunks(r):
     n = b"%x" % len(BODY)
     first = r.choice((b"0x%s\r\n", b"+%s\r\n", b" %s\r\n", b"%s \r\n", b"%s\t\r\n", b"%s\n", b"%s;a\n", b"%s;a\x00\r\n", b"-1\r\n%s\r\n", b"1000000000000000%s\r\n",
                       b"ffffffffffffff%s\r\n", b"00000000000000%s\r\n", b"\r\n%s\r\n", b"%s\r", b"%s;" + b"x" * 400 + b"\r\n", b"g%s\r\n", b"%s,\r\n"))
-    last = r.choice((b"\r\n0\r\n\r\n", b"0\r\n\r\n", b"\n0\r\n\r\n", b"\r\n0\n\n", b"\r\n0\r\n\n", b"\r\n0\r\nX: y\r\n\r\n", b"\r\n0\r\nContent-Length: 5\r\n\r\n", b"\r\n0;\n\r\n\r\n",
+    last = r.choice((b"0\r\n\r\n", b"\n0\r\n\r\n", b"\r\n0\n\n", b"\r\n0\r\n\n", b"\r\n0\r\nX: y\r\n\r\n", b"\r\n0\r\nContent-Length: 5\r\n\r\n", b"\r\n0;\n\r\n\r\n",
                      b"\r\n00000000000\r\n\r\n", b"\r\n-0\r\n\r\n", b"xx\r\n0\r\n\r\n", b"\r\n0\r\nAuthorization: Bearer a\r\n\r\n"))
     if r.random() < 0.5:
         return post(b"Transfer-Encoding: chunked\r\n") + first.replace(b"%s", n) + BODY + b"\r\n0\r\n\r\n" + hidden

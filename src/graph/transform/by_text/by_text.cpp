@@ -13,6 +13,7 @@
 namespace lumen::graph {
 namespace {
 
+constexpr int64_t kAllTogether = 128;  // columns of all changes of a weight
 const Element kInteger{Scalar::i32, nullptr};
 
 class TextAdder {
@@ -117,6 +118,28 @@ class TextAdder {
     return r_.build.map(std::move(f), {r_.build.reshape(index, beside), all});
   }
 
+  // What is added to the product of rows x [N, K]. Few and narrow changes are multiplied with all rows, and what a row
+  // did not pick is left out in between: that takes less than sorting the rows by what they pick.
+  ValueId changed(const Part& part, ValueId x, ValueId index) {
+    const int64_t count = part.what.count(), rank = part.what.rank;
+    if (count * rank > kAllTogether)
+      return r_.build.contract_gather(r_.build.contract_gather(x, part.a, index, "nk", "erk", "n"), part.b, index, "nr",
+                                      "ehr", "n");
+    const Shape rows = r_.build.type(index).shape;
+    const ValueId a = r_.build.reshape(part.a, {Dim(count * rank), r_.build.type(x).shape[1]});
+    const ValueId all = r_.build.contract(x, a, "nk", "rk", "nr");
+    std::vector<double> owners;
+    for (int64_t n = 0; n < count * rank; ++n) owners.push_back(double(n / rank));
+    auto& owner = owners_[{count, rank}];
+    if (owner == 0) owner = r_.build.constant({{Dim(count * rank)}, kInteger}, std::move(owners));
+    Formula f;
+    f.inputs = {Scalar::f32, Scalar::i32, Scalar::i32};
+    const int own = f.op(ScalarOp::eq_, f.input(1), f.input(2));
+    f.outputs = {f.op(ScalarOp::select_, own, f.input(0), f.constant(Scalar::f32, 0))};
+    const ValueId picked = r_.build.map(std::move(f), {all, r_.build.reshape(index, {rows[0], Dim(1)}), owner});
+    return r_.build.contract(r_.build.reshape(picked, {rows[0], Dim(count), Dim(rank)}), part.b, "ner", "ehr", "nh");
+  }
+
   void beside_product(Part& part, ValueId v, int side) {
     const Node node = r_.from[v];
     const std::string &of_x = node.attributes.indices[1 - side], &of_weight = node.attributes.indices[side],
@@ -128,9 +151,7 @@ class TextAdder {
     Dim rows(1);
     for (size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * shape[d];
     const ValueId index = picks(part, rows);
-    const ValueId narrow =
-        r_.build.contract_gather(r_.build.reshape(x, {rows, columns}), part.a, index, "nk", "erk", "n");
-    const ValueId change = r_.build.contract_gather(narrow, part.b, index, "nr", "ehr", "n");
+    const ValueId change = changed(part, r_.build.reshape(x, {rows, columns}), index);
     // As the product has it.
     std::string natural = of_x;
     natural.back() = of_weight[0];
@@ -196,6 +217,7 @@ class TextAdder {
   std::optional<Dim> asked_;
   ValueId sets_ = -1;
   std::map<ValueId, Part> parts_;
+  std::map<std::pair<int64_t, int64_t>, ValueId> owners_;  // of columns, by count and rank; 0 while unknown
   std::map<std::vector<int32_t>, ValueId> tokens_, rows_;  // picks, by what sets have; 0, an input, while unknown
 };
 

@@ -169,18 +169,32 @@ void ManySession::append_pages(int number, std::span<const TokenId> tokens, std:
   t.tokens.insert(t.tokens.end(), tokens.begin(), tokens.end());
 }
 
+const StepPlan& ManySession::plan_for(Shape shape) {
+  if (!shape.plain) return plan_;
+  if (!plain_) plain_ = plan_many_plain(loaded_, options_, limits_);
+  return *plain_;
+}
+
+// Whether none of the texts has adapters, though others may: the step then takes no time for them.
+bool ManySession::is_plain(std::span<const Part> parts) const {
+  if (loaded_.sets() == 1) return false;
+  const std::string none = identity_of({});
+  return std::ranges::all_of(parts, [&](const Part& p) { return loaded_.identity(set(p.text)) == none; });
+}
+
 ManySession::Program& ManySession::program(Shape shape) {
   for (Program& p : programs_)
-    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens && p.shape.all == shape.all) return p;
+    if (p.shape == shape) return p;
+  const graph::Graph& graph = plan_for(shape).graph;
   run::Engine& engine = loaded_.engine();
-  run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
+  run::CompileOptions options = step_options(loaded_.model(), graph, options_);
   options.symbols = plan_.symbols;
   options.symbols["B"] = shape.texts;
   options.symbols["T"] = shape.tokens;
   options.symbols["R"] = shape.rows();
   Program p;
   p.shape = shape;
-  p.program = engine.compile(plan_.graph, options);
+  p.program = engine.compile(graph, options);
   require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_, !states_.empty());
   work_bytes_ += p.program->arena_bytes();
   for (const std::string& name : p.program->input_names()) {
@@ -188,7 +202,7 @@ ManySession::Program& ManySession::program(Shape shape) {
     run::DeviceTensorRef tensor;
     if (const auto weight = loaded_.weights().find(name); weight != loaded_.weights().end()) {
       tensor = weight->second;
-    } else if (plan_.graph[plan_.graph.find_input(name)].attributes.role == graph::Role::state) {
+    } else if (graph[graph.find_input(name)].attributes.role == graph::Role::state) {
       auto& state = states_[name];
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
       tensor = state;
@@ -214,6 +228,7 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
 
 // Filled up with tokens that are written nowhere and that nobody asks for.
 ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked) {
+  shape.plain = is_plain(parts);
   Program& p = program(shape);
   const size_t wide = p.shape.tokens, count = p.shape.texts * wide;
   const size_t entries = plan_.symbols.at("K");

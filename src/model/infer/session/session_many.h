@@ -20,7 +20,9 @@ class ManySession {
   // Steps as they may be compiled: tokens of so many texts.
   struct Shape {
     int64_t texts = 1, tokens = 1;
-    bool all = false;  // the logits behind every token come out
+    bool all = false;    // the logits behind every token come out
+    bool plain = false;  // of texts without adapters, where others have some
+    friend bool operator==(const Shape&, const Shape&) = default;
     int64_t rows() const { return all ? tokens : tokens == 1 ? texts : 1; }
   };
   static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits);
@@ -98,6 +100,8 @@ class ManySession {
   Program& program(Shape shape);
   Shape shape_for(int64_t texts, int64_t tokens) const;
   void check(std::span<const Part> parts) const;
+  const StepPlan& plan_for(Shape shape);
+  bool is_plain(std::span<const Part> parts) const;
   bool is_of(size_t cache, const std::string& state) const;
   void each_part(int32_t page, const std::function<void(void* begin, int64_t bytes)>& see);
   void copy_page(size_t cache, int32_t from, int32_t to);
@@ -111,6 +115,7 @@ class ManySession {
   SessionOptions options_;
   ManyLimits limits_;
   StepPlan plan_;
+  std::optional<StepPlan> plain_;  // made when first needed
   std::vector<Cache> caches_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Program> programs_;
