@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/net/http_head.h"
+#include "base/http/http.h"
 #include "base/net/net.h"
 #include "cli/serve/clients.h"
 

@@ -69,11 +69,15 @@ std::vector<double> run(const Graph& g, const std::map<std::string, Tensor>& in)
   return eval(g, in, o)[0].values;
 }
 
-// Set 0 changes nothing, set 1 all of the weights, set 2 some of them.
-TEST(ByText, EachTextHasItsOwnChanges) {
-  const int64_t texts = 3, each = 2;
+// Set 0 changes nothing, set 1 most of the weights, set 2 some of them. Narrow changes are multiplied with all rows,
+// wide ones with those that picked them.
+class ByText : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ByText, testing::Values(3, 65));
+
+TEST_P(ByText, EachTextHasItsOwnChanges) {
+  const int64_t texts = 3, each = 2, rank = GetParam();
   std::vector<TextLowRank> parts = {{.weight = "e", .rank = 2, .rows = true, .slots = {-1, 0, -1}},
-                                    {.weight = "u", .rank = 3, .gain = true, .slots = {-1, 1, 0}},
+                                    {.weight = "u", .rank = rank, .gain = true, .slots = {-1, 1, 0}},
                                     {.weight = "w", .rank = 2, .gain = true, .slots = {-1, 0, 1}},
                                     {.weight = "o", .rank = 1, .slots = {-1, -1, 0}}};
   const Graph with = add_low_rank_by_text(network(texts, each), parts);
@@ -84,11 +88,11 @@ TEST(ByText, EachTextHasItsOwnChanges) {
   in["picked"] = integers({texts * each, 2}, {0, 1, 2, 1, 0, -1, 2, 2, 1, 0, 0, 2});
   in[kTextSets] = integers({texts}, {2, 0, 1});
   const std::map<std::string, Tensor> changes = {
-      {low_rank_a("e"), filled({6, 2}, 0.5)},    {low_rank_b("e"), filled({1, 5, 2}, 1)},
-      {low_rank_a("u"), filled({2, 3, 5}, 0.5)}, {low_rank_b("u"), filled({2, 4, 3}, 1)},
-      {low_rank_gain("u"), filled({2, 4}, 0.5)}, {low_rank_a("w"), filled({6, 2, 4}, 0.5)},
-      {low_rank_b("w"), filled({6, 5, 2}, 1)},   {low_rank_gain("w"), filled({6, 5}, 0.25)},
-      {low_rank_a("o"), filled({1, 1, 5}, 0.5)}, {low_rank_b("o"), filled({1, 6, 1}, 1)}};
+      {low_rank_a("e"), filled({6, 2}, 0.5)},       {low_rank_b("e"), filled({1, 5, 2}, 1)},
+      {low_rank_a("u"), filled({2, rank, 5}, 0.5)}, {low_rank_b("u"), filled({2, 4, rank}, 1)},
+      {low_rank_gain("u"), filled({2, 4}, 0.5)},    {low_rank_a("w"), filled({6, 2, 4}, 0.5)},
+      {low_rank_b("w"), filled({6, 5, 2}, 1)},      {low_rank_gain("w"), filled({6, 5}, 0.25)},
+      {low_rank_a("o"), filled({1, 1, 5}, 0.5)},    {low_rank_b("o"), filled({1, 6, 1}, 1)}};
   auto stacked = in;
   stacked.insert(changes.begin(), changes.end());
   const std::vector<double> together = run(with, stacked);
@@ -118,7 +122,7 @@ TEST(ByText, EachTextHasItsOwnChanges) {
   }
 }
 
-TEST(ByText, WhatHasNoTextsIsRefused) {
+TEST(ByTextRefusals, WhatHasNoTextsIsRefused) {
   Graph g;
   Builder b(g);
   const ValueId x = b.input("x", Role::data, {{4, 5}, {}}), u = b.input("u", Role::parameter, {{4, 5}, {}});

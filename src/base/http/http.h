@@ -1,6 +1,8 @@
 // The head of a request of HTTP/1.1, read strictly: what two programs on the way could read in two ways, so that one of
 // them would take a part of a body for another request, is refused. And the frame of bodies in chunks, as strictly.
-// Bytes from outside are hostile. Proved by tests/base/http_head_test.cpp, fuzzed by tests/fuzz/head_fuzz.cpp.
+// Bytes from outside are hostile. Proved by tests/base/http_test.cpp, fuzzed by tests/fuzz/net/head_fuzz.cpp.
+//
+// May include: nothing.
 #pragma once
 
 #include <cstddef>

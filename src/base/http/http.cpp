@@ -1,4 +1,4 @@
-#include "base/net/http_head.h"
+#include "base/http/http.h"
 
 #include <algorithm>
 #include <cstdint>

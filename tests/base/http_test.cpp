@@ -1,5 +1,5 @@
 // needs: none. Heads that could be read in two ways are refused, and so are frames of chunks.
-#include "base/net/http_head.h"
+#include "base/http/http.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/net/http_head.h"
+#include "base/http/http.h"
 
 namespace {
 
