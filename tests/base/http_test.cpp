@@ -44,7 +44,7 @@ TEST(HttpHead, FramesOfChunks) {
     EXPECT_EQ(body.is_broken(), !ends && count < bytes.size()) << bytes;
     return count;
   };
-  EXPECT_EQ(taken("3;a=\"b\"\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nGET /", true), 37U);
+  EXPECT_EQ(taken("3;a=\"b\"\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\nGET /", true), 34U);
   EXPECT_EQ(taken("0\r\n\r\n", true), 5U);
   for (const char* broken :
        {"\r\n", "3\nabc", "3 \r\nabc", "+3\r\nabc", "0x3\r\nabc", "-1\r\n", "3\r\nabcd\r\n", "3\r\nabc\n0\r\n\r\n",
