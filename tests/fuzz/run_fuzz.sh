@@ -13,7 +13,7 @@ if [ $# -gt 0 ]; then
   targets=("$@")
 else
   targets=()
-  for source in "$root"/tests/fuzz/*_fuzz.cpp; do
+  for source in "$root"/tests/fuzz/*_fuzz.cpp "$root"/tests/fuzz/net/*_fuzz.cpp; do
     name="$(basename "$source" .cpp)"
     targets+=("${name%_fuzz}")
   done

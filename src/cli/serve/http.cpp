@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/http/http.h"
 #include "base/net/net.h"
 #include "cli/serve/clients.h"
 
@@ -31,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostHeaders = 100, kLongestPath = 1024, kReadAtOnce = 16384;
+constexpr size_t kReadAtOnce = 16384;
 constexpr size_t kMostAnswers = 100'000;  // on one connection
 
 Clock::time_point after(double seconds) {
@@ -53,107 +54,6 @@ bool wait_for_socket(int fd, short events, Clock::time_point end) {
     if (got < 0 && errno != EINTR) return false;
   }
   return false;
-}
-
-// What a head says that the rest depends on.
-struct Head {
-  std::string text;  // as the parser gets it
-  int status = 0;    // 0: it may go on
-  std::string message;
-  size_t length = 0;  // of the body
-  bool is_chunked = false, is_json = false;
-};
-
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return (x >= 'A' && x <= 'Z' ? x + 32 : x) == (y >= 'A' && y <= 'Z' ? y + 32 : y);
-  });
-}
-
-bool is_token(std::string_view text) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
-  });
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-// A header's line; what this server does not do with answers (parts of them, packing) is not passed on.
-void read_header(std::string_view line, const HttpLimits& limits, Head* head, bool* has_length) {
-  const auto refuse = [&](int status, const char* message) {
-    head->status = status;
-    head->message = message;
-  };
-  const size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
-    return refuse(400, "a header is no NAME: VALUE");
-  const std::string_view name = line.substr(0, colon), value = trimmed(line.substr(colon + 1));
-  if (std::any_of(value.begin(), value.end(), [](char c) { return (uint8_t(c) < 32 && c != '\t') || c == 127; }))
-    return refuse(400, "a header has characters that headers cannot have");
-  if (same_word(name, "Content-Length")) {
-    const bool digits = !value.empty() && value.size() <= 15 &&
-                        std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits || *has_length) return refuse(400, "Content-Length is no number, or is there twice");
-    *has_length = true;
-    head->length = std::stoull(std::string(value));
-    if (head->length > limits.body) return refuse(413, "the request is too long");
-  } else if (same_word(name, "Transfer-Encoding")) {
-    if (!same_word(value, "chunked") || head->is_chunked) return refuse(400, "Transfer-Encoding may be chunked alone");
-    head->is_chunked = true;
-  } else if (same_word(name, "Content-Encoding")) {
-    if (!same_word(value, "identity")) return refuse(415, "packed requests are not taken");
-  } else if (same_word(name, "Content-Type")) {
-    head->is_json = same_word(trimmed(value.substr(0, value.find(';'))), "application/json");
-  }
-  for (const char* unused : {"Range", "Accept-Encoding", "If-Range"})
-    if (same_word(name, unused)) return;
-  head->text += line;
-  head->text += "\r\n";
-}
-
-// `bytes` end with the empty line.
-Head read_head(std::string_view bytes, const HttpLimits& limits) {
-  Head head;
-  bool has_length = false;
-  size_t lines = 0;
-  for (size_t at = 0; head.status == 0; ++lines) {
-    const size_t end = bytes.find("\r\n", at);
-    const std::string_view line = bytes.substr(at, end - at);
-    at = end + 2;
-    if (line.find('\n') != std::string_view::npos || line.find('\r') != std::string_view::npos ||
-        line.find('\0') != std::string_view::npos) {
-      head.status = 400;
-      head.message = "no request of HTTP";
-    } else if (lines == 0) {
-      const size_t space = line.find(' '), last = line.rfind(' ');
-      const bool is_request = space != std::string_view::npos && last > space && is_token(line.substr(0, space)) &&
-                              line[space + 1] == '/' &&
-                              (line.substr(last + 1) == "HTTP/1.1" || line.substr(last + 1) == "HTTP/1.0");
-      if (!is_request) head.status = 400;
-      if (line.size() > kLongestPath) head.status = 414;
-      head.message = is_request ? "the path is too long" : "no request of HTTP";
-      head.text = std::string(line) + "\r\n";
-    } else if (line.empty()) {
-      break;
-    } else if (lines > kMostHeaders) {
-      head.status = 431;
-      head.message = "too many headers";
-    } else {
-      read_header(line, limits, &head, &has_length);
-    }
-  }
-  if (head.status == 0 && head.is_chunked && has_length) {
-    head.status = 400;
-    head.message = "Content-Length and Transfer-Encoding exclude each other";
-  }
-  head.text += "\r\n";
-  return head;
 }
 
 // One client. What is read first is the head, checked; the body follows from the socket.
@@ -179,7 +79,8 @@ class Connection : public httplib::Stream {
       }
       const size_t last = bytes_.find("\r\n\r\n");
       if (last != std::string::npos && last + 4 <= limits_.head) {
-        head_ = read_head(std::string_view(bytes_).substr(0, last + 4), limits_);
+        head_ = read_http_head(std::string_view(bytes_).substr(0, last + 4), limits_.body);
+        chunks_ = {};
         bytes_.erase(0, last + 4);
         body_end_ = end;
         return true;
@@ -195,7 +96,7 @@ class Connection : public httplib::Stream {
       if (!more(some) && (is_over_ || Clock::now() >= end)) return false;
     }
   }
-  const Head& head() const { return head_; }
+  const HttpHead& head() const { return head_; }
   // Whether the body was read whole, so that another request may follow.
   void body_was_read() { body_read_ = true; }
   bool may_go_on() const { return !is_over_ && !is_last_ && (body_read_ || (head_.length == 0 && !head_.is_chunked)); }
@@ -219,7 +120,8 @@ class Connection : public httplib::Stream {
       return ssize_t(count);
     }
     if (bytes_.empty() && !more(body_end_)) return -1;
-    const size_t count = std::min(size, bytes_.size());
+    size_t count = std::min(size, bytes_.size());
+    if (head_.is_chunked && (count = chunks_.take(std::string_view(bytes_).substr(0, count))) == 0) return -1;
     std::copy_n(bytes_.data(), count, to);
     bytes_.erase(0, count);
     return ssize_t(count);
@@ -309,7 +211,8 @@ class Connection : public httplib::Stream {
   SSL* ssl_;
   const HttpLimits& limits_;
   std::string remote_;
-  Head head_;
+  HttpHead head_;
+  ChunkedBody chunks_;
   size_t given_ = 0;   // of the head, to the parser
   std::string bytes_;  // read, and not taken
   Clock::time_point body_end_;
@@ -480,7 +383,7 @@ class HttpServer::Part : public httplib::Server {
   }
 
   bool refuse_head(Connection& connection) {
-    const Head& head = connection.head();
+    const HttpHead& head = connection.head();
     const std::string body = handlers_.refusal(head.status, head.message);
     const std::string text = fmt::format(
         "HTTP/1.1 {} Refused\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
@@ -497,7 +400,7 @@ class HttpServer::Part : public httplib::Server {
   }
 
   void read_and_answer(const httplib::Request& ask, httplib::Response& reply, const httplib::ContentReader& content) {
-    const Head& head = current->head();
+    const HttpHead& head = current->head();
     if (head.length == 0 && !head.is_chunked) return answer(ask, {}, reply);
     if (!head.is_json) return refuse(reply, 415, "Content-Type must be application/json");
     std::string body;

@@ -98,13 +98,18 @@ struct Routes::Running {
     line->id = reply->id();
     line->prompt = reply->prompt_tokens();
     line->cached = reply->cached_tokens();
+    line->from_disk = reply->disk_tokens();
     line->made = reply->made_tokens();
     line->ended = reply->endings();
   }
 };
 
 Routes::Routes(std::vector<Entry> entries, const RouteOptions& options)
-    : entries_(std::move(entries)), log_json_(options.log_json), started_(now_seconds()), rates_(options.client_rate) {
+    : entries_(std::move(entries)),
+      log_json_(options.log_json),
+      started_(now_seconds()),
+      prefixes_(options.prefixes),
+      rates_(options.client_rate) {
   for (const std::string& key : options.keys) keys_.push_back(digest_of(key));
 }
 
@@ -204,6 +209,7 @@ std::shared_ptr<Routes::Running> Routes::begin(const HttpAsk& ask, Line* line, b
   *is_stream = request.stream;
   auto running = std::make_shared<Running>(Running{std::move(reply), nullptr, begin});
   running->tell(line);
+  request.set = model.set;
   running->answering = entry.scheduler->submit(std::move(request));
   return running;
 }
@@ -268,7 +274,8 @@ HttpReply Routes::embed(const HttpAsk& ask, Line* line) {
   const ordered_json body = model::request_object(ask.body);
   const Entry& entry = entry_of(body);
   line->model = entry.model->name;
-  const model::EmbeddingRequest request = model::read_embedding(body, *entry.model);
+  model::EmbeddingRequest request = model::read_embedding(body, *entry.model);
+  request.set = entry.model->set;
   for (const auto& input : request.inputs) line->prompt += std::ssize(input);
   const auto embedding = entry.scheduler->submit(request);
   for (;;) {
@@ -297,10 +304,11 @@ HttpReply Routes::get(const HttpAsk& ask) const {
   }
   if (ask.path == "/metrics") {
     std::map<std::string, model::ServeNumbers> by_model;
-    for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers();
+    for (const Entry& entry : entries_) by_model[entry.model->name] = entry.scheduler->numbers(entry.model->set);
     HttpReply reply;
     reply.type = "text/plain; version=0.0.4; charset=utf-8";
     reply.body = model::metrics_text(by_model, counts_) + memory_metric();
+    if (prefixes_) reply.body += model::prefix_metrics(prefixes_->numbers());
     return reply;
   }
   std::vector<const model::ServedModel*> models;
@@ -329,6 +337,7 @@ void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& lin
     if (line.prompt > 0) {
       out["prompt_tokens"] = line.prompt;
       out["cached_tokens"] = line.cached;
+      if (line.from_disk > 0) out["disk_tokens"] = line.from_disk;
       out["completion_tokens"] = line.made;
     }
     if (line.first >= 0) out["first_seconds"] = line.first;
@@ -338,7 +347,8 @@ void Routes::log(const HttpAsk& ask, int status, double seconds, const Line& lin
     text = fmt::format("{} {} {} {}", ask.remote, printable(ask.method), printable(ask.path), status);
     if (!line.model.empty()) text += " | " + printable(line.model);
     if (line.prompt > 0)
-      text += fmt::format(" | read {} tokens, {} of them known, wrote {}", line.prompt, line.cached, line.made);
+      text += fmt::format(" | read {} tokens, {} of them known{}, wrote {}", line.prompt, line.cached,
+                          line.from_disk > 0 ? fmt::format(" ({} on disk)", line.from_disk) : "", line.made);
     if (!line.ended.empty()) text += " | " + printable(line.ended);
     text += fmt::format(" | {:.3f} s\n", seconds);
   }

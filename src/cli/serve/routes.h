@@ -21,7 +21,8 @@ namespace lumen::cli {
 struct RouteOptions {
   std::vector<std::string> keys;  // one of which clients must have; none: nobody is asked
   bool log_json = false;
-  double client_rate = 0;  // requests a second of one client; 0: as many as come
+  std::shared_ptr<model::PrefixFiles> prefixes = nullptr;  // which the models keep theirs in
+  double client_rate = 0;                                  // requests a second of one client; 0: as many as come
 };
 
 class Routes {
@@ -41,7 +42,7 @@ class Routes {
   // What a line of the log says.
   struct Line {
     std::string id, model, ended;
-    int64_t prompt = 0, cached = 0, made = 0;
+    int64_t prompt = 0, cached = 0, from_disk = 0, made = 0;
     double first = -1;  // seconds to the first piece
   };
   struct Running;
@@ -68,6 +69,7 @@ class Routes {
   std::atomic<bool> is_draining_{false};
   model::RequestCounts counts_;
   model::ResponseStore responses_;
+  std::shared_ptr<model::PrefixFiles> prefixes_;
   ClientRates rates_;
   std::mutex log_mutex_;
 };

@@ -2,12 +2,14 @@
 #include "cli/serve/serve.h"
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <set>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/names.h"
@@ -15,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
+#include "cli/version.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/session/forecast.h"
 #include "model/serve/serve.h"
@@ -28,6 +31,7 @@ constexpr double kFarewellSeconds = 5;                    // in which the last a
 
 struct ServeFlags {
   std::vector<std::string> models, named_adapters, keys;
+  std::string prefix_folder, prefix_size = "4G";
   std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
   int port = 8080;
   model::SchedulerOptions scheduler;
@@ -50,15 +54,15 @@ std::pair<std::string, std::string> name_and_file(const std::string& given) {
   return {path.extension() == ".gguf" ? path.stem().string() : path.filename().string(), given};
 }
 
-// A model, or one with an adapter, under its name.
+// What runs together, and the names it is served under: each has one of the sets of adapters.
 struct Unit {
-  Unit(run::Engine& engine, const model::Model& model, const std::vector<model::ScaledAdapter>& adapters,
-       const model::SchedulerOptions& options)
+  template <typename Adapters>
+  Unit(run::Engine& engine, const model::Model& model, const Adapters& adapters, const model::SchedulerOptions& options)
       : loaded(engine, model, adapters), scheduler(loaded, options) {}
 
   model::LoadedModel loaded;
   model::Scheduler scheduler;
-  std::optional<model::ServedModel> served;
+  std::deque<model::ServedModel> served;
 };
 
 // A model, its adapters, and the thread that runs them in turn.
@@ -68,13 +72,30 @@ class Host {
        const std::string& file)
       : model_(model::read_model(library, file)), engine_(shared.engine()) {
     const model::SchedulerOptions options = options_of(flags, *library, file);
-    add(flags, name, flags.adapters, options);
+    std::vector<std::string> names;
+    std::vector<model::AdapterSet> sets;  // that share steps
+    const auto add = [&](const std::string& served, const AdapterFlags& adapters) {
+      model::AdapterSet set = adapters.read(model_);
+      if (!flags.named_adapters.empty() && model::can_differ(set)) {
+        names.push_back(served);
+        sets.push_back(std::move(set));
+        return;
+      }
+      if (!flags.named_adapters.empty())
+        note(fmt::format("{} has whole weights of an adapter: its texts share no step with others", served));
+      units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::ScaledAdapter>(set), options));
+      serve_as(flags, served, *units_.back());
+    };
+    add(name, flags.adapters);
     for (const std::string& given : flags.named_adapters) {
       AdapterFlags adapters = flags.adapters;
       const auto [adapter, path] = name_and_file(given);
       adapters.plain.push_back(path);
-      add(flags, adapter, adapters, options);
+      add(adapter, adapters);
     }
+    if (sets.empty()) return;
+    units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::AdapterSet>(sets), options));
+    for (const std::string& served : names) serve_as(flags, served, *units_.back());
   }
   ~Host() { end(); }
 
@@ -105,17 +126,16 @@ class Host {
   }
 
  private:
-  void add(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters,
-           const model::SchedulerOptions& options) {
-    units_.push_back(std::make_unique<Unit>(engine_, model_, adapters.read(model_), options));
-    Unit& unit = *units_.back();
-    model::ServedModel& served = unit.served.emplace(name, *model_.tokenizer, model_.integer("vocab"));
+  void serve_as(const ServeFlags& flags, const std::string& name, Unit& unit) {
+    model::ServedModel& served = unit.served.emplace_back(name, *model_.tokenizer, model_.integer("vocab"));
+    served.set = std::ssize(unit.served) - 1;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
     served.most_tokens = flags.most_tokens;
     served.most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
     if (served.longest == 0) return;
-    if (units_.size() == 1 && flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
+    const bool is_first = units_.size() == 1 && unit.served.size() == 1;
+    if (is_first && flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
       note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
     const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
     served.chat.emplace(*model_.tokenizer, chosen.parse());
@@ -205,8 +225,21 @@ void wait_and_drain(std::vector<std::unique_ptr<Host>>& hosts, Routes& routes, d
   for (const auto& host : hosts) host->end();
 }
 
+// What this program computes is another program's no longer.
+std::string revision() {
+  try {
+    const MappedFile self("/proc/self/exe");
+    return fmt::format("{} {}", kVersion, hash_bytes(self.bytes().data(), self.bytes().size()).hex());
+  } catch (const Error&) {
+    return kVersion;
+  }
+}
+
 int serve(const Shared& shared, ServeFlags flags) {
   check_flags(flags);
+  if (!flags.prefix_folder.empty())
+    flags.scheduler.prefixes =
+        std::make_shared<model::PrefixFiles>(flags.prefix_folder, size_of(flags.prefix_size), revision());
   const std::vector<std::string> keys = keys_of(flags);
   const model::LibraryRef library = shared.library();
   std::vector<std::unique_ptr<Host>> hosts;
@@ -216,11 +249,13 @@ int serve(const Shared& shared, ServeFlags flags) {
     const auto [name, file] = name_and_file(given);
     hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
     for (const auto& unit : hosts.back()->units()) {
-      entries.push_back({&*unit->served, &unit->scheduler});
-      names += (names.empty() ? "" : ", ") + unit->served->name;
+      for (const model::ServedModel& served : unit->served) {
+        entries.push_back({&served, &unit->scheduler});
+        names += (names.empty() ? "" : ", ") + served.name;
+      }
     }
   }
-  Routes routes(entries, {keys, flags.log_json, flags.client_rate});
+  Routes routes(entries, {keys, flags.log_json, flags.scheduler.prefixes, flags.client_rate});
   HttpServer http(flags.host, flags.port, flags.certificate, flags.key, flags.limits,
                   {[&](const HttpAsk& ask) { return routes.answer(ask); },
                    [&](int status, const std::string& message) { return routes.refusal(status, message); }});
@@ -284,6 +319,13 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   sub.add_option("--keep-texts", s.kept, "Ended texts whose beginnings are kept for others, while there is room")
       ->capture_default_str()
       ->check(whole(0, 256));
+  sub.add_option("--prefix-cache", flags.prefix_folder,
+                 "Folder where beginnings of texts are kept beyond this process, for prompts that begin alike")
+      ->type_name("DIR");
+  sub.add_option("--prefix-cache-size", flags.prefix_size,
+                 "Of all its files; those that were not asked for the longest make room")
+      ->capture_default_str()
+      ->type_name("SIZE");
   sub.add_option(
          "-c,--ctx-size", s.session.context,
          "Tokens of the cache, of all texts together; 0: 1024 for each text at once, and the model's context up "

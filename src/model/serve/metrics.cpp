@@ -58,6 +58,18 @@ std::string RequestCounts::text() const {
   return out;
 }
 
+std::string prefix_metrics(const PrefixNumbers& numbers) {
+  const auto line = [](const std::string& name, const char* kind, const char* help, int64_t value) {
+    return head(name, kind, help) + fmt::format("{} {}\n", name, value);
+  };
+  return line("lumen_prefix_cache_bytes", "gauge", "Bytes of files of prefixes.", numbers.bytes) +
+         line("lumen_prefix_cache_files", "gauge", "Files of prefixes.", numbers.files) +
+         line("lumen_prefix_cache_read_total", "counter", "Files of prefixes that prompts began with.", numbers.read) +
+         line("lumen_prefix_cache_written_total", "counter", "Files of prefixes written.", numbers.written) +
+         line("lumen_prefix_cache_dropped_total", "counter", "Files of prefixes that made room.", numbers.dropped) +
+         line("lumen_prefix_cache_refused_total", "counter", "Files of prefixes that were damaged.", numbers.refused);
+}
+
 std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests) {
   struct Row {
     const char *name, *kind, *help;
@@ -71,8 +83,10 @@ std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, co
       {"lumen_requests_waiting", "gauge", "Texts waiting for their turn.", [](const auto& n) { return n.waiting; }},
       {"lumen_cache_usage_ratio", "gauge", "Share of the cache's pages that texts hold, ended ones included.", used},
       {"lumen_prompt_tokens_total", "counter", "Tokens of prompts.", [](const auto& n) { return n.prompt_tokens; }},
-      {"lumen_prompt_tokens_cached_total", "counter", "Those that other texts had read.",
+      {"lumen_prompt_tokens_cached_total", "counter", "Those that other texts had read, or files held.",
        [](const auto& n) { return n.cached_tokens; }},
+      {"lumen_prompt_tokens_from_disk_total", "counter", "Those of them that files of prefixes held.",
+       [](const auto& n) { return n.disk_tokens; }},
       {"lumen_generation_tokens_total", "counter", "Tokens written.",
        [](const auto& n) { return n.generation_tokens; }},
       {"lumen_embedded_tokens_total", "counter", "Tokens of texts made vectors.",

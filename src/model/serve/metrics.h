@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "model/infer/prefixes/prefixes.h"
+
 namespace lumen::model {
 
 // How often something took at most so long.
@@ -27,7 +29,7 @@ class TimeHistogram {
 struct ServeNumbers {
   int64_t running = 0, waiting = 0;  // texts
   int64_t pages = 0, free_pages = 0;
-  int64_t prompt_tokens = 0, cached_tokens = 0, generation_tokens = 0, embedded_tokens = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0, disk_tokens = 0, generation_tokens = 0, embedded_tokens = 0;
   int64_t put_back = 0, cancelled = 0, out_of_time = 0, failed = 0;
   TimeHistogram first_token, each_token, whole;  // seconds to the first token, for each later one, of a request
 };
@@ -43,6 +45,8 @@ class RequestCounts {
   std::map<std::pair<std::string, int>, int64_t> counts_;
 };
 
+// What is kept of prompts on disk, by all models.
+std::string prefix_metrics(const PrefixNumbers& numbers);
 std::string metrics_text(const std::map<std::string, ServeNumbers>& by_model, const RequestCounts& requests);
 
 }  // namespace lumen::model

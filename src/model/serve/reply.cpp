@@ -61,6 +61,7 @@ std::vector<CallPiece> Reply::take(const Said& said) {
     ++ended_;
     made_tokens_ += said.answer.made;
     if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
+    if (said.index % n_ == 0) disk_tokens_ += said.answer.from_disk;
   }
   std::vector<CallPiece> out;
   if (text.reader) {

@@ -39,6 +39,7 @@ class Reply {
   const std::string& id() const { return id_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t cached_tokens() const { return cached_tokens_; }
+  int64_t disk_tokens() const { return disk_tokens_; }  // of them those that files held
   int64_t made_tokens() const { return made_tokens_; }
   std::string endings() const;  // how its texts ended, for logs: "end", "limit", "time", ..
 
@@ -80,7 +81,7 @@ class Reply {
   int64_t top_, n_, created_;
   std::string id_;
   std::vector<Written> texts_;
-  int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, made_tokens_ = 0;
+  int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
 };
 
 nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,

@@ -35,6 +35,7 @@ struct ServedModel {
       : name(std::move(name_)), tokenizer(std::move(tokenizer_)), vocabulary(vocabulary_) {}
 
   std::string name;  // as requests call it
+  int64_t set = 0;   // of the sets of adapters of the model that is run
   Tokenizer tokenizer;
   int64_t vocabulary;                   // ids are below it
   int64_t longest = 0;                  // tokens a text may have; 0: it writes none
@@ -58,6 +59,7 @@ struct GenerationRequest {
   bool is_chat = false, stream = false, include_usage = false, echo = false;
   int64_t top = -1;  // likeliest tokens told beside each one; 0: its own logarithm alone; -1: nothing of it
   int64_t n = 1;     // texts for each prompt, with seeds that follow each other
+  int64_t set = 0;   // of the model's sets of adapters
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoed;  // what is said again before each text
   SamplerOptions sampling;
@@ -69,6 +71,7 @@ struct GenerationRequest {
 // Texts to be made vectors.
 struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> inputs;
+  int64_t set = 0;  // of the model's sets of adapters
   bool base64 = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace lumen::model {
 namespace {
@@ -97,14 +98,17 @@ void Embedding::fail(int status, const std::string& message) {
   changed_.notify_all();
 }
 
-Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options) : options_(std::move(options)) {
+Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
+    : options_(std::move(options)), numbers_(loaded.sets()) {
   const Family& family = *loaded.model().family;
   if (family.has_function("step_many")) {
     ManyLimits limits;
     limits.texts = options_.parallel;
     limits.kept = options_.kept;
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
-    numbers_.pages = numbers_.free_pages = batch_->session().pages();
+    if (options_.prefixes && !batch_->keep_in(options_.prefixes))
+      warn(fmt::format("'{}' has layers that forget: none of its prefixes are kept on disk", loaded.model().name));
+    for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
   }
   if (family.has_function("hidden")) embedder_.emplace(loaded, EmbedOptions{.exact = options_.session.exact});
   if (!batch_ && !embedder_)
@@ -133,6 +137,7 @@ std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
   LUMEN_CHECK(embedder_.has_value());
   auto embedding = std::make_shared<Embedding>();
   embedding->inputs_ = std::move(request.inputs);
+  embedding->set_ = request.set;
   const std::lock_guard lock(mutex_);
   if (is_draining_) throw Refusal(503, "the server is shutting down");
   // A request alone may have more inputs than the queue.
@@ -150,9 +155,9 @@ void Scheduler::drain() {
   asked_.notify_all();
 }
 
-ServeNumbers Scheduler::numbers() const {
+ServeNumbers Scheduler::numbers(int64_t set) const {
   const std::lock_guard lock(mutex_);
-  return numbers_;
+  return numbers_.at(set);
 }
 
 bool Scheduler::is_idle() {
@@ -192,6 +197,7 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   if (request.echo) fresh.text = request.echoed[prompt];
   TextOrder order;
   order.prompt = request.prompts[prompt];
+  order.set = request.set;
   order.sampling = request.sampling;
   order.sampling.seed += uint32_t(index % request.n);
   order.generate = request.generate;
@@ -222,9 +228,11 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
     fresh.answer = answer;
     open->made += answer.made;
     const std::lock_guard lock(mutex_);
-    numbers_.prompt_tokens += answer.read + answer.shared;
-    numbers_.cached_tokens += answer.shared;
-    numbers_.generation_tokens += answer.made;
+    ServeNumbers& numbers = numbers_[open->set()];
+    numbers.prompt_tokens += answer.read + answer.shared;
+    numbers.cached_tokens += answer.shared;
+    numbers.disk_tokens += answer.from_disk;
+    numbers.generation_tokens += answer.made;
   };
   order.failed = [open, leave](const Error& error) {
     leave();
@@ -258,24 +266,24 @@ void Scheduler::end_some(const std::function<bool(const Open&)>& which, bool out
 
 void Scheduler::look_at_clients() {
   const auto now = Clock::now();
-  int64_t cancelled = 0, late = 0;
+  std::vector<int64_t> cancelled, late;  // their sets
   const auto is_cancelled = [&](const Open& open) {
     const bool yes = !open.is_over && open.answering->cancelled_ != CancelReason::none;
-    cancelled += yes ? 1 : 0;
+    if (yes) cancelled.push_back(open.set());
     return yes;
   };
   const auto is_late = [&](const Open& open) {
     const bool yes = !open.is_over && since(open.begin, now) > options_.seconds;
-    late += yes ? 1 : 0;
+    if (yes) late.push_back(open.set());
     return yes;
   };
   end_some(is_cancelled, false);
   end_some(is_late, true);
   end_some([](const Open& open) { return open.is_over && open.ended < open.count(); }, false);
-  if (cancelled + late == 0) return;
+  if (cancelled.empty() && late.empty()) return;
   const std::lock_guard lock(mutex_);
-  numbers_.cancelled += cancelled;
-  numbers_.out_of_time += late;
+  for (const int64_t set : cancelled) ++numbers_[set].cancelled;
+  for (const int64_t set : late) ++numbers_[set].out_of_time;
 }
 
 // What is new goes to the clients; requests that are at their end are let go.
@@ -295,10 +303,11 @@ void Scheduler::hand_over() {
       continue;
     }
     const std::lock_guard lock(mutex_);
-    numbers_.whole.add(since(open.begin, now));
-    if (open.has_begun) numbers_.first_token.add(since(open.begin, open.first));
+    ServeNumbers& numbers = numbers_[open.set()];
+    numbers.whole.add(since(open.begin, now));
+    if (open.has_begun) numbers.first_token.add(since(open.begin, open.first));
     if (open.made > open.count())
-      numbers_.each_token.add(since(open.first, now) * double(open.count()) / double(open.made - open.count()));
+      numbers.each_token.add(since(open.first, now) * double(open.count()) / double(open.made - open.count()));
     at = open_.erase(at);
   }
 }
@@ -316,10 +325,9 @@ void Scheduler::step() {
   try {
     batch_->step();
   } catch (const Error& error) {
-    const auto count = std::ssize(open_);
     fail_all(error.what());
     const std::lock_guard lock(mutex_);
-    numbers_.failed += count;
+    for (const auto& open : open_) ++numbers_[open->set()].failed;
   }
 }
 
@@ -335,7 +343,7 @@ void Scheduler::embed() {
     try {
       const auto some = std::span<const std::vector<TokenId>>(first.inputs_).subspan(done, count);
       for (const auto& input : some) tokens += std::ssize(input);
-      auto vectors = embedder_->embed_all(some, options_.pooling);
+      auto vectors = embedder_->embed_all(some, options_.pooling, {}, first.set_);
       for (Embedder::Vectors& one : vectors) {
         normalise(one.at(0), 2);
         first.vectors_.push_back(std::move(one.at(0)));
@@ -352,7 +360,7 @@ void Scheduler::embed() {
     first.changed_.notify_all();
   }
   const std::lock_guard lock(mutex_);
-  numbers_.embedded_tokens += tokens;
+  numbers_[first.set_].embedded_tokens += tokens;
   waiting_embeddings_ -= over ? std::ssize(first.inputs_) - int64_t(done) : int64_t(count);
   if (over) embeddings_.pop_front();
 }
@@ -360,10 +368,16 @@ void Scheduler::embed() {
 void Scheduler::count() {
   const std::lock_guard lock(mutex_);
   if (!batch_) return;
-  numbers_.running = batch_->running();
-  numbers_.waiting = texts_ - numbers_.running;
-  numbers_.free_pages = batch_->session().free_pages();
-  numbers_.put_back = batch_->put_back_count();
+  std::vector<int64_t> texts(numbers_.size());  // asked for, and not ended
+  for (const auto* list : {&open_, &new_})
+    for (const auto& open : *list) texts[open->set()] += open->count() - open->ended;
+  for (size_t set = 0; set < numbers_.size(); ++set) {
+    ServeNumbers& numbers = numbers_[set];
+    numbers.running = batch_->running_with(int64_t(set));
+    numbers.waiting = texts[set] - numbers.running;
+    numbers.free_pages = batch_->session().free_pages();
+    numbers.put_back = batch_->put_back_count(int64_t(set));
+  }
 }
 
 bool Scheduler::round(double wait) {

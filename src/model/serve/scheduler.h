@@ -85,6 +85,7 @@ class Embedding {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::vector<TokenId>> inputs_;
+  int64_t set_ = 0;
   std::vector<std::vector<float>> vectors_;
   bool is_done_ = false;
   std::optional<Refusal> failure_;
@@ -99,11 +100,13 @@ struct SchedulerOptions {
   double seconds = 600;                 // a request may take, waiting included
   size_t most_bytes = size_t{1} << 20;  // of a request that its client has not taken
   Pooling pooling = Pooling::mean;      // of vectors
+  std::shared_ptr<PrefixFiles> prefixes =
+      nullptr;  // where beginnings of texts are kept beyond this process; null: nowhere
 };
 
 class Scheduler {
  public:
-  // The model outlives this.
+  // The model outlives this. Requests that name different sets of its adapters share queue, cache and steps.
   Scheduler(const LoadedModel& loaded, SchedulerOptions options);
 
   int64_t longest() const { return batch_ ? batch_->longest() : 0; }  // tokens of a text; 0: it writes none
@@ -117,7 +120,7 @@ class Scheduler {
   void run(const std::function<bool()>& go_on);
   // The same for several that share one engine and one thread: a step of each in turn, so that none holds another up.
   static void run_in_turn(std::span<Scheduler* const> all, const std::function<bool()>& go_on);
-  ServeNumbers numbers() const;
+  ServeNumbers numbers(int64_t set = 0) const;  // of the requests with one of the model's sets of adapters
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -129,6 +132,7 @@ class Scheduler {
     bool has_begun = false, is_over = false;
     std::vector<std::pair<int64_t, uint64_t>> running;  // texts by index, and their numbers in the batch
     std::vector<Said> fresh;                            // by text
+    int64_t set() const { return request.set; }
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
   };
 
@@ -159,7 +163,7 @@ class Scheduler {
   int64_t texts_ = 0;               // asked for, and not ended
   int64_t waiting_embeddings_ = 0;  // inputs not yet computed
   bool is_draining_ = false;
-  ServeNumbers numbers_;
+  std::vector<ServeNumbers> numbers_;  // by set
 };
 
 }  // namespace lumen::model

@@ -4,8 +4,10 @@ nested and endless ones, grammars and schemas of all sizes, slow readers, half-o
 answered with a status or let go; the server goes on, other clients are answered, and its memory stays.
 
 Usage: tests/cli/serve/hostile_check.py LUMEN [COUNT [CONNECTIONS]]     COUNT fuzzed requests (400), CONNECTIONS held open at once (200)
+LUMEN_HOSTILE_HEADS=10000: so many hostile heads (300) from heads.py
 """
 import json
+import os
 import random
 import socket
 import sys
@@ -13,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import heads
 import serve_check
 
 GOOD = {
@@ -161,6 +164,20 @@ def crowd(s, count):
     return slowest
 
 
+def hostile_heads(s, count):
+    """Heads of heads.py, beside a client that behaves; no request hides in another, and memory stays."""
+    ask = lambda: s.json("/tokenize", {"prompt": "ab"})["tokens"]
+    heads.send_all(s.port, count // 10, 1, ask)
+    before = memory(s)
+    seen, slowest = heads.send_all(s.port, count, 2, ask)
+    is_well(s)
+    heads.none_got_through(s.log.read_text())
+    grown = memory(s) - before
+    assert grown < 32 << 20, f"memory grew by {grown >> 20} MiB"
+    assert slowest < 10, slowest
+    return seen, slowest, grown
+
+
 def main():
     lumen = str(Path(sys.argv[1]).resolve())
     count, connections = int(sys.argv[2]) if len(sys.argv) > 2 else 400, int(sys.argv[3]) if len(sys.argv) > 3 else 200
@@ -168,7 +185,7 @@ def main():
         work = Path(folder)
         serve_check.make_model(lumen, work)
         (work / "calls.jinja").write_text(serve_check.TEMPLATE)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--body", "256K", "--timeout", "5", "--connections", connections + 50, "--chat-template", "calls.jinja")
+        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--body", "256K", "--timeout", "5", "--connections", connections + 50, "--chat-template", "calls.jinja", "--log-json")
         try:
             begin = time.time()
             large(s)
@@ -181,6 +198,10 @@ def main():
             assert grown < 48 << 20, f"memory grew by {grown >> 20} MiB"
             print(f"serve: {count} hostile requests {dict(sorted(seen.items()))}, {connections} connections, an answer beside them in {slowest:.2f} s at most, "
                   f"memory {before >> 20} MiB and {grown / 2**20:+.1f} MiB, {time.time() - begin:.1f} s")
+            begin, wanted = time.time(), int(os.environ.get("LUMEN_HOSTILE_HEADS", 300))
+            seen, slowest, grown = hostile_heads(s, wanted)
+            print(f"serve: {wanted} hostile heads {dict(sorted(seen.items()))}, none got through, an answer beside them in {slowest:.2f} s at most, "
+                  f"memory {grown / 2**20:+.1f} MiB, {time.time() - begin:.1f} s")
             assert s.end() == 143, s.log.read_text()[-2000:]
         finally:
             s.process.kill()

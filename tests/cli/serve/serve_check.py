@@ -349,9 +349,37 @@ def adapters(lumen, work):
         s.process.kill()
 
 
+def prefixes(lumen, work):
+    """A server that was killed has kept what prompts begin with; what was damaged is read again; answers stay byte for byte."""
+    ask = {"prompt": "A long beginning that many prompts share, word by word. " * 12, "max_tokens": 8, "seed": 5, "temperature": 0.7}
+    heard, cached = [], []
+    folder = work / "prefixes"
+    for start in range(3):
+        if start == 2:
+            files = sorted(f for f in folder.rglob("*") if f.is_file() and f.parent.name == "prefixes")
+            assert len(files) >= 3 and all(f.stat().st_mode & 0o077 == 0 for f in files), files
+            for file in files:
+                data = bytearray(file.read_bytes())
+                data[len(data) // 2] ^= 1
+                file.write_bytes(data)
+        s = Served(lumen, work, "-m", "served.gguf", "--prefix-cache", folder, "--prefix-cache-size", "64M", "--log-json")
+        try:
+            said = s.json("/v1/completions", ask)
+            heard.append(said["choices"])
+            cached.append(said["usage"]["prompt_tokens_details"]["cached_tokens"])
+            read = float(re.search(r"^lumen_prefix_cache_read_total (\S+)$", s.ask("/metrics")[2], re.M)[1])
+            assert (read > 0) == (start == 1) and s.metric("lumen_prompt_tokens_from_disk_total") == cached[-1], read
+        finally:
+            s.process.kill()
+            s.process.wait(LONGEST)
+        assert ("is damaged" in s.log.read_text()) == (start == 2) and ('"disk_tokens"' in s.log.read_text()) == (start == 1), s.log.read_text()
+    assert heard[0] == heard[1] == heard[2] and cached[0] == cached[2] == 0 and cached[1] > 100, (heard, cached)
+
+
 def check(lumen, work):
     make_model(lumen, work)
     adapters(lumen, work)
+    prefixes(lumen, work)
     (work / "calls.jinja").write_text(TEMPLATE)
     s = Served(lumen, work, "-m", "served.gguf", "--body", "64K", "--timeout", "2", "--log-json", "--chat-template", "calls.jinja")
     try:

@@ -8,7 +8,7 @@
 //
 // May include: base, base/file, base/structured, graph/transform, model/arch, model/arch/checkpoint, model/file,
 // model/text/pattern, number/codec, run/engine.
-// Offers: adapter_stack.h, adapter_sum.h, adapter_write.h.
+// Offers: adapter_sets.h, adapter_stack.h, adapter_sum.h, adapter_write.h.
 #pragma once
 
 #include <filesystem>

@@ -15,7 +15,8 @@ int64_t same_beginning(std::span<const TokenId> a, std::span<const TokenId> b) {
 }  // namespace
 
 TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel)
-    : tokenizer_(*loaded.model().tokenizer),
+    : loaded_(loaded),
+      tokenizer_(*loaded.model().tokenizer),
       chunk_(session.chunk),
       vocabulary_(loaded.model().integer("vocab")),
       longest_(many_limits(loaded.model(), session_options(loaded.model(), session), limits).longest),
@@ -24,12 +25,20 @@ TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimi
       session_(loaded, std::move(session), limits),
       forbidden_(never_drawn(tokenizer_, loaded.model().integer("vocab"), false)),
       forbidden_with_ends_(never_drawn(tokenizer_, loaded.model().integer("vocab"), true)),
-      limit_(parallel) {
+      limit_(parallel),
+      put_back_(loaded.sets()) {
   LUMEN_CHECK(parallel >= 1);
   longest_ = std::min(longest_, session_.pages() * session_.page_size());
 }
 
+bool TextBatch::keep_in(std::shared_ptr<PrefixFiles> files) {
+  if (!KeptPrefixes::can_keep(session_)) return false;
+  prefixes_ = std::make_unique<KeptPrefixes>(loaded_, session_, std::move(files));
+  return true;
+}
+
 uint64_t TextBatch::add(TextOrder order) {
+  LUMEN_CHECK(order.set >= 0 && order.set < std::ssize(put_back_), "no set {} of adapters", order.set);
   if (order.prompt.empty()) throw usage_error("a prompt is empty");
   if (std::ssize(order.prompt) > longest_)
     throw Error(Exit::user,
@@ -42,6 +51,10 @@ uint64_t TextBatch::add(TextOrder order) {
   t->pending = t->order.prompt;
   waiting_.push_back(std::move(t));
   return waiting_.back()->number;
+}
+
+int64_t TextBatch::running_with(int64_t set) const {
+  return std::count_if(active_.begin(), active_.end(), [&](const auto& t) { return t->order.set == set; });
 }
 
 bool TextBatch::remove(uint64_t number) {
@@ -66,10 +79,13 @@ void TextBatch::remove_all() {
   while (!waiting_.empty()) remove(waiting_.front()->number);
 }
 
-// How much of `tokens` some text has already. The last token is computed in any case: what follows it is asked for.
-std::pair<int64_t, int> TextBatch::known(const std::vector<TokenId>& tokens) const {
+// How much of what `t` is to read some text with its adapters has already. The last token is computed in any case: what
+// follows it is asked for.
+std::pair<int64_t, int> TextBatch::known(const Text& t) const {
+  const std::vector<TokenId>& tokens = t.pending;
   std::pair<int64_t, int> best{0, -1};
   const auto look = [&](int text) {
+    if (session_.set(text) != t.order.set) return;
     const int64_t count = std::min<int64_t>(same_beginning(tokens, session_.tokens(text)), tokens.size() - 1);
     if (count > best.first) best = {count, text};
   };
@@ -78,10 +94,11 @@ std::pair<int64_t, int> TextBatch::known(const std::vector<TokenId>& tokens) con
   return best;
 }
 
-// Whether a text is about to have more of `tokens` than all have so far: waiting for it saves reading them twice.
-bool TextBatch::is_being_read(const std::vector<TokenId>& tokens) const {
+// Whether a text is about to have more of that than all have so far: waiting for it saves reading it twice.
+bool TextBatch::is_being_read(const Text& t) const {
+  const std::vector<TokenId>& tokens = t.pending;
   return std::any_of(active_.begin(), active_.end(), [&](const auto& other) {
-    if (other->pending.size() < 2) return false;
+    if (other->pending.size() < 2 || other->order.set != t.order.set) return false;
     const std::vector<TokenId>& read = session_.tokens(other->text);
     const int64_t first = same_beginning(tokens, read);
     if (first < std::ssize(read) || first >= std::ssize(tokens)) return false;
@@ -94,10 +111,10 @@ bool TextBatch::admit() {
   if (waiting_.empty() || std::ssize(active_) >= limit_) return false;
   Text& t = *waiting_.front();
   const bool shares = !is_scored(t);
-  if (shares && is_being_read(t.pending)) return false;
+  if (shares && is_being_read(t)) return false;
   std::pair<int64_t, int> from{0, -1};
   for (;;) {
-    if (shares) from = known(t.pending);
+    if (shares) from = known(t);
     const int64_t size = session_.page_size();
     const int64_t pages = (std::ssize(t.pending) + size - 1) / size - from.first / size;
     if (active_.empty() || pages + std::ssize(active_) <= session_.free_pages()) break;
@@ -105,13 +122,16 @@ bool TextBatch::admit() {
   }
   const bool again = t.answer != nullptr;
   if (!again) begin(t);
-  t.text = session_.open();
-  const int64_t shared = from.second >= 0 ? session_.share(from.second, t.text, from.first) : 0;
+  t.text = session_.open(t.order.set);
+  int64_t shared = from.second >= 0 ? session_.share(from.second, t.text, from.first) : 0;
+  const int64_t from_disk = shares && prefixes_ ? prefixes_->restore(t.text, t.pending) : 0;
+  shared += from_disk;
   const int64_t left = std::ssize(t.pending) - shared;
   if (again) {
     t.out.again += left;
   } else {
     t.out.shared = shared;
+    t.out.from_disk = from_disk;
     t.out.read = left;
   }
   t.pending.erase(t.pending.begin(), t.pending.begin() + shared);
@@ -168,15 +188,17 @@ void TextBatch::put_back() {
   t.text = -1;
   waiting_.splice(waiting_.begin(), active_, std::prev(active_.end()));
   limit_ = std::ssize(active_);  // until one of them ends
-  ++put_back_count_;
+  ++put_back_[t.order.set];
 }
 
 // What a text has read stays for those that begin like it; what is the beginning of another goes.
 void TextBatch::keep(int text) {
   const std::vector<TokenId>& tokens = session_.tokens(text);
+  if (prefixes_) prefixes_->save(text);
   if (most_kept_ == 0 || std::ssize(tokens) < session_.page_size()) return session_.close(text);
   std::erase_if(kept_, [&](int old) {
     const std::vector<TokenId>& theirs = session_.tokens(old);
+    if (session_.set(old) != session_.set(text)) return false;
     if (same_beginning(theirs, tokens) < std::ssize(theirs)) return false;
     session_.close(old);
     return true;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/infer/generate/answer.h"
+#include "model/infer/generate/kept_prefixes.h"
 #include "model/infer/session/session_many.h"
 
 namespace lumen::model {
@@ -22,12 +23,14 @@ struct ManyAnswer {
   EndReason reason = EndReason::interrupted;
   std::string text, stop;                  // what was shown, and the text that ended it
   int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
+  int64_t from_disk = 0;                   // of those taken from others
   int64_t again = 0;                       // computed once more, after the pages were needed for other texts
 };
 
 // A text to be written.
 struct TextOrder {
   std::vector<TokenId> prompt;  // at least one
+  int64_t set = 0;              // of the model's sets of adapters
   SamplerOptions sampling;      // ids that no text can have are never drawn, whatever this says
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;  // of generate.grammar; null: none
@@ -46,13 +49,17 @@ class TextBatch {
   // `parallel` texts at once, at most limits.texts.
   TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel);
 
+  // Beginnings of texts are kept in files, too, and read from there. False where the session lets go of pages.
+  bool keep_in(std::shared_ptr<PrefixFiles> files);
+
   uint64_t add(TextOrder order);  // behind all others; its number
   bool remove(uint64_t number);   // ends it as interrupted, and it hears so; false when it has ended before
   void remove_all();
-  bool step();                                                // false when there is nothing to do
-  int64_t running() const { return std::ssize(active_); }     // texts
-  int64_t waiting() const { return std::ssize(waiting_); }    // for their turn, or for pages
-  int64_t put_back_count() const { return put_back_count_; }  // texts that gave up their pages, so far
+  bool step();                                                                 // false when there is nothing to do
+  int64_t running() const { return std::ssize(active_); }                      // texts
+  int64_t running_with(int64_t set) const;                                     // of them those with a set of adapters
+  int64_t waiting() const { return std::ssize(waiting_); }                     // for their turn, or for pages
+  int64_t put_back_count(int64_t set = 0) const { return put_back_.at(set); }  // texts that gave up their pages, so far
   const ManySession& session() const { return session_; }
   int64_t longest() const { return longest_; }  // tokens a text may have
 
@@ -72,8 +79,8 @@ class TextBatch {
   };
   using Texts = std::list<std::unique_ptr<Text>>;
 
-  std::pair<int64_t, int> known(const std::vector<TokenId>& tokens) const;
-  bool is_being_read(const std::vector<TokenId>& tokens) const;
+  std::pair<int64_t, int> known(const Text& t) const;
+  bool is_being_read(const Text& t) const;
   bool is_scored(const Text& t) const { return t.order.read && t.scored < std::ssize(t.order.prompt); }
   bool admit();
   void begin(Text& t);
@@ -87,15 +94,17 @@ class TextBatch {
   void draw(const std::vector<Text*>& texts, const std::vector<LogitRow>& rows);
   void score(Text& t);
 
+  const LoadedModel& loaded_;
   const Tokenizer& tokenizer_;
   int64_t chunk_, vocabulary_, longest_, parallel_, most_kept_;
   ManySession session_;
+  std::unique_ptr<KeptPrefixes> prefixes_;
   std::vector<TokenId> forbidden_, forbidden_with_ends_;
   Texts active_, waiting_;
   std::list<int> kept_;  // texts of the session that have ended, the latest first
   int64_t limit_;        // texts at once, for now
   uint64_t next_number_ = 1, step_ = 0;
-  int64_t put_back_count_ = 0;
+  std::vector<int64_t> put_back_;  // by set
 };
 
 }  // namespace lumen::model

@@ -35,7 +35,7 @@ Embedder::Embedder(const LoadedModel& loaded, EmbedOptions options) : loaded_(lo
   graph_ = loaded.function("hidden");
   for (const graph::ValueId v : graph_.inputs()) {
     const graph::Attributes& a = graph_[v].attributes;
-    if (a.role == graph::Role::data && a.name != kTokens && a.name != kLengths)
+    if (a.role == graph::Role::data && a.name != kTokens && a.name != kLengths && a.name != graph::kTextSets)
       throw user_error("the function 'hidden' of the family '{}' asks for '{}', which nothing here gives",
                        model.family->name(), a.name);
   }
@@ -57,14 +57,19 @@ const Embedder::Width& Embedder::width(int64_t texts, int64_t tokens) {
   options.assignments = stored_formats(loaded_.model(), graph_);
   options.symbols = {{"B", texts}, {"T", tokens}};
   options.exact = options_.exact;
-  Width w{texts, tokens, engine.compile(graph_, options), nullptr, nullptr};
+  Width w{texts, tokens, engine.compile(graph_, options), nullptr, nullptr, nullptr};
   const auto input = [&](const graph::Shape& shape) {
     return std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{shape, {Scalar::i32, nullptr}});
   };
   w.in = input({graph::Dim(texts), graph::Dim(tokens)});
   w.lengths = input({graph::Dim(texts)});
-  for (const std::string& name : w.program->input_names())
-    w.program->bind(name, name == kTokens ? w.in : name == kLengths ? w.lengths : loaded_.weights().at(name));
+  w.sets = input({graph::Dim(texts)});
+  const std::map<std::string, run::DeviceTensorRef> handed = {
+      {kTokens, w.in}, {kLengths, w.lengths}, {graph::kTextSets, w.sets}};
+  for (const std::string& name : w.program->input_names()) {
+    const auto found = handed.find(name);
+    w.program->bind(name, found != handed.end() ? found->second : loaded_.weights().at(name));
+  }
   return widths_.emplace_back(std::move(w));
 }
 
@@ -78,18 +83,19 @@ void Embedder::check(std::span<const TokenId> tokens) const {
 }
 
 void Embedder::run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling,
-                   std::span<Vectors*> out) {
+                   std::span<Vectors*> out, int64_t set) {
   using Clock = std::chrono::steady_clock;
   const Width& w = width(std::bit_ceil(texts.size()), tokens);
   const Clock::time_point begin = Clock::now();
   // What fills up: tokens that none of a text sees, and texts of one token that nobody asks for.
-  std::vector<int32_t> ids(w.texts * tokens, 0), lengths(w.texts, 1);
+  std::vector<int32_t> ids(w.texts * tokens, 0), lengths(w.texts, 1), sets(w.texts, set);
   for (size_t i = 0; i < texts.size(); ++i) {
     std::copy(texts[i].begin(), texts[i].end(), ids.begin() + i * tokens);
     lengths[i] = texts[i].size();
   }
   w.in->upload(ids.data(), w.in->bytes());
   w.lengths->upload(lengths.data(), w.lengths->bytes());
+  w.sets->upload(sets.data(), w.sets->bytes());
   w.program->run();
   const size_t each = size_ * tokens;
   std::vector<float> all(each * w.texts);
@@ -111,7 +117,7 @@ Embedder::Vectors Embedder::embed(std::span<const TokenId> tokens, Pooling pooli
 }
 
 std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<TokenId>> texts, Pooling pooling,
-                                                   const std::function<bool(size_t)>& go_on) {
+                                                   const std::function<bool(size_t)>& go_on, int64_t set) {
   for (const auto& text : texts) check(text);
   std::vector<size_t> order(texts.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -127,7 +133,7 @@ std::vector<Embedder::Vectors> Embedder::embed_all(std::span<const std::vector<T
       to.push_back(&out[order[done]]);
       ++done;
     }
-    run(tokens, some, pooling, to);
+    run(tokens, some, pooling, to, set);
     if (go_on && !go_on(done)) return {};
   }
   return out;

@@ -28,20 +28,21 @@ class Embedder {
   // One vector, or one for each token (none). Error when the text is empty or too long.
   Vectors embed(std::span<const TokenId> tokens, Pooling pooling);
   // The same of many texts, those of about one length together. `go_on` is told how many are done and says whether to
-  // go on; otherwise nothing comes back.
+  // go on; otherwise nothing comes back. `set`: of the model's sets of adapters.
   std::vector<Vectors> embed_all(std::span<const std::vector<TokenId>> texts, Pooling pooling,
-                                 const std::function<bool(size_t)>& go_on = {});
+                                 const std::function<bool(size_t)>& go_on = {}, int64_t set = 0);
 
  private:
   struct Width {  // the function compiled for `texts` texts of at most `tokens` tokens
     int64_t texts, tokens;
     std::shared_ptr<run::Program> program;
-    run::DeviceTensorRef in, lengths;
+    run::DeviceTensorRef in, lengths, sets;
   };
   const Width& width(int64_t texts, int64_t tokens);
   void check(std::span<const TokenId> tokens) const;
   int64_t tokens_for(int64_t count) const;
-  void run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling, std::span<Vectors*> out);
+  void run(int64_t tokens, std::span<const std::span<const TokenId>> texts, Pooling pooling, std::span<Vectors*> out,
+           int64_t set = 0);
 
   const LoadedModel& loaded_;
   EmbedOptions options_;

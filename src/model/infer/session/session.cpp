@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/arch/adapter/adapter_sum.h"
+#include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
 #include "model/infer/session/cache_format.h"
@@ -17,82 +17,6 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kWidthStep = 4, kNarrowest = 8;
-
-// Matrices of as many rows, or stacks of them, side by side, the n-th times scales[n].
-Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
-  const int64_t rows = parts[0]->rows();
-  graph::Shape shape = parts[0]->type.shape;
-  int64_t columns = 0;
-  for (const Weight* p : parts) columns += p->columns();
-  std::vector<float> values;
-  values.reserve(rows * columns);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (size_t n = 0; n < parts.size(); ++n) {
-      const auto row = parts[n]->f32().subspan(r * parts[n]->columns(), parts[n]->columns());
-      for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
-    }
-  }
-  shape.back() = graph::Dim(columns);
-  return f32_weight(shape, values);
-}
-
-// Matrices of as many columns, one below the other; of stacks, matrix by matrix.
-Weight below(std::span<const Weight* const> parts) {
-  graph::Shape shape = parts[0]->type.shape;
-  const bool stacked = shape.size() == 3;
-  const size_t count = stacked ? shape[0].number() : 1;
-  int64_t rows = 0;
-  for (const Weight* p : parts) rows += p->type.shape[stacked ? 1 : 0].number();
-  shape[stacked ? 1 : 0] = graph::Dim(rows);
-  std::vector<float> values;
-  for (size_t e = 0; e < count; ++e) {
-    for (const Weight* p : parts) {
-      const size_t size = p->f32().size() / count;
-      const auto matrix = p->f32().subspan(e * size, size);
-      values.insert(values.end(), matrix.begin(), matrix.end());
-    }
-  }
-  return f32_weight(shape, values);
-}
-
-// A change of a weight, and what the weight itself is multiplied by where magnitudes take part.
-struct Change {
-  AdapterPart part;
-  std::vector<float> gain;  // empty: 1
-};
-
-// All changes of a weight as one: their ranks add up, and their scales and gains are in B. Gains g multiply what the
-// weight gives by 1 + sum (g - 1), as programs that keep several adapters apart have it.
-std::map<std::string, Change> stacked(run::Engine& engine, const Model& model,
-                                      std::span<const ScaledAdapter> adapters) {
-  std::map<std::string, Change> out;
-  for (const Parameter& p : model.parameters) {
-    std::vector<const Weight*> as, bs;
-    std::vector<double> scales;
-    std::deque<Weight> scaled;  // keeps what bs points to
-    std::vector<float> gains;
-    for (const ScaledAdapter& s : adapters) {
-      const auto found = s.adapter.parts.find(p.name);
-      if (found == s.adapter.parts.end()) continue;
-      as.push_back(&found->second.a);
-      bs.push_back(&found->second.b);
-      scales.push_back(s.scale * found->second.scale);
-      if (!found->second.magnitude) continue;
-      const std::vector<float> own = magnitude_gain(engine, p, model.weights.at(p.name), found->second);
-      bs.back() = &scaled.emplace_back(rows_scaled(found->second.b, own));
-      if (gains.empty()) gains.assign(own.size(), 1);
-      for (size_t n = 0; n < own.size(); ++n) gains[n] += own[n] - 1;
-    }
-    if (as.empty()) continue;
-    Change change;
-    change.gain = std::move(gains);
-    AdapterPart& part = change.part;
-    part.b = beside(bs, scales);
-    part.a = is_looked_up(p) ? beside(as, std::vector<double>(as.size(), 1.0)) : below(as);
-    out.emplace(p.name, std::move(change));
-  }
-  return out;
-}
 
 // Nothing where adapters bring no whole weights.
 std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
@@ -110,6 +34,7 @@ std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> 
 LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<const ScaledAdapter> adapters)
     : engine_(engine), changed_(changed(given, adapters)), model_(changed_ ? *changed_ : given) {
   const Model& model = model_;
+  identities_ = {identity_of(adapters)};
   require_finite_vectors(model);
   // A processor reads weights where they lie, unless a file has them at places that its kernels do not read.
   const bool here = engine.device().reads_host_memory();
@@ -124,30 +49,57 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  for (auto& [name, change] : stacked(engine, model, adapters)) {
-    const AdapterPart& part = change.part;
+  for (const auto& [name, change] : combined_changes(engine, model, adapters)) {
     graph::LowRank& low_rank = adapted_.emplace_back();
     low_rank.weight = name;
-    low_rank.rank = part.rank();
+    low_rank.rank = change.rank();
     low_rank.rows = is_looked_up(*model.find(name));
     low_rank.gain = !change.gain.empty();
-    if (!change.gain.empty()) {
-      const Weight gain = f32_weight(graph::low_rank_rows(model.find(name)->shape, low_rank.rows), change.gain);
-      weights_[graph::low_rank_gain(name)] =
-          run::DeviceTensor::parameter(engine.device(), gain.type, gain.bytes.data(), gain.bytes.keeper());
-    }
-    weights_[graph::low_rank_a(name)] =
-        run::DeviceTensor::parameter(engine.device(), part.a.type, part.a.bytes.data(), part.a.bytes.keeper());
-    weights_[graph::low_rank_b(name)] =
-        run::DeviceTensor::parameter(engine.device(), part.b.type, part.b.bytes.data(), part.b.bytes.keeper());
+    hold_change(name, change, graph::low_rank_rows(model.find(name)->shape, low_rank.rows));
   }
+}
+
+LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<const AdapterSet> sets)
+    : LoadedModel(engine, model) {
+  LUMEN_CHECK(!sets.empty());
+  identities_.clear();
+  for (const AdapterSet& set : sets) {
+    for (const ScaledAdapter& s : set) require_scale(s);
+    identities_.push_back(identity_of(set));
+  }
+  for (const auto& [name, change] : stacked_changes(engine, model, sets)) {
+    graph::TextLowRank& low_rank = adapted_by_text_.emplace_back();
+    low_rank.weight = name;
+    low_rank.rank = change.rank();
+    low_rank.rows = is_looked_up(*model.find(name));
+    low_rank.gain = !change.gain.empty();
+    low_rank.slots = change.slots;
+    const graph::Shape& b = change.b.type.shape;
+    hold_change(name, change, {b[0], b[1]});
+  }
+}
+
+void LoadedModel::hold_change(const std::string& name, const WeightChange& change, const graph::Shape& rows) {
+  const auto hold = [&](const std::string& as, const Weight& w) {
+    weights_[as] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
+  };
+  hold(graph::low_rank_a(name), change.a);
+  hold(graph::low_rank_b(name), change.b);
+  if (!change.gain.empty()) hold(graph::low_rank_gain(name), f32_weight(rows, change.gain));
 }
 
 graph::Graph LoadedModel::function(const std::string& name) const {
   graph::Graph g = function_of(model_, name);
+  const auto is_absent = [&](const auto& p) { return g.find_input(p.weight) < 0; };  // functions without logits
+  if (!adapted_by_text_.empty()) {
+    std::vector<graph::TextLowRank> parts = adapted_by_text_;
+    std::erase_if(parts, is_absent);
+    graph::inline_calls(g);
+    graph::simplify(g);
+    return graph::add_low_rank_by_text(std::move(g), parts);
+  }
   std::vector<graph::LowRank> parts = adapted_;
-  std::erase_if(parts,
-                [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits
+  std::erase_if(parts, is_absent);
   return graph::changed(std::move(g), {.low_rank = parts});
 }
 

@@ -2,8 +2,9 @@
 // Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
 // tests/model/infer/infer_test.cpp.
 //
-// May include: base, graph/elaborate, graph/ir, graph/pipeline, lang, model/arch, model/arch/adapter,
-// model/arch/family, model/infer/sample, number/library, run/engine, run/engine/compile, run/engine/program.
+// May include: base, graph/elaborate, graph/ir, graph/pipeline, graph/transform/by_text, lang, model/arch,
+// model/arch/adapter, model/arch/family, model/infer/sample, number/library, run/engine, run/engine/compile,
+// run/engine/program.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
 
@@ -16,7 +17,8 @@
 #include <vector>
 
 #include "graph/pipeline/pipeline.h"
-#include "model/arch/adapter/adapter.h"
+#include "graph/transform/by_text/by_text.h"
+#include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/model.h"
 #include "model/infer/session/handed.h"
 #include "model/infer/session/narrowing.h"
@@ -26,25 +28,35 @@
 namespace lumen::model {
 
 // Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
-// are one change of low rank for each weight, and whole weights in place of the model's.
+// are one change of low rank for each weight, and whole weights in place of the model's. Or several sets of adapters,
+// of which each text of a batch has one (graph::kTextSets).
 class LoadedModel {
  public:
   LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
+  // Whole weights cannot differ (can_differ). Functions are those of batches.
+  LoadedModel(run::Engine& engine, const Model& model, std::span<const AdapterSet> sets);
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
   run::Engine& engine() const { return engine_; }
   const Model& model() const { return model_; }
   // What inputs of the functions are bound to: the model's parameters and the adapters'.
   const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+  int64_t sets() const { return identities_.size(); }  // of adapters, of which a text may have one
+  // A hash of what a set's adapters hold, and their scales; whole weights are the model's.
+  const std::string& identity(int64_t set = 0) const { return identities_.at(set); }
   // A function of the family, with the adapters.
   graph::Graph function(const std::string& name) const;
 
  private:
+  void hold_change(const std::string& name, const WeightChange& change, const graph::Shape& rows);
+
   run::Engine& engine_;
   std::optional<Model> changed_;  // by whole weights of adapters
   const Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
   std::vector<graph::LowRank> adapted_;
+  std::vector<std::string> identities_;  // of the sets
+  std::vector<graph::TextLowRank> adapted_by_text_;
 };
 
 // Whether rows of logits are narrowed on the device (narrowing.h): where it is another than the host's and the

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
 
@@ -45,11 +46,13 @@ ManySession::Text& ManySession::text(int number) {
   return texts_[number];
 }
 
-int ManySession::open() {
+int ManySession::open(int64_t set) {
+  LUMEN_CHECK(set >= 0 && set < loaded_.sets(), "no set {} of adapters", set);
   for (size_t i = 0; i < texts_.size(); ++i) {
     Text& t = texts_[i];
     if (t.is_open) continue;
     t.is_open = true;
+    t.set = set;
     t.tables.clear();
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
     return i;
@@ -64,7 +67,7 @@ void ManySession::close(int number) {
 
 int64_t ManySession::share(int from, int to, int64_t count) {
   Text &source = text(from), &target = text(to);
-  LUMEN_CHECK(target.tokens.empty() && count >= 0 && count <= length(from));
+  LUMEN_CHECK(source.set == target.set && target.tokens.empty() && count >= 0 && count <= length(from));
   for (size_t c = 0; c < caches_.size(); ++c) count = source.tables[c].kept(caches_[c].pool, count);
   if (count == 0) return 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
@@ -111,18 +114,87 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
   }
 }
 
+// What a page holds of each state, layer and head, in order: its rows, and what a format has for each row beside them.
+void ManySession::each_part(int32_t page, const std::function<void(void*, int64_t)>& see) {
+  if (states_.empty()) (void)program(shapes(options_, limits_)[0]);  // which makes them
+  for (const auto& [name, state] : states_) {
+    const graph::Shape& shape = state->type().shape;
+    const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number(), size = options_.page;
+    const int64_t rows = heads * pages * size;
+    const FormatRef& format = state->type().element.format;
+    const BlobLayout layout = format ? blob_layout(*format, rows, shape[4].number()) : BlobLayout{};
+    const int64_t stride = format ? layout.row_stride : state->bytes() / rows;
+    char* const begin = static_cast<char*>(state->data());
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t row = (h * pages + page) * size;
+      see(begin + row * stride, size * stride);
+      if (format && format->row_bytes > 0)
+        see(begin + layout.section[ordinal(Level::row)] + row * format->row_bytes, size * format->row_bytes);
+    }
+  }
+}
+
+int64_t ManySession::page_bytes() {
+  int64_t all = 0;
+  each_part(0, [&](const void*, int64_t bytes) { all += bytes; });
+  return all;
+}
+
+std::string ManySession::copy_pages(int number, int64_t first, int64_t count) {
+  std::string out;
+  for (const int32_t page : texts_.at(number).tables.at(0).pages().subspan(first, count)) {
+    each_part(page, [&](const void* at, int64_t bytes) {
+      out.resize(out.size() + bytes);
+      loaded_.engine().device().copy_out(out.data() + out.size() - bytes, at, bytes);
+    });
+  }
+  return out;
+}
+
+void ManySession::append_pages(int number, std::span<const TokenId> tokens, std::string_view bytes) {
+  const Part whole{number, tokens};
+  check({&whole, 1});
+  Text& t = text(number);
+  const auto now = std::ssize(t.tokens), count = std::ssize(tokens) / options_.page;
+  LUMEN_CHECK(keeps_pages() && now % options_.page == 0 && std::ssize(tokens) == count * options_.page);
+  LUMEN_CHECK(std::ssize(bytes) == count * page_bytes());
+  t.tables[0].make_room(caches_[0].pool, now, now + std::ssize(tokens), [](int32_t, int32_t) {});
+  size_t at = 0;
+  for (const int32_t page : t.tables[0].pages().subspan(now / options_.page, count)) {
+    each_part(page, [&](void* to, int64_t part) {
+      loaded_.engine().device().copy_in(to, bytes.data() + at, part);
+      at += part;
+    });
+  }
+  t.tokens.insert(t.tokens.end(), tokens.begin(), tokens.end());
+}
+
+const StepPlan& ManySession::plan_for(Shape shape) {
+  if (!shape.plain) return plan_;
+  if (!plain_) plain_ = plan_many_plain(loaded_, options_, limits_);
+  return *plain_;
+}
+
+// Whether none of the texts has adapters, though others may: the step then takes no time for them.
+bool ManySession::is_plain(std::span<const Part> parts) const {
+  if (loaded_.sets() == 1) return false;
+  const std::string none = identity_of({});
+  return std::ranges::all_of(parts, [&](const Part& p) { return loaded_.identity(set(p.text)) == none; });
+}
+
 ManySession::Program& ManySession::program(Shape shape) {
   for (Program& p : programs_)
-    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens && p.shape.all == shape.all) return p;
+    if (p.shape == shape) return p;
+  const graph::Graph& graph = plan_for(shape).graph;
   run::Engine& engine = loaded_.engine();
-  run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
+  run::CompileOptions options = step_options(loaded_.model(), graph, options_);
   options.symbols = plan_.symbols;
   options.symbols["B"] = shape.texts;
   options.symbols["T"] = shape.tokens;
   options.symbols["R"] = shape.rows();
   Program p;
   p.shape = shape;
-  p.program = engine.compile(plan_.graph, options);
+  p.program = engine.compile(graph, options);
   require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_, !states_.empty());
   work_bytes_ += p.program->arena_bytes();
   for (const std::string& name : p.program->input_names()) {
@@ -130,7 +202,7 @@ ManySession::Program& ManySession::program(Shape shape) {
     run::DeviceTensorRef tensor;
     if (const auto weight = loaded_.weights().find(name); weight != loaded_.weights().end()) {
       tensor = weight->second;
-    } else if (plan_.graph[plan_.graph.find_input(name)].attributes.role == graph::Role::state) {
+    } else if (graph[graph.find_input(name)].attributes.role == graph::Role::state) {
       auto& state = states_[name];
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
       tensor = state;
@@ -156,12 +228,14 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
 
 // Filled up with tokens that are written nowhere and that nobody asks for.
 ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked) {
+  shape.plain = is_plain(parts);
   Program& p = program(shape);
-  const auto wide = static_cast<size_t>(p.shape.tokens), count = p.shape.texts * wide;
+  const size_t wide = p.shape.tokens, count = p.shape.texts * wide;
   const size_t entries = plan_.symbols.at("K");
-  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0);
+  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.texts, 0);
   for (size_t i = 0; i < parts.size(); ++i) {
     const int32_t start = length(parts[i].text);
+    sets[i] = text(parts[i].text).set;
     for (size_t t = 0; t < wide; ++t) {
       const size_t real = std::min(t, parts[i].tokens.size() - 1);
       ids[i * wide + t] = parts[i].tokens[real];
@@ -193,6 +267,7 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   put("tokens", ids);
   put("positions", at);
   put("rows", rows);
+  if (p.in.contains(graph::kTextSets)) put(graph::kTextSets, sets);
   if (p.in.contains("length")) put("length", {static_cast<int32_t>(limits_.longest)});
   if (plan_.narrowing) {
     const int64_t each = plan_.narrowing->asked();

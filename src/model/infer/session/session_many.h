@@ -20,7 +20,9 @@ class ManySession {
   // Steps as they may be compiled: tokens of so many texts.
   struct Shape {
     int64_t texts = 1, tokens = 1;
-    bool all = false;  // the logits behind every token come out
+    bool all = false;    // the logits behind every token come out
+    bool plain = false;  // of texts without adapters, where others have some
+    friend bool operator==(const Shape&, const Shape&) = default;
     int64_t rows() const { return all ? tokens : tokens == 1 ? texts : 1; }
   };
   static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits);
@@ -28,11 +30,12 @@ class ManySession {
   // options.context: places of the caches, for all texts together.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
 
-  // A new, empty text; Error when there are too many. Its number stays until it is closed.
-  int open();
+  // A new, empty text with one of the model's sets of adapters; Error when there are too many. Its number stays until
+  // it is closed.
+  int open(int64_t set = 0);
   void close(int text);
-  // `to`, an empty text, begins with the first tokens of `from`; nothing is computed. How many of `count`: all, or none
-  // when layers with a window have let go of what the next token would see.
+  // `to`, an empty text with the same adapters, begins with the first tokens of `from`; nothing is computed. How many
+  // of `count`: all, or none when layers with a window have let go of what the next token would see.
   int64_t share(int from, int to, int64_t count);
   // The text ends behind `length` tokens; or, when what the next one would see is gone, before its first. Its length.
   int64_t rewind(int text, int64_t length);
@@ -49,9 +52,21 @@ class ManySession {
   // say so.
   std::vector<LogitRow> feed_rows(std::span<const Part> parts, std::span<const Asked> asked);
 
+  // What the caches hold of whole pages, as bytes that another session of the same graph, weights and page size takes
+  // back. Layers with a window let go of pages: none are copied where keeps_pages() is false.
+  bool keeps_pages() const { return caches_.size() == 1; }
+  int64_t page_bytes();
+  std::string copy_pages(int text, int64_t first, int64_t count);
+  // Appends tokens that fill pages, given what the caches hold of them. The text ends where a page does. Error when no
+  // page is free.
+  void append_pages(int text, std::span<const TokenId> tokens, std::string_view bytes);
+  const graph::Graph& graph() const { return plan_.graph; }
+  const SessionOptions& options() const { return options_; }
+
   // Appends tokens to one text, and shows the logits behind every one of them, in order.
   void feed_all(int text, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
 
+  int64_t set(int text) const { return texts_.at(text).set; }
   int64_t length(int text) const { return texts_.at(text).tokens.size(); }
   const std::vector<TokenId>& tokens(int text) const { return texts_.at(text).tokens; }
   int64_t page_size() const { return options_.page; }
@@ -78,13 +93,17 @@ class ManySession {
   };
   struct Text {
     bool is_open = false;
+    int64_t set = 0;
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
   };
   Program& program(Shape shape);
   Shape shape_for(int64_t texts, int64_t tokens) const;
   void check(std::span<const Part> parts) const;
+  const StepPlan& plan_for(Shape shape);
+  bool is_plain(std::span<const Part> parts) const;
   bool is_of(size_t cache, const std::string& state) const;
+  void each_part(int32_t page, const std::function<void(void* begin, int64_t bytes)>& see);
   void copy_page(size_t cache, int32_t from, int32_t to);
   // One step; its rows are those of the parts, or of the tokens of one.
   Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {});
@@ -96,6 +115,7 @@ class ManySession {
   SessionOptions options_;
   ManyLimits limits_;
   StepPlan plan_;
+  std::optional<StepPlan> plain_;  // made when first needed
   std::vector<Cache> caches_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Program> programs_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "model/arch/function.h"
 #include "model/infer/session/near_places.h"
 
 namespace lumen::model {
@@ -48,10 +50,13 @@ int64_t window_of(const Model& model) {
   return window == model.config.end() ? 0 : std::max<int64_t>(0, static_cast<int64_t>(window->second));
 }
 
+using Functions = std::function<graph::Graph(const std::string&)>;  // of a model, by name
+
 // Takes `function`, whose layers with a window have caches of their own; false when it has no such layers.
-bool use_near(const LoadedModel& loaded, const std::string& function, int64_t window, StepPlan& plan) {
+bool use_near(const LoadedModel& loaded, const Functions& functions, const std::string& function, int64_t window,
+              StepPlan& plan) {
   if (!loaded.model().family->has_function(function)) return false;
-  graph::Graph g = loaded.function(function);
+  graph::Graph g = functions(function);
   graph::inline_calls(g);
   const int64_t near = layers_of(g, "near_keys"), far = layers_of(g, "keys");
   if (near == 0) return false;
@@ -76,12 +81,13 @@ StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, Step
 }
 
 StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) {
+  const Functions functions = [&](const std::string& name) { return loaded.function(name); };
   StepPlan plan;
   plan.symbols = {{"B", 1}, {"S", options.context}};
   const int64_t window = window_of(loaded.model());
   if (window > 0) {
     const int64_t places = NearPlaces(window, widest_step(options)).size();
-    if (places < options.context && use_near(loaded, "step_near", window, plan)) {
+    if (places < options.context && use_near(loaded, functions, "step_near", window, plan)) {
       plan.symbols["W"] = places;
       return plan;
     }
@@ -90,7 +96,8 @@ StepPlan plan_of_step(const LoadedModel& loaded, const SessionOptions& options) 
   return plan;
 }
 
-StepPlan plan_of_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, const SessionOptions& options,
+                      const ManyLimits& limits) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
@@ -104,12 +111,12 @@ StepPlan plan_of_many(const LoadedModel& loaded, const SessionOptions& options, 
     // What each text may still see, a page it begins, and a chunk of a prompt.
     const int64_t pages =
         (limits.texts + limits.kept) * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
-    if (pages < plan.symbols["C"] && use_near(loaded, "step_many_near", window, plan)) {
+    if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
       return plan;
     }
   }
-  plan.graph = loaded.function("step_many");
+  plan.graph = functions("step_many");
   return plan;
 }
 
@@ -133,7 +140,13 @@ ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLi
 }
 
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
-  return narrowed(loaded, options, plan_of_many(loaded, options, limits));
+  const Functions functions = [&](const std::string& name) { return loaded.function(name); };
+  return narrowed(loaded, options, plan_of_many(loaded, functions, options, limits));
+}
+
+StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+  const Functions functions = [&](const std::string& name) { return function_of(loaded.model(), name); };
+  return narrowed(loaded, options, plan_of_many(loaded, functions, options, limits));
 }
 
 bool depends_on_length(const LoadedModel& loaded) {

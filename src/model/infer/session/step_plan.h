@@ -27,6 +27,9 @@ ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLi
 // The same choice for many texts: `step_many` or `step_many_near`, and all symbols but B, T and R.
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
 
+// The same of the model without its adapters, for texts that have none.
+StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
+
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options);
 
 // The widest step of a session.

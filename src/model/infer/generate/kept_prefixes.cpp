@@ -1,0 +1,77 @@
+#include "model/infer/generate/kept_prefixes.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "graph/ir/text.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kBlock = 64;                       // tokens of a file, or a page where that is more
+constexpr int64_t kMostBytes = int64_t{16} << 20;    // of a file, unless it has one page alone
+constexpr int64_t kLargestPage = int64_t{48} << 20;  // a larger one is not kept: files have an end
+
+std::string hash_of(const std::map<std::string, Weight>& weights) {
+  std::string all;
+  for (const auto& [name, w] : weights)
+    all += fmt::format("{} {} {}\n", name, graph::print(w.type), hash_bytes(w.bytes.data(), w.bytes.size()).hex());
+  return hash_text(all).hex();
+}
+
+}  // namespace
+
+KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files)
+    : session_(session), files_(std::move(files)) {
+  LUMEN_CHECK(can_keep(session));
+  const int64_t page = session.page_size(), bytes = session.page_bytes();
+  if (bytes <= kLargestPage) block_ = page * std::max<int64_t>(1, std::min(kBlock / page, kMostBytes / bytes));
+  const SessionOptions& options = session.options();
+  const std::string same =
+      fmt::format("{}\n{}\n{} {} {} {} {} {}\n", hash_of(loaded.model().weights),
+                  hash_text(graph::print(session.graph())).hex(), loaded.engine().device().machine().name,
+                  loaded.engine().device().machine().features, options.keys ? options.keys->hash.hex() : "f32",
+                  options.values ? options.values->hash.hex() : "f32", options.exact, page);
+  for (int64_t set = 0; set < loaded.sets(); ++set) owners_.push_back(same + loaded.identity(set));
+}
+
+int64_t KeptPrefixes::restore(int text, std::span<const TokenId> wanted) {
+  if (block_ == 0) return 0;
+  const int64_t had = session_.length(text);
+  const int64_t begin = had / block_ * block_;
+  const int64_t room = begin + session_.free_pages() * session_.page_size();
+  int64_t end = begin;
+  while (end + block_ < std::min<int64_t>(std::ssize(wanted), room) &&
+         files_->has(owner(text), wanted.first(end + block_)))
+    end += block_;
+  if (end <= had) return 0;
+  std::vector<std::string> blocks;
+  for (int64_t at = begin; at < end; at += block_) {
+    auto block =
+        files_->read(owner(text), wanted.first(at + block_), block_ / session_.page_size() * session_.page_bytes());
+    if (!block) break;
+    blocks.push_back(std::move(*block));
+  }
+  end = begin + std::ssize(blocks) * block_;
+  if (end <= had) return 0;
+  (void)session_.rewind(text, begin);
+  for (size_t i = 0; i < blocks.size(); ++i)
+    session_.append_pages(text, wanted.subspan(begin + int64_t(i) * block_, block_), blocks[i]);
+  for (int64_t at = end; at > 0; at -= block_) files_->touch(owner(text), wanted.first(at));
+  return end - had;
+}
+
+void KeptPrefixes::save(int text) {
+  if (block_ == 0) return;
+  const std::vector<TokenId>& tokens = session_.tokens(text);
+  const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;
+  for (int64_t at = 0; at < whole; at += block_) {
+    const auto prefix = std::span(tokens).first(at + block_);
+    if (!files_->has(owner(text), prefix))
+      files_->write(owner(text), prefix, session_.copy_pages(text, at / session_.page_size(), pages));
+  }
+  for (int64_t at = whole; at > 0; at -= block_) files_->touch(owner(text), std::span(tokens).first(at));
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,36 @@
+// Beginnings of texts that are kept on disk (model/infer/prefixes): blocks of whole pages, written when a text has
+// ended and read when one begins that has them. What is read are the bytes that were computed. Proved by
+// tests/model/infer/prefixes/kept_prefixes_test.cpp.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/infer/prefixes/prefixes.h"
+#include "model/infer/session/session_many.h"
+
+namespace lumen::model {
+
+class KeptPrefixes {
+ public:
+  // All that caches hold depends on is read once: every weight. Both outlive this.
+  KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files);
+  // False for sessions that let go of pages.
+  static bool can_keep(const ManySession& session) { return session.keeps_pages(); }
+
+  // An open text, whose tokens `wanted` begins with, gets what is known of the rest, the last token aside. How many
+  // tokens were appended.
+  int64_t restore(int text, std::span<const TokenId> wanted);
+  void save(int text);
+
+ private:
+  std::string_view owner(int text) const { return owners_.at(session_.set(text)); }
+
+  ManySession& session_;
+  std::shared_ptr<PrefixFiles> files_;
+  int64_t block_ = 0;                // tokens
+  std::vector<std::string> owners_;  // by set of adapters
+};
+
+}  // namespace lumen::model

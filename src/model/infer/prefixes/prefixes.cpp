@@ -1,0 +1,154 @@
+#include "model/infer/prefixes/prefixes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKind = "prefixes";
+constexpr int64_t kBeside = 4096;  // bytes of a file, at most, beside what is told of it
+
+std::string_view bytes_of(std::span<const TokenId> tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
+}
+
+// What stands in front of a file's content.
+std::string head_of(const std::string& revision, std::string_view owner, std::span<const TokenId> tokens,
+                    int64_t bytes) {
+  std::string head = fmt::format("lumen prefix 1\n{} {} {} {}\n", revision.size(), owner.size(), tokens.size(), bytes);
+  head += revision;
+  head += owner;
+  head += bytes_of(tokens);
+  return head;
+}
+
+}  // namespace
+
+PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string revision)
+    : most_bytes_(most_bytes),
+      revision_(std::move(revision)),
+      folder_(folder / fmt::format("user-{}", ::geteuid()) / kKind),
+      kept_(folder, true) {
+  if (!kept_.usable())
+    throw Error(Exit::user, fmt::format("prefixes cannot be kept in '{}': {}", folder.string(), kept_.trouble()),
+                "name another folder with --prefix-cache");
+  find_files();
+  make_room(0);
+}
+
+// What earlier starts have kept.
+void PrefixFiles::find_files() {
+  std::error_code failure;
+  for (fs::directory_iterator at(folder_, failure), end; !failure && at != end; at.increment(failure)) {
+    std::error_code gone;
+    if (!at->is_regular_file(gone) || at->path().filename().string().starts_with('.')) continue;
+    File file;
+    file.bytes = int64_t(at->file_size(gone));
+    if (!gone) file.used = at->last_write_time(gone);
+    if (gone) continue;
+    numbers_.bytes += file.bytes;
+    latest_ = std::max(latest_, file.used);
+    files_[at->path().filename().string()] = file;
+  }
+}
+
+std::string PrefixFiles::name_of(std::string_view owner, std::span<const TokenId> tokens) const {
+  return hash_text(revision_ + std::string(owner) + "\n" + std::string(bytes_of(tokens))).hex();
+}
+
+// Later calls are later, however coarse the clock is.
+fs::file_time_type PrefixFiles::next_time() {
+  return latest_ = std::max(fs::file_time_type::clock::now(), latest_ + std::chrono::microseconds(1));
+}
+
+void PrefixFiles::drop(const std::string& name) {
+  const auto found = files_.find(name);
+  if (found == files_.end()) return;
+  std::error_code failure;
+  fs::remove(folder_ / name, failure);
+  numbers_.bytes -= found->second.bytes;
+  files_.erase(found);
+}
+
+// False where so much never fits.
+bool PrefixFiles::make_room(int64_t bytes) {
+  if (bytes > most_bytes_) return false;
+  while (!files_.empty() && numbers_.bytes + bytes > most_bytes_) {
+    const auto oldest = std::min_element(files_.begin(), files_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    drop(std::string(oldest->first));
+    ++numbers_.dropped;
+  }
+  return true;
+}
+
+bool PrefixFiles::has(std::string_view owner, std::span<const TokenId> tokens) const {
+  const std::lock_guard lock(mutex_);
+  return files_.contains(name_of(owner, tokens));
+}
+
+std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::string name = name_of(owner, tokens);
+  if (!files_.contains(name)) return std::nullopt;
+  std::string content = kept_.read(kKind, name);
+  const std::string head = head_of(revision_, owner, tokens, bytes);
+  if (std::ssize(content) == std::ssize(head) + bytes && content.starts_with(head)) {
+    ++numbers_.read;
+    return content.erase(0, head.size());
+  }
+  std::error_code failure;
+  if (fs::exists(fs::symlink_status(folder_ / name, failure))) {
+    ++numbers_.refused;
+    warn(fmt::format("'{}' is damaged, or was not made by this user's Lumen: it is removed, and the prompt read again",
+                     (folder_ / name).string()));
+  }
+  drop(name);
+  return std::nullopt;
+}
+
+void PrefixFiles::write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content) {
+  const std::lock_guard lock(mutex_);
+  const std::string name = name_of(owner, tokens);
+  if (files_.contains(name)) return;
+  std::string whole = head_of(revision_, owner, tokens, std::ssize(content));
+  whole += content;
+  const int64_t bytes = std::ssize(whole) + kBeside;
+  if (!kept_.usable() || !make_room(bytes)) return;
+  kept_.write(kKind, name, whole);
+  if (kept_.usable()) {
+    files_[name] = {bytes, next_time()};
+    numbers_.bytes += bytes;
+    ++numbers_.written;
+    return;
+  }
+  if (!has_warned_) warn(fmt::format("no more prefixes are kept on disk: {}", kept_.trouble()));
+  has_warned_ = true;
+}
+
+void PrefixFiles::touch(std::string_view owner, std::span<const TokenId> tokens) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(name_of(owner, tokens));
+  if (found == files_.end()) return;
+  found->second.used = next_time();
+  std::error_code failure;
+  fs::last_write_time(folder_ / found->first, found->second.used, failure);
+}
+
+PrefixNumbers PrefixFiles::numbers() const {
+  const std::lock_guard lock(mutex_);
+  PrefixNumbers out = numbers_;
+  out.files = std::ssize(files_);
+  return out;
+}
+
+}  // namespace lumen::model
