@@ -83,6 +83,33 @@ inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
   for (const Scalar read : {Scalar::i8, Scalar::u8}) add_convolution_cases(out, m, read);
 }
 
+// Products of two rows by two: signed and unsigned codes, with sums beside them, and short floats, whichever way they
+// lie; rows and columns that fill no pair and no vector.
+inline void add_square_cases(std::vector<Case>& out, const machine::Machine& m) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  const bool short_floats = std::ranges::any_of(m.squares, [](const auto& d) { return d.acc == Scalar::f32; });
+  for (const char* name : {"q8_0", "q4_1", "int8_row", "fp8_e4m3"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    if (m.squares.empty() || (f->name == "fp8_e4m3" && !short_floats)) continue;
+    add_cases(out, contract_of({13, 160}, type_of({21, 160}, f), "mk", "nk", "mn", true), m, false);
+  }
+  for (const char* ib : {"nk", "kn"}) {
+    if (!short_floats) continue;
+    graph::Graph g;
+    graph::Builder build(g);
+    const auto type = [](graph::Shape shape) { return graph::Type{std::move(shape), {Scalar::bf16, nullptr}}; };
+    const bool along_k = ib[0] == 'n';
+    const graph::ValueId x =
+        build.input("x", graph::Role::data, type(along_k ? graph::Shape{13, 71} : graph::Shape{71, 13}));
+    const graph::ValueId y =
+        build.input("y", graph::Role::data, type(along_k ? graph::Shape{37, 71} : graph::Shape{71, 37}));
+    g.results = {build.contract(x, y, along_k ? "mk" : "km", ib, "mn")};
+    g.result_names = {"r"};
+    add_cases(out, g, m, true);
+  }
+}
+
 // A handful: f32, integer dots of codes that are packed and not, look-ups.
 inline std::vector<Case> few_dot_cases(const machine::Machine& m) {
   std::vector<Case> out;
@@ -94,11 +121,13 @@ inline std::vector<Case> few_dot_cases(const machine::Machine& m) {
     const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block);
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", false), m, false);
   }
+  add_square_cases(out, m);
   return out;
 }
 
 inline std::vector<Case> dot_cases(const machine::Machine& m) {
   std::vector<Case> out;
+  add_square_cases(out, m);
   add_code_cases(out, m);
   for (const char* ia : {"mk", "km"})
     for (const char* ib : {"nk", "kn"}) {

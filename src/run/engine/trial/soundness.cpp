@@ -47,6 +47,7 @@ machine::Machine without_row(machine::Machine m, const std::string& row) {
   const auto named = [&](const auto& r) { return r.row == row; };
   std::erase_if(m.rows, [&](const machine::Row& r) { return r.name == row; });
   std::erase_if(m.dots, [&](const machine::DotRow& r) { return r.row == row || r.pairs == row; });
+  std::erase_if(m.squares, named);
   std::erase_if(m.tiles, named);
   std::erase_if(m.matrices, named);
   std::erase_if(m.loads, named);
