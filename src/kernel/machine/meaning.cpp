@@ -79,7 +79,7 @@ std::string square_meaning(const DotRow& d) {
   const auto factor = [&](int value, Scalar from, int k, auto row_of) {
     std::vector<int> mask;
     for (int lane = 0; lane < d.lanes; ++lane) mask.push_back(row_of(lane) * d.k + k);
-    return t.line("cast {} %{}", loop::print(sums), t.shuffled(lanes_of(from, numbers), value, mask));
+    return t.line("cast {} %{}", loop::print(sums), t.shuffled(lanes_of(from, d.lanes), value, mask));
   };
   const auto product = [&](int k) {
     int x = factor(1, d.a, k, [](int lane) { return lane / 2; });

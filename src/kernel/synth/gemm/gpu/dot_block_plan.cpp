@@ -21,7 +21,8 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
-constexpr int kSchedulers = 4;        // of a multiprocessor
+constexpr double kMostBeside = 9.0 / 16;  // of a lane's registers: sums and what it fetches; factors need the others
+constexpr int kSchedulers = 4;            // of a multiprocessor
 constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
 constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
 constexpr int64_t kLeastSplitStages = 4;  // stages
@@ -161,6 +162,7 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
     t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
+    if (spills(t)) return false;
     // Zeros are written by copies alone, and rows of a alone are held.
     if (p_.reads_zeros() && (!all_copies || (p_.loads[1].zeros && t.b != Supply::beside))) return false;
     if (!p_.joint_k.empty() && (t.a != Supply::beside || t.b != Supply::beside)) return false;
@@ -230,6 +232,16 @@ class BlockChooser {
 
   static int64_t sums_of(const BlockTile& tile) {  // of a lane
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+  }
+
+  // Lanes that fetch for themselves hold a stage beside their sums, and what the epilogue reads.
+  bool spills(const BlockPlan& t) const {
+    if (m_.async_copies || (t.tile.row && m_.sum_registers > 0)) return false;
+    int64_t fetched = 0;  // bytes
+    for (const Side side : {Side::a, Side::b})
+      if (!is_copied(side == Side::a ? t.a : t.b))
+        fetched += t.tile.lines(side) * t.tile.stage_k * scalar_bytes(t.tile.factor);
+    return sums_of(t.tile) + double(fetched) / 4 / t.tile.lanes() > kMostBeside * m_.registers;
   }
 
   // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.
