@@ -227,6 +227,15 @@ void MatrixPanel::transpose_rows(Expr to, Expr count) {
   LUMEN_CHECK(word == 2 || word == 4 || word == 8, "words of {} bytes", word);
   const VType words{word == 2 ? Scalar::u16 : word == 4 ? Scalar::u32 : Scalar::u64, t_.lanes()};
   const Expr bytes = count * t_.element_bytes();
+  if (word == 8 && m_.scalable) {  // of which a vector holds few: what turns them costs more than moving one by one
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
+      b_.loop(LoopKind::serial, w_.i64(0), bytes, word, [&](Expr at) {
+        const Expr x = b_.load(rows_, {Scalar::u64, 1}, at + i * row_bytes(t_), word);
+        b_.store(codes_, x, to + at / word * quad_bytes() + i * word, word);
+      });
+    });
+    return;
+  }
   b_.loop(LoopKind::serial, w_.i64(0), bytes, t_.lanes() * word, [&](Expr at) {
     std::vector<Expr> rows;
     for (int i = 0; i < t_.lanes(); ++i) rows.push_back(b_.load(rows_, words, at + i * row_bytes(t_), word));

@@ -175,9 +175,13 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   t.tile = tile;
   t.by_two = by_two;
   if (tile || by_two) {
-    machine::Machine others = m;
-    others.dots = tile ? std::vector{as_dot(*tile)} : m.squares;
-    t.integers = factor_integer(f, p.loads[1].columns, others, why);
+    machine::Machine other = m;
+    for (const machine::DotRow& row : tile ? std::vector{as_dot(*tile)} : m.squares) {
+      other.dots = {row};
+      const auto found = factor_integer(f, p.loads[1].columns, other, why);
+      // Codes that a row takes as they are need no sums beside them.
+      if (found && (!t.integers || (t.integers->bias != 0 && found->bias == 0))) t.integers = found;
+    }
   } else {
     t.integers = factor_integer(f, p.loads[1].columns, m, why);
   }

@@ -21,9 +21,9 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
-constexpr double kMostBeside = 9.0 / 16;  // of a lane's registers: sums and what it fetches; factors need the others
-constexpr int kSchedulers = 4;            // of a multiprocessor
-constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
+constexpr double kMostBeside = 15.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
+constexpr int kSchedulers = 4;             // of a multiprocessor
+constexpr int64_t kSumsOfOne = 64 << 10;   // of a block beside which no other has registers
 constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
 constexpr int64_t kLeastSplitStages = 4;  // stages
 constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
@@ -234,14 +234,18 @@ class BlockChooser {
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
   }
 
-  // Lanes that fetch for themselves hold a stage beside their sums, and what the epilogue reads.
+  // Lanes that fetch for themselves hold a stage beside their sums. Numbers of sixteen bits that are transposed lie
+  // apart, one in a register, on both sides of it.
   bool spills(const BlockPlan& t) const {
     if (m_.async_copies || (t.tile.row && m_.sum_registers > 0)) return false;
-    int64_t fetched = 0;  // bytes
-    for (const Side side : {Side::a, Side::b})
-      if (!is_copied(side == Side::a ? t.a : t.b))
-        fetched += t.tile.lines(side) * t.tile.stage_k * scalar_bytes(t.tile.factor);
-    return sums_of(t.tile) + double(fetched) / 4 / t.tile.lanes() > kMostBeside * m_.registers;
+    double held = sums_of(t.tile);
+    for (const auto& [side, way] : {std::pair{Side::a, t.a}, {Side::b, t.b}}) {
+      if (is_copied(way)) continue;
+      const double bytes = scalar_bytes(factor_);
+      const double registers = way == Supply::transposed && bytes == 2 ? 2 : bytes / 4;
+      held += t.tile.lines(side) * t.tile.stage_k * registers / t.tile.lanes();
+    }
+    return held > kMostBeside * m_.registers;
   }
 
   // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.
