@@ -21,9 +21,10 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
-constexpr double kMostBeside = 15.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
-constexpr int kSchedulers = 4;             // of a multiprocessor
-constexpr int64_t kSumsOfOne = 64 << 10;   // of a block beside which no other has registers
+constexpr double kMostBeside = 19.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
+constexpr double kTransposed = 2.8;  // registers for a number of sixteen bits: apart on both sides, before it is moved
+constexpr int kSchedulers = 4;       // of a multiprocessor
+constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
 constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
 constexpr int64_t kLeastSplitStages = 4;  // stages
 constexpr int kColumnsBeside = 4;         // lanes among which the columns of an instruction are divided, at least
@@ -234,15 +235,16 @@ class BlockChooser {
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
   }
 
-  // Lanes that fetch for themselves hold a stage beside their sums. Numbers of sixteen bits that are transposed lie
-  // apart, one in a register, on both sides of it.
+  // Lanes that fetch for themselves hold a stage beside their sums. Where an instruction's factors are held once, or
+  // sums have registers of their own, enough are left.
   bool spills(const BlockPlan& t) const {
-    if (m_.async_copies || (t.tile.row && m_.sum_registers > 0)) return false;
+    const machine::MatrixRow* row = t.tile.row;
+    if (m_.async_copies || (row && row->collective->operands[1].fragment.copies == 1)) return false;
     double held = sums_of(t.tile);
     for (const auto& [side, way] : {std::pair{Side::a, t.a}, {Side::b, t.b}}) {
       if (is_copied(way)) continue;
       const double bytes = scalar_bytes(factor_);
-      const double registers = way == Supply::transposed && bytes == 2 ? 2 : bytes / 4;
+      const double registers = way == Supply::transposed && bytes == 2 ? kTransposed : bytes / 4;
       held += t.tile.lines(side) * t.tile.stage_k * registers / t.tile.lanes();
     }
     return held > kMostBeside * m_.registers;
