@@ -215,10 +215,7 @@ std::vector<Machine> amd_machines() {
   add_mfma_of_mi300(mi300, kNoMinus4, kNoMinus5);
   add_mfma_of_mi300(mi350, kOcp4, kOcp5);
   add_mfma_of_mi350(mi350);
-  for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) {
-    m->has_integer_blocks = true;
-    m->sum_registers = 256;  // AGPRs, or of MI200 and later half of a joint file
-  }
+  for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) m->has_integer_blocks = true;
   for (const auto& [name, units] : {std::pair{"gfx1030", 80},
                                     {"gfx1100", 96},
                                     {"gfx1101", 60},

@@ -127,7 +127,6 @@ struct Machine {
   int64_t shared_bytes = 0;               // of a block
   int64_t static_shared_bytes = 1 << 30;  // of a block that a module may ask for itself; more is the launch's to give
   int registers = 0;                      // 32 bit ones a lane may use, 0: a CPU
-  int sum_registers = 0;                  // others, for sums of its matrix instructions
   int units = 1;                          // multiprocessors of a GPU: of a large card of the generation
   // How work is cut: a CPU wants few large tasks, a GPU one small task for each of its thousands of threads.
   int64_t task_divisor = 1;        // tasks are this much smaller than a CPU's

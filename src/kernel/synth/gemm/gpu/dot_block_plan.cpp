@@ -235,8 +235,8 @@ class BlockChooser {
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
   }
 
-  // Lanes that fetch for themselves hold a stage beside their sums. Where an instruction's factors are held once, or
-  // sums have registers of their own, enough are left.
+  // Lanes that fetch for themselves hold a stage beside their sums. Where an instruction's factors are held once,
+  // enough are left: its sums have registers of their own, or those factors take half as many.
   bool spills(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
     if (m_.async_copies || (row && row->collective->operands[1].fragment.copies == 1)) return false;
