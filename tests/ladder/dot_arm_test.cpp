@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include "base/file/file.h"
 #include "dot_cases.h"
+#include "kernel/loop/text.h"
 #include "kernel/machine/relatives.h"
 #include "row_kernel.h"
 #include "tests/verified.h"
@@ -74,12 +76,22 @@ void expect_equal_emulated(std::vector<Case> cases, const machine::Machine& m) {
   for (const char* kind : {"dot", "instructions"}) test::verified(m.name, kind, "interpreted");
 }
 
+// Plans multiply two rows by two wherever the machine can.
+void expect_squares(const std::vector<Case>& cases, const machine::Machine& m) {
+  for (const machine::DotRow& d : m.squares) {
+    const bool used = std::ranges::any_of(
+        cases, [&](const Case& c) { return loop::print(c.kernel).find(" " + d.row + " %") != std::string::npos; });
+    EXPECT_TRUE(used) << m.name << " " << d.row;
+  }
+}
+
 TEST(DotArm, RowsAndDotsUnderEmulation) {
   if (!have("aarch64-linux-gnu-gcc")) GTEST_SKIP() << "install gcc-aarch64-linux-gnu and libc6-dev-arm64-cross";
   if (!have("qemu-aarch64")) GTEST_SKIP() << "install qemu-user";
   for (const machine::MachineRef& m : machine::all_machines()) {
     if (!m->triple.starts_with("aarch64")) continue;
     std::vector<Case> cases = dot_test::dot_cases(*m);
+    expect_squares(cases, *m);
     for (const machine::Row& row : m->rows) cases.push_back(dot_test::row_case(*m, row));
     expect_equal_emulated(std::move(cases), *m);
   }
@@ -94,6 +106,7 @@ TEST(DotArm, OtherLengthsUnderEmulation) {
     if (!m->triple.starts_with("aarch64")) continue;
     lengths.insert(m->vector_bits);
     std::vector<Case> cases = dot_test::few_dot_cases(*m);
+    expect_squares(cases, *m);
     for (const machine::Row& row : m->rows) cases.push_back(dot_test::row_case(*m, row));
     expect_equal_emulated(std::move(cases), *m);
   }

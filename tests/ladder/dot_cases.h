@@ -4,6 +4,7 @@
 
 #include "dot_native.h"
 #include "kernel/synth/dot.h"
+#include "lang/parser.h"
 #include "number/library/library.h"
 
 namespace lumen::dot_test {
@@ -83,6 +84,38 @@ inline void add_code_cases(std::vector<Case>& out, const machine::Machine& m) {
   for (const Scalar read : {Scalar::i8, Scalar::u8}) add_convolution_cases(out, m, read);
 }
 
+// Products of two rows by two: codes, numbers that become bf16, and bf16 whose rows lie along m and n; rows and columns
+// that fill no pair and no vector.
+inline void add_square_cases(std::vector<Case>& out, const machine::Machine& m) {
+  if (m.squares.empty()) return;
+  FormatLibrary library = FormatLibrary::builtin();
+  library.add(lang::parse_file(std::make_shared<Source>(Source{"unsigned.lum", R"(format unsigned_codes : block 128 {
+  s : f16
+  b : f16
+  q : u8[128]
+  decode(i) = s * q[i] + b
+  fit(x) {
+    let low  = min(j) x[j]
+    let high = max(j) x[j]
+    s = (high - low) / 255
+    b = low
+  }
+  code(v)   = clamp(rint((v - b) * recip(s)), 0, 255)
+})"})));
+  for (const char* name : {"unsigned_codes", "int8_row", "fp8_e4m3"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    add_cases(out, contract_of({7, 512}, type_of({9, 512}, f), "mk", "nk", "mn", false), m, false);
+  }
+  const auto type = [](graph::Shape shape) { return graph::Type{std::move(shape), {Scalar::bf16, nullptr}}; };
+  graph::Graph g;
+  graph::Builder build(g);
+  const graph::ValueId x = build.input("x", graph::Role::data, type({71, 9}));
+  g.results = {build.contract(x, build.input("y", graph::Role::data, type({71, 21})), "km", "kn", "mn")};
+  g.result_names = {"r"};
+  add_cases(out, g, m, true);
+}
+
 // A handful: f32, integer dots of codes that are packed and not, look-ups.
 inline std::vector<Case> few_dot_cases(const machine::Machine& m) {
   std::vector<Case> out;
@@ -94,6 +127,7 @@ inline std::vector<Case> few_dot_cases(const machine::Machine& m) {
     const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block);
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", false), m, false);
   }
+  add_square_cases(out, m);
   return out;
 }
 
@@ -123,6 +157,9 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", true), m, false);
     add_cases(out, contract_of({13, k}, type_of({21, k}, f), "mk", "nk", "mn", true), m, false);
   }
+  if (!m.squares.empty())  // numbers that become bf16
+    add_cases(out, contract_of({13, 96}, type_of({21, 96}, library.find("fp8_e4m3")), "mk", "nk", "mn", true), m,
+              false);
   // Rows in f32: look-ups of words, small floats by way of f16, scales of groups and of rows.
   for (const char* name : {"nf4", "fp8_e4m3", "fp8_row", "fp8_tile", "fp8_e4m3fnuz", "mxfp6_e3m2", "mxfp8_e4m3"}) {
     const FormatRef f = library.find(name);

@@ -183,6 +183,32 @@ void expect_in_registers(const machine::Machine& m, const Planned& planned, bool
   }
 }
 
+// Cards of few units, which choose the largest tiles: what lanes hold of the next stage and of the epilogue leaves the
+// sums where they are, for every order of the operands that training has.
+TEST(LadderGpuCompile, ProductsOnFewUnitsStayInRegisters) {
+  const char* const orders[][2] = {{"mk", "nk"}, {"mk", "kn"}, {"km", "kn"}};
+  for (const auto& [name, scalar] : {std::pair{"gfx1036", Scalar::f32}, {"gfx1153", Scalar::bf16}}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    Planned planned;
+    for (const auto& [ia, ib] : orders) {
+      graph::Graph g;
+      graph::Builder build(g);
+      const graph::Type type{{graph::Dim(256), graph::Dim(256)}, {scalar, nullptr}};
+      const graph::ValueId x = build.input("x", graph::Role::data, type), y = build.input("y", graph::Role::data, type);
+      const graph::ValueId product = build.contract(x, y, ia, ib, "mn");
+      g.results = {build.add(product, build.input("z", graph::Role::data, build.type(product)))};
+      g.result_names = {"r"};
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {.exact = false});
+      EXPECT_NE(s.steps[0].plan.find("blocks"), std::string::npos) << s.steps[0].plan;
+      planned.kernels.push_back(s.steps[0].kernel);
+      planned.kernels.back().name += "_" + std::to_string(planned.kernels.size());
+      planned.plans.push_back(s.steps[0].plan);
+    }
+    expect_in_registers(*m, planned, std::getenv("LUMEN_TEST_TARGETS") != nullptr);
+  }
+}
+
 // LUMEN_TEST_TARGETS=all, or names: these GPUs and every head size, and the figures are printed.
 TEST(LadderGpuCompile, AttentionStaysInRegisters) {
   const char* named = std::getenv("LUMEN_TEST_TARGETS");

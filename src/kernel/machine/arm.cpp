@@ -40,12 +40,33 @@ Machine neon_dotprod() {
   return m;
 }
 
+// Two rows by two: sums of a vector of 32 bit lanes, of so many products each.
+void add_square(Machine& m, Scalar a, Scalar b, Scalar sum, int k, int lanes, const std::string& llvm,
+                const std::string& needs) {
+  DotRow d{.a = a,
+           .b = b,
+           .acc = sum,
+           .k = k,
+           .lanes = lanes,
+           .a_max = is_float(sum)     ? 0
+                    : a == Scalar::u8 ? 255
+                                      : 128};
+  d.row = fmt::format("square{}.{}{}.{}", k, scalar_name(a), scalar_name(b), lanes_of(sum, lanes));
+  m.rows.push_back({d.row, square_meaning(d), llvm, needs, 0.5});
+  m.squares.push_back(d);
+}
+void add_byte_squares(Machine& m, int lanes, const std::string& mixed, const std::string& same) {
+  add_square(m, Scalar::u8, Scalar::i8, Scalar::i32, 8, lanes, mixed, "i8mm");
+  add_square(m, Scalar::i8, Scalar::i8, Scalar::i32, 8, lanes, same, "i8mm");
+}
+
 // Signed and unsigned bytes together: codes 0..255 need no bias.
 Machine neon_i8mm() {
   Machine m = neon_dotprod();
   m.name = "neon-i8mm";
   m.features += ",+i8mm";
   add_dot(m, dot4(Scalar::u8, 4), "llvm.aarch64.neon.usdot.v4i32.v16i8", "i8mm", 0.5);
+  add_byte_squares(m, 4, "llvm.aarch64.neon.usmmla.v4i32.v16i8", "llvm.aarch64.neon.smmla.v4i32.v16i8");
   return m;
 }
 
@@ -69,6 +90,7 @@ Machine neon_bf16() {
   m.name = "neon-bf16";
   m.features += ",+bf16";
   add_bf16_dot(m, 4, "llvm.aarch64.neon.bfdot.v4f32.v8bf16", "0 1:v8bf16 2:v8bf16");
+  add_square(m, Scalar::bf16, Scalar::bf16, Scalar::f32, 4, 4, "llvm.aarch64.neon.bfmmla", "bf16");
   return m;
 }
 
@@ -87,6 +109,9 @@ Machine scalable(Machine m, const std::string& name, const std::string& features
   add_dot(m, dot4(Scalar::i8, bits / 32), "llvm.aarch64.sve.sdot", "sve", 0.5);
   if (mixed) add_dot(m, dot4(Scalar::u8, bits / 32), "llvm.aarch64.sve.usdot", "i8mm", 0.5);
   if (halves) add_bf16_dot(m, bits / 32, "llvm.aarch64.sve.bfdot");
+  m.squares.clear();
+  if (mixed) add_byte_squares(m, bits / 32, "llvm.aarch64.sve.usmmla", "llvm.aarch64.sve.smmla");
+  if (halves) add_square(m, Scalar::bf16, Scalar::bf16, Scalar::f32, 4, bits / 32, "llvm.aarch64.sve.bfmmla", "bf16");
   return m;
 }
 // Every processor with SVE2 has the products of bytes and of bf16.

@@ -137,6 +137,7 @@ struct Machine {
   bool has_integer_blocks = false;
   std::vector<Row> rows;
   std::vector<DotRow> dots;         // best first
+  std::vector<DotRow> squares;      // of two rows by two (square_meaning)
   std::vector<TileRow> tiles;       // empty: no matrix unit
   std::vector<MatrixRow> matrices;  // of GPUs
   std::vector<FloatCode> codes;     // 8 bit floats that matrix instructions take
@@ -171,6 +172,9 @@ std::string tile_meaning(const TileRow& t);
 std::string round_pair_meaning(const std::string& name, int lanes);
 std::string matrix_meaning(const MatrixRow& r);  // of one element
 std::string dot_meaning(const std::string& name, const DotRow& d);
+// Dots of two rows by two in every 128 bits: sums[2 i + j] += sum_{k' < k} a[i][k'] * b[j][k'], i, j < 2. Over all of a
+// vector lanes / 2 rows of a meet, in each 128 bits of b, two rows. Pairs of bf16 are added as BFDOT does.
+std::string square_meaning(const DotRow& d);
 std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
 std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
 std::string widening_product_meaning(const std::string& name, int lanes);            // i8[n], i8[n] -> i16[n]

@@ -71,6 +71,36 @@ std::string odd_dot_meaning(const std::string& name, int lanes) {
   return t.function(name, sums, odd_sum(t, t.normal(0, lanes), both, lanes));
 }
 
+std::string square_meaning(const DotRow& d) {
+  constexpr int kSums = 4;  // in 128 bits
+  const VType sums{d.acc, d.lanes};
+  const int numbers = d.lanes / 2 * d.k;
+  Meaning t({sums, {d.a, numbers}, {d.b, numbers}});
+  const auto factor = [&](int value, Scalar from, int k, auto row_of) {
+    std::vector<int> mask;
+    for (int lane = 0; lane < d.lanes; ++lane) mask.push_back(row_of(lane) * d.k + k);
+    return t.line("cast {} %{}", loop::print(sums), t.shuffled(lanes_of(from, d.lanes), value, mask));
+  };
+  const auto product = [&](int k) {
+    int x = factor(1, d.a, k, [](int lane) { return lane / 2; });
+    int y = factor(2, d.b, k, [](int lane) { return lane / kSums * 2 + lane % 2; });
+    if (!is_float(d.acc)) return t.line("mul {} %{}, %{}", loop::print(sums), x, y);
+    x = t.normal(x, d.lanes);
+    y = t.normal(y, d.lanes);
+    return t.normal(t.line("mul {} %{}, %{}", loop::print(sums), x, y), d.lanes);  // exact
+  };
+  int sum = 0;
+  for (int k = 0; k < d.k; k += 2) {
+    const int even = product(k), odd = product(k + 1);
+    if (is_float(d.acc)) {
+      sum = odd_sum(t, k == 0 ? t.normal(sum, d.lanes) : sum, odd_sum(t, even, odd, d.lanes), d.lanes);
+    } else {
+      for (const int one : {even, odd}) sum = t.line("add {} %{}, %{}", loop::print(sums), sum, one);
+    }
+  }
+  return t.function(d.row, sums, sum);
+}
+
 std::string round_pair_meaning(const std::string& name, int lanes) {
   Meaning t({{Scalar::f32, lanes}, {Scalar::f32, lanes}});
   const int above = t.line("cast bf16x{} %{}", lanes, t.normal(0, lanes));

@@ -192,6 +192,11 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
     };
     add(d.row, kind_of(d.a), {"ceiling_" + d.row, sum, a, x, kChains, !d.accumulates, step}, a.lanes);
   }
+  for (const machine::DotRow& d : m.squares) {
+    const VType sum{d.acc, d.lanes}, a{d.a, d.lanes / 2 * d.k}, x{d.b, d.lanes / 2 * d.k};
+    const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(d.row, sum, {acc, u, v}); };
+    add(d.row, kind_of(d.a), {"ceiling_" + d.row, sum, a, x, kChains, false, step}, double(d.lanes) * d.k);
+  }
   for (const machine::TileRow& t : m.tiles) {
     const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
     const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(t.row, sum, {acc, u, v}); };

@@ -42,6 +42,7 @@ std::vector<SelfTest::Product> products_of(const machine::Machine& m) {
   }
   for (const machine::TileRow& r : m.tiles) add_product(&all, name(r.a), name(r.b), name(r.acc), "tiles", r.row);
   for (const machine::DotRow& r : m.dots) add_product(&all, name(r.a), name(r.b), name(r.acc), "dots", r.row);
+  for (const machine::DotRow& r : m.squares) add_product(&all, name(r.a), name(r.b), name(r.acc), "squares", r.row);
   return all;
 }
 

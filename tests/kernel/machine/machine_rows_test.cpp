@@ -77,6 +77,73 @@ TEST(MachineRows, DotsAddExactProducts) {
       }
 }
 
+// In every 128 bits two rows meet two, exactly, at the extremes of bytes, too.
+TEST(MachineRows, SquaresAddProductsOfTwoRows) {
+  std::mt19937 random(7);
+  int squares = 0;
+  std::vector<machine::MachineRef> all = machine::all_machines();
+  for (const char* name : {"sve-i8mm-256", "sve-bf16-256", "sve2-2048"}) all.push_back(machine::find_machine(name));
+  for (const auto& m : all)
+    for (const machine::DotRow& d : m->squares) {
+      ++squares;
+      EXPECT_EQ(d.lanes, m->f32_lanes()) << m->name << " " << d.row;
+      ASSERT_NE(m->meaning(d.row), nullptr) << m->name << " " << d.row;
+      const int n = d.lanes / 2 * d.k;
+      std::vector<ScalarValue> acc(d.lanes), a(n), b(n);
+      const auto fill = [&](std::vector<ScalarValue>& values, Scalar s) {
+        const int high = s == Scalar::u8 ? 255 : s == Scalar::i8 ? 127 : 100;
+        std::uniform_int_distribution<int> number(s == Scalar::u8 ? 0 : -high - (s == Scalar::i8), high);
+        for (ScalarValue& v : values) {
+          v.integer = number(random);
+          v.real = double(v.integer);  // floats hold the sums exactly
+        }
+      };
+      fill(acc, d.acc);
+      fill(a, d.a);
+      fill(b, d.b);
+      const auto got = loop::eval(*m->meaning(d.row), {acc, a, b});
+      for (int at = 0; at < d.lanes; at += 4)
+        for (int i = 0; i < 2; ++i)
+          for (int j = 0; j < 2; ++j) {
+            int64_t want = acc[at + 2 * i + j].integer;
+            for (int k = 0; k < d.k; ++k) want += a[(at / 2 + i) * d.k + k].integer * b[(at / 2 + j) * d.k + k].integer;
+            const ScalarValue& v = got[at + 2 * i + j];
+            ASSERT_EQ(is_float(d.acc) ? int64_t(v.real) : v.integer, want) << m->name << " " << d.row;
+          }
+    }
+  EXPECT_GE(squares, 12);
+}
+
+// bfmmla adds one pair of products after the other, each sum rounded to odd.
+TEST(MachineRows, SquaresOfShortFloatsRoundToOdd) {
+  const auto m = machine::find_machine("neon-bf16");
+  const loop::Function *square = m->meaning("square4.bf16bf16.f32x4"), *dot = m->meaning("dot2.bf16bf16.f32x4");
+  ASSERT_TRUE(square && dot);
+  std::mt19937 random(8);
+  std::uniform_int_distribution<int> digits(128, 255), powers(-30, 30);
+  const auto number = [&] { return std::ldexp(digits(random), powers(random)) * (random() % 2 ? 1 : -1); };
+  for (int round = 0; round < 50; ++round) {
+    std::vector<ScalarValue> acc(4), a(8), b(8);
+    for (auto* side : {&acc, &a, &b})
+      for (ScalarValue& v : *side) v.real = number();
+    if (round == 0) a[0].real = 0x1p-130, b[0].real = 0x1p100;  // not normal: zero
+    const auto got = loop::eval(*square, {acc, a, b});
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < 2; ++j) {
+        std::vector<ScalarValue> sum(4), x(8), y(8);
+        sum[0] = acc[2 * i + j];
+        for (int k = 0; k < 4; k += 2) {
+          for (int at = 0; at < 2; ++at) {
+            x[at] = a[4 * i + k + at];
+            y[at] = b[4 * j + k + at];
+          }
+          sum[0] = loop::eval(*dot, {sum, x, y})[0];
+        }
+        EXPECT_EQ(got[2 * i + j].real, sum[0].real);
+      }
+  }
+}
+
 // A tile row is a product of matrices, the second with words of neighbours along k.
 TEST(MachineRows, TilesAddProductsOfMatrices) {
   std::mt19937 random(4);

@@ -306,6 +306,7 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   at.some = p.pick->some;
   at.height = rows_of_block(mean, m);
   at.blocks = (rows + std::min(rows, matrices) * (at.height - 1)) / at.height;
+  if (!m.squares.empty()) at.align = 2;  // rows that are multiplied together
   for (const machine::TileRow& tile : m.tiles) at.align = std::max<int64_t>(at.align, tile.rows);
   at.places = rows + std::min(rows, matrices) * (at.align - 1) + at.height;
   write_sort(g, p, at, m, out);

@@ -3,9 +3,9 @@
 // 8-bit operands are exact in f32 and only sums round. A sum of n terms in any order differs from the exact one by at
 // most ((1 + u)^(n - 1) - 1) * (sum of magnitudes) <= 1.01 n u * (sum of magnitudes) for n u < 0.01 (Higham, "Accuracy
 // and Stability of Numerical Algorithms", section 4.2). u is 2^-24 where additions are rounded to nearest and 2^-23
-// where matrix units cut; the latter is taken for all. An operation behind the sum counts as one more term. A term that
-// is left out, taken twice or from another place changes a sum of n terms of like size by about 1 / n of the sum of
-// magnitudes, which is more than that bound up to n = 2900.
+// where matrix units cut or round to odd; the latter is taken for all. An operation behind the sum counts as one more
+// term. A term that is left out, taken twice or from another place changes a sum of n terms of like size by about 1 / n
+// of the sum of magnitudes, which is more than that bound up to n = 2900.
 #include "run/engine/trial/trial.h"
 
 #include <algorithm>

@@ -69,6 +69,13 @@ TEST(DotGroup, SixteenBitFloats) {
                 {.tolerance = 2e-2, .machines = {"amx", "avx512-bf16", "x86-64-v3"}});
 }
 
+// Two rows that are multiplied together are those of one matrix.
+TEST(DotGroup, PairsOfRowsOfOneMatrix) {
+  const Experts e{.rows = 37, .wide = 32, .deep = 64, .format = format_named("fp8_e4m3")};
+  Check c{.tolerance = 0.1, .limits = {{"picks", 4}}, .machines = {"neon-bf16"}, .options = {}};  // rounded operands
+  EXPECT_TRUE(any(check(second_of_experts(e).g, c), "square"));
+}
+
 // Rows that pick nothing are zeros, then whatever follows; nothing is multiplied for them.
 TEST(DotGroup, RowsThatPickNothing) {
   for (const bool none : {false, true})

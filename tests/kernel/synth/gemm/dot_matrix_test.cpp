@@ -118,6 +118,26 @@ TEST(DotMatrix, IntegersOnTheMatrixUnit) {
     for (int64_t rows : {7, 37}) EXPECT_TRUE(check(f, *m, rows, rows == 7 ? 70 : 19, k));
 }
 
+// Signed codes, unsigned ones, with starts and with offsets, groups of 32, and one group for a row that is multiplied
+// in a loop; rows and columns that fill no pair and no vector.
+TEST(DotMatrix, IntegersOfTwoRowsByTwo) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* machine_name : {"neon-i8mm", "sve-i8mm-256"}) {
+    const auto m = machine::find_machine(machine_name);
+    for (const char* name : {"q8_0", "q4_0", "q4_1", "q6_k", "int8_row"}) {
+      const FormatRef f = library.find(name);
+      ASSERT_TRUE(f) << name;
+      const int64_t k = f->block * std::max<int64_t>(1, 160 / f->block);
+      std::string why;
+      const graph::Plan plan = dot_test::one_dot_group(product(13, 21, k, f));
+      const auto chosen = synth::choose_matrix(synth::normalise_dot(plan, plan.groups[0]), *m, false, &why);
+      ASSERT_FALSE(chosen.empty()) << name;
+      EXPECT_TRUE(chosen.front().by_two) << machine_name << " " << name << " " << synth::describe(chosen.front());
+      for (const int64_t rows : {7, 8, 13}) EXPECT_TRUE(check(f, *m, rows, rows == 8 ? 5 : 21, k));
+    }
+  }
+}
+
 // Sums of products of what the operands round to in bf16, and no further from the exact product than that explains.
 void check_rounded(const graph::Type& weight, const std::string& ia, const std::string& ib, Scalar left,
                    const machine::Machine& m, int64_t rows, int64_t n, int64_t k) {
@@ -134,7 +154,8 @@ void check_rounded(const graph::Type& weight, const std::string& ia, const std::
   const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = !f});
   ASSERT_EQ(s.steps.size(), 2U) << s.steps[0].plan;
-  EXPECT_NE(s.steps[1].plan.find("bf16bf16"), std::string::npos) << s.steps[1].plan;
+  EXPECT_NE(s.steps[1].plan.find(m.squares.empty() ? "bf16bf16" : "square4.bf16bf16"), std::string::npos)
+      << s.steps[1].plan;
   std::mt19937 random(6);
   std::map<std::string, graph::Tensor> inputs;
   for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
@@ -190,6 +211,20 @@ TEST(DotMatrix, SixteenBitFloatsRoundOnce) {
         check_rounded(type_of({w.shape[0].number(), w.shape[1].number()}, library.find("bf16")), ia, ib, Scalar::bf16,
                       *m, 19, 37, 71);
       }
+  }
+}
+
+TEST(DotMatrix, SixteenBitFloatsOfTwoRowsByTwo) {
+  const FormatRef f = FormatLibrary::builtin().find("fp8_e4m3");
+  ASSERT_TRUE(f);
+  for (const char* machine_name : {"neon-bf16", "sve-bf16-256"}) {
+    const auto m = machine::find_machine(machine_name);
+    check_rounded(type_of({9, 96}, f), "mk", "nk", Scalar::f32, *m, 7, 9, 96);
+    graph::Type w = type_of({37, 71});
+    w.element.scalar = Scalar::bf16;
+    check_rounded(w, "mk", "nk", Scalar::bf16, *m, 13, 37, 71);
+    std::swap(w.shape[0], w.shape[1]);
+    check_rounded(w, "km", "kn", Scalar::bf16, *m, 13, 37, 71);
   }
 }
 

@@ -148,6 +148,7 @@ TEST(RowScales, MatrixUnitsOfProcessorsSumLongRuns) {
   check({"int8_row", "int8_row", 20, 896, 32, false}, "amx", "scales of 448 tile.i8i8", false, 1e-5);
   check({"int8_row", "int8_row", 20, 1024, 32}, "amx", "scales of 512 tile.i8i8", false, 1e-5);
   check({"int8_row", "int8_row", 20, 96, 32}, "amx", "", false, 1e-5);
+  check({"int8_row", "int8_row", 20, 768, 32}, "neon-i8mm", "square8.i8i8", false, 1e-5);
 }
 
 // Dots and matrix units of processors read bf16, which codes, and blocks of few digits, are exactly.

@@ -9,6 +9,7 @@
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
+#include "kernel/synth/order/pairs.h"
 
 namespace lumen::synth {
 namespace {
@@ -55,6 +56,8 @@ class MatrixKernel : TileWriter {
   void multiply_units(const Tile& tile, Expr k, int units, const std::vector<BufferId>& sums);
   void scale_units(const Tile& tile, Expr k, int units);
   void multiply(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums);
+  void multiply_by_two(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums);
+  void rearrange(const std::vector<BufferId>& sums, const std::function<void(std::vector<Expr>&)>& change);
   Expr dot_accumulate(Expr weight, Expr x, Expr sum);
   Expr x_word(const Tile& tile, int i, Expr k, int64_t quad);
   Expr x_number(BufferId buffer, const Tile& tile, int i, int64_t per_row, Expr number, Scalar s);
@@ -140,13 +143,23 @@ void MatrixKernel::write_tile(const Tile& tile) {
       sums.push_back(accumulators_[i * tile.vectors + j]);
       b_.store(sums.back(), b_.load(sums_, sum_type(), place(i, j), 4), w_.i64(0), 4);
     }
+  const bool rows_alternate = t_.by_two && !t_.integers;
+  if (rows_alternate) rearrange(sums, [&](auto& values) { join_rows_by_two(b_, values, tile.vectors); });
   if (t_.integers)
     sum_groups(tile, sums);
   else
     sum_16bit_floats(tile, sums);
+  if (rows_alternate) rearrange(sums, [&](auto& values) { part_rows_by_two(b_, values, tile.vectors); });
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j)
       b_.store(sums_, b_.load(sums[i * tile.vectors + j], sum_type(), w_.i64(0), 4), place(i, j), 4);
+}
+
+void MatrixKernel::rearrange(const std::vector<BufferId>& sums, const std::function<void(std::vector<Expr>&)>& change) {
+  std::vector<Expr> values;
+  for (const BufferId s : sums) values.push_back(b_.load(s, sum_type(), w_.i64(0), 4));
+  change(values);
+  for (size_t i = 0; i < sums.size(); ++i) b_.store(sums[i], values[i], w_.i64(0), 4);
 }
 
 // sum += the products of one word of every row.
@@ -173,7 +186,35 @@ Expr MatrixKernel::x_number(BufferId buffer, const Tile& tile, int i, int64_t pe
   return b_.splat(b_.load(buffer, {s, 1}, at, 4), t_.lanes());
 }
 
+// Words of two rows of a, beside each other in every 128 bits, meet those of as many columns as half a vector has
+// lanes. Sums of two rows alternate (join_rows_by_two).
+void MatrixKernel::multiply_by_two(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums) {
+  const int half = t_.step() / 2, pair = 2 * t_.row.k;
+  const VType sum{t_.row.acc, t_.lanes()}, weight{t_.row.a, half};
+  const int64_t bytes = panel_->vector_bytes() / 2;
+  const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
+  const Expr x_from = tile.row * left_.row_bytes() + (tile.k0 + k) * (2 * t_.element_bytes());
+  std::vector<int> everywhere;
+  for (int lane = 0; lane < half; ++lane) everywhere.push_back(lane % pair);
+  for (int64_t quad = 0; quad < quads; ++quad) {
+    std::vector<Expr> weights;
+    for (int part = 0; part < 2 * tile.vectors; ++part)
+      weights.push_back(b_.load(panel_->codes(), weight, panel + (quad * panel_->quad_bytes() + part * bytes), bytes));
+    for (int i = 0; i < tile.height; i += 2) {
+      const Expr words = b_.load(x_.codes, {t_.row.b, pair},
+                                 x_from + (i * left_.row_bytes() + quad * 2 * t_.word_bytes()), 2 * t_.word_bytes());
+      const Expr x = pair == half ? words : b_.shuffle({words}, everywhere);
+      for (int j = 0; j < tile.vectors; ++j)
+        for (int part = 0; part < 2; ++part) {
+          Expr& s = sums[(i + part) * tile.vectors + j];
+          s = b_.inst(t_.row.row, sum, {s, weights[2 * j + part], x});
+        }
+    }
+  }
+}
+
 void MatrixKernel::multiply(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums) {
+  if (t_.by_two) return multiply_by_two(tile, k, quads, sums);
   const VType codes{t_.row.a, static_cast<int>(t_.step())};
   const int64_t bytes = t_.lanes() * t_.word_bytes();
   const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
@@ -208,6 +249,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<BufferId>& sums) {
                                       : x_number(x_.starts, tile, i, left_.groups(), x_first + group, t_.row.acc);
         totals.insert(totals.end(), tile.vectors, start);
       }
+      if (t_.by_two && t_.starts) join_rows_by_two(b_, totals, tile.vectors);
       const Expr at = k + group * t_.group;
       if (quads <= 2 * kStraightQuads) {
         multiply(tile, at, quads, totals);
@@ -223,6 +265,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<BufferId>& sums) {
         });
         for (size_t s = 0; s < count; ++s) totals[s] = b_.load(integers_[s], integers, w_.i64(0), 4);
       }
+      if (t_.by_two) part_rows_by_two(b_, totals, tile.vectors);
       const Expr scales = (first + group) * panel_->group_bytes() + tile.column;
       for (int j = 0; j < tile.vectors; ++j) {
         const Expr place = scales + j * vector_bytes();
@@ -329,7 +372,7 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
 }
 
 // Rows of a as the instruction takes them. For the matrix unit codes lie tile by tile: rows in blocks, within them
-// pieces of a tile's bytes along K, row after row.
+// pieces of a tile's bytes along K, row after row; for dots of two rows, word by word.
 OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machine::Machine& m) {
   OperandLayout l;
   l.type = t.row.b;
@@ -343,6 +386,10 @@ OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machin
     l.vector_bytes = t.tile->k * t.element_bytes();
   } else {
     l.gap_bytes = kCacheLine;
+  }
+  if (t.by_two) {
+    l.tile_rows = 2;
+    l.vector_bytes = t.word_bytes();
   }
   if (!t.integers) return l;
   l.scale_group = t.scale_group;

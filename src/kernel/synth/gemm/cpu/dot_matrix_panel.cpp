@@ -64,7 +64,7 @@ void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
     const Expr tile = inside / t_.vectors;
     const Expr place = inside % t_.vectors;
     const Expr here = codes_from_ + (tile * tile_bytes() + place * vector_bytes());
-    if (rows_ < 0) return pair_rows(vector * t_.lanes(), here, k0, count);
+    if (rows_ < 0) return join_rows(vector * t_.lanes(), here, k0, count);
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
       Expr n = vector * t_.lanes() + i;
       if (t_.masked) n = min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
@@ -109,7 +109,8 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
   // Two vectors are rounded at once where the machine can; what it flushes, its products would.
   const std::string pair = round_pair_row(m_, t_.row.a, value_lanes_);
   const bool by_pairs = !t_.integers && !pair.empty() && count % (2 * value_lanes_) == 0;
-  const int64_t chunk = t_.integers ? t_.step() : by_pairs ? 2 * value_lanes_ : value_lanes_;
+  const int64_t instruction = t_.by_two ? t_.step() / 2 : t_.step();
+  const int64_t chunk = t_.integers ? instruction : by_pairs ? 2 * value_lanes_ : value_lanes_;
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
     Expr v;
@@ -187,16 +188,18 @@ LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const Matrix
   return laid;
 }
 
-// Rows along n in memory, two by two: their numbers alternate in the panel. Nothing beyond the ends is read.
-void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
-  LUMEN_CHECK(t_.row.k == 2, "{} rows at a time", t_.row.k);
+// Rows along n in memory, as many as a word holds numbers: their numbers alternate in the panel. Nothing beyond the
+// ends is read.
+void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
+  const int step = t_.row.k, lanes = t_.lanes();
+  LUMEN_CHECK(step == 2 || step == 4, "{} rows at a time", step);
   const VType type{t_.row.a, t_.lanes()};
   const Expr columns = t_.masked ? p_.n.extent - n : Expr{};
   const bool tail = p_.k.extent != t_.padded_k;
-  const std::vector<int> alternate = by_turns(0, t_.lanes(), t_.lanes());
-  b_.loop(LoopKind::serial, w_.i64(0), count, 2, [&](Expr k) {
+  const std::vector<int> alternate = by_turns(0, lanes, lanes);
+  b_.loop(LoopKind::serial, w_.i64(0), count, step, [&](Expr k) {
     std::vector<Expr> rows;
-    for (int j = 0; j < 2; ++j) {
+    for (int j = 0; j < step; ++j) {
       const Expr at = k0 + k + j;
       Expr exist = columns;
       Expr row = at;
@@ -208,17 +211,31 @@ void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
       const Expr element = w_.base(1) + n + row * p_.k.strides[1];
       rows.push_back(b_.load(w_.buffer(1), type, element * t_.element_bytes(), t_.element_bytes(), exist));
     }
-    const Expr quad = k / 2;
-    b_.store(codes_, b_.shuffle(rows, alternate), to + quad * quad_bytes(), 4);
+    const Expr quad = k / step;
+    if (step == 4) {  // rows 0 and 2 by turns, 1 and 3, then both
+      const Expr even = b_.shuffle({rows[0], rows[2]}, alternate), odd = b_.shuffle({rows[1], rows[3]}, alternate);
+      b_.store(codes_, b_.shuffle({even, odd}, by_turns(0, 2 * lanes, 2 * lanes)), to + quad * quad_bytes(), 4);
+    } else {
+      b_.store(codes_, b_.shuffle(rows, alternate), to + quad * quad_bytes(), 4);
+    }
   });
 }
 
 // `lanes` private rows of words become words of `lanes` rows.
 void MatrixPanel::transpose_rows(Expr to, Expr count) {
   const int word = t_.word_bytes();
-  LUMEN_CHECK(word == 2 || word == 4, "words of {} bytes", word);
-  const VType words{word == 2 ? Scalar::u16 : Scalar::u32, t_.lanes()};
+  LUMEN_CHECK(word == 2 || word == 4 || word == 8, "words of {} bytes", word);
+  const VType words{word == 2 ? Scalar::u16 : word == 4 ? Scalar::u32 : Scalar::u64, t_.lanes()};
   const Expr bytes = count * t_.element_bytes();
+  if (word == 8 && m_.scalable) {  // of which a vector holds few: what turns them costs more than moving one by one
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
+      b_.loop(LoopKind::serial, w_.i64(0), bytes, word, [&](Expr at) {
+        const Expr x = b_.load(rows_, {Scalar::u64, 1}, at + i * row_bytes(t_), word);
+        b_.store(codes_, x, to + at / word * quad_bytes() + i * word, word);
+      });
+    });
+    return;
+  }
   b_.loop(LoopKind::serial, w_.i64(0), bytes, t_.lanes() * word, [&](Expr at) {
     std::vector<Expr> rows;
     for (int i = 0; i < t_.lanes(); ++i) rows.push_back(b_.load(rows_, words, at + i * row_bytes(t_), word));

@@ -56,7 +56,7 @@ class MatrixPanel {
   void unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count);
   void unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
   void transpose_rows(Expr to, Expr count);
-  void pair_rows(Expr n, Expr to, Expr k0, Expr count);
+  void join_rows(Expr n, Expr to, Expr k0, Expr count);
 
   DotWriter& w_;
   Builder& b_;

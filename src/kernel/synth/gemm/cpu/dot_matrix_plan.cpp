@@ -31,7 +31,7 @@ class MatrixChooser {
   std::vector<MatrixPlan> choose() {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
     t_.masked = p_.n.extent % t_.lanes() != 0;
-    const int grain = t_.tile ? t_.tile->rows : 1, most = t_.tile ? 3 * grain : 12;
+    const int grain = t_.row_grain(), most = t_.tile ? 3 * grain : 12;
     const int64_t rows = t_.padded_m(p_.m.extent);
     for (int vectors = 1; vectors <= std::min<int64_t>(4, all); ++vectors)
       for (int height = grain; height <= std::min<int64_t>(most, rows); height += grain) {
@@ -67,8 +67,10 @@ class MatrixChooser {
     }
     const int sums = height * vectors, kinds = t_.integers ? 2 : 1;
     const int temporary = t_.row.accumulates ? 1 : 2;
-    return kinds * sums + vectors + 1 + temporary <= m_.vector_registers;
+    return kinds * sums + panel_registers(vectors) + 1 + temporary <= m_.vector_registers;
   }
+
+  int panel_registers(int vectors) const { return t_.by_two ? 2 * vectors : vectors; }
 
   // The panel of one tile stays in the first-level cache.
   void stage() {
@@ -90,15 +92,18 @@ class MatrixChooser {
       return cycles;
     }
     const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? costs_.widening : costs_.pairing;
-    const double quad = std::max(
-        {sums * chain * m_.fma_cycles, (height * costs_.broadcast + vectors) * m_.load_cycles, m_.costs.tasks.latency});
+    const double words = height / t_.row_grain();  // of a
+    const double quad =
+        std::max({sums * chain * m_.fma_cycles, (words * costs_.broadcast + panel_registers(vectors)) * m_.load_cycles,
+                  m_.costs.tasks.latency});
     double cycles = quad * (t_.padded_k / t_.row.k);
+    const double parting = t_.by_two ? sums * m_.fma_cycles : 0;  // sums of two rows become rows
     if (t_.integers) {
       const double per_group = sums * (t_.offsets ? 2.0 : 1.0) * m_.fma_cycles + 1.5;
-      cycles += per_group * (t_.padded_k / t_.group);
+      cycles += (per_group + parting) * (t_.padded_k / t_.group);
       cycles += sums * m_.fma_cycles * (t_.padded_k / t_.scale_group);
     }
-    return cycles + t_.stages * (costs_.tile + costs_.sum * sums);
+    return cycles + t_.stages * (costs_.tile + costs_.sum * sums + parting);
   }
 
   double cost() const {
@@ -163,15 +168,20 @@ int64_t run_of_scales(int64_t one, int64_t other, int64_t k, int64_t step) {
 }
 
 std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
-                                        const std::optional<machine::TileRow>& tile, const CodedRows* coded,
-                                        std::string* why) {
+                                        const std::optional<machine::TileRow>& tile, bool by_two,
+                                        const CodedRows* coded, std::string* why) {
   const Format& f = *p.loads[1].format;
   MatrixPlan t;
   t.tile = tile;
-  if (tile) {
-    machine::Machine with_tile = m;
-    with_tile.dots = {as_dot(*tile)};
-    t.integers = factor_integer(f, p.loads[1].columns, with_tile, why);
+  t.by_two = by_two;
+  if (tile || by_two) {
+    machine::Machine other = m;
+    for (const machine::DotRow& row : tile ? std::vector{as_dot(*tile)} : m.squares) {
+      other.dots = {row};
+      const auto found = factor_integer(f, p.loads[1].columns, other, why);
+      // Codes that a row takes as they are need no sums beside them.
+      if (found && (!t.integers || (t.integers->bias != 0 && found->bias == 0))) t.integers = found;
+    }
   } else {
     t.integers = factor_integer(f, p.loads[1].columns, m, why);
   }
@@ -205,9 +215,10 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
 }
 
 std::vector<MatrixPlan> choose_16bit_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
-                                            const std::optional<machine::TileRow>& tile) {
+                                            const std::optional<machine::TileRow>& tile, bool by_two) {
   MatrixPlan t;
   t.tile = tile;
+  t.by_two = by_two;
   t.row = row;
   const DotLoad& b = p.loads[1];
   t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
@@ -229,10 +240,11 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
   if (b.kind == DotLoad::Kind::packed) {
     if ((exact && !coded) || !unpacks_along(p, 1, p.k)) return {};
     const CodedRows* const held = coded ? &*coded : nullptr;
-    consider(choose_integers(p, m, std::nullopt, held, why));
+    consider(choose_integers(p, m, std::nullopt, false, held, why));
     std::string no_tiles;
+    if (!m.squares.empty()) consider(choose_integers(p, m, std::nullopt, true, held, &no_tiles));
     for (const machine::TileRow& tile : m.tiles)
-      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, held, &no_tiles));
+      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, false, held, &no_tiles));
     if (held) return best;                                              // in floats they would be rounded again
     if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
   } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
@@ -240,9 +252,10 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
     return {};
   }
   for (const machine::TileRow& tile : m.tiles)
-    if (tile.acc == Scalar::f32) consider(choose_16bit_floats(p, m, as_dot(tile), tile));
-  for (const machine::DotRow& row : m.dots)
-    if (row.acc == Scalar::f32) consider(choose_16bit_floats(p, m, row, std::nullopt));
+    if (tile.acc == Scalar::f32) consider(choose_16bit_floats(p, m, as_dot(tile), tile, false));
+  for (const bool by_two : {false, true})
+    for (const machine::DotRow& row : by_two ? m.squares : m.dots)
+      if (row.acc == Scalar::f32) consider(choose_16bit_floats(p, m, row, std::nullopt, by_two));
   return best;
 }
 

@@ -1,8 +1,8 @@
 // Plans for dots with many rows of activations: a panel of b in the layout the machine's dot instruction wants, filled
 // once per task and stage of K, beside rows of a that a step before rounded. Two kinds: integers (the weight's format
 // factors, factor.h) and 16-bit floats (both operands in, or rounded to, the instruction's type). Instructions are dots
-// of vectors, or the matrix unit's tiles. A cost model over shape and machine facts. Proved by
-// tests/kernel/synth/gemm/dot_matrix_test.cpp.
+// of vectors, of one row of a or of two, or the matrix unit's tiles. A cost model over shape and machine facts. Proved
+// by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,24 @@ namespace lumen::synth {
 struct MatrixPlan : TileCut {
   machine::DotRow row;                   // k neighbours along K in every lane: a panel quad is row.k elements
   std::optional<machine::TileRow> tile;  // the matrix unit's instruction; `row` then describes its panel
-  std::optional<IntegerDot> integers;    // absent: operands are 16-bit floats
-  int64_t scale_group = 0;               // of a: elements that share an activation scale (integers)
-  int64_t group = 0;                     // elements between two scalings of integer sums
-  bool starts = false;                   // integer sums begin at the bias times the sum of activations
-  bool offsets = false;                  // every group adds offset times the sum of activations
-  int64_t unit = 1;                      // of K, unpacked together
-  bool may_share = false;                // panels, each written once, fit into scratch
-  int64_t padded_k = 1;                  // K rounded up to whole instructions and scale groups
+  // `row` is one of Machine::squares: two rows of a at once, which lie beside each other word by word. A vector of the
+  // panel, still a word for each of row.lanes columns, is two of the instruction's.
+  bool by_two = false;
+  std::optional<IntegerDot> integers;  // absent: operands are 16-bit floats
+  int64_t scale_group = 0;             // of a: elements that share an activation scale (integers)
+  int64_t group = 0;                   // elements between two scalings of integer sums
+  bool starts = false;                 // integer sums begin at the bias times the sum of activations
+  bool offsets = false;                // every group adds offset times the sum of activations
+  int64_t unit = 1;                    // of K, unpacked together
+  bool may_share = false;              // panels, each written once, fit into scratch
+  int64_t padded_k = 1;                // K rounded up to whole instructions and scale groups
 
   // Tasks that share columns share their panels: a step before writes them. Of matrix units, which multiply faster than
   // each task could fill panels of its own.
   bool lays_panels() const { return may_share && m_tasks > 1; }
   int lanes() const { return row.lanes; }
-  int64_t padded_m(int64_t m) const { return tile ? (m + tile->rows - 1) / tile->rows * tile->rows : m; }
+  int row_grain() const { return tile ? tile->rows : by_two ? 2 : 1; }  // rows of a that are multiplied together
+  int64_t padded_m(int64_t m) const { return (m + row_grain() - 1) / row_grain() * row_grain(); }
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
   int64_t element_bytes() const { return scalar_bytes(row.b); }
   int64_t word_bytes() const { return row.k * element_bytes(); }

@@ -22,7 +22,9 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
-constexpr int kSchedulers = 4;        // of a multiprocessor
+constexpr double kMostBeside = 19.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
+constexpr double kTransposed = 2.8;  // registers for a number of sixteen bits: apart on both sides, before it is moved
+constexpr int kSchedulers = 4;       // of a multiprocessor
 constexpr int64_t kSumsOfOne = 64 << 10;  // of a block beside which no other has registers
 constexpr double kMeeting = 128;  // cycles of a stage in which lanes that fetch for themselves meet and wait for panels
 constexpr int64_t kLeastSplitStages = 4;  // stages
@@ -162,6 +164,7 @@ class BlockChooser {
     t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
     t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
+    if (spills(t)) return false;
     // Zeros are written by copies alone, and rows of a alone are held.
     if (p_.reads_zeros() && (!all_copies || (p_.loads[1].zeros && t.b != Supply::beside))) return false;
     if (!p_.joint_k.empty() && (t.a != Supply::beside || t.b != Supply::beside)) return false;
@@ -234,6 +237,21 @@ class BlockChooser {
 
   static int64_t sums_of(const BlockTile& tile) {  // of a lane
     return int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+  }
+
+  // Lanes that fetch for themselves hold a stage beside their sums. Where an instruction's factors are held once,
+  // enough are left: its sums have registers of their own, or those factors take half as many.
+  bool spills(const BlockPlan& t) const {
+    const machine::MatrixRow* row = t.tile.row;
+    if (m_.async_copies || (row && row->collective->operands[1].fragment.copies == 1)) return false;
+    double held = sums_of(t.tile);
+    for (const auto& [side, way] : {std::pair{Side::a, t.a}, {Side::b, t.b}}) {
+      if (is_copied(way)) continue;
+      const double bytes = scalar_bytes(factor_);
+      const double registers = way == Supply::transposed && bytes == 2 ? kTransposed : bytes / 4;
+      held += t.tile.lines(side) * t.tile.stage_k * registers / t.tile.lanes();
+    }
+    return held > kMostBeside * m_.registers;
   }
 
   // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.

@@ -16,7 +16,8 @@ struct OperandLayout {
   Scalar type = Scalar::i8;
   int64_t rows = 1, columns = 1;  // rows there; elements of one in memory
   int64_t outer_rows = 0;         // rows there of an outer index: m's and padding that nobody uses; 0: m's alone
-  int64_t tile_rows = 0;  // so many rows lie vector by vector beside each other (a matrix unit's tile); 0: apart
+  int64_t tile_rows =
+      0;  // so many rows lie vector by vector beside each other (as one instruction takes them); 0: apart
   int64_t vector_bytes = 0;
   int64_t gap_bytes = 0;  // behind each row, so that rows do not fall into one set of a cache
 

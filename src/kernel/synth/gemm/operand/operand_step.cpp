@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "kernel/synth/gemm/operand/coded_rows.h"
 #include "kernel/synth/order/transpose.h"
@@ -77,7 +78,17 @@ Expr OperandWriter::read(Expr k, int64_t count) {
 }
 
 void OperandWriter::store_natural(Expr k, Expr x) {
-  Expr at = k * scalar_bytes(l_.type);
+  const int64_t bytes = scalar_bytes(l_.type);
+  const int all = b_.type(x).lanes, part = l_.vector_bytes / bytes;
+  if (l_.tile_rows > 0 && part < all) {  // more than stands together of a row
+    for (int first = 0; first < all; first += part) {
+      std::vector<int> mask(part);
+      std::iota(mask.begin(), mask.end(), first);
+      store_natural(k + first, b_.shuffle({x}, mask));
+    }
+    return;
+  }
+  Expr at = k * bytes;
   if (l_.tile_rows > 0) {  // k goes by whole vectors, which never leave theirs
     const Expr in_vector = at % l_.vector_bytes;
     at = at / l_.vector_bytes * (l_.tile_rows * l_.vector_bytes) + in_vector;

@@ -237,7 +237,8 @@ bool is_short(const DotLoad& l) {
 
 bool multiplies_short(const machine::Machine& m) {
   const auto fits = [](const auto& row) { return row.acc == Scalar::f32 && row.a == Scalar::bf16; };
-  return std::ranges::any_of(m.tiles, fits) || std::ranges::any_of(m.dots, fits);
+  return std::ranges::any_of(m.tiles, fits) || std::ranges::any_of(m.dots, fits) ||
+         std::ranges::any_of(m.squares, fits);
 }
 
 bool are_multiplied_as_integers(const Format& a, const Format& b, const machine::Machine& m) {
