@@ -51,18 +51,6 @@ void BlockWrite::partial_tile(Expr lane, BufferId partial, Expr number) {
   sums(lane, b_.i64(0), b_.i64(0), partial, number * rows, rows, product_.tile().n());
 }
 
-void BlockWrite::each(Expr lane, Expr m0, Expr n0, const Visit& visit) {
-  Sink sink;
-  sink.bytes = kStoreBytes / 8;
-  sink.reads = true;
-  sink.finish = [](Expr x, Expr, Expr, Expr, int64_t) { return x; };
-  sink.store = [&](Expr sums, Expr m, Expr n, Expr count, int align) { visit(sums, m, n, count, align / sink.bytes); };
-  sink.rows = p_.m.extent;
-  sink.columns = p_.n.extent;
-  sink.aligned = p_.n.extent % (kStoreBytes / sink.bytes) == 0;
-  write(lane, m0, n0, sink);
-}
-
 void BlockWrite::sums(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0, int64_t rows, int64_t columns) {
   Sink sink;
   sink.finish = [](Expr x, Expr, Expr, Expr, int64_t) { return x; };

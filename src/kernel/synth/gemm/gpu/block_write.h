@@ -23,10 +23,6 @@ class BlockWrite {
   void result(Expr lane, Expr m0, Expr n0);
   // The same of a part of K: rows of the result, as long, from row `row0` of `partial` on.
   void part(Expr lane, Expr m0, Expr n0, BufferId partial, Expr row0);
-  // Sums of numbers that exist, as many beside each other as lanes can have: n is a multiple of `beside`; a vector of
-  // `count` numbers where that is given.
-  using Visit = std::function<void(Expr sums, Expr m, Expr n, Expr count, int64_t beside)>;
-  void each(Expr lane, Expr m0, Expr n0, const Visit& visit);
   // A partial tile as a whole, the `number`th in `partial`.
   void partial_tile(Expr lane, BufferId partial, Expr number);
 

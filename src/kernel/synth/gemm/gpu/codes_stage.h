@@ -1,5 +1,6 @@
-// Where codes of a tile's transposed matrix lie in shared memory on their way (codes_write.h): column by column, and so
-// that lanes that hold neighbouring rows and columns write to different banks. And which problems and tiles encode.
+// What of a tile is in shared memory while it is encoded (codes_write.h): a slab of its columns at a time, sums row by
+// row, then codes of the transposed matrix column by column; both so that lanes beside each other meet few banks twice.
+// And which problems and tiles encode.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +10,29 @@
 
 namespace lumen::synth {
 
-inline int64_t codes_stage_column(const BlockTile& tile) {  // bytes
-  constexpr int64_t kApart = 4;
-  return tile.m() + kApart;
-}
-inline int64_t codes_stage_bytes(const BlockTile& tile) {
-  return codes_stage_column(tile) * tile.n();
-}
+struct CodesStage {
+  static constexpr int64_t kColumns = 32, kPiece = 8, kWord = 4;  // of a slab; numbers of a lane; codes
+
+  explicit CodesStage(const BlockTile& tile)
+      : rows(tile.m()), columns(std::min(kColumns, tile.n())), lanes(tile.lanes()) {}
+  int64_t rows, columns, lanes;
+
+  int64_t row_bytes() const { return (columns + 8) * 4; }  // of sums
+  int64_t sums_bytes() const { return row_bytes() * rows; }
+  int64_t column_bytes() const { return rows + kWord; }  // of codes
+  int64_t codes_bytes() const { return column_bytes() * columns; }
+  int64_t pieces() const { return rows * columns / kPiece / lanes; }  // of a lane
+  int64_t words() const { return rows * columns / kWord / lanes; }
+  bool fits() const { return columns % kPiece == 0 && rows * columns % (kPiece * lanes) == 0 && rows % kWord == 0; }
+};
 
 // Shared bytes of a tile beside its panels.
 inline int64_t codes_shared_bytes(const DotProblem& p, const BlockTile& tile, const machine::Machine& m) {
-  const auto is_staged = [](const graph::DotCodes& c) { return c.transposed >= 0; };
-  const int64_t stage = std::ranges::any_of(p.codes, is_staged) ? codes_stage_bytes(tile) : 0;
-  return stage + std::ssize(p.extremes) * (tile.lanes() / m.wave) * 16;
+  if (p.codes.empty()) return 0;
+  const CodesStage stage(tile);
+  const int64_t transposed = std::ranges::count_if(p.codes, [](const auto& c) { return c.transposed >= 0; });
+  const int64_t extremes = std::ssize(p.extremes) * (tile.lanes() / m.wave) * 4;
+  return stage.sums_bytes() + transposed * (stage.codes_bytes() + 16) + extremes + 64;
 }
 
 // One matrix, dense, of whole vectors both ways.
@@ -30,10 +41,6 @@ inline bool can_encode(const DotProblem& p) {
   const bool is_dense = p.n.result == 1 && (p.m.extent == 1 || p.m.result == p.n.extent);
   return is_dense && p.outer.empty() && p.joint_m.size() < 2 && !p.pick && !p.blocks && !p.runs &&
          p.m.extent % kWhole == 0 && p.n.extent % kWhole == 0;
-}
-inline bool can_encode(const BlockTile& tile) {
-  constexpr int64_t kWord = 4;
-  return tile.m() % kWord == 0 && tile.m() / kWord * tile.n() % tile.lanes() == 0;
 }
 
 }  // namespace lumen::synth

@@ -1,25 +1,20 @@
 // See codes_write.h.
 #include "kernel/synth/gemm/gpu/codes_write.h"
 
-#include <numeric>
-
-#include "base/check.h"
-#include "kernel/synth/gemm/gpu/codes_stage.h"
+#include <algorithm>
 
 namespace lumen::synth {
 
 using graph::ValueId;
 
 CodesWrite::CodesWrite(DotWriter& w, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, Synthesis& out)
-    : w_(w), b_(w.b), p_(p), t_(t), m_(m) {
+    : w_(w), b_(w.b), p_(p), t_(t), m_(m), stage_(t.tile) {
   // As exact as what is made of it: codes, 16-bit floats, or sums of rounded factors.
   const bool rounds = is_float(t.tile.factor) ? scalar_bytes(t.tile.factor) < 4 : p.sum == Scalar::f32;
   if (rounds || p.result < 0 || p.result_scalar != Scalar::f32) fast_ = {m.power2, m.reciprocal, ""};
-  for (const graph::DotCodes& c : p.codes) {
+  for (const graph::DotCodes& c : p.codes)
     for (const ValueId cast : {c.straight, c.transposed})
       if (cast >= 0) fields_.try_emplace(cast, *p.encoded.plan, *p.encoded.group, cast, m, out);
-    if (c.transposed >= 0) staged_.push_back(c);
-  }
   for (auto& [cast, of] : fields_) of.declare(w_);
   for (const auto& [cast, of] : fields_) blobs_[cast] = w_.value(cast, true);
   for (const graph::DotExtreme& e : p.extremes) {
@@ -34,115 +29,145 @@ void CodesWrite::add_last_steps(Synthesis& out) const {
 }
 
 void CodesWrite::begin() {
-  if (!staged_.empty()) stage_ = b_.alloc(codes_stage_bytes(t_.tile), 16, loop::Space::shared);
+  sums_ = b_.alloc(stage_.sums_bytes(), 16, loop::Space::shared);
+  for (const graph::DotCodes& c : p_.codes)
+    if (c.transposed >= 0) transposed_[c.transposed] = b_.alloc(stage_.codes_bytes(), 16, loop::Space::shared);
   for (Extreme& e : extremes_) {
     e.lane = b_.alloc(4, 16);
-    e.waves = b_.alloc(t_.tile.lanes() / m_.wave * int64_t{4}, 16, loop::Space::shared);
+    e.waves = b_.alloc(stage_.lanes / m_.wave * 4, 16, loop::Space::shared);
   }
 }
 
-void CodesWrite::write(const Lanes& lanes, BlockWrite& sums, Expr m0, Expr n0, Expr tile) {
-  for (size_t pass = 0; pass == 0 || is_staged(pass); ++pass) {
-    lanes([&](Expr lane) {
-      for (auto& [cast, of] : fields_) of.begin(b_);
-      if (pass == 0) {
-        for (const auto& [cast, of] : fields_)
-          if (of.has_rest()) b_.branch((tile == 0) & (lane == 0), [&, &f = of] { f.write_rest(w_); });
-        for (const Extreme& e : extremes_) b_.store(e.lane, e.parts.none(b_, 1), b_.i64(0), 4);
-      }
-      sums.each(lane, m0, n0, [&](Expr x, Expr m, Expr n, Expr count, int64_t beside) {
-        b_.use_fast_math(fast_);
-        const DotWriter::MapValues values = w_.map_values(x, m, n, count, beside);
-        b_.use_fast_math({});
-        visit(pass, values, m, n, m - m0, n - n0, count, beside);
-      });
-      if (pass == 0) fold_extremes(lane);
-    });
-    if (stage_ < 0 && extremes_.empty()) return;
+void CodesWrite::write(const Lanes& lanes, BlockProduct& product, Expr m0, Expr n0, Expr tile) {
+  lanes([&](Expr lane) {
+    for (const Extreme& e : extremes_) b_.store(e.lane, e.parts.none(b_, 1), b_.i64(0), 4);
+    for (auto& [cast, of] : fields_) {
+      if (!of.has_rest()) continue;
+      of.begin(b_);
+      b_.branch((tile == 0) & (lane == 0), [&, &f = of] { f.write_rest(w_); });
+    }
+  });
+  b_.count(0, t_.tile.n() / stage_.columns, 1, [&](Expr slab) {
+    const Expr first = slab * stage_.columns;
+    lanes([&](Expr lane) { put_sums(lane, product, first); });
     b_.barrier();
-    lanes([&](Expr lane) {
-      if (is_staged(pass)) {
-        for (auto& [cast, of] : fields_) of.begin(b_);
-        write_staged(lane, m0, n0, staged_[pass].transposed);
-      }
-      if (pass == 0) write_extremes(lane, tile);
-    });
+    lanes([&](Expr lane) { encode_pieces(lane, m0, n0 + first); });
     b_.barrier();
-  }
+    if (!transposed_.empty()) lanes([&](Expr lane) { write_transposed(lane, m0, n0 + first); });
+  });
+  find_extremes(lanes, tile);
 }
 
-Expr CodesWrite::code(ValueId cast, Expr x, Expr row, Expr column, bool transposed) {
+void CodesWrite::put_sums(Expr lane, BlockProduct& product, Expr first) {
+  product.each_sum(lane, [&](Expr row, Expr column, Expr sums) {
+    of_sums_ = b_.type(sums).scalar;
+    const Expr inside = column - first;
+    b_.branch((0 <= inside) & (inside < stage_.columns),
+              [&] { b_.store(sums_, sums, row * stage_.row_bytes() + inside * 4, product.run() * 4); });
+  });
+}
+
+void CodesWrite::where_inside(Expr m, Expr n, const std::function<void()>& body) {
+  const bool whole_m = p_.m.extent % stage_.rows == 0, whole_n = p_.n.extent % t_.tile.n() == 0;
+  if (whole_m && whole_n) return body();
+  const Expr inside_m = m < p_.m.extent, inside_n = n < p_.n.extent;
+  b_.branch(whole_m ? inside_n : whole_n ? inside_m : inside_m & inside_n, body);
+}
+
+void CodesWrite::encode_pieces(Expr lane, Expr m0, Expr n0) {
+  for (auto& [cast, of] : fields_) of.begin(b_);
+  const int64_t across = stage_.columns / CodesStage::kPiece;
+  b_.count(0, stage_.pieces(), 1, [&](Expr number) {
+    const Expr piece = lane + number * stage_.lanes;
+    const Expr row = piece / across, column = piece % across * CodesStage::kPiece;
+    where_inside(m0 + row, n0 + column, [&] { encode_piece(m0 + row, n0 + column, row, column); });
+  });
+}
+
+// The same codes whichever way they lie: one format, and one scale of the tensor from the same place.
+bool CodesWrite::are_alike(const graph::DotCodes& c) const {
+  if (c.straight < 0 || c.transposed < 0) return false;
+  const graph::Graph& g = p_.encoded.plan->graph;
+  const graph::Node &x = g[c.straight], &y = g[c.transposed];
+  const auto same_supplies = [&] {
+    return x.attributes.sources == y.attributes.sources &&
+           std::equal(x.operands.begin() + 1, x.operands.end(), y.operands.begin() + 1, y.operands.end());
+  };
+  return x.type.element == y.type.element && !fields_.at(c.straight).are_many() && same_supplies();
+}
+
+Expr CodesWrite::code(ValueId cast, Expr x, Expr m, Expr n, bool transposed) {
   const CodeFields& of = fields_.at(cast);
-  const int lanes = b_.type(x).lanes;
-  return of.code(b_, x, transposed ? of.below(b_, column, row, lanes) : of.along(b_, row, column, lanes));
+  return of.code(b_, x, transposed ? of.below(b_, n, m, CodesStage::kPiece) : of.along(b_, m, n, CodesStage::kPiece));
 }
 
-void CodesWrite::visit(size_t pass, const DotWriter::MapValues& values, Expr m, Expr n, Expr row, Expr column,
-                       Expr count, int64_t beside) {
-  LUMEN_CHECK(!count.exists(), "vectors of codes are whole");
+void CodesWrite::encode_piece(Expr m, Expr n, Expr row, Expr column) {
+  constexpr int kPiece = CodesStage::kPiece;
+  const Expr sums = b_.load(sums_, {of_sums_, kPiece}, row * stage_.row_bytes() + column * 4, 16);
+  b_.use_fast_math(fast_);
+  const DotWriter::MapValues values = w_.map_values(sums, m, n, {}, kPiece);
+  b_.use_fast_math({});
   const auto number = [&](ValueId v) {
     const Expr x = values.at(v);
     return b_.type(x).scalar == Scalar::f32 ? x : cast(x, Scalar::f32);
   };
-  if (pass == 0) {
-    if (p_.result >= 0) w_.put(values.at(p_.result), m, n, {}, beside * scalar_bytes(p_.result_scalar));
-    for (const graph::DotCodes& c : p_.codes) {
-      if (c.straight < 0) continue;
-      b_.store(blobs_.at(c.straight), code(c.straight, number(c.map), m, n, false), m * p_.n.extent + n, beside);
+  if (p_.result >= 0) w_.put(values.at(p_.result), m, n, {}, kPiece * scalar_bytes(p_.result_scalar));
+  for (const graph::DotCodes& c : p_.codes) {
+    Expr codes;
+    if (c.straight >= 0) {
+      codes = code(c.straight, number(c.map), m, n, false);
+      b_.store(blobs_.at(c.straight), codes, m * p_.n.extent + n, kPiece);
     }
-    for (const Extreme& e : extremes_) {
-      const Expr most = b_.fold(e.parts.op(), number(e.of)), before = b_.load(e.lane, {Scalar::f32, 1}, b_.i64(0), 4);
-      b_.store(e.lane, b_.op(e.parts.op(), most, before), b_.i64(0), 4);
-    }
+    if (c.transposed < 0) continue;
+    if (!are_alike(c)) codes = code(c.transposed, number(c.map), m, n, true);
+    for (int i = 0; i < kPiece; ++i)
+      b_.store(transposed_.at(c.transposed), b_.extract(codes, i), (column + i) * stage_.column_bytes() + row, 1);
   }
-  if (!is_staged(pass)) return;
-  const graph::DotCodes& c = staged_[pass];
-  const Expr codes = code(c.transposed, number(c.map), m, n, true);
-  const int64_t column_bytes = codes_stage_column(t_.tile);
-  for (int i = 0; i < b_.type(codes).lanes; ++i)
-    b_.store(stage_, b_.extract(codes, i), (column + i) * column_bytes + row, 1);
+  for (const Extreme& e : extremes_) {
+    const Expr before = b_.load(e.lane, {Scalar::f32, 1}, b_.i64(0), 4);
+    b_.store(e.lane, b_.op(e.parts.op(), b_.fold(e.parts.op(), number(e.of)), before), b_.i64(0), 4);
+  }
 }
 
 // Words of a column's codes, lane by lane: those beside each other go to memory together.
-void CodesWrite::write_staged(Expr lane, Expr m0, Expr n0, ValueId cast) {
-  constexpr int64_t kWord = 4, kUnroll = 4;
-  const BlockTile& tile = t_.tile;
-  const int64_t words = tile.m() / kWord, of_lane = words * tile.n() / tile.lanes();
-  const bool whole = p_.m.extent % tile.m() == 0 && p_.n.extent % tile.n() == 0;
-  b_.count(0, of_lane, std::gcd(kUnroll, of_lane), [&](Expr first) {
-    for (int64_t i = 0; i < std::gcd(kUnroll, of_lane); ++i) {
-      const Expr word = lane + (first + i) * int64_t{tile.lanes()};
-      const Expr column = word / words, row = word % words * kWord;
-      const auto write = [&] {
-        const Expr codes = b_.load(stage_, {Scalar::u32, 1}, column * codes_stage_column(tile) + row, kWord);
+void CodesWrite::write_transposed(Expr lane, Expr m0, Expr n0) {
+  constexpr int64_t kWord = CodesStage::kWord;
+  const int64_t words = stage_.rows / kWord;
+  for (int64_t i = 0; i < stage_.words(); ++i) {
+    const Expr word = lane + i * stage_.lanes;
+    const Expr column = word / words, row = word % words * kWord;
+    where_inside(m0 + row, n0 + column, [&] {
+      for (const auto& [cast, stage] : transposed_) {
+        const Expr codes = b_.load(stage, {Scalar::u32, 1}, column * stage_.column_bytes() + row, kWord);
         b_.store(blobs_.at(cast), codes, (n0 + column) * p_.m.extent + (m0 + row), kWord);
-      };
-      if (whole)
-        write();
-      else
-        b_.branch((m0 + row < p_.m.extent) & (n0 + column < p_.n.extent), write);
-    }
-  });
-}
-
-void CodesWrite::fold_extremes(Expr lane) {
-  for (const Extreme& e : extremes_) {
-    const Expr own = b_.load(e.lane, {Scalar::f32, 1}, b_.i64(0), 4);
-    const Expr most = b_.fold_wave(e.parts.op(), own, m_.wave);
-    b_.branch(lane % m_.wave == 0, [&] { b_.store(e.waves, most, lane / m_.wave * 4, 4); });
+      }
+    });
   }
 }
 
-void CodesWrite::write_extremes(Expr lane, Expr tile) {
-  for (const Extreme& e : extremes_)
+void CodesWrite::find_extremes(const Lanes& lanes, Expr tile) {
+  if (extremes_.empty()) return;
+  lanes([&](Expr lane) {
+    for (const Extreme& e : extremes_) {
+      const Expr own = b_.load(e.lane, {Scalar::f32, 1}, b_.i64(0), 4);
+      const Expr most = b_.fold_wave(e.parts.op(), own, m_.wave);
+      b_.branch(lane % m_.wave == 0, [&] { b_.store(e.waves, most, lane / m_.wave * 4, 4); });
+    }
+  });
+  b_.barrier();
+  lanes([&](Expr lane) {
     b_.branch(lane == 0, [&] {
-      Expr most;
-      for (int64_t wave = 0; wave < t_.tile.lanes() / m_.wave; ++wave) {
-        const Expr x = b_.load(e.waves, {Scalar::f32, 1}, b_.i64(wave * 4), 4);
-        most = most.exists() ? b_.op(e.parts.op(), x, most) : x;
+      for (const Extreme& e : extremes_) {
+        Expr most;
+        for (int64_t wave = 0; wave < stage_.lanes / m_.wave; ++wave) {
+          const Expr x = b_.load(e.waves, {Scalar::f32, 1}, b_.i64(wave * 4), 4);
+          most = most.exists() ? b_.op(e.parts.op(), x, most) : x;
+        }
+        e.parts.write(b_, tile, most);
       }
-      e.parts.write(b_, tile, most);
     });
+  });
+  b_.barrier();  // before the next tile's
 }
 
 }  // namespace lumen::synth

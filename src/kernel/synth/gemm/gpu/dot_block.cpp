@@ -113,7 +113,7 @@ class BlockKernel {
   }
   void write_sums(Expr lane, const Work& work);
   void write_codes(const Work& work) {
-    codes_->write([&](const auto& body) { lanes(body); }, *write_, work.place.m0, work.place.n0, work.tile);
+    codes_->write([&](const auto& body) { lanes(body); }, *product_, work.place.m0, work.place.n0, work.tile);
   }
 
   const DotProblem& p_;

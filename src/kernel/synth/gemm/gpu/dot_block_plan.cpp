@@ -176,7 +176,7 @@ class BlockChooser {
     const int64_t room = shared / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
     if (all_copies)
       while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= room) ++t.buffers;
-    if (t.buffers * stage > shared || (!p_.codes.empty() && !can_encode(tile))) return false;
+    if (t.buffers * stage > shared || (!p_.codes.empty() && !CodesStage(tile).fits())) return false;
     const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
     if (tile.loads && all_copies && t.buffers == 2 && halves)
       return false;  // more stages are under way of smaller ones
