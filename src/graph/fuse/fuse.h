@@ -1,7 +1,7 @@
 // The passes that make groups of a graph's nodes, each of which becomes a kernel, and the memory plan; pipeline.cpp has
 // their order on one page. The contract that groups keep is in plan.h.
 //
-// May include: base, graph/ir, graph/match, graph/steps, number/facts.
+// May include: base, graph/ir, graph/match, graph/steps.
 #pragma once
 
 #include "graph/fuse/partition.h"

@@ -82,7 +82,7 @@ struct DotIndices {
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand
   std::optional<DotPick> pick;
-  // Of groups that encode (plan.h): then `result` is what else the group writes, or -1.
+  // What groups that encode write (plan.h): then `result` is what else the group writes, or -1.
   std::vector<DotCodes> codes;
   std::vector<DotExtreme> extremes;
 

@@ -33,15 +33,18 @@ class Parts {
       else if (const auto cast = graph::byte_cast(g_, r))
         casts[cast->source].push_back(r);
     }
-    // Codes of the result as it is have a kernel each; such as have maps find what extremes are wanted.
+    // Codes of the result as it is have a kernel each; such as have maps find the extreme of one of these.
     for (auto& [map, of] : casts) {
       if (map == end_) {
         for (const ValueId cast : of) out.push_back(part(graph::KernelShape::move, cast, {cast}));
         continue;
       }
       std::vector<ValueId> results = of;
-      results.insert(results.end(), extremes.begin(), extremes.end());
-      extremes.clear();
+      const auto own = std::ranges::find_if(extremes, [&](ValueId most) { return is_below(most_of(most), map); });
+      if (own != extremes.end()) {
+        results.push_back(*own);
+        extremes.erase(own);
+      }
       std::ranges::sort(results);
       out.push_back(part(graph::KernelShape::move, of[0], results));
     }
@@ -92,6 +95,20 @@ class Parts {
     return out;
   }
 
+  // The map of which this is the extreme, or what that is a map of: a magnitude, say.
+  ValueId most_of(ValueId v) const {
+    while (g_[v].op == Op::reduce_) v = g_[v].operands[0];
+    const bool is_lone =
+        g_[v].op == Op::map_ && g_[v].operands.size() == 1 && is_inside(g_[v].operands[0]) && v != end_;
+    return is_lone ? g_[v].operands[0] : v;
+  }
+  // Whether `map` is v, or comes from it.
+  bool is_below(ValueId v, ValueId map) const {
+    if (map == v) return true;
+    if (map == end_ || g_[map].op != Op::map_ || !is_inside(map)) return false;
+    return std::ranges::any_of(g_[map].operands, [&](ValueId o) { return is_below(v, o); });
+  }
+
   void add_extreme(ValueId most, std::vector<graph::Group>& out) {
     const ValueId below = g_[most].operands[0];
     if (g_[below].op == Op::reduce_ && !made_.contains(below)) add_extreme(below, out);
@@ -138,9 +155,9 @@ double cycles_saved(const graph::Plan& plan, const graph::Group& group, const st
   return cycles_of_moving(m, bytes * (std::ssize(parts) - (is_kept ? 1 : 0)));
 }
 
-// Of the epilogue. Kernels that encode alone hide what they compute behind memory; here few waves are at work, nothing
-// hides them, and the product waits: on an H100 180 us beyond the product for GELU and both codes of 50 million numbers,
-// 670 for both gradients of a gate of 92 million.
+// What the epilogue takes. Kernels that encode alone hide what they compute behind memory; here few waves are at work,
+// nothing hides them, and the product waits: on an H100 180 us beyond the product for GELU and both codes of 50 million
+// numbers, 670 for both gradients of a gate of 92 million.
 double cycles_of_encoding(const graph::Plan& plan, const graph::Group& group, const machine::Machine& m) {
   constexpr double kStaging = 8, kCode = 16, kExtreme = 4, kLanes = 128, kShare = 0.5;  // instructions; of a cycle
   double instructions = kStaging;

@@ -1,6 +1,6 @@
 // A product whose result is encoded (dot groups that encode, graph/fuse/plan.h): in the product's own epilogue, where
 // blocks of lanes compute it and that pays; else by kernels behind it. Proved by
-// tests/kernel/synth/product_codes_test.cpp.
+// tests/kernel/synth/gemm/gpu/product_codes_test.cpp.
 #pragma once
 
 #include "kernel/synth/synth.h"

@@ -4,7 +4,7 @@
 //
 // May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/reduce, kernel/synth/step,
 // kernel/synth/unpack, number/codec, number/facts.
-// Offers: codes_group.h, convert.h, feedback.h.
+// Offers: code_fields.h, codes_group.h, convert.h, feedback.h.
 #pragma once
 
 #include <functional>

@@ -62,7 +62,7 @@ struct DotProblem : graph::DotIndices {
   // lanes do that.
   std::vector<DotIndex> joint_m = {}, joint_k = {};
 
-  // Of a group that encodes (DotIndices::codes): where the fields of its codes are found.
+  // A group that encodes (DotIndices::codes): where the fields of its codes are found.
   struct Encoded {
     const graph::Plan* plan = nullptr;
     const graph::Group* group = nullptr;

@@ -11,7 +11,7 @@
 namespace lumen::synth {
 
 struct CodesStage {
-  static constexpr int64_t kColumns = 32, kPiece = 8, kWord = 4;  // of a slab; numbers of a lane; codes
+  static constexpr int64_t kColumns = 32, kVector = 8, kWord = 4;  // of a slab; numbers of a lane; codes
 
   explicit CodesStage(const BlockTile& tile)
       : rows(tile.m()), columns(std::min(kColumns, tile.n())), lanes(tile.lanes()) {}
@@ -21,9 +21,9 @@ struct CodesStage {
   int64_t sums_bytes() const { return row_bytes() * rows; }
   int64_t column_bytes() const { return rows + kWord; }  // of codes
   int64_t codes_bytes() const { return column_bytes() * columns; }
-  int64_t pieces() const { return rows * columns / kPiece / lanes; }  // of a lane
+  int64_t vectors() const { return rows * columns / kVector / lanes; }  // of a lane
   int64_t words() const { return rows * columns / kWord / lanes; }
-  bool fits() const { return columns % kPiece == 0 && rows * columns % (kPiece * lanes) == 0 && rows % kWord == 0; }
+  bool fits() const { return columns % kVector == 0 && rows * columns % (kVector * lanes) == 0 && rows % kWord == 0; }
 };
 
 // Shared bytes of a tile beside its panels.

@@ -51,7 +51,7 @@ void CodesWrite::write(const Lanes& lanes, BlockProduct& product, Expr m0, Expr 
     const Expr first = slab * stage_.columns;
     lanes([&](Expr lane) { put_sums(lane, product, first); });
     b_.barrier();
-    lanes([&](Expr lane) { encode_pieces(lane, m0, n0 + first); });
+    lanes([&](Expr lane) { encode_vectors(lane, m0, n0 + first); });
     b_.barrier();
     if (!transposed_.empty()) lanes([&](Expr lane) { write_transposed(lane, m0, n0 + first); });
   });
@@ -74,13 +74,13 @@ void CodesWrite::where_inside(Expr m, Expr n, const std::function<void()>& body)
   b_.branch(whole_m ? inside_n : whole_n ? inside_m : inside_m & inside_n, body);
 }
 
-void CodesWrite::encode_pieces(Expr lane, Expr m0, Expr n0) {
+void CodesWrite::encode_vectors(Expr lane, Expr m0, Expr n0) {
   for (auto& [cast, of] : fields_) of.begin(b_);
-  const int64_t across = stage_.columns / CodesStage::kPiece;
-  b_.count(0, stage_.pieces(), 1, [&](Expr number) {
-    const Expr piece = lane + number * stage_.lanes;
-    const Expr row = piece / across, column = piece % across * CodesStage::kPiece;
-    where_inside(m0 + row, n0 + column, [&] { encode_piece(m0 + row, n0 + column, row, column); });
+  const int64_t across = stage_.columns / CodesStage::kVector;
+  b_.count(0, stage_.vectors(), 1, [&](Expr number) {
+    const Expr at = lane + number * stage_.lanes;
+    const Expr row = at / across, column = at % across * CodesStage::kVector;
+    where_inside(m0 + row, n0 + column, [&] { encode_vector(m0 + row, n0 + column, row, column); });
   });
 }
 
@@ -98,29 +98,29 @@ bool CodesWrite::are_alike(const graph::DotCodes& c) const {
 
 Expr CodesWrite::code(ValueId cast, Expr x, Expr m, Expr n, bool transposed) {
   const CodeFields& of = fields_.at(cast);
-  return of.code(b_, x, transposed ? of.below(b_, n, m, CodesStage::kPiece) : of.along(b_, m, n, CodesStage::kPiece));
+  return of.code(b_, x, transposed ? of.below(b_, n, m, CodesStage::kVector) : of.along(b_, m, n, CodesStage::kVector));
 }
 
-void CodesWrite::encode_piece(Expr m, Expr n, Expr row, Expr column) {
-  constexpr int kPiece = CodesStage::kPiece;
-  const Expr sums = b_.load(sums_, {of_sums_, kPiece}, row * stage_.row_bytes() + column * 4, 16);
+void CodesWrite::encode_vector(Expr m, Expr n, Expr row, Expr column) {
+  constexpr int kVector = CodesStage::kVector;
+  const Expr sums = b_.load(sums_, {of_sums_, kVector}, row * stage_.row_bytes() + column * 4, 16);
   b_.use_fast_math(fast_);
-  const DotWriter::MapValues values = w_.map_values(sums, m, n, {}, kPiece);
+  const DotWriter::MapValues values = w_.map_values(sums, m, n, {}, kVector);
   b_.use_fast_math({});
   const auto number = [&](ValueId v) {
     const Expr x = values.at(v);
     return b_.type(x).scalar == Scalar::f32 ? x : cast(x, Scalar::f32);
   };
-  if (p_.result >= 0) w_.put(values.at(p_.result), m, n, {}, kPiece * scalar_bytes(p_.result_scalar));
+  if (p_.result >= 0) w_.put(values.at(p_.result), m, n, {}, kVector * scalar_bytes(p_.result_scalar));
   for (const graph::DotCodes& c : p_.codes) {
     Expr codes;
     if (c.straight >= 0) {
       codes = code(c.straight, number(c.map), m, n, false);
-      b_.store(blobs_.at(c.straight), codes, m * p_.n.extent + n, kPiece);
+      b_.store(blobs_.at(c.straight), codes, m * p_.n.extent + n, kVector);
     }
     if (c.transposed < 0) continue;
     if (!are_alike(c)) codes = code(c.transposed, number(c.map), m, n, true);
-    for (int i = 0; i < kPiece; ++i)
+    for (int i = 0; i < kVector; ++i)
       b_.store(transposed_.at(c.transposed), b_.extract(codes, i), (column + i) * stage_.column_bytes() + row, 1);
   }
   for (const Extreme& e : extremes_) {

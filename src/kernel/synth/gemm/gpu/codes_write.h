@@ -3,7 +3,7 @@
 // memory, so that one short loop does for all of a tile what would be a long text for the registers of each lane (more
 // than a multiprocessor keeps of instructions), and lanes read and write runs that lie beside each other; codes of the
 // transposed matrix go through it as well. Fields above the numbers are supplied (encode/code_fields.h). Equal to the
-// codec bit for bit. Proved by tests/kernel/synth/product_codes_test.cpp.
+// codec bit for bit. Proved by tests/kernel/synth/gemm/gpu/product_codes_test.cpp.
 #pragma once
 
 #include <functional>
@@ -38,8 +38,8 @@ class CodesWrite {
     BufferId lane = -1, waves = -1;  // what a lane has found, and what each wave
   };
   void put_sums(Expr lane, BlockProduct& product, Expr first);
-  void encode_pieces(Expr lane, Expr m0, Expr n0);
-  void encode_piece(Expr m, Expr n, Expr row, Expr column);
+  void encode_vectors(Expr lane, Expr m0, Expr n0);
+  void encode_vector(Expr m, Expr n, Expr row, Expr column);
   bool are_alike(const graph::DotCodes& c) const;
   Expr code(graph::ValueId cast, Expr x, Expr m, Expr n, bool transposed);
   void write_transposed(Expr lane, Expr m0, Expr n0);

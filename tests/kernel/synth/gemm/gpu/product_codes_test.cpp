@@ -14,7 +14,7 @@ const std::vector<std::string> kMachines = {"x86-64-v3", "sm_80", "sm_90a", "gfx
 struct Case {
   int64_t rows = 64, columns = 128, inner = 64;
   bool straight = true, transposed = true;
-  bool kept = false, extreme = false, behind_map = false, two = false;
+  bool kept = false, extreme = false, behind_map = false, two = false, own_extremes = false;
   Scalar result = Scalar::bf16;
   const char* format = "fp8_e4m3";
 };
@@ -49,6 +49,9 @@ G graph_of(const Case& c) {
     const ValueId scaled = t.b.div(wide(v), t.b.reshape(scale, G::shape({1, 1})));
     if (c.straight) t.out(t.b.cast(scaled, codes));
     if (c.transposed) t.out(t.b.cast(t.b.permute(scaled, {1, 0}), codes));
+    if (!c.own_extremes) return;
+    const ValueId most = t.b.reduce(t.b.unary(ScalarOp::abs_, scaled), graph::Reduction::max, {1});
+    t.out(t.b.reduce(most, graph::Reduction::max, {0, 1}));
   };
   const ValueId gate = t.in("gate", {c.rows, c.columns}, Scalar::bf16);
   const ValueId mapped = c.behind_map ? t.b.mul(wide(y), wide(gate)) : y;
@@ -75,7 +78,8 @@ void run(const Case& c) {
     const std::vector<std::string> plans = check(t.g, {.tolerance = 0, .machines = {machine}, .given = given(c)});
     const bool is_gpu = !machine.starts_with("x86");
     EXPECT_EQ(any_contains(plans, "with codes"), is_gpu) << machine << ": " << plans[0];
-    EXPECT_EQ(any_contains(plans, "with codes and extremes"), is_gpu && c.extreme) << machine << ": " << plans[0];
+    EXPECT_EQ(any_contains(plans, "with codes and extremes"), is_gpu && (c.extreme || c.own_extremes))
+        << machine << ": " << plans[0];
   }
 }
 
@@ -93,6 +97,7 @@ TEST(ProductCodes, OfOneMap) {
 
 TEST(ProductCodes, OfTwoMaps) {
   run({.behind_map = true, .two = true});
+  run({.behind_map = true, .two = true, .own_extremes = true});
   run({.rows = 144, .columns = 208, .kept = true, .extreme = true, .behind_map = true, .two = true});
 }
 
