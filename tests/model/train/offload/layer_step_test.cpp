@@ -138,8 +138,20 @@ TEST(LayerStep, TrainsAsWholeStepsDo) {
 }
 
 // What is drawn, rotated and remembered is what it is in a whole step: other numbers would be far from those.
+// Products add in one order whatever their shape. Where bf16 units multiply, plans differ with the shape, and another
+// order of sums ends in other codes, and soon in other losses.
+run::Engine engine_without_units() {
+#if defined(__x86_64__)
+  const machine::MachineRef machine = machine::find_machine("x86-64-v3");
+#else
+  const machine::MachineRef machine = nullptr;
+#endif
+  return run::Engine(run::Engine::Options{
+      .cache_folder = (fs::temp_directory_path() / "lumen-test-cache").string(), .threads = 2, .machine = machine});
+}
+
 TEST(LayerStep, TrainsWithFormatsAsWholeStepsDo) {
-  run::Engine engine = make_engine(2);
+  run::Engine engine = engine_without_units();
   for (const Case& c : kFormats) {
     Recipe recipe = small_recipe();
     c.change(recipe);
