@@ -46,7 +46,8 @@ class ProductCodes {
     if (g_[u].op == Op::cast_ && p_.is_alone(u)) {
       if (is_supplied(u) && byte_cast(g_, u)->source == end_) add({u}, 1);
     } else if (around.shape == KernelShape::move && g_[u].op == Op::map_ && v == end_) {
-      if (encodes_maps_of_result(around)) add(around.nodes, std::ranges::count_if(around.nodes, is_cast()));
+      if (encodes_maps_of_result(around))
+        add(around.nodes, std::ranges::count(around.nodes, Op::cast_, [&](ValueId n) { return g_[n].op; }));
     } else if (v == end_) {
       add(extreme_chain(p_, u, shape_), 0);
     }
@@ -56,9 +57,6 @@ class ProductCodes {
     casts_ += casts;
   }
 
-  std::function<bool(ValueId)> is_cast() const {
-    return [&](ValueId v) { return g_[v].op == Op::cast_; };
-  }
   bool is_inside(ValueId v) const { return std::ranges::find(nodes_, v) != nodes_.end(); }
   bool is_supplied(ValueId cast) const { return encodable_cast(g_, cast) && fitted_square(g_, cast) == 0; }
 

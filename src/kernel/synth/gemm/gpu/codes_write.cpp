@@ -10,8 +10,7 @@ using graph::ValueId;
 CodesWrite::CodesWrite(DotWriter& w, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, Synthesis& out)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), stage_(t.tile) {
   // As exact as what is made of it: codes, 16-bit floats, or sums of rounded factors.
-  const bool rounds = is_float(t.tile.factor) ? scalar_bytes(t.tile.factor) < 4 : p.sum == Scalar::f32;
-  if (rounds || p.result < 0 || p.result_scalar != Scalar::f32) fast_ = {m.power2, m.reciprocal, ""};
+  if (t.adds_rounded(p) || p.result < 0 || p.result_scalar != Scalar::f32) fast_ = {m.power2, m.reciprocal, ""};
   for (const graph::DotCodes& c : p.codes)
     for (const ValueId cast : {c.straight, c.transposed})
       if (cast >= 0) fields_.try_emplace(cast, *p.encoded.plan, *p.encoded.group, cast, m, out);

@@ -136,9 +136,8 @@ void BlockKernel::prepare() {
   product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
   a_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::a, t_.a);
   c_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::b, t_.b);
-  const bool rounds = is_float(t_.tile.factor) ? scalar_bytes(t_.tile.factor) < 4 : p_.sum == Scalar::f32;
   const Builder::FastMath fast{m_.power2, m_.reciprocal, ""};
-  write_ = std::make_unique<BlockWrite>(w_, p_, *product_, rounds ? fast : Builder::FastMath{});
+  write_ = std::make_unique<BlockWrite>(w_, p_, *product_, t_.adds_rounded(p_) ? fast : Builder::FastMath{});
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   if (copies()) a_->hold_rows();

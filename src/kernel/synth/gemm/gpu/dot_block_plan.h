@@ -36,6 +36,10 @@ struct BlockPlan {
   double cycles = 0;  // estimate, of the whole machine
 
   bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel
+  // Factors have sixteen bits or fewer, so that maps behind their sums may be computed with fewer digits, too.
+  bool adds_rounded(const DotProblem& p) const {
+    return is_float(tile.factor) ? scalar_bytes(tile.factor) < 4 : p.sum == Scalar::f32;
+  }
 
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
