@@ -59,6 +59,7 @@ std::string refusal_of(const Work& work) {
 // Two machines by turns, or all.
 class MachineKernels {
  public:
+  explicit MachineKernels(size_t first = 0) : turn_(first) {}
   void synthesize(const graph::Graph& g, const run::CompileOptions& options, const std::string& what) {
     const std::vector<machine::MachineRef> machines = machine::all_machines();
     const size_t count = takes_all_combinations() ? machines.size() : 2;
@@ -87,7 +88,7 @@ class MachineKernels {
     }
   }
 
-  size_t turn_ = 0;
+  size_t turn_;
   std::set<std::string> known_;
 };
 

@@ -169,21 +169,31 @@ void check(const Combination& c, MachineKernels& machines, int* taken) {
     EXPECT_NE(refused.find(why), std::string::npos) << c.text() << ": '" << refused << "' does not say '" << why << "'";
 }
 
-TEST(ProductCombinations, AreComputedOrRefusedWithAReason) {
-  MachineKernels machines;
+// By level, so that shards share the work where all combinations are taken.
+class ProductCombinations : public ::testing::TestWithParam<int> {};
+
+TEST_P(ProductCombinations, AreComputedOrRefusedWithAReason) {
+  // Each level begins with other machines.
+  MachineKernels machines(11 * static_cast<size_t>(GetParam()));
+  const LevelOfScale level = levels_of_scale()[static_cast<size_t>(GetParam())];
   int taken = 0, all = 0;
   for (const char* role : {"activation", "weight", "gradient", "attention", "attention_gradient"})
-    for (const LevelOfScale& level : levels_of_scale())
-      for (const std::string& format : level.formats)
-        for (const char* source : kSources)
-          for (const char* rounding : {"nearest", "stochastic"}) {
-            check({role, format, source, rounding}, machines, &taken);
-            ++all;
-          }
-  EXPECT_EQ(all % 8, 0);
-  EXPECT_GT(taken, all / 6);
-  EXPECT_GT(machines.distinct(), 100U);
+    for (const std::string& format : level.formats)
+      for (const char* source : kSources)
+        for (const char* rounding : {"nearest", "stochastic"}) {
+          check({role, format, source, rounding}, machines, &taken);
+          ++all;
+        }
+  EXPECT_EQ(all % 40, 0);
+  EXPECT_GT(taken, all / 8);
+  EXPECT_GT(machines.distinct(), 20U);
 }
+INSTANTIATE_TEST_SUITE_P(Levels, ProductCombinations, ::testing::Range(0, static_cast<int>(levels_of_scale().size())),
+                         [](const auto& level) {
+                           std::string name = levels_of_scale()[static_cast<size_t>(level.param)].name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
 
 // A format that cannot be encoded.
 const FormatLibrary& with_decoded_alone() {
@@ -196,7 +206,7 @@ const FormatLibrary& with_decoded_alone() {
   return all;
 }
 
-TEST(ProductCombinations, WhatTheForwardPassKeeps) {
+TEST(KeptCombinations, WhatTheForwardPassKeeps) {
   MachineKernels machines;
   for (const LevelOfScale& level : levels_of_scale())
     for (const std::string& name : level.formats) {
