@@ -33,6 +33,13 @@ void group_small(Partition& p);
 // Clusters as groups, in execution order.
 std::vector<Group> order_groups(const Partition& p);
 
+// Clusters in an order in which work that does not wait for an exchange with other ranks stands behind it, so that both
+// may go on together: mostly products for gradients of weights.
+std::vector<int> beside_exchanges(const Partition& p, const std::vector<int>& order);
+// The first group behind an exchange that it must have ended before: one that reads what it brings, or writes what it
+// sends; the number of groups where there is none.
+size_t end_of_exchange(const Plan& plan, size_t group);
+
 // memory: values whose lives do not overlap share bytes; updates write in place.
 MemoryPlan plan_memory(const Plan& plan);
 

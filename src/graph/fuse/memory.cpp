@@ -98,6 +98,7 @@ MemoryPlan plan_memory(const Plan& plan) {
   std::vector<int64_t> within(g.nodes.size(), 0);  // bytes from where the life's memory begins
   for (int k = 0; k < std::ssize(plan.groups); ++k) {
     const ValueId root = plan.groups[k].root;
+    const bool is_exchange = root >= 0 && g[root].op == Op::exchange_;  // goes on while groups behind it run
     if (root >= 0 && g[root].op == Op::scan_) join_histories(g, plan.groups[k], k, &lives, &life_of, &within);
     for (ValueId v : plan.groups[k].results) {
       if (life_of[v] >= 0 && (g[v].op == Op::result_ || g[v].op == Op::scan_)) continue;  // part of a history
@@ -109,7 +110,8 @@ MemoryPlan plan_memory(const Plan& plan) {
     for (ValueId v : plan.groups[k].inputs) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] >= 0, "group {} reads %{} before it is written", k, v);
-      lives[life_of[v]].last = k;
+      int& last = lives[life_of[v]].last;
+      last = std::max(last, is_exchange ? static_cast<int>(end_of_exchange(plan, k)) : k);
     }
   }
   for (ValueId r : g.results) {

@@ -72,7 +72,7 @@ ValueId turn_of_product(const Partition& p, const Cluster& c) {
 std::vector<Group> order_groups(const Partition& p) {
   const Graph& g = p.graph();
   const int size = p.clusters().size();
-  std::vector<Group> ordered;
+  std::vector<int> order;
   std::vector<size_t> waiting(p.clusters().size());
   using Entry =
       std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
@@ -97,12 +97,14 @@ std::vector<Group> order_groups(const Partition& p) {
   while (!ready.empty()) {
     const int c = ready.top().second;
     ready.pop();
-    ordered.push_back(group_of(p, p.clusters()[c]));
+    order.push_back(c);
     for (int n : p.clusters()[c].next) {
       if (--waiting[n] == 0) ready.emplace(turn(p.clusters()[n]), n);
     }
   }
-  LUMEN_CHECK(ordered.size() == total, "groups wait for each other in a circle");
+  LUMEN_CHECK(order.size() == total, "groups wait for each other in a circle");
+  std::vector<Group> ordered;
+  for (const int c : beside_exchanges(p, order)) ordered.push_back(group_of(p, p.clusters()[c]));
   return ordered;
 }
 

@@ -201,12 +201,15 @@ void Communicator::enqueue(const SentPieces& to, const TakenPieces& from) {
   direct_->enqueue(to, from);
 }
 
-void Communicator::exchange_between_launches(const SentPieces& to, const TakenPieces& from) {
-  Device::Stream& beside = *stream();
-  beside.follow_launches();
+void Communicator::begin_between_launches(const SentPieces& to, const TakenPieces& from, size_t ticket) {
+  LUMEN_CHECK(ticket < kTickets, "{} exchanges at once", ticket + 1);
+  stream()->follow_launches();
   enqueue(to, from);
-  beside.mark(kFreePoint - 1);
-  beside.hold_launches(kFreePoint - 1);
+  stream()->mark(ticket);
+}
+
+void Communicator::await(size_t ticket) {
+  stream()->hold_launches(ticket);
 }
 
 // A GPU's memory without the vendor's library: out, across, and in again.

@@ -103,7 +103,8 @@ class GpuTransport : public Transport {
   }
 
   void exchange(const SentPieces& to, const TakenPieces& from) override {
-    ranks_.exchange_between_launches(to, from);
+    ranks_.begin_between_launches(to, from, 0);
+    ranks_.await(0);
     device_.synchronize();
   }
 

@@ -73,9 +73,12 @@ class Communicator {
   // for. Null elsewhere.
   Device::Stream* stream();
   void enqueue(const SentPieces& to, const TakenPieces& from);
-  // Behind all launches until now, and before those that come.
-  void exchange_between_launches(const SentPieces& to, const TakenPieces& from);
-  static constexpr size_t kFreePoint = 1;  // the first of the stream's points that others may mark
+  // Behind all launches until now; launches that come do not wait for it until await(ticket). A ticket is below
+  // kTickets.
+  void begin_between_launches(const SentPieces& to, const TakenPieces& from, size_t ticket);
+  void await(size_t ticket);
+  static constexpr size_t kTickets = 64;
+  static constexpr size_t kFreePoint = kTickets;  // the first of the stream's points that others may mark
   // Whole blocks of all ranks one behind the other; each rank's is in its place already. `bytes[r]`: of rank r's.
   void all_gather(void* blocks, std::span<const int64_t> bytes);
   void broadcast(void* memory, int64_t bytes, int root);

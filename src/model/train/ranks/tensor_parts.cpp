@@ -150,8 +150,11 @@ std::vector<uint8_t> TensorParts::gathered(const std::string& name, const graph:
   return out;
 }
 
-run::Exchange TensorParts::exchange() {
-  return [group = group_](graph::Moves moves, const void* from, void* to, int64_t bytes) {
+run::Exchange TensorParts::exchange(bool overlaps) {
+  run::Exchange out;
+  const bool is_enqueued = group_->stream() != nullptr;
+  out.begin = [group = group_, is_enqueued, overlaps](graph::Moves moves, const void* from, void* to, int64_t bytes,
+                                                      size_t ticket) {
     const auto* const own = reinterpret_cast<const std::byte*>(from);
     auto* const all = reinterpret_cast<std::byte*>(to);
     run::SentPieces sent(group->size());
@@ -161,11 +164,12 @@ run::Exchange TensorParts::exchange() {
       sent[r] = {{own + at, bytes}};
       taken[r] = {{all + r * bytes, bytes}};
     }
-    if (group->stream())
-      group->exchange_between_launches(sent, taken);
-    else
-      group->exchange(sent, taken);
+    if (!is_enqueued) return group->exchange(sent, taken);
+    group->begin_between_launches(sent, taken, ticket);
+    if (!overlaps) group->await(ticket);
   };
+  if (is_enqueued) out.await = [group = group_](size_t ticket) { group->await(ticket); };
+  return out;
 }
 
 RankGrid grid_of(const std::shared_ptr<run::Communicator>& all, const Recipe& recipe) {

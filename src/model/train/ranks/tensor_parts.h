@@ -46,9 +46,8 @@ class TensorParts {
                                 std::span<const uint8_t> bytes) const;
   // All ranks of the group call it, and all get it.
   std::vector<uint8_t> gathered(const std::string& name, const graph::Type& whole, std::span<const uint8_t> own);
-  // What programs exchange values through.
-  run::Exchange exchange();
-  bool exchange_is_enqueued() { return group_->stream() != nullptr; }
+  // What programs exchange values through; `overlaps`: beside launches that do not wait for them, where GPUs can.
+  run::Exchange exchange(bool overlaps);
 
  private:
   std::shared_ptr<run::Communicator> group_;

@@ -277,10 +277,7 @@ Method::Work Trainer::recomputing(Method::Work work) {
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
   run::CompileOptions options = work.options;
   options.lender = step_ ? step_ : accumulate_;
-  if (tensor_parts_) {
-    options.exchange = tensor_parts_->exchange();
-    options.exchange_is_enqueued = tensor_parts_->exchange_is_enqueued();
-  }
+  if (tensor_parts_) options.exchange = tensor_parts_->exchange(recipe_.overlap);
   std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;

@@ -66,7 +66,6 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
                   [&](const graph::Group& group) { return is_exchange(plan.graph, group); })) {
     LUMEN_CHECK(options.exchange, "'{}' exchanges values with ranks that are not there", g.name);
     list.exchange = options.exchange;
-    list.exchange_is_enqueued = options.exchange_is_enqueued;
   }
   Kernels made;
   do {  // again where kernels were refused

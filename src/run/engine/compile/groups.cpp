@@ -25,6 +25,27 @@ Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
   return launch;
 }
 
+// Tickets of exchanges that are under way, and which groups wait for them.
+class Tickets {
+ public:
+  explicit Tickets(size_t groups) : awaited_(groups + 1) {}
+  size_t take(size_t until) {
+    size_t ticket = std::ranges::find(is_taken_, false) - is_taken_.begin();
+    is_taken_.resize(std::max(is_taken_.size(), ticket + 1));
+    is_taken_[ticket] = true;
+    awaited_.at(until).push_back(ticket);
+    return ticket;
+  }
+  std::vector<size_t> give_back(size_t group) {
+    for (const size_t ticket : awaited_.at(group)) is_taken_[ticket] = false;
+    return awaited_[group];
+  }
+
+ private:
+  std::vector<std::vector<size_t>> awaited_;  // by group; behind all
+  std::vector<bool> is_taken_;
+};
+
 Launch exchange_launch(const Graph& g, const graph::Group& group, const PlanAddresses& places) {
   const graph::Node& node = g[group.root];
   const bool gathers = node.attributes.moves == graph::Moves::gather;
@@ -67,7 +88,16 @@ void find_code(const CompileContext& shop, Kernels* made, CompileReport* report)
 void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
                  const std::shared_ptr<const Graph>& of, LaunchList* list) {
   std::vector<bool> prepared(made.scratch.preparations);
+  Tickets tickets(plan.groups.size());
+  std::vector<size_t> awaited;  // by the launch that comes next
+  const auto await_from = [&](size_t first) {
+    if (first == list->launches.size()) return;
+    std::vector<size_t>& all = list->launches[first].awaited;
+    all.insert(all.end(), awaited.begin(), awaited.end());
+    awaited.clear();
+  };
   for (size_t i = 0; i < plan.groups.size(); ++i) {
+    for (const size_t ticket : tickets.give_back(i)) awaited.push_back(ticket);
     const auto& [which, values] = made.kernels.groups[i];
     const synth::Synthesis& own = made.kernels.distinct[which];
     const size_t first = list->launches.size();
@@ -77,10 +107,12 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
       scratch.push_back({BufferAddress::In::arena, places.scratch_at + at});
     if (is_scan(plan.graph, plan.groups[i])) {
       list_scan(shop, *made.scans.at(i), {places.of, scratch.at(0).at, places.loops}, list);
+      await_from(first);
       continue;
     }
     if (is_exchange(plan.graph, plan.groups[i])) {
       list->launches.push_back(exchange_launch(plan.graph, plan.groups[i], places));
+      list->launches.back().ticket = tickets.take(graph::end_of_exchange(plan, i));
     } else if (!made.products.empty() && made.products[which].product) {
       list->launches.push_back(product_launch(own, made.products[which], value));
     } else {
@@ -99,7 +131,10 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
       list->launches[k].label = plan.graph[list->launches[k].blamed].label;
       list->launches[k].of = of;
     }
+    await_from(first);
   }
+  for (const size_t ticket : tickets.give_back(plan.groups.size())) awaited.push_back(ticket);
+  list->awaited.insert(list->awaited.end(), awaited.begin(), awaited.end());
 }
 
 }  // namespace lumen::run

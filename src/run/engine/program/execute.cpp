@@ -211,6 +211,7 @@ class CompiledProgram : public Program {
       last = now;
       if (status.code != 0) throw guard_error(graph_of(launch), launch.blamed, status);
     });
+    await(list_.awaited);
     device_->synchronize();
   }
 
@@ -317,6 +318,7 @@ class CompiledProgram : public Program {
       next = loop.end;
     }
     launch_until(list_.launches.size());
+    await(list_.awaited);
     if (hooks_ && hooks_->at_end) hooks_->at_end();
   }
 
@@ -416,11 +418,17 @@ class CompiledProgram : public Program {
     return uses;
   }
 
+  void await(const std::vector<size_t>& tickets) const {
+    if (!list_.exchange.await) return;
+    for (const size_t ticket : tickets) list_.exchange.await(ticket);
+  }
+
   void start(size_t i, LaunchStatus* status) {
     const Launch& launch = list_.launches[i];
+    await(launch.awaited);
     if (launch.exchange) {
-      if (!list_.exchange_is_enqueued) device_->synchronize();
-      list_.exchange(*launch.exchange, buffers_[i][0], buffers_[i][1], launch.piece_bytes);
+      if (!list_.exchange.await) device_->synchronize();
+      list_.exchange.begin(*launch.exchange, buffers_[i][0], buffers_[i][1], launch.piece_bytes, launch.ticket);
     } else if (launch.product) {
       launch.product->multiply(buffers_now(i));
     } else if (launch.autotuner) {
@@ -433,7 +441,7 @@ class CompiledProgram : public Program {
 
   bool times_kernels() const { return marks_ && !pauses_marks_; }
   bool may_record() const {
-    return (!list_.exchange || list_.exchange_is_enqueued) && !times_kernels() && device_->records();
+    return (!list_.exchange || list_.exchange.await) && !times_kernels() && device_->records();
   }
 
   // One for each hooks that there have been since an address changed.

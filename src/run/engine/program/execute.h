@@ -41,6 +41,8 @@ struct Launch {
   std::shared_ptr<Product> product;      // in its place: a library's product
   std::optional<graph::Moves> exchange;  // in its place: with other ranks
   int64_t piece_bytes = 0;               // of an exchange, for each rank
+  size_t ticket = 0;                     // of an exchange
+  std::vector<size_t> awaited;           // tickets of exchanges that have to end before it begins
   LaunchConfig launch_config;
   std::vector<BufferAddress> addresses;         // one per buffer
   std::string name, plan, label;                // kernel, synthesizer's plan, what it computes
@@ -72,10 +74,10 @@ struct LaunchList {
   std::vector<ProgramInput> inputs;
   std::vector<ProgramResult> results;
   std::vector<DeviceTensorRef> constants;
-  int64_t arena_bytes = 0;  // values and scratch
-  Exchange exchange;        // null: there are none
-  bool exchange_is_enqueued = false;
-  graph::Graph graph;  // for messages
+  int64_t arena_bytes = 0;           // values and scratch
+  Exchange exchange;                 // null: there are none
+  std::vector<size_t> awaited = {};  // tickets of exchanges that end behind all launches
+  graph::Graph graph;                // for messages
   CompileReport report;
 };
 

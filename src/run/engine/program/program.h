@@ -22,9 +22,16 @@ namespace lumen::run {
 class Program;
 
 // What a graph's exchanges with other ranks go through: a piece of so many bytes for each rank from `from` to `to`;
-// with `gather` the one piece of `from` for all of them. Called between launches, when all before are done.
-// Where `exchange_is_enqueued`, it asks for work between launches rather, and returns before any is done.
-using Exchange = std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes)>;
+// with `gather` the one piece of `from` for all of them.
+struct Exchange {
+  // Between launches. Without `await` all launches before are done, and so is the exchange when this returns; with it
+  // the exchange is asked for, to begin when those are done.
+  std::function<void(graph::Moves moves, const void* from, void* to, int64_t bytes, size_t ticket)> begin = {};
+  // Launches that come begin when the exchange that last had the ticket has ended.
+  std::function<void(size_t ticket)> await = {};
+
+  explicit operator bool() const { return begin != nullptr; }
+};
 
 struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
@@ -36,8 +43,7 @@ struct CompileOptions {
                                          // two never run at once, and neither's results are read after the other ran
   graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
   Exchange exchange = {};                // null: the graph has none, or is not run
-  bool exchange_is_enqueued = false;
-  int candidate = 0;  // the plan of every kernel that has so many (synth::Options); 0: see Engine
+  int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 // What the machine can do at best, all threads together, measured when asked for (roofline.h).
