@@ -94,14 +94,14 @@ std::vector<int> beside_exchanges(const Partition& p, const std::vector<int>& or
   return Reordering(p, order).run();
 }
 
-size_t end_of_exchange(const Plan& plan, size_t group) {
+int end_of_exchange(const Plan& plan, int group) {
   const Graph& g = plan.graph;
   const Group& exchange = plan.groups[group];
   const auto storage = [&](ValueId v) {
     while (g[v].op == Op::update_) v = g[v].operands[0];
     return v;
   };
-  for (size_t i = group + 1; i < plan.groups.size(); ++i) {
+  for (int i = group + 1; i < std::ssize(plan.groups); ++i) {
     const Group& other = plan.groups[i];
     const bool reads = std::ranges::any_of(
         other.inputs, [&](ValueId v) { return std::ranges::find(exchange.results, v) != exchange.results.end(); });
@@ -112,7 +112,7 @@ size_t end_of_exchange(const Plan& plan, size_t group) {
     });
     if (reads || writes) return i;
   }
-  return plan.groups.size();
+  return std::ssize(plan.groups);
 }
 
 }  // namespace lumen::graph

@@ -38,7 +38,7 @@ std::vector<Group> order_groups(const Partition& p);
 std::vector<int> beside_exchanges(const Partition& p, const std::vector<int>& order);
 // The first group behind an exchange that it must have ended before: one that reads what it brings, or writes what it
 // sends; the number of groups where there is none.
-size_t end_of_exchange(const Plan& plan, size_t group);
+int end_of_exchange(const Plan& plan, int group);
 
 // memory: values whose lives do not overlap share bytes; updates write in place.
 MemoryPlan plan_memory(const Plan& plan);

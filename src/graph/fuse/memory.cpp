@@ -111,7 +111,7 @@ MemoryPlan plan_memory(const Plan& plan) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] >= 0, "group {} reads %{} before it is written", k, v);
       int& last = lives[life_of[v]].last;
-      last = std::max(last, is_exchange ? static_cast<int>(end_of_exchange(plan, k)) : k);
+      last = std::max(last, is_exchange ? end_of_exchange(plan, k) : k);
     }
   }
   for (ValueId r : g.results) {

@@ -23,13 +23,13 @@ Pipeline pipeline_of_ranks() {
 TEST(BesideExchanges, ProductsOfTheBackwardPass) {
   const Plan plan = pipeline_of_ranks().plan;
   int exchanges = 0, beside = 0;
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
+  for (int i = 0; i < std::ssize(plan.groups); ++i) {
     if (!is_exchange(plan, plan.groups[i])) continue;
     ++exchanges;
-    const size_t end = end_of_exchange(plan, i);
+    const int end = end_of_exchange(plan, i);
     ASSERT_GT(end, i);
     bool has_product = false;
-    for (size_t k = i + 1; k < end; ++k) {
+    for (int k = i + 1; k < end; ++k) {
       has_product = has_product || plan.groups[k].shape == KernelShape::dot;
       for (const ValueId v : plan.groups[k].inputs) EXPECT_NE(v, plan.groups[i].root);
     }
@@ -49,9 +49,9 @@ TEST(BesideExchanges, MemoryOfWhatIsUnderWay) {
            y.offset < x.offset + x.bytes;
   };
   int looked_at = 0;
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
+  for (int i = 0; i < std::ssize(plan.groups); ++i) {
     if (!is_exchange(plan, plan.groups[i])) continue;
-    for (size_t k = i + 1; k < end_of_exchange(plan, i); ++k)
+    for (int k = i + 1; k < end_of_exchange(plan, i); ++k)
       for (const ValueId written : plan.groups[k].results) {
         ++looked_at;
         EXPECT_FALSE(overlap(plan.groups[i].inputs.at(0), written)) << i << " " << k;
@@ -72,10 +72,10 @@ TEST(BesideExchanges, StatesThatAreSent) {
   g.results = {all, b.update(s, moved)};
   g.result_names = {"all", "s"};
   const Plan plan = plan_graph(g).plan;
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
+  for (int i = 0; i < std::ssize(plan.groups); ++i) {
     if (!is_exchange(plan, plan.groups[i])) continue;
-    const size_t end = end_of_exchange(plan, i);
-    ASSERT_LT(end, plan.groups.size());
+    const int end = end_of_exchange(plan, i);
+    ASSERT_LT(end, std::ssize(plan.groups));
     EXPECT_EQ(plan.graph[plan.groups[end].results.at(0)].op, Op::update_);
     return;
   }
