@@ -34,6 +34,9 @@ inline Case row_case(const machine::Machine& m, const machine::Row& row) {
   }
   for (size_t i = 0; i < f->params.size(); ++i) {
     const Scalar s = f->body.value_types[f->params[i]].scalar;
+    if (s == Scalar::f16)  // any but infinities and NaN
+      for (size_t at = 1; at < c.before[i].size(); at += 2)
+        if ((c.before[i][at] & 0x7cU) == 0x7cU) c.before[i][at] &= 0xbfU;
     if (s != Scalar::f32 && s != Scalar::bf16) continue;
     // The upper two bytes hold sign and exponent: products of about one, sums of any size down to nothing.
     const size_t width = s == Scalar::f32 ? 4 : 2;

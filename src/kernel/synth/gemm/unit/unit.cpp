@@ -231,7 +231,9 @@ std::optional<machine::TileRow> unit_of_codes(const DotProblem& p, const machine
   for (const DotLoad& l : {p.loads[0], p.loads[1]})
     if (l.kind != DotLoad::Kind::memory) return {};
   for (const machine::TileRow& row : m.tiles)
-    if (row.a == p.loads[0].scalar && row.b == p.loads[1].scalar && row.acc == p.sum) return row;
+    if (row.k * scalar_bytes(row.a) == kLine && row.a == p.loads[0].scalar && row.b == p.loads[1].scalar &&
+        row.acc == p.sum)
+      return row;
   return {};
 }
 

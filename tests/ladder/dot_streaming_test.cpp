@@ -1,0 +1,102 @@
+// needs: aarch64-linux-gnu-gcc, its C library, and qemu-aarch64 (packages gcc-aarch64-linux-gnu, libc6-dev-arm64-cross,
+// qemu-user; skipped without). Outer products of Arm's matrix unit at every streaming length, under emulation: their
+// rows, and products of matrices in each type that they multiply, whose rows and columns fill no tile.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "arm_emulated.h"
+#include "dot_cases.h"
+#include "kernel/loop/text.h"
+#include "kernel/machine/relatives.h"
+#include "row_kernel.h"
+
+namespace lumen {
+namespace {
+
+using dot_test::Case;
+
+struct Extents {
+  int64_t m, n, k;
+};
+
+graph::Graph product(const Extents& e, Scalar s, const std::string& ia, const std::string& ib) {
+  const auto type = [&](const std::string& indices) {
+    graph::Shape shape;
+    for (const char c : indices) shape.push_back(graph::Dim(c == 'm' ? e.m : c == 'n' ? e.n : e.k));
+    return graph::Type{shape, {s, nullptr}};
+  };
+  graph::Graph g;
+  graph::Builder build(g);
+  const graph::ValueId x = build.input("x", graph::Role::data, type(ia));
+  g.results = {build.contract(x, build.input("y", graph::Role::data, type(ib)), ia, ib, "mn")};
+  g.result_names = {"r"};
+  return g;
+}
+
+FormatLibrary formats() {
+  FormatLibrary library = FormatLibrary::builtin();
+  library.add(lang::parse_file(std::make_shared<Source>(Source{"unsigned.lum", R"(format unsigned_scaled : block 512 {
+  s : f32
+  q : u8[512]
+  decode(i) = s * q[i]
+  fit(x) { s = invertible((max(j) abs(x[j])) / 255) }
+  code(v) = clamp(rint(v * recip(s)), 0, 255)
+})"})));
+  return library;
+}
+
+// A packed weight in codes of either sign, in numbers that become bf16, and in f32 where activations stay that.
+void add_packed(std::vector<Case>& out, const machine::Machine& m, int64_t rows, int64_t columns, bool few) {
+  const FormatLibrary library = formats();
+  const auto add = [&](const char* name, int64_t k, bool exact, bool maps) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    const graph::Graph g = dot_test::contract_of({rows, k}, dot_test::type_of({columns, k}, f), "mk", "nk", "mn", maps);
+    dot_test::add_cases(out, g, m, exact);
+  };
+  add("int8_row", 512, false, false);
+  add("unsigned_scaled", 512, false, false);
+  if (few) return;
+  add("fp8_e4m3", 96, false, true);
+  add("q4_0", 96, true, true);
+  add("int8_row", 1100, false, true);
+}
+
+void expect_outer(const std::vector<Case>& cases, const machine::Machine& m) {
+  for (const machine::TileRow& t : m.tiles) {
+    const bool used = std::ranges::any_of(
+        cases, [&](const Case& c) { return loop::print(c.kernel).find(" " + t.row + " %") != std::string::npos; });
+    EXPECT_TRUE(used) << m.name << " " << t.row;
+  }
+}
+
+TEST(DotStreaming, ProductsUnderEmulation) {
+  if (!dot_test::have("aarch64-linux-gnu-gcc")) GTEST_SKIP() << "install gcc-aarch64-linux-gnu, libc6-dev-arm64-cross";
+  if (!dot_test::have("qemu-aarch64")) GTEST_SKIP() << "install qemu-user";
+  std::set<int> lengths;
+  for (const machine::MachineRef& found : machine::relatives()) {
+    if (!found->triple.starts_with("aarch64") || found->tiles.empty()) continue;
+    auto m = std::make_shared<machine::Machine>(*found);
+    m->dots.clear();  // or short vectors would not need the unit
+    m->squares.clear();
+    const int side = m->tiles[0].rows;
+    lengths.insert(side * 32);
+    const bool is_long = side > 16;  // slow to evaluate
+    const Extents e = is_long ? Extents{side + 1, 19, 9} : Extents{2 * side + 5, side + 3, 37};
+    std::vector<Case> cases;
+    for (const Scalar s : {Scalar::f32, Scalar::bf16, Scalar::f16})
+      for (const char* ia : {"mk", "km"})
+        for (const char* ib : {"nk", "kn"})
+          if (!is_long || ia[0] != ib[0]) dot_test::add_cases(cases, product(e, s, ia, ib), *m, true);
+    add_packed(cases, *m, e.m, e.n, is_long);
+    expect_outer(cases, *m);
+    for (const machine::TileRow& t : m->tiles) cases.push_back(dot_test::row_case(*m, *m->find_row(t.row)));
+    dot_test::expect_equal_emulated(std::move(cases), *m);
+  }
+  EXPECT_EQ(lengths, (std::set<int>{128, 256, 512, 1024, 2048}));
+}
+
+}  // namespace
+}  // namespace lumen
