@@ -45,8 +45,9 @@ inline void expect_equal_emulated(std::vector<Case> cases, const machine::Machin
   write_file_atomic(folder + "/kernels.o", emit::emit(kernels, m, emit::Output::object));
   write_file_atomic(folder + "/table.c", table);
   write_file_atomic(folder + "/input", input);
-  const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + folder + "/runner " + LUMEN_SOURCE_DIR +
-                            "/tests/ladder/arm_runner.c " + folder + "/table.c " + folder + "/kernels.o";
+  const std::string build = fmt::format(
+      "aarch64-linux-gnu-gcc -static -O1 {}-o {}/runner {}/tests/ladder/arm_runner.c {}/table.c {}/kernels.o",
+      m.tiles.empty() ? "" : "-DLUMEN_OUTER ", folder, LUMEN_SOURCE_DIR, folder, folder);
   ASSERT_EQ(std::system(build.c_str()), 0) << build;
   // A processor without the second generation where there is one with such vectors.
   const std::string cpu = m.name == "sve-128" || m.name == "sve-512" ? "a64fx" : "max";

@@ -10,7 +10,10 @@ inline Case row_case(const machine::Machine& m, const machine::Row& row) {
   const loop::Function* f = m.meaning(row.name);
   LUMEN_CHECK(f != nullptr);
   const int lanes = f->body.value_types[f->result].lanes;
-  const int kRounds = lanes >= 256 ? 6 : lanes >= 32 ? 16 : 64;  // whole tiles and long vectors are slow to evaluate
+  const int kRounds = lanes > 256    ? 2
+                      : lanes >= 256 ? 6
+                      : lanes >= 32  ? 16
+                                     : 64;  // whole tiles and long vectors are slow to evaluate
   loop::Builder b("row_" + row.name);
   auto bytes = [](loop::VType t) { return int64_t{t.lanes} * scalar_bytes(t.scalar); };
   std::vector<loop::BufferId> operands;

@@ -184,6 +184,9 @@ void StreamingLowering::extract() {
     f->addFnAttr(llvm::Attribute::NoInline);
     f->addFnAttr("aarch64_pstate_sm_body");
     f->addFnAttr("aarch64_new_za");
+    // LLVM 22 calls the routine that saves a caller's ZA where it takes the function for one without calls, whose link
+    // register needs no place; a frame has one.
+    f->addFnAttr("frame-pointer", "all");
     const unsigned scale = unsigned(machine_.tiles.front().rows) * 32 / kGranule;
     f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(b_.getContext(), scale, scale));
     LUMEN_CHECK(!llvm::verifyFunction(*f), "function {}", f->getName().str());
