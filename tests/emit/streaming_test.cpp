@@ -51,11 +51,10 @@ loop::Kernel runs(const machine::TileRow& t, int tiles, bool zero) {
 
 TEST(Streaming, SumsStayInTiles) {
   const auto m = machine::find_machine("sme-512");
-  const std::map<std::string, std::string> names = {{"outer4.i8i8.i32x16x16", "smopa\t"},
-                                                    {"outer4.i8u8.i32x16x16", "sumopa\t"},
-                                                    {"outer2.bf16bf16.f32x16x16", "bfmopa\t"},
-                                                    {"outer2.f16f16.f32x16x16", "\tfmopa\t"},
-                                                    {"outer1.f32f32.f32x16x16", "\tfmopa\t"}};
+  const std::map<std::string, std::string> names = {
+      {"outer4.i8i8.i32x16x16", "smopa\t"},     {"outer4.i8u8.i32x16x16", "sumopa\t"},
+      {"outer4.u8i8.i32x16x16", "usmopa\t"},    {"outer2.bf16bf16.f32x16x16", "bfmopa\t"},
+      {"outer2.f16f16.f32x16x16", "\tfmopa\t"}, {"outer1.f32f32.f32x16x16", "\tfmopa\t"}};
   ASSERT_EQ(m->tiles.size(), names.size());
   for (const machine::TileRow& t : m->tiles)
     for (const int tiles : {1, 4})

@@ -124,6 +124,16 @@ TilePlaces::Touched TilePlaces::count(const Region& r) {
   return sum;
 }
 
+// Whether one of the instruction's regions has all that touches the place.
+bool TilePlaces::is_within(const Instr& instr, Place place) const {
+  return std::ranges::any_of(instr.regions, [&](const Region& inner) {
+    int times = 0;
+    for (const Touched& t : touched_.at(&inner))
+      if (const auto found = t.find(place); found != t.end()) times += found->second;
+    return times == all_.at(place);
+  });
+}
+
 // A place lives in the innermost region that has all that touches it, from the first to the last of these instructions.
 // Those that overlap are one run; what is within it has other tiles.
 void TilePlaces::number(const Region& r, int used, bool inside) {
@@ -136,7 +146,7 @@ void TilePlaces::number(const Region& r, int used, bool inside) {
   std::map<Place, Life> mine;
   for (size_t i = 0; i < own.size(); ++i)
     for (const auto& [place, times] : own[i]) {
-      if (tiles_.contains(place) || (times == all_.at(place) && !r.code[i].regions.empty())) continue;
+      if (tiles_.contains(place) || is_within(r.code[i], place)) continue;
       Life& life = mine.try_emplace(place, Life{{i, i}, {place}}).first->second;
       life.run.last = i;
     }

@@ -41,6 +41,7 @@ class TilePlaces {
   void find_values(const loop::Kernel& k);
   Place place_of(const loop::Instr& product) const;
   Touched count(const loop::Region& r);
+  bool is_within(const loop::Instr& instr, Place place) const;
   void number(const loop::Region& r, int used, bool inside);
 
   const machine::Machine& machine_;
