@@ -52,9 +52,10 @@ loop::Kernel runs(const machine::TileRow& t, int tiles, bool zero) {
 TEST(Streaming, SumsStayInTiles) {
   const auto m = machine::find_machine("sme-512");
   const std::map<std::string, std::string> names = {
-      {"outer4.i8i8.i32x16x16", "smopa\t"},     {"outer4.i8u8.i32x16x16", "sumopa\t"},
-      {"outer4.u8i8.i32x16x16", "usmopa\t"},    {"outer2.bf16bf16.f32x16x16", "bfmopa\t"},
-      {"outer2.f16f16.f32x16x16", "\tfmopa\t"}, {"outer1.f32f32.f32x16x16", "\tfmopa\t"}};
+      {"outer4.i8i8.i32x16x16", "\tsmopa\t"},      {"outer4.i8u8.i32x16x16", "\tsumopa\t"},
+      {"outer4.u8i8.i32x16x16", "\tusmopa\t"},     {"outer4.u8u8.i32x16x16", "\tumopa\t"},
+      {"outer2.bf16bf16.f32x16x16", "\tbfmopa\t"}, {"outer2.f16f16.f32x16x16", "\tfmopa\t"},
+      {"outer1.f32f32.f32x16x16", "\tfmopa\t"}};
   ASSERT_EQ(m->tiles.size(), names.size());
   for (const machine::TileRow& t : m->tiles)
     for (const int tiles : {1, 4})
@@ -68,6 +69,8 @@ TEST(Streaming, SumsStayInTiles) {
         }
         EXPECT_EQ(count(text, "smstart\tsm"), 1) << text;
         EXPECT_EQ(count(text, "smstart\tza"), 1) << text;
+        // Its return address is kept where that routine is called.
+        EXPECT_EQ(count(text.substr(text.find("_streaming:")), "stp\tx29, x30"), 1) << text;
         EXPECT_EQ(count(text, "smstop\tsm"), 1) << text;
         EXPECT_EQ(count(text, "bl\t__arm_tpidr2_save"), 1) << text;  // a caller's own tiles
         EXPECT_EQ(count(text, "__arm_tpidr2_save:"), 1) << text;     // which no library need have

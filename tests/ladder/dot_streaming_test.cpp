@@ -87,6 +87,7 @@ void add_packed(std::vector<Case>& out, const machine::Machine& m, int64_t rows,
 
 void expect_outer(const std::vector<Case>& cases, const machine::Machine& m) {
   for (const machine::TileRow& t : m.tiles) {
+    if (t.b == Scalar::u8 && t.a == Scalar::u8) continue;  // as the others of whole numbers
     const bool used = std::ranges::any_of(
         cases, [&](const Case& c) { return loop::print(c.kernel).find(" " + t.row + " %") != std::string::npos; });
     EXPECT_TRUE(used) << m.name << " " << t.row;

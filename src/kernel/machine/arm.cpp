@@ -144,6 +144,7 @@ Machine sme(int bits) {
   add(Scalar::i8, Scalar::i8, Scalar::i32, "llvm.aarch64.sme.smopa.wide");
   add(Scalar::i8, Scalar::u8, Scalar::i32, "llvm.aarch64.sme.sumopa.wide");
   add(Scalar::u8, Scalar::i8, Scalar::i32, "llvm.aarch64.sme.usmopa.wide");
+  add(Scalar::u8, Scalar::u8, Scalar::i32, "llvm.aarch64.sme.umopa.wide");
   add(Scalar::bf16, Scalar::bf16, Scalar::f32, "llvm.aarch64.sme.mopa.wide");
   add(Scalar::f16, Scalar::f16, Scalar::f32, "llvm.aarch64.sme.mopa.wide");
   add(Scalar::f32, Scalar::f32, Scalar::f32, "llvm.aarch64.sme.mopa");
