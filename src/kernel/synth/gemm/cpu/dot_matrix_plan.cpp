@@ -257,7 +257,8 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
       std::string no_tiles;
       if (!m.squares.empty()) consider(choose_integers(p, m, std::nullopt, true, held, &no_tiles));
       for (const machine::TileRow& tile : m.tiles)
-        if (tile.acc == Scalar::i32 && tile.a == Scalar::i8) consider(choose_integers(p, m, tile, false, held, &no_tiles));
+        if (tile.acc == Scalar::i32 && tile.a == Scalar::i8)
+          consider(choose_integers(p, m, tile, false, held, &no_tiles));
       if (held) return best;  // in floats they would be rounded again
     }
     rounds = !exact && b.format->block_bytes * 8 <= 16 * b.format->block;  // not where it would lose what is kept

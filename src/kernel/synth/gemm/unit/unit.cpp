@@ -160,7 +160,7 @@ Step write_panels_of_b(const graph::Graph& g, const DotProblem& p, const UnitPla
   w.b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * tiles), 1, [&](Expr task) {
     w.enter_outer(task / tiles);
     const Expr n = task % tiles * columns;
-    const int64_t words = t.line / 4;  // turned with as many columns
+    const int64_t words = t.line / 4;  // transposed with as many columns
     each_step(w, only_b, t, 1, w.base(1), [&](Expr at, Expr count, Expr step) {
       const auto turn = [&](Expr first) {
         std::vector<Expr> rows;
