@@ -13,8 +13,6 @@ using loop::Region;
 
 namespace {
 
-constexpr int kTiles = 4;  // of sums of 32 bits, in ZA
-
 const machine::TileRow* row_of(const machine::Machine& m, const Instr& instr) {
   if (instr.op != Op::inst_) return nullptr;
   const auto found = std::ranges::find(m.tiles, instr.row, &machine::TileRow::row);
@@ -171,7 +169,7 @@ void TilePlaces::number(const Region& r, int used, bool inside) {
   for (const Life& life : joined) {
     int next = used;
     for (const Place p : life.places) tiles_[p] = next++;
-    LUMEN_CHECK(next <= kTiles, "kernel {} holds {} tiles at once", kernel_.name, next);
+    LUMEN_CHECK(next <= machine_.tile_registers, "kernel {} holds {} tiles at once", kernel_.name, next);
     for (size_t i = life.run.first; i <= life.run.last; ++i) most[i] = next;
     if (!inside) runs_[&r].push_back(life.run);
   }

@@ -126,7 +126,10 @@ Machine sme(int bits) {
   Machine m = neon_bf16();
   m.name = fmt::format("sme-{}", bits);
   m.features += ",+sme";
+  m.tile_registers = 4;
   m.tile_cycles = 1;
+  m.l1_bytes = 64 << 10;
+  m.l2_bytes = 2 << 20;
   const int side = bits / 32;
   const auto add = [&](Scalar a, Scalar b, Scalar sum, const char* llvm) {
     const int k = 4 / scalar_bytes(a);

@@ -27,9 +27,8 @@ using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 
-constexpr int kChains = 12;      // independent sums: more than latency times throughput, fewer than registers
-constexpr int kTileChains = 6;   // two of eight tile registers hold the operands
-constexpr int kOuterChains = 4;  // tiles of outer products, whose operands are in other registers
+constexpr int kChains = 12;     // independent sums: more than latency times throughput, fewer than registers
+constexpr int kTileChains = 6;  // two of eight tile registers hold the operands
 constexpr int64_t kStreamBytes = int64_t{256} << 20;  // read for the bandwidth: no cache holds it
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr int64_t kOutBytes = 8192;                            // written by a task, at least
@@ -201,7 +200,7 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   for (const machine::TileRow& t : m.tiles) {
     const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
     const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(t.row, sum, {acc, u, v}); };
-    const int chains = t.k * scalar_bytes(t.a) == 4 ? kOuterChains : kTileChains;
+    const int chains = t.k * scalar_bytes(t.a) == 4 ? m.tile_registers : kTileChains;  // of outer products, all
     add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, chains, false, step},
         static_cast<double>(t.rows) * t.columns * t.k);
   }

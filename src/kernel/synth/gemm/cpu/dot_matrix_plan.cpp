@@ -20,8 +20,6 @@ constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wi
 constexpr int64_t kSumsBytes = 256 << 10;    // private sums of a task
 constexpr int64_t kSharedBytes = 256 << 20;  // of panels that tasks share
 constexpr int64_t kTileGroup = 512;          // elements that share an activation scale on the matrix unit
-constexpr int kOuterTiles = 4;               // of a unit of outer products
-constexpr double kOuterRun = 150;            // cycles of entering and leaving the mode in which they execute
 
 class MatrixChooser {
  public:
@@ -65,7 +63,7 @@ class MatrixChooser {
   bool fits_registers(int height, int vectors) const {
     if (t_.tile) {  // sums, a column of a, one of b
       const int tiles = height / t_.tile->rows;
-      if (t_.is_outer()) return tiles * vectors <= kOuterTiles;  // factors have registers of their own
+      if (t_.is_outer()) return tiles * vectors <= m_.tile_registers;  // factors have registers of their own
       return tiles * vectors + tiles + 1 <= m_.tile_registers;
     }
     const int sums = height * vectors, kinds = t_.integers ? 2 : 1;

@@ -17,9 +17,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kLine = 64;          // bytes: how private memory is aligned
-constexpr int kOuterTiles = 4;     // of a unit of outer products
-constexpr double kOuterRun = 150;  // cycles of entering and leaving the mode in which they execute
+constexpr int kLine = 64;  // bytes: how private memory is aligned
 
 // Numbers of one load along the inner k: all outer k, step by step, `read(at, count, step)` where `count` numbers of
 // the step's exist (none: all).
@@ -196,7 +194,7 @@ class UnitChooser {
     for (int64_t vectors = 1; vectors <= std::min<int64_t>(4, columns); ++vectors)
       for (int64_t units = 1; units <= std::min<int64_t>(3, rows); ++units) {
         const bool fit =
-            t_.is_outer() ? units * vectors <= kOuterTiles : units * vectors + units + 1 <= m_.tile_registers;
+            t_.is_outer() ? units * vectors <= m_.tile_registers : units * vectors + units + 1 <= m_.tile_registers;
         if (!fit || units * t_.panel_bytes() > m_.l2_bytes / 2) continue;
         t_.vectors = vectors;
         t_.n_tiles = ceil_div(columns, vectors);

@@ -48,9 +48,11 @@ TEST(DotOuter, EveryTypeWhicheverWayItLies) {
 
 TEST(DotOuter, StagesAndLengths) {
   for (const char* name : {"sme-128", "sme-512"}) {
-    const auto plans = check(product(19, 37, 1300, Scalar::f32, "mk", "nk"), {.tolerance = 1e-4, .machines = {name}});
+    const bool in_stages = std::string_view(name) == "sme-512";
+    const auto plans = check(product(19, 37, in_stages ? 1300 : 150, Scalar::f32, "mk", "nk"),
+                             {.tolerance = 1e-4, .machines = {name}});
     EXPECT_TRUE(any(plans, "outer1.f32f32")) << name;
-    EXPECT_TRUE(any(plans, " k ")) << name;
+    EXPECT_EQ(any(plans, " k "), in_stages) << fmt::format("{}", fmt::join(plans, "\n"));
   }
 }
 
