@@ -37,6 +37,7 @@ void add_cpu_products(std::vector<Small>& out) {
   out.push_back({product("panel integers", {.m = 7, .n = 8, .k = 32, .format = "q4_0"}),
                  {"x86-64-v3", "avx512-vnni", "neon-dotprod"}});
   out.push_back({product("panel bf16", {.m = 7, .n = 16, .k = 32, .scalar = Scalar::bf16}), {"amx"}});
+  out.push_back({product("panel outer", {.m = 16, .n = 16, .k = 32}), {"sme-256"}});
   out.push_back({product("rows f32", {.m = 1, .n = 16, .k = 64}), {"x86-64-v3", "neon"}});
   out.push_back({product("rows q4_0", {.m = 1, .n = 16, .k = 64, .format = "q4_0"}),
                  {"x86-64-v3", "avx512-vnni", "neon-dotprod"}});

@@ -24,6 +24,7 @@
 #include "emit/lower/transcendental.h"
 #include "emit/lower/types.h"
 #include "emit/lower/wgmma.h"
+#include "emit/streaming/streaming.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
@@ -69,6 +70,7 @@ class KernelLowering {
         transcendentals_(k, module, target.kind == machine::Kind::cpu),
         values_(k.value_count),
         buffers_(k.buffer_count) {
+    streaming_ = StreamingLowering::find(b_, k, target);
     if (target.kind == machine::Kind::gpu) {
       shape_ = launch_shape(k, target);
       has_products_ = contains_products(k.body);
@@ -97,6 +99,7 @@ class KernelLowering {
     std::string wrong;
     llvm::raw_string_ostream stream(wrong);
     LUMEN_CHECK(!llvm::verifyFunction(*function_, &stream), "kernel {}: {}", k_.name, wrong);
+    if (streaming_) streaming_->extract();
   }
 
  private:
@@ -288,9 +291,12 @@ class KernelLowering {
 
   void region(const loop::Region& r) {
     const Op* before = nullptr;
-    for (const Instr& instr : r.code) {
+    for (size_t i = 0; i < r.code.size(); ++i) {
+      const Instr& instr = r.code[i];
       follows_product_ = before && *before == Op::product_;
+      if (streaming_) streaming_->enter(r, i);
       lower(instr);
+      if (streaming_) streaming_->leave(r, i);
       before = &instr.op;
     }
   }
@@ -314,7 +320,20 @@ class KernelLowering {
                          place(instr.from, operand(instr, 2)), follows_product_);
   }
 
+  // Tiles of outer products are the matrix unit's; nothing else of the kernel is.
+  bool lower_streaming(const Instr& instr) {
+    if (!streaming_) return false;
+    if (!streaming_->handles(instr)) {
+      if (instr.op == Op::store_ || instr.op == Op::scatter_) streaming_->note_store();
+      return false;
+    }
+    const auto address = [&] { return place(instr.buffer, operand(instr, instr.op == Op::store_ ? 1 : 0)); };
+    streaming_->lower(instr, streaming_->has_address(instr) ? address() : nullptr);
+    return true;
+  }
+
   void lower(const Instr& instr) {
+    if (lower_streaming(instr)) return;
     switch (instr.op) {
       case Op::loop_:
         return lower_loop(instr);
@@ -522,6 +541,7 @@ class KernelLowering {
   MemoryLowering memory_;
   Transcendentals transcendentals_;
   std::optional<Grid> grid_;  // of a GPU
+  std::unique_ptr<StreamingLowering> streaming_;
   LaunchShape shape_;
   Value* thread_ = nullptr;  // of a block, in grid kernels
   Value* shared_ = nullptr;

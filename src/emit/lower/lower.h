@@ -1,7 +1,7 @@
 // Loop kernels to LLVM IR functions. Private allocs become stack slots that the optimizer turns into registers;
 // constant `unroll` loops are unrolled here, so that offsets into them are constants at once.
 //
-// May include: base, kernel/loop, kernel/machine.
+// May include: base, emit/streaming, kernel/loop, kernel/machine.
 // Offers: launch.h.
 #pragma once
 

@@ -30,7 +30,7 @@ Value* to_vector(Ir& b, Value* tile, llvm::Type* vector) {
 }  // namespace
 
 bool is_tile(const machine::Machine& m, loop::VType t) {
-  return !m.tiles.empty() && t.lanes * scalar_bytes(t.scalar) == kTileBytes;
+  return !m.tiles.empty() && m.triple.starts_with("x86") && t.lanes * scalar_bytes(t.scalar) == kTileBytes;
 }
 
 bool is_tile_intrinsic(std::string_view llvm) {

@@ -119,6 +119,41 @@ Machine sve2(int bits) {
   return scalable(neon_bf16(), "sve2", ",+sve,+sve2", bits);
 }
 
+// The matrix unit (SME): four tiles of sums of 32 bits, as many rows and columns as a streaming vector has such lanes,
+// and factors of a vector each. Only products are in streaming mode (emit/streaming): its length is the machine's, that
+// of other kernels the 128 bits that every processor has. Code is for one streaming length, as with scalable vectors.
+Machine sme(int bits) {
+  Machine m = neon_bf16();
+  m.name = fmt::format("sme-{}", bits);
+  m.features += ",+sme";
+  m.tile_registers = 4;
+  m.tile_cycles = 1;
+  m.l1_bytes = 64 << 10;
+  m.l2_bytes = 2 << 20;
+  const int side = bits / 32;
+  const auto add = [&](Scalar a, Scalar b, Scalar sum, const char* llvm) {
+    const int k = 4 / scalar_bytes(a);
+    const TileRow t{
+        fmt::format("outer{}.{}{}.{}x{}x{}", k, scalar_name(a), scalar_name(b), scalar_name(sum), side, side),
+        a,
+        b,
+        sum,
+        side,
+        side,
+        k};
+    m.rows.push_back({t.row, outer_meaning(t), llvm, "sme", 1});
+    m.tiles.push_back(t);
+  };
+  add(Scalar::i8, Scalar::i8, Scalar::i32, "llvm.aarch64.sme.smopa.wide");
+  add(Scalar::i8, Scalar::u8, Scalar::i32, "llvm.aarch64.sme.sumopa.wide");
+  add(Scalar::u8, Scalar::i8, Scalar::i32, "llvm.aarch64.sme.usmopa.wide");
+  add(Scalar::u8, Scalar::u8, Scalar::i32, "llvm.aarch64.sme.umopa.wide");
+  add(Scalar::bf16, Scalar::bf16, Scalar::f32, "llvm.aarch64.sme.mopa.wide");
+  add(Scalar::f16, Scalar::f16, Scalar::f32, "llvm.aarch64.sme.mopa.wide");
+  add(Scalar::f32, Scalar::f32, Scalar::f32, "llvm.aarch64.sme.mopa");
+  return m;
+}
+
 }  // namespace
 
 // The first generation of scalable vectors, without (A64FX) and with products of bytes of both signs and of bf16
@@ -129,6 +164,7 @@ std::vector<Machine> arm_relatives() {
   out.push_back(scalable(neon_i8mm(), "sve-i8mm", ",+sve", 256));
   out.push_back(scalable(neon_bf16(), "sve-bf16", ",+sve", 256));
   for (const int bits : {1024, 2048}) out.push_back(sve2(bits));
+  for (const int bits : {128, 256, 512, 1024, 2048}) out.push_back(sme(bits));
   return out;
 }
 

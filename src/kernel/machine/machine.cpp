@@ -57,6 +57,20 @@ const std::vector<MachineRef>& microcontrollers() {
   return all;
 }
 
+#if defined(__aarch64__)
+// Bits of the ordinary and of the streaming vectors of a thread; 0: the processor, or the system, has none. Threads
+// begin with the lengths of the one that starts them.
+int scalable_bits() {
+  return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0 ? (::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) * 8 : 0;
+}
+int streaming_bits() {
+  constexpr unsigned long kUnit = 1UL << 23;        // HWCAP2_SME
+  constexpr int kGetLength = 64, kLength = 0xffff;  // PR_SME_GET_VL, PR_SME_VL_LEN_MASK
+  const int length = (getauxval(AT_HWCAP2) & kUnit) != 0 ? ::prctl(kGetLength) : 0;
+  return length > 0 ? (length & kLength) * 8 : 0;
+}
+#endif
+
 #if defined(__x86_64__)
 bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -102,8 +116,9 @@ bool processor_has(std::string_view name) {
   if (name == "neon-i8mm") return i8mm;
   const bool bf16 = i8mm && (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
   if (name == "neon-bf16") return bf16;
-  if ((getauxval(AT_HWCAP) & HWCAP_SVE) == 0 || !name.starts_with("sve")) return false;
-  const int bits = (::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) * 8;
+  if (name.starts_with("sme")) return bf16 && name == fmt::format("sme-{}", streaming_bits());
+  const int bits = scalable_bits();
+  if (bits == 0 || !name.starts_with("sve")) return false;
   const bool second = bf16 && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0;
   return name == fmt::format("sve-{}", bits) || (i8mm && name == fmt::format("sve-i8mm-{}", bits)) ||
          (bf16 && name == fmt::format("sve-bf16-{}", bits)) || (second && name == fmt::format("sve2-{}", bits));
@@ -171,6 +186,11 @@ MachineRef native_machine() {
     MachineRef best;
     for (const MachineRef& m : table())  // families list their machines from the least to the most able
       if (processor_has(m->name)) best = m;
+#if defined(__aarch64__)
+    // Where ordinary vectors are no longer than those that stand beside the matrix unit.
+    for (const MachineRef& m : relatives())
+      if (!m->tiles.empty() && scalable_bits() <= m->vector_bits && processor_has(m->name)) best = m;
+#endif
     if (!best)
       throw Error(Exit::hardware, "this processor has none of the vector extensions Lumen generates code for",
                   "x86-64 needs AVX2 and FMA (x86-64-v3), AArch64 needs Advanced SIMD");

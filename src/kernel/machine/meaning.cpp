@@ -71,6 +71,42 @@ std::string odd_dot_meaning(const std::string& name, int lanes) {
   return t.function(name, sums, odd_sum(t, t.normal(0, lanes), both, lanes));
 }
 
+std::string outer_meaning(const TileRow& d) {
+  const int lanes = d.rows * d.columns;
+  const VType sums{d.acc, lanes};
+  Meaning t({sums, {d.a, d.rows * d.k}, {d.b, d.columns * d.k}});
+  const auto factor = [&](int value, Scalar from, Scalar to, auto lane) {
+    std::vector<int> mask;
+    for (int m = 0; m < d.rows; ++m)
+      for (int n = 0; n < d.columns; ++n) mask.push_back(lane(m, n));
+    return t.line("cast {} %{}", lanes_of(to, lanes), t.shuffled(lanes_of(from, lanes), value, mask));
+  };
+  const auto left = [&](int j, Scalar s) { return factor(1, d.a, s, [&](int m, int) { return m * d.k + j; }); };
+  const auto right = [&](int j, Scalar s) { return factor(2, d.b, s, [&](int, int n) { return n * d.k + j; }); };
+  const auto two = [&](const char* op, Scalar s, int x, int y) {
+    return t.line("{} {} %{}, %{}", op, lanes_of(s, lanes), x, y);
+  };
+  int sum = 0;
+  if (d.a == Scalar::f32) {
+    sum = t.line("fma {} %{}, %{}, %{}", lanes_of(d.acc, lanes), left(0, d.acc), right(0, d.acc), sum);
+  } else if (d.a == Scalar::f16) {  // f64 holds the products, and their sum as near as f32 can tell
+    int pair[2] = {};
+    for (int j = 0; j < 2; ++j) pair[j] = two("mul", Scalar::f64, left(j, Scalar::f64), right(j, Scalar::f64));
+    const int both = two("add", Scalar::f64, pair[0], pair[1]);
+    sum = two("add", d.acc, sum, t.line("cast {} %{}", lanes_of(d.acc, lanes), both));
+  } else if (d.a == Scalar::bf16) {
+    int pair[2] = {};
+    for (int j = 0; j < 2; ++j) {
+      const int x = t.normal(left(j, d.acc), lanes), y = t.normal(right(j, d.acc), lanes);
+      pair[j] = t.normal(two("mul", d.acc, x, y), lanes);  // exact
+    }
+    sum = odd_sum(t, t.normal(sum, lanes), odd_sum(t, pair[0], pair[1], lanes), lanes);
+  } else {
+    for (int j = 0; j < d.k; ++j) sum = two("add", d.acc, sum, two("mul", d.acc, left(j, d.acc), right(j, d.acc)));
+  }
+  return t.function(d.row, sums, sum);
+}
+
 std::string square_meaning(const DotRow& d) {
   constexpr int kSums = 4;  // in 128 bits
   const VType sums{d.acc, d.lanes};

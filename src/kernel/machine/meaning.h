@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel/loop/rules.h"
+#include "kernel/machine/machine.h"
 
 namespace lumen::machine {
 
@@ -76,5 +77,9 @@ class Meaning {
 // Pairs of products of bf16, f32, as Arm's BFDOT adds them: each of the two sums is rounded to odd, so that its error
 // is below an ulp, twice that of rounding to nearest. What is not normal is zero of its sign.
 std::string odd_dot_meaning(const std::string& name, int lanes);
+
+// Tiles of one word along K (outer products), as Arm's matrix unit adds them: products of f32 join the sum in one
+// rounding, pairs of f16 are added in one rounding and then join it in another, pairs of bf16 are added as above.
+std::string outer_meaning(const TileRow& t);
 
 }  // namespace lumen::machine

@@ -79,7 +79,8 @@ machine::MachineRef less_able(const machine::Machine& than) {
     if (m->name == than.name) return best;
     if (machine::runs_here(*m)) best = m;
   }
-  return nullptr;
+  // A machine that the table does not list: behind one with a matrix unit comes the processor without it.
+  return than.kind == machine::Kind::cpu && !than.tiles.empty() ? best : nullptr;
 }
 
 }  // namespace

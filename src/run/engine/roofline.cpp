@@ -31,7 +31,7 @@ constexpr int kChains = 12;     // independent sums: more than latency times thr
 constexpr int kTileChains = 6;  // two of eight tile registers hold the operands
 constexpr int64_t kStreamBytes = int64_t{256} << 20;  // read for the bandwidth: no cache holds it
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
-constexpr int64_t kOutBytes = 8192;                            // written by a task
+constexpr int64_t kOutBytes = 8192;                            // written by a task, at least
 constexpr int64_t kCopiesBytes = int64_t{192} << 20;           // all copies of a product's weights
 constexpr double kTimeOfCeiling = 0.15, kTimeOfProduct = 0.3;  // seconds, at least
 
@@ -86,12 +86,12 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   const auto bytes = [](VType t) { return static_cast<int64_t>(t.lanes) * scalar_bytes(t.scalar); };
   const int64_t step = bytes(c.b), reads = c.reread ? kReads : 1;
   const BufferId in = b.param("in", std::max(reads * step, bytes(c.a)), false);
-  const BufferId out = b.param("out", tasks * kOutBytes, true);
-  LUMEN_CHECK(c.count * bytes(c.sum) <= kOutBytes);
+  const int64_t of_task = std::max(kOutBytes, c.count * bytes(c.sum));
+  const BufferId out = b.param("out", tasks * of_task, true);
   b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](Expr task) {
     const int align = std::min<int64_t>(64, bytes(c.sum));
     // Each sum begins at a place of its own: equal sums would be computed once.
-    const auto place = [&](int i) { return task * kOutBytes + i * bytes(c.sum); };
+    const auto place = [&](int i) { return task * of_task + i * bytes(c.sum); };
     std::vector<BufferId> sums;
     for (int i = 0; i < c.count; ++i) {
       sums.push_back(b.alloc(bytes(c.sum)));
@@ -200,7 +200,8 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   for (const machine::TileRow& t : m.tiles) {
     const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
     const auto step = [&](Builder& b, Expr acc, Expr u, Expr v) { return b.inst(t.row, sum, {acc, u, v}); };
-    add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, kTileChains, false, step},
+    const int chains = t.k * scalar_bytes(t.a) == 4 ? m.tile_registers : kTileChains;  // of outer products, all
+    add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, chains, false, step},
         static_cast<double>(t.rows) * t.columns * t.k);
   }
   return out;

@@ -128,6 +128,8 @@ std::vector<SelfTest> self_test_cpu(const Engine::Options& options, const SelfTe
   } else {
     for (const machine::MachineRef& m : machine::all_machines())
       if (machine::runs_here(*m)) candidates.insert(candidates.begin(), m);  // listed from the least able
+    const machine::MachineRef native = machine::native_machine();            // which may be none of the list
+    if (candidates.empty() || candidates[0] != native) candidates.insert(candidates.begin(), native);
   }
   std::vector<SelfTest> out;
   for (const machine::MachineRef& m : candidates) {

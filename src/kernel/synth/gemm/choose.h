@@ -32,6 +32,9 @@ struct CodesDot : machine::DotRow {
   Scalar type_of(size_t load) const { return (load == 1) == is_b_first ? a : b; }
 };
 
+// Cycles of entering and leaving the mode in which outer products execute, by what processors are said to take.
+constexpr double kOuterRun = 150;
+
 // Register tiles of height rows x vectors, m_task x n_task of which make a task and share panels; K in stages.
 struct TileCut {
   int height = 1, vectors = 1;            // register tile

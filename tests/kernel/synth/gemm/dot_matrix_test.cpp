@@ -113,9 +113,10 @@ TEST(DotMatrix, TailsOfEveryIndex) {
 TEST(DotMatrix, IntegersOnTheMatrixUnit) {
   const FormatRef f = FormatLibrary::builtin().find("int8_row");
   ASSERT_TRUE(f);
-  const auto m = machine::find_machine("amx");
-  for (int64_t k : {512, 768})
-    for (int64_t rows : {7, 37}) EXPECT_TRUE(check(f, *m, rows, rows == 7 ? 70 : 19, k));
+  for (const char* name : {"amx", "sme-256"})
+    for (int64_t k : {512, 768})
+      for (int64_t rows : {7, 37})
+        EXPECT_TRUE(check(f, *machine::find_machine(name), rows, rows == 7 ? 70 : 19, k)) << name;
 }
 
 // Signed codes, unsigned ones, with starts and with offsets, groups of 32, and one group for a row that is multiplied
@@ -154,8 +155,8 @@ void check_rounded(const graph::Type& weight, const std::string& ia, const std::
   const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = !f});
   ASSERT_EQ(s.steps.size(), 2U) << s.steps[0].plan;
-  EXPECT_NE(s.steps[1].plan.find(m.squares.empty() ? "bf16bf16" : "square4.bf16bf16"), std::string::npos)
-      << s.steps[1].plan;
+  const char* row = !m.squares.empty() && m.tiles.empty() ? "square4.bf16bf16" : "bf16bf16";
+  EXPECT_NE(s.steps[1].plan.find(row), std::string::npos) << s.steps[1].plan;
   std::mt19937 random(6);
   std::map<std::string, graph::Tensor> inputs;
   for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
@@ -212,6 +213,14 @@ TEST(DotMatrix, SixteenBitFloatsRoundOnce) {
                       *m, 19, 37, 71);
       }
   }
+}
+
+TEST(DotMatrix, SixteenBitFloatsOfOuterProducts) {
+  const auto m = machine::find_machine("sme-256");
+  check_rounded(type_of({21, 96}, FormatLibrary::builtin().find("fp8_e4m3")), "mk", "nk", Scalar::f32, *m, 13, 21, 96);
+  graph::Type w = type_of({71, 37});
+  w.element.scalar = Scalar::bf16;
+  check_rounded(w, "km", "kn", Scalar::bf16, *m, 19, 37, 71);
 }
 
 TEST(DotMatrix, SixteenBitFloatsOfTwoRowsByTwo) {

@@ -3,6 +3,7 @@
 #include "kernel/synth/gemm/cpu/dot_matrix.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/gemm/code_words.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int64_t kStraightQuads = 8;  // of a loop over a group, written out
 constexpr int64_t kCacheLine = 64;     // bytes
+constexpr int64_t kOuterSteps = 4;     // outer products of a loop along K, written out
 
 class MatrixKernel : TileWriter {
  public:
@@ -51,8 +53,9 @@ class MatrixKernel : TileWriter {
   void write_tiles(Expr k0, Expr count);
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<BufferId>& sums);
-  void sum_16bit_floats(const Tile& tile, std::vector<BufferId>& sums);
+  void sum_floats(const Tile& tile, std::vector<BufferId>& sums);
   void write_units(const Tile& tile);
+  void multiply_run(const Tile& tile, Expr from, Expr to, int units, const std::vector<BufferId>& sums);
   void multiply_units(const Tile& tile, Expr k, int units, const std::vector<BufferId>& sums);
   void scale_units(const Tile& tile, Expr k, int units);
   void multiply(const Tile& tile, Expr k, int64_t quads, std::vector<Expr>& sums);
@@ -148,7 +151,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
   if (t_.integers)
     sum_groups(tile, sums);
   else
-    sum_16bit_floats(tile, sums);
+    sum_floats(tile, sums);
   if (rows_alternate) rearrange(sums, [&](auto& values) { part_rows_by_two(b_, values, tile.vectors); });
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j)
@@ -292,7 +295,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<BufferId>& sums) {
   });
 }
 
-void MatrixKernel::sum_16bit_floats(const Tile& tile, std::vector<BufferId>& sums) {
+void MatrixKernel::sum_floats(const Tile& tile, std::vector<BufferId>& sums) {
   const int64_t step = t_.step();
   b_.loop(LoopKind::serial, w_.i64(0), tile.count, step, [&](Expr k) {
     std::vector<Expr> values;
@@ -312,32 +315,37 @@ void MatrixKernel::write_units(const Tile& tile) {
   auto at = [&](int i) { return sums[i]; };
   if (!t_.integers) {
     for (int i = 0; i < count; ++i) b_.store(at(i), b_.load(sums_, type, place(i), 64), w_.i64(0), 64);
-    b_.loop(LoopKind::serial, w_.i64(0), tile.count, t_.tile->k, [&](Expr k) { multiply_units(tile, k, units, sums); });
+    multiply_run(tile, w_.i64(0), tile.count, units, sums);
     for (int i = 0; i < count; ++i) b_.store(sums_, b_.load(at(i), type, w_.i64(0), 64), place(i), 64);
     return;
   }
   b_.loop(LoopKind::serial, w_.i64(0), tile.count, t_.scale_group, [&](Expr first) {
     for (int i = 0; i < count; ++i) b_.store(at(i), b_.integer(0, type), w_.i64(0), 64);
-    b_.loop(LoopKind::serial, first, first + t_.scale_group, t_.tile->k,
-            [&](Expr k) { multiply_units(tile, k, units, sums); });
+    multiply_run(tile, first, first + t_.scale_group, units, sums);
     for (int i = 0; i < count; ++i)
       b_.store(integer_units_, b_.load(at(i), type, w_.i64(0), 64), w_.i64(i * unit_bytes()), 64);
     scale_units(tile, first, units);
   });
 }
 
+// K from .. to - 1, whole instructions of it.
+void MatrixKernel::multiply_run(const Tile& tile, Expr from, Expr to, int units, const std::vector<BufferId>& sums) {
+  const int64_t steps = t_.is_outer() ? std::gcd(kOuterSteps, t_.lanes()) : 1;
+  b_.loop(LoopKind::serial, from, to, steps * t_.tile->k, [&](Expr k) {
+    for (int64_t i = 0; i < steps; ++i) multiply_units(tile, i == 0 ? k : k + i * t_.tile->k, units, sums);
+  });
+}
+
 void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std::vector<BufferId>& sums) {
   const machine::TileRow& row = *t_.tile;
-  const int64_t bytes = unit_bytes(), piece = row.k * t_.element_bytes();
-  const VType sum{row.acc, static_cast<int>(bytes / 4)};
-  const VType codes{row.a, static_cast<int>(bytes / t_.element_bytes())};
+  const VType sum{row.acc, row.rows * row.columns}, rows{row.a, row.rows * row.k}, columns{row.b, row.columns * row.k};
   const Expr x = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() * row.rows;
-  LUMEN_CHECK(row.rows * piece == bytes, "a tile of {} rows of {} bytes", row.rows, piece);
+  const int align = t_.is_outer() ? 4 : 64;  // words, or tiles
   std::vector<Expr> left;
-  for (int i = 0; i < units; ++i) left.push_back(b_.load(x_.codes, codes, x + i * row.rows * left_.row_bytes(), 64));
+  for (int i = 0; i < units; ++i) left.push_back(b_.load(x_.codes, rows, x + i * row.rows * left_.row_bytes(), align));
   const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
   for (int j = 0; j < tile.vectors; ++j) {
-    const Expr right = b_.load(panel_->codes(), codes, panel + j * panel_->vector_bytes(), 64);
+    const Expr right = b_.load(panel_->codes(), columns, panel + j * panel_->vector_bytes(), align);
     for (int i = 0; i < units; ++i) {
       const BufferId s = sums[i * tile.vectors + j];
       const Expr before = b_.load(s, sum, w_.i64(0), 64);
@@ -348,7 +356,7 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
 
 // Integer sums of a group, row by row, times both scales.
 void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
-  const int rows = t_.tile->rows;
+  const int rows = t_.tile->rows, align = std::min(64, 4 * t_.lanes());
   const VType integers{t_.row.acc, t_.lanes()};
   const Expr scales = k / t_.group * panel_->group_bytes() + tile.column;
   const Expr number = (tile.k0 + k) / t_.scale_group;
@@ -364,9 +372,9 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
         const Expr inside = i * vector_bytes();
         const Expr from = inside + (u * tile.vectors + j) * unit_bytes();
         const Expr to = tile.sums + inside + (u * units_row() + j * unit_bytes());
-        const Expr total = cast(b_.load(integer_units_, integers, from, 64), Scalar::f32);
+        const Expr total = cast(b_.load(integer_units_, integers, from, align), Scalar::f32);
         const Expr both = weight[j] * scale;
-        b_.store(sums_, fma(total, both, b_.load(sums_, sum_type(), to, 64)), to, 64);
+        b_.store(sums_, fma(total, both, b_.load(sums_, sum_type(), to, align)), to, align);
       }
     });
 }

@@ -109,7 +109,9 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
   // Two vectors are rounded at once where the machine can; what it flushes, its products would.
   const std::string pair = round_pair_row(m_, t_.row.a, value_lanes_);
   const bool by_pairs = !t_.integers && !pair.empty() && count % (2 * value_lanes_) == 0;
-  const int64_t instruction = t_.by_two ? t_.step() / 2 : t_.step();
+  const int64_t instruction = t_.is_outer() ? std::min<int64_t>(t_.step(), m_.vector_bits / 8)
+                              : t_.by_two   ? t_.step() / 2
+                                            : t_.step();
   const int64_t chunk = t_.integers ? instruction : by_pairs ? 2 * value_lanes_ : value_lanes_;
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
@@ -192,7 +194,7 @@ LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const Matrix
 // ends is read.
 void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
   const int step = t_.row.k, lanes = t_.lanes();
-  LUMEN_CHECK(step == 2 || step == 4, "{} rows at a time", step);
+  LUMEN_CHECK(step == 1 || step == 2 || step == 4, "{} rows at a time", step);
   const VType type{t_.row.a, t_.lanes()};
   const Expr columns = t_.masked ? p_.n.extent - n : Expr{};
   const bool tail = p_.k.extent != t_.padded_k;
@@ -212,7 +214,9 @@ void MatrixPanel::join_rows(Expr n, Expr to, Expr k0, Expr count) {
       rows.push_back(b_.load(w_.buffer(1), type, element * t_.element_bytes(), t_.element_bytes(), exist));
     }
     const Expr quad = k / step;
-    if (step == 4) {  // rows 0 and 2 by turns, 1 and 3, then both
+    if (step == 1) {
+      b_.store(codes_, rows[0], to + quad * quad_bytes(), 4);
+    } else if (step == 4) {  // rows 0 and 2 by turns, 1 and 3, then both
       const Expr even = b_.shuffle({rows[0], rows[2]}, alternate), odd = b_.shuffle({rows[1], rows[3]}, alternate);
       b_.store(codes_, b_.shuffle({even, odd}, by_turns(0, 2 * lanes, 2 * lanes)), to + quad * quad_bytes(), 4);
     } else {
@@ -232,6 +236,20 @@ void MatrixPanel::transpose_rows(Expr to, Expr count) {
       b_.loop(LoopKind::serial, w_.i64(0), bytes, word, [&](Expr at) {
         const Expr x = b_.load(rows_, {Scalar::u64, 1}, at + i * row_bytes(t_), word);
         b_.store(codes_, x, to + at / word * quad_bytes() + i * word, word);
+      });
+    });
+    return;
+  }
+  // Outer products have longer vectors than what turns the words.
+  if (const int side = m_.f32_lanes(); t_.is_outer() && side < t_.lanes()) {
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), side, [&](Expr first) {
+      b_.loop(LoopKind::serial, w_.i64(0), bytes, int64_t{side} * word, [&](Expr at) {
+        std::vector<Expr> rows;
+        for (int i = 0; i < side; ++i)
+          rows.push_back(b_.load(rows_, {words.scalar, side}, at + (first + i) * row_bytes(t_), word));
+        transpose(b_, rows);
+        const Expr out = to + at / word * quad_bytes() + first * word;
+        for (int i = 0; i < side; ++i) b_.store(codes_, rows[i], out + i * quad_bytes(), word);
       });
     });
     return;

@@ -63,6 +63,7 @@ class MatrixChooser {
   bool fits_registers(int height, int vectors) const {
     if (t_.tile) {  // sums, a column of a, one of b
       const int tiles = height / t_.tile->rows;
+      if (t_.is_outer()) return tiles * vectors <= m_.tile_registers;  // factors have registers of their own
       return tiles * vectors + tiles + 1 <= m_.tile_registers;
     }
     const int sums = height * vectors, kinds = t_.integers ? 2 : 1;
@@ -87,7 +88,9 @@ class MatrixChooser {
       const double tiles = height / t_.tile->rows;
       const double step = std::max({tiles * vectors, (tiles + vectors) * costs_.broadcast, tiles * costs_.far}) *
                           m_.tile_cycles;  // products, loads
-      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * tiles * vectors * 3 * m_.tile_cycles;
+      // Sums go row by row where rows are vectors, and whole where tiles are.
+      const double moved = tiles * vectors * (t_.is_outer() ? 2 * t_.tile->rows : 3 * m_.tile_cycles);
+      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * (moved + (t_.is_outer() ? kOuterRun : 0));
       if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
       return cycles;
     }
@@ -154,7 +157,8 @@ class MatrixChooser {
 // The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
 machine::DotRow as_dot(const machine::TileRow& t) {
   const int word = 4 / scalar_bytes(t.a);
-  return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
+  const int64_t most = is_float(t.acc) ? 0 : t.b == Scalar::u8 ? 255 : 128;
+  return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, most};
 }
 
 // The longest run along K, of whole steps, in which neither operand's scales change: K need not be a multiple of
@@ -214,8 +218,8 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   return MatrixChooser(p, m, t).choose();
 }
 
-std::vector<MatrixPlan> choose_16bit_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
-                                            const std::optional<machine::TileRow>& tile, bool by_two) {
+std::vector<MatrixPlan> choose_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
+                                      const std::optional<machine::TileRow>& tile, bool by_two) {
   MatrixPlan t;
   t.tile = tile;
   t.by_two = by_two;
@@ -233,29 +237,39 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
   const DotLoad &a = p.loads[0], &b = p.loads[1];
   const std::optional<CodedRows> coded = coded_rows(p);
   if (!coded && (a.kind != DotLoad::Kind::memory || !is_float(a.scalar))) return {};
+  // Floats that are of an instruction's type already, whichever of the two ways they lie.
+  const bool turns = p.k.strides[1] == 1 || p.n.strides[1] == 1;
+  const auto takes = [&](Scalar s) {
+    return !coded && b.kind == DotLoad::Kind::memory && turns && b.scalar == s && (a.scalar == s || s == Scalar::f32);
+  };
   std::vector<MatrixPlan> best;
   auto consider = [&](std::vector<MatrixPlan> plans) {
     if (!plans.empty() && (best.empty() || plans.front().cycles < best.front().cycles)) best = std::move(plans);
   };
+  bool rounds = false;  // to the instruction's type
   if (b.kind == DotLoad::Kind::packed) {
-    if ((exact && !coded) || !unpacks_along(p, 1, p.k)) return {};
-    const CodedRows* const held = coded ? &*coded : nullptr;
-    consider(choose_integers(p, m, std::nullopt, false, held, why));
-    std::string no_tiles;
-    if (!m.squares.empty()) consider(choose_integers(p, m, std::nullopt, true, held, &no_tiles));
-    for (const machine::TileRow& tile : m.tiles)
-      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, false, held, &no_tiles));
-    if (held) return best;                                              // in floats they would be rounded again
-    if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
-  } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
-             (p.k.strides[1] != 1 && p.n.strides[1] != 1)) {
-    return {};
+    if (!unpacks_along(p, 1, p.k)) return {};
+    if (!exact || coded) {
+      const CodedRows* const held = coded ? &*coded : nullptr;
+      consider(choose_integers(p, m, std::nullopt, false, held, why));
+      std::string no_tiles;
+      if (!m.squares.empty()) consider(choose_integers(p, m, std::nullopt, true, held, &no_tiles));
+      for (const machine::TileRow& tile : m.tiles)
+        if (tile.acc == Scalar::i32 && tile.a == Scalar::i8)
+          consider(choose_integers(p, m, tile, false, held, &no_tiles));
+      if (held) return best;  // in floats they would be rounded again
+    }
+    rounds = !exact && b.format->block_bytes * 8 <= 16 * b.format->block;  // not where it would lose what is kept
   }
+  const bool unpacks = b.kind == DotLoad::Kind::packed && !coded;
+  const auto meets = [&](Scalar s) {
+    return takes(s) || (s == Scalar::bf16 && rounds) || (s == Scalar::f32 && unpacks);
+  };
   for (const machine::TileRow& tile : m.tiles)
-    if (tile.acc == Scalar::f32) consider(choose_16bit_floats(p, m, as_dot(tile), tile, false));
+    if (tile.acc == Scalar::f32 && meets(tile.a)) consider(choose_floats(p, m, as_dot(tile), tile, false));
   for (const bool by_two : {false, true})
     for (const machine::DotRow& row : by_two ? m.squares : m.dots)
-      if (row.acc == Scalar::f32) consider(choose_16bit_floats(p, m, row, std::nullopt, by_two));
+      if (row.acc == Scalar::f32 && meets(row.a)) consider(choose_floats(p, m, row, std::nullopt, by_two));
   return best;
 }
 

@@ -1,6 +1,6 @@
 // Plans for dots with many rows of activations: a panel of b in the layout the machine's dot instruction wants, filled
 // once per task and stage of K, beside rows of a that a step before rounded. Two kinds: integers (the weight's format
-// factors, factor.h) and 16-bit floats (both operands in, or rounded to, the instruction's type). Instructions are dots
+// factors, factor.h) and floats (both operands in, or rounded to, the instruction's type). Instructions are dots
 // of vectors, of one row of a or of two, or the matrix unit's tiles. A cost model over shape and machine facts. Proved
 // by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
@@ -20,7 +20,7 @@ struct MatrixPlan : TileCut {
   // `row` is one of Machine::squares: two rows of a at once, which lie beside each other word by word. A vector of the
   // panel, still a word for each of row.lanes columns, is two of the instruction's.
   bool by_two = false;
-  std::optional<IntegerDot> integers;  // absent: operands are 16-bit floats
+  std::optional<IntegerDot> integers;  // absent: operands are floats
   int64_t scale_group = 0;             // of a: elements that share an activation scale (integers)
   int64_t group = 0;                   // elements between two scalings of integer sums
   bool starts = false;                 // integer sums begin at the bias times the sum of activations
@@ -33,6 +33,8 @@ struct MatrixPlan : TileCut {
   // each task could fill panels of its own.
   bool lays_panels() const { return may_share && m_tasks > 1; }
   int lanes() const { return row.lanes; }
+  // The matrix unit's factors are a word for each row and column, a vector each, not whole tiles of words.
+  bool is_outer() const { return tile && tile->k == row.k; }
   int row_grain() const { return tile ? tile->rows : by_two ? 2 : 1; }  // rows of a that are multiplied together
   int64_t padded_m(int64_t m) const { return (m + row_grain() - 1) / row_grain() * row_grain(); }
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
@@ -44,7 +46,8 @@ struct MatrixPlan : TileCut {
 // The model's choice first, then others worth a measurement, which give the same sums in the same order.
 // Nothing when the shape does not suit, the weight's format does not factor and no instruction takes 16-bit floats;
 // `why` then says what stood in the way of integers. Operands are rounded only where `exact` is false and b is packed
-// in at most sixteen bits an element; bf16 operands in memory are multiplied as they are either way. Codes that
+// in at most sixteen bits an element; 16-bit operands in memory, and f32 where a matrix unit multiplies it, are
+// multiplied as they are either way. Codes that
 // activations are held in (operand/coded_rows.h) meet integers as they are.
 std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/dot_write.h"
@@ -16,17 +17,17 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kLine = 64;  // bytes: how tiles lie
+constexpr int kLine = 64;  // bytes: how private memory is aligned
 
 // Numbers of one load along the inner k: all outer k, step by step, `read(at, count, step)` where `count` numbers of
 // the step's exist (none: all).
 void each_step(DotWriter& w, const DotProblem& p, const UnitPlan& t, size_t load, Expr from,
                const std::function<void(Expr at, Expr count, Expr step)>& read) {
   const auto run = [&](Expr at, Expr first) {
-    const int64_t whole = p.k.extent / t.row.k, rest = p.k.extent % t.row.k;
+    const int64_t whole = p.k.extent / t.step_k(), rest = p.k.extent % t.step_k();
     w.b.loop(LoopKind::serial, w.i64(0), w.i64(whole), 1,
-             [&](Expr step) { read(at + step * t.row.k, Expr{}, first + step); });
-    if (rest > 0) read(at + whole * t.row.k, w.i64(rest), first + whole);
+             [&](Expr step) { read(at + step * t.step_k(), Expr{}, first + step); });
+    if (rest > 0) read(at + whole * t.step_k(), w.i64(rest), first + whole);
   };
   if (p.outer_k.empty()) return run(from, w.i64(0));
   w.b.loop(LoopKind::serial, w.i64(0), w.i64(graph::count_of(p.outer_k)), 1,
@@ -49,7 +50,9 @@ class UnitKernel : TileWriter {
   void copy_rows_of_a(Expr m, int units);
   void multiply(Expr n_tile, int units, int vectors);
   void finish(Expr m_tile, Expr n_tile, int height, int vectors, bool masked);
-  VType codes(Scalar s) const { return {s, int(t_.tile_bytes() / scalar_bytes(s))}; }
+  VType codes(Scalar s) const { return {s, t_.row.rows * t_.row.k}; }
+  int64_t code_bytes() const { return t_.factor_bytes() / t_.instructions(); }
+  int align() const { return t_.is_outer() ? 4 : kLine; }
   VType tile_sums() const { return {p_.sum, int(t_.tile_bytes() / 4)}; }
 
   const UnitPlan& t_;
@@ -62,7 +65,7 @@ void UnitKernel::multiply_task() {
   left_ = b_.alloc(units * t_.panel_bytes());
   // Never the size of one tile: those live in registers of the unit.
   sums_ = b_.alloc(std::max(2, units * t_.vectors) * t_.tile_bytes());
-  for (int i = 0; i < units * t_.vectors; ++i) units_.push_back(b_.alloc(t_.tile_bytes()));
+  for (int i = 0; i < units * t_.vectors && !t_.is_outer(); ++i) units_.push_back(b_.alloc(t_.tile_bytes()));
   b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
     each_height(m_tile, [&](int height) {
       copy_rows_of_a(m_tile * t_.height, height / t_.row.rows);
@@ -82,28 +85,42 @@ void UnitKernel::copy_rows_of_a(Expr m, int units) {
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(int64_t{units} * rows), 1, [&](Expr r) {
     Expr row = m + r;
     if (p_.m.extent % rows != 0) row = min(row, w_.i64(p_.m.extent - 1));
-    const Expr to = r / rows * t_.panel_bytes() + r % rows * kLine;
+    const Expr to = r / rows * t_.panel_bytes() + r % rows * (t_.line / t_.instructions());
     each_step(w_, p_, t_, 0, w_.base(0) + w_.row_of(0, row), [&](Expr at, Expr count, Expr step) {
-      b_.store(left_, w_.read(0, at, 1, t_.row.k, count), to + step * t_.tile_bytes(), kLine);
+      const Expr line = w_.read(0, at, 1, t_.step_k(), count), place = to + step * t_.factor_bytes();
+      if (t_.instructions() == 1) return b_.store(left_, line, place, kLine);
+      for (int i = 0; i < t_.instructions(); ++i) {
+        std::vector<int> word(t_.row.k);
+        std::iota(word.begin(), word.end(), i * t_.row.k);
+        b_.store(left_, b_.shuffle({line}, word), place + i * code_bytes(), 4);
+      }
     });
   });
 }
 
 void UnitKernel::multiply(Expr n_tile, int units, int vectors) {
   const int64_t bytes = t_.tile_bytes();
+  if (t_.is_outer()) {  // of this run of products alone
+    units_.clear();
+    for (int i = 0; i < units * vectors; ++i) units_.push_back(b_.alloc(t_.tile_bytes()));
+  }
   const auto at = [&](int i, int j) { return units_[i * vectors + j]; };
   const Expr panel = (outer_ * ceil_div(p_.n.extent, t_.row.columns) + n_tile * t_.vectors) * t_.panel_bytes();
   for (int i = 0; i < units; ++i)
     for (int j = 0; j < vectors; ++j) b_.store(at(i, j), b_.integer(0, tile_sums()), w_.i64(0), kLine);
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.steps), 1, [&](Expr step) {
-    std::vector<Expr> left;
-    for (int i = 0; i < units; ++i)
-      left.push_back(b_.load(left_, codes(t_.row.a), step * bytes + i * t_.panel_bytes(), kLine));
-    for (int j = 0; j < vectors; ++j) {
-      const Expr right = b_.load(right_, codes(t_.row.b), panel + (step * bytes + j * t_.panel_bytes()), kLine);
-      for (int i = 0; i < units; ++i) {
-        const Expr before = b_.load(at(i, j), tile_sums(), w_.i64(0), kLine);
-        b_.store(at(i, j), b_.inst(t_.row.row, tile_sums(), {before, left[i], right}), w_.i64(0), kLine);
+    for (int part = 0; part < t_.instructions(); ++part) {
+      const Expr here = step * t_.factor_bytes();
+      const int64_t first = part * code_bytes();
+      std::vector<Expr> left;
+      for (int i = 0; i < units; ++i)
+        left.push_back(b_.load(left_, codes(t_.row.a), here + (first + i * t_.panel_bytes()), align()));
+      for (int j = 0; j < vectors; ++j) {
+        const Expr right = b_.load(right_, codes(t_.row.b), panel + (here + (first + j * t_.panel_bytes())), align());
+        for (int i = 0; i < units; ++i) {
+          const Expr before = b_.load(at(i, j), tile_sums(), w_.i64(0), kLine);
+          b_.store(at(i, j), b_.inst(t_.row.row, tile_sums(), {before, left[i], right}), w_.i64(0), kLine);
+        }
       }
     }
   });
@@ -119,9 +136,9 @@ void UnitKernel::finish(Expr m_tile, Expr n_tile, int height, int vectors, bool 
   Expr all = w_.i64(height);
   if (p_.m.extent % rows != 0) all = min(all, p_.m.extent - m);
   b_.loop(LoopKind::serial, w_.i64(0), all, 1, [&](Expr r) {
-    const Expr from = r / rows * (vectors * t_.tile_bytes()) + r % rows * kLine;
+    const Expr from = r / rows * (vectors * t_.tile_bytes()) + r % rows * (columns * 4);
     for (int j = 0; j < vectors; ++j) {
-      const Expr sums = b_.load(sums_, {p_.sum, columns}, from + j * t_.tile_bytes(), kLine);
+      const Expr sums = b_.load(sums_, {p_.sum, columns}, from + j * t_.tile_bytes(), std::min(kLine, columns * 4));
       w_.finish_vector(sums, m + r, n + int64_t{j} * columns, masked && j == vectors - 1 ? last : Expr{});
     }
   });
@@ -141,15 +158,20 @@ Step write_panels_of_b(const graph::Graph& g, const DotProblem& p, const UnitPla
   w.b.loop(LoopKind::parallel, w.i64(0), w.i64(p.outer_extent() * tiles), 1, [&](Expr task) {
     w.enter_outer(task / tiles);
     const Expr n = task % tiles * columns;
+    const int64_t words = t.line / 4;  // transposed with as many columns
     each_step(w, only_b, t, 1, w.base(1), [&](Expr at, Expr count, Expr step) {
-      std::vector<Expr> rows;
-      for (int64_t i = 0; i < columns; ++i) {
-        const Expr column = p.n.extent % columns == 0 ? n + i : min(n + i, w.i64(p.n.extent - 1));
-        rows.push_back(w.read(1, at + column * p.n.strides[1], 1, t.row.k, count));
-      }
-      transpose(w.b, rows, 4 / scalar_bytes(t.row.b));
-      const Expr to = task * t.panel_bytes() + step * t.tile_bytes();
-      for (int64_t i = 0; i < columns; ++i) w.b.store(panels, rows[i], to + i * kLine, kLine);
+      const auto turn = [&](Expr first) {
+        std::vector<Expr> rows;
+        for (int64_t i = 0; i < words; ++i) {
+          const Expr column = p.n.extent % columns == 0 ? n + first + i : min(n + first + i, w.i64(p.n.extent - 1));
+          rows.push_back(w.read(1, at + column * p.n.strides[1], 1, t.step_k(), count));
+        }
+        transpose(w.b, rows, 4 / scalar_bytes(t.row.b));
+        const Expr to = task * t.panel_bytes() + step * t.factor_bytes() + first * 4;
+        for (int64_t i = 0; i < words; ++i) w.b.store(panels, rows[i], to + i * columns * 4, t.line);
+      };
+      if (words == columns) return turn(w.i64(0));
+      w.b.loop(LoopKind::serial, w.i64(0), w.i64(columns), words, turn);
     });
   });
   return w.step(fmt::format("panels {}x{} of {}", p.n.extent, p.k_total(), t.row.row));
@@ -160,7 +182,8 @@ class UnitChooser {
   UnitChooser(const DotProblem& p, const machine::Machine& m, const machine::TileRow& row)
       : p_(p), m_(m), costs_(m.costs.panels) {
     t_.row = row;
-    t_.run_steps = ceil_div(p.k.extent, row.k);
+    t_.line = 4 * m.f32_lanes();
+    t_.run_steps = ceil_div(p.k.extent, t_.step_k());
     t_.steps = t_.run_steps * graph::count_of(p.outer_k);
     t_.stage_k = p.k.extent;
     t_.masked = p.n.extent % row.columns != 0;
@@ -170,7 +193,9 @@ class UnitChooser {
     const int64_t rows = ceil_div(p_.m.extent, t_.row.rows), columns = ceil_div(p_.n.extent, t_.row.columns);
     for (int64_t vectors = 1; vectors <= std::min<int64_t>(4, columns); ++vectors)
       for (int64_t units = 1; units <= std::min<int64_t>(3, rows); ++units) {
-        if (units * vectors + units + 1 > m_.tile_registers || units * t_.panel_bytes() > m_.l2_bytes / 2) continue;
+        const bool fit =
+            t_.is_outer() ? units * vectors <= m_.tile_registers : units * vectors + units + 1 <= m_.tile_registers;
+        if (!fit || units * t_.panel_bytes() > m_.l2_bytes / 2) continue;
         t_.vectors = vectors;
         t_.n_tiles = ceil_div(columns, vectors);
         t_.last_vectors = columns - (t_.n_tiles - 1) * vectors;
@@ -203,15 +228,16 @@ class UnitChooser {
   double tile_cycles(int height, int vectors) const {
     const double units = height / t_.row.rows;
     const double step = std::max(units * vectors, (units + vectors) * costs_.broadcast) * m_.tile_cycles;
-    return step * double(t_.steps) + height * vectors * costs_.sum + costs_.tile;
+    const double cycles = step * double(t_.steps * t_.instructions()) + height * vectors * costs_.sum + costs_.tile;
+    return t_.is_outer() ? cycles + height * vectors + kOuterRun : cycles;  // sums go row by row
   }
 
   double cost() const {
     const machine::TaskCosts& tasks = m_.costs.tasks;
     const double outer = p_.outer_extent(), rows = double(t_.m_tiles) * t_.height;
     double cycles = t_.sum([&](int height, int vectors) { return tile_cycles(height, vectors); });
-    cycles += rows * double(t_.n_tasks * t_.steps) * tasks.copy;                                     // the panel of a
-    cycles += double(p_.n.extent * t_.steps * t_.row.k) * costs_.copy + tasks.small_launch / outer;  // that of b
+    cycles += rows * double(t_.n_tasks * t_.steps) * tasks.copy;  // the panel of a
+    cycles += double(p_.n.extent * t_.steps * t_.step_k()) * costs_.copy + tasks.small_launch / outer;  // that of b
     const double count = t_.tasks(p_);
     cycles = cycles * outer + tasks.task * count;
     return cycles * balance(m_, cycles, count);

@@ -20,11 +20,16 @@ namespace lumen::synth {
 // Height is in rows, a multiple of the unit's; vectors are its columns. K is one stage.
 struct UnitPlan : TileCut {
   machine::TileRow row;
-  int64_t run_steps = 1;  // of the unit, over the inner k: what is left of the last one is zeros
+  int line = 64;  // bytes of a row (column) in a step: all of an instruction's, or several words of outer products
+  int64_t run_steps = 1;  // over the inner k: what is left of the last one is zeros
   int64_t steps = 1;      // over all of K
 
-  int64_t tile_bytes() const { return int64_t{row.rows} * row.columns * 4; }
-  int64_t panel_bytes() const { return steps * tile_bytes(); }  // of rows, or columns, of one tile
+  int64_t step_k() const { return line / scalar_bytes(row.a); }
+  int64_t instructions() const { return step_k() / row.k; }  // of a step; their factors lie one behind the other
+  bool is_outer() const { return row.k * scalar_bytes(row.a) == 4; }
+  int64_t tile_bytes() const { return int64_t{row.rows} * row.columns * 4; }  // of sums
+  int64_t factor_bytes() const { return int64_t{row.rows} * line; }           // of rows, or columns, of a step
+  int64_t panel_bytes() const { return steps * factor_bytes(); }              // .. of one tile
 };
 
 // The instruction that multiplies both operands as they are; nothing where they are no whole numbers along K in memory,
