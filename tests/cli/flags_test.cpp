@@ -158,7 +158,7 @@ TEST_F(Flags, ContradictionsNameBoth) {
       {{"run", "-m", "x", "--mirostat", "2", "--min-p", "0.1"}, {"--mirostat", "--min-p"}},
       {{"run", "-m", "x", "-p", "a", "--draft", "3"}, {"--draft", "--lookup"}},
       {{"run", "-m", "x", "-p", "a", "--json"}, {"--json", "--prompts"}},
-      {{"run", "-m", "x", "-p", "a", "-np", "2", "--lookup"}, {"--lookup", "--parallel"}},
+      {{"serve", "-m", "a", "-m", "b", "-md", "y"}, {"draft model", "--lookup"}},
       {{"run", "-m", "x", "--prompts", "y", "--json", "--no-display-prompt"}, {"--json", "--no-display-prompt"}},
       {{"run", "-m", "x", "--lookup", "-md", "y"}, {"--lookup", "--model-draft"}},
       {{"chat", "-m", "x", "--ids"}, {"--ids", "--show-prompt"}},

@@ -70,7 +70,6 @@ TEST_F(Infer, ManyPromptsMistakes) {
   EXPECT_TRUE(contains(o.error, "bad.jsonl:2")) << o.error;
   EXPECT_EQ(lumen({"run", model(), "-np", "2"}).code, 2);
   EXPECT_EQ(lumen({"run", model(), "-np", "257", "-p", "a"}).code, 2);
-  EXPECT_EQ(lumen({"run", model(), "-np", "2", "-p", "a", "--lookup"}).code, 2);
   EXPECT_EQ(lumen({"run", model(), "-p", "a", "--json"}).code, 2);
 }
 
@@ -88,6 +87,23 @@ TEST_F(Infer, DraftsWriteTheSame) {
     if (flags[0] != "--lookup") {
       EXPECT_TRUE(contains(got.error, "tokens accepted")) << got.error;
     }
+    // Several texts with chance, too.
+    std::vector<std::string> together = {
+        "run", model(),  "-p",     "to be or not to be", "-n", "12", "-np", "2", "-ns", "3", "--temp", "0.7", "--seed",
+        "4",   "--json", "--exact"};
+    const auto texts = [&] {
+      std::vector<std::string> out;
+      const Outcome o = lumen(together);
+      EXPECT_EQ(o.code, 0) << o.error;
+      for (const std::string& line : lines(o.out)) out.push_back(nlohmann::json::parse(line)["text"]);
+      return out;
+    };
+    const std::vector<std::string> alone = texts();
+    together.insert(together.end(), flags.begin(), flags.end());
+    EXPECT_EQ(texts(), alone);
+    const Outcome counted = lumen(together);
+    EXPECT_TRUE(nlohmann::json::parse(lines(counted.out)[0]).contains("draft")) << counted.out;
+    EXPECT_EQ(alone.size(), 3U);
   }
   const Outcome other = lumen({"run", model(), "-p", "a", "-md", path("other/model.gguf")});
   EXPECT_EQ(other.code, 1);

@@ -196,7 +196,7 @@ class Conversation {
     if (flags_.times)
       note(fmt::format("read {} tokens, {:.1f} tokens/s | wrote {} tokens, {:.1f} tokens/s{}", result.read,
                        result.read / std::max(result.read_seconds, 1e-9), result.made,
-                       result.made / std::max(result.made_seconds, 1e-9), draft_text(result)));
+                       result.made / std::max(result.made_seconds, 1e-9), draft_text(result.drafted, result.accepted)));
     std::string text = result.text;
     text.erase(0, text.find_first_not_of(" \n"));
     messages_.push_back(message("assistant", text));
@@ -254,9 +254,9 @@ int chat(const Shared& shared, ChatFlags& flags) {
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model, adapters);
   note_length(loaded, flags.sampling.session);
-  DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  DraftChoice draft(flags.draft, library, engine, model);
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
-                             draft.take());
+                             draft.make(model, flags.sampling.session));
   Conversation conversation(flags, *model.tokenizer, std::move(chosen), &generator);
   LineInput input;
   catch_interrupts(true);
@@ -323,7 +323,7 @@ void add_chat(CLI::App& app, Command& command) {
   sub->add_flag("--ids", flags->ids, "With --show-prompt: its token ids")->needs(show);
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
-  flags->draft.add_flags(*sub, flags->sampling.generate);
+  flags->draft.add_flags(*sub, flags->sampling.generate.draft);
   sub->footer(
       "Examples:\n"
       "  lumen chat -m model.gguf\n"

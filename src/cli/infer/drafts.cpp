@@ -27,7 +27,7 @@ void check_vocabulary(const model::Model& model, const model::Model& small, cons
 
 }  // namespace
 
-void DraftFlags::add_flags(CLI::App& app, model::GenerateOptions& options) {
+void DraftFlags::add_flags(CLI::App& app, int64_t& most) {
   auto* draft = app.add_option("--model-draft,--md", model,
                                "A smaller model of the same vocabulary proposes tokens, and the model checks several "
                                "at once (also -md)")
@@ -36,7 +36,7 @@ void DraftFlags::add_flags(CLI::App& app, model::GenerateOptions& options) {
   app.add_flag("--lookup", look_up, "The same with proposals from the text itself: what followed the last words before")
       ->group("Drafts")
       ->excludes(draft);
-  app.add_option("--draft,--draft-max,--draft-n", options.draft, "Tokens proposed at once, at most")
+  app.add_option("--draft,--draft-max,--draft-n", most, "Tokens proposed at once, at most")
       ->capture_default_str()
       ->check(CLI::Range(1, 256))
       ->group("Drafts");
@@ -48,37 +48,52 @@ void DraftFlags::require_use(const CLI::App& app) const {
 }
 
 DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
-                         const model::Model& model, const model::SessionOptions& session) {
-  if (flags.look_up) {
-    draft_ = std::make_unique<model::LookUpDraft>();
-  } else if (!flags.model.empty()) {
-    small_ = model::read_model(library, flags.model);
-    check_vocabulary(model, *small_, flags.model);
-    loaded_.emplace(engine, *small_);
-    draft_ = std::make_unique<model::ModelDraft>(
-        *loaded_, small_options(session, model, *small_),
-        model::never_drawn(*small_->tokenizer, small_->integer("vocab"), /*ignore_end=*/false));
-  }
+                         const model::Model& model)
+    : look_up_(flags.look_up) {
+  if (flags.look_up || flags.model.empty()) return;
+  small_ = model::read_model(library, flags.model);
+  check_vocabulary(model, *small_, flags.model);
+  loaded_.emplace(engine, *small_);
 }
 
-model::SessionOptions DraftChoice::small_options(const model::SessionOptions& session, const model::Model& model,
-                                                 const model::Model& small) {
+std::unique_ptr<model::Draft> DraftChoice::make(const model::Model& model, const model::SessionOptions& session) const {
+  if (look_up_) return std::make_unique<model::LookUpDraft>();
+  if (!loaded_) return nullptr;
+  return std::make_unique<model::ModelDraft>(
+      *loaded_, small_options(session, model),
+      model::never_drawn(*small_->tokenizer, small_->integer("vocab"), /*ignore_end=*/false));
+}
+
+model::DraftOptions DraftChoice::many(int64_t most) const {
+  return {.look_up = look_up_, .model = loaded_ ? &*loaded_ : nullptr, .most = most};
+}
+
+model::SessionOptions DraftChoice::small_options(const model::SessionOptions& session,
+                                                 const model::Model& model) const {
   model::SessionOptions options = session;
   if (options.context == 0) options.context = model.integer("context");
-  options.context = std::min(options.context, small.integer("context"));
+  options.context = std::min(options.context, small_->integer("context"));
   options.narrow = model::Narrow::never;  // drafts are not chosen by a sampler
   return options;
 }
 
 model::MemoryForecast DraftChoice::forecast(const model::LoadedModel& model, const model::SessionOptions& session,
                                             int64_t most) const {
-  model::MemoryForecast out = model::forecast(model, session, draft_ ? most : 0);
-  if (loaded_) out += model::forecast(*loaded_, small_options(session, model.model(), *small_));
+  model::MemoryForecast out = model::forecast(model, session, look_up_ || loaded_ ? most : 0);
+  if (loaded_) out += model::forecast(*loaded_, small_options(session, model.model()));
   return out;
 }
 
-std::string draft_text(const model::Generator::Result& result) {
-  return result.drafted == 0 ? "" : fmt::format(" | draft: {} of {} tokens accepted", result.accepted, result.drafted);
+model::MemoryForecast DraftChoice::forecast_many(const model::LoadedModel& model, const model::SessionOptions& session,
+                                                 const model::ManyLimits& limits) const {
+  model::MemoryForecast out = model::forecast_many(model, session, limits);
+  if (!loaded_) return out;
+  const model::SessionOptions own = model::draft_session(many(limits.drafted), session);
+  return out += model::forecast_many(*loaded_, own, model::ManyModelDraft::own_limits(*loaded_, own, limits));
+}
+
+std::string draft_text(int64_t drafted, int64_t accepted) {
+  return drafted == 0 ? "" : fmt::format(" | draft: {} of {} tokens accepted", accepted, drafted);
 }
 
 }  // namespace lumen::cli

@@ -3,4 +3,5 @@
 // May include: base, base/file, base/structured, cli, model/arch/checkpoint, model/data/rows, model/eval, model/file,
 // model/infer/generate, model/infer/measure, model/infer/sample, model/infer/session, model/report/compression,
 // model/template, model/text/unicode, run/device.
+// Offers: drafts.h.
 #pragma once

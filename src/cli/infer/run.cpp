@@ -41,7 +41,7 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
   note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
                    result.read / std::max(result.read_seconds, 1e-9), result.made,
-                   result.made / std::max(result.made_seconds, 1e-9), draft_text(result)));
+                   result.made / std::max(result.made_seconds, 1e-9), draft_text(result.drafted, result.accepted)));
   return result.reason != model::EndReason::interrupted;
 }
 
@@ -65,7 +65,7 @@ std::vector<std::string> read_prompts(const std::string& file) {
 }
 
 // Prompts that are continued together. Results are printed in their order, each as soon as all before it are there.
-int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
+int generate_many(const model::LoadedModel& loaded, const DraftChoice& draft, RunFlags& flags) {
   const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
@@ -77,6 +77,7 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
   options.session = flags.sampling.session;
   options.sampling = flags.sampling.sampling;
   options.generate = flags.sampling.generate;
+  options.draft = draft.many(flags.sampling.generate.draft);
   std::vector<model::ManyRequest> requests;
   for (const std::string& prompt : prompts) {
     model::EncodeOptions encode;
@@ -99,6 +100,7 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
       line["text"] = model::utf8_repair(answer.text);
       line["end"] = model::reason_name(answer.reason);
       line["tokens"] = {{"read", answer.read}, {"shared", answer.shared}, {"made", answer.made}};
+      if (options.draft.is_on()) line["draft"] = {{"drafted", answer.drafted}, {"accepted", answer.accepted}};
       put_text(line.dump() + "\n");
     } else {
       put_text((flags.no_echo ? "" : prompts[prompt]) + answer.text + "\n");
@@ -106,7 +108,7 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
   };
   if (verbosity() == Verbosity::verbose) {
     const model::ManyPlan plan = model::plan_requests(loaded.model(), options, requests);
-    verbose("memory: " + model::forecast_many(loaded, plan.session, plan.limits).text());
+    verbose("memory: " + draft.forecast_many(loaded, plan.session, plan.limits).text());
   }
   Progress progress;
   std::string explained;
@@ -121,16 +123,19 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
       },
       [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  int64_t read = 0, shared = 0, made = 0, full = 0;
+  int64_t read = 0, shared = 0, made = 0, full = 0, drafted = 0, accepted = 0;
   for (const model::ManyAnswer& a : answers) {
     read += a.read;
     shared += a.shared;
     made += a.made;
+    drafted += a.drafted;
+    accepted += a.accepted;
     full += a.reason == model::EndReason::context;
   }
   progress.finish(fmt::format(
-      "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s", ended,
-      options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9)));
+      "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s{}", ended,
+      options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9),
+      draft_text(drafted, accepted)));
   if (flags.explain) std::cerr << explained;
   if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
   return exit_code(interrupted().load() ? Exit::interrupted : Exit::ok);
@@ -139,11 +144,6 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
 int generate(const Shared& shared, RunFlags& flags) {
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
-  if (many && (flags.draft.look_up || !flags.draft.model.empty()))
-    throw usage_error("drafts (--lookup, --model-draft) are for one text at a time, not for {}",
-                      !flags.prompts.empty() ? "--prompts"
-                      : flags.parallel > 0   ? "--parallel"
-                                             : "--sequences");
   const model::LibraryRef library = shared.library();
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
@@ -154,12 +154,12 @@ int generate(const Shared& shared, RunFlags& flags) {
   note_length(loaded, flags.sampling.session);
   catch_interrupts();
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
-  if (many) return generate_many(loaded, flags);
-  DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  const DraftChoice draft(flags.draft, library, engine, model);
+  if (many) return generate_many(loaded, draft, flags);
   if (verbosity() == Verbosity::verbose)
     verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
-                             draft.take());
+                             draft.make(model, flags.sampling.session));
   bool whole = true;
   if (flags.text_given) {
     if (!flags.no_echo) put_text(flags.prompt);
@@ -208,7 +208,7 @@ void add_run(CLI::App& app, Command& command) {
   auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
-  flags->draft.add_flags(*sub, flags->sampling.generate);
+  flags->draft.add_flags(*sub, flags->sampling.generate.draft);
   sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only")->excludes(json);
   sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
   sub->footer(

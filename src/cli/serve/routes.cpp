@@ -27,7 +27,7 @@ constexpr const char *kChats = "/v1/chat/completions", *kCompletions = "/v1/comp
 constexpr const char* kPostPaths[] = {kChats, kCompletions, kResponses,  kMessages,
                                       kCount, kEmbeddings,  "/tokenize", "/detokenize"};
 constexpr const char* kTextPaths[] = {kChats, kCompletions, kResponses, kMessages};
-constexpr const char* kGetPaths[] = {"/", "/v1/models", "/health", "/metrics"};
+constexpr const char* kGetPaths[] = {"/", "/v1/models", "/health", "/metrics", "/tokenizer_info"};
 constexpr const char* kOneModel = "/v1/models/";
 
 template <typename Paths>
@@ -311,6 +311,7 @@ HttpReply Routes::get(const HttpAsk& ask) const {
     if (prefixes_) reply.body += model::prefix_metrics(prefixes_->numbers());
     return reply;
   }
+  if (ask.path == "/tokenizer_info") return json_reply(model::tokenizer_reply(*entry_of(ordered_json::object()).model));
   std::vector<const model::ServedModel*> models;
   for (const Entry& entry : entries_) models.push_back(entry.model);
   if (ask.path == "/v1/models") return json_reply(model::models_reply(models, started_));

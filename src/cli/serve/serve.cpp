@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "cli/adapters.h"
+#include "cli/infer/drafts.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -38,6 +39,7 @@ struct ServeFlags {
   HttpLimits limits;
   CacheTypes cache;
   AdapterFlags adapters;
+  DraftFlags draft;
   int64_t most_tokens = 0, most_texts = 64;
   double drain = 30, client_rate = 0;
   bool log_json = false;
@@ -71,7 +73,9 @@ class Host {
   Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
        const std::string& file)
       : model_(model::read_model(library, file)), engine_(shared.engine()) {
-    const model::SchedulerOptions options = options_of(flags, *library, file);
+    model::SchedulerOptions options = options_of(flags, *library, file);
+    draft_.emplace(flags.draft, library, engine_, model_);
+    options.draft = draft_->many(flags.scheduler.draft.most);
     std::vector<std::string> names;
     std::vector<model::AdapterSet> sets;  // that share steps
     const auto add = [&](const std::string& served, const AdapterFlags& adapters) {
@@ -132,6 +136,7 @@ class Host {
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
     served.most_tokens = flags.most_tokens;
+    served.has_draft = draft_->many(1).is_on();
     served.most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
     if (served.longest == 0) return;
     const bool is_first = units_.size() == 1 && unit.served.size() == 1;
@@ -163,6 +168,7 @@ class Host {
 
   model::Model model_;
   run::Engine engine_;
+  std::optional<DraftChoice> draft_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::thread thread_;
   std::atomic<bool> is_stopped_{false}, is_over_{false};
@@ -195,6 +201,8 @@ void check_flags(ServeFlags& flags) {
   if (flags.certificate.empty() != flags.key.empty()) throw usage_error("--tls-cert and --tls-key go together");
   const bool has_adapters =
       !(flags.adapters.plain.empty() && flags.adapters.scaled.empty() && flags.named_adapters.empty());
+  if (flags.models.size() > 1 && !flags.draft.model.empty())
+    throw usage_error("a draft model is for one model; --lookup is for all");
   if (flags.models.size() > 1 && has_adapters) throw usage_error("adapters are for one model");
   std::set<std::string> names;
   for (const std::vector<std::string>* list : {&flags.models, &flags.named_adapters})
@@ -351,6 +359,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->type_name("NAME");
   sub.add_option("--pooling", flags.pooling, "How embeddings are pooled, where the model does not say: mean, cls, last")
       ->check(CLI::IsMember({"mean", "cls", "last"}));
+  flags.draft.add_flags(sub, s.draft.most);
   flags.adapters.add_flags(sub);
   sub.add_option("--adapter", flags.named_adapters,
                  "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable")

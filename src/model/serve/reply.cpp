@@ -37,7 +37,8 @@ Reply::Reply(const GenerationRequest& request, const ServedModel& model, int64_t
       n_(request.n),
       created_(created),
       id_(reply_id(request.is_chat ? "chatcmpl-" : "cmpl-")),
-      texts_(request.prompts.size() * request.n) {
+      texts_(request.prompts.size() * request.n),
+      tells_drafts_(model.has_draft || request.expected) {
   for (const auto& prompt : request.prompts) prompt_tokens_ += std::ssize(prompt);
   for (Written& text : texts_) {
     text.logprobs = no_logprobs();
@@ -60,6 +61,8 @@ std::vector<CallPiece> Reply::take(const Said& said) {
     text.out_of_time = said.out_of_time;
     ++ended_;
     made_tokens_ += said.answer.made;
+    drafted_tokens_ += said.answer.drafted;
+    accepted_tokens_ += said.answer.accepted;
     if (said.index % n_ == 0) cached_tokens_ += said.answer.shared;
     if (said.index % n_ == 0) disk_tokens_ += said.answer.from_disk;
   }
@@ -97,6 +100,9 @@ ordered_json Reply::usage() const {
   out["completion_tokens"] = made_tokens_;
   out["total_tokens"] = prompt_tokens_ + made_tokens_;
   out["prompt_tokens_details"] = {{"cached_tokens", cached_tokens_}};
+  if (tells_drafts_)
+    out["completion_tokens_details"] = {{"accepted_prediction_tokens", accepted_tokens_},
+                                        {"rejected_prediction_tokens", drafted_tokens_ - accepted_tokens_}};
   return out;
 }
 
@@ -305,6 +311,23 @@ ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedMode
   out["count"] = tokens.size();
   out["max_model_len"] = std::max(model.longest, model.longest_read);
   out["tokens"] = tokens;
+  return out;
+}
+
+ordered_json tokenizer_reply(const ServedModel& model) {
+  const Tokenizer& tokenizer = model.tokenizer;
+  const auto name = [&](std::optional<TokenId> id) {
+    return id && tokenizer.has(*id) ? ordered_json(utf8_repair(tokenizer.bytes(*id))) : ordered_json();
+  };
+  ordered_json out;
+  out["tokenizer_class"] = "LumenTokenizer";
+  out["bos_token"] = name(tokenizer.bos());
+  out["eos_token"] = name(tokenizer.eos());
+  out["add_bos_token"] = tokenizer.adds_bos();
+  out["add_eos_token"] = tokenizer.adds_eos();
+  out["vocab_size"] = tokenizer.size();
+  out["model_max_length"] = std::max(model.longest, model.longest_read);
+  out["chat_template"] = tokenizer.chat_template().empty() ? ordered_json() : ordered_json(tokenizer.chat_template());
   return out;
 }
 

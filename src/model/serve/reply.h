@@ -82,11 +82,16 @@ class Reply {
   std::string id_;
   std::vector<Written> texts_;
   int64_t ended_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0, disk_tokens_ = 0, made_tokens_ = 0;
+  bool tells_drafts_;
+  int64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
 };
 
 nlohmann::ordered_json embedding_reply(const EmbeddingRequest& request, const ServedModel& model,
                                        const std::vector<std::vector<float>>& vectors);
 nlohmann::ordered_json tokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
+// What programs that cut texts into tokens with /tokenize ask beside it, as vLLM says it: names of special tokens, null
+// where there are none, and the chat template.
+nlohmann::ordered_json tokenizer_reply(const ServedModel& model);
 nlohmann::ordered_json detokenize_reply(const std::vector<TokenId>& tokens, const ServedModel& model);
 // {"object": "list", "data": [..]}
 nlohmann::ordered_json models_reply(const std::vector<const ServedModel*>& models, int64_t created);

@@ -227,18 +227,19 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   fields.only("store", {false});
 }
 
-// Parts of texts become one text: what templates take.
-ordered_json plain_content(const ordered_json& content) {
+// Parts of texts become one text: what templates take. `name`: the field it stands in, `owner`: what it is the content
+// of.
+ordered_json plain_content(const ordered_json& content, const std::string& name, const char* owner) {
   if (!content.is_array()) {
     if (!content.is_string() && !content.is_null())
-      throw wrong_value("messages", "the 'content' of a message is a text or a list of parts");
+      throw wrong_value(name, fmt::format("the 'content' of a {} is a text or a list of parts", owner));
     return content;
   }
   std::string text;
   for (const auto& part : content) {
     const bool is_text = part.is_object() && part.contains("type") && part["type"] == "text" && part.contains("text") &&
                          part["text"].is_string();
-    if (!is_text) throw wrong_value("messages", "parts of a message that are no texts are not supported");
+    if (!is_text) throw wrong_value(name, fmt::format("parts of a {} that are no texts are not supported", owner));
     text += part["text"].get_ref<const std::string&>();
   }
   return text;
@@ -299,7 +300,7 @@ ordered_json plain_message(const ordered_json& message) {
   ordered_json one = ordered_json::object();
   for (const auto& [key, value] : message.items()) {
     if (key == "content") {
-      one[key] = plain_content(value);
+      one[key] = plain_content(value, "messages", "message");
     } else if (key == "tool_calls" && calls) {
       if (message["role"] != "assistant") throw wrong_value("messages", "'tool_calls' are of an 'assistant'");
       one[key] = plain_calls(value);
@@ -404,6 +405,28 @@ void read_tools(Fields& fields, const ServedModel& model, GenerationRequest* out
   out->calls = std::move(plan);
 }
 
+// {"type": "content", "content": TEXT}: what the answer may be. It is read faster where that is so, and no other one.
+void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest* out) {
+  const std::string name = "prediction";
+  const ordered_json* prediction = fields.find(name);
+  if (!prediction) return;
+  const bool has_content = prediction->is_object() && prediction->value("type", ordered_json()) == "content" &&
+                           prediction->contains("content");
+  if (!has_content) throw wrong_value(name, "'prediction' must be {'type': 'content', 'content': TEXT}");
+  for (const auto& [key, value] : prediction->items())
+    if (key != "type" && key != "content") throw wrong_value(name, "a prediction has no " + key_in_quotes(key));
+  const ordered_json content = plain_content((*prediction)["content"], name, "prediction");
+  if (!content.is_string()) throw wrong_value(name, "a prediction without 'content'");
+  const auto& text = content.get_ref<const std::string&>();
+  std::vector<TokenId> tokens;
+  if (!text.empty()) tokens = ids_of(text, name, model, false);
+  if (std::ssize(tokens) > model.longest)
+    throw Refusal(400,
+                  fmt::format("the prediction has {} tokens, but a text may have {}", tokens.size(), model.longest),
+                  name, "context_length_exceeded");
+  out->expected = std::make_shared<const std::vector<TokenId>>(std::move(tokens));
+}
+
 }  // namespace
 
 Refusal::Refusal(int status_, const std::string& message, const std::string& param_, std::string code_)
@@ -461,6 +484,7 @@ GenerationRequest read_chat(const ordered_json& body, const ServedModel& model) 
     if (!told) throw wrong_value("top_logprobs", "'top_logprobs' goes with 'logprobs': true");
     out.top = fields.whole("top_logprobs", 0, 0, kMostTop);
   }
+  read_prediction(fields, model, &out);
   fields.only("modalities", {ordered_json::array({"text"})});
   if (const ordered_json* values = fields.find("chat_template_kwargs")) {
     if (!values->is_object()) throw wrong_value("chat_template_kwargs", "'chat_template_kwargs' must be an object");

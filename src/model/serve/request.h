@@ -45,6 +45,7 @@ struct ServedModel {
   std::optional<CallForm> calls;        // how it calls functions; none: it does not
   int64_t most_tokens = 0;              // a text may ask for; 0: as many as fit
   int64_t most_texts = 64;              // of one request
+  bool has_draft = false;               // that proposes tokens for its texts
 
   // What grammars need of the vocabulary (with the names of control tokens), made when first asked for.
   std::shared_ptr<const TokenTexts> token_texts(bool controls) const;
@@ -65,7 +66,8 @@ struct GenerationRequest {
   SamplerOptions sampling;
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;
-  std::shared_ptr<const CallPlan> calls;  // functions that it may call
+  std::shared_ptr<const CallPlan> calls;                 // functions that it may call
+  std::shared_ptr<const std::vector<TokenId>> expected;  // what its texts may be, as far as the client knows
 };
 
 // Texts to be made vectors.

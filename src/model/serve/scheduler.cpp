@@ -105,7 +105,9 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     ManyLimits limits;
     limits.texts = options_.parallel;
     limits.kept = options_.kept;
+    limits = with_drafts(options_.draft, limits);
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
+    batch_->draft_with(make_draft(options_.draft, options_.session, limits));
     if (options_.prefixes && !batch_->keep_in(options_.prefixes))
       warn(fmt::format("'{}' has layers that forget: none of its prefixes are kept on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
@@ -201,12 +203,15 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
   order.sampling = request.sampling;
   order.sampling.seed += uint32_t(index % request.n);
   order.generate = request.generate;
+  order.generate.draft = options_.draft.most;
+  order.expected = request.expected;
   order.constraint = request.constraint;
   order.show = [&fresh](std::string_view text) { fresh.text += text; };
-  order.drawn = [open, &fresh, top](TokenId id, const LogitRow& row) {
+  order.drawn = [open, &fresh, top](TokenId id, const LogitRow& row, bool is_end) {
     if (!open->has_begun) open->first = Clock::now();
     open->has_begun = true;
-    if (top >= 0) fresh.tokens.emplace_back(chance_of(row.whole(), id, top));
+    // Completions tell the end's, too: as many as completion_tokens. A chat's are those of what it says.
+    if (top >= 0 && !(is_end && open->request.is_chat)) fresh.tokens.emplace_back(chance_of(row.whole(), id, top));
   };
   if (request.echo && top >= 0) {
     fresh.tokens.emplace_back(std::nullopt);
@@ -233,6 +238,8 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
     numbers.cached_tokens += answer.shared;
     numbers.disk_tokens += answer.from_disk;
     numbers.generation_tokens += answer.made;
+    numbers.drafted_tokens += answer.drafted;
+    numbers.accepted_tokens += answer.accepted;
   };
   order.failed = [open, leave](const Error& error) {
     leave();

@@ -100,6 +100,7 @@ struct SchedulerOptions {
   double seconds = 600;                 // a request may take, waiting included
   size_t most_bytes = size_t{1} << 20;  // of a request that its client has not taken
   Pooling pooling = Pooling::mean;      // of vectors
+  DraftOptions draft;                   // its model outlives this
   std::shared_ptr<PrefixFiles> prefixes =
       nullptr;  // where beginnings of texts are kept beyond this process; null: nowhere
 };

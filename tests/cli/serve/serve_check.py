@@ -368,6 +368,10 @@ def prefixes(lumen, work):
             heard.append(said["choices"])
             cached.append(said["usage"]["prompt_tokens_details"]["cached_tokens"])
             read = float(re.search(r"^lumen_prefix_cache_read_total (\S+)$", s.ask("/metrics")[2], re.M)[1])
+            until = time.time() + LONGEST  # the disk is behind
+            while len(set(re.findall(r"^lumen_prefix_cache_(?:files|written_total) (\S+)$", s.ask("/metrics")[2], re.M))) != 1 and start == 0:
+                assert time.time() < until, s.ask("/metrics")[2]
+                time.sleep(0.02)
             assert (read > 0) == (start == 1) and s.metric("lumen_prompt_tokens_from_disk_total") == cached[-1], read
         finally:
             s.process.kill()
@@ -376,8 +380,44 @@ def prefixes(lumen, work):
     assert heard[0] == heard[1] == heard[2] and cached[0] == cached[2] == 0 and cached[1] > 100, (heard, cached)
 
 
+def drafts(lumen, work):
+    """Several clients of a server that drafts hear what they hear without drafts, and are told what was drafted."""
+    ask = lambda i: {"messages": [{"role": "user", "content": f"{i} and {i} and"}], "max_tokens": 48, "seed": i, "temperature": 0.2 * (i % 3), "top_k": 3}
+    heard, told = [], []
+    for words in ([], ["--lookup", "--draft", "6"], ["-md", "served.gguf", "--draft", "4"]):
+        s = Served(lumen, work, "-m", "served.gguf", "--exact", *words)
+        try:
+            answers = [None] * 6
+
+            def client(i):
+                answers[i] = s.json("/v1/chat/completions", ask(i))
+            threads = [threading.Thread(target=client, args=(i,)) for i in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(LONGEST)
+            heard.append([a["choices"] for a in answers])
+            told = [a["usage"].get("completion_tokens_details") for a in answers]
+            assert all((t is not None) == bool(words) for t in told), told
+            drafted, accepted = s.metric("lumen_drafted_tokens_total"), s.metric("lumen_accepted_tokens_total")
+            assert accepted <= drafted and (drafted > 0) == bool(words), (drafted, accepted)
+            if words:
+                assert accepted == sum(t["accepted_prediction_tokens"] for t in told) and accepted + sum(t["rejected_prediction_tokens"] for t in told) == drafted
+            # What the client knows beforehand, with a draft and without.
+            text = answers[1]["choices"][0]["message"]["content"]
+            known = s.json("/v1/chat/completions", {**ask(1), "prediction": {"type": "content", "content": text}})
+            assert known["choices"][0] == answers[1]["choices"][0] and known["usage"]["completion_tokens"] == answers[1]["usage"]["completion_tokens"]
+            assert known["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 16, known["usage"]
+            for bad in (3, "a", [], {"type": "content"}, {"type": "content", "content": [1]}, {"type": "content", "content": "a " * 9000}):
+                s.json("/v1/chat/completions", {**ask(1), "prediction": bad}, status=400)
+        finally:
+            s.process.kill()
+    assert heard[0] == heard[1] == heard[2], heard
+
+
 def check(lumen, work):
     make_model(lumen, work)
+    drafts(lumen, work)
     adapters(lumen, work)
     prefixes(lumen, work)
     (work / "calls.jinja").write_text(TEMPLATE)

@@ -98,6 +98,22 @@ TEST(ServeReply, AChatAsEvents) {
   EXPECT_EQ(last["usage"]["prompt_tokens_details"]["cached_tokens"], 1);
 }
 
+// Where nothing drafts and nothing was expected, nothing of it is told.
+TEST(ServeReply, WhatWasExpectedIsCounted) {
+  GenerationRequest request;
+  request.is_chat = true;
+  request.prompts = {{1}};
+  EXPECT_FALSE(Reply(request, named_letters(), 5).whole()["usage"].contains("completion_tokens_details"));
+  request.expected = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{1, 2});
+  Reply reply(request, named_letters(), 5);
+  Said last = ended(0, EndReason::limit, 9);
+  last.answer.drafted = 7;
+  last.answer.accepted = 5;
+  reply.add(last);
+  EXPECT_EQ(reply.whole()["usage"]["completion_tokens_details"],
+            (ordered_json{{"accepted_prediction_tokens", 5}, {"rejected_prediction_tokens", 2}}));
+}
+
 TEST(ServeReply, ChatLogarithmsHaveBytes) {
   GenerationRequest request;
   request.is_chat = true;

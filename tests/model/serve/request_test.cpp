@@ -90,6 +90,32 @@ TEST(ServeRequest, FormatsAreGrammars) {
   EXPECT_EQ(status_of([] { (void)completion(R"({"prompt": "a", "grammar": "root := x"})"); }), 400);
 }
 
+TEST(ServeRequest, PredictionsAreTexts) {
+  const std::string begin = R"({"messages": [{"role": "user", "content": "a"}], "prediction": )";
+  EXPECT_EQ(*chat(begin + R"({"type": "content", "content": "abc"}})").expected, (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(*chat(begin + R"({"type": "content", "content": [{"type": "text", "text": "a"},
+                                                              {"type": "text", "text": "b"}]}})")
+                 .expected,
+            (std::vector<TokenId>{1, 2}));
+  EXPECT_TRUE(chat(begin + R"({"type": "content", "content": ""}})").expected->empty());
+  EXPECT_TRUE(chat(begin + "null}").expected == nullptr);
+  const std::string endless(100'000, 'a');
+  for (const std::string& bad :
+       {std::string("3}"), std::string("\"abc\"}"), std::string("[]}"), std::string("{}}"),
+        std::string(R"({"type": "content"}})"), std::string(R"({"type": "text", "content": "a"}})"),
+        std::string(R"({"type": "content", "content": null}})"), std::string(R"({"type": "content", "content": 3}})"),
+        std::string(R"({"type": "content", "content": {"text": "a"}}})"),
+        std::string(R"({"type": "content", "content": [3]}})"),
+        std::string(R"({"type": "content", "content": [{"type": "image_url"}]}})"),
+        std::string(R"({"type": ["content"], "content": "a"}})"),
+        std::string(R"({"type": "content", "content": "a", "more": 1}})"),
+        R"({"type": "content", "content": ")" + endless + "\"}}"})
+    EXPECT_EQ(status_of([&] { (void)chat(begin + bad); }), 400) << bad.substr(0, 80);
+  EXPECT_EQ(
+      status_of([] { (void)completion(R"({"prompt": "a", "prediction": {"type": "content", "content": "a"}})"); }),
+      400);
+}
+
 TEST(ServeRequest, WhatIsOutOfBoundsIsRefusedByName) {
   const std::vector<std::pair<const char*, const char*>> fields = {
       {"max_tokens", "-1"},

@@ -99,6 +99,48 @@ TEST(Scheduler, TheSameTextsAloneAndAmongOthers) {
   EXPECT_GT(numbers.generation_tokens, 0);
 }
 
+// With a draft, and with what a client expects, texts are those without; both are counted.
+TEST(Scheduler, DraftsChangeNoText) {
+  Model m = served_tiny();
+  m.config["context"] = 48;
+  const LoadedModel loaded(engine(), m);
+  const std::vector<std::string> prompts = {"abcabc", "j", "abcab h", "feed feed"};
+  std::vector<std::string> alone;
+  for (const DraftOptions& draft :
+       {DraftOptions{.most = 4}, {.look_up = true, .most = 4}, {.model = &loaded, .most = 4}}) {
+    SchedulerOptions options = small_scheduler();
+    options.session.context = 256;
+    options.draft = draft;
+    Scheduler scheduler(loaded, options);
+    const RunningScheduler running(scheduler);
+    const auto all_texts = [&](bool expects) {
+      std::vector<std::shared_ptr<Answering>> all;
+      for (size_t i = 0; i < prompts.size(); ++i) {
+        GenerationRequest request = asked(m, prompts[i], uint32_t(3 * i), 2);
+        request.generate.predict = 20;
+        request.top = i == 1 ? 2 : -1;
+        if (expects) request.expected = std::make_shared<const std::vector<TokenId>>(m.tokenizer->encode(alone[2 * i]));
+        all.push_back(scheduler.submit(std::move(request)));
+      }
+      std::vector<std::string> texts;
+      for (const auto& one : all)
+        for (std::string& text : texts_of(*one, 2)) texts.push_back(std::move(text));
+      return texts;
+    };
+    const std::vector<std::string> texts = all_texts(false);
+    if (alone.empty()) alone = texts;
+    EXPECT_EQ(texts, alone);
+    const ServeNumbers before = scheduler.numbers();
+    EXPECT_EQ(before.drafted_tokens > 0, draft.is_on());
+    EXPECT_EQ(all_texts(true), alone);
+    const ServeNumbers after = scheduler.numbers();
+    // Of each request the first text is the one that was expected, but for the token behind its prompt.
+    EXPECT_GE(after.accepted_tokens - before.accepted_tokens, 4 * 12);
+    EXPECT_GE(after.drafted_tokens, after.accepted_tokens);
+    EXPECT_EQ(after.generation_tokens, 2 * before.generation_tokens);
+  }
+}
+
 TEST(Scheduler, ChancesAreTold) {
   const Model m = served_tiny();
   const LoadedModel loaded(engine(), m);
@@ -132,6 +174,37 @@ TEST(Scheduler, ChancesAreTold) {
     EXPECT_GE(tokens[i]->top[0].second, tokens[i]->top[1].second);
     EXPECT_GE(tokens[i]->top[0].second, tokens[i]->chance);
   }
+}
+
+// Clients that count on as many logarithms as tokens get them, the text's end included; a chat's are those of its text.
+TEST(Scheduler, TheEndOfACompletionIsTold) {
+  Model m = served_tiny();
+  const std::vector<TokenId> ends = {1, 2, 3, 4, 5};
+  m.tokenizer = m.tokenizer->with_ends(ends);
+  const LoadedModel loaded(engine(), m);
+  Scheduler scheduler(loaded, small_scheduler());
+  const RunningScheduler running(scheduler);
+  int64_t ended = 0;
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    for (const bool is_chat : {false, true}) {
+      GenerationRequest request = asked(m, "jjj", seed);
+      request.top = 1;
+      request.is_chat = is_chat;
+      const auto answering = scheduler.submit(request);
+      int64_t told = 0;
+      for (;;) {
+        const auto said = answering->next(20);
+        ASSERT_TRUE(said.has_value());
+        told += std::ssize(said->tokens);
+        if (!said->ended) continue;
+        const bool by_token = said->answer.reason == EndReason::end_token;
+        EXPECT_EQ(told, said->answer.made - (by_token && is_chat ? 1 : 0));
+        ended += by_token ? 1 : 0;
+        break;
+      }
+    }
+  }
+  EXPECT_GT(ended, 0);
 }
 
 TEST(Scheduler, AFullQueueSaysSo) {

@@ -132,6 +132,7 @@ std::optional<TokenId> Answer::draw(const LogitRow& row) {
   ++made_;
   const bool is_end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
   if (is_end) {
+    end_token_ = id;
     end(EndReason::end_token);
     return std::nullopt;
   }

@@ -77,10 +77,11 @@ class Answer {
   // text may have ended as well: then nobody asks what follows it.
   std::optional<TokenId> draw(const LogitRow& row);
   bool ended() const { return reason_.has_value(); }
-  void end(EndReason reason);                        // from outside
-  EndReason finish();                                // shows the rest; why it ended
-  const std::string& text() const { return text_; }  // what was shown
-  int64_t made() const { return made_; }             // tokens drawn
+  void end(EndReason reason);                                      // from outside
+  EndReason finish();                                              // shows the rest; why it ended
+  const std::string& text() const { return text_; }                // what was shown
+  int64_t made() const { return made_; }                           // tokens drawn, one that ended the text included
+  std::optional<TokenId> end_token() const { return end_token_; }  // the one that ended it, if one did
   const std::string& stop() const { return stops_.found(); }
 
  private:
@@ -96,6 +97,7 @@ class Answer {
   TokenStream stream_;
   StopTexts stops_;
   std::optional<EndReason> reason_;
+  std::optional<TokenId> end_token_;
   std::string text_;
   int64_t made_ = 0;
 };

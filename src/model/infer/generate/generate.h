@@ -4,7 +4,7 @@
 //
 // May include: base, graph/ir, model/infer/prefixes, model/infer/sample, model/infer/session, model/text/stages,
 // model/text/tokenizer.
-// Offers: generate_many.h, text_batch.h.
+// Offers: generate_many.h, many_draft.h, text_batch.h.
 #pragma once
 
 #include <memory>

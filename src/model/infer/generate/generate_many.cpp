@@ -46,6 +46,7 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
   }
   plan.limits.longest = *std::max_element(plan.most.begin(), plan.most.end());
   plan.limits.texts = std::min<int64_t>(options.parallel, requests.size());
+  if (options.draft.is_on()) plan.limits = with_drafts(options.draft, plan.limits);
   if (plan.session.context == 0) {
     std::sort(own.rbegin(), own.rend());
     const size_t count = plan.limits.texts;
@@ -63,6 +64,7 @@ std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions&
   if (options.generate.shift) throw usage_error("--context-shift is for one text at a time");
   ManyPlan plan = plan_requests(loaded.model(), options, requests);
   TextBatch batch(loaded, plan.session, plan.limits, plan.limits.texts);
+  batch.draft_with(make_draft(options.draft, plan.session, plan.limits));
   std::shared_ptr<const Constraint> constraint;
   if (!options.generate.grammar.empty())
     constraint = std::make_shared<const Constraint>(*loaded.model().tokenizer, options.generate.grammar);
@@ -73,6 +75,7 @@ std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions&
     order.sampling = options.sampling;
     order.sampling.seed = requests[i].seed;
     order.generate = options.generate;
+    order.generate.draft = options.draft.most;
     order.constraint = constraint;
     order.most = plan.most[i];
     order.done = [&, i](const ManyAnswer& answer) {

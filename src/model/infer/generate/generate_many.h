@@ -21,6 +21,7 @@ struct ManyOptions {
   SamplerOptions sampling;
   GenerateOptions generate;
   int64_t parallel = 8;  // texts at once, at most ManySession::kMostTexts
+  DraftOptions draft;
 };
 
 // What requests will take: for forecasts.

@@ -45,10 +45,12 @@ uint64_t TextBatch::add(TextOrder order) {
                 fmt::format("a prompt has {} tokens, but a text may have {}", order.prompt.size(), longest_),
                 "shorten the prompt, or raise --ctx-size");
   if (order.most == 0) order.most = longest_;
+  const auto size = std::ssize(order.prompt);
   auto t = std::make_unique<Text>();
   t->number = next_number_++;
   t->order = std::move(order);
   t->pending = t->order.prompt;
+  if (t->order.expected) t->expected.emplace(t->order.expected, size);
   waiting_.push_back(std::move(t));
   return waiting_.back()->number;
 }
@@ -186,6 +188,7 @@ void TextBatch::put_back() {
   t.pending = std::move(whole);
   session_.close(t.text);
   t.text = -1;
+  if (draft_) draft_->forget(t.number);
   waiting_.splice(waiting_.begin(), active_, std::prev(active_.end()));
   limit_ = std::ssize(active_);  // until one of them ends
   ++put_back_[t.order.set];
@@ -211,6 +214,7 @@ TextBatch::Texts::iterator TextBatch::finish(Texts::iterator at, const Error* er
   const std::unique_ptr<Text> t = std::move(*at);
   const auto next = active_.erase(at);
   if (t->text >= 0) keep(t->text);
+  if (draft_) draft_->forget(t->number);
   limit_ = parallel_;
   if (error) {
     t->order.failed(*error);
@@ -236,73 +240,6 @@ bool TextBatch::step() {
   }
   feed(reading);
   return true;
-}
-
-void TextBatch::feed(Text* reading) {
-  std::vector<ManySession::Part> parts;
-  std::vector<Text*> ready;  // what follows their last token is asked for
-  for (const auto& t : active_) {
-    if (t.get() == reading || t->pending.size() > 1 || is_scored(*t)) continue;
-    parts.push_back({t->text, t->pending});
-    ready.push_back(t.get());
-  }
-  std::vector<TokenId> some;
-  if (reading) {
-    reading->served = step_;
-    if (is_scored(*reading)) {
-      score(*reading);
-    } else {
-      const auto count = std::min<int64_t>(std::ssize(reading->pending), chunk_);
-      some.assign(reading->pending.begin(), reading->pending.begin() + count);
-      parts.push_back({reading->text, some});
-      if (count == std::ssize(reading->pending)) ready.push_back(reading);
-    }
-  }
-  if (parts.empty()) return;
-  std::vector<Asked> asked(parts.size());  // of a prompt that goes on: nothing
-  for (size_t i = 0; i < ready.size(); ++i) asked[i] = ready[i]->sampler->asked(vocabulary_);
-  const std::vector<LogitRow> rows = session_.feed_rows(parts, asked);
-  if (reading && !some.empty())
-    reading->pending.erase(reading->pending.begin(), reading->pending.begin() + std::ssize(some));
-  draw(ready, rows);
-}
-
-// Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.
-void TextBatch::score(Text& t) {
-  const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
-  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
-  t.pending.erase(t.pending.begin(), t.pending.begin() + count);
-  std::vector<float> last;
-  int64_t behind = session_.length(t.text);
-  session_.feed_all(t.text, some, [&](std::span<const float> logits) {
-    ++behind;
-    if (behind > t.scored) {  // not once more, where pages had to be given up
-      t.order.read(logits);
-      t.scored = behind;
-    }
-    last.assign(logits.begin(), logits.end());
-  });
-  if (t.pending.empty()) draw({&t}, {LogitRow(std::move(last))});
-}
-
-void TextBatch::draw(const std::vector<Text*>& texts, const std::vector<LogitRow>& rows) {
-  for (size_t i = 0; i < texts.size(); ++i) {
-    Text& t = *texts[i];
-    const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
-    try {
-      const std::optional<TokenId> id = t.answer->draw(rows[i]);
-      if (id && t.order.drawn) t.order.drawn(*id, rows[i]);
-      if (id && !t.answer->ended()) {
-        t.pending = {*id};
-        if (session_.length(t.text) + 1 > t.order.most) t.answer->end(EndReason::context);
-      }
-    } catch (const Error& error) {
-      if (!t.order.failed) throw;
-      finish(at, &error);
-      continue;
-    }
-    if (t.answer->ended()) finish(at);
-  }
 }
 
 }  // namespace lumen::model

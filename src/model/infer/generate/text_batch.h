@@ -1,19 +1,23 @@
 // Texts that are written together and come and go: each step computes the next token of every one of them, and a chunk
 // of one prompt, so that a long prompt holds nobody up. A text begins with what others have read already, also with
 // what some read that have ended, as long as their pages are not needed. When pages run out the text that came last
-// gives up its own and is read again later. What a text becomes does not depend on who is beside it. Proved by
-// tests/model/infer/text_batch_test.cpp.
+// gives up its own and is read again later. With a draft a text may bring several tokens into a step, each as a row of
+// its own, and keeps those that it would have written. What a text becomes does not depend on who is beside it, nor on
+// drafts. Proved by tests/model/infer/text_batch_test.cpp and
+// tests/model/infer/generate/many_draft_test.cpp.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/infer/generate/answer.h"
 #include "model/infer/generate/kept_prefixes.h"
+#include "model/infer/generate/many_draft.h"
 #include "model/infer/session/session_many.h"
 
 namespace lumen::model {
@@ -25,6 +29,7 @@ struct ManyAnswer {
   int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
   int64_t from_disk = 0;                   // of those taken from others
   int64_t again = 0;                       // computed once more, after the pages were needed for other texts
+  int64_t drafted = 0, accepted = 0;       // tokens that drafts proposed, and those of them that were written
 };
 
 // A text to be written.
@@ -35,10 +40,11 @@ struct TextOrder {
   GenerateOptions generate;
   std::shared_ptr<const Constraint> constraint;  // of generate.grammar; null: none
   int64_t most = 0;                              // tokens in the end, the last one aside; 0: as many as a text may have
-  // All may be empty. `show` hears pieces of the text, `drawn` of each token that is not its end with the row it was
-  // drawn from, `read` of the logits behind each token of the prompt (which then is read whole).
+  std::shared_ptr<const std::vector<TokenId>> expected = nullptr;  // what it may be, as far as its client knows
+  // All may be empty. `show` hears pieces of the text, `drawn` of each token with the row it was drawn from and whether
+  // it ends the text, `read` of the logits behind each token of the prompt (which then is read whole).
   Answer::Show show = {};
-  std::function<void(TokenId, const LogitRow&)> drawn = {};
+  std::function<void(TokenId, const LogitRow&, bool is_end)> drawn = {};
   std::function<void(std::span<const float>)> read = {};
   std::function<void(const ManyAnswer&)> done = {};  // the last that is heard
   std::function<void(const Error&)> failed = {};     // in place of done; without it the Error leaves step()
@@ -51,6 +57,8 @@ class TextBatch {
 
   // Beginnings of texts are kept in files, too, and read from there. False where the session lets go of pages.
   bool keep_in(std::shared_ptr<PrefixFiles> files);
+  // Texts take what it proposes (generate.draft tokens at once, at most); limits.drafted and limits.rows leave room.
+  void draft_with(std::unique_ptr<ManyDraft> draft) { draft_ = std::move(draft); }
 
   uint64_t add(TextOrder order);  // behind all others; its number
   bool remove(uint64_t number);   // ends it as interrupted, and it hears so; false when it has ended before
@@ -72,6 +80,8 @@ class TextBatch {
     bool was_read = false;         // so far that something was drawn
     int64_t scored = 0;            // tokens of the prompt whose logits were shown
     uint64_t served = 0;           // the step in which a chunk of it was read
+    std::optional<ExpectedDraft> expected;
+    DraftPace pace;
     std::unique_ptr<Sampler> sampler;
     std::unique_ptr<GrammarMatcher> matcher;
     std::unique_ptr<Answer> answer;
@@ -90,8 +100,10 @@ class TextBatch {
   void put_back();
   void keep(int text);
   Texts::iterator finish(Texts::iterator t, const Error* error = nullptr);
+  std::vector<std::vector<TokenId>> next_tokens(const std::vector<Text*>& texts, const Text* reading);
+  std::optional<LogitRow> read_some(Text& t);
   void feed(Text* reading);
-  void draw(const std::vector<Text*>& texts, const std::vector<LogitRow>& rows);
+  void draw(Text& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Text& t);
 
   const LoadedModel& loaded_;
@@ -99,6 +111,7 @@ class TextBatch {
   int64_t chunk_, vocabulary_, longest_, parallel_, most_kept_;
   ManySession session_;
   std::unique_ptr<KeptPrefixes> prefixes_;
+  std::unique_ptr<ManyDraft> draft_;  // null: none
   std::vector<TokenId> forbidden_, forbidden_with_ends_;
   Texts active_, waiting_;
   std::list<int> kept_;  // texts of the session that have ended, the latest first

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -15,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKind = "prefixes";
-constexpr int64_t kBeside = 4096;  // bytes of a file, at most, beside what is told of it
+constexpr int64_t kBeside = 4096;                   // bytes of a file, at most, beside what is told of it
+constexpr int64_t kMostQueued = int64_t{64} << 20;  // bytes that wait for the disk before texts do
 
 std::string_view bytes_of(std::span<const TokenId> tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
@@ -43,6 +45,16 @@ PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string
                 "name another folder with --prefix-cache");
   find_files();
   make_room(0);
+  writer_ = std::thread([this] { write_all(); });
+}
+
+PrefixFiles::~PrefixFiles() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  writer_.join();
 }
 
 // What earlier starts have kept.
@@ -99,8 +111,9 @@ bool PrefixFiles::has(std::string_view owner, std::span<const TokenId> tokens) c
 std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<const TokenId> tokens, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::string name = name_of(owner, tokens);
-  if (!files_.contains(name)) return std::nullopt;
-  std::string content = kept_.read(kKind, name);
+  const auto found = files_.find(name);
+  if (found == files_.end()) return std::nullopt;
+  std::string content = found->second.unwritten ? *found->second.unwritten : kept_.read(kKind, name);
   const std::string head = head_of(revision_, owner, tokens, bytes);
   if (std::ssize(content) == std::ssize(head) + bytes && content.starts_with(head)) {
     ++numbers_.read;
@@ -117,22 +130,64 @@ std::optional<std::string> PrefixFiles::read(std::string_view owner, std::span<c
 }
 
 void PrefixFiles::write(std::string_view owner, std::span<const TokenId> tokens, std::string_view content) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const std::string name = name_of(owner, tokens);
+  changed_.wait(lock, [&] { return queued_bytes_ < kMostQueued; });
   if (files_.contains(name)) return;
   std::string whole = head_of(revision_, owner, tokens, std::ssize(content));
   whole += content;
   const int64_t bytes = std::ssize(whole) + kBeside;
   if (!kept_.usable() || !make_room(bytes)) return;
-  kept_.write(kKind, name, whole);
-  if (kept_.usable()) {
-    files_[name] = {bytes, next_time()};
-    numbers_.bytes += bytes;
-    ++numbers_.written;
-    return;
+  files_[name] = {bytes, next_time(), std::make_shared<const std::string>(std::move(whole))};
+  numbers_.bytes += bytes;
+  queued_bytes_ += bytes;
+  queue_.emplace_back(name, bytes);
+  changed_.notify_all();
+}
+
+// The writer's thread.
+void PrefixFiles::write_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return is_ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const auto [name, bytes] = std::move(queue_.front());
+    queue_.pop_front();
+    write_one(lock, name);
+    queued_bytes_ -= bytes;
+    changed_.notify_all();
   }
-  if (!has_warned_) warn(fmt::format("no more prefixes are kept on disk: {}", kept_.trouble()));
-  has_warned_ = true;
+}
+
+// The lock is free while the disk works: the file may have made room meanwhile, or be asked for.
+void PrefixFiles::write_one(std::unique_lock<std::mutex>& lock, const std::string& name) {
+  const auto given = files_.find(name);
+  const std::shared_ptr<const std::string> content = given == files_.end() ? nullptr : given->second.unwritten;
+  bool is_kept = false;
+  if (content) {
+    lock.unlock();
+    kept_.write(kKind, name, *content);
+    is_kept = kept_.usable();
+    lock.lock();
+  }
+  const auto found = files_.find(name);
+  std::error_code failure;
+  if (content && found == files_.end()) {
+    fs::remove(folder_ / name, failure);
+  } else if (content && is_kept) {
+    found->second.unwritten = nullptr;
+    fs::last_write_time(folder_ / name, found->second.used, failure);
+    ++numbers_.written;
+  } else if (content) {
+    numbers_.bytes -= found->second.bytes;
+    files_.erase(found);
+    if (!std::exchange(has_warned_, true)) warn(fmt::format("no more prefixes are kept on disk: {}", kept_.trouble()));
+  }
+}
+
+void PrefixFiles::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return queued_bytes_ == 0; });
 }
 
 void PrefixFiles::touch(std::string_view owner, std::span<const TokenId> tokens) {
@@ -141,7 +196,7 @@ void PrefixFiles::touch(std::string_view owner, std::span<const TokenId> tokens)
   if (found == files_.end()) return;
   found->second.used = next_time();
   std::error_code failure;
-  fs::last_write_time(folder_ / found->first, found->second.used, failure);
+  if (!found->second.unwritten) fs::last_write_time(folder_ / found->first, found->second.used, failure);
 }
 
 PrefixNumbers PrefixFiles::numbers() const {

@@ -5,16 +5,9 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
-#include "model/infer/session/finite.h"
 #include "model/infer/session/forecast.h"
 
 namespace lumen::model {
-namespace {
-
-constexpr int64_t kMostScored = 64;  // whose logits come out at once
-
-}  // namespace
-
 ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
     : loaded_(loaded),
       options_(session_options(loaded.model(), std::move(options))),
@@ -31,11 +24,13 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   texts_.resize(limits_.texts + limits_.kept);
 }
 
-// One token of a few to all texts; chunks of one text.
+// One token of each of some rows; chunks of one text.
 std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits) {
   std::vector<Shape> shapes;
-  for (int64_t texts = 1; texts < limits.texts; texts *= 4) shapes.push_back({texts, 1});
-  shapes.push_back({limits.texts, 1});
+  // Where drafts make the number of rows another in each step, steps are closer to each other.
+  const int64_t widest = std::max(limits.rows, limits.texts), apart = widest > limits.texts ? 2 : 4;
+  for (int64_t rows = 1; rows < widest; rows *= apart) shapes.push_back({rows, 1});
+  shapes.push_back({widest, 1});
   for (const int64_t tokens : session_widths(options))
     if (tokens > 1) shapes.push_back({1, tokens});
   return shapes;
@@ -226,37 +221,49 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
   return *best;
 }
 
-// Filled up with tokens that are written nowhere and that nobody asks for.
-ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked) {
+// Filled up with tokens that are written nowhere and that nobody asks for. `apart`: each token is a row of its own,
+// which sees those of its text before it, since a step writes to the caches before it reads them; what a window leaves
+// behind is let go when the text is settled.
+ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked,
+                                       bool apart) {
   shape.plain = is_plain(parts);
   Program& p = program(shape);
+  std::vector<Row> lines;
+  for (const Part& part : parts) {
+    const int64_t start = length(part.text), each = apart ? 1 : std::ssize(part.tokens);
+    for (int64_t t = 0; t < std::ssize(part.tokens); t += each)
+      lines.push_back({part.text, part.tokens.subspan(t, each), start + t});
+  }
   const size_t wide = p.shape.tokens, count = p.shape.texts * wide;
+  LUMEN_CHECK(std::ssize(lines) <= p.shape.texts);
   const size_t entries = plan_.symbols.at("K");
   std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0), sets(p.shape.texts, 0);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const int32_t start = length(parts[i].text);
-    sets[i] = text(parts[i].text).set;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const int32_t start = lines[i].start;
+    sets[i] = text(lines[i].text).set;
     for (size_t t = 0; t < wide; ++t) {
-      const size_t real = std::min(t, parts[i].tokens.size() - 1);
-      ids[i * wide + t] = parts[i].tokens[real];
+      const size_t real = std::min(t, lines[i].tokens.size() - 1);
+      ids[i * wide + t] = lines[i].tokens[real];
       at[i * wide + t] = start + real;
     }
-    if (!shape.all) rows[i] = i * wide + parts[i].tokens.size() - 1;
+    if (!shape.all) rows[i] = i * wide + lines[i].tokens.size() - 1;
   }
   if (shape.all)
     for (size_t t = 0; t < wide; ++t) rows[t] = t;
   const auto put = [&](const char* name, const std::vector<int32_t>& data) { p.in.at(name).put(data); };
   const int32_t size = options_.page;
   for (size_t c = 0; c < caches_.size(); ++c) {
+    for (const Part& part : parts) {
+      Text& t = text(part.text);
+      const auto now = std::ssize(t.tokens), upto = now + std::ssize(part.tokens);
+      t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
+    }
     std::fill(places.begin(), places.end(), -1);
     std::vector<int32_t> pages(p.shape.texts * entries, 0);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      Text& t = text(parts[i].text);
-      const auto now = std::ssize(t.tokens), upto = now + std::ssize(parts[i].tokens);
-      t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
-      const std::span<const int32_t> own = t.tables[c].pages();
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::span<const int32_t> own = text(lines[i].text).tables[c].pages();
       for (size_t k = 0; k < own.size(); ++k) pages[i * entries + k] = std::max(own[k], 0);
-      for (size_t n = 0; n < parts[i].tokens.size(); ++n) {
+      for (size_t n = 0; n < lines[i].tokens.size(); ++n) {
         const int32_t position = at[i * wide + n];
         places[i * wide + n] = own[position / size] * size + position % size;
       }
@@ -282,127 +289,9 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
   for (const Part& part : parts) {
     Text& t = text(part.text);
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
-    for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
+    for (size_t c = 0; !apart && c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
   return p;
-}
-
-// Logits of some of a step's rows.
-std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
-  const int64_t vocab = loaded_.model().integer("vocab");
-  const run::DeviceTensorRef all = p.program->result(kResult);
-  const graph::Type type{{graph::Dim(count), graph::Dim(vocab)}, all->type().element};
-  const run::DeviceTensor some(loaded_.engine().device(), type, all, static_cast<float*>(all->data()) + first * vocab);
-  std::vector<float> rows(count * vocab);
-  some.download(rows.data(), some.bytes());
-  require_finite(loaded_, rows, "logits");
-  return rows;
-}
-
-std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<const Asked> asked) {
-  const size_t width = plan_.narrowing->width();
-  std::vector<float> values(p.shape.rows() * width);
-  p.program->result(Narrowing::kNarrowed)->download(values.data(), values.size() * sizeof(float));
-  std::vector<LogitRow> rows;
-  for (size_t i = 0; i < asked.size(); ++i) {
-    const auto row = std::span<const float>(values).subspan(i * width, width);
-    if (auto narrowed = plan_.narrowing->read(row, asked[i])) {
-      const auto kept = std::make_shared<std::vector<float>>();
-      rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
-        *kept = rows_of(p, i, 1);
-        return std::span<const float>(*kept);
-      });
-    } else {
-      rows.emplace_back(rows_of(p, i, 1));
-    }
-  }
-  return rows;
-}
-
-// Error when there is no room for them.
-void ManySession::check(std::span<const Part> parts) const {
-  int64_t missing = 0, tokens = 0;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    LUMEN_CHECK(texts_.at(parts[p].text).is_open, "no text {}", parts[p].text);
-    LUMEN_CHECK(!parts[p].tokens.empty());
-    check_tokens(loaded_.model(), parts[p].tokens);
-    for (size_t before = 0; before < p; ++before)
-      LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
-    const auto count = std::ssize(parts[p].tokens);
-    if (length(parts[p].text) + count > limits_.longest)
-      throw Error(
-          Exit::user,
-          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
-          "shorten it, or raise --ctx-size");
-    missing += missing_pages(parts[p].text, count);
-    tokens += count;
-  }
-  if (missing > free_pages()) {
-    throw Error(Exit::user,
-                fmt::format("{} tokens need {} pages of {} tokens, and {} are free", tokens, missing, page_size(),
-                            free_pages()),
-                "close texts, or raise --ctx-size");
-  }
-}
-
-std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
-  std::vector<std::vector<float>> out;
-  for (const LogitRow& row : feed_rows(parts, {})) out.emplace_back(row.whole().begin(), row.whole().end());
-  return out;
-}
-
-std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::span<const Asked> asked) {
-  LUMEN_CHECK(asked.empty() || asked.size() == parts.size());
-  check(parts);
-  std::vector<LogitRow> rows(parts.size());
-  std::vector<Part> singles;
-  std::vector<Asked> of_singles;
-  std::vector<size_t> wanted;
-  const auto chunks = std::count_if(parts.begin(), parts.end(), [](const Part& p) { return p.tokens.size() > 1; });
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const std::span<const Asked> own = asked.empty() ? asked : asked.subspan(p, 1);
-    if (parts[p].tokens.size() == 1) {
-      singles.push_back(parts[p]);
-      of_singles.insert(of_singles.end(), own.begin(), own.end());
-      wanted.push_back(p);
-      continue;
-    }
-    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
-      const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
-      const Part chunk{parts[p].text, left.first(count)};
-      left = left.subspan(count);
-      const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
-      if (!left.empty()) continue;
-      // Another prompt's step would write over a row that is still to be fetched.
-      const bool can = plan_.narrowing && !own.empty() && chunks == 1;
-      rows[p] = can ? narrowed_rows(step, own).at(0) : LogitRow(rows_of(step, 0, 1));
-    }
-  }
-  if (singles.empty()) return rows;
-  const Program& step = run(shape_for(singles.size(), 1), singles, of_singles);
-  if (plan_.narrowing && !of_singles.empty()) {
-    std::vector<LogitRow> some = narrowed_rows(step, of_singles);
-    for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = std::move(some[i]);
-    return rows;
-  }
-  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, std::ssize(singles)));
-  const size_t vocab = all->size() / singles.size();
-  for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = LogitRow(all, i * vocab, vocab);
-  return rows;
-}
-
-void ManySession::feed_all(int number, std::span<const TokenId> tokens,
-                           const std::function<void(std::span<const float>)>& see) {
-  const Part whole{number, tokens};
-  check({&whole, 1});
-  const size_t vocab = loaded_.model().integer("vocab");
-  while (!tokens.empty()) {
-    const int64_t wide = wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
-    const Part some{number, tokens.first(std::min<size_t>(tokens.size(), wide))};
-    tokens = tokens.subspan(some.tokens.size());
-    const std::vector<float> rows = rows_of(run({1, wide, true}, {&some, 1}), 0, std::ssize(some.tokens));
-    for (size_t at = 0; at < rows.size(); at += vocab) see(std::span(rows).subspan(at, vocab));
-  }
 }
 
 std::string ManySession::explain() const {

@@ -63,6 +63,13 @@ class ManySession {
   const graph::Graph& graph() const { return plan_.graph; }
   const SessionOptions& options() const { return options_; }
 
+  // Appends a few tokens to each of some texts, at most rows() in all, and gives the logits behind every one of them,
+  // part by part; valid and narrowed as above. Some may turn out wrong: each text is settled, at the length it was
+  // found to have, before it is fed again otherwise than so. No further back than limits.drafted tokens.
+  std::vector<LogitRow> feed_apart(std::span<const Part> parts, std::span<const Asked> asked = {});
+  void settle(int text, int64_t length);
+  int64_t rows() const { return limits_.rows; }
+
   // Appends tokens to one text, and shows the logits behind every one of them, in order.
   void feed_all(int text, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
 
@@ -97,6 +104,11 @@ class ManySession {
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // by cache
   };
+  struct Row {  // of a step: tokens of a text from a position on
+    int text;
+    std::span<const TokenId> tokens;
+    int64_t start;
+  };
   Program& program(Shape shape);
   Shape shape_for(int64_t texts, int64_t tokens) const;
   void check(std::span<const Part> parts) const;
@@ -106,7 +118,7 @@ class ManySession {
   void each_part(int32_t page, const std::function<void(void* begin, int64_t bytes)>& see);
   void copy_page(size_t cache, int32_t from, int32_t to);
   // One step; its rows are those of the parts, or of the tokens of one.
-  Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {});
+  Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {}, bool apart = false);
   std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
   std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
   Text& text(int number);

@@ -110,7 +110,7 @@ StepPlan plan_of_many(const LoadedModel& loaded, const Functions& functions, con
   if (window > 0) {
     // What each text may still see, a page it begins, and a chunk of a prompt.
     const int64_t pages =
-        (limits.texts + limits.kept) * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
+        (limits.texts + limits.kept) * (pages_of(window - 1 + limits.drafted) + 2) + pages_of(widest_step(options)) + 1;
     if (pages < plan.symbols["C"] && use_near(loaded, functions, "step_many_near", window, plan)) {
       plan.symbols["W"] = pages;
       return plan;
@@ -135,6 +135,7 @@ ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLi
   if (given.texts == 0) given.texts = kMostTextsAtOnce;
   if (given.texts < 1 || given.texts > kMostTextsAtOnce)
     throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
+  given.rows = std::max(given.rows, given.texts);
   if (options.page < 1) throw usage_error("a page holds at least one token");
   return given;
 }

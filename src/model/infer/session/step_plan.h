@@ -18,6 +18,8 @@ struct ManyLimits {
   int64_t longest = 0;  // tokens a text may have; 0: what the cache holds, or the model's context where that is less
   int64_t texts = 0;    // at once; 0: as many as can be
   int64_t kept = 0;     // more that are there, of which none is gone on with
+  int64_t drafted = 0;  // tokens beside its next one that a text may bring into a step, and be found not to have
+  int64_t rows = 0;     // of such a step, of all texts together; 0: one for each text at once
 };
 inline constexpr int64_t kMostTextsAtOnce = 256;
 inline constexpr const char* kNearStates = "near_";  // states of layers with a window are called so

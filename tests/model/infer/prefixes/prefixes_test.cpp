@@ -2,13 +2,27 @@
 #include "model/infer/prefixes/prefixes.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "tests/model/tiny.h"
+
+namespace {
+
+std::atomic<int> g_flushes;
+
+}  // namespace
+
+// Counted, and done.
+extern "C" int fsync(int file) {
+  ++g_flushes;
+  return int(::syscall(SYS_fsync, file));
+}
 
 namespace lumen::model {
 namespace {
@@ -57,6 +71,7 @@ TEST(PrefixFiles, DamagedFilesAreRemoved) {
   const std::string owner = "the owner", revision = "the revision", content(300, 'x');
   PrefixFiles first(folder.path(), 1 << 20, revision);
   first.write(owner, tokens, content);
+  first.finish();
   const fs::path path = only_file(folder);
   const std::string whole = read_file(path);
   std::vector<std::string> damaged = {"", whole.substr(0, 40), whole.substr(0, whole.size() - 1), whole + "y"};
@@ -90,6 +105,7 @@ TEST(PrefixFiles, DamagedFilesAreRemoved) {
   PrefixFiles files(folder.path(), 1 << 20, revision);
   EXPECT_EQ(files.read(owner, tokens, 300), std::nullopt);
   files.write(owner, tokens, content);  // which cannot be: a warning
+  files.finish();
   EXPECT_EQ(files.read(owner, tokens, 300), std::nullopt);
 }
 
@@ -112,6 +128,35 @@ TEST(PrefixFiles, WhatWasNotAskedForTheLongestMakesRoom) {
   const PrefixFiles files(folder.path(), 25'000, "one");
   EXPECT_LE(files.numbers().bytes, 25'000);
   EXPECT_TRUE(files.has("a", tokens.first(4)) && files.has("a", tokens.first(1)) && !files.has("a", tokens.first(3)));
+}
+
+// What is given is there before it is on the disk; what made room before it got there is nowhere.
+TEST(PrefixFiles, WhatIsOnItsWayIsThere) {
+  const TestFolder folder;
+  const std::string content(50'000, 'x');
+  PrefixFiles files(folder.path(), 200'000, "one");
+  std::vector<TokenId> tokens;
+  for (TokenId id = 0; id < 40; ++id) {
+    tokens.push_back(id);
+    files.write("a", tokens, content);
+    files.write("a", tokens, content);  // is there
+    EXPECT_EQ(files.read("a", tokens, 50'000), content);
+  }
+  files.finish();
+  const PrefixNumbers numbers = files.numbers();
+  EXPECT_EQ(numbers.files, 3);
+  EXPECT_EQ(numbers.dropped, 37);
+  EXPECT_LE(numbers.written, 40);
+  EXPECT_EQ(std::distance(fs::directory_iterator(files_of(folder)), fs::directory_iterator()), 3);
+}
+
+TEST(PrefixFiles, FilesAreFlushedBeforeTheyHaveTheirNames) {
+  const TestFolder folder;
+  PrefixFiles files(folder.path(), 1 << 20, "one");
+  const int before = g_flushes;
+  files.write("a", kTokens, "content");
+  files.finish();
+  EXPECT_EQ(g_flushes - before, 2);  // the file, and the folder for its name
 }
 
 TEST(PrefixFiles, AFolderThatCannotBeHadIsAnError) {

@@ -1,0 +1,222 @@
+#include "model/infer/generate/many_draft.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "model/infer/generate/answer.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kSoon = 8;           // tokens a draft's model reads before it proposes; more are read as a prompt is
+constexpr int64_t kLongestMatch = 16;  // of a text and what is expected
+constexpr int64_t kShortestMatch = 2;
+
+}  // namespace
+
+std::vector<std::vector<TokenId>> ManyLookUpDraft::propose(std::span<const DraftWish> wishes) {
+  std::vector<std::vector<TokenId>> out;
+  LookUpDraft one;
+  for (const DraftWish& wish : wishes) out.push_back(one.propose(wish.tokens, wish.most));
+  return out;
+}
+
+ManyLimits ManyModelDraft::own_limits(const LoadedModel& small, const SessionOptions& options, ManyLimits limits) {
+  limits.kept = 0;
+  limits.drafted += kSoon;  // it goes back on what it has read and on what it has proposed
+  limits.rows = limits.texts;
+  const int64_t own = many_limits(small.model(), session_options(small.model(), options), {}).longest;
+  limits.longest = limits.longest > 0 ? std::min(limits.longest, own) : own;
+  return limits;
+}
+
+ManyModelDraft::ManyModelDraft(const LoadedModel& small, SessionOptions options, ManyLimits limits,
+                               std::vector<TokenId> forbidden)
+    : limits_(own_limits(small, options, limits)),
+      chunk_(options.chunk),
+      session_(small, std::move(options), limits_),
+      forbidden_(std::move(forbidden)) {
+  std::sort(forbidden_.begin(), forbidden_.end());
+}
+
+void ManyModelDraft::forget(uint64_t text) {
+  const auto at = texts_.find(text);
+  if (at == texts_.end()) return;
+  session_.close(at->second);
+  texts_.erase(at);
+}
+
+// The session's text, which begins as the wish does where another one does; -1 when there are too many.
+int ManyModelDraft::text_of(const DraftWish& wish) {
+  if (const auto at = texts_.find(wish.text); at != texts_.end()) return at->second;
+  if (std::ssize(texts_) >= limits_.texts) return -1;
+  std::pair<int64_t, int> best{0, -1};
+  for (const auto& [name, other] : texts_) {
+    const std::vector<TokenId>& theirs = session_.tokens(other);
+    const auto same = std::mismatch(wish.tokens.begin(), wish.tokens.end() - 1, theirs.begin(), theirs.end());
+    const int64_t count = same.first - wish.tokens.begin();
+    if (count > best.first) best = {count, other};
+  }
+  const int own = session_.open();
+  texts_[wish.text] = own;
+  if (best.second >= 0) (void)session_.share(best.second, own, best.first);
+  return own;
+}
+
+// What a text's turn begins with; nothing where it proposes nothing this time.
+std::optional<ManyModelDraft::At> ManyModelDraft::begin(size_t number, const DraftWish& wish, bool* may_read) {
+  const auto size = std::ssize(wish.tokens);
+  const int64_t most = std::min(wish.most, limits_.longest - size);
+  if (most < 1) return std::nullopt;
+  const int text = text_of(wish);
+  if (text < 0) return std::nullopt;
+  const std::vector<TokenId>& had = session_.tokens(text);
+  const auto same = std::mismatch(wish.tokens.begin(), wish.tokens.end() - 1, had.begin(), had.end());
+  const int64_t kept = session_.rewind(text, same.first - wish.tokens.begin());
+  session_.settle(text, kept);
+  const std::span<const TokenId> left = wish.tokens.subspan(kept);
+  if (session_.missing_pages(text, std::ssize(left) + most) > session_.free_pages()) {
+    forget(wish.text);
+    return std::nullopt;
+  }
+  if (std::ssize(left) <= kSoon) return At{number, text, {left.begin(), left.end()}, most};
+  if (!*may_read) return std::nullopt;
+  *may_read = false;
+  const ManySession::Part some{text, left.first(std::min<int64_t>(chunk_, std::ssize(left) - 1))};
+  (void)session_.feed_rows({&some, 1}, {});
+  return std::nullopt;
+}
+
+TokenId ManyModelDraft::likeliest(const LogitRow& row) const {
+  const std::span<const float> logits = row.whole();
+  TokenId best = -1;
+  float most = -std::numeric_limits<float>::infinity();
+  auto barred = forbidden_.begin();
+  for (TokenId id = 0; id < std::ssize(logits); ++id) {
+    for (; barred != forbidden_.end() && *barred < id; ++barred) {
+    }
+    if (logits[id] <= most || (barred != forbidden_.end() && *barred == id)) continue;
+    best = id;
+    most = logits[id];
+  }
+  return best;
+}
+
+// One step of as many of the texts as there are rows, whose next tokens are proposed.
+void ManyModelDraft::step(std::vector<At>& at, std::vector<std::vector<TokenId>>& out) {
+  for (size_t first = 0; first < at.size();) {
+    std::vector<ManySession::Part> parts;
+    int64_t rows = 0;
+    size_t end = first;
+    for (; end < at.size(); ++end) {
+      const std::vector<TokenId>& fed = at[end].fed;
+      if (end > first && rows + std::ssize(fed) > session_.rows()) break;
+      const auto count = std::min<int64_t>(std::ssize(fed), session_.rows());  // a text alone may have more
+      parts.push_back({at[end].text, std::span(fed).first(count)});
+      rows += count;
+    }
+    const std::vector<LogitRow> logits = session_.feed_apart(parts);
+    int64_t row = -1;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      At& one = at[first + p];
+      const auto count = std::ssize(parts[p].tokens);
+      row += count;
+      one.fed.erase(one.fed.begin(), one.fed.begin() + count);
+      if (!one.fed.empty()) continue;
+      const TokenId id = likeliest(logits[row]);
+      if (id >= 0) {
+        out[one.wish].push_back(id);
+        one.fed = {id};
+      }
+      --one.left;
+    }
+    first = end;
+  }
+  std::erase_if(at, [](const At& one) { return one.left < 1 || one.fed.empty(); });
+}
+
+std::vector<std::vector<TokenId>> ManyModelDraft::propose(std::span<const DraftWish> wishes) {
+  std::vector<std::vector<TokenId>> out(wishes.size());
+  std::vector<At> at;
+  int64_t pages = 0;  // that those before will take
+  bool may_read = true;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    std::optional<At> one = begin(i, wishes[i], &may_read);
+    if (!one) continue;
+    const int64_t more = session_.missing_pages(one->text, std::ssize(one->fed) + one->left);
+    if (pages + more > session_.free_pages()) continue;
+    pages += more;
+    at.push_back(std::move(*one));
+  }
+  while (!at.empty()) step(at, out);
+  return out;
+}
+
+std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> text, int64_t most) {
+  const std::vector<TokenId>& expected = *expected_;
+  const std::span<const TokenId> written = text.subspan(std::min<int64_t>(prompt_, std::ssize(text)));
+  const auto size = std::ssize(written);
+  // As from the beginning, or behind the longest end that occurs there; of several, the next behind the last place.
+  std::pair<int64_t, int64_t> best{0, -1};  // tokens that agree, and what is behind them
+  const auto is_prefix = [&] {
+    return size <= std::ssize(expected) && std::equal(written.begin(), written.end(), expected.begin());
+  };
+  if (size > 0 && size <= kLongestMatch && is_prefix()) {
+    best = {kLongestMatch, size};
+  } else {
+    for (int64_t end = 1; end <= std::ssize(expected); ++end) {
+      int64_t same = 0;
+      while (same < std::min({end, size, kLongestMatch}) && expected[end - 1 - same] == written[size - 1 - same])
+        ++same;
+      if (same < kShortestMatch || same < best.first) continue;
+      if (same > best.first || (best.second <= at_ && end > at_)) best = {same, end};
+    }
+  }
+  if (best.second < 0) return {};
+  at_ = best.second;
+  const auto count = std::min<int64_t>(most, std::ssize(expected) - at_);
+  return {expected.begin() + at_, expected.begin() + at_ + count};
+}
+
+int64_t DraftPace::next(int64_t most) {
+  if (left_ > 0) {
+    --left_;
+    return 0;
+  }
+  return std::min(count_, most);
+}
+
+void DraftPace::learn(int64_t drafted, int64_t accepted) {
+  if (drafted == 0) return;
+  if (accepted == 0) {
+    count_ = 1;
+    left_ = rest_;
+    rest_ = std::min(2 * rest_ + 1, kLongestRest);
+    return;
+  }
+  rest_ = 0;
+  count_ = accepted == drafted ? std::min<int64_t>(std::max(count_, 2 * drafted), kMostTextsAtOnce) : accepted + 1;
+}
+
+ManyLimits with_drafts(const DraftOptions& options, ManyLimits limits) {
+  limits.drafted = options.most;
+  if (options.is_on()) limits.rows = std::min<int64_t>(kMostTextsAtOnce, limits.texts * (1 + options.most));
+  return limits;
+}
+
+SessionOptions draft_session(const DraftOptions& options, SessionOptions session) {
+  if (session.context == 0) session.context = options.model->model().integer("context");
+  session.narrow = Narrow::never;  // proposals are not chosen by a sampler
+  return session;
+}
+
+std::unique_ptr<ManyDraft> make_draft(const DraftOptions& options, const SessionOptions& session, ManyLimits limits) {
+  if (options.look_up) return std::make_unique<ManyLookUpDraft>();
+  if (!options.model) return nullptr;
+  const Model& small = options.model->model();
+  return std::make_unique<ManyModelDraft>(*options.model, draft_session(options, session), limits,
+                                          never_drawn(*small.tokenizer, small.integer("vocab"), false));
+}
+
+}  // namespace lumen::model

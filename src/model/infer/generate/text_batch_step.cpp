@@ -1,0 +1,154 @@
+// What a step of a batch reads, and what becomes of its rows.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/infer/generate/text_batch.h"
+
+namespace lumen::model {
+
+// What each of some texts brings: its next token, and what a draft proposes behind it, as far as the step has rows, the
+// cache has pages that nobody needs for more, and the text may still become.
+std::vector<std::vector<TokenId>> TextBatch::next_tokens(const std::vector<Text*>& texts, const Text* reading) {
+  std::vector<std::vector<TokenId>> out;
+  for (const Text* t : texts) out.push_back(t->pending);
+  int64_t rows = session_.rows() - std::ssize(texts), pages = session_.free_pages() - missing(reading);
+  std::vector<std::vector<TokenId>> whole;
+  std::vector<DraftWish> wishes;  // of the draft that all share
+  std::vector<size_t> owners;
+  const auto take = [&](size_t i, const std::vector<TokenId>& proposed) {
+    out[i].insert(out[i].end(), proposed.begin(), proposed.end());
+  };
+  for (size_t i = 0; i < texts.size(); ++i) {
+    Text& t = *texts[i];
+    const int64_t length = session_.length(t.text);
+    int64_t most = std::min({t.order.generate.draft, rows / (std::ssize(texts) - int64_t(i)),
+                             std::min(t.order.most, longest_) - length - 1});
+    if (t.order.generate.predict >= 0) most = std::min(most, t.order.generate.predict - t.answer->made() - 1);
+    if (most < 1 || (!draft_ && !t.expected)) continue;
+    most = t.pace.next(most);
+    const int64_t alone = session_.missing_pages(t.text, 1);
+    while (most > 0 && session_.missing_pages(t.text, 1 + most) - alone > pages) --most;
+    if (most < 1) continue;
+    std::vector<TokenId> tokens = session_.tokens(t.text);
+    tokens.push_back(t.pending.back());
+    std::vector<TokenId> proposed;
+    if (t.expected) proposed = t.expected->propose(tokens, most);
+    if (proposed.empty() && !draft_) continue;
+    if (!proposed.empty()) most = std::ssize(proposed);
+    rows -= most;
+    pages -= session_.missing_pages(t.text, 1 + most) - alone;
+    if (!proposed.empty()) {
+      take(i, proposed);
+      continue;
+    }
+    whole.push_back(std::move(tokens));
+    wishes.push_back({t.number, {}, most});
+    owners.push_back(i);
+  }
+  if (wishes.empty()) return out;
+  for (size_t w = 0; w < wishes.size(); ++w) wishes[w].tokens = whole[w];
+  const std::vector<std::vector<TokenId>> proposed = draft_->propose(wishes);
+  for (size_t w = 0; w < wishes.size(); ++w) take(owners[w], proposed[w]);
+  return out;
+}
+
+// A chunk of a prompt. The row behind its last token, when that is asked for.
+std::optional<LogitRow> TextBatch::read_some(Text& t) {
+  const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
+  const bool is_last = count == std::ssize(t.pending);
+  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
+  const ManySession::Part part{t.text, some};
+  const Asked asked = is_last ? t.sampler->asked(vocabulary_) : Asked{};
+  const std::vector<LogitRow> rows = session_.feed_rows({&part, 1}, {&asked, 1});
+  t.pending.erase(t.pending.begin(), t.pending.begin() + count);
+  if (!is_last) return std::nullopt;
+  return rows.at(0);
+}
+
+void TextBatch::feed(Text* reading) {
+  std::vector<Text*> ready;  // what follows their last token is asked for
+  for (const auto& t : active_)
+    if (t.get() != reading && t->pending.size() == 1 && !is_scored(*t)) ready.push_back(t.get());
+  const std::vector<std::vector<TokenId>> fed = next_tokens(ready, reading);
+  std::optional<LogitRow> behind;  // the prompt that is read
+  if (reading) {
+    reading->served = step_;
+    if (is_scored(*reading))
+      score(*reading);
+    else
+      behind = read_some(*reading);
+  }
+  std::vector<ManySession::Part> parts;
+  std::vector<Asked> asked;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    parts.push_back({ready[i]->text, fed[i]});
+    asked.push_back(ready[i]->sampler->asked(vocabulary_));
+  }
+  std::vector<LogitRow> rows;
+  if (!parts.empty()) rows = session_.feed_apart(parts, asked);
+  size_t row = 0;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    draw(*ready[i], fed[i], std::span(rows).subspan(row, fed[i].size()));
+    row += fed[i].size();
+  }
+  if (behind) draw(*reading, {}, {&*behind, 1});
+}
+
+// Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.
+void TextBatch::score(Text& t) {
+  const auto count = std::min<int64_t>(std::ssize(t.pending), chunk_);
+  const std::vector<TokenId> some(t.pending.begin(), t.pending.begin() + count);
+  t.pending.erase(t.pending.begin(), t.pending.begin() + count);
+  std::vector<float> last;
+  int64_t behind = session_.length(t.text);
+  session_.feed_all(t.text, some, [&](std::span<const float> logits) {
+    ++behind;
+    if (behind > t.scored) {  // not once more, where pages had to be given up
+      t.order.read(logits);
+      t.scored = behind;
+    }
+    last.assign(logits.begin(), logits.end());
+  });
+  if (!t.pending.empty()) return;
+  const LogitRow row(std::move(last));
+  draw(t, {}, {&row, 1});
+}
+
+// Draws a token from each row as long as the next one is what the text has read already. `fed`: what the step read, a
+// row each; empty behind a prompt.
+void TextBatch::draw(Text& t, std::span<const TokenId> fed, std::span<const LogitRow> rows) {
+  const auto at = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &t; });
+  const auto drafted = std::ssize(rows) - 1;
+  int64_t length = session_.length(t.text) - drafted;  // of what is certain
+  std::optional<Error> failure;
+  for (size_t i = 0; i < rows.size(); ++i, ++length) {
+    try {
+      const std::optional<TokenId> id = t.answer->draw(rows[i]);
+      const std::optional<TokenId> heard = id ? id : t.answer->end_token();
+      if (heard && t.order.drawn) t.order.drawn(*heard, rows[i], !id);
+      if (id && !t.answer->ended()) {
+        t.pending = {*id};
+        if (length + 1 > t.order.most) t.answer->end(EndReason::context);
+      }
+    } catch (const Error& error) {
+      failure = error;
+    }
+    const bool agrees = !failure && !t.answer->ended() && i + 1 < rows.size() && t.pending.back() == fed[i + 1];
+    if (!agrees) {
+      t.out.drafted += drafted;
+      t.out.accepted += int64_t(i);
+      t.pace.learn(drafted, int64_t(i));
+      break;
+    }
+  }
+  if (!fed.empty()) session_.settle(t.text, length);
+  if (failure) {
+    if (!t.order.failed) throw Error(*failure);
+    finish(at, &*failure);
+  } else if (t.answer->ended()) {
+    finish(at);
+  }
+}
+
+}  // namespace lumen::model

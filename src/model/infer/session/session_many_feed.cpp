@@ -1,0 +1,159 @@
+// What steps are asked for: tokens go in, rows of logits come out.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/infer/session/finite.h"
+#include "model/infer/session/session_many.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kMostScored = 64;  // whose logits come out at once
+
+}  // namespace
+
+// Logits of some of a step's rows.
+std::vector<float> ManySession::rows_of(const Program& p, int64_t first, int64_t count) {
+  const int64_t vocab = loaded_.model().integer("vocab");
+  const run::DeviceTensorRef all = p.program->result(kResult);
+  const graph::Type type{{graph::Dim(count), graph::Dim(vocab)}, all->type().element};
+  const run::DeviceTensor some(loaded_.engine().device(), type, all, static_cast<float*>(all->data()) + first * vocab);
+  std::vector<float> rows(count * vocab);
+  some.download(rows.data(), some.bytes());
+  require_finite(loaded_, rows, "logits");
+  return rows;
+}
+
+std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<const Asked> asked) {
+  const size_t width = plan_.narrowing->width();
+  std::vector<float> values(p.shape.rows() * width);
+  p.program->result(Narrowing::kNarrowed)->download(values.data(), values.size() * sizeof(float));
+  std::vector<LogitRow> rows;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const auto row = std::span<const float>(values).subspan(i * width, width);
+    if (auto narrowed = plan_.narrowing->read(row, asked[i])) {
+      const auto kept = std::make_shared<std::vector<float>>();
+      rows.emplace_back(std::move(*narrowed), [this, &p, i, kept] {
+        *kept = rows_of(p, i, 1);
+        return std::span<const float>(*kept);
+      });
+    } else {
+      rows.emplace_back(rows_of(p, i, 1));
+    }
+  }
+  return rows;
+}
+
+// Error when there is no room for them.
+void ManySession::check(std::span<const Part> parts) const {
+  int64_t missing = 0, tokens = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    LUMEN_CHECK(texts_.at(parts[p].text).is_open, "no text {}", parts[p].text);
+    LUMEN_CHECK(!parts[p].tokens.empty());
+    check_tokens(loaded_.model(), parts[p].tokens);
+    for (size_t before = 0; before < p; ++before)
+      LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
+    const auto count = std::ssize(parts[p].tokens);
+    if (length(parts[p].text) + count > limits_.longest)
+      throw Error(
+          Exit::user,
+          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
+          "shorten it, or raise --ctx-size");
+    missing += missing_pages(parts[p].text, count);
+    tokens += count;
+  }
+  if (missing > free_pages()) {
+    throw Error(Exit::user,
+                fmt::format("{} tokens need {} pages of {} tokens, and {} are free", tokens, missing, page_size(),
+                            free_pages()),
+                "close texts, or raise --ctx-size");
+  }
+}
+
+std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
+  std::vector<std::vector<float>> out;
+  for (const LogitRow& row : feed_rows(parts, {})) out.emplace_back(row.whole().begin(), row.whole().end());
+  return out;
+}
+
+std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::span<const Asked> asked) {
+  LUMEN_CHECK(asked.empty() || asked.size() == parts.size());
+  check(parts);
+  std::vector<LogitRow> rows(parts.size());
+  std::vector<Part> singles;
+  std::vector<Asked> of_singles;
+  std::vector<size_t> wanted;
+  const auto chunks = std::count_if(parts.begin(), parts.end(), [](const Part& p) { return p.tokens.size() > 1; });
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const std::span<const Asked> own = asked.empty() ? asked : asked.subspan(p, 1);
+    if (parts[p].tokens.size() == 1) {
+      singles.push_back(parts[p]);
+      of_singles.insert(of_singles.end(), own.begin(), own.end());
+      wanted.push_back(p);
+      continue;
+    }
+    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+      const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
+      const Part chunk{parts[p].text, left.first(count)};
+      left = left.subspan(count);
+      const Program& step = run(shape_for(1, chunk.tokens.size()), {&chunk, 1}, own);
+      if (!left.empty()) continue;
+      // Another prompt's step would write over a row that is still to be fetched.
+      const bool can = plan_.narrowing && !own.empty() && chunks == 1;
+      rows[p] = can ? narrowed_rows(step, own).at(0) : LogitRow(rows_of(step, 0, 1));
+    }
+  }
+  if (singles.empty()) return rows;
+  const Program& step = run(shape_for(singles.size(), 1), singles, of_singles);
+  if (plan_.narrowing && !of_singles.empty()) {
+    std::vector<LogitRow> some = narrowed_rows(step, of_singles);
+    for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = std::move(some[i]);
+    return rows;
+  }
+  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, std::ssize(singles)));
+  const size_t vocab = all->size() / singles.size();
+  for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = LogitRow(all, i * vocab, vocab);
+  return rows;
+}
+
+std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::span<const Asked> asked) {
+  LUMEN_CHECK(!parts.empty() && (asked.empty() || asked.size() == parts.size()));
+  check(parts);
+  std::vector<Asked> of_rows;
+  int64_t count = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    count += std::ssize(parts[p].tokens);
+    if (!asked.empty()) of_rows.insert(of_rows.end(), parts[p].tokens.size(), asked[p]);
+  }
+  LUMEN_CHECK(count <= rows(), "{} rows, but a step has {}", count, rows());
+  const Program& step = run(shape_for(count, 1), parts, of_rows, true);
+  if (plan_.narrowing && !of_rows.empty()) return narrowed_rows(step, of_rows);
+  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, count));
+  const size_t vocab = all->size() / count;
+  std::vector<LogitRow> out;
+  for (int64_t i = 0; i < count; ++i) out.emplace_back(all, i * vocab, vocab);
+  return out;
+}
+
+void ManySession::settle(int number, int64_t length) {
+  const int64_t kept = rewind(number, length);
+  LUMEN_CHECK(kept == length, "text {} cannot go back to {} tokens", number, length);
+  for (size_t c = 0; c < caches_.size(); ++c) text(number).tables[c].forget(caches_[c].pool, length);
+}
+
+void ManySession::feed_all(int number, std::span<const TokenId> tokens,
+                           const std::function<void(std::span<const float>)>& see) {
+  const Part whole{number, tokens};
+  check({&whole, 1});
+  const size_t vocab = loaded_.model().integer("vocab");
+  while (!tokens.empty()) {
+    const int64_t wide = wide_widths(options_, std::min<int64_t>(tokens.size(), kMostScored)).back();
+    const Part some{number, tokens.first(std::min<size_t>(tokens.size(), wide))};
+    tokens = tokens.subspan(some.tokens.size());
+    const std::vector<float> rows = rows_of(run({1, wide, true}, {&some, 1}), 0, std::ssize(some.tokens));
+    for (size_t at = 0; at < rows.size(); at += vocab) see(std::span(rows).subspan(at, vocab));
+  }
+}
+
+}  // namespace lumen::model
