@@ -80,8 +80,8 @@ static int end_tiles(int* saves) {
 #endif
 
 #ifdef LUMEN_OUTER
-/* Whether outer products of bytes are added as the architecture says. QEMU before 8.2.2 does not: it takes two sums for neighbours that are
-   none. */
+/* Whether outer products of bytes are added as the architecture says. QEMU 7.2 does not add them so: it takes two sums for neighbours that
+   are none. */
 static int multiplies_bytes(void) {
   int8_t a[256], b[256];
   static int32_t sums[64 * 64];

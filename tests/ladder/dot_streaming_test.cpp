@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <set>
 
 #include "arm_emulated.h"
@@ -50,7 +51,8 @@ FormatLibrary formats() {
   return library;
 }
 
-// QEMU before 8.2.2 adds products of bytes wrongly; then they are compiled, and not executed.
+// QEMU 7.2 adds products of bytes wrongly, 10.0 as the architecture says. Kernels of bytes are left out where it does
+// not.
 bool multiplies_bytes() {
   std::string folder = (std::filesystem::temp_directory_path() / "lumen-bytes-XXXXXX").string();
   if (!::mkdtemp(folder.data())) return false;
@@ -98,6 +100,7 @@ TEST(DotStreaming, ProductsUnderEmulation) {
   if (!dot_test::have("aarch64-linux-gnu-gcc")) GTEST_SKIP() << "install gcc-aarch64-linux-gnu, libc6-dev-arm64-cross";
   if (!dot_test::have("qemu-aarch64")) GTEST_SKIP() << "install qemu-user";
   const bool bytes = multiplies_bytes();
+  if (!bytes) std::cout << "this qemu-aarch64 adds outer products of bytes wrongly: those kernels are not executed\n";
   std::set<int> lengths;
   for (const machine::MachineRef& found : machine::relatives()) {
     if (!found->triple.starts_with("aarch64") || found->tiles.empty()) continue;
