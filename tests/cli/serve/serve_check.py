@@ -106,6 +106,9 @@ def answers(s, lumen, work):
     tokens = s.json("/tokenize", {"prompt": "Once upon"})["tokens"]
     assert s.json("/detokenize", {"tokens": tokens})["prompt"] == "Once upon"
 
+    info = s.json("/tokenizer_info")
+    assert info["model_max_length"] == 4096 and info["vocab_size"] > 256 and {"bos_token", "eos_token", "chat_template"} <= set(info), info
+
     # The same seed, the same text as `lumen run` writes.
     flags = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 7, "max_tokens": 20, "ignore_eos": True}
     alone = subprocess.run([lumen, "run", "-m", "served.gguf", "-p", "Once upon", "-n", "20", "--seed", "7", "--no-display-prompt", "--ignore-eos",
@@ -444,7 +447,7 @@ def check(lumen, work):
             assert s.ask("/v1/models", key=key)[0] == 401, key
         s.key = "sesame"
         assert [m["id"] for m in s.json("/v1/models")["data"]] == ["one", "two"]
-        assert s.ask("/v1/completions", {"prompt": "a"})[0] == 404
+        assert s.ask("/v1/completions", {"prompt": "a"})[0] == s.ask("/tokenizer_info")[0] == 404
         assert s.json("/v1/completions", {"prompt": "a", "model": "two", "max_tokens": 1})["model"] == "two"
         busy = {"prompt": "a", "model": "one", "max_tokens": 4000, "ignore_eos": True}
         ended = []

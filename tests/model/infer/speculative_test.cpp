@@ -72,7 +72,7 @@ TEST(LookUpDraft, FindsTheLatestOfTheLongestRuns) {
   LookUpDraft d(3, 1);
   const std::vector<TokenId> text = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3};
   EXPECT_EQ(d.propose(text, 2), (std::vector<TokenId>{9, 2}));
-  EXPECT_EQ(d.propose(std::vector<TokenId>{4, 5, 4, 6, 4}, 3), (std::vector<TokenId>{6, 4}));
+  EXPECT_EQ(d.propose(std::vector<TokenId>{4, 5, 4, 6, 4}, 5), (std::vector<TokenId>{6, 4, 6, 4, 6}));  // and so on
   EXPECT_TRUE(d.propose(std::vector<TokenId>{1, 2, 3}, 3).empty());
 }
 

@@ -80,20 +80,29 @@ TEST(AdaptersTogether, EachTextIsThatOfItsAdapterAlone) {
   }
   const LoadedModel loaded(engine(), m, sets);
   EXPECT_EQ(loaded.sets(), 4);
-  TextBatch batch(loaded, small_session(), {.texts = 12, .kept = 2}, 12);
-  std::map<std::pair<size_t, size_t>, ManyAnswer> answers;
-  for (size_t p = 0; p < prompts.size(); ++p) {
-    for (size_t s = 0; s < sets.size(); ++s) {
-      TextOrder order = order_of(m, prompts[p], int64_t(s));
-      order.done = [&answers, p, s](const ManyAnswer& answer) { answers[{p, s}] = answer; };
-      batch.add(std::move(order));
+  for (const bool has_draft : {false, true}) {  // rows of a text that are drafted have its adapter, too
+    ManyLimits limits{.texts = 12, .kept = 2};
+    if (has_draft) limits = with_drafts({.look_up = true, .most = 3}, limits);
+    TextBatch batch(loaded, small_session(), limits, 12);
+    if (has_draft) batch.draft_with(std::make_unique<ManyLookUpDraft>());
+    std::map<std::pair<size_t, size_t>, ManyAnswer> answers;
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      for (size_t s = 0; s < sets.size(); ++s) {
+        TextOrder order = order_of(m, prompts[p], int64_t(s));
+        order.done = [&answers, p, s](const ManyAnswer& answer) { answers[{p, s}] = answer; };
+        batch.add(std::move(order));
+      }
     }
+    int64_t most = 0, drafted = 0;
+    while (batch.step()) most = std::max(most, batch.running());
+    EXPECT_GT(most, 4);
+    for (const auto& [at, answer] : answers) {
+      EXPECT_EQ(answer.text, alone[at.second][at.first]) << at.first << at.second;
+      drafted += answer.drafted;
+    }
+    EXPECT_EQ(drafted > 0, has_draft);
+    EXPECT_EQ(answers.size(), 12U);
   }
-  int64_t steps = 0, most = 0;
-  for (; batch.step(); ++steps) most = std::max(most, batch.running());
-  EXPECT_GT(most, 4);
-  for (const auto& [at, answer] : answers) EXPECT_EQ(answer.text, alone[at.second][at.first]) << at.first << at.second;
-  EXPECT_EQ(answers.size(), 12U);
 }
 
 // What one adapter has read is nothing to another.

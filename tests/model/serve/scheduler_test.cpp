@@ -134,8 +134,8 @@ TEST(Scheduler, DraftsChangeNoText) {
     EXPECT_EQ(before.drafted_tokens > 0, draft.is_on());
     EXPECT_EQ(all_texts(true), alone);
     const ServeNumbers after = scheduler.numbers();
-    // Of each request the first text is the one that was expected, but for the token behind its prompt.
-    EXPECT_GE(after.accepted_tokens - before.accepted_tokens, 4 * 12);
+    // Of each request the first text is the one that was expected; without a draft few rows are free for it.
+    EXPECT_GE(after.accepted_tokens - before.accepted_tokens, draft.is_on() ? 4 * 12 : 1);
     EXPECT_GE(after.drafted_tokens, after.accepted_tokens);
     EXPECT_EQ(after.generation_tokens, 2 * before.generation_tokens);
   }

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kSoon = 8;           // tokens a draft's model reads before it proposes; more are read as a prompt is
 constexpr int64_t kLongestMatch = 16;  // of a text and what is expected
 constexpr int64_t kShortestMatch = 2;
+constexpr int64_t kLookAround = 8192;  // tokens in front of and behind the last place that agreed
 
 }  // namespace
 
@@ -165,7 +166,8 @@ std::vector<TokenId> ExpectedDraft::propose(std::span<const TokenId> text, int64
   if (size > 0 && size <= kLongestMatch && is_prefix()) {
     best = {kLongestMatch, size};
   } else {
-    for (int64_t end = 1; end <= std::ssize(expected); ++end) {
+    const int64_t last = std::min<int64_t>(std::ssize(expected), at_ + kLookAround);
+    for (int64_t end = std::max<int64_t>(1, at_ - kLookAround); end <= last; ++end) {
       int64_t same = 0;
       while (same < std::min({end, size, kLongestMatch}) && expected[end - 1 - same] == written[size - 1 - same])
         ++same;

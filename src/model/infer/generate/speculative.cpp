@@ -13,9 +13,11 @@ std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> text, int64_t
     const auto tail = text.last(n);
     for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence
       if (!std::equal(tail.begin(), tail.end(), text.begin() + at)) continue;
-      const auto follows = text.subspan(at + n);
-      const int64_t count = std::min<size_t>(follows.size(), most);
-      return {follows.begin(), follows.begin() + count};
+      // Where the text ends before that is enough, it goes on as it would if it repeated itself.
+      std::vector<TokenId> out;
+      for (int64_t from = at + n; std::ssize(out) < most; ++from)
+        out.push_back(from < size ? text[from] : out[from - size]);
+      return out;
     }
   }
   return {};

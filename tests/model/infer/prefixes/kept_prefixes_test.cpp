@@ -98,6 +98,7 @@ TEST(KeptPrefixes, ADamagedBlockIsComputedAgain) {
   EXPECT_EQ(again.text, wanted);
   EXPECT_LT(again.from_disk, 192);
   EXPECT_EQ(files->numbers().refused, 1);
+  files->finish();
   EXPECT_EQ(written(loaded, files_in(folder), prompt(200)).from_disk, 192);  // written anew
 }
 
