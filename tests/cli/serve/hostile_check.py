@@ -20,7 +20,8 @@ import serve_check
 
 GOOD = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2, "seed": 1, "temperature": 0.5, "stream": False,
-                             "tools": serve_check.TOOLS, "tool_choice": "auto", "stop": ["x"], "logprobs": True, "top_logprobs": 2},
+                             "tools": serve_check.TOOLS, "tool_choice": "auto", "stop": ["x"], "logprobs": True, "top_logprobs": 2,
+                             "prediction": {"type": "content", "content": [{"type": "text", "text": "Hello to you"}]}},
     "/v1/completions": {"prompt": "Once", "max_tokens": 2, "echo": True, "logprobs": 1, "n": 1, "logit_bias": {"3": 1}, "stream": True,
                         "grammar": 'root ::= "a" [b-c]{1,3}'},
     "/v1/responses": {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}], "max_output_tokens": 2, "instructions": "b", "store": True,
@@ -185,7 +186,7 @@ def main():
         work = Path(folder)
         serve_check.make_model(lumen, work)
         (work / "calls.jinja").write_text(serve_check.TEMPLATE)
-        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--body", "256K", "--timeout", "5", "--connections", connections + 50, "--chat-template", "calls.jinja", "--log-json")
+        s = serve_check.Served(lumen, work, "-m", "served.gguf", "--lookup", "--body", "256K", "--timeout", "5", "--connections", connections + 50, "--chat-template", "calls.jinja", "--log-json")
         try:
             begin = time.time()
             large(s)
