@@ -61,12 +61,14 @@ def check(chip: str, folder: Path) -> None:
     if "REFUSED" in said or not agrees:
         sys.exit(f"{chip}: doctor\n{said}")
     print(f"{chip}: doctor: {agrees[-1]}")
-    mine = folder / "mine.lum"
-    mine.write_text(FORMAT)
-    said = run([LUMEN, "format", "check", mine, "--device", "hip", "--cache", cache], chip)
-    if "FAIL" in said:
-        sys.exit(f"{chip}: a format of one's own\n{said}")
-    print(f"{chip}: a format of one's own agrees with its codec")
+    if LONG or chip == "gfx1100":
+        mine = folder / "mine.lum"
+        mine.write_text(FORMAT)
+        said = run([LUMEN, "format", "check", mine, "--device", "hip", "--cache", cache], chip)
+        there = [line for line in said.splitlines() if f" {chip} " in line]
+        if "FAIL" in said or len(there) < 6:
+            sys.exit(f"{chip}: a format of one's own\n{said}")
+        print(f"{chip}: a format of one's own agrees with its codec")
     for precision in ("f32", "bf16", "f16") if LONG else ("f32", "bf16"):
         here = train(folder / f"cpu-{precision}", "cpu", precision)
         there = train(folder / f"{chip}-{precision}", "hip", precision, chip)

@@ -115,6 +115,10 @@ int check_one(const Shared& shared, const FormatLibrary& library, const FormatRe
     run::Engine engine(options);
     failed += print_lines(run::check_kernels(engine, f));
   }
+  if (run::parse_device(shared.device).kind != run::DeviceChoice::Kind::cpu) {
+    run::Engine engine = shared.engine();
+    if (engine.device().machine().kind == machine::Kind::gpu) failed += print_lines(run::check_kernels(engine, f));
+  }
   if (f->encodes()) print_errors(library, f);
   return failed;
 }
@@ -154,7 +158,8 @@ void add_format(CLI::App& app, Command& command) {
   show_command->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
   CLI::App* check_command = sub->add_subcommand(
-      "check", "Codec properties, kernels on every machine that runs here, errors beside similar formats");
+      "check",
+      "Codec properties, kernels on every machine that runs here and on --device, errors beside similar formats");
   check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")
       ->required()
       ->type_name("FILE|NAME");

@@ -5,6 +5,7 @@
 //                         "version=50600000 devices=0 wave=32 integrated=1 bytes=1000000000 features=:xnack+"
 //   LUMEN_STAND_IN_FAULT  a fault of planted.h, "lanes v_mfma": looked at when a kernel is launched
 //   LUMEN_STAND_IN_COUNT  a file that at the end gets how many instructions each kernel executed
+//   LUMEN_STAND_IN_RECORD  a folder that gets each kernel's first launch (recorded.h), for another emulator
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -12,6 +13,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/amd/driver/recorded.h"
 #include "tests/amd/fault.h"
 #include "tests/amd/machine.h"
 #include "tests/run/fake_gpu/fake_gpu.h"
@@ -24,6 +26,7 @@ namespace {
 struct Found {
   LoadedObject* object = nullptr;
   LoadedKernel* kernel = nullptr;
+  const std::string* image = nullptr;
 };
 
 class Driver {
@@ -37,15 +40,22 @@ class Driver {
     gpu_.find = [this](const std::string& image, const std::string& symbol) { return find(image, symbol); };
     gpu_.taken = [this](void* address, size_t bytes, void* host) {
       machine_.memory().add(reinterpret_cast<uint64_t>(address), bytes, host, true);
+      record_.taken(reinterpret_cast<uint64_t>(address), bytes, host);
     };
-    gpu_.given_back = [this](void* address) { machine_.memory().remove(reinterpret_cast<uint64_t>(address)); };
+    gpu_.given_back = [this](void* address) {
+      machine_.memory().remove(reinterpret_cast<uint64_t>(address));
+      record_.given_back(reinterpret_cast<uint64_t>(address));
+    };
     gpu_.run = [this](void* function, std::span<const std::byte> arguments, unsigned blocks, unsigned threads,
                       unsigned shared) {
       const auto& f = *static_cast<Found*>(function);
       const uint64_t before = machine_.executed();
       const char* planted = std::getenv("LUMEN_STAND_IN_FAULT");
       plant(planted ? planted : "");
-      const bool well = guarded([&] { machine_.launch(*f.object, *f.kernel, {blocks, threads, shared, arguments}); });
+      const Launch launch{blocks, threads, shared, arguments};
+      const bool recorded = record_.before(*f.image, machine_.chip().name, f.kernel->code.symbol, launch);
+      const bool well = guarded([&] { machine_.launch(*f.object, *f.kernel, launch); });
+      if (recorded && well) record_.after();
       counts_[f.kernel->code.symbol] += machine_.executed() - before;
       return well;
     };
@@ -125,12 +135,13 @@ class Driver {
     const auto kernel = object.kernels.find(symbol);
     if (kernel == object.kernels.end()) return nullptr;
     auto& found = found_[&kernel->second];
-    found = {&object, &kernel->second};
+    found = {&object, &kernel->second, &objects_.find(image)->first};
     return &found;
   }
 
   std::string planted_;
   Machine machine_;
+  Recorded record_;
   fake::Gpu& gpu_;
   std::map<std::string, std::unique_ptr<LoadedObject>> objects_;
   std::map<LoadedKernel*, Found> found_;
