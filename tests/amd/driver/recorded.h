@@ -1,4 +1,5 @@
-// Launches written to files, so that another emulator can do the same and compare (tests/amd/emulator_reference.py).
+// Launches written to files, so that another emulator can do the same and compare
+// (tests/amd/driver/emulator_reference.py).
 #pragma once
 
 #include <cstdio>

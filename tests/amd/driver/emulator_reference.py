@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Kernels of Lumen in another emulator of AMD's machine code, tinygrad's, which is in its repository and not in its package: the
-same code object, arguments and memory as in the interpreter of this folder, and the memory they leave compared.
+same code object, arguments and memory as in the interpreter of tests/amd, and the memory they leave compared.
 
 usage: emulator_reference.py BUILD [--chip NAME] [--format FILE] [--only WORDS] [-v]
        LUMEN_TINYGRAD names a checkout of tinygrad; exit code 77: there is none, or no clang, and nothing was checked
