@@ -6,37 +6,22 @@
 
 #include "kernel/synth/gemm/gpu/dot_block.h"
 #include "tests/amd/gpu_code.h"
+#include "tests/graph/matrix_product.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 
 namespace lumen::dot_test {
 namespace {
 
-graph::Graph product_of(int64_t m, int64_t n, int64_t k, Scalar s) {
-  graph::Graph g;
-  graph::Builder build(g);
-  const auto input = [&](const char* name, int64_t rows) {
-    graph::Type t;
-    t.shape.emplace_back(rows);
-    t.shape.emplace_back(k);
-    t.element = {s, nullptr};
-    return build.input(name, graph::Role::data, t);
-  };
-  const graph::ValueId x = input("x", m), y = input("y", n);
-  g.results = {build.contract(x, y, "mk", "nk", "mn")};
-  g.result_names = {"r"};
-  return g;
-}
-
 // The plan of 8192^3 for one tile of it, and a part of K.
 synth::BlockDot one_tile(const machine::Machine& m, Scalar s, graph::Graph* small) {
   constexpr int64_t kLarge = 8192;
-  const graph::Plan large = one_dot_group(product_of(kLarge, kLarge, kLarge, s));
+  const graph::Plan large = one_dot_group(graph::matrix_product(kLarge, kLarge, kLarge, s));
   const auto wanted = synth::choose_block_dots(synth::normalise_dot(large, large.groups[0]), m, true, 0);
   LUMEN_CHECK(!wanted.empty(), "no blocks on {}", m.name);
   synth::BlockPlan t = wanted.front().plan;
   t.m_tiles = t.n_tiles = t.splits = 1;
   t.stages = t.split_stages = t.per_k = 3;
-  *small = product_of(t.tile.m(), t.tile.n(), t.stages * t.tile.stage_k, s);
+  *small = graph::matrix_product(t.tile.m(), t.tile.n(), t.stages * t.tile.stage_k, s);
   const graph::Plan plan = one_dot_group(*small);
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
   return {p, p, t, {}, 0};

@@ -15,6 +15,7 @@
 #include "kernel/loop/text.h"
 #include "kernel/machine/relatives.h"
 #include "row_kernel.h"
+#include "tests/graph/matrix_product.h"
 
 namespace lumen {
 namespace {
@@ -24,20 +25,6 @@ using dot_test::Case;
 struct Extents {
   int64_t m, n, k;
 };
-
-graph::Graph product(const Extents& e, Scalar s, const std::string& ia, const std::string& ib) {
-  const auto type = [&](const std::string& indices) {
-    graph::Shape shape;
-    for (const char c : indices) shape.push_back(graph::Dim(c == 'm' ? e.m : c == 'n' ? e.n : e.k));
-    return graph::Type{shape, {s, nullptr}};
-  };
-  graph::Graph g;
-  graph::Builder build(g);
-  const graph::ValueId x = build.input("x", graph::Role::data, type(ia));
-  g.results = {build.contract(x, build.input("y", graph::Role::data, type(ib)), ia, ib, "mn")};
-  g.result_names = {"r"};
-  return g;
-}
 
 FormatLibrary formats() {
   FormatLibrary library = FormatLibrary::builtin();
@@ -117,7 +104,7 @@ TEST(DotStreaming, ProductsUnderEmulation) {
         for (const char* ib : {"nk", "kn"}) {  // all of them at one length, elsewhere one of each type
           const std::string own = s == Scalar::f32 ? "mk nk" : s == Scalar::bf16 ? "km kn" : "mk kn";
           if ((side == 16 && s != Scalar::f16) || own == fmt::format("{} {}", ia, ib))
-            dot_test::add_cases(cases, product(e, s, ia, ib), *m, true);
+            dot_test::add_cases(cases, graph::matrix_product(e.m, e.n, e.k, s, ia, ib), *m, true);
         }
     if (!is_long) {
       add_packed(cases, *m, e.m, e.n);

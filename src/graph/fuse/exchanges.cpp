@@ -39,9 +39,9 @@ class Reordering {
  private:
   ValueId root(int i) const { return p_.clusters()[order_[i]].root; }
 
+  bool is_product(int i) const { return root(i) >= 0 && graph::is_product(p_.graph()[root(i)].op); }
   int64_t products_in(const std::vector<int>& places) const {
-    return std::ranges::count_if(places,
-                                 [&](int i) { return root(i) >= 0 && graph::is_product(p_.graph()[root(i)].op); });
+    return std::ranges::count_if(places, [&](int i) { return is_product(i); });
   }
 
   // What has to come before one, and it itself, but for what is there already; in the order that was.
@@ -62,14 +62,13 @@ class Reordering {
     return out;
   }
 
+  // As far as half of the products in it go; all where there are none.
   std::vector<int> half_of(std::vector<int> places) const {
-    const int64_t products = products_in(places);
-    std::vector<int> out;
-    for (const int i : places) {
-      out.push_back(i);
-      if (products > 0 && 2 * products_in(out) >= products) break;
-    }
-    return out;
+    const int64_t half = (products_in(places) + 1) / 2;
+    int64_t products = 0;
+    const auto last = std::ranges::find_if(places, [&](int i) { return is_product(i) && ++products == half; });
+    if (last != places.end()) places.erase(last + 1, places.end());
+    return places;
   }
 
   void emit(const std::vector<int>& places) {

@@ -4,29 +4,14 @@
 
 #include <algorithm>
 
+#include "tests/graph/matrix_product.h"
 #include "tests/kernel/synth/picked_cases.h"
 
 namespace lumen::test {
 namespace {
 
-using graph::Dim;
-
 bool any(const std::vector<std::string>& plans, std::string_view what) {
   return std::ranges::any_of(plans, [&](const std::string& p) { return p.find(what) != std::string::npos; });
-}
-
-graph::Graph product(int64_t m, int64_t n, int64_t k, Scalar s, const std::string& ia, const std::string& ib) {
-  const auto type = [&](const std::string& indices) {
-    graph::Shape shape;
-    for (const char c : indices) shape.push_back(Dim(c == 'm' ? m : c == 'n' ? n : k));
-    return graph::Type{shape, {s, nullptr}};
-  };
-  graph::Graph g;
-  graph::Builder build(g);
-  const graph::ValueId x = build.input("x", graph::Role::data, type(ia));
-  g.results = {build.contract(x, build.input("y", graph::Role::data, type(ib)), ia, ib, "mn")};
-  g.result_names = {"r"};
-  return g;
 }
 
 TEST(DotOuter, EveryTypeWhicheverWayItLies) {
@@ -40,8 +25,8 @@ TEST(DotOuter, EveryTypeWhicheverWayItLies) {
     for (const char* ia : {"mk", "km"})
       for (const char* ib : {"nk", "kn"}) {
         SCOPED_TRACE(fmt::format("{} {} {}", t.row, ia, ib));
-        const auto plans =
-            check(product(21, 19, 45, t.scalar, ia, ib), {.tolerance = t.tolerance, .machines = {"sme-256"}});
+        const auto plans = check(graph::matrix_product(21, 19, 45, t.scalar, ia, ib),
+                                 {.tolerance = t.tolerance, .machines = {"sme-256"}});
         EXPECT_TRUE(any(plans, t.row)) << fmt::format("{}", fmt::join(plans, "\n"));
       }
 }
@@ -49,7 +34,7 @@ TEST(DotOuter, EveryTypeWhicheverWayItLies) {
 TEST(DotOuter, StagesAndLengths) {
   for (const char* name : {"sme-128", "sme-512"}) {
     const bool in_stages = std::string_view(name) == "sme-512";
-    const auto plans = check(product(19, 37, in_stages ? 1300 : 150, Scalar::f32, "mk", "nk"),
+    const auto plans = check(graph::matrix_product(19, 37, in_stages ? 1300 : 150, Scalar::f32, "mk", "nk"),
                              {.tolerance = 1e-4, .machines = {name}});
     EXPECT_TRUE(any(plans, "outer1.f32f32")) << name;
     EXPECT_EQ(any(plans, " k "), in_stages) << fmt::format("{}", fmt::join(plans, "\n"));
