@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "model/arch/family/source.h"
 #include "number/facts/facts.h"
+#include "run/device/choose/choose.h"
 #include "run/engine/format_check.h"
 #include "run/engine/stages.h"
 

@@ -5,6 +5,7 @@
 #include "emit/streaming/streaming.h"
 
 #include <llvm/IR/IntrinsicsAArch64.h>
+#include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/Transforms/Utils/CodeExtractor.h>
 
