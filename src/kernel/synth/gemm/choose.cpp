@@ -56,6 +56,12 @@ std::vector<int64_t> outer_counts(const DotProblem& p, const machine::Machine& m
   return out;
 }
 
+// Bytes of operands that come from beyond the second-level cache.
+struct Streams {
+  double in_place = 0;  // fetched ahead while what came before is multiplied
+  double copied = 0;    // waited for: a panel is filled before it is read
+};
+
 class TileChooser {
  public:
   TileChooser(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row)
@@ -99,7 +105,7 @@ class TileChooser {
   int temporaries(int vectors) const { return row_ ? vectors + (products_apart() ? 1 : 0) : 0; }
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
-  double streamed(const TilePlan& t) const;
+  Streams streamed(const TilePlan& t) const;
 
   const DotProblem& p_;
   const machine::Machine& m_;
@@ -216,16 +222,17 @@ double TileChooser::cost(const TilePlan& t) const {
     if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * (t.n_tiles * t.m_tiles) * costs_.strided;
   }
   if (t.stages > 1) cycles += t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors * costs_.stage_sum;
-  cycles += streamed(t) / costs_.stream_bytes;
+  const Streams streams = streamed(t);
+  cycles = std::max(cycles, streams.in_place / costs_.stream_bytes) + streams.copied / costs_.stream_bytes;
   const int64_t tasks = t.tasks(p_);
   cycles = cycles * outer + costs_.task / m_.task_divisor * tasks;
   return cycles * balance(m_, cycles, tasks);
 }
 
-// Bytes of operands read in place that come from beyond the second-level cache. Tiles go over all of K one after the
-// other, and each reads its operands anew, unless a stage of K, or all of it, stays in the cache.
-double TileChooser::streamed(const TilePlan& t) const {
-  if (!sums_are_long_) return 0;
+// Tiles go over all of K one after the other, and each reads its operands anew, unless a stage of K, or all of it,
+// stays in the cache. Panels are filled once for a task.
+Streams TileChooser::streamed(const TilePlan& t) const {
+  if (!sums_are_long_) return {};
   constexpr int64_t kLine = 64;
   const int64_t k = p_.k_total();
   // What `count` neighbours along an axis lie in: whole lines where K does not run along them.
@@ -236,11 +243,18 @@ double TileChooser::streamed(const TilePlan& t) const {
   const int64_t a_task = bytes(0, t.m_task * t.height), b_task = bytes(1, t.n_task * t.vectors * lanes_);
   const bool is_near = t.stages > 1 || a_task + b_task <= m_.l2_bytes / 2;
   const double tiles = t.m_tiles * t.n_tiles, tasks = t.m_tasks * t.n_tasks;
-  double out = 0;
-  if (t.a == Fetch::direct && p_.loads[0].elements * 4 > m_.l2_bytes)
-    out += is_near ? tasks * a_task : tiles * bytes(0, t.height);
-  if (t.b == Fetch::direct && p_.loads[1].elements * 4 > m_.l2_bytes)
-    out += is_near ? tasks * b_task : tiles * bytes(1, t.vectors * lanes_);
+  Streams out;
+  const auto add = [&](size_t side, Fetch fetch, int64_t task, int64_t tile) {
+    if (p_.loads[side].elements * 4 <= m_.l2_bytes) return;
+    if (fetch == Fetch::direct)
+      out.in_place += is_near ? tasks * task : tiles * tile;
+    else if (fetch != Fetch::tiles)  // whose reading by tiles is counted there
+      out.copied += tasks * task;
+    else
+      out.copied += bytes(side, p_.m.extent);
+  };
+  add(0, t.a, a_task, bytes(0, t.height));
+  add(1, t.b, b_task, bytes(1, t.vectors * lanes_));
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernel/synth/dot.h"
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/dot_parts.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 
 namespace lumen {
@@ -182,7 +183,8 @@ TEST(DotTile, VectorsAlongABatch) {
   EXPECT_FALSE(synth::normalise_dot(plan, plan.groups[0]).along_batch());
 }
 
-// Tiles that would read much of their operands from memory, each anew, go over K in stages that a cache holds.
+// Tiles that would read much of their operands from memory, each anew, go over K in stages that a cache holds; and what
+// follows each other in memory is read in place, where processors fetch it ahead.
 TEST(DotChoose, WhatIsReadInPlaceStaysNear) {
   const auto m = machine::find_machine("x86-64-v3");
   for (const int64_t outer : {1, 64}) {
@@ -194,9 +196,11 @@ TEST(DotChoose, WhatIsReadInPlaceStaysNear) {
     g.results = {build.contract(x, y, "bki", "bko", "io")};
     g.result_names = {"r"};
     const graph::Plan plan = dot_test::one_dot_group(g);
-    const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+    const synth::DotProblem whole = synth::normalise_dot(plan, plan.groups[0]);
+    const synth::DotProblem p = outer == 1 ? whole : synth::in_parts(whole, 4, 0);
     const synth::TilePlan t = synth::choose_tiles(p, *m).front();
     EXPECT_EQ(t.stages > 1, outer > 1) << synth::describe(t);
+    EXPECT_TRUE(t.a == synth::Fetch::direct && t.b == synth::Fetch::direct) << synth::describe(t);
     if (outer == 1) continue;
     int64_t held = t.stage_k;
     for (size_t d = p.outer_k.size() - t.stage_digits; d < p.outer_k.size(); ++d) held *= p.outer_k[d].extent;
