@@ -166,7 +166,7 @@ void PrefixFiles::write_one(std::unique_lock<std::mutex>& lock, const std::strin
   bool is_kept = false;
   if (content) {
     lock.unlock();
-    kept_.write(kKind, name, *content);
+    kept_.write(kKind, name, *content, true);
     is_kept = kept_.usable();
     lock.lock();
   }

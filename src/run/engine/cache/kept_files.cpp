@@ -30,9 +30,6 @@ constexpr char kMagic[8] = {'L', 'U', 'M', 'E', 'N', 'K', '0', '2'};
 constexpr const char* kKeyName = "key";
 constexpr off_t kLargestFile = off_t{64} << 20;
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO, kOthersWrite = S_IWGRP | S_IWOTH;
-// What took longer to compute than a disk takes to flush it: a crash of the system leaves it whole. Other kinds are not
-// waited for: what a crash tears, its seal shows, and it is made again in moments.
-constexpr std::string_view kFlushed[] = {"prefixes"};
 constexpr time_t kAbandoned = 3600;  // seconds after which an unfinished file belongs to nobody
 
 struct Header {
@@ -315,7 +312,7 @@ std::string KeptFiles::read(const std::string& kind, const std::string& name) {
   return content;
 }
 
-void KeptFiles::write(const std::string& kind, const std::string& name, const std::string& content) {
+void KeptFiles::write(const std::string& kind, const std::string& name, const std::string& content, bool is_flushed) {
   LUMEN_CHECK(!content.empty() && name.find('/') == std::string::npos);
   const int folder = folder_of(kind, true);
   if (folder < 0) return;
@@ -326,13 +323,12 @@ void KeptFiles::write(const std::string& kind, const std::string& name, const st
   const std::string part = unfinished_name(name);
   Descriptor file(
       ::openat(folder, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  const bool flushed = std::ranges::find(kFlushed, kind) != std::end(kFlushed);
   bool whole = file.get() >= 0 && write_all(file.get(), &header, sizeof header) &&
                write_all(file.get(), content.data(), content.size());
-  if (whole && flushed) whole = ::fsync(file.get()) == 0;
+  if (whole && is_flushed) whole = ::fsync(file.get()) == 0;
   if (const int fd = file.take(); fd >= 0 && ::close(fd) != 0) whole = false;
   if (whole && ::renameat(folder, part.c_str(), folder, name.c_str()) == 0) {
-    if (flushed) (void)::fsync(folder);  // some file systems cannot; the file is there all the same
+    if (is_flushed) (void)::fsync(folder);  // some file systems cannot; the file is there all the same
     return;
   }
   const int number = errno;

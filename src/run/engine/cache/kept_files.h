@@ -29,8 +29,10 @@ class KeptFiles {
 
   // The content of a file of a kind ("kernels"), a folder of its own. Empty where there is none that can be trusted.
   std::string read(const std::string& kind, const std::string& name);
-  // Appears whole, in place of an earlier one. An empty content cannot be kept.
-  void write(const std::string& kind, const std::string& name, const std::string& content);
+  // Appears whole, in place of an earlier one. An empty content cannot be kept. `is_flushed`: waits for the disk, for
+  // what took longer to compute than that, so that a crash of the system leaves it whole. What else a crash tears, its
+  // seal shows, and it is made again in moments.
+  void write(const std::string& kind, const std::string& name, const std::string& content, bool is_flushed = false);
 
   bool usable() const;                 // something can be kept
   const std::string& trouble() const;  // why not; empty when it can, or when nothing was asked for
