@@ -2,14 +2,12 @@
 // code that does not grow with the number of steps.
 #include <gtest/gtest.h>
 
-#include "base/file/file.h"
-#include "graph/elaborate/elaborate.h"
 #include "graph/grad/reverse.h"
 #include "graph/pipeline/pipeline.h"
 #include "graph/steps/steps.h"
-#include "lang/parser.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "tests/run/functions.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -17,17 +15,6 @@ namespace {
 
 using graph::Graph;
 using graph::ValueId;
-
-Graph function_of(const std::string& text) {
-  const std::filesystem::path path = std::filesystem::path(LUMEN_SOURCE_DIR) / "models" / "functions.lum";
-  const lang::File library = lang::parse_file(std::make_shared<Source>(Source{"functions.lum", read_file(path)}));
-  const lang::File file = lang::parse_file(std::make_shared<Source>(Source{"test.lum", text}));
-  graph::Scope scope;
-  scope.files = {&library, &file};
-  Graph g = graph::elaborate_function(scope, file.functions.back());
-  graph::inline_calls(g);
-  return g;
-}
 
 // The gradients by all float inputs of the sum of a function's results, each element with a weight of its own.
 Graph stepped_gradients(Graph g) {
