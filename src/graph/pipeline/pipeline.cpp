@@ -96,6 +96,7 @@ Graph rounded(Graph g, const std::vector<FormatAssignment>& assignments, const B
   pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
   pass("decode_in_steps", decode_in_steps);
   pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
+  if (hoists) pass("hoist_steps", hoist_steps);  // again: weights that steps read are rounded before them
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them
