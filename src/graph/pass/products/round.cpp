@@ -65,7 +65,7 @@ class Rounder : Products {
         lengthen_operands(v);
       else
         r_.keep(v);
-      // Of what lies between two products of a step nothing is kept.
+      // Nothing is kept of what lies between two products of a step.
       if (to_ != Scalar::f32 && !around_ && is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
@@ -329,7 +329,7 @@ class Rounder : Products {
     if (trains_) supplies_.follow(name, find_largest(b, below_order(r_.to, source_of(v))));
     return largest;
   }
-  // Of a weight that the steps of a scan read: it is the same for all.
+  // A weight that the steps of a scan read: what is known is the same for all of them.
   ValueId largest_around(ValueId v, const std::string& weight) {
     ValueId input = below(v);
     if (is_held(g_, input)) input = g_[input].operands[0];

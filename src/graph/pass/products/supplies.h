@@ -15,7 +15,7 @@ namespace lumen::graph {
 class Supplies {
  public:
   explicit Supplies(Builder& build) : b_(build) {}
-  // Of a scan's body: what is around it, and the number of steps.
+  // For a scan's body: what is around it, and the number of steps.
   Supplies(Builder& build, Supplies* around, Dim steps) : b_(build), around_(around), steps_(std::move(steps)) {}
 
   // Numbers in [0, 1) that are this operand's own, by the name of a seed (kProductSeed).
