@@ -138,13 +138,6 @@ ValueId OperandEncoder::rotated(ValueId rows, int64_t run) {
   return b.reshape(turned, shape);
 }
 
-ValueId OperandEncoder::drawn(const Shape& shape, const std::string& weight) {
-  const std::string name = seed_for(weight);
-  Draws& draws = draws_[name];
-  if (draws.seed < 0) draws.seed = r_.build.input(name, Role::data, {{}, {Scalar::u32, nullptr}});
-  return r_.build.random(draws.seed, draws.salt++, shape);
-}
-
 ValueId OperandEncoder::scale_of_largest(ValueId largest, const FormatRef& f) {
   Builder& b = r_.build;
   const int field = tensor_scale(*f);
@@ -175,7 +168,7 @@ FormatRef OperandEncoder::field_format(const FormatRef& f, const ElementField& f
 ValueId OperandEncoder::rounded_at_random(ValueId value, const FormatRef& f, ValueId scale, const std::string& weight) {
   require_random(*f, "round to the nearest, or name a format whose codes are integers or small floats");
   Builder& b = r_.build;
-  return round_at_random(b, value, f, drawn(b.type(value).shape, weight), scale);
+  return round_at_random(b, value, f, drawn_(seed_for(weight), b.type(value).shape), scale);
 }
 
 ValueId find_largest(Builder& build, ValueId value) {
@@ -324,6 +317,14 @@ std::vector<bool> values_of_forward_pass(const Graph& g) {
   for (ValueId v = std::ssize(g.nodes); v-- > 0;) {
     if (!needed[v]) continue;
     for (const ValueId o : g[v].operands) needed[o] = true;
+  }
+  // What a step of the forward pass gives to the backward pass alone is of the forward pass, and so is the scan.
+  std::vector<bool> given(g.nodes.size(), false);
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
+    if (needed[v] || g[v].operands.empty()) continue;
+    const ValueId below = g[v].operands[0];
+    given[v] = g[v].op == Op::result_ ? needed[below] : is_view(g[v].op) && given[below];
+    needed[v] = given[v];
   }
   return needed;
 }

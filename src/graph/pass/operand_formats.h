@@ -26,7 +26,9 @@ Shape field_shape(const Format& f, const Field& field, const Shape& shape, const
 
 class OperandEncoder {
  public:
-  explicit OperandEncoder(Rewriter& r) : r_(r) {}
+  // Numbers in [0, 1) for an operand that is rounded at random, by the name of the seed.
+  using Drawn = std::function<ValueId(const std::string& seed, const Shape& shape)>;
+  OperandEncoder(Rewriter& r, Drawn drawn) : r_(r), drawn_(std::move(drawn)) {}
   // `v`: an operand of r.from whose axes are `letters`, of which the product keeps those of `kept`; `value`: what it is
   // in r.to, of any float type. Numeric extents. Rows that blocks do not divide are encoded with zeros behind them.
   // `scale`: of the whole tensor, one number; -1: it is fitted. `rotation`: ProductType::rotations. `weight`: the
@@ -43,18 +45,13 @@ class OperandEncoder {
 
  private:
   Rewriter& r_;
-  ValueId drawn(const Shape& shape, const std::string& weight);
+  Drawn drawn_;
   ValueId rotated(ValueId rows, int64_t run);
   FormatRef field_format(const FormatRef& f, const ElementField& field);
 
   // By value, its axes in order, format, rounding.
   std::map<std::tuple<ValueId, std::string, const Format*, bool, int64_t>, ValueId> known_;
   std::map<std::string, FormatRef> fields_;  // formats whose numbers are a field, by hash
-  struct Draws {
-    ValueId seed = -1;
-    uint32_t salt = 0x0b5e;  // of the next one
-  };
-  std::map<std::string, Draws> draws_;  // by the name of the seed
 };
 
 // A parameter that a format holds between steps, by the name that its decoding has: it passes through the products'

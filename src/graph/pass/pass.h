@@ -1,7 +1,7 @@
 // The passes from a graph as its author wrote it to one whose nodes can be grouped, in files of one function each.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pass/learned, number/facts, number/gradient.
-// Offers: at_random.h, learned_scales.h.
+// Offers: at_random.h, learned_scales.h, operand_formats.h.
 #pragma once
 
 #include <array>

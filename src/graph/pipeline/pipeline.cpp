@@ -85,15 +85,18 @@ Graph evaluation_graph(Graph g, const Changes& changes, const Trained& trained) 
   return g;
 }
 
-Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                            const ProductType& products) {
+namespace {
+
+Graph rounded(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+              const ProductType& products, bool hoists) {
   const Way pass(g);
   pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
   pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
-  pass("hoist_steps", hoist_steps);    // again: gradients, and what is run without them
+  if (hoists) pass("hoist_steps", hoist_steps);  // again: gradients, and what is run without them
   pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
   pass("decode_in_steps", decode_in_steps);
   pass("round_products", [&](Graph& h) { round_products(h, products); });  // mixed precision
+  if (hoists) pass("hoist_steps", hoist_steps);  // again: weights that steps read are rounded before them
   pass("bind_symbols",
        [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
   pass("split_contracts", split_contracts);                        // products take the shape of what follows them
@@ -103,6 +106,18 @@ Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assign
   pass("simplify", simplify);
   pass("trim_scans", trim_scans);
   return g;
+}
+
+}  // namespace
+
+Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                            const ProductType& products) {
+  return rounded(std::move(g), assignments, symbols, products, true);
+}
+
+Pipeline stepwise_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                           const ProductType& products) {
+  return plan_graph(rounded(std::move(g), assignments, symbols, products, false));
 }
 
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,

@@ -60,6 +60,10 @@ Graph with_rounded_products(Graph g, const std::vector<FormatAssignment>& assign
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
                       const ProductType& products = {}, const Recompute& recompute = {});
 
+// The same where memory is dear: nothing leaves the steps of a scan, so that no product has room for all steps at once.
+Pipeline stepwise_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                           const ProductType& products);
+
 // The end of that, for a graph whose dims are numbers, without calls: groups, and groups with their memory.
 Plan fuse(Graph g);
 Pipeline plan_graph(const Graph& g);

@@ -1,4 +1,5 @@
 // in_bodies and decode_in_steps. Proved by tests/graph/steps/scan_test.cpp.
+#include <algorithm>
 #include <memory>
 
 #include "graph/ir/rewrite.h"
@@ -10,27 +11,39 @@ namespace lumen::graph {
 namespace {
 
 // The body with an input as it is stored, decoded before anything reads it.
-Graph with_stored_input(const Graph& body, ValueId input, const Type& stored) {
+// `label`: of the decoding that there was.
+Graph with_stored_input(const Graph& body, ValueId input, const Type& stored, const std::string& label) {
   Rewriter r(body);
   for (ValueId v = 0; v < std::ssize(body.nodes); ++v) {
     const ValueId kept = r.keep(v);
     if (v != input) continue;
     r.to[kept].type = stored;
     r.replace(v, r.build.cast(kept, body[v].type.element));
+    r.to[r[v]].label = label;
   }
   return r.finish();
 }
 
 }  // namespace
 
-void in_bodies(Graph& g, const std::function<void(Graph&)>& pass) {
+bool has_scans(const Graph& g) {
+  return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::scan_; });
+}
+
+void in_own_bodies(Graph& g, const std::function<void(Graph&)>& pass) {
   for (Node& node : g.nodes) {
     if (node.op != Op::scan_) continue;
     Graph body = *node.attributes.callee;
-    in_bodies(body, pass);
     pass(body);
     node.attributes.callee = std::make_shared<const Graph>(std::move(body));
   }
+}
+
+void in_bodies(Graph& g, const std::function<void(Graph&)>& pass) {
+  in_own_bodies(g, [&](Graph& body) {
+    in_bodies(body, pass);
+    pass(body);
+  });
 }
 
 void decode_in_steps(Graph& g) {
@@ -38,13 +51,14 @@ void decode_in_steps(Graph& g) {
     if (node.op != Op::scan_) continue;
     for (size_t i = node.attributes.carries + node.attributes.sequences; i < node.operands.size(); ++i) {
       if (!is_unpack(g, node.operands[i]) || g[node.operands[i]].operands.size() != 1) continue;
+      const std::string label = g[node.operands[i]].label;
       node.operands[i] = g[node.operands[i]].operands[0];
       const Graph& body = *node.attributes.callee;
       node.attributes.callee =
-          std::make_shared<const Graph>(with_stored_input(body, body.inputs()[i], g[node.operands[i]].type));
+          std::make_shared<const Graph>(with_stored_input(body, body.inputs()[i], g[node.operands[i]].type, label));
     }
   }
-  in_bodies(g, decode_in_steps);
+  in_own_bodies(g, decode_in_steps);
 }
 
 }  // namespace lumen::graph

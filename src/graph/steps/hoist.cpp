@@ -233,9 +233,8 @@ class Hoister {
 }  // namespace
 
 void hoist_steps(Graph& g) {
-  const auto is_scan = [](const Node& n) { return n.op == Op::scan_; };
-  if (std::none_of(g.nodes.begin(), g.nodes.end(), is_scan)) return;
-  in_bodies(g, hoist_steps);
+  if (!has_scans(g)) return;
+  in_own_bodies(g, hoist_steps);
   g = Hoister(g).run();
   trim_scans(g);
 }

@@ -13,6 +13,9 @@ namespace lumen::graph {
 
 // A pass for the bodies of all scans, innermost first.
 void in_bodies(Graph& g, const std::function<void(Graph&)>& pass);
+// .. or for those of its own scans alone, for a pass that goes on to theirs itself.
+void in_own_bodies(Graph& g, const std::function<void(Graph&)>& pass);
+bool has_scans(const Graph& g);
 
 // What does not wait for a carry leaves the steps: what constants alone make is computed once before them, and products
 // of a sequence by what no step changes become one product for all steps. Carries are what is left to wait for. Sums of

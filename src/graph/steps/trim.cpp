@@ -153,9 +153,8 @@ class Trimmer {
 }  // namespace
 
 void trim_scans(Graph& g) {
-  const auto is_scan = [](const Node& n) { return n.op == Op::scan_; };
-  if (std::none_of(g.nodes.begin(), g.nodes.end(), is_scan)) return;
-  in_bodies(g, trim_scans);
+  if (!has_scans(g)) return;
+  in_own_bodies(g, trim_scans);
   g = Trimmer(g).run();
 }
 

@@ -2,14 +2,14 @@
 // code that does not grow with the number of steps.
 #include <gtest/gtest.h>
 
-#include "base/file/file.h"
-#include "graph/elaborate/elaborate.h"
+#include <random>
+
 #include "graph/grad/reverse.h"
 #include "graph/pipeline/pipeline.h"
 #include "graph/steps/steps.h"
-#include "lang/parser.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "tests/run/functions.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -17,17 +17,6 @@ namespace {
 
 using graph::Graph;
 using graph::ValueId;
-
-Graph function_of(const std::string& text) {
-  const std::filesystem::path path = std::filesystem::path(LUMEN_SOURCE_DIR) / "models" / "functions.lum";
-  const lang::File library = lang::parse_file(std::make_shared<Source>(Source{"functions.lum", read_file(path)}));
-  const lang::File file = lang::parse_file(std::make_shared<Source>(Source{"test.lum", text}));
-  graph::Scope scope;
-  scope.files = {&library, &file};
-  Graph g = graph::elaborate_function(scope, file.functions.back());
-  graph::inline_calls(g);
-  return g;
-}
 
 // The gradients by all float inputs of the sum of a function's results, each element with a weight of its own.
 Graph stepped_gradients(Graph g) {
@@ -207,6 +196,113 @@ TEST(Scan, WeightsInFormats) {
     Engine engine(options());
     const auto program = run_once(engine, g, inputs, compile);
     expect_of_range(floats_of(program->result(g.result_names[0])), graph::eval(g, decoded)[0].values, 1e-5);
+  }
+}
+
+graph::ProductType formats(const std::string& activation, const std::string& weight, const std::string& gradient) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  graph::ProductType type;
+  type.formats.fill({library.get(activation), library.get(weight), library.get(gradient)});
+  return type;
+}
+
+// A cell in a recipe's formats, forward and backward: kernels of steps give what the evaluator gives.
+TEST(Scan, OperandsInFormats) {
+  Graph g = stepped_gradients(function_of(gru_of(16, 6, 32, 32, "gru(x, h, w, u, b, c)")));
+  for (const char* weight : {"w", "u"}) g[g.find_input(weight)].attributes.role = graph::Role::parameter;
+  graph::ProductType delayed = formats("fp8_tensor", "fp8_tensor", "fp8_e5m2_tensor");
+  delayed.sources = {FieldSource::delayed, FieldSource::delayed, FieldSource::delayed, 4};
+  for (const graph::ProductType& type :
+       {graph::ProductType(Scalar::bf16), formats("int8_row", "int8_row", "int8_row"),
+        formats("fp8_e4m3", "fp8_e4m3", "fp8_e5m2"), formats("mxfp8_e4m3", "fp8_tile", "fp8_e5m2_row"), delayed}) {
+    const Graph rounded = graph::with_rounded_products(g, {}, {}, type);
+    auto inputs = random_inputs(rounded, 7);
+    for (const char* name : {"w", "u"})
+      for (double& x : inputs.at(name).values) x *= 0.2;
+    for (auto& [name, t] : inputs)
+      if (name.starts_with(graph::kHistoryState)) t.values.assign(t.values.size(), 2);
+    std::map<std::string, Tensor> states;
+    const std::vector<Tensor> want = graph::eval(rounded, inputs, {}, &states);
+    Engine engine(options());
+    CompileOptions compile;
+    compile.products = type;
+    const auto program = engine.compile(g, compile);
+    std::map<std::string, DeviceTensorRef> bound;
+    for (const std::string& name : program->input_names())
+      program->bind(name, bound[name] = upload(engine, inputs.at(name)));
+    program->run();
+    for (size_t i = 0; i < want.size(); ++i) {
+      SCOPED_TRACE(g.result_names[i]);
+      const std::vector<float> got = floats_of(program->result(g.result_names[i]));
+      double size = 1e-3, far = 0;
+      for (const double x : want[i].values) size = std::max(size, std::abs(x));
+      for (size_t k = 0; k < got.size(); ++k) far = std::max(far, std::abs(got[k] - want[i].values[k]));
+      // The last bit of a sum moves a code here and there.
+      EXPECT_LT(far, 0.04 * size);
+    }
+    for (const auto& [name, t] : states) expect_of_range(floats_of(bound.at(name)), t.values, 1e-2);
+  }
+}
+
+// A step of training, by a recipe, on made-up data: the sum of what was seen so far has to be told at the end.
+TEST(Scan, ARecipeTrainsACell) {
+  constexpr int kBatch = 32, kSteps = 6, kHidden = 16;
+  Graph g = function_of(fmt::format(
+      "fn f(x: f32[{0}, {1}, 16], told: f32[{0}, 1], w: f32[3 * {2}, 16], u: f32[3 * {2}, {2}], b: f32[3 * {2}], "
+      "last: f32[16, {2}]) -> f32[] {{\n"
+      "  let all = gru(x, broadcast(0.0, [{0}, {2}]), w, u, b, b)\n"
+      "  let away = linear(all[:, {1} - 1, :], last)[:, 0:1] - told\n"
+      "  return mean(away * away, 0)[0, 0]\n}}\n",
+      kBatch, kSteps, kHidden));
+  graph::TrainingStep descent;
+  descent.name = "descent";
+  descent.trained.most_logits = [](const Graph&) { return int64_t{1} << 20; };
+  const auto parameters = [](const Graph& of) {
+    std::vector<ValueId> values;
+    for (const char* name : {"w", "u", "b", "last"}) values.push_back(of.find_input(name));
+    return values;
+  };
+  for (const ValueId v : parameters(g)) g[v].attributes.role = graph::Role::parameter;
+  descent.parameters = parameters;
+  descent.update = [parameters](Graph& of, const std::vector<ValueId>& gradients) {
+    const std::vector<ValueId> values = parameters(of);
+    graph::Builder b(of);
+    for (size_t i = 0; i < values.size(); ++i)
+      b.update(values[i], b.sub(values[i], b.mul(gradients[i], b.scalar(0.1))));
+  };
+  g.result_names = {"loss"};
+  const Graph step = graph::training_graph(g, {}, descent);
+  graph::ProductType delayed = formats("fp8_tensor", "fp8_tensor", "fp8_e5m2_tensor");
+  delayed.sources = {FieldSource::delayed, FieldSource::delayed, FieldSource::delayed, 4};
+  for (const graph::ProductType& type : {formats("int8_row", "int8_row", "int8_row"), delayed}) {
+    Engine engine(options());
+    CompileOptions compile;
+    compile.products = type;
+    const auto program = engine.compile(step, compile);
+    std::mt19937 random(4);
+    std::normal_distribution<float> normal;
+    std::map<std::string, DeviceTensorRef> bound;
+    for (const std::string& name : program->input_names()) {
+      Tensor t = random_tensor(program->input_type(name), name.size());
+      for (double& x : t.values) x = name.starts_with(graph::kHistoryState) ? 0 : 0.2 * normal(random);
+      program->bind(name, bound[name] = upload(engine, t));
+    }
+    double first = 0, last = 0;
+    for (int n = 0; n < 120; ++n) {
+      Tensor x = random_tensor(program->input_type("x"), n), told = random_tensor(program->input_type("told"), n);
+      for (int i = 0; i < kBatch; ++i) {
+        told.values[i] = 0;
+        for (int t = 0; t < kSteps; ++t) told.values[i] += 0.3 * x.values[(i * kSteps + t) * 16];
+      }
+      for (const auto& [name, t] : {std::pair{"x", x}, {"told", told}}) {
+        const std::vector<uint8_t> bytes = to_bytes(t);
+        bound.at(name)->upload(bytes.data(), std::ssize(bytes));
+      }
+      program->run();
+      (n < 10 ? first : last) += (n < 10 || n >= 110) ? floats_of(program->result("loss"))[0] / 10 : 0;
+    }
+    EXPECT_LT(last, 0.5 * first);
+    EXPECT_GT(first, 0.1);
   }
 }
 

@@ -2,11 +2,9 @@
 // the graph evaluator.
 #include <gtest/gtest.h>
 
-#include "base/file/file.h"
-#include "graph/elaborate/elaborate.h"
 #include "graph/grad/reverse.h"
 #include "graph/pipeline/pipeline.h"
-#include "lang/parser.h"
+#include "tests/run/functions.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -14,13 +12,7 @@ namespace {
 
 // A function's result, and the gradients by all its inputs of its sum with different weights.
 graph::Graph with_gradients(const std::string& text) {
-  const std::filesystem::path path = std::filesystem::path(LUMEN_SOURCE_DIR) / "models" / "functions.lum";
-  const lang::File library = lang::parse_file(std::make_shared<Source>(Source{"functions.lum", read_file(path)}));
-  const lang::File file = lang::parse_file(std::make_shared<Source>(Source{"test.lum", text}));
-  graph::Scope scope;
-  scope.files = {&library, &file};
-  graph::Graph g = graph::elaborate_function(scope, file.functions.back());
-  graph::inline_calls(g);
+  graph::Graph g = function_of(text);
   graph::Builder b(g);
   const std::vector<graph::ValueId> inputs = g.inputs();
   const graph::ValueId y = g.results[0], weights = b.input("weights", graph::Role::data, b.type(y));

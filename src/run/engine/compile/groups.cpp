@@ -1,8 +1,11 @@
 #include "run/engine/compile/groups.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
+#include "run/device/require.h"
 #include "run/engine/compile/judge.h"
-#include "run/engine/compile/scan.h"
 #include "run/engine/compile/steps.h"
 #include "run/engine/compile/tuned.h"
 
@@ -56,6 +59,49 @@ Launch exchange_launch(const Graph& g, const graph::Group& group, const PlanAddr
   launch.bytes = graph::byte_size(node.type);
   launch.addresses = {places.of(group.inputs.at(0)), places.of(group.root)};
   return launch;
+}
+
+std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const graph::Plan& plan,
+                                             const graph::Group& group, const CompileOptions& options,
+                                             const ValueFacts& facts) {
+  auto scan = std::make_shared<ScanKernels>();
+  ScanPlan& p = scan->plan;
+  p = plan_scan(plan, group, shop.device->machine());
+  if (!p.carry_at.empty())
+    scan->first = synthesize_groups(shop, p.first_pipeline.plan, options, facts_of_first(p, facts));
+  scan->body = synthesize_groups(shop, p.body_pipeline.plan, options, facts_of_body(p, facts));
+  scan->bytes = std::max(saturating_sum(p.first_scratch_at, scan->first.scratch.bytes),
+                         saturating_sum(p.body_scratch_at, scan->body.scratch.bytes));
+  return scan;
+}
+
+// `places`: of the plan that has the scan, and of the scan's own memory.
+void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
+  const ScanPlan& p = scan.plan;
+  const BodyAddresses of(p, places, [&](const graph::Node& node) {
+    const BufferAddress at = {BufferAddress::In::constant, std::ssize(list->constants)};
+    list->constants.push_back(std::make_shared<DeviceTensor>(*shop.device, node.type));
+    const std::vector<uint8_t> bytes = graph::constant_bytes(node);
+    list->constants.back()->upload(bytes.data(), bytes.size());
+    return at;
+  });
+  if (!p.carry_at.empty())
+    list_groups(shop, p.first_pipeline.plan, scan.first,
+                {[&](ValueId v) { return of.of_first(v); }, places.scratch_at + p.first_scratch_at, places.loops},
+                std::make_shared<const Graph>(p.first_pipeline.plan.graph), list);
+  Loop loop{list->launches.size(), 0, p.steps, p.reverse, {}};
+  std::vector<Loop> before = std::exchange(list->loops, {});
+  list_groups(shop, p.body_pipeline.plan, scan.body,
+              {[&](ValueId v) { return of.of_body(v); }, places.scratch_at + p.body_scratch_at, places.loops + 1},
+              std::make_shared<const Graph>(p.body_pipeline.plan.graph), list);
+  loop.end = list->launches.size();
+  loop.inside = std::exchange(list->loops, std::move(before));
+  for (size_t i = loop.begin; i < loop.end; ++i) {
+    Launch& launch = list->launches[i];
+    launch.times *= p.steps;
+    for (double* sum : {&launch.flops, &launch.bytes, &launch.cycles}) *sum *= double(p.steps);
+  }
+  list->loops.push_back(std::move(loop));
 }
 
 }  // namespace

@@ -1,17 +1,16 @@
 // A plan's groups as kernels, and those as launches. Proved by tests/run/engine/compile_test.cpp.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 
-#include "graph/pipeline/pipeline.h"
 #include "run/engine/compile/product_choice.h"
+#include "run/engine/compile/scan.h"
 #include "run/engine/compile/scratch.h"
 
 namespace lumen::run {
 
-struct ScanKernels;
+struct ScanKernels;  // below
 
 // What each group of a plan becomes.
 struct Kernels {
@@ -23,6 +22,13 @@ struct Kernels {
   std::vector<std::shared_ptr<Autotuner>> trials;        // likewise
 };
 
+// A scan's.
+struct ScanKernels {
+  ScanPlan plan;
+  Kernels first, body;
+  int64_t bytes = 0;  // of the scan's memory
+};
+
 // Without any code: scratch is planned, scans included. `settled`, by distinct form: nothing is left to try.
 Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
                           const ValueFacts& facts, std::vector<bool>* settled = nullptr);
@@ -30,12 +36,6 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
 // Their machine code, scans included.
 void find_code(const CompileContext& shop, Kernels* made, CompileReport* report);
 
-// Where the values of a plan are, and its scratch.
-struct PlanAddresses {
-  std::function<BufferAddress(graph::ValueId)> of;
-  int64_t scratch_at = 0;  // bytes into the arena
-  size_t loops = 0;        // around it
-};
 // Launches of all groups, in order. `of`: the plan's graph, for messages; null: it is the program's.
 void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const PlanAddresses& places,
                  const std::shared_ptr<const graph::Graph>& of, LaunchList* list);

@@ -6,7 +6,6 @@
 #include "kernel/machine/without_row.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/groups.h"
-#include "run/engine/compile/scan.h"
 
 namespace lumen::run {
 
@@ -108,8 +107,8 @@ bool are_trusted(const CompileContext& shop, const graph::Plan& plan, const Comp
     all = all && found.right;
   }
   for (const auto& [group, scan] : made.scans) {
-    all = are_trusted(shop, scan->first_pipeline.plan, options, scan->first) && all;
-    all = are_trusted(shop, scan->body_pipeline.plan, options, scan->body) && all;
+    all = are_trusted(shop, scan->plan.first_pipeline.plan, options, scan->first) && all;
+    all = are_trusted(shop, scan->plan.body_pipeline.plan, options, scan->body) && all;
   }
   return all;
 }

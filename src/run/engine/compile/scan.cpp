@@ -89,25 +89,6 @@ std::pair<ValueId, int64_t> source_of(const Graph& g, ValueId operand) {
   return {access->source, access->offset * int64_t{scalar_bytes(g[operand].type.element.scalar)}};
 }
 
-// What the body's kernels may know of its values.
-ValueFacts facts_of_body(const Graph& outer, const graph::Node& scan, const Graph& body, const ValueFacts& given) {
-  ValueFacts facts = values_of(body);
-  const std::vector<ValueId> inputs = body.inputs();
-  const int carries = scan.attributes.carries, stepped = carries + scan.attributes.sequences;
-  for (int i = 0; i < std::ssize(inputs); ++i) {
-    const auto [source, offset] = source_of(outer, scan.operands[i]);
-    facts.unwritten[inputs[i]] = i >= stepped && given.unwritten[source];
-    facts.alignment[inputs[i]] = i < carries ? kValueAlignment : given.alignment[source];
-    if (i >= carries && i < stepped)
-      facts.alignment[inputs[i]] =
-          std::min(facts.alignment[inputs[i]], alignment_of(graph::byte_size(body[inputs[i]].type)));
-  }
-  for (int k = carries; k < std::ssize(body.results); ++k)
-    facts.alignment[body.results[k]] =
-        std::min(facts.alignment[body.results[k]], alignment_of(graph::byte_size(body[body.results[k]].type)));
-  return facts;
-}
-
 struct Memory {
   int64_t end = 0;
   int64_t take(int64_t bytes) {
@@ -117,124 +98,19 @@ struct Memory {
   }
 };
 
-// Where a list's loops turn, for addresses of a body.
-class BodyAddresses {
- public:
-  BodyAddresses(const CompileContext& shop, const ScanKernels& s, const PlanAddresses& outer, LaunchList* list)
-      : s_(s), g_(s.plan->graph), node_(g_[s.scan]), outer_(outer) {
-    carries_ = node_.attributes.carries;
-    stepped_ = carries_ + node_.attributes.sequences;
-    add_constants(shop, list);
-    const Graph& body = s.body_pipeline.plan.graph;
-    body_inputs_ = body.inputs();
-    for (int c = 0; c < carries_; ++c) place_carry(c, graph::byte_size(body[body_inputs_[c]].type));
-    for (int k = carries_; k < std::ssize(s.results); ++k) {
-      if (s.results[k] < 0 || in_history(k)) continue;
-      written_[body.results[k]] = turned(outer.of(s.results[k]), graph::byte_size(body[body.results[k]].type), false);
-    }
-    for (int c = 0; c < carries_; ++c) written_[body.results[c]] = carry_written_[c];
-  }
+BufferAddress moved(BufferAddress at, int64_t bytes) {
+  (at.in == BufferAddress::In::arena ? at.at : at.offset) += bytes;
+  return at;
+}
 
-  BufferAddress of_first(ValueId v) const {
-    const graph::Pipeline& p = s_.first_pipeline;
-    const auto result = std::find(p.plan.graph.results.begin(), p.plan.graph.results.end(), v);
-    if (result != p.plan.graph.results.end()) return carry_first_[result - p.plan.graph.results.begin()];
-    const graph::Node& node = p.plan.graph[v];
-    if (node.op == Op::input_) return of_operand(std::stoi(node.attributes.name.substr(1)));
-    LUMEN_CHECK(p.memory.slots[v].where == graph::Slot::Where::arena, "%{} of the first carries is not in memory", v);
-    return own(s_.first_at + p.memory.slots[v].offset);
-  }
+bool in_history(const ScanPlan& s, int k) {
+  return std::any_of(s.histories.begin(), s.histories.end(),
+                     [&](const graph::History& h) { return has(h.before, k) || has(h.after, k); });
+}
 
-  BufferAddress of_body(ValueId v) const {
-    const graph::Pipeline& p = s_.body_pipeline;
-    if (const auto written = written_.find(v); written != written_.end()) return written->second;
-    const graph::Node& node = p.plan.graph[v];
-    if (node.op == Op::input_) {
-      const int i = std::find(body_inputs_.begin(), body_inputs_.end(), v) - body_inputs_.begin();
-      if (i < carries_) return carry_read_[i];
-      const BufferAddress at = of_operand(i);
-      return i < stepped_ ? turned(at, graph::byte_size(node.type), false) : at;
-    }
-    if (const auto constant = constants_.find(v); constant != constants_.end()) return constant->second;
-    LUMEN_CHECK(p.memory.slots[v].where == graph::Slot::Where::arena, "%{} of a step is not in memory", v);
-    return own(s_.body_at + p.memory.slots[v].offset);
-  }
-
- private:
-  BufferAddress own(int64_t at) const { return {BufferAddress::In::arena, outer_.scratch_at + at}; }
-
-  BufferAddress turned(BufferAddress at, int64_t bytes, bool alternates) const {
-    at.turns.resize(outer_.loops + 1);
-    at.turns[outer_.loops] = {bytes, alternates};
-    return at;
-  }
-  static BufferAddress moved(BufferAddress at, int64_t bytes) {
-    (at.in == BufferAddress::In::arena ? at.at : at.offset) += bytes;
-    return at;
-  }
-
-  BufferAddress of_operand(int i) const {
-    const auto [source, offset] = source_of(g_, node_.operands[i]);
-    return moved(outer_.of(source), offset);
-  }
-
-  bool in_history(int k) const {
-    return std::any_of(s_.histories.begin(), s_.histories.end(),
-                       [&](const graph::History& h) { return has(h.before, k) || has(h.after, k); });
-  }
-
-  // A place among all steps' values, or two that turn about.
-  void place_carry(int c, int64_t bytes) {
-    for (const graph::History& h : s_.histories) {
-      if (h.carry != c) continue;
-      const BufferAddress all = beginning_of(h);
-      carry_read_.push_back(turned(moved(all, h.read_at()), bytes, false));
-      carry_written_.push_back(turned(moved(all, h.written_at()), bytes, false));
-      carry_first_.push_back(moved(all, h.first_at()));
-      return;
-    }
-    const int64_t last_step = s_.reverse ? 0 : s_.steps - 1, first_step = s_.reverse ? s_.steps - 1 : 0;
-    const BufferAddress last = s_.results[c] >= 0 ? outer_.of(s_.results[c]) : own(s_.carry_at[c] + aligned(bytes));
-    const BufferAddress other = own(s_.carry_at[c]);
-    // Even steps read `even` and write `odd`, and odd ones the other way round; the last writes where the result is.
-    const bool last_is_even = last_step % 2 == 0;
-    const BufferAddress even = last_is_even ? other : last, odd = last_is_even ? last : other;
-    LUMEN_CHECK(even.in == BufferAddress::In::arena && odd.in == BufferAddress::In::arena && even.turns == odd.turns,
-                "a carry of a scan lies outside of the arena");
-    carry_read_.push_back(turned(even, odd.at - even.at, true));
-    carry_written_.push_back(turned(odd, even.at - odd.at, true));
-    carry_first_.push_back(first_step % 2 == 0 ? even : odd);
-  }
-
-  BufferAddress beginning_of(const graph::History& h) const {
-    for (const int k : h.before)
-      if (s_.results[k] >= 0) return moved(outer_.of(s_.results[k]), -h.read_at());
-    for (const int k : h.after)
-      if (s_.results[k] >= 0) return moved(outer_.of(s_.results[k]), -h.written_at());
-    LUMEN_UNREACHABLE("a history that nobody reads");
-  }
-
-  void add_constants(const CompileContext& shop, LaunchList* list) {
-    const graph::Pipeline& p = s_.body_pipeline;
-    for (ValueId v = 0; v < std::ssize(p.plan.graph.nodes); ++v) {
-      const graph::Node& node = p.plan.graph[v];
-      if (node.op != Op::constant_ || p.memory.slots[v].where != graph::Slot::Where::external) continue;
-      constants_[v] = {BufferAddress::In::constant, std::ssize(list->constants)};
-      list->constants.push_back(std::make_shared<DeviceTensor>(*shop.device, node.type));
-      const std::vector<uint8_t> bytes = graph::constant_bytes(node);
-      list->constants.back()->upload(bytes.data(), bytes.size());
-    }
-  }
-
-  const ScanKernels& s_;
-  const Graph& g_;
-  const graph::Node& node_;
-  const PlanAddresses& outer_;
-  int carries_ = 0, stepped_ = 0;
-  std::vector<ValueId> body_inputs_;
-  std::vector<BufferAddress> carry_read_, carry_written_, carry_first_;
-  std::map<ValueId, BufferAddress> written_, constants_;  // by value of the body
-};
+bool has_history(const ScanPlan& s, int carry) {
+  return std::any_of(s.histories.begin(), s.histories.end(), [&](const graph::History& h) { return h.carry == carry; });
+}
 
 // Where kernels load words, steps that begin elsewhere are copied to where words begin.
 Graph with_whole_words(const Graph& body, int carries, int sequences) {
@@ -261,61 +137,145 @@ graph::Pipeline plan_body(const graph::Plan& plan, const graph::Group& scan, con
   return graph::plan_graph(graph::with_own_results(body, not_stored(plan.graph, scan)));
 }
 
-std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const graph::Plan& plan,
-                                             const graph::Group& group, const CompileOptions& options,
-                                             const ValueFacts& facts) {
+ScanPlan plan_scan(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {
   const Graph& g = plan.graph;
   const graph::Node& node = g[group.root];
-  auto scan = std::make_shared<ScanKernels>();
-  scan->plan = &plan;
-  scan->scan = group.root;
-  scan->results = written_results(g, group);
-  scan->histories = histories_in(g, group, scan->results);
-  scan->steps = g[node.operands[node.attributes.carries]].type.shape[0].number();
-  scan->reverse = node.attributes.reverse;
+  ScanPlan s;
+  s.plan = &plan;
+  s.scan = group.root;
+  s.results = written_results(g, group);
+  s.histories = histories_in(g, group, s.results);
+  s.steps = g[node.operands[node.attributes.carries]].type.shape[0].number();
+  s.reverse = node.attributes.reverse;
+  if (node.attributes.carries > 0) s.first_pipeline = plan_first(g, group.root);
+  s.body_pipeline = plan_body(plan, group, machine);
+  const Graph& body = s.body_pipeline.plan.graph;
   Memory memory;
-  if (node.attributes.carries > 0) {
-    scan->first_pipeline = plan_first(g, group.root);
-    const Graph& first = scan->first_pipeline.plan.graph;
-    ValueFacts of_first = values_of(first);
-    for (const ValueId v : first.inputs()) {
-      const int c = std::stoi(first[v].attributes.name.substr(1));
-      of_first.alignment[v] = facts.alignment[source_of(g, node.operands[c]).first];
-    }
-    scan->first = synthesize_groups(shop, scan->first_pipeline.plan, options, of_first);
-    scan->first_at = memory.take(scan->first_pipeline.memory.arena_bytes);
-    scan->first_scratch_at = memory.take(scan->first.scratch.bytes);
+  for (int c = 0; c < node.attributes.carries; ++c) {
+    const int places = has_history(s, c) ? 0 : s.results[c] >= 0 ? 1 : 2;
+    s.carry_at.push_back(memory.take(places * aligned(graph::byte_size(body[body.results[c]].type))));
   }
-  scan->body_pipeline = plan_body(plan, group, shop.device->machine());
-  const Graph& body = scan->body_pipeline.plan.graph;
-  scan->body = synthesize_groups(shop, scan->body_pipeline.plan, options, facts_of_body(g, node, body, facts));
-  scan->body_at = memory.take(scan->body_pipeline.memory.arena_bytes);
-  scan->body_scratch_at = memory.take(scan->body.scratch.bytes);
-  for (int c = 0; c < node.attributes.carries; ++c)
-    scan->carry_at.push_back(memory.take(2 * aligned(graph::byte_size(body[body.results[c]].type))));
-  scan->bytes = memory.end;
-  return scan;
+  s.values_at = memory.end;
+  s.first_scratch_at = saturating_sum(memory.end, aligned(s.first_pipeline.memory.arena_bytes));
+  s.body_scratch_at = saturating_sum(memory.end, aligned(s.body_pipeline.memory.arena_bytes));
+  return s;
 }
 
-void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAddresses& places, LaunchList* list) {
-  const BodyAddresses of(shop, scan, places, list);
-  if (!scan.carry_at.empty())
-    list_groups(shop, scan.first_pipeline.plan, scan.first,
-                {[&](ValueId v) { return of.of_first(v); }, places.scratch_at + scan.first_scratch_at, places.loops},
-                std::make_shared<const Graph>(scan.first_pipeline.plan.graph), list);
-  Loop loop{list->launches.size(), 0, scan.steps, scan.reverse, {}};
-  std::vector<Loop> before = std::exchange(list->loops, {});
-  list_groups(shop, scan.body_pipeline.plan, scan.body,
-              {[&](ValueId v) { return of.of_body(v); }, places.scratch_at + scan.body_scratch_at, places.loops + 1},
-              std::make_shared<const Graph>(scan.body_pipeline.plan.graph), list);
-  loop.end = list->launches.size();
-  loop.inside = std::exchange(list->loops, std::move(before));
-  for (size_t i = loop.begin; i < loop.end; ++i) {
-    Launch& launch = list->launches[i];
-    launch.times *= scan.steps;
-    for (double* sum : {&launch.flops, &launch.bytes, &launch.cycles}) *sum *= double(scan.steps);
+ValueFacts facts_of_first(const ScanPlan& scan, const ValueFacts& around) {
+  const Graph& first = scan.first_pipeline.plan.graph;
+  ValueFacts facts = values_of(first);
+  for (const ValueId v : first.inputs()) {
+    const graph::Node& node = scan.plan->graph[scan.scan];
+    const int c = std::stoi(first[v].attributes.name.substr(1));
+    facts.alignment[v] = around.alignment[source_of(scan.plan->graph, node.operands[c]).first];
   }
-  list->loops.push_back(std::move(loop));
+  return facts;
+}
+
+ValueFacts facts_of_body(const ScanPlan& scan, const ValueFacts& around) {
+  const graph::Node& node = scan.plan->graph[scan.scan];
+  const Graph& body = scan.body_pipeline.plan.graph;
+  ValueFacts facts = values_of(body);
+  const std::vector<ValueId> inputs = body.inputs();
+  const int carries = node.attributes.carries, stepped = carries + node.attributes.sequences;
+  for (int i = 0; i < std::ssize(inputs); ++i) {
+    const auto [source, offset] = source_of(scan.plan->graph, node.operands[i]);
+    facts.unwritten[inputs[i]] = i >= stepped && around.unwritten[source];
+    facts.alignment[inputs[i]] = i < carries ? kValueAlignment : around.alignment[source];
+    if (i >= carries && i < stepped)
+      facts.alignment[inputs[i]] =
+          std::min(facts.alignment[inputs[i]], alignment_of(graph::byte_size(body[inputs[i]].type)));
+  }
+  for (int k = carries; k < std::ssize(body.results); ++k)
+    facts.alignment[body.results[k]] =
+        std::min(facts.alignment[body.results[k]], alignment_of(graph::byte_size(body[body.results[k]].type)));
+  return facts;
+}
+
+BodyAddresses::BodyAddresses(const ScanPlan& s, const PlanAddresses& around,
+                             const std::function<BufferAddress(const graph::Node&)>& constant)
+    : s_(s), g_(s.plan->graph), node_(g_[s.scan]), around_(around) {
+  carries_ = node_.attributes.carries;
+  stepped_ = carries_ + node_.attributes.sequences;
+  const graph::Pipeline& p = s.body_pipeline;
+  const Graph& body = p.plan.graph;
+  for (ValueId v = 0; v < std::ssize(body.nodes); ++v)
+    if (body[v].op == Op::constant_ && p.memory.slots[v].where == graph::Slot::Where::external)
+      constants_[v] = constant(body[v]);
+  body_inputs_ = body.inputs();
+  for (int c = 0; c < carries_; ++c) place_carry(c, graph::byte_size(body[body_inputs_[c]].type));
+  for (int k = carries_; k < std::ssize(s.results); ++k) {
+    if (s.results[k] < 0 || in_history(s, k)) continue;
+    written_[body.results[k]] = turned(around.of(s.results[k]), graph::byte_size(body[body.results[k]].type), false);
+  }
+  for (int c = 0; c < carries_; ++c) written_[body.results[c]] = carry_written_[c];
+}
+
+BufferAddress BodyAddresses::of_first(ValueId v) const {
+  const graph::Pipeline& p = s_.first_pipeline;
+  const auto result = std::find(p.plan.graph.results.begin(), p.plan.graph.results.end(), v);
+  if (result != p.plan.graph.results.end()) return carry_first_[result - p.plan.graph.results.begin()];
+  const graph::Node& node = p.plan.graph[v];
+  if (node.op == Op::input_) return of_operand(std::stoi(node.attributes.name.substr(1)));
+  LUMEN_CHECK(p.memory.slots[v].where == graph::Slot::Where::arena, "%{} of the first carries is not in memory", v);
+  return own(s_.values_at + p.memory.slots[v].offset);
+}
+
+BufferAddress BodyAddresses::of_body(ValueId v) const {
+  const graph::Pipeline& p = s_.body_pipeline;
+  if (const auto written = written_.find(v); written != written_.end()) return written->second;
+  const graph::Node& node = p.plan.graph[v];
+  if (node.op == Op::input_) {
+    const int i = std::find(body_inputs_.begin(), body_inputs_.end(), v) - body_inputs_.begin();
+    if (i < carries_) return carry_read_[i];
+    const BufferAddress at = of_operand(i);
+    return i < stepped_ ? turned(at, graph::byte_size(node.type), false) : at;
+  }
+  if (const auto constant = constants_.find(v); constant != constants_.end()) return constant->second;
+  LUMEN_CHECK(p.memory.slots[v].where == graph::Slot::Where::arena, "%{} of a step is not in memory", v);
+  return own(s_.values_at + p.memory.slots[v].offset);
+}
+
+BufferAddress BodyAddresses::turned(BufferAddress at, int64_t bytes, bool alternates) const {
+  at.turns.resize(around_.loops + 1);
+  at.turns[around_.loops] = {bytes, alternates};
+  return at;
+}
+
+BufferAddress BodyAddresses::of_operand(int i) const {
+  const auto [source, offset] = source_of(g_, node_.operands[i]);
+  return moved(around_.of(source), offset);
+}
+
+// A place among all steps' values, or two that turn about.
+void BodyAddresses::place_carry(int c, int64_t bytes) {
+  for (const graph::History& h : s_.histories) {
+    if (h.carry != c) continue;
+    const BufferAddress all = beginning_of(h);
+    carry_read_.push_back(turned(moved(all, h.read_at()), bytes, false));
+    carry_written_.push_back(turned(moved(all, h.written_at()), bytes, false));
+    carry_first_.push_back(moved(all, h.first_at()));
+    return;
+  }
+  const int64_t last_step = s_.reverse ? 0 : s_.steps - 1, first_step = s_.reverse ? s_.steps - 1 : 0;
+  const BufferAddress last = s_.results[c] >= 0 ? around_.of(s_.results[c]) : own(s_.carry_at[c] + aligned(bytes));
+  const BufferAddress other = own(s_.carry_at[c]);
+  // Even steps read `even` and write `odd`, and odd ones the other way round; the last writes where the result is.
+  const bool last_is_even = last_step % 2 == 0;
+  const BufferAddress even = last_is_even ? other : last, odd = last_is_even ? last : other;
+  LUMEN_CHECK(even.in == BufferAddress::In::arena && odd.in == BufferAddress::In::arena && even.turns == odd.turns,
+              "a carry of a scan lies outside of the arena");
+  carry_read_.push_back(turned(even, odd.at - even.at, true));
+  carry_written_.push_back(turned(odd, even.at - odd.at, true));
+  carry_first_.push_back(first_step % 2 == 0 ? even : odd);
+}
+
+BufferAddress BodyAddresses::beginning_of(const graph::History& h) const {
+  for (const int k : h.before)
+    if (s_.results[k] >= 0) return moved(around_.of(s_.results[k]), -h.read_at());
+  for (const int k : h.after)
+    if (s_.results[k] >= 0) return moved(around_.of(s_.results[k]), -h.written_at());
+  LUMEN_UNREACHABLE("a history that nobody reads");
 }
 
 }  // namespace lumen::run

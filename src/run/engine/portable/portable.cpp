@@ -11,6 +11,7 @@
 #include "kernel/synth/synth.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/compile/scan.h"
 
 namespace lumen::run {
 namespace {
@@ -65,20 +66,25 @@ constexpr const char* kRuntime =
 
 class PortableWriter {
  public:
-  PortableWriter(const graph::Pipeline& p, const machine::Machine& target, const CompileOptions& options,
-                 const std::function<std::vector<uint8_t>(const std::string&)>& bytes)
+  // `author`: the graph as it was given, whose inputs are counted: passes may have found that nothing reads some.
+  PortableWriter(const graph::Graph& author, const graph::Pipeline& p, const machine::Machine& target,
+                 const CompileOptions& options, const std::function<std::vector<uint8_t>(const std::string&)>& bytes)
       : p_(p), g_(p.plan.graph), target_(target), bytes_(bytes) {
+    for (const ValueId v : author.inputs())
+      if (author[v].attributes.role == graph::Role::data) data_.push_back(author[v].attributes.name);
     options_.exact = options.exact;
     options_.products = options.products.scalar;
-    scratch_at_ = aligned(p.memory.arena_bytes);
-    out_.arena_bytes = scratch_at_;
   }
 
   PortableProgram run() {
-    for (const graph::Group& group : p_.plan.groups) add_group(group);
+    ValueFacts facts = values_of(g_);
+    facts.alignment.assign(facts.alignment.size(), kValueAlignment);  // that of the constants below
+    const PlanAddresses all = {[this](ValueId v) { return place(v); }, aligned(p_.memory.arena_bytes), 0};
+    add_plan(p_.plan, facts, all);
     for (size_t i = 0; i < g_.results.size(); ++i) {
       const graph::Type& type = g_[g_.results[i]].type;
-      calls_ += fmt::format("  memcpy(results[{}], {}, {});\n", i, place(g_.results[i]), graph::byte_size(type));
+      calls_ +=
+          fmt::format("  memcpy(results[{}], {}, {});\n", i, written(place(g_.results[i])), graph::byte_size(type));
     }
     std::string source = kPortableHead;
     if (target_.triple.starts_with("thumb")) source += kRuntime;
@@ -95,39 +101,48 @@ class PortableWriter {
   }
 
  private:
-  // Where a value is, as C.
-  std::string place(ValueId v) {
+  // Where a value of the whole graph is.
+  BufferAddress place(ValueId v) {
     const graph::Slot& slot = p_.memory.slots[v];
     LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
-    if (slot.where == graph::Slot::Where::arena) return fmt::format("arena + {}", slot.offset);
+    if (slot.where == graph::Slot::Where::arena) return {BufferAddress::In::arena, slot.offset};
     const graph::Node& owner = g_[slot.owner];
     if (owner.op == graph::Op::input_ && owner.attributes.role == graph::Role::data) {
-      int64_t number = 0;
-      for (const ValueId input : g_.inputs()) {
-        if (input == slot.owner) break;
-        number += g_[input].attributes.role == graph::Role::data;
-      }
-      return fmt::format("(void*)inputs[{}]", number);
+      const auto number = std::find(data_.begin(), data_.end(), owner.attributes.name);
+      LUMEN_CHECK(number != data_.end(), "'{}' is no input", owner.attributes.name);
+      return {BufferAddress::In::input, number - data_.begin()};
     }
     if (owner.op == graph::Op::input_ && owner.attributes.role == graph::Role::state)
       throw user_error("'{}' is a state: what runs without an engine has none", owner.attributes.name);
-    return fmt::format("(void*){}", constant(slot.owner));
+    const auto [known, fresh] = named_.try_emplace(slot.owner);
+    if (fresh) known->second = constant(owner);
+    return known->second;
   }
 
-  std::string constant(ValueId v) {
-    std::string& name = named_[v];
-    if (!name.empty()) return name;
-    name = fmt::format("constant{}", named_.size());
-    const graph::Node& node = g_[v];
+  // An address as C, in the steps of the loops around.
+  static std::string written(const BufferAddress& at) {
+    std::string text = at.in == BufferAddress::In::arena      ? fmt::format("arena + {}", at.at)
+                       : at.in == BufferAddress::In::constant ? fmt::format("(uint8_t*)constant{}", at.at + 1)
+                                                              : fmt::format("(uint8_t*)inputs[{}]", at.at);
+    if (at.offset != 0) text += fmt::format(" + {}", at.offset);
+    for (size_t loop = 0; loop < at.turns.size(); ++loop)
+      if (at.turns[loop].bytes != 0)
+        text += fmt::format(" + step{}{} * {}", loop, at.turns[loop].alternates ? " % 2" : "", at.turns[loop].bytes);
+    return text;
+  }
+
+  BufferAddress constant(const graph::Node& node) {
     const std::vector<uint8_t> bytes =
         node.op == graph::Op::input_ ? bytes_(node.attributes.name) : graph::constant_bytes(node);
     LUMEN_CHECK(std::ssize(bytes) == graph::byte_size(node.type), "{} bytes of '{}'", bytes.size(),
                 node.attributes.name);
-    constants_ += fmt::format("static const uint8_t {}[{}] __attribute__((aligned(64))) = {{", name, bytes.size());
+    const BufferAddress at = {BufferAddress::In::constant, constants_written_++};
+    constants_ += fmt::format("static const uint8_t constant{}[{}] __attribute__((aligned(64))) = {{",
+                              constants_written_, bytes.size());
     for (size_t i = 0; i < bytes.size(); ++i) constants_ += fmt::format("{}{},", i % 32 == 0 ? "\n" : "", bytes[i]);
     constants_ += "};\n";
     out_.constant_bytes += std::ssize(bytes);
-    return name;
+    return at;
   }
 
   std::string symbol_of(loop::Kernel kernel) {
@@ -141,24 +156,48 @@ class PortableWriter {
     return symbol;
   }
 
-  void add_group(const graph::Group& group) {
-    if (is_scan(g_, group))
-      throw user_error("'{}' runs a graph step after step: what runs without an engine has no such loops",
-                       g_[group.root].attributes.name);
-    const synth::Synthesis made = synth::synthesize(p_.plan, group, target_, options_);
-    std::vector<int64_t> scratch;
-    int64_t at = scratch_at_;
-    for (const int64_t bytes : made.scratch) {
-      scratch.push_back(at);
-      at += aligned(bytes);
+  // All groups in order. Scratch of each lies where that of the one before it did.
+  void add_plan(const graph::Plan& plan, const ValueFacts& facts, const PlanAddresses& at) {
+    reach(at.scratch_at);
+    for (const graph::Group& group : plan.groups) {
+      if (is_scan(plan.graph, group))
+        add_scan(plan, group, facts, at);
+      else
+        add_group(plan, group, facts, at);
     }
-    out_.arena_bytes = std::max(out_.arena_bytes, at);
+  }
+
+  void add_scan(const graph::Plan& plan, const graph::Group& group, const ValueFacts& facts, const PlanAddresses& at) {
+    const ScanPlan scan = plan_scan(plan, group, target_);
+    const BodyAddresses of(scan, at, [&](const graph::Node& node) { return constant(node); });
+    if (!scan.carry_at.empty())
+      add_plan(scan.first_pipeline.plan, facts_of_first(scan, facts),
+               {[&](ValueId v) { return of.of_first(v); }, at.scratch_at + scan.first_scratch_at, at.loops});
+    const int64_t first = scan.reverse ? scan.steps - 1 : 0;
+    calls_ +=
+        fmt::format("  for (intptr_t step{0} = {1}; step{0} {2}; {3}step{0}) {{\n", at.loops, first,
+                    scan.reverse ? std::string(">= 0") : fmt::format("< {}", scan.steps), scan.reverse ? "--" : "++");
+    add_plan(scan.body_pipeline.plan, facts_of_body(scan, facts),
+             {[&](ValueId v) { return of.of_body(v); }, at.scratch_at + scan.body_scratch_at, at.loops + 1});
+    calls_ += "  }\n";
+  }
+
+  void add_group(const graph::Plan& plan, const graph::Group& group, const ValueFacts& facts, const PlanAddresses& at) {
+    const GroupForm form = form_of(plan.graph, group, facts);
+    const synth::Synthesis made = synthesize_form(plan, group, form, target_, options_);
+    std::vector<int64_t> scratch;
+    int64_t end = at.scratch_at;
+    for (const int64_t bytes : made.scratch) {
+      scratch.push_back(end);
+      end += aligned(bytes);
+    }
+    reach(end);
     for (const synth::Step& step : made.steps) {
       std::string buffers;
       for (const synth::Argument& a : step.arguments)
-        buffers +=
-            (buffers.empty() ? "" : ", ") +
-            (a.from == synth::Argument::From::value ? place(a.index) : fmt::format("arena + {}", scratch.at(a.index)));
+        buffers += (buffers.empty() ? "" : ", ") + (a.from == synth::Argument::From::value
+                                                        ? written(at.of(form.values.at(a.index)))
+                                                        : fmt::format("arena + {}", scratch.at(a.index)));
       calls_ += fmt::format("  {{\n    void* const buffers[] = {{{}}};\n    {}(buffers, 0, {}, status);\n  }}\n",
                             buffers, symbol_of(step.kernel), step.kernel.tasks);
       calls_ += "  if (status[0]) return 1;\n";
@@ -166,17 +205,20 @@ class PortableWriter {
     }
   }
 
+  void reach(int64_t end) { out_.arena_bytes = std::max(out_.arena_bytes, end); }
+
   const graph::Pipeline& p_;
   const graph::Graph& g_;
   const machine::Machine& target_;
   const std::function<std::vector<uint8_t>(const std::string&)>& bytes_;
   synth::Options options_;
-  int64_t scratch_at_ = 0;
-  std::map<ValueId, std::string> named_;
+  std::vector<std::string> data_;             // inputs, by number
+  std::map<ValueId, BufferAddress> named_;    // parameters and constants that are written
   std::map<std::string, std::string> known_;  // symbols by the kernel's text
   std::vector<std::string> symbols_;
   std::vector<loop::Kernel> kernels_;
   std::string constants_, calls_;
+  int64_t constants_written_ = 0;
   PortableProgram out_;
 };
 
@@ -188,8 +230,9 @@ PortableProgram portable_program(const graph::Graph& g, const CompileOptions& op
   if (target->kind != machine::Kind::cpu)
     throw Error(Exit::usage, fmt::format("{} is no processor that runs without a driver", target->name),
                 "name a processor, see lumen doctor");
-  const graph::Pipeline pipeline = run_pipeline(g, options, *target);
-  return PortableWriter(pipeline, *target, options, bytes).run();
+  const graph::Pipeline pipeline = graph::stepwise_pipeline(
+      g, options.assignments, options.symbols, options.is_rounded ? graph::ProductType{} : options.products);
+  return PortableWriter(g, pipeline, *target, options, bytes).run();
 }
 
 }  // namespace lumen::run

@@ -11,7 +11,6 @@
 // tests/graph/round_test.cpp.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "base/check.h"
@@ -22,52 +21,39 @@
 #include "graph/pass/learned_scales.h"
 #include "graph/pass/operand_formats.h"
 #include "graph/pass/pass.h"
+#include "graph/pass/products/products.h"
+#include "graph/pass/products/supplies.h"
 #include "number/facts/facts.h"
 
 namespace lumen::graph {
 
 namespace {
 
-bool has_batch_letter(const Node& contract) {
-  const std::vector<std::string>& i = contract.attributes.indices;
-  for (const char letter : i[2])
-    if (i[0].find(letter) != std::string::npos && i[1].find(letter) != std::string::npos) return true;
-  return false;
-}
-
-class Rounder {
+class Rounder : Products {
  public:
-  Rounder(const Graph& g, const ProductType& to, Learning* learning = nullptr)
-      : r_(g),
+  // `around`, `supplies`: of a scan's body, what is around it, and that gives it what it asks for.
+  Rounder(const Graph& g, const ProductType& to, Learning* learning = nullptr, const Around* around = nullptr,
+          Supplies* supplies = nullptr, const Dim& steps = 1)
+      : Products(g, to, around),
+        r_(g),
+        supplies_(supplies ? Supplies(r_.build, supplies, steps) : Supplies(r_.build)),
         to_(to.scalar),
-        type_(to),
         learning_(learning),
         most_decoded_(to.most_decoded),
-        users_(users_of(g)),
-        attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
-        data_(g.nodes.size(), false),
-        encoder_(r_) {
-    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
-      data_[v] = g[v].op == Op::input_
-                     ? g[v].attributes.role != Role::parameter
-                     : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
-    if (!to.has_formats()) return;
-    forward_ = values_of_forward_pass(g);
-    find_precise();
-    find_owners();
-    // A step writes what it trains, or gives gradients of it.
-    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
-      trains_ =
-          trains_ || g[v].op == Op::update_ || (is_rounded_product(v) && kind_of(v) == ProductKind::weight_gradient);
-  }
+        encoder_(r_, [this](const std::string& seed, const Shape& shape) { return supplies_.drawn(seed, shape); }) {}
 
   Graph run() {
+    if (around_)  // those that are asked for come behind
+      for (const ValueId v : r_.from.inputs()) r_.keep(v);
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const Node& node = r_.from[v];
+      if (node.op == Op::input_ && around_) continue;
       const auto made = node.op == Op::input_ ? made_.find(node.attributes.name) : made_.end();
       if (made != made_.end())
         r_.replace(v, made->second);
+      else if (node.op == Op::scan_)
+        round_scan(v);
       else if (is_rounded_product(v))
         replace(v);
       else if (attends(v))
@@ -79,39 +65,49 @@ class Rounder {
         lengthen_operands(v);
       else
         r_.keep(v);
-      if (to_ != Scalar::f32 && is_activation(v) && is_kept(v)) keep_short(v);
+      // Nothing is kept of what lies between two products of a step.
+      if (to_ != Scalar::f32 && !around_ && is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
   }
 
  private:
-  bool is_f32(ValueId v) const { return r_.from[v].type.element == Element{}; }
-
-  bool is_rounded_product(ValueId v) const {
-    const Node& node = r_.from[v];
-    const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
-    const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
-    if (!picks && !dense) return false;
-    // What parameters alone make is a parameter, too: it stays as it is until data meets it.
-    const ValueId x = node.operands[0], y = node.operands[1];
-    return (data_[x] || data_[y]) && is_f32(x) && is_f32(y);
-  }
-
-  // Whether one side of a product is data and the other parameters.
-  bool takes_parameter(ValueId product) const {
-    const std::vector<ValueId>& o = r_.from[product].operands;
-    return data_[o[0]] != data_[o[1]];
-  }
-
-  // Whether a product reads v as an attention does.
-  bool attends(ValueId product, ValueId v) const {
-    const Node& node = r_.from[product];
-    return node.op == Op::contract_ && has_batch_letter(node) && is_f32(v) &&
-           attended_.contains(below_order(r_.from, v));
-  }
-  bool attends(ValueId product) const {
-    const std::vector<ValueId>& o = r_.from[product].operands;
-    return std::any_of(o.begin(), o.end(), [&](ValueId v) { return attends(product, v); });
+  // The body is a graph like this one, in which parameters are parameters and gradients are gradients.
+  void round_scan(ValueId v) {
+    const Node node = r_.from[v];
+    Graph body = *node.attributes.callee;
+    const std::vector<ValueId> inputs = body.inputs();
+    const int carries = node.attributes.carries;
+    const bool is_forward = forward_.empty() || forward_[v];
+    Around around{std::vector<bool>(body.nodes.size()), trains_, [&](ValueId input, const std::string& weight) {
+                    const int i = std::find(inputs.begin(), inputs.end(), input) - inputs.begin();
+                    return known_largest(node.operands[i], weight);
+                  }};
+    for (int i = 0; i < std::ssize(inputs); ++i) {
+      const ValueId o = node.operands[i];
+      if (i < carries || data_[o]) {
+        around.gradients[inputs[i]] = !is_forward && (i < carries || !forward_[o]);
+        continue;
+      }
+      body[inputs[i]].attributes.role = Role::parameter;
+      body[inputs[i]].attributes.name = parameter_of(o);
+    }
+    Rounder inner(body, type_, learning_, &around, &supplies_, r_.to[r_[node.operands[carries]]].type.shape[0]);
+    Graph rounded = inner.run();
+    for (size_t i = 0; i < inputs.size(); ++i)
+      rounded[inner.r_[inputs[i]]].attributes = (*node.attributes.callee)[inputs[i]].attributes;
+    r_.replace(v, inner.supplies_.scan(std::move(rounded), r_.operands(v), node));
+    // What is known of a value of the steps is known of all of them.
+    const auto know = [&](ValueId out, int k) {
+      const ValueId value = below_order(body, body.results[k]);
+      if (const auto owner = inner.owner_.find(value); owner != inner.owner_.end())
+        owner_.try_emplace(out, owner->second);
+      if (const auto largest = inner.largest_.find(value); largest != inner.largest_.end() && inner.data_[value])
+        largest_.try_emplace(out, inner.supplies_.outside(largest->second));
+    };
+    know(v, 0);
+    for (const ValueId u : users_[v])
+      if (u >= 0 && r_.from[u].op == Op::result_) know(u, r_.from[u].attributes.index);
   }
 
   // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
@@ -129,22 +125,6 @@ class Rounder {
       if (!is_activation(o) || (is_kept_short(o) && !is_summand(o))) return false;
     }
     return whole > 0;
-  }
-
-  // A product that one map alone reads, beside a later product: a kernel has one, so this one goes through memory.
-  bool is_summand(ValueId v) const {
-    if (!is_rounded_product(v) || !takes_parameter(v) || users_[v].size() != 1 || users_[v][0] < 0) return false;
-    const Node& sum = r_.from[users_[v][0]];
-    return sum.op == Op::map_ && std::any_of(sum.operands.begin(), sum.operands.end(), [&](ValueId o) {
-             return o > v && is_rounded_product(o) && takes_parameter(o) &&
-                    r_.from[o].type.shape == r_.from[v].type.shape;
-           });
-  }
-
-  bool feeds_product(ValueId v) const {
-    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
-      return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && feeds_product(u)));
-    });
   }
 
   // Several read it, or one through a view that it cannot be part of, and all of them are maps or products; or it is
@@ -245,75 +225,6 @@ class Rounder {
   }
   ValueId as_scalar_value(ValueId value) { return to_ == Scalar::f32 ? value : r_.build.convert(value, to_); }
 
-  // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
-  bool takes_codes(ValueId v) const {
-    const Node& node = r_.from[v];
-    if (node.op != Op::contract_) return false;
-    for (int side = 0; side < 2; ++side)
-      for (const Dim& d : r_.from[node.operands[side]].type.shape)
-        if (d.is_number() && d.number() > 1 && d.number() % 16 != 0) return false;
-    return !precise_.contains(v);
-  }
-
-  // Products of the forward pass that a reduction reads need more digits than codes have (logits above all), and so do
-  // the gradients of their operands: the products with the same parameter, and those of what those read. Gradients that
-  // are summed for a bias are no such products.
-  void find_precise() {
-    std::set<ValueId> parameters, others;
-    const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
-    const ValueId end = r_.from.nodes.size();
-    for (ValueId v = 0; v < end; ++v) {
-      if (!is_dense(v) || !forward_[v] || !is_reduced(v)) continue;
-      precise_.insert(v);
-      for (ValueId o : r_.from[v].operands) (data_[o] ? others : parameters).insert(below(o));
-    }
-    for (ValueId v = 0; v < end; ++v) {
-      const auto& o = r_.from[v].operands;
-      if (!is_dense(v) || (!parameters.contains(below(o[0])) && !parameters.contains(below(o[1])))) continue;
-      precise_.insert(v);
-      for (ValueId x : o)
-        if (data_[x]) others.insert(below(x));
-    }
-    for (ValueId v = 0; v < end; ++v) {
-      const auto& o = r_.from[v].operands;
-      if (is_dense(v) && others.contains(below(o[0])) && others.contains(below(o[1]))) precise_.insert(v);
-    }
-  }
-  ValueId below(ValueId v) const { return below_order(r_.from, v); }
-
-  bool is_reduced(ValueId v) const {
-    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
-      return u >= 0 && (r_.from[u].op == Op::reduce_ || (is_view(r_.from[u].op) && is_reduced(u)));
-    });
-  }
-
-  // What this product is of a linear layer's three; nothing for products that are none of them.
-  std::optional<ProductKind> kind_of(ValueId v) const {
-    const std::vector<ValueId>& o = r_.from[v].operands;
-    if (takes_parameter(v))
-      return forward_[data_[o[0]] ? o[0] : o[1]] ? ProductKind::forward : ProductKind::input_gradient;
-    if (forward_[o[0]] != forward_[o[1]]) return ProductKind::weight_gradient;
-    return std::nullopt;
-  }
-
-  // What the recipe holds an operand in; null: the scalar type. Weights that lie in a file's format stay as they are.
-  FormatRef format_of(ValueId product, int side) const {
-    const Node& node = r_.from[product];
-    if (!type_.has_formats() || precise_.contains(product) || node.op == Op::contract_scatter_) return nullptr;
-    const auto kind = kind_of(product);
-    if (!kind) return nullptr;
-    const OperandFormats& formats = type_.formats[ordinal(*kind)];
-    const ValueId v = node.operands[side];
-    if (data_[v]) return forward_[v] ? formats.activation : formats.gradient;
-    return lies_in_format(v) && !is_held(r_.from, v) ? nullptr : formats.weight;
-  }
-  bool lies_in_format(ValueId v) const {
-    while (is_view(r_.from[v].op)) v = r_.from[v].operands[0];
-    const Node& node = r_.from[v];
-    return node.op == Op::cast_ && r_.from[node.operands[0]].op == Op::input_ &&
-           r_.from[node.operands[0]].type.element.format;
-  }
-
   // An operand of a product as the kernel reads it.
   ValueId operand(ValueId product, int side, const FormatRef& f) {
     const ValueId v = r_.from[product].operands[side];
@@ -331,62 +242,6 @@ class Rounder {
     keep_for_gradients(product, v);
     return encoder_.encoded(v, source_of(v), i[side], i[2], f, is_random(v), scale_of(product, v, f),
                             rotation_of(product), drawn_for(product, v));
-  }
-
-  // The parameter whose layer has the seed of what is drawn for an operand: of this product, or where both operands are
-  // data, as for the gradient of a weight, of another product that reads one of them.
-  std::string drawn_for(ValueId product, ValueId v) const {
-    if (!is_random(v)) return {};
-    if (takes_parameter(product)) return weight_of(product);
-    for (const ValueId o : r_.from[product].operands) {
-      const auto owner = owner_.find(below(o));
-      if (owner != owner_.end()) return owner->second;
-    }
-    return {};
-  }
-  void find_owners() {
-    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
-      if (!is_rounded_product(v) || !takes_parameter(v)) continue;
-      for (const ValueId o : r_.from[v].operands)
-        if (data_[o]) owner_.try_emplace(below(o), weight_of(v));
-    }
-  }
-
-  bool is_random(ValueId v) const {
-    if (!data_[v]) return type_.random.weight;
-    return forward_[v] ? type_.random.activation : type_.random.gradient;
-  }
-
-  // Both operands are rotated, or neither.
-  int64_t rotation_of(ValueId product) const {
-    const auto is_scaled = [](const FormatRef& f) { return f && !plain_scalar(*f) && !is_without_scale(*f); };
-    if (!is_scaled(format_of(product, 0)) || !is_scaled(format_of(product, 1))) return 0;
-    return type_.rotations[ordinal(*kind_of(product))];
-  }
-  // Rotated numbers are other numbers: what is known of the largest is not of them.
-  void require_fitted(ValueId product, ValueId v, const FormatRef& f) const {
-    if (rotation_of(product) == 0 || (source_of_scale(v) == FieldSource::fitted && !is_learned_as(v, *f))) return;
-    throw Error(Exit::user,
-                fmt::format("an operand in '{}' is rotated, so that its scale must be fitted to it", f->name),
-                "leave rotations away, or delayed, predicted and learned scales");
-  }
-
-  // Scales that are learned are those of the forward product: its operands come here as codes (learned_scales.h). In
-  // another format they are fitted.
-  FieldSource source_of_scale(ValueId v) const {
-    const FieldSource source = recipe_source(v);
-    return source == FieldSource::learned ? FieldSource::fitted : source;
-  }
-  FieldSource recipe_source(ValueId v) const {
-    if (!data_[v]) return type_.sources.weight;
-    return forward_[v] ? type_.sources.activation : type_.sources.gradient;
-  }
-
-  // Whether an operand is what codes of this format stand for, under scales that a recipe of products learns.
-  bool is_learned_as(ValueId v, const Format& f) const {
-    if (!attended_.contains(below(v)) && recipe_source(v) != FieldSource::learned) return false;
-    const FormatRef own = learned_format(r_.from, v);
-    return own && own->hash == f.hash;
   }
 
   // Whose numbers a scale is of: its name, and the weight; no weight: an activation.
@@ -408,6 +263,12 @@ class Rounder {
   ValueId learned(ValueId v, const FormatRef& f, const std::string& letters, const std::string& kept,
                   const Owner& owner) {
     if (learning_->only && !learning_->only(owner.name)) return r_[v];
+    if (around_)
+      throw Error(Exit::user,
+                  fmt::format("'{}' in '{}' would be learned, and a product in the steps of a scan reads it: scales "
+                              "that are learned are those of products outside of steps",
+                              owner.name, f->name),
+                  "let scales be fitted: activation_scale, weight_scale and attention_scale");
     require_learned(*f, owner.weight.empty());
     const auto [scales, is_new] = learned_.try_emplace({below(v), f.get()});
     std::map<int, ValueId>& known = scales->second;
@@ -436,60 +297,45 @@ class Rounder {
     return learning_->parameter(r_.build, std::move(scale), elements(shape).number());
   }
 
-  // The weight of the last product that a value comes from.
-  std::string projection_of(ValueId v) const {
-    const ValueId last = last_source(
-        r_.from, v, [&](ValueId at) { return is_rounded_product(at) && takes_parameter(at); },
-        [&](ValueId at) { return data_[at]; });
-    return last < 0 ? fmt::format("{}", v) : weight_of(last);
-  }
-
   // The scale that is known before the numbers are; -1: they are looked at.
   ValueId scale_of(ValueId product, ValueId v, const FormatRef& f) {
     if (source_of_scale(v) == FieldSource::fitted) return -1;
     if (tensor_scale(*f) < 0)
       throw Error(Exit::user, fmt::format("format '{}' has more scales than one for the whole tensor", f->name),
                   "scales are delayed or predicted where there is one; others are fitted");
-    return encoder_.scale_of_largest(known_largest(product, v), f);
+    return encoder_.scale_of_largest(known_largest(v, weight_of(product)), f);
   }
 
   // The largest magnitude as steps before tell it, one number; 0: they tell nothing.
-  ValueId known_largest(ValueId product, ValueId v) {
+  ValueId known_largest(ValueId v, const std::string& weight) {
     const auto [known, is_new] = largest_.try_emplace(below(v), -1);
     if (!is_new) return known->second;
-    const std::string weight = weight_of(product);
+    return known->second = data_[v] || !around_ ? largest_of(v, weight) : largest_around(v, weight);
+  }
+  ValueId largest_of(ValueId v, const std::string& weight) {
     Builder& b = r_.build;
     if (!data_[v] && type_.sources.weight == FieldSource::predicted && !is_parameter(r_.from, below(v)))
       throw user_error("what '{}' becomes before products read it has no bound: its scale cannot be predicted", weight);
     if (!data_[v] && type_.sources.weight == FieldSource::predicted) {
       const std::string name = kLargestState + weight;
       const ValueId there = r_.from.find_input(name);
-      if (there >= 0 && r_[there] >= 0) return known->second = r_[there];
-      return made_[name] = known->second = b.input(name, Role::state, {{}, {}});
+      if (there >= 0 && r_[there] >= 0) return r_[there];
+      return made_[name] = b.input(name, Role::state, {{}, {}});
     }
     const char* what = !data_[v] ? "weight" : forward_[v] ? "activation" : "gradient";
-    const std::string name = fmt::format("{}{}.{}", kHistoryState, weight, what);
-    const int64_t length = type_.sources.history;
-    const ValueId history = b.input(name, Role::state, {{length}, {}});
-    const ValueId largest = known->second = largest_of_history(b, history);
+    const std::string name = supplies_.name_of(weight, what);
+    const ValueId largest = supplies_.history(name, type_.sources.history);
     // Below views, so that what computes the numbers finds it.
-    if (trains_) follow_history(b, history, find_largest(b, below_order(r_.to, source_of(v))));
+    if (trains_) supplies_.follow(name, find_largest(b, below_order(r_.to, source_of(v))));
     return largest;
   }
-  // The parameter of a product, or its number where both operands are data.
-  std::string weight_of(ValueId product) const {
-    for (ValueId o : r_.from[product].operands) {
-      if (data_[o]) continue;
-      while (r_.from[o].op != Op::input_ && !r_.from[o].operands.empty()) o = r_.from[o].operands[0];
-      return r_.from[o].attributes.name;
-    }
-    return fmt::format("{}", product);
-  }
-
-  // Codes of small floats and nothing else.
-  static bool is_without_scale(const Format& f) {
-    const FieldType* t = plain_field(f);
-    return t && t->is_float && t->has_sign && t->bits <= 8;
+  // A weight that the steps of a scan read: what is known is the same for all of them.
+  ValueId largest_around(ValueId v, const std::string& weight) {
+    ValueId input = below(v);
+    if (is_held(g_, input)) input = g_[input].operands[0];
+    if (g_[input].op != Op::input_)
+      throw user_error("what '{}' becomes in the steps of a scan has no scale that is known before", weight);
+    return supplies_.constant(around_->largest(input, weight));
   }
   ValueId as_scalar(ValueId v, Scalar scalar) {
     return scalar == Scalar::f32 ? r_[v] : r_.build.convert(r_[v], scalar);
@@ -553,7 +399,8 @@ class Rounder {
     };
     const ValueId value = source_of(v);
     const bool is_fitted = source_of_scale(v) == FieldSource::fitted;
-    const ValueId largest = is_fitted ? find_largest(r_.build, value) : or_else(known_largest(product, v), most);
+    const ValueId largest =
+        is_fitted ? find_largest(r_.build, value) : or_else(known_largest(v, weight_of(product)), most);
     known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
@@ -576,13 +423,6 @@ class Rounder {
   }
   static int as_f32(Formula& f) {
     return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
-  }
-
-  // What nobody else reads is not worth more digits between where it is computed and where it is encoded.
-  bool products_alone_read(ValueId v) const {
-    return r_.from[v].op != Op::input_ && std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
-             return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && products_alone_read(u)));
-           });
   }
 
   // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
@@ -638,23 +478,16 @@ class Rounder {
   }
 
   Rewriter r_;
+  Supplies supplies_;
   Scalar to_;
-  const ProductType& type_;
   Learning* learning_;
   int64_t most_decoded_;
-  Users users_;
-  std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
   std::map<std::pair<ValueId, const Format*>, Coded> coded_;
-  std::vector<bool> data_;     // depends on more than parameters
-  std::set<ValueId> short_;    // kept so
-  std::set<ValueId> precise_;  // products that take no codes
-  std::vector<bool> forward_;  // values of the forward pass
+  std::set<ValueId> short_;  // kept so
   OperandEncoder encoder_;
-  std::map<ValueId, std::string> owner_;  // of a value below its views that a product reads: that product's parameter
-  std::map<ValueId, ValueId> largest_;    // what is known of a value's magnitude, by what lies below its views
-  std::map<std::string, ValueId> made_;   // states that were wanted before the graph has them
-  bool trains_ = false;
+  std::map<ValueId, ValueId> largest_;   // what is known of a value's magnitude, by what lies below its views
+  std::map<std::string, ValueId> made_;  // states that were wanted before the graph has them
   std::map<std::pair<ValueId, const Format*>, std::map<int, ValueId>> learned_;  // fields, by what lies below views
 };
 
