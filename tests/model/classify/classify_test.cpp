@@ -13,6 +13,7 @@
 #include "model/classify/corrupt.h"
 #include "model/classify/ranged.h"
 #include "tests/model/tiny.h"
+#include "tests/run/engine/portable/bare_program.h"
 
 namespace lumen::model {
 namespace {
@@ -197,29 +198,7 @@ TEST(Classify, LinearLayersOfALanguageModel) {
   std::cout << said << "\n";
 }
 
-bool is_installed(const std::string& program) {
-  return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
-}
-
-// Reads images until there are none, and writes what the program makes of them: with a C library, or asking Linux.
-constexpr const char* kWithLibrary =
-    "#include <unistd.h>\n"
-    "static int take(void* to, unsigned n) { return read(0, to, n) == (long)n; }\n"
-    "static void give(const void* from, unsigned n) { if (write(1, from, n) != (long)n) _exit(2); }\n"
-    "static void leave(int code) { _exit(code); }\n"
-    "#define BEGIN int main(void)\n";
-constexpr const char* kWithoutLibrary =
-    "static long ask(long number, long a, long b, long c) {\n"
-    "  register long r7 __asm__(\"r7\") = number;\n"
-    "  register long r0 __asm__(\"r0\") = a;\n"
-    "  register long r1 __asm__(\"r1\") = b;\n"
-    "  register long r2 __asm__(\"r2\") = c;\n"
-    "  __asm__ volatile(\"svc 0\" : \"+r\"(r0) : \"r\"(r7), \"r\"(r1), \"r\"(r2) : \"memory\");\n"
-    "  return r0;\n}\n"
-    "static int take(void* to, unsigned n) { return ask(3, 0, (long)to, n) == (long)n; }\n"
-    "static void give(const void* from, unsigned n) { ask(4, 1, (long)from, n); }\n"
-    "static void leave(int code) { ask(1, code, 0, 0); }\n"
-    "#define BEGIN void _start(void)\n";
+// Reads images until there are none, and writes what the program makes of them.
 constexpr const char* kRunner =
     "int lumen_run(const void* const* inputs, void* const* results);\n"
     "static float image[144], logits[4];\n"

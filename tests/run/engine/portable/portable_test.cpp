@@ -11,6 +11,7 @@
 #include "number/codec/codec.h"
 #include "number/library/library.h"
 #include "run/engine/stages.h"
+#include "tests/run/engine/portable/bare_program.h"
 #include "tests/run/functions.h"
 #include "tests/run/graphs.h"
 
@@ -39,10 +40,6 @@ struct Target {
   bool library = true;
 };
 
-bool is_installed(const std::string& program) {
-  return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
-}
-
 std::vector<Target> targets() {
   std::vector<Target> out;
   if (is_installed("cc")) out.push_back({native_machine_name(), "cc -O1 -c", "cc -o program", ""});
@@ -56,25 +53,6 @@ std::vector<Target> targets() {
   return out;
 }
 
-constexpr const char* kWithLibrary =
-    "#include <unistd.h>\n"
-    "static void take(void* to, unsigned n) { if (read(0, to, n) != (long)n) _exit(3); }\n"
-    "static void give(const void* from, unsigned n) { if (write(1, from, n) != (long)n) _exit(2); }\n"
-    "static void leave(int code) { _exit(code); }\n"
-    "#define BEGIN int main(void)\n";
-constexpr const char* kWithoutLibrary =
-    "static long ask(long number, long a, long b, long c) {\n"
-    "  register long r7 __asm__(\"r7\") = number;\n"
-    "  register long r0 __asm__(\"r0\") = a;\n"
-    "  register long r1 __asm__(\"r1\") = b;\n"
-    "  register long r2 __asm__(\"r2\") = c;\n"
-    "  __asm__ volatile(\"svc 0\" : \"+r\"(r0) : \"r\"(r7), \"r\"(r1), \"r\"(r2) : \"memory\");\n"
-    "  return r0;\n}\n"
-    "static void take(void* to, unsigned n) { ask(3, 0, (long)to, n); }\n"
-    "static void give(const void* from, unsigned n) { ask(4, 1, (long)from, n); }\n"
-    "static void leave(int code) { ask(1, code, 0, 0); }\n"
-    "#define BEGIN void _start(void)\n";
-
 // Reads every input, and writes every result of two runs: nothing is left of the first.
 std::string runner(const Graph& g, bool library) {
   std::string arrays, inputs, results, reads, writes;
@@ -86,7 +64,7 @@ std::string runner(const Graph& g, bool library) {
     if (g[v].attributes.role != graph::Role::data) continue;
     const std::string name = fmt::format("in{}", v);
     array(name, v, &inputs);
-    reads += fmt::format("  take({0}, sizeof {0});\n", name);
+    reads += fmt::format("  if (!take({0}, sizeof {0})) leave(3);\n", name);
   }
   for (size_t i = 0; i < g.results.size(); ++i) {
     const std::string name = fmt::format("out{}", i);
