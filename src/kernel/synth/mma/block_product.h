@@ -115,7 +115,7 @@ class BlockProduct {
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
   Expr place(Side side, Expr row, Expr unit, int64_t further, int64_t run);
-  // Of whole rows: the unit of `row` that lies `number` units behind the row's begin.
+  // In whole rows: the unit of `row` that lies `number` units behind the row's begin.
   Expr unit_at(Side side, Expr row, Expr number) { return number ^ swizzle_of(factor(side), row); }
   // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.

@@ -58,9 +58,9 @@ struct TileOrder {
   TilePlace place(Expr tile) const;
 };
 
-// Of `blocks` blocks the one whose work block `block` does: a machine's chiplets get blocks in turn, and each has a
-// second-level cache of its own, so that what follows each other is to be done by one of them. A permutation, whatever
-// their number.
+// Which one of `blocks` blocks has the work that block `block` does: a machine's chiplets get blocks in turn, and each
+// has a second-level cache of its own, so that what follows each other is to be done by one of them. A permutation,
+// whatever their number.
 Expr on_chiplets(Expr block, int64_t blocks, int chiplets);
 
 }  // namespace lumen::synth
