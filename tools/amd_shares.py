@@ -22,6 +22,7 @@ ROUNDS = 12  # of a loop: the first ones fill the pipeline
 # Floating point operations a cycle of a SIMD: f16 and bf16, 8 bits; and of memory, bytes a cycle of a compute unit. AMD's data sheets of
 # MI300X (1307 and 2615 Tflop/s, 304 units at 2.1 GHz, 5.3 TB/s) and MI355X (2517 and 5033, 256 at 2.4 GHz, 8 TB/s).
 PEAKS = {"gfx942": (512, 1024, 8.3), "gfx950": (1024, 2048, 13.0)}
+CHIPLETS = 8  # with a second-level cache each, which get blocks in turn
 UNITS = {"gfx942": 304, "gfx950": 256}
 PRODUCT = """model product(cfg) {
   config { n : i32 = 8192 }
@@ -76,12 +77,25 @@ class Wave:
         self.lds, self.memory, self.sums = [], [], {}
 
 
+class Access:
+    """Under way until `time`; loads straight to LDS then take it for so many cycles."""
+    def __init__(self, time: float):
+        self.time, self.lds_cycles = time, 0.0
+
+
 def simulate(body: list[str], peak: tuple, waves: int, blocks: int) -> float:
     """Share of the time in which the matrix units are busy."""
     all_waves = [Wave(n % 4, b) for b in range(blocks) for n in range(waves)]
     matrix, vector, lds, memory, busy = [0.0] * 4, [0.0] * 4, 0.0, 0.0, 0.0
     begin = None
     held = {}
+    arriving = []
+
+    def take_arrived(until: float) -> None:
+        nonlocal lds
+        while arriving and arriving[0].time <= until:
+            access = arriving.pop(0)
+            lds = access.time = max(lds, access.time) + access.lds_cycles
     while True:
         ready = [w for w in all_waves if w.round < ROUNDS and not held.get(id(w))]
         if not ready:
@@ -100,21 +114,28 @@ def simulate(body: list[str], peak: tuple, waves: int, blocks: int) -> float:
             busy += cycles if begin is not None else 0
             w.time = t + 4
         elif x.startswith("ds_"):
+            take_arrived(max(lds, t))
             size = 16 if "b128" in x else 12 if "b96" in x else 8 if "b64" in x else 4
             size *= 2 if re.match(r"ds_(read|write)2", x) else 1
             lds = max(lds, t) + 64 * size / LDS_BYTES
-            w.lds.append(lds + LDS_LATENCY)
+            w.lds.append(Access(lds + LDS_LATENCY))
             w.time = t + 4
         elif re.match(r"(global|buffer|flat)_(load|store|atomic)", x):
             words = int((re.search(r"dwordx(\d)", x) or [0, 1])[1])
             memory = max(memory, t) + 64 * 4 * words / MEMORY_BYTES
-            w.memory.append(memory + (LATENCY if "load" in x else 0))
+            access = Access(memory + (LATENCY if "load" in x else 0))
+            if "_lds_" in x or re.search(r"\blds\b", x):  # straight to LDS, which takes it at its pace when it has come
+                access.lds_cycles = 64 * 4 * words / LDS_BYTES
+                arriving.append(access)
+            w.memory.append(access)
             w.time = t + 4
         elif x.startswith("s_waitcnt"):
             for name, queue in (("vmcnt", w.memory), ("lgkmcnt", w.lds)):
                 m = re.search(name + r"\((\d+)\)", x)
                 while m and len(queue) > int(m[1]):
-                    t = max(t, queue.pop(0))
+                    first = queue.pop(0)
+                    take_arrived(first.time)
+                    t = max(t, first.time)
             w.time = t + 1
         elif x.startswith("s_barrier"):
             held[id(w)] = True
@@ -136,6 +157,32 @@ def simulate(body: list[str], peak: tuple, waves: int, blocks: int) -> float:
                 begin = max(q.time for q in all_waves)
     end = max(q.time for q in all_waves)
     return busy / (4 * (end - begin)) if begin is not None and end > begin else 0.0
+
+
+def place(tile: int, down: int, across: int, neighbours: int) -> tuple[int, int]:
+    """A tile's row and column of tiles: TileOrder::place of src/kernel/synth/gemm/gpu/tile_scheduler.cpp."""
+    group = max(g for g in range(1, neighbours + 1) if down % g == 0)
+    if group * 4 < min(neighbours, down):
+        group = down
+    inside = tile % (group * across)
+    return tile // (group * across) * group + inside % group, inside // group
+
+
+def fetched(down: int, across: int, at_once: int, by_chiplet: bool) -> tuple[int, int]:
+    """Panels of both operands that second-level caches fetch, all of them together, and that memory gives (or the cache before it):
+    tiles are computed in rounds, so many at once, and a cache keeps what its chiplet's tiles of a round share."""
+    tiles, caches, memory = down * across, 0, 0
+    run, longer = divmod(tiles, CHIPLETS)
+    for first in range(0, tiles, at_once):
+        panels = [set() for _ in range(CHIPLETS)]
+        for block in range(first, min(tiles, first + at_once)):
+            chiplet, number = block % CHIPLETS, block // CHIPLETS
+            tile = chiplet * run + min(chiplet, longer) + number if by_chiplet else block
+            row, column = place(tile, down, across, 8 if by_chiplet else 16)
+            panels[chiplet] |= {("a", row), ("b", column)}
+        caches += sum(len(x) for x in panels)
+        memory += len(set().union(*panels))
+    return caches, memory
 
 
 def compiled(lumen: Path, model: Path, target: str, flags: list[str]) -> tuple[str, list[list[str]]]:
@@ -171,8 +218,14 @@ def large(lumen: Path, model: Path, target: str, name: str, flags: list[str], sh
     counts = [sum(x.startswith(p) for x in body) for p in ("v_mfma", "ds_", "global", "v_", "s_waitcnt")]
     if verbose:
         print("\n".join(body))
+    panel = rows_of * 8192 * (1 if short else 2) / 1e9  # of either operand, where tiles are squares
+    down, across = -(-8192 // rows_of), -(-8192 // columns_of)
+    in_order, by_chiplet = (fetched(down, across, UNITS[target] * blocks, x) for x in (False, True))
+    caches = (f"GB into second-level caches {by_chiplet[0] * panel:.2f} (in plain order {in_order[0] * panel:.2f}), "
+              f"of memory {by_chiplet[1] * panel:.2f} ({in_order[1] * panel:.2f})")
     return (f"{target:10} {name:14} share {share:.2f} (of all units {share * filled:.2f})  matrix {counts[0]} LDS {counts[1]} "
-            f"memory {counts[2]} vector {counts[3] - counts[0]} waits {counts[4]} of {len(body)}  waves {per_simd} vgpr {row[0]}  {row[9]}")
+            f"memory {counts[2]} vector {counts[3] - counts[0]} waits {counts[4]} of {len(body)}  waves {per_simd} vgpr {row[0]}  "
+            f"{caches}  {row[9]}")
 
 
 def decode(lumen: Path, model: Path, target: str, name: str) -> str:

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernel/synth/gemm/gpu/dot_block.h"
+#include "tests/amd/fault.h"
 #include "tests/amd/gpu_code.h"
 #include "tests/graph/matrix_product.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
@@ -72,6 +73,32 @@ TEST_P(AmdPanels, LargeTilesAreRightAndMeetInNoBank) {
     }
   EXPECT_GT(gpu.chip().lds_cycles().least, 0U);
   EXPECT_EQ(gpu.chip().lds_cycles().all, gpu.chip().lds_cycles().least) << kernel.name;
+}
+
+// What lanes copy together has come for all of them before one reads it: without the waits the chip's rules are broken.
+TEST_P(AmdPanels, CopiesOfLanesTogetherAreWaitedFor) {
+  const char* chip = std::getenv("LUMEN_STAND_IN_AMD");
+  if (!chip || !amd::find_chip(chip)) GTEST_SKIP() << "LUMEN_STAND_IN_AMD names no chip";
+  test::GpuCode gpu(*amd::find_chip(chip));
+  graph::Graph g;
+  const synth::BlockDot d = one_tile(gpu.machine(), GetParam(), &g);
+  if (GetParam() != Scalar::i8) {  // whose operands of two steps may take too many registers
+    EXPECT_EQ(d.plan.tile.whole_rows, gpu.machine().together_bytes == synth::BlockProduct::kUnit);
+  }
+  if (!d.plan.tile.whole_rows) GTEST_SKIP() << "lanes copy for themselves";
+  synth::Synthesis out;
+  synth::write_block_dot(g, d, gpu.machine(), out);
+  std::map<std::string, graph::Tensor> inputs;
+  std::mt19937 random(7);
+  for (const graph::ValueId v : g.inputs()) inputs[g[v].attributes.name] = random_tensor(g[v].type, random);
+  gpu.chip().plant("unloaded s_waitcnt");
+  try {
+    run_counting(gpu, out, one_dot_group(g), inputs);
+    ADD_FAILURE() << "the waits are gone and nobody says so";
+  } catch (const amd::Fault& f) {
+    EXPECT_NE(std::string(f.what()).find("LDS"), std::string::npos) << f.what();
+  }
+  EXPECT_GE(gpu.chip().planted(), 2U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Factors, AmdPanels, ::testing::Values(Scalar::bf16, Scalar::f16, Scalar::i8),

@@ -117,6 +117,7 @@ const std::vector<PlantedKind> kKinds{
     {"dpp", "lanes come from one place further"},
     {"gone", "nothing is done"},
     {"unwaited", "a wait waits for nothing"},
+    {"unloaded", "a wait waits for no load"},
 };
 
 bool plant_one(const Chip& chip, std::string_view kind, Instruction* i) {
@@ -143,6 +144,11 @@ bool plant_one(const Chip& chip, std::string_view kind, Instruction* i) {
   if (kind == "unwaited") {
     for (int& most : i->most) most = -1;
     return true;
+  }
+  if (kind == "unloaded") {
+    const bool waits = i->most[kLoads] >= 0;
+    i->most[kLoads] = -1;
+    return waits;
   }
   fault("no fault is called '{}'", kind);
 }

@@ -147,13 +147,36 @@ void Grid::copy(Value* to, Value* from, int bytes, Value* count) {
   b_.CreateAlignedStore(b_.CreateMaskedLoad(words, from, align, mask, llvm::Constant::getNullValue(words)), to, align);
 }
 
+void Grid::begin_copies_together() {
+  if (m_.together_bytes == 0) return;
+  Value* number = b_.CreateUDiv(b_.CreateTrunc(thread(), b_.getInt32Ty()), b_.getInt32(m_.wave));
+  wave_number_ = b_.CreateIntrinsic(b_.getInt32Ty(), Intrinsic::amdgcn_readfirstlane, {number});
+}
+
+// An instruction of a wave: its lanes' bytes lie beside each other, and it alone says where. Null: it is none here.
+llvm::CallInst* Grid::copy_together(Value* to, Value* from, int bytes) {
+  if (bytes != m_.together_bytes) {
+    copy(b_.CreatePtrAdd(to, b_.CreateMul(thread(), b_.getInt64(bytes))), from, bytes, nullptr);
+    return nullptr;
+  }
+  Value* place = b_.CreatePtrAdd(to, b_.CreateMul(wave_number_, b_.getInt32(m_.wave * bytes)));
+  return llvm::cast<llvm::CallInst>(
+      call(Intrinsic::amdgcn_global_load_lds, {from, place, b_.getInt32(bytes), b_.getInt32(0), b_.getInt32(0)}));
+}
+
 void Grid::commit_copies() {
   if (m_.async_copies) call(Intrinsic::nvvm_cp_async_commit_group);
 }
 
 void Grid::wait_copies(int groups) {
   if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(groups)});
-  // Copies are loads and stores there: what stands behind the wait is not to be moved before it.
+  // S_WAITCNT of generation 9: vmcnt(0) lgkmcnt(0), for LLVM finds no reader of what was copied that it would wait for.
+  // A barrier follows, for which what lanes did to shared memory is waited for, too; and loads of scalars that are
+  // still under way in a loop would make each wait within it one for everything.
+  constexpr unsigned kAllLoads = 0x0070;
+  if (wave_number_ && groups == 0) call(Intrinsic::amdgcn_s_waitcnt, {b_.getInt32(kAllLoads)});
+  // Copies are loads and stores there, or a group that the next wait for all waits for: what stands behind the wait is
+  // not to be moved before it.
   if (!nvidia_ && groups > 0) call(Intrinsic::amdgcn_sched_barrier, {b_.getInt32(0)});
 }
 

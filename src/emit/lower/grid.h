@@ -34,6 +34,10 @@ class Grid {
   // 4, 8 or 16 bytes from global memory to shared; where the machine can, without waiting.
   // `count` (null: all of them), where it is 0: zeros, and nothing is read.
   void copy(llvm::Value* to, llvm::Value* from, int bytes, llvm::Value* count);
+  // The same, thread by thread side by side from `to` on, which all of the block have alike. begin_copies_together():
+  // once, where all later code of the kernel is behind it.
+  void begin_copies_together();
+  llvm::CallInst* copy_together(llvm::Value* to, llvm::Value* from, int bytes);
   void commit_copies();
   void wait_copies(int groups);
   // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is the launch's.
@@ -50,6 +54,7 @@ class Grid {
   bool nvidia_;
   const machine::Machine& m_;
   int threads_ = 1;
+  llvm::Value* wave_number_ = nullptr;  // where threads copy together: of the block, the same for a wave
 };
 
 }  // namespace lumen::emit

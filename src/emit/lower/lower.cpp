@@ -49,9 +49,10 @@ int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) 
   return features.checkFeatures("+avx2") ? 32 : 0;
 }
 
-bool contains_products(const loop::Region& r) {
-  return std::any_of(r.code.begin(), r.code.end(), [](const Instr& instr) {
-    return instr.op == Op::product_ || std::any_of(instr.regions.begin(), instr.regions.end(), contains_products);
+bool contains(const loop::Region& r, Op op) {
+  return std::any_of(r.code.begin(), r.code.end(), [op](const Instr& instr) {
+    return instr.op == op || std::any_of(instr.regions.begin(), instr.regions.end(),
+                                         [op](const auto& inner) { return contains(inner, op); });
   });
 }
 
@@ -73,7 +74,8 @@ class KernelLowering {
     streaming_ = StreamingLowering::find(b_, k, target);
     if (target.kind == machine::Kind::gpu) {
       shape_ = launch_shape(k, target);
-      has_products_ = contains_products(k.body);
+      has_products_ = contains(k.body, Op::product_);
+      copies_together_ = target.together_bytes > 0 && contains(k.body, Op::copy_together_);
       grid_.emplace(b_, machine.getTargetTriple(), target);
     }
   }
@@ -144,6 +146,11 @@ class KernelLowering {
       buffers_[i].scope = llvm::MDNode::get(context_, {scopes[i]});
       buffers_[i].others = llvm::MDNode::get(context_, others);
     }
+    if (!copies_together_) return;
+    // What lanes copy together and what they do themselves with shared memory is ordered by waits and barriers that the
+    // kernel has. LLVM would else wait for all copies before each load.
+    copied_ = llvm::MDNode::get(context_, {metadata.createAnonymousAliasScope(domain, "copied together")});
+    touched_ = llvm::MDNode::get(context_, {metadata.createAnonymousAliasScope(domain, "touched by lanes")});
   }
 
   VType type(loop::ValueId v) const { return k_.value_types[v]; }
@@ -176,6 +183,7 @@ class KernelLowering {
           grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
     }
     thread_ = grid_->thread();
+    if (copies_together_) grid_->begin_copies_together();
     Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(instr.step));
     values_[instr.regions[0].counter] = b_.CreateNSWAdd(operand(instr, 0), steps);
     region(instr.regions[0]);
@@ -278,6 +286,7 @@ class KernelLowering {
       LUMEN_CHECK(shared_, "shared memory needs a GPU, {} is none", target_.name);
       m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, shared_at_.at(instr.buffer));
       m.align = instr.align;
+      m.scope = touched_, m.others = copied_;
       return;
     }
     if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
@@ -299,6 +308,14 @@ class KernelLowering {
       if (streaming_) streaming_->leave(r, i);
       before = &instr.op;
     }
+  }
+
+  void lower_copy_together(const Instr& instr) {
+    llvm::CallInst* copy =
+        grid_->copy_together(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes);
+    if (!copy) return;
+    copy->setMetadata(llvm::LLVMContext::MD_alias_scope, copied_);
+    copy->setMetadata(llvm::LLVMContext::MD_noalias, touched_);
   }
 
   Value* place(loop::BufferId buffer, Value* offset) { return memory_.place(buffers_[buffer], offset); }
@@ -360,6 +377,8 @@ class KernelLowering {
       case Op::copy_:
         return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes,
                            optional_operand(instr, 2));
+      case Op::copy_together_:
+        return lower_copy_together(instr);
       case Op::commit_:
         return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
       case Op::wait_:
@@ -547,8 +566,10 @@ class KernelLowering {
   Value* shared_ = nullptr;
   std::map<loop::BufferId, int64_t> shared_at_;
   bool has_products_ = false;
-  bool follows_product_ = false;  // the instruction at hand
-  bool early_ = false;            // the kernel says itself where it waits for those before
+  bool copies_together_ = false;                         // by an instruction
+  llvm::MDNode *copied_ = nullptr, *touched_ = nullptr;  // alias scopes of shared memory, where they do
+  bool follows_product_ = false;                         // the instruction at hand
+  bool early_ = false;                                   // the kernel says itself where it waits for those before
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;

@@ -352,6 +352,16 @@ void Builder::copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset,
   add({.op = Op::copy_, .operands = ids(operands), .buffer = to, .from = from, .bytes = bytes});
 }
 
+void Builder::copy_together(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes) {
+  check_access(to, to_offset, {}, 1);
+  check_access(from, from_offset, {}, 1);
+  add({.op = Op::copy_together_,
+       .operands = ids({to_offset, from_offset}),
+       .buffer = to,
+       .from = from,
+       .bytes = bytes});
+}
+
 Expr Builder::product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset) {
   check_access(a, a_offset, {}, 1);
   check_access(b, b_offset, {}, 1);

@@ -72,6 +72,8 @@ class Builder {
   Expr load_matrix(const std::string& row, VType type, BufferId b, Expr offset);
   // `count`: all bytes, or 0: zeros are written, and `from` is not read.
   void copy(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes, Expr count = {});
+  // Lane l of the block copies to l * bytes behind `to_offset`, which all lanes have alike.
+  void copy_together(BufferId to, Expr to_offset, BufferId from, Expr from_offset, int64_t bytes);
   Expr product(const std::string& row, Expr acc, BufferId a, Expr a_offset, BufferId b, Expr b_offset);
   Expr product(const std::string& row, Expr acc, Expr a, BufferId b, Expr b_offset);  // a is held
   Expr ready(Expr sums);

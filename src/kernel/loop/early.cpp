@@ -35,6 +35,7 @@ class EarlyPart {
       case Op::scatter_:
         return is_param(instr.buffer);
       case Op::copy_:
+      case Op::copy_together_:
         return is_param(instr.from) && !k_.params[instr.from].constant;
       case Op::guard_:  // writes the status
         return true;

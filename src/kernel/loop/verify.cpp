@@ -232,7 +232,8 @@ class Verifier {
     if (!is_buffer(instr.buffer) || !is_buffer(instr.from)) return fail_at(instr, "a buffer is not visible");
     if (!is_shared(instr.buffer) || is_shared(instr.from) || is_private(instr.from))
       return fail_at(instr, "copies go from global to shared memory");
-    if (instr.bytes != 4 && instr.bytes != 8 && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
+    const bool is_eight = instr.bytes == 8 && instr.op == Op::copy_;
+    if (instr.bytes != 4 && !is_eight && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
   }
 
   void check_load_matrix(const Instr& instr) {
@@ -302,6 +303,7 @@ class Verifier {
         if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "a guard without a code");
         return;
       case Op::copy_:
+      case Op::copy_together_:
         return check_copy(instr);
       case Op::load_matrix_:
         return check_load_matrix(instr);

@@ -201,6 +201,10 @@ std::vector<Machine> amd_machines() {
   out.push_back(generation("gfx950", 64, 160 << 10, 256));
   add_dots(out.back(), false);
   Machine &mi100 = out[1], &mi200 = out[2], &mi300 = out[3], &mi350 = out[4];
+  // "AMD CDNA 3 (4) white paper": eight accelerator complex dies. Loads of 128 bits straight into LDS: "AMD Instinct
+  // CDNA4 Instruction Set Architecture", "Memory buffer load to LDS".
+  mi300.chiplets = mi350.chiplets = 8;
+  mi350.together_bytes = 16;
   // Memory's pace by unit, from the data sheets. What is converted on its way costs LDS its bytes beside products.
   const std::pair<Machine*, double> bytes[] = {{&mi100, 6.8}, {&mi200, 8.6}, {&mi300, 8.3}, {&mi350, 13}};
   for (const auto& [m, pace] : bytes) {

@@ -145,7 +145,10 @@ struct Machine {
   std::string power2, reciprocal;
   // Kernels wait themselves until the one before has ended, so that they are launched while it ends.
   bool follows = false;
-  bool async_copies = false;  // loop op `copy` is an instruction; else it is a load and a store
+  bool async_copies = false;   // loop op `copy` is an instruction; else it is a load and a store
+  int64_t together_bytes = 0;  // of a lane, for which `copy_together` is an instruction; else it is a load and a store
+  // Chips of a GPU with a second-level cache each; blocks that follow each other go to the next chip.
+  int chiplets = 1;
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
   CostTable costs = {};

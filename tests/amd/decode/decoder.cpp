@@ -115,6 +115,7 @@ void note_registers(const Operation& op, Instruction* i) {
     if (n >= results || op.accumulates) (vector ? i->vector_reads : i->scalar_reads).push_back(s);
   }
   if (op.shape == Shape::vcc_reader) i->scalar_reads.push_back({kVcc, 2});
+  if (i->text.find("_load_lds_") != std::string::npos) i->scalar_reads.push_back({kM0, 1});
 }
 
 // All operands and what stands behind them; false where something is not known.

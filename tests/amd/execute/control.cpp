@@ -41,6 +41,7 @@ void wait(Wave& w, const Instruction& i) {
 }
 void nothing(Wave&, const Instruction&) {}
 void end(Wave& w, const Instruction&) {
+  if (!w.lds_copies.empty()) fault("the wave ends while a load into LDS is under way");
   w.ended = true;
 }
 void barrier(Wave& w, const Instruction&) {

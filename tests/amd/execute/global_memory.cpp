@@ -107,8 +107,28 @@ void store_memory(Wave& w, const Instruction& i) {
   count(w, i, kStores, nullptr, 0);
 }
 
-void load_to_lds(Wave&, const Instruction&) {
-  fault("loads straight into LDS are not known: who has waited for them is not followed");
+// Lanes lie side by side from M0 and the offset on, whichever take part. What was asked of these bytes before must have
+// been answered: loads and LDS keep no order between them.
+void load_to_lds(Wave& w, const Instruction& i) {
+  const auto bytes = static_cast<int>(Access::of(i.number).bytes);
+  if (bytes != 4 && bytes != 12 && bytes != 16) fault("{} bytes of a lane straight into LDS are not known", bytes);
+  const uint64_t to = w.scalar[kM0] + static_cast<uint64_t>(i.offset), size = static_cast<uint64_t>(bytes);
+  if (to % 4 != 0) fault("a place in LDS, {:#x}, that is not aligned", to);
+  const auto touched = [&](uint64_t place) {
+    for (const LdsAccess& a : w.lds_accesses)
+      if (a.address < place + size && place < a.address + static_cast<uint64_t>(a.bytes))
+        fault("a load into LDS at {:#x}, which this wave touched and did not wait", a.address);
+  };
+  std::vector<Lds::Place> places;
+  each_lane(w, [&](int l) {
+    const uint64_t place = to + size * static_cast<uint64_t>(l);
+    touched(place);
+    const uint8_t* from = w.memory->reach(address_of(w, i, i.at[0], i.at[1], l), size, false);
+    std::memcpy(w.lds->write(place, bytes, w.number, w.arrived, w.passed), from, size);
+    places.push_back({l, place});
+  });
+  if (w.counts_banks) w.lds->count_banks(places, bytes, false);
+  w.lds_copies.push_back({w.issue(counter_of(w.chip, kLoads)), to, bytes, w.exec()});
 }
 
 void atomic(Wave& w, const Instruction& i) {

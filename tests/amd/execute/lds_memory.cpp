@@ -8,10 +8,12 @@ struct Counted {
   Wave& w;
   std::vector<LdsAccess> accesses;
   const uint8_t* read(uint64_t at, int bytes) {
+    w.need_copied(at, bytes);
     accesses.push_back({0, at, bytes, false});
     return w.lds->read(at, bytes, w.number, w.arrived, w.passed);
   }
   uint8_t* write(uint64_t at, int bytes) {
+    w.need_copied(at, bytes);
     accesses.push_back({0, at, bytes, true});
     return w.lds->write(at, bytes, w.number, w.arrived, w.passed);
   }

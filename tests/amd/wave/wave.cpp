@@ -103,6 +103,7 @@ void Wave::wait(Counter counter, int most) {
   } else if (unordered[counter] <= done[counter]) {  // all come back in order
     done[counter] = n - static_cast<uint32_t>(most);
   }
+  while (!lds_copies.empty() && lds_copies.front().sequence <= done[kLoads]) lds_copies.pop_front();
   if (counter != kLds) return;
   while (!lds_accesses.empty() && lds_accesses.front().sequence <= done[kLds]) lds_accesses.pop_front();
 }
@@ -110,6 +111,22 @@ void Wave::wait(Counter counter, int most) {
 void Wave::arrive() {
   ++arrived;
   for (const LdsAccess& a : lds_accesses) lds->postpone(a.address, a.bytes, number, arrived, a.writes);
+  for (const LdsCopy& c : lds_copies)
+    for (int l = 0; l < lanes; ++l)
+      if (c.lanes >> l & 1)
+        lds->postpone(c.address + static_cast<uint64_t>(l * c.bytes), c.bytes, number, arrived, true);
+}
+
+void Wave::need_copied(uint64_t address, int size) const {
+  for (const LdsCopy& c : lds_copies) {
+    const auto each = static_cast<uint64_t>(c.bytes), end = address + static_cast<uint64_t>(size);
+    if (end <= c.address || address >= c.address + each * static_cast<uint64_t>(lanes)) continue;
+    const uint64_t first = address <= c.address ? 0 : (address - c.address) / each;
+    for (uint64_t l = first; l < static_cast<uint64_t>(lanes) && c.address + l * each < end; ++l)
+      if (c.lanes >> l & 1)
+        fault("LDS at {:#x} is touched before the load into it was waited for",
+              std::max(address, c.address + l * each));
+  }
 }
 
 void execute_group(Group& group, const std::vector<Instruction>& code, uint64_t* budget) {

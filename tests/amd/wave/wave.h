@@ -29,6 +29,14 @@ struct LdsAccess {
   bool writes;
 };
 
+// A load of a wave straight into LDS that is under way: lane l writes `bytes` at `address` + l * bytes.
+struct LdsCopy {
+  uint32_t sequence;
+  uint64_t address;
+  int bytes;
+  uint64_t lanes;
+};
+
 class Wave {
  public:
   Wave(const Chip& c, int lane_count, int number_in_group) : chip(c), lanes(lane_count), number(number_in_group) {
@@ -84,6 +92,9 @@ class Wave {
   std::array<Pending, kScalars> pending_scalar;
   std::array<uint32_t, kCounters> issued{}, done{}, unordered{};  // the last one that may overtake others
   std::deque<LdsAccess> lds_accesses;
+  std::deque<LdsCopy> lds_copies;  // by the counter of loads
+  // Faults where these bytes of LDS are yet to come by one of them.
+  void need_copied(uint64_t address, int size) const;
   bool under_way() const { return issued != done; }
 
   uint32_t issue(Counter counter, bool may_overtake = false) {

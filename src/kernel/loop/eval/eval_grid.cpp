@@ -125,6 +125,7 @@ class Block {
         for (const int i : active) lanes_[i].value(instr.result) = lanes_[i].value(instr.operands[0]);
         return;
       case Op::copy_:
+      case Op::copy_together_:
         return copy(instr, active);
       case Op::commit_:
         for (const int i : active) instr.flow == Flow::copies ? copies_[i].close() : reads_[i].close();
@@ -259,10 +260,14 @@ class Block {
 
   void copy(const Instr& instr, const Active& active) {
     const int align = instr.bytes;
+    const bool together = instr.op == Op::copy_together_;
     for (const int i : active) {
+      LUMEN_CHECK(!together || lanes_[i].integer(instr.operands[0]) == lanes_[active[0]].integer(instr.operands[0]),
+                  "lanes that copy together do so to one place: {}", print(instr));
       const int64_t count = instr.operands.size() > 2 ? lanes_[i].integer(instr.operands[2]) : instr.bytes;
       LUMEN_CHECK(count == 0 || count == instr.bytes, "{} bytes of a copy: {}", count, print(instr));
-      const Copy c{&instr, lanes_[i].integer(instr.operands[0]), lanes_[i].integer(instr.operands[1]), count > 0};
+      const int64_t to = lanes_[i].integer(instr.operands[0]) + (together ? i * instr.bytes : 0);
+      const Copy c{&instr, to, lanes_[i].integer(instr.operands[1]), count > 0};
       if (c.exists) lanes_[i].access(instr, instr.from, c.from, instr.bytes, align, false);
       need_free(instr, c.to);
       std::memset(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, align, true), kRubbish, instr.bytes);

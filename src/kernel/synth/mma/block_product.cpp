@@ -94,6 +94,7 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
 int64_t BlockProduct::chunk_of(const machine::Machine& m, const BlockTile& tile) {
   const int64_t step = step_k(m, tile);
   if (tile.loads) return tile.stage_k % (2 * step) == 0 ? 2 * step : step;
+  if (tile.whole_rows) return tile.stage_k;
   // A short stage in one piece needs no padding; of a long one instructions wait for less in pieces.
   return tile.swizzles && tile.stage_k * scalar_bytes(tile.factor) <= kSwizzledRow / 2 ? tile.stage_k : step;
 }
@@ -125,6 +126,16 @@ bool BlockProduct::can_swizzle(const machine::Machine& m, const BlockTile& tile)
   return step_k(m, tile) * scalar_bytes(tile.factor) <= kSwizzledRow;
 }
 
+bool BlockProduct::can_have_whole_rows(const machine::Machine& m, const BlockTile& tile) {
+  if (!can_swizzle(m, tile)) return false;
+  const int64_t bytes = tile.stage_k * scalar_bytes(tile.factor), step = step_k(m, tile) * scalar_bytes(tile.factor);
+  return bytes <= kSwizzledRow && (bytes & (bytes - 1)) == 0 && (step & (step - 1)) == 0 && bytes % step == 0;
+}
+
+int64_t BlockProduct::steps(const machine::Machine& m, const BlockTile& tile) {
+  return tile.stage_k / step_k(m, tile);
+}
+
 void BlockProduct::prepare(Factor& f, const loop::Fragment& fragment, int64_t rows) {
   f.holding = FragmentDigits::of(fragment);
   f.rows = rows;
@@ -143,7 +154,7 @@ BlockProduct::BlockProduct(Builder& b, const machine::Machine& m, BlockTile tile
     prepare(c_, lane_columns(tile_.wave), tile_.n());
   } else {
     const auto& operands = tile_.row->collective->operands;
-    together_ = chunk_k_ / tile_.row->k;
+    together_ = (tile_.whole_rows ? step_k(m, tile_) : chunk_k_) / tile_.row->k;
     if (tile_.row->in_shared) {
       for (const Side side : {Side::a, Side::b})
         LUMEN_CHECK(!is_transposed(side) || tile_.stage_k % machine::kTransposedColumns == 0, "transposed panels of {}",
@@ -252,8 +263,9 @@ void BlockProduct::clear() {
   for (const BufferId s : sums_) b_.store(s, zero(sums_type()), b_.i64(0), 16);
 }
 
-// Bytes of a panel where a lane's share of its group's first instruction begins, or where its units lie.
-std::vector<Expr> BlockProduct::lane_places(Side side, Expr lane) {
+// Bytes of a panel where a lane's share of its group's first instruction begins, or where its units lie. Of whole rows
+// those of a step: a step's units are neighbours, so that those of another one have the same places with bits flipped.
+std::vector<Expr> BlockProduct::lane_places(Side side, Expr lane, int64_t step) {
   const Factor& f = factor(side);
   const Expr in_wave = lane % tile_.wave, mine = own_group(side, lane);
   const Expr row = mine * tile_.group_lines(side) + number_of(f.holding.rows, in_wave),
@@ -263,9 +275,17 @@ std::vector<Expr> BlockProduct::lane_places(Side side, Expr lane) {
   std::vector<Expr> places;
   for (int64_t unit = 0; unit < units; ++unit) {
     const Expr inside = (group * units + unit) ^ swizzle_of(f, row);
-    places.push_back(row * f.row_bytes + inside * kUnit);
+    const Expr place = row * f.row_bytes + inside * kUnit;
+    const int64_t flipped = step * tile_.row->k * together_ * scalar_bytes(tile_.factor);
+    places.push_back(flipped == 0 ? place : place ^ flipped);
   }
   return places;
+}
+
+BlockProduct::Shares BlockProduct::shares(Side side, Expr lane, Panel panel, int64_t step) {
+  Shares out{panel.buffer, lane_places(side, lane, step)};
+  for (Expr& place : out.from) place = panel.from + place;
+  return out;
 }
 
 // What the numbers of a row's units are flipped by. Rows that fill all banks together are swizzled alike.
@@ -279,12 +299,13 @@ void BlockProduct::multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k, scales);
   if (tile_.loads) return multiply_loaded(lane, a, a_from, b, b_from, k);
   for (const BufferId s : partial_) b_.store(s, zero(products_type()), b_.i64(0), 16);
-  const auto shares = [&](Side side, BufferId buffer, Expr from) {
-    Shares out{buffer, lane_places(side, lane)};
-    for (Expr& place : out.from) place = from + place;
-    return out;
-  };
-  multiply_rows(shares(Side::a, a, a_from), shares(Side::b, b, b_from), (k + chunk_k_ - 1) / chunk_k_);
+  const int64_t step_k = tile_.row ? tile_.row->k * together_ : chunk_k_;
+  if (tile_.whole_rows)
+    for (int64_t step = 0; step * step_k < k; ++step)
+      multiply_chunk(shares(Side::a, lane, {a, a_from}, step), shares(Side::b, lane, {b, b_from}, step));
+  else
+    multiply_rows(shares(Side::a, lane, {a, a_from}), shares(Side::b, lane, {b, b_from}),
+                  (k + chunk_k_ - 1) / chunk_k_);
   add_partial(scales);
 }
 

@@ -38,7 +38,10 @@ struct BlockTile {
   // The lanes of a wave load operands together (fragment_loads.h; BlockProduct::can_load), and panels lie so that they
   // can; of these a_beside, b_beside: rows of the panel lie beside each other.
   bool loads = false, a_beside = false, b_beside = false;
-  bool swizzles = false;     // the same places of units where lanes read for themselves (BlockProduct::can_swizzle)
+  bool swizzles = false;  // the same places of units where lanes read for themselves (BlockProduct::can_swizzle)
+  // Rows of a panel hold a whole stage and follow each other without a gap (BlockProduct::can_have_whole_rows): units
+  // that lanes copy together lie as the lanes do. Waves read for themselves, with `swizzles`.
+  bool whole_rows = false;
   bool scales_runs = false;  // what panels give is scaled before it is added, in f32
 
   int step_m() const;  // of one instruction
@@ -98,6 +101,9 @@ class BlockProduct {
   // Whether a lane's rows of a factor keep their places within a swizzle from instruction to instruction.
   static bool can_swizzle(const machine::Machine& m, const BlockTile& tile);
 
+  // The same of a panel of whole rows: they are no longer than a swizzle is.
+  static bool can_have_whole_rows(const machine::Machine& m, const BlockTile& tile);
+
   static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
@@ -109,6 +115,8 @@ class BlockProduct {
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
   Expr place(Side side, Expr row, Expr unit, int64_t further, int64_t run);
+  // In whole rows: the unit of `row` that lies `number` units behind the row's begin.
+  Expr unit_at(Side side, Expr row, Expr number) { return number ^ swizzle_of(factor(side), row); }
   // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.
   Expr transposed_place(Side side, Expr unit, Expr k);
@@ -123,13 +131,20 @@ class BlockProduct {
   // The first `k` (-1: all) of the panels that begin at these bytes.
   void multiply(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k = -1,
                 const Scales* scales = nullptr);
-  // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
-  // begin at zero. Of instructions that keep few digits, and of scaled panels, ready() adds what panels gave since the
-  // last fresh one.
+  // The same of whole rows step by step of k, each in two: lanes hold the operands of one step and those that are read
+  // for the next. hold_steps(): in the block's code, once. An even number of steps: the first one of a stage may be
+  // read while the last one of the stage before is multiplied.
+  static int64_t steps(const machine::Machine& m, const BlockTile& tile);
+  void hold_steps();
   struct Panel {
     BufferId buffer = -1;
     Expr from;
   };
+  void read_step(Expr lane, Panel a, Panel b, int64_t step);
+  void multiply_step(int64_t step);
+  // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
+  // begin at zero. Of instructions that keep few digits, and of scaled panels, ready() adds what panels gave since the
+  // last fresh one.
   void begin(Expr lane, Panel a, Panel b, bool fresh = false);
   // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
   // this one's k. They must be kept until the products are ready: ready(a).
@@ -196,7 +211,7 @@ class BlockProduct {
   static constexpr Side other(Side side) { return side == Side::a ? Side::b : Side::a; }
   Expr own_group(Side side, Expr lane) const;
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
-  std::vector<Expr> lane_places(Side side, Expr lane);
+  std::vector<Expr> lane_places(Side side, Expr lane, int64_t step = 0);
   Expr swizzle_of(const Factor& f, Expr row);
   Expr first_line(Side side, Expr lane);
   struct Shares {
@@ -209,7 +224,9 @@ class BlockProduct {
       return out;
     }
   };
+  Shares shares(Side side, Expr lane, Panel panel, int64_t step = 0);
   void multiply_rows(const Shares& a, const Shares& b, int64_t chunks);
+  BufferId held(Side side, int tile, size_t part, int64_t step) const;
   static int64_t chunk_of(const machine::Machine& m, const BlockTile& tile);  // of k
   void multiply_loaded(Expr lane, BufferId a, Expr a_from, BufferId b, Expr b_from, int64_t k);
   Expr loads_from(Side side, Expr lane);
@@ -242,6 +259,7 @@ class BlockProduct {
   Expr zero(VType type);
   int64_t step_apart(int runs) const;
   std::vector<BufferId> sums_, partial_;
+  std::vector<BufferId> held_;  // operands of two steps: those of a first, then of b, each part of a row behind another
 };
 
 }  // namespace lumen::synth

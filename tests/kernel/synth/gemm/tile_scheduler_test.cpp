@@ -126,5 +126,22 @@ TEST(TileScheduler, ManyWalkers) {
   EXPECT_TRUE(TileScheduler::can_stream_k(352, 256, 132));
 }
 
+// Every block has work of its own, whatever their number; a chiplet's blocks do what follows each other.
+TEST(TileScheduler, ChipletsDoRunsOfTheWork) {
+  for (const int chiplets : {1, 3, 8})
+    for (const int64_t blocks : {1, 2, 7, 8, 9, 15, 16, 61, 64, 100, 1023}) {
+      SCOPED_TRACE(testing::Message() << blocks << " blocks on " << chiplets);
+      const auto work = numbers(blocks, 1, [&](Builder&, Expr block, Expr) {
+        return std::vector<Expr>{synth::on_chiplets(block, blocks, chiplets)};
+      });
+      const std::set<int64_t> all(work.begin(), work.end());
+      ASSERT_EQ(std::ssize(all), blocks);
+      ASSERT_EQ(*all.begin(), 0);
+      ASSERT_EQ(*all.rbegin(), blocks - 1);
+      for (int64_t b = chiplets; b < blocks; ++b)
+        ASSERT_EQ(work[static_cast<size_t>(b)], work[static_cast<size_t>(b - chiplets)] + 1);
+    }
+}
+
 }  // namespace
 }  // namespace lumen

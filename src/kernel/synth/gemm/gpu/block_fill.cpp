@@ -183,7 +183,7 @@ Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
 // swizzled row has, at the same k, whose place in memory is computed once.
 void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   constexpr int64_t kRun = BlockProduct::kSwizzle;
-  const bool beside = supply_ == Supply::beside;
+  const bool beside = supply_ == Supply::beside, together = product_.tile().whole_rows;
   if (zeros_) return beside ? copy_beside_in_zeros(lane, at, panel, to) : copy_rows_in_zeros(lane, at, panel, to);
   const int64_t bytes = scalar_bytes(factor_), stage = product_.tile().stage_k, lanes = product_.tile().lanes();
   const int64_t row_stride = beside ? 1 : index().strides[load()], k_stride = beside ? p_.k.strides[load()] : 1;
@@ -212,7 +212,7 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
       const Expr u = run == 0 ? unit : unit + run * across;
       Expr across_at = u * unit_;
       if (beside && !whole) across_at = min(across_at, index().extent - unit_ - first_row_);
-      places.push_back(place_of(down, u));
+      places.push_back(together ? to + first * lanes * BlockProduct::kUnit : place_of(down, u));
       near.push_back(origin + across_at);
     }
     for (int64_t round = first; round < last; ++round) {
@@ -235,21 +235,28 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
       const auto begin = [&] {
         each_run([&](Expr place, Expr from) {
           const Expr number = row.exists() ? from + row : element(from);
-          b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
+          if (together)
+            b_.copy_together(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
+          else
+            b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
         });
       };
       if (p_.k.extent % stage == 0) {
         begin();
         continue;
       }
-      b_.branch((beside ? k + further : k) < p_.k.extent, begin,
-                [&] { each_run([&](Expr place, Expr) { b_.store(panel, zero_unit(), place, BlockProduct::kUnit); }); });
+      b_.branch((beside ? k + further : k) < p_.k.extent, begin, [&] {
+        each_run([&](Expr place, Expr) {
+          const Expr own = together ? place + lane * BlockProduct::kUnit : place;
+          b_.store(panel, zero_unit(), own, BlockProduct::kUnit);
+        });
+      });
     }
   };
   const int64_t rounds = (all + lanes - 1) / lanes;
   const auto from = [&](int64_t first, int64_t last) {
-    const Expr number = lane + first * lanes;
-    copy_rounds(first, last, number % across, number / across);
+    const Expr number = lane + first * lanes, down = number / across;
+    copy_rounds(first, last, together ? product_.unit_at(side_, down, number % across) : number % across, down);
   };
   if (apart > 0 && all % lanes == 0) return from(0, rounds);
   for (int64_t round = 0; round < rounds; ++round) where_thread_tile(lane, round, all, [&] { from(round, round + 1); });

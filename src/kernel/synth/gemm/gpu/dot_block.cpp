@@ -99,6 +99,7 @@ class BlockKernel {
   Expr number_of(const Work& now, Expr stage) { return (now.before + (stage - now.from)) % t_.buffers; }
   void bring_scales(Expr lane, const Work& now, Expr stage, bool first = false);
   void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
+  void multiply_in_steps(const Work& work);
   void multiply_fetched(Expr from, Expr to);
   BlockFill::StagePosition place_of(size_t load, Expr stage, int64_t position);
   Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
@@ -141,6 +142,7 @@ void BlockKernel::prepare() {
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   if (copies()) a_->hold_rows();
+  if (t_.steps_ahead) product_->hold_steps();
   if (codes_) codes_->begin();
   if (p_.adds_runs()) scales_ = std::make_unique<BlockScales>(w_, p_, *product_, t_.buffers);
 }
@@ -155,7 +157,8 @@ void BlockKernel::enter(Work& work) {
 }
 
 // A tile, or a part of its K, for a block of its own.
-void BlockKernel::write_tile(Expr block) {
+void BlockKernel::write_tile(Expr number) {
+  const Expr block = on_chiplets(number, t_.blocks(p_), t_.chiplets);
   const int64_t tiles = t_.m_tiles * t_.n_tiles;
   const Expr rest = block / tiles;
   split_ = rest % t_.splits;
@@ -167,7 +170,9 @@ void BlockKernel::write_tile(Expr block) {
   work.before = w_.i64(0);
   enter(work);
   w_.where_row(work.place.m0, [&] {
-    if (copies()) {
+    if (t_.steps_ahead) {
+      multiply_in_steps(work);
+    } else if (copies() && !t_.tile.whole_rows) {
       begin_work(work);
       multiply_copied(work, nullptr);
     } else {
@@ -288,6 +293,49 @@ void BlockKernel::multiply_copied(const Work& now, const Work* next) {
     }
   });
   if (t_.overlaps() && !adds) lanes([&](Expr lane) { wait_products(lane, {}); });
+}
+
+// Panels of whole rows, which lanes copy together, two stages ahead: into the panel of this stage when all have read
+// its last step. That is behind the barrier, as is reading the first step of the next stage, which came before it; all
+// is under way while the last step is multiplied. Behind the last stage that one is copied again, and not used.
+void BlockKernel::multiply_in_steps(const Work& work) {
+  const int64_t steps = BlockProduct::steps(m_, t_.tile);
+  const Expr last = work.to - 1;
+  const auto begin = [&](Expr lane, Expr stage, Expr number) {
+    pipeline_.begin([&] { begin_copies(lane, min(stage, last), number); });
+  };
+  const auto read = [&](Expr lane, Expr number, int64_t step) {
+    product_->read_step(lane, {panel_a_, panel(Side::a, number)}, {panel_b_, panel(Side::b, number)}, step);
+  };
+  const auto keep_order = [&] { b_.wait(loop::Flow::copies, 1); };
+  pipeline_.wait_and_barrier(0, [&](Expr lane) {
+    product_->clear();
+    a_->enter_rows(lane);
+    begin(lane, work.from, w_.i64(0));
+  });
+  lanes([&](Expr lane) {
+    begin(lane, work.from + 1, w_.i64(1));
+    b_.wait(loop::Flow::copies, 0);  // nothing else is under way where the loop begins
+    read(lane, w_.i64(0), 0);
+  });
+  b_.loop(LoopKind::serial, work.from, work.to, 1, [&](Expr stage) {
+    const Expr here = (stage - work.from) % 2, there = 1 - here;
+    pipeline_.wait_and_barrier(0, [&](Expr lane) {
+      for (int64_t step = 0; step + 1 < steps; ++step) {
+        read(lane, here, step + 1);
+        keep_order();
+        product_->multiply_step(step);
+        keep_order();
+      }
+    });
+    lanes([&](Expr lane) {
+      read(lane, there, 0);
+      begin(lane, stage + 2, here);
+      keep_order();
+      product_->multiply_step(steps - 1);
+    });
+  });
+  lanes([&](Expr) { b_.wait(loop::Flow::copies, 0); });
 }
 
 // Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put

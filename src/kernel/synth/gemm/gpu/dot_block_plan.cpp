@@ -22,6 +22,7 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;    // of a lane
 constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
+constexpr int64_t kMostAhead = 208;   // registers of a lane: sums, and operands that are read ahead
 constexpr double kMostBeside = 19.0 / 32;  // of a lane's registers: sums and what it fetches; factors need the others
 constexpr double kTransposed = 2.8;  // registers for a number of sixteen bits: apart on both sides, before it is moved
 constexpr int kSchedulers = 4;       // of a multiprocessor
@@ -125,7 +126,22 @@ class BlockChooser {
     return t;
   }
 
-  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool transposed) const {
+  // Lanes copy an operand into its panel together.
+  bool copies_together(size_t load, const DotIndex& rows) const {
+    const DotLoad& l = p_.loads[load];
+    return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.together_bytes == BlockProduct::kUnit &&
+           !l.zeros && p_.k.strides[load] == 1 && is_aligned(load, p_.k, rows);
+  }
+
+  // Lanes have registers for operands of two steps beside their sums, and steps come two by two.
+  bool can_read_ahead(const BlockTile& tile) const {
+    const int64_t lines = tile.group_lines(Side::a) + tile.group_lines(Side::b);
+    const int64_t held = 2 * lines * BlockProduct::step_k(m_, tile) * scalar_bytes(factor_) / (4 * tile.wave);
+    return !tile.has_partial() && sums_of(tile) + held <= kMostAhead && BlockProduct::steps(m_, tile) % 2 == 0;
+  }
+
+  Supply supply(size_t load, const DotIndex& rows, const BlockTile& tile, bool transposed) const {
+    const int64_t stage_k = tile.stage_k;
     if (transposed) return Supply::beside;
     const DotLoad& l = p_.loads[load];
     const int64_t unit = BlockProduct::kUnit / scalar_bytes(factor_);
@@ -136,7 +152,8 @@ class BlockChooser {
     }
     if (l.kind != DotLoad::Kind::memory) return Supply::single;
     if (p_.k.strides[load] == 1) {
-      const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, p_.k, rows);
+      const bool as_it_is = m_.async_copies ? l.scalar == factor_ && is_aligned(load, p_.k, rows)
+                                            : tile.whole_rows && copies_together(load, rows);
       return as_it_is ? Supply::copies : Supply::along_k;
     }
     return rows.strides[load] == 1 && (is_float(l.scalar) || l.code) ? Supply::transposed : Supply::single;
@@ -153,6 +170,8 @@ class BlockChooser {
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {
       tile.stage_k = std::max(step, bytes / scalar_bytes(factor_) / step * step);
+      tile.whole_rows = tile.swizzles && copies_together(0, p_.m) && copies_together(1, p_.n) &&
+                        BlockProduct::can_have_whole_rows(m_, tile) && can_read_ahead(tile);
       if (tile.scales_runs && p_.run_k() % tile.stage_k != 0) continue;
       if (tile.stage_k % step == 0 && finish(tile)) return;
     }
@@ -161,8 +180,8 @@ class BlockChooser {
   bool finish(const BlockTile& tile) {
     BlockPlan t;
     t.tile = tile;
-    t.a = supply(0, p_.m, tile.stage_k, tile.transposed(Side::a));
-    t.b = supply(1, p_.n, tile.stage_k, tile.transposed(Side::b));
+    t.a = supply(0, p_.m, tile, tile.transposed(Side::a));
+    t.b = supply(1, p_.n, tile, tile.transposed(Side::b));
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
     if (spills(t)) return false;
     // Zeros are written by copies alone, and rows of a alone are held.
@@ -171,18 +190,20 @@ class BlockChooser {
     if (tile.scales_runs) t.run_stages = p_.run_k() / tile.stage_k;
     const int64_t stage = panel_bytes(tile) + (tile.scales_runs ? scale_bytes(tile) : 0);
     t.buffers = 2;
+    t.chiplets = m_.chiplets;
+    t.steps_ahead = tile.whole_rows;
     // A few waves that load for themselves leave room for another block, which multiplies while they meet.
     const int64_t shared = m_.shared_bytes - codes_shared_bytes(p_, tile, m_);
     const int64_t room = shared / (tile.loads && tile.lanes() <= kFewWaves * m_.wave ? 2 : 1);
-    if (all_copies)
+    const bool by_lanes = !all_copies || tile.whole_rows;  // in the order of their code
+    if (!by_lanes)
       while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= room) ++t.buffers;
     if (t.buffers * stage > shared || (!p_.codes.empty() && !CodesStage(tile).fits())) return false;
     const bool halves = tile.stage_k * scalar_bytes(factor_) > 64;
     if (tile.loads && all_copies && t.buffers == 2 && halves)
       return false;  // more stages are under way of smaller ones
     const bool alone = sums_of(tile) * tile.lanes() >= kSumsOfOne;
-    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared) &&
-        !alone)
+    if (by_lanes && t.buffers * stage * 2 > m_.shared_bytes && halves && !(tile.row && tile.row->in_shared) && !alone)
       return false;  // a smaller stage leaves room for another block, whose products hide this one's fetching
     t.m_tiles = ceil_div(p_.m.extent, tile.m());
     t.n_tiles = ceil_div(p_.n.extent, tile.n());
@@ -203,7 +224,7 @@ class BlockChooser {
     }
     t.splits = 1;
     t.split_stages = t.stages;
-    if (all_copies) consider_walks(t);
+    if (!by_lanes) consider_walks(t);
     return true;
   }
 
@@ -256,7 +277,7 @@ class BlockChooser {
 
   // Cycles of a stage that nothing hides: lanes fetch for themselves, and their multiprocessor has no other block.
   double meeting(const BlockPlan& t) const {
-    if (m_.async_copies || !t.tile.row) return 0;
+    if (m_.async_copies || !t.tile.row || t.steps_ahead) return 0;
     const bool alone =
         2 * t.buffers * panel_bytes(t.tile) > m_.shared_bytes || sums_of(t.tile) * t.tile.lanes() >= kSumsOfOne;
     return alone ? kMeeting : 0;

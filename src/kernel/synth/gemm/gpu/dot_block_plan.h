@@ -15,7 +15,7 @@ namespace lumen::synth {
 
 // How an operand gets into its panel.
 enum class Supply : uint8_t {
-  copies,      // as it lies in memory, by asynchronous copies
+  copies,      // as it lies in memory, by asynchronous copies; or by those of lanes together (BlockTile::whole_rows)
   beside,      // the same where rows lie beside each other, and the instruction takes them so
   along_k,     // neighbours along k, converted on the way
   transposed,  // neighbours along rows, transposed in registers
@@ -32,6 +32,9 @@ struct BlockPlan {
   int64_t run_stages = 0;                // under the same scales, which are given to sums of stages; 0: there are none
   int64_t splits = 1, split_stages = 1;  // of K, in stages: their sums are added by a step behind
   int buffers = 2;                       // panels of each operand
+  // Operands of a step of k are read while those before it are multiplied (BlockProduct::read_step).
+  bool steps_ahead = false;
+  int chiplets = 1;  // of the machine
   TileScheduler scheduler;
   double cycles = 0;  // estimate, of the whole machine
 
@@ -48,7 +51,7 @@ struct BlockPlan {
     const bool lasts = run_stages == 0 || run_stages % 2 == 0;
     return overlaps() && tile.has_partial() && lasts && stages % 2 == 0 && split_stages % 2 == 0 ? 2 : 1;
   }
-  TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
+  TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n(), chiplets}; }
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * splits * m_tiles * n_tiles; }
 };
 

@@ -9,7 +9,9 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int64_t kNeighbours = 16;  // tiles of m that follow each other, so that what they share stays in a cache
+// Tiles of m that follow each other, so that what they share stays in a cache; where several caches share the tiles, a
+// square of what is under way beside one of them (docs/amd.md).
+constexpr int64_t kNeighbours = 16, kNeighboursOnChiplet = 8;
 
 }  // namespace
 
@@ -75,11 +77,21 @@ Expr TileScheduler::has_partial_tile(Expr block, Expr tail_tile) const {
   return max(bound(block), begin) < min(bound(block + 1), end);
 }
 
+// A chiplet's blocks do a run of the work; the first ones do one more where it does not come out even.
+Expr on_chiplets(Expr block, int64_t blocks, int chiplets) {
+  const int64_t run = blocks / chiplets, longer = blocks % chiplets;
+  if (chiplets == 1 || run == 0) return block;
+  const Expr chiplet = block % chiplets, number = block / chiplets;
+  const Expr first = chiplet * run;
+  return number + (longer == 0 ? first : first + min(chiplet, longer));
+}
+
 TilePlace TileOrder::place(Expr tile) const {
+  const int64_t neighbours = chiplets > 1 ? kNeighboursOnChiplet : kNeighbours;
   int64_t group = 1;
-  for (int64_t g = 1; g <= kNeighbours; ++g)
+  for (int64_t g = 1; g <= neighbours; ++g)
     if (m_tiles % g == 0) group = g;
-  if (group * 4 < std::min(kNeighbours, m_tiles)) group = m_tiles;
+  if (group * 4 < std::min(neighbours, m_tiles)) group = m_tiles;
   const Expr flat = tile % (m_tiles * n_tiles), in_group = flat % (group * n_tiles);
   TilePlace out;
   out.m0 = (flat / (group * n_tiles) * group + in_group % group) * m;

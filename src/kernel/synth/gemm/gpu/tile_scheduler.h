@@ -54,7 +54,13 @@ struct TilePlace {
 struct TileOrder {
   int64_t m_tiles = 1, n_tiles = 1;  // of one outer index
   int64_t m = 1, n = 1;              // rows and columns of a tile
+  int chiplets = 1;                  // of the machine: each works on fewer tiles at a time
   TilePlace place(Expr tile) const;
 };
+
+// Which one of `blocks` blocks has the work that block `block` does: a machine's chiplets get blocks in turn, and each
+// has a second-level cache of its own, so that what follows each other is to be done by one of them. A permutation,
+// whatever their number.
+Expr on_chiplets(Expr block, int64_t blocks, int chiplets);
 
 }  // namespace lumen::synth
