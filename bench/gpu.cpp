@@ -1,17 +1,21 @@
 // Dots on a GPU: time of every plan beside the memory it moves and the products it makes, some numbers of the result
 // checked against sums in double precision.
-//   bench_gpu [--device cuda] [--bids | --plans] [--libraries] [FILTER ..]
+//   bench_gpu [--device cuda] [--machine ROW] [--bids | --plans] [--libraries] [--shapes MxNxK,.. TYPE,..] [FILTER ..]
 //     FILTERs pick lines by a part of their name; --bids: what every family of kernels bids, each beside what it
 //     predicted (bench/fit_costs.py reads it); --plans: their other plans, too; --libraries: the one of the card's
-//     vendor
+//     vendor; --shapes: products forward of these shapes by weights of these types, in place of the lines below
+//     (activations are bf16; of a type with * behind it, codes of it, too)
 //   bench_gpu --check TARGET [--bids | --plans] [FILTER ..]    what the kernels need on a target, without one
 //   bench_gpu --asm TARGET NAME    the assembly of one line's kernels
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "emit/emit.h"
@@ -95,6 +99,32 @@ std::vector<Line> lines() {
       rows(fmt::format("small {}", format), m, 2048, 2048, held);
       rows(fmt::format("middle {}", format), m, 4096, 4096, held);
     }
+  return out;
+}
+
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  std::vector<std::string> out(1);
+  for (const char c : text) c == separator ? out.emplace_back() : out.back() += c;
+  return out;
+}
+
+// Products forward: rows of bf16, or of the weight's codes where a * says so, by weights [n, k].
+std::vector<Line> lines_of(const std::string& shapes, const std::string& types) {
+  std::vector<Line> out;
+  for (const std::string& shape : words_of(shapes, ',')) {
+    const std::vector<std::string> sizes = words_of(shape, 'x');
+    if (sizes.size() != 3) throw Error(Exit::usage, fmt::format("a shape is MxNxK, not '{}'", shape));
+    const int64_t m = std::stoll(sizes[0]), n = std::stoll(sizes[1]), k = std::stoll(sizes[2]);
+    for (const std::string& type : words_of(types, ',')) {
+      const bool is_plain = type == "bf16", is_codes = type.ends_with('*');
+      const std::string format = is_plain ? "" : is_codes ? type.substr(0, type.size() - 1) : type;
+      out.push_back({fmt::format("{} {}", type, shape),
+                     {{m, k}, "mk", is_codes ? Scalar::f32 : Scalar::bf16, is_codes ? format : ""},
+                     {{n, k}, "nk", is_plain ? Scalar::bf16 : Scalar::f32, format},
+                     "mn",
+                     Scalar::bf16});
+    }
+  }
   return out;
 }
 
@@ -188,7 +218,13 @@ Values values_of(const graph::Type& type, uint32_t seed) {
   if (const FormatRef& f = type.element.format) {
     once = encode(*f, v.rows, Values::kRows, v.columns);
     v.rows = decode(*f, once, Values::kRows, v.columns);
-    v.bytes = repeated(*f, once, rows, v.columns);
+    if (rows % Values::kRows == 0) {
+      v.bytes = repeated(*f, once, rows, v.columns);
+      return v;
+    }
+    std::vector<float> all(static_cast<size_t>(rows * v.columns));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = v.rows[i % v.rows.size()];
+    v.bytes = encode(*f, all, rows, v.columns);
     return v;
   } else {
     const auto bytes = static_cast<size_t>(scalar_bytes(type.element.scalar));
@@ -215,8 +251,9 @@ double element(const Values& v, const std::string& indices, char row, int64_t r,
 
 class Bench {
  public:
-  Bench(const std::string& device, bool library)
-      : device_(run::open_device(run::parse_device(device), nullptr, 0, run::load_here)) {
+  Bench(const std::string& device, const std::string& row, bool library)
+      : device_(run::open_device(run::parse_device(device), row.empty() ? nullptr : machine::find_machine(row), 0,
+                                 run::load_here)) {
     fmt::print("{}\n", device_->describe());
     if (library) library_ = device_->open_products();
     if (const auto copies = device_->measure_copies()) {
@@ -227,7 +264,47 @@ class Bench {
   }
   const machine::Machine& machine() const { return device_->machine(); }
 
-  void measure(const Line& line, Which which) {
+  // The kernels of a line, compiled: by any thread.
+  struct Made {
+    synth::WrittenBid written;
+    std::vector<std::string> objects;  // of each step
+  };
+  std::vector<Made> make(const Line& line, Which which) const {
+    std::vector<Made> out;
+    for (synth::WrittenBid& written : candidates(plan_of(graph_of(line)), machine(), which)) {
+      Made made{std::move(written), {}};
+      for (const synth::Step& step : made.written.steps.steps)
+        made.objects.push_back(device_->prepare(emit::emit({&step.kernel, 1}, machine(), emit::Output::object)));
+      out.push_back(std::move(made));
+    }
+    return out;
+  }
+
+  // Kernels are compiled on all cores and timed one after another, as lines have them.
+  void measure(const std::vector<Line>& lines, Which which) {
+    std::vector<std::promise<std::vector<Made>>> made(lines.size());
+    std::atomic<size_t> next = 0;
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i)
+      threads.emplace_back([&](const std::stop_token& stop) {
+        for (size_t l = next++; l < lines.size() && !stop.stop_requested(); l = next++) {
+          try {
+            made[l].set_value(make(lines[l], which));
+          } catch (...) {
+            made[l].set_exception(std::current_exception());
+          }
+        }
+      });
+    for (size_t l = 0; l < lines.size(); ++l) {
+      try {
+        measure(lines[l], made[l].get_future().get(), which);
+      } catch (const Error& e) {
+        fmt::print("{:16} {}\n", lines[l].name, e.what());
+      }
+    }
+  }
+
+  void measure(const Line& line, const std::vector<Made>& all, Which which) {
     const graph::Graph g = graph_of(line);
     const graph::Plan plan = plan_of(g);
     const graph::ValueId x = g.inputs().at(0), y = g.inputs().at(1), r = g.results[0];
@@ -239,11 +316,12 @@ class Bench {
     std::vector<void*> rights;
     for (size_t i = 0; i < copies; ++i) rights.push_back(memory(b.bytes));
     void* result = device_->allocate(graph::byte_size(g[r].type));
-    for (const auto& [bid, s] : candidates(plan, machine(), which)) {
+    for (const Made& made : all) {
+      const auto& [bid, s] = made.written;
       std::vector<void*> scratch;
       for (const int64_t bytes : s.scratch) scratch.push_back(device_->allocate(bytes));
       try {
-        const double seconds = time(line, g, s, left, rights, result, scratch, a, b);
+        const double seconds = time(line, g, s, made.objects, left, rights, result, scratch, a, b);
         if (which != Which::best)
           fmt::print("bid {} | {} | {:.6g} | {:.6g} | {}\n", line.name, bid.family, bid.cycles / machine().costs.hertz,
                      seconds, bid.plan);
@@ -284,18 +362,19 @@ class Bench {
          2.0 * static_cast<double>(d.m) * static_cast<double>(d.n) * static_cast<double>(d.k), library_);
   }
 
-  double time(const Line& line, const graph::Graph& g, const synth::Synthesis& s, void* left,
-              const std::vector<void*>& rights, void* result, const std::vector<void*>& scratch, const Values& a,
-              const Values& b) {
+  double time(const Line& line, const graph::Graph& g, const synth::Synthesis& s,
+              const std::vector<std::string>& objects, void* left, const std::vector<void*>& rights, void* result,
+              const std::vector<void*>& scratch, const Values& a, const Values& b) {
     struct Launch {
       std::unique_ptr<run::Module> module;
       void* function;
       run::LaunchConfig launch_config;
     };
     std::vector<Launch> launches;
-    for (const synth::Step& step : s.steps) {
+    for (size_t i = 0; i < objects.size(); ++i) {
+      const synth::Step& step = s.steps[i];
       const run::LaunchConfig launch_config = run::launch_config_of(step.kernel, machine(), false);
-      auto module = device_->load(device_->prepare(emit::emit({&step.kernel, 1}, machine(), emit::Output::object)));
+      auto module = device_->load(objects[i]);
       void* function = module->find(emit::symbol_name(step.kernel), launch_config.shared_bytes);
       launches.push_back({std::move(module), function, launch_config});
     }
@@ -398,7 +477,8 @@ void check(const Line& line, const machine::Machine& m, Which which) {
 }
 
 int bench_gpu(const std::vector<std::string>& arguments) {
-  std::string device = "cuda", target, assembly;
+  std::string device = "cuda", target, assembly, machine;
+  std::optional<std::vector<Line>> asked;
   Which which = Which::best;
   bool library = false;
   std::vector<std::string> filters;
@@ -412,7 +492,12 @@ int bench_gpu(const std::vector<std::string>& arguments) {
       library = true;
     else if (word == "--device" && i + 1 < arguments.size())
       device = arguments[++i];
-    else if (word == "--check" && i + 1 < arguments.size())
+    else if (word == "--machine" && i + 1 < arguments.size())
+      machine = arguments[++i];
+    else if (word == "--shapes" && i + 2 < arguments.size()) {
+      asked = lines_of(arguments[i + 1], arguments[i + 2]);
+      i += 2;
+    } else if (word == "--check" && i + 1 < arguments.size())
       target = arguments[++i];
     else if (word == "--asm" && i + 1 < arguments.size())
       assembly = arguments[++i];
@@ -426,12 +511,15 @@ int bench_gpu(const std::vector<std::string>& arguments) {
            });
   };
   std::unique_ptr<Bench> bench;
-  if (target.empty() && assembly.empty()) bench = std::make_unique<Bench>(device, library);
-  for (const Line& line : lines()) {
-    if (!wanted(line)) continue;
-    if (bench) {
-      bench->measure(line, which);
-    } else if (!target.empty()) {
+  if (target.empty() && assembly.empty()) bench = std::make_unique<Bench>(device, machine, library);
+  std::vector<Line> all = asked ? *asked : lines();
+  std::erase_if(all, [&](const Line& line) { return !wanted(line); });
+  if (bench) {
+    bench->measure(all, which);
+    return 0;
+  }
+  for (const Line& line : all) {
+    if (!target.empty()) {
       check(line, *machine::find_machine(target), which);
     } else {
       const graph::Plan plan = plan_of(graph_of(line));

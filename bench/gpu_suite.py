@@ -4,6 +4,7 @@ copying, as one table with the target of each line. What is below its target is 
 
 Needs PyTorch for the figures beside ours (without it those lines say so):  python3 bench/gpu_suite.py --build build [--device hip] [--quick]
   --device   cuda or hip, with :N where it is not the first one
+  --machine  the code of another row of the table: of an earlier generation, which this GPU executes, too
   --build    folder with lumen, bench/bench_gpu and tests/test_ladder, or with the three in it
   --quick    no training of PyTorch (its compilation takes minutes)
 """
@@ -159,7 +160,8 @@ def in_process(name):
 
 
 class Suite:
-    def __init__(self, build: Path, device: str):
+    def __init__(self, build: Path, device: str, machine: str):
+        self.on = ["--device", device, *(["--machine", machine] if machine else [])]
         self.device = device
         find = lambda *names: next((build / n for n in names if (build / n).exists()), build / names[0])
         self.lumen, self.bench = find("lumen"), find("bench/bench_gpu", "bench_gpu")
@@ -189,16 +191,16 @@ class Suite:
         print("  ".join(line), file=sys.stderr, flush=True)  # the table comes at the end
 
     def correctness(self):
-        text = self.run(self.ladder, "--device", self.device, "--gtest_filter=LadderGpu.*").stdout
+        text = self.run(self.ladder, *self.on, "--gtest_filter=LadderGpu.*").stdout
         passed = len(re.findall(r"^\[       OK \]", text, re.M))
         ran = len(re.findall(r"^\[ RUN      \]", text, re.M))
         self.row("ladder on the card", passed, f"of {ran} rungs", max(ran, 1), "rungs", 1)
-        doctor = self.run(self.lumen, "doctor", "--device", self.device)
+        doctor = self.run(self.lumen, "doctor", *self.on)
         self.row("doctor: exit code 0", float(doctor.returncode == 0), "", 1, "", 1)
 
     def products(self, torch):
         self.times, self.copying = {}, None
-        out = self.run(self.bench, "--device", self.device, "--libraries", "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
+        out = self.run(self.bench, *self.on, "--libraries", "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
         if found := re.search(r"copying within memory: (\d+) GB/s", out):
             self.copying = float(found[1])
         for name, us, flops, read in re.findall(r"^(.{16})\s+([\d.]+) us\s+([\d.]+) TFLOP/s\s+(\d+) GB/s", out, re.M):
@@ -222,7 +224,7 @@ class Suite:
     def attention(self, torch):
         for function, name, target in (("forward", "attend", 0.6), ("train", "attend gradient", 0.45)):
             out = self.run(self.lumen, "compile", "llama", "--shape", "llama-7b", "--config", "layers=1", "--function", function,
-                           "--symbols", "B=1,T=8192", "--precision", "bf16", "--explain", "--device", self.device).stdout
+                           "--symbols", "B=1,T=8192", "--precision", "bf16", "--explain", *self.on).stdout
             calls = [(float(ms), float(flops)) for ms, flops, what in
                      re.findall(r"^\s+\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+%\s+([\d.]+)\s.*?(attend gradient|attend) \d", out, re.M) if what == name]
             work = 4 * 32 * 8192**2 * 128 / 2 * (2.5 if name != "attend" else 1)  # of what the mask lets be seen
@@ -232,7 +234,7 @@ class Suite:
     def step(self, shape, batch, precision, *flags):
         """What is printed of a training step on numbers drawn at random."""
         return self.run(self.lumen, "compile", "llama", "--shape", f"llama-{shape}", "--function", "train", "--symbols", f"B={batch},T={T}",
-                        "--explain", "--device", self.device, "--precision", precision, *flags).stdout
+                        "--explain", *self.on, "--precision", precision, *flags).stdout
 
     def training(self, torch):
         total_of = lambda text: re.search(r"^([\d.]+) ms for a run in which", text, re.M)
@@ -276,6 +278,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--machine", default="")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -284,8 +287,8 @@ def main() -> int:
                  **{r: lambda r=r: torch_training(recipe=r) for r in ("tensorwise", "rowwise")}}
         print(json.dumps(parts[arguments.part]()))
         return 0
-    suite = Suite(arguments.build.resolve(), arguments.device)
-    if suite.run(suite.lumen, "doctor", "--quick", "--device", arguments.device).returncode != 0:
+    suite = Suite(arguments.build.resolve(), arguments.device, arguments.machine)
+    if suite.run(suite.lumen, "doctor", "--quick", *suite.on).returncode != 0:
         print(f"no {arguments.device} GPU that Lumen can use", file=sys.stderr)
         return 3
     torch = in_process("products")

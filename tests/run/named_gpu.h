@@ -1,5 +1,6 @@
 // The GPU that tests on hardware run on: a test program's argument `--device cuda[:N]` or `--device hip[:N]` names it,
-// and without the argument it is the first one that can be used. Named, it has to be there.
+// and without the argument it is the first one that can be used. Named, it has to be there. `--machine NAME` runs the
+// code of another row of the table on it, as the flag of `lumen` does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,18 +15,23 @@
 
 namespace lumen::test {
 
-// Empty: not given.
-inline std::string device_argument() {
+// What follows a flag of the test program; empty: not given.
+inline std::string argument_of(const std::string& flag) {
   const std::vector<std::string> words = testing::internal::GetArgvs();
-  constexpr std::string_view kFlag = "--device";
   for (size_t i = 1; i < words.size(); ++i) {
-    if (words[i] == kFlag) {
-      LUMEN_CHECK(i + 1 < words.size(), "{} wants cuda or hip", kFlag);
+    if (words[i] == flag) {
+      LUMEN_CHECK(i + 1 < words.size(), "{} wants a value", flag);
       return words[i + 1];
     }
-    if (words[i].starts_with(std::string(kFlag) + "=")) return words[i].substr(kFlag.size() + 1);
+    if (words[i].starts_with(flag + "=")) return words[i].substr(flag.size() + 1);
   }
   return "";
+}
+
+// The row that `--machine` names; null: none is named.
+inline machine::MachineRef machine_argument() {
+  const std::string name = argument_of("--machine");
+  return name.empty() ? nullptr : machine::find_machine(name);
 }
 
 struct NamedGpu {
@@ -34,10 +40,11 @@ struct NamedGpu {
   std::string why;  // there is none
 };
 
-// `machine` null: the GPU's own row. Error (exit 3) where a named one cannot be used.
-inline NamedGpu open_named_gpu(const machine::MachineRef& machine = nullptr) {
+// `machine` null: the row that is named, or the GPU's own. Error (exit 3) where a named one cannot be used.
+inline NamedGpu open_named_gpu(machine::MachineRef machine = nullptr) {
   NamedGpu out;
-  if (const std::string named = device_argument(); !named.empty()) {
+  if (!machine) machine = machine_argument();
+  if (const std::string named = argument_of("--device"); !named.empty()) {
     const run::DeviceChoice choice = run::parse_device(named);
     LUMEN_CHECK(choice.kind == run::DeviceChoice::Kind::gpu, "--device {}: tests of GPUs want cuda or hip", named);
     out.vendor = choice.vendor;

@@ -17,6 +17,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/infer/measure/speed.h"
 #include "model/infer/measure/synthetic.h"
+#include "model/infer/session/session_many.h"
 
 namespace lumen::cli {
 namespace {
@@ -24,13 +25,27 @@ namespace {
 struct BenchFlags {
   std::vector<std::string> models, types;
   std::string shape, write, form = "md";
-  std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0};
+  std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0}, texts;
   std::vector<std::string> pairs;
   CacheTypes cache;
   AdapterFlags adapters;
   model::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
 };
+
+// Each test with each number of texts.
+std::vector<model::SpeedTest> together(const std::vector<model::SpeedTest>& tests, const std::vector<int64_t>& texts) {
+  std::vector<model::SpeedTest> out;
+  for (const int64_t n : texts) {
+    for (model::SpeedTest t : tests) {
+      if (t.prompt > 0 && t.depth > 0)
+        throw usage_error("{}: prompts of several texts are read from their beginning; give -p 0, or no -d", t.name());
+      t.texts = n;
+      out.push_back(t);
+    }
+  }
+  return out;
+}
 
 std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
   std::vector<model::SpeedTest> tests;
@@ -46,6 +61,7 @@ std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
     }
   }
   if (tests.empty()) throw usage_error("nothing to measure: all of -p and -n are 0");
+  if (!flags.texts.empty()) tests = together(tests, flags.texts);
   constexpr int64_t kMost = model::SessionOptions::kMostPositions;
   for (const model::SpeedTest& t : tests)
     if (t.depth > kMost || t.prompt > kMost || t.generate > kMost || t.depth + t.prompt + t.generate > kMost)
@@ -68,6 +84,8 @@ class Bench {
       : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
   void measure(const model::Model& model, const std::string& file) {
+    if (!flags_.texts.empty() && !model.tokenizer)
+      throw user_error("{} has no tokenizer, so that no texts can be written", file);
     const auto adapters = flags_.adapters.read(model);
     const model::LoadedModel loaded(engine_, model, adapters);
     if (flags_.explain && !ceilings_) {
@@ -131,6 +149,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
   flags.cache.choose(*library, &flags.speed.session);
   for (const std::string& type : flags.types)
     if (!library->recipe(type)) (void)named_format(library->formats(), type);
+  if (!flags.texts.empty()) flags.speed.session.narrow = model::Narrow::apart;
   if (!flags.write.empty()) {
     require_writable(flags.write);
     model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
@@ -143,7 +162,11 @@ int bench(const Shared& shared, BenchFlags& flags) {
   Bench bench(shared, flags);
   for (const std::string& file : flags.models) bench.measure(model::read_model(library, file), file);
   if (!flags.shape.empty())
-    for (const std::string& type : flags.types) bench.measure(model::synthetic_model(library, flags.shape, type), "");
+    for (const std::string& type : flags.types) {
+      model::Model model = model::synthetic_model(library, flags.shape, type);
+      if (!flags.texts.empty()) model::add_synthetic_tokenizer(model);
+      bench.measure(model, "");
+    }
   bench.finish();
   return exit_code(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
@@ -177,6 +200,11 @@ void add_bench(CLI::App& app, Command& command) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  sub->add_option(
+         "--texts,--parallel,--npl", flags->texts,
+         "Numbers of texts read and written together, tokens drawn as by `lumen run`; without it one, no draws")
+      ->delimiter(',')
+      ->check(CLI::Range(1, model::ManySession::kMostTexts));
   sub->add_option("-r,--repetitions", flags->speed.repetitions, "Timed runs of each test")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
@@ -199,7 +227,8 @@ void add_bench(CLI::App& app, Command& command) {
         "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN writes N tokens "
         "one by "
         "one,\n"
-        "@ dN does so behind N others; t/s is the mean of -r runs and their standard deviation, after one that does "
+        "@ dN does so behind N others, x N for N texts together; t/s is the mean of -r runs and their standard "
+        "deviation, after one that does "
         "not count.\n"
         "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
         "Examples:\n"

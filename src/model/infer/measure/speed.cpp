@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/infer/measure/speed_many.h"
+#include "model/infer/measure/token_source.h"
 
 namespace lumen::model {
 namespace {
@@ -28,30 +29,6 @@ double deviation(const std::vector<double>& x) {
   return std::sqrt(sum / (x.size() - 1));
 }
 
-double now(bool cpu_time) {
-  timespec t{};
-  clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return t.tv_sec + t.tv_nsec * 1e-9;
-}
-
-// Token numbers nobody can foresee, the same in every run.
-class TokenSource {
- public:
-  explicit TokenSource(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
-  TokenId next() {
-    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-    return (state_ >> 33) % vocabulary_;
-  }
-  std::vector<TokenId> next(int64_t count) {
-    std::vector<TokenId> tokens(count);
-    for (TokenId& t : tokens) t = next();
-    return tokens;
-  }
-
- private:
-  uint64_t vocabulary_, state_ = 1;
-};
-
 }  // namespace
 
 std::string SpeedTest::name() const {
@@ -59,6 +36,7 @@ std::string SpeedTest::name() const {
   if (prompt > 0) text += fmt::format("pp{}", prompt);
   if (generate > 0) text += fmt::format("{}tg{}", text.empty() ? "" : "+", generate);
   if (depth > 0) text += fmt::format(" @ d{}", depth);
+  if (texts > 0) text += fmt::format(" x {}", texts);
   return text;
 }
 
@@ -70,7 +48,7 @@ double Speed::deviation_seconds() const {
 }
 std::vector<double> Speed::rates() const {
   std::vector<double> out;
-  for (const double s : seconds) out.push_back((test.prompt + test.generate) / std::max(s, 1e-12));
+  for (size_t i = 0; i < seconds.size(); ++i) out.push_back(tokens[i] / std::max(seconds[i], 1e-12));
   return out;
 }
 double Speed::mean_rate() const {
@@ -84,6 +62,7 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
                     const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
                     const run::Ceilings* ceilings, std::string* explained) {
   LUMEN_CHECK(test.prompt + test.generate > 0 && test.depth >= 0 && options.repetitions > 0);
+  if (test.texts > 0) return measure_many(loaded, test, options, note, stop, explained);
   SessionOptions session_options = options.session;
   const int64_t length = test.depth + test.prompt + test.generate;
   session_options.context = (length + kContextStep - 1) / kContextStep * kContextStep;
@@ -115,9 +94,10 @@ Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const Spee
     note(fmt::format("{}: run {} of {}{}", test.name(), r + 1, options.repetitions,
                      speed.seconds.empty() ? "" : fmt::format(", {:.2f} tokens/s", speed.mean_rate())));
     session.rewind(test.depth);
-    const double start = now(options.cpu_time);
+    const double start = seconds_now(options.cpu_time);
     run(test.generate);
-    speed.seconds.push_back(now(options.cpu_time) - start);
+    speed.seconds.push_back(seconds_now(options.cpu_time) - start);
+    speed.tokens.push_back(test.prompt + test.generate);
   }
   if (explained) *explained = session.explain(ceilings);
   return speed;

@@ -1,0 +1,35 @@
+// Token numbers nobody can foresee, the same in every run, and the clocks that runs are timed by.
+#pragma once
+
+#include <ctime>
+#include <vector>
+
+#include "model/text/tokenizer/tokenizer.h"
+
+namespace lumen::model {
+
+class TokenSource {
+ public:
+  explicit TokenSource(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+  TokenId next() {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return (state_ >> 33) % vocabulary_;
+  }
+  std::vector<TokenId> next(int64_t count) {
+    std::vector<TokenId> tokens(count);
+    for (TokenId& t : tokens) t = next();
+    return tokens;
+  }
+
+ private:
+  uint64_t vocabulary_, state_ = 1;
+};
+
+// Seconds that this process has computed, or that have passed.
+inline double seconds_now(bool cpu_time) {
+  timespec t{};
+  clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+}  // namespace lumen::model
