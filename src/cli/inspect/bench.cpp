@@ -15,9 +15,8 @@
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
-#include "model/infer/measure/speed.h"
+#include "model/infer/measure/speed_many.h"
 #include "model/infer/measure/synthetic.h"
-#include "model/infer/session/session_many.h"
 
 namespace lumen::cli {
 namespace {
@@ -204,7 +203,7 @@ void add_bench(CLI::App& app, Command& command) {
          "--texts,--parallel,--npl", flags->texts,
          "Numbers of texts read and written together, tokens drawn as by `lumen run`; without it one, no draws")
       ->delimiter(',')
-      ->check(CLI::Range(1, model::ManySession::kMostTexts));
+      ->check(CLI::Range(1, model::kMostMeasured));
   sub->add_option("-r,--repetitions", flags->speed.repetitions, "Timed runs of each test")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));

@@ -6,7 +6,6 @@
 #include <ctime>
 
 #include "base/check.h"
-#include "model/infer/generate/text_batch.h"
 #include "model/infer/measure/token_source.h"
 
 namespace lumen::model {

@@ -2,9 +2,12 @@
 // (generate/text_batch.h), every token drawn by a sampler. Proved by tests/cli.
 #pragma once
 
+#include "model/infer/generate/text_batch.h"
 #include "model/infer/measure/speed.h"
 
 namespace lumen::model {
+
+inline constexpr int kMostMeasured = ManySession::kMostTexts;
 
 // A test of test.texts texts. Writing is timed while all of them write, prompts aside: those are test.depth tokens
 // long. The model needs a tokenizer.

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <vector>
 
-#include "model/text/tokenizer/tokenizer.h"
+#include "model/infer/generate/answer.h"
 
 namespace lumen::model {
 
