@@ -7,6 +7,8 @@ Needs PyTorch for the figures beside ours (without it those lines say so):  pyth
   --machine  the code of another row of the table: of an earlier generation, which this GPU executes, too
   --build    folder with lumen, bench/bench_gpu and tests/test_ladder, or with the three in it
   --quick    no training of PyTorch (its compilation takes minutes)
+  --speeds   neither the ladder nor the doctor
+With --machine neither the vendor's library nor 6.7 billion parameters are tried: what is asked is that generation's code.
 """
 import argparse
 import json
@@ -200,7 +202,7 @@ class Suite:
 
     def products(self, torch):
         self.times, self.copying = {}, None
-        out = self.run(self.bench, *self.on, "--libraries", "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
+        out = self.run(self.bench, *self.on, *([] if self.on[2:] else ["--libraries"]), "bf16 8192", "fp8_e4m3 8192", "m=1$", "m=16$", "m=4096$").stdout
         if found := re.search(r"copying within memory: (\d+) GB/s", out):
             self.copying = float(found[1])
         for name, us, flops, read in re.findall(r"^(.{16})\s+([\d.]+) us\s+([\d.]+) TFLOP/s\s+(\d+) GB/s", out, re.M):
@@ -209,7 +211,7 @@ class Suite:
         self.row("bf16 8192^3", get("bf16 8192", 1), "TFLOP/s", torch.get("bf16"), "PyTorch", 0.8)
         for part in ("dx", "dw"):
             self.row(f"bf16 8192^3, order of {part}", get(f"bf16 8192 {part}", 1), "TFLOP/s", torch.get("bf16"), "PyTorch", 0.8)
-        for part in ("", " dx", " dw"):
+        for part in ("", " dx", " dw") if not self.on[2:] else ():
             best = max(filter(None, (get(f"bf16 8192{part}", 1), get(f"bf16 8192{part} lib", 1))), default=None)
             self.row(f"  the library as candidate{part and ', order of' + part}", best, "TFLOP/s", torch.get("bf16"), "PyTorch", 0.98)
         for part in ("", " dx", " dw"):
@@ -255,15 +257,17 @@ class Suite:
         # Parameters, moments and gradients are counted by PyTorch, too.
         held = 3 * 4 * 1.1e9 / 2**30
         self.row("  its memory", float(memory[1]) / 1024 + held if memory else None, "GiB", torch.get("GiB"), torch.get("name", "PyTorch"), 0.9, least=False)
-        self.row("  with --libraries", speed_of(self.step("1b", BATCH, "bf16", "--libraries")), "tokens/s", torch.get("speed"), torch.get("name", "PyTorch"), 1)
+        others = self.on[2:]
+        if not others:
+            self.row("  with --libraries", speed_of(self.step("1b", BATCH, "bf16", "--libraries")), "tokens/s", torch.get("speed"), torch.get("name", "PyTorch"), 1)
         self.row("  cold compilation", cold - warm, "s", 1, "s", 20, least=False)
-        for shape, batch, precision in (("1b", BATCH, "fp8_e4m3"), ("7b", 4, "bf16"), ("7b", 4, "fp8_e4m3")):
+        for shape, batch, precision in (("1b", BATCH, "fp8_e4m3"), ("7b", 4, "bf16"), ("7b", 4, "fp8_e4m3"))[: 1 if others else 3]:
             given = GIVEN[f"{shape} {precision}"] if self.device.startswith("cuda") else None
             beside = "PyTorch, given"
             if shape == "1b" and torch.get("fp8"):
                 given, beside = torch["fp8"], "PyTorch, torchao"
             name = {"1b": "Llama 1.1B", "7b": "Llama 6.7B"}[shape]
-            for flags in ([], ["--libraries"]):
+            for flags in ([], ["--libraries"])[: 1 if others else 2]:
                 what = "  with --libraries" if flags else f"training {name}, {'bf16' if precision == 'bf16' else 'FP8'}"
                 self.row(what, speed_of(self.step(shape, batch, precision, *flags), batch), "tokens/s", given, beside, 1)
 
@@ -280,6 +284,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--machine", default="")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--speeds", action="store_true")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
@@ -292,7 +297,8 @@ def main() -> int:
         print(f"no {arguments.device} GPU that Lumen can use", file=sys.stderr)
         return 3
     torch = in_process("products")
-    suite.correctness()
+    if not arguments.speeds:
+        suite.correctness()
     suite.products(torch)
     suite.attention(torch)
     training = {} if arguments.quick else in_process("training") or dict(in_process("eager"), name="eager PyTorch")

@@ -119,7 +119,7 @@ bool TextBatch::admit() {
     if (shares) from = known(t);
     const int64_t size = session_.page_size();
     const int64_t pages = (std::ssize(t.pending) + size - 1) / size - from.first / size;
-    if (active_.empty() || pages + std::ssize(active_) <= session_.free_pages()) break;
+    if (active_.empty() || pages + unread_pages() + std::ssize(active_) <= session_.free_pages()) break;
     if (!drop_kept()) return false;
   }
   const bool again = t.answer != nullptr;
@@ -139,6 +139,15 @@ bool TextBatch::admit() {
   t.pending.erase(t.pending.begin(), t.pending.begin() + shared);
   active_.splice(active_.end(), waiting_, waiting_.begin());
   return true;
+}
+
+// What prompts that came in together with others will still take.
+int64_t TextBatch::unread_pages() const {
+  int64_t pages = 0;
+  if (session_.most_mixed() > 0)
+    for (const auto& t : active_)
+      if (t->pending.size() > 1) pages += session_.missing_pages(t->text, t->pending.size());
+  return pages;
 }
 
 void TextBatch::begin(Text& t) {
@@ -232,6 +241,8 @@ bool TextBatch::step() {
   if (active_.empty() && waiting_.empty()) return false;
   ++step_;
   if (!admit()) LUMEN_CHECK(!active_.empty(), "no text fits");
+  while (session_.most_mixed() > 0 && admit()) {
+  }
   Text* reading = next_to_read();
   while (missing(reading) > session_.free_pages()) {
     if (drop_kept()) continue;

@@ -1,5 +1,6 @@
 // Texts that are written together and come and go: each step computes the next token of every one of them, and a chunk
-// of one prompt, so that a long prompt holds nobody up. A text begins with what others have read already, also with
+// of one prompt, so that a long prompt holds nobody up; where the session mixes them, the beginnings of several prompts
+// share the step of the others. A text begins with what others have read already, also with
 // what some read that have ended, as long as their pages are not needed. When pages run out the text that came last
 // gives up its own and is read again later. With a draft a text may bring several tokens into a step, each as a row of
 // its own, and keeps those that it would have written. What a text becomes does not depend on who is beside it, nor on
@@ -103,6 +104,13 @@ class TextBatch {
   std::vector<std::vector<TokenId>> next_tokens(const std::vector<Text*>& texts, const Text* reading);
   std::optional<LogitRow> read_some(Text& t);
   void feed(Text* reading);
+  struct Reading {
+    Text* text;
+    int64_t count;  // of its pending tokens
+  };
+  std::vector<Reading> mixed(const Text* reading, int64_t ready) const;
+  void feed_mixed(const std::vector<Reading>& read, const std::vector<Text*>& ready);
+  int64_t unread_pages() const;
   void draw(Text& t, std::span<const TokenId> fed, std::span<const LogitRow> rows);
   void score(Text& t);
 

@@ -6,6 +6,13 @@
 #include "model/infer/generate/text_batch.h"
 
 namespace lumen::model {
+namespace {
+
+// How long texts may get in steps that prompts share with others: each token reads all that its text has. On an H100 a
+// step of 512 tokens then reads caches for a fifth of its time, and a step of their own costs those who write more.
+constexpr int64_t kNear = 1024;
+
+}  // namespace
 
 // What each of some texts brings: its next token, and what a draft proposes behind it, as far as the step has rows, the
 // cache has pages that nobody needs for more, and the text may still become.
@@ -71,6 +78,9 @@ void TextBatch::feed(Text* reading) {
   for (const auto& t : active_)
     if (t.get() != reading && t->pending.size() == 1 && !is_scored(*t)) ready.push_back(t.get());
   const std::vector<std::vector<TokenId>> fed = next_tokens(ready, reading);
+  const bool drafts = std::ranges::any_of(fed, [](const auto& tokens) { return tokens.size() > 1; });
+  if (const std::vector<Reading> read = mixed(reading, std::ssize(ready)); !read.empty() && !drafts)
+    return feed_mixed(read, ready);
   std::optional<LogitRow> behind;  // the prompt that is read
   if (reading) {
     reading->served = step_;
@@ -93,6 +103,57 @@ void TextBatch::feed(Text* reading) {
     row += fed[i].size();
   }
   if (behind) draw(*reading, {}, {&*behind, 1});
+}
+
+// What of several prompts joins a step of `ready` texts, those first who waited longest; none where a prompt alone is
+// read, or one that is too long for that.
+std::vector<TextBatch::Reading> TextBatch::mixed(const Text* reading, int64_t ready) const {
+  if (!reading || session_.most_mixed() == 0 || is_scored(*reading)) return {};
+  std::vector<Text*> prompts;
+  for (const auto& t : active_)
+    if (t->pending.size() > 1 && !is_scored(*t)) prompts.push_back(t.get());
+  std::ranges::stable_sort(prompts, {}, [](const Text* t) { return t->served; });
+  int64_t room = session_.most_mixed() - ready, pages = session_.free_pages() - missing(reading);
+  std::vector<Reading> out;
+  for (Text* t : prompts) {
+    const auto count = std::min(room, std::ssize(t->pending));
+    if (count < 1) break;
+    const bool is_near = session_.length(t->text) + count <= kNear;
+    const int64_t more = t == reading ? 0 : session_.missing_pages(t->text, count);
+    if (t == reading && !is_near) return {};
+    if (!is_near || more > pages) continue;
+    out.push_back({t, count});
+    room -= count;
+    pages -= more;
+  }
+  return ready == 0 && out.size() < 2 ? std::vector<Reading>() : out;
+}
+
+void TextBatch::feed_mixed(const std::vector<Reading>& read, const std::vector<Text*>& ready) {
+  std::vector<std::vector<TokenId>> tokens;
+  std::vector<Text*> asking;
+  std::vector<Asked> asked;
+  const auto ask = [&](Text* t) {
+    asking.push_back(t);
+    asked.push_back(t->sampler->asked(vocabulary_));
+  };
+  for (Text* t : ready) tokens.push_back(t->pending);
+  for (const Reading& r : read) tokens.emplace_back(r.text->pending.begin(), r.text->pending.begin() + r.count);
+  std::vector<ManySession::Part> parts;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    parts.push_back({ready[i]->text, tokens[i]});
+    ask(ready[i]);
+  }
+  for (size_t i = 0; i < read.size(); ++i) {
+    Text* const t = read[i].text;
+    const bool is_last = read[i].count == std::ssize(t->pending);
+    parts.push_back({t->text, tokens[ready.size() + i], is_last});
+    if (is_last) ask(t);
+    t->served = step_;
+  }
+  const std::vector<LogitRow> rows = session_.feed_mixed(parts, asked);
+  for (const Reading& r : read) r.text->pending.erase(r.text->pending.begin(), r.text->pending.begin() + r.count);
+  for (size_t i = 0; i < asking.size(); ++i) draw(*asking[i], {}, {&rows[i], 1});
 }
 
 // Reads a chunk of a prompt and shows the logits behind all its tokens; with the last one the text begins.

@@ -91,7 +91,7 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& gi
   limits = many_limits(loaded.model(), options, limits);
   const StepPlan plan = plan_many(loaded, options, limits);
   std::vector<graph::Bindings> steps;
-  for (const ManySession::Shape& shape : ManySession::shapes(options, limits)) {
+  for (const ManySession::Shape& shape : ManySession::shapes(options, limits, mixes_prompts(loaded, options))) {
     steps.push_back(plan.symbols);
     steps.back()["B"] = shape.texts;
     steps.back()["T"] = shape.tokens;

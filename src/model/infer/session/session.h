@@ -70,6 +70,9 @@ struct SessionOptions {
   int64_t page = 16;                                           // places of a page, where many texts share a cache
   bool exact = false;                                          // f32 activations throughout
   Narrow narrow = Narrow::never;  // for who chooses tokens by rows; others have no use for it
+  // Whether several texts' prompts and next tokens share steps (ManySession::feed_mixed); not given: where the device
+  // is another than the host's, which reads all weights for each step.
+  std::optional<bool> mixed = {};
   // How the cache is held: states of the family's step that are called keys, and the others (values). Null: as the
   // model's file says, else f32.
   FormatRef keys = nullptr, values = nullptr;

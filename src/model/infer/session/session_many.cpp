@@ -12,6 +12,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
     : loaded_(loaded),
       options_(session_options(loaded.model(), std::move(options))),
       limits_(many_limits(loaded.model(), options_, limits)),
+      is_mixed_(mixes_prompts(loaded, options_)),
       plan_(plan_many(loaded, options_, limits_)) {
   caches_.push_back({PagePool(plan_.symbols.at("C"), options_.page), 0, "places", "pages"});
   if (plan_.window > 0)
@@ -24,8 +25,9 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   texts_.resize(limits_.texts + limits_.kept);
 }
 
-// One token of each of some rows; chunks of one text.
-std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits) {
+// One token of each of some rows; chunks of one text; tokens of several.
+std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits,
+                                                    bool mixed) {
   std::vector<Shape> shapes;
   // Where drafts make the number of rows another in each step, steps are closer to each other.
   const int64_t widest = std::max(limits.rows, limits.texts), apart = widest > limits.texts ? 2 : 4;
@@ -33,6 +35,8 @@ std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& option
   shapes.push_back({widest, 1});
   for (const int64_t tokens : session_widths(options))
     if (tokens > 1) shapes.push_back({1, tokens});
+  for (const int64_t rows : {options.chunk / 4, options.chunk})
+    if (mixed && rows > 0) shapes.push_back({rows, 1, false, limits.texts});
   return shapes;
 }
 
@@ -111,7 +115,7 @@ void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
 
 // What a page holds of each state, layer and head, in order: its rows, and what a format has for each row beside them.
 void ManySession::each_part(int32_t page, const std::function<void(void*, int64_t)>& see) {
-  if (states_.empty()) (void)program(shapes(options_, limits_)[0]);  // which makes them
+  if (states_.empty()) (void)program(shapes(options_, limits_, is_mixed_)[0]);  // which makes them
   for (const auto& [name, state] : states_) {
     const graph::Shape& shape = state->type().shape;
     const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number(), size = options_.page;
@@ -211,10 +215,10 @@ ManySession::Program& ManySession::program(Shape shape) {
 }
 
 // The narrowest step that holds them.
-ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
+ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens, bool mixed) const {
   std::optional<Shape> best;
-  for (const Shape& s : shapes(options_, limits_)) {
-    if (s.texts < texts || s.tokens < tokens) continue;
+  for (const Shape& s : shapes(options_, limits_, is_mixed_)) {
+    if (s.texts < texts || s.tokens < tokens || (s.out > 0) != mixed) continue;
     if (!best || s.texts * s.tokens < best->texts * best->tokens) best = s;
   }
   LUMEN_CHECK(best.has_value(), "no step of {} tokens of {} texts", tokens, texts);
@@ -246,7 +250,14 @@ ManySession::Program& ManySession::run(Shape shape, std::span<const Part> parts,
       ids[i * wide + t] = lines[i].tokens[real];
       at[i * wide + t] = start + real;
     }
-    if (!shape.all) rows[i] = i * wide + lines[i].tokens.size() - 1;
+    if (!shape.all && shape.out == 0) rows[i] = i * wide + lines[i].tokens.size() - 1;
+  }
+  if (shape.out > 0) {
+    size_t line = 0, row = 0;
+    for (const Part& part : parts) {
+      line += part.tokens.size();
+      if (part.is_asked) rows.at(row++) = line - 1;
+    }
   }
   if (shape.all)
     for (size_t t = 0; t < wide; ++t) rows[t] = t;

@@ -1,8 +1,8 @@
 // Many texts at once over caches of keys and values in pages (page_pool.h): a text holds as many pages as it needs,
 // texts that begin alike share them, and a page is copied when one of its texts writes where others read. Layers with a
 // window have pages of their own, which go back when no token sees them any more. The next tokens of all texts go
-// through the model together; prompts one after another, in chunks. Nothing here knows the family: it needs a function
-// `step_many` (and `step_many_near`). Proved by tests/model/infer/session_many_test.cpp.
+// through the model together; prompts one after another, in chunks, or with the others. Nothing here knows the family:
+// it needs a function `step_many` (and `step_many_near`). Proved by tests/model/infer/session_many_test.cpp.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,12 @@ class ManySession {
   struct Shape {
     int64_t texts = 1, tokens = 1;
     bool all = false;    // the logits behind every token come out
+    int64_t out = 0;     // above 0: those behind so many of the tokens, which are rows of one each
     bool plain = false;  // of texts without adapters, where others have some
     friend bool operator==(const Shape&, const Shape&) = default;
-    int64_t rows() const { return all ? tokens : tokens == 1 ? texts : 1; }
+    int64_t rows() const { return all ? tokens : out > 0 ? out : tokens == 1 ? texts : 1; }
   };
-  static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits);
+  static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits, bool mixed);
 
   // options.context: places of the caches, for all texts together.
   ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
@@ -43,6 +44,7 @@ class ManySession {
   struct Part {
     int text;
     std::span<const TokenId> tokens;
+    bool is_asked = true;  // what follows its last token; heeded by feed_mixed
   };
   // Appends tokens to texts; returns for each part the logits behind its last token. Error when no page is free; then
   // nothing was appended.
@@ -69,6 +71,13 @@ class ManySession {
   std::vector<LogitRow> feed_apart(std::span<const Part> parts, std::span<const Asked> asked = {});
   void settle(int text, int64_t length);
   int64_t rows() const { return limits_.rows; }
+
+  // Appends tokens to texts in one step, at most most_mixed() in all, and gives the logits behind the last token of
+  // those that are asked (`asked`: one for each of them), in their order; valid and narrowed as above. Each token is a
+  // row of its own that reads what its text has so far: weights are read once for all, but a long text once for each
+  // token.
+  std::vector<LogitRow> feed_mixed(std::span<const Part> parts, std::span<const Asked> asked);
+  int64_t most_mixed() const { return is_mixed_ ? options_.chunk : 0; }  // 0: feed_mixed is not for this session
 
   // Appends tokens to one text, and shows the logits behind every one of them, in order.
   void feed_all(int text, std::span<const TokenId> tokens, const std::function<void(std::span<const float>)>& see);
@@ -110,7 +119,7 @@ class ManySession {
     int64_t start;
   };
   Program& program(Shape shape);
-  Shape shape_for(int64_t texts, int64_t tokens) const;
+  Shape shape_for(int64_t texts, int64_t tokens, bool mixed = false) const;
   void check(std::span<const Part> parts) const;
   const StepPlan& plan_for(Shape shape);
   bool is_plain(std::span<const Part> parts) const;
@@ -126,6 +135,7 @@ class ManySession {
   const LoadedModel& loaded_;
   SessionOptions options_;
   ManyLimits limits_;
+  bool is_mixed_;
   StepPlan plan_;
   std::optional<StepPlan> plain_;  // made when first needed
   std::vector<Cache> caches_;

@@ -136,6 +136,24 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
   return out;
 }
 
+std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::span<const Asked> asked) {
+  const auto count = std::ranges::count_if(parts, [](const Part& p) { return p.is_asked; });
+  LUMEN_CHECK(count == std::ssize(asked) && count <= limits_.texts);
+  check(parts);
+  int64_t tokens = 0;
+  for (const Part& p : parts) tokens += std::ssize(p.tokens);
+  LUMEN_CHECK(tokens <= most_mixed(), "{} tokens, but a step has {}", tokens, most_mixed());
+  const Program& step = run(shape_for(tokens, 1, true), parts, asked, true);
+  for (const Part& p : parts) settle(p.text, length(p.text));
+  if (count == 0) return {};
+  if (plan_.narrowing) return narrowed_rows(step, asked);
+  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, count));
+  const size_t vocab = all->size() / count;
+  std::vector<LogitRow> out;
+  for (int64_t i = 0; i < count; ++i) out.emplace_back(all, i * vocab, vocab);
+  return out;
+}
+
 void ManySession::settle(int number, int64_t length) {
   const int64_t kept = rewind(number, length);
   LUMEN_CHECK(kept == length, "text {} cannot go back to {} tokens", number, length);

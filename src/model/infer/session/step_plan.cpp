@@ -150,6 +150,10 @@ StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& option
   return narrowed(loaded, options, plan_of_many(loaded, functions, options, limits));
 }
 
+bool mixes_prompts(const LoadedModel& loaded, const SessionOptions& options) {
+  return options.mixed.value_or(!loaded.engine().device().reads_host_memory());
+}
+
 bool depends_on_length(const LoadedModel& loaded) {
   if (!loaded.model().family->has_function("step_many")) return false;
   graph::Graph g = loaded.function("step_many");

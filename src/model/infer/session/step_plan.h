@@ -37,6 +37,9 @@ StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options);
 // The widest step of a session.
 int64_t widest_step(const SessionOptions& options);
 
+// SessionOptions::mixed, decided.
+bool mixes_prompts(const LoadedModel& loaded, const SessionOptions& options);
+
 // Whether positions are scaled by the length a text may reach: results then depend on the context that is asked for.
 bool depends_on_length(const LoadedModel& loaded);
 
