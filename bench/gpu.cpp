@@ -4,7 +4,7 @@
 //     FILTERs pick lines by a part of their name; --bids: what every family of kernels bids, each beside what it
 //     predicted (bench/fit_costs.py reads it); --plans: their other plans, too; --libraries: the one of the card's
 //     vendor; --shapes: products forward of these shapes by weights of these types, in place of the lines below
-//     (activations are bf16; of a type with * behind it, codes of it, too)
+//     (activations are bf16 beside bf16, codes of the same type where a * is behind it, else f32)
 //   bench_gpu --check TARGET [--bids | --plans] [FILTER ..]    what the kernels need on a target, without one
 //   bench_gpu --asm TARGET NAME    the assembly of one line's kernels
 #include <fmt/format.h>
@@ -108,7 +108,8 @@ std::vector<std::string> words_of(const std::string& text, char separator) {
   return out;
 }
 
-// Products forward: rows of bf16, or of the weight's codes where a * says so, by weights [n, k].
+// Products forward: rows of bf16 by bf16, of codes by codes where a * says so, else of f32, as steps of inference have
+// them, by weights [n, k].
 std::vector<Line> lines_of(const std::string& shapes, const std::string& types) {
   std::vector<Line> out;
   for (const std::string& shape : words_of(shapes, ',')) {
@@ -118,11 +119,13 @@ std::vector<Line> lines_of(const std::string& shapes, const std::string& types) 
     for (const std::string& type : words_of(types, ',')) {
       const bool is_plain = type == "bf16", is_codes = type.ends_with('*');
       const std::string format = is_plain ? "" : is_codes ? type.substr(0, type.size() - 1) : type;
+      const Format* const held = is_plain ? nullptr : FormatLibrary::builtin().find(format).get();
+      if (held && k % held->block != 0) continue;  // no such weight
       out.push_back({fmt::format("{} {}", type, shape),
-                     {{m, k}, "mk", is_codes ? Scalar::f32 : Scalar::bf16, is_codes ? format : ""},
+                     {{m, k}, "mk", is_plain ? Scalar::bf16 : Scalar::f32, is_codes ? format : ""},
                      {{n, k}, "nk", is_plain ? Scalar::bf16 : Scalar::f32, format},
                      "mn",
-                     Scalar::bf16});
+                     is_plain || is_codes ? Scalar::bf16 : Scalar::f32});
     }
   }
   return out;

@@ -3,7 +3,7 @@
 in several types, each ratio, their geometric mean and the least.
 
 Usage: bench/products.py [--build build] [--types bf16,fp8_e4m3*,q4_0,q4_k,mxfp4,fp8_e4m3] [--machine ROW] [--shapes MxNxK,..]
-  --types    weights; activations are bf16, and codes of the same type where a * is behind it
+  --types    weights; activations are bf16 beside bf16, codes of the same type where a * is behind it, else f32, as in inference
 Ours is the fastest of what the families of kernels bid (the tuner tries them while a program runs); `first` is the one that the
 cost model puts first. Weights of all types but the codes are compared with bf16 by bf16. PyTorch multiplies as many copies of
 the weight in turn as no cache holds, as we do; times are medians by the card's clock.

@@ -2,6 +2,7 @@
 #include "kernel/synth/gemm/gpu/block_fill.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/order/transpose.h"
@@ -264,13 +265,17 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
 
 std::vector<Expr> BlockFill::fetch(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   std::vector<Expr> out;
+  if (supply_ == Supply::packed && sharing() > 1) {
+    unpack_shares(lane, at, panel, to);
+    return out;
+  }
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   for (int64_t round = 0; round < rounds(); ++round) {
     const ThreadTile thread_tile = this->thread_tile(lane, round);
     if (supply_ == Supply::transposed) {
       fetch_transposed(thread_tile, at, out);
     } else if (supply_ == Supply::packed) {
-      where_thread_tile(lane, round, thread_tiles(), [&] { unpack(thread_tile, at, panel, to); });
+      where_thread_tile(lane, round, thread_tiles(), [&] { unpack(thread_tile, at, panel, to, 0, along_); });
     } else {
       const Expr k = at.k + thread_tile.unit * unit_;
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
@@ -311,20 +316,40 @@ void BlockFill::fetch_transposed(const ThreadTile& thread_tile, const StagePosit
   out.insert(out.end(), tile.begin(), tile.end());
 }
 
-void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to) {
+int64_t BlockFill::sharing() const {
+  const int64_t lanes = product_.tile().lanes();
+  if (!stages_ || lanes % thread_tiles() != 0 || thread_tiles() % product_.tile().wave != 0) return 1;
+  return std::gcd(lanes / thread_tiles(), along_);
+}
+
+void BlockFill::unpack_shares(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
+  const int64_t across = product_.units() / along_, count = along_ / sharing();
+  for (int64_t share = 0; share < sharing(); ++share) {
+    const Expr number = lane - share * thread_tiles();
+    const Expr mine = (b_.i64(0) <= number) & (number < thread_tiles());
+    const ThreadTile thread_tile{number / across * down_, number % across * along_};
+    w_.where(mine, [&] { unpack(thread_tile, at, panel, to, share * count, count); });
+  }
+}
+
+void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to, int64_t first,
+                       int64_t count) {
   const DotLoad& l = p_.loads[load()];
   const int64_t block = l.format->block;
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
   cursor.use(m_);
   const Expr element = base_ + at.outer + row_in_memory(thread_tile.row) * index().strides[load()];
-  cursor.enter_row(element / l.columns);
+  if (!stages_ || l.format->row_bytes > 0 || l.format->tensor_bytes > 0) cursor.enter_row(element / l.columns);
   // Behind the end of K the last block is read again, and not used.
   Expr k = at.k + thread_tile.unit * unit_;
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   const Expr exists = ragged ? k < p_.k.extent : Expr{};
   if (ragged) k = min(k, b_.i64(p_.k.extent - along_ * unit_));
-  cursor.enter_block((element + k) / block);
-  for (int64_t i = 0; i < along_; ++i) {
+  if (stages_)
+    stages_->enter_block(cursor, thread_tile.row, k);
+  else
+    cursor.enter_block((element + k) / block);
+  for (int64_t i = first; i < first + count; ++i) {
     const Expr x = cursor.values(at.position + i * unit_, unit_);
     Expr y = factor_ == Scalar::f32 ? x : cast(x, factor_);
     if (ragged) y = select(b_.splat(exists, unit_), y, zero_unit());

@@ -10,6 +10,7 @@
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/gpu/block_zeros.h"
 #include "kernel/synth/gemm/gpu/dot_block_plan.h"
+#include "kernel/synth/gemm/skinny/weight_stages.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
@@ -18,6 +19,8 @@ class BlockFill {
  public:
   BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, const machine::Machine& m,
             BlockProduct::Side side, Supply supply);
+  // What is unpacked is read there, not in memory.
+  void read_from(WeightStages* stages) { stages_ = stages; }
 
   bool copies() const { return supply_ == Supply::copies || supply_ == Supply::beside; }
   // Rows from `first_row` on, behind element `base` of the operand.
@@ -70,7 +73,12 @@ class BlockFill {
   Expr zero_unit();
   Expr count_left(Expr from, int64_t extent, int64_t most);
   void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out);
-  void unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to);
+  // Where there are fewer thread tiles than lanes, several lanes share one.
+  int64_t sharing() const;
+  void unpack_shares(Expr lane, const StagePosition& at, BufferId panel, Expr to);
+  // `count` units from the `first` on.
+  void unpack(const ThreadTile& thread_tile, const StagePosition& at, BufferId panel, Expr to, int64_t first,
+              int64_t count);
 
   DotWriter& w_;
   Builder& b_;
@@ -85,6 +93,7 @@ class BlockFill {
   Expr first_row_, base_;
   std::vector<BufferId> held_rows_;  // by round; in zeros as many numbers each as a place there has
   std::optional<BlockZeros> zeros_;
+  WeightStages* stages_ = nullptr;
 };
 
 }  // namespace lumen::synth

@@ -127,6 +127,7 @@ class BlockKernel {
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
+  std::unique_ptr<WeightStages> stages_;  // of b, where it is copied before it is unpacked
   std::unique_ptr<BlockWrite> write_;
   std::unique_ptr<CodesWrite> codes_;    // where the product encodes
   std::unique_ptr<BlockScales> scales_;  // of runs of K, where there are such
@@ -141,6 +142,10 @@ void BlockKernel::prepare() {
   write_ = std::make_unique<BlockWrite>(w_, p_, *product_, t_.adds_rounded(p_) ? fast : Builder::FastMath{});
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+  if (t_.weight_stages) {
+    stages_ = std::make_unique<WeightStages>(w_, p_, *t_.weight_stages);
+    c_->read_from(stages_.get());
+  }
   if (copies()) a_->hold_rows();
   if (t_.steps_ahead) product_->hold_steps();
   if (codes_) codes_->begin();
@@ -153,6 +158,7 @@ void BlockKernel::enter(Work& work) {
   work.base_b = w_.base(1);
   a_->enter_tile(work.place.m0, work.base_a);
   c_->enter_tile(work.place.n0, work.base_b);
+  if (stages_) stages_->enter(work.place.n0);
   if (scales_) scales_->enter_tile(work.place.m0, work.place.n0);
 }
 
@@ -355,7 +361,8 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
   const auto put_scales = [&](Expr lane, const std::vector<Expr>& fetched, Expr number) {
     if (scales_) scales_->put(lane, fetched, number);
   };
-  const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
+  // `now`: the stage that is multiplied meanwhile; nothing before the first.
+  const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number, Expr now) {
     Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
     const auto hold = [&](Way& w) {
       if (!w.fill.copies())
@@ -365,8 +372,10 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
     const bool first = t_.b == Supply::packed;
     pipeline_.begin([&] {
       begin_copies(lane, stage, number);
-      if (first) hold(ways[1]);
+      if (stages_ && now.exists()) stages_->begin_next(lane, now, from, to);
+      if (first && !stages_) hold(ways[1]);
     });
+    if (first && stages_) hold(ways[1]);
     hold(ways[0]);
     if (!first) hold(ways[1]);
     return ways;
@@ -375,9 +384,11 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
     for (const Way& w : ways)
       if (!w.fill.copies()) w.fill.put(lane, w.fetched, w.panel, panel(w.side, number));
   };
+  if (stages_)
+    pipeline_.wait_and_barrier(0, [&](Expr lane) { pipeline_.begin([&] { stages_->begin_first(lane, from, to); }); });
   pipeline_.wait_and_barrier(0, [&](Expr lane) {
     product_->clear();
-    put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
+    put(lane, fetch(lane, from, 0, w_.i64(0), {}), w_.i64(0));
     put_scales(lane, fetch_scales(lane, from), w_.i64(0));
   });
   const Expr last = to - 1;
@@ -386,7 +397,9 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
       pipeline_.wait_and_barrier(0, [&](Expr lane) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
-        const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        const bool beside = t_.unpacks_beside();
+        if (beside) product_->begin(lane, {panel_a_, panel(Side::a, here)}, {panel_b_, panel(Side::b, here)}, false);
+        const Ways fetched = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there, stage);
         const std::vector<Expr> scales = fetch_scales(lane, next);
         // What is fetched is on its way while products take their time: it begins before them and goes to its panel
         // behind them, neither among them. Short loops are left to the code generator's order.
@@ -395,7 +408,7 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
           if (!m_.async_copies && t_.stages >= kLongLoop) b_.wait(loop::Flow::copies, 1);
         };
         keep_order();
-        multiply(lane, here);
+        beside ? wait_products(lane, {}) : multiply(lane, here);
         keep_order();
         put(lane, fetched, there);
         put_scales(lane, scales, there);

@@ -212,6 +212,10 @@ class BlockChooser {
     for (size_t load = 0; load < 2; ++load)
       if ((load == 0 ? t.a : t.b) == Supply::packed)
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
+    if (t.b == Supply::packed && m_.async_copies) {
+      t.weight_stages = WeightStages::plan(p_, tile.stage_k, t.unrolled, tile.n(), tile.lanes());
+      if (t.weight_stages && t.buffers * stage + t.weight_stages->bytes() > shared) t.weight_stages.reset();
+    }
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
     const bool encodes = !p_.codes.empty();  // whole sums
@@ -405,7 +409,7 @@ bool BlockPlan::rounds(const DotProblem& p) const {
 
 std::string describe(const BlockPlan& t, const DotProblem& p) {
   std::string text = fmt::format("blocks {}x{}x{}", t.tile.m(), t.tile.n(), t.tile.stage_k);
-  text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
+  text += fmt::format(" {} {} {}{}", t.buffers, supply_name(t.a), supply_name(t.b), t.weight_stages ? " copies" : "");
   if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   if (t.scheduler.persistent_blocks > 0)
     text += fmt::format(" {} {}", t.scheduler.stream_k ? "stream-k" : "persistent", t.scheduler.persistent_blocks);

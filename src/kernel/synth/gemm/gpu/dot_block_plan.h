@@ -9,6 +9,7 @@
 
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/gemm/gpu/tile_scheduler.h"
+#include "kernel/synth/gemm/skinny/weight_stages.h"
 #include "kernel/synth/mma/block_product.h"
 
 namespace lumen::synth {
@@ -35,6 +36,8 @@ struct BlockPlan {
   // Operands of a step of k are read while those before it are multiplied (BlockProduct::read_step).
   bool steps_ahead = false;
   int chiplets = 1;  // of the machine
+  // How b comes to who unpacks it; nothing: lanes read it as they unpack.
+  std::optional<WeightStages::Plan> weight_stages = {};
   TileScheduler scheduler;
   double cycles = 0;  // estimate, of the whole machine
 
@@ -44,6 +47,8 @@ struct BlockPlan {
     return is_float(tile.factor) ? scalar_bytes(tile.factor) < 4 : p.sum == Scalar::f32;
   }
 
+  // Products of a stage go on while b of the next one is unpacked.
+  bool unpacks_beside() const { return tile.row && tile.row->in_shared && weight_stages && !tile.has_partial(); }
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
   // Stages whose products a short sum takes up before it is added to the others.

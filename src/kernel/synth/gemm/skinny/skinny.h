@@ -7,3 +7,4 @@
 
 #include "kernel/synth/gemm/skinny/skinny_dot.h"
 #include "kernel/synth/gemm/skinny/skinny_mma.h"
+#include "kernel/synth/gemm/skinny/weight_stages.h"

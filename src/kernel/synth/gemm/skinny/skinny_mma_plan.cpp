@@ -17,7 +17,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLeastRows = 2, kMostRows = 32;
+constexpr int64_t kLeastRows = 2, kMostRows = 64;
 constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
@@ -27,8 +27,9 @@ constexpr int64_t kLane = 16;           // bytes that lanes take at once of what
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
-constexpr int kPlainBuffers = 2;  // where copies are loads and stores: nothing is under way
-constexpr int64_t kTall = 256;    // elements of a lane, of all rows of a wave: straight code
+constexpr int kPlainBuffers = 2;    // where copies are loads and stores: nothing is under way
+constexpr int64_t kTallPanel = 32;  // rows of a
+constexpr int64_t kTall = 256;      // elements of a lane, of all rows of a wave: straight code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -217,7 +218,9 @@ class Chooser {
         }
         return true;
       }
-      if (t.waves_k > 1 && t.waves_k >= t.waves_n)
+      // Of many rows of a panels take more than the weight's stages: parts of K that lie beside each other do.
+      const bool tall = t.columns > kTallPanel && t.panel_bytes() > t.stage_bytes();
+      if (t.waves_k > 1 && (t.waves_k >= t.waves_n || tall))
         t.waves_k /= 2;
       else if (t.waves_n > 1)
         t.waves_n /= 2;

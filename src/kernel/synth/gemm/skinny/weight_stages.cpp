@@ -1,0 +1,77 @@
+// See weight_stages.h.
+#include "kernel/synth/gemm/skinny/weight_stages.h"
+
+#include <numeric>
+
+#include "kernel/synth/step/ceil_div.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kLane = 16, kLeastVector = 4;  // bytes that a copy takes
+constexpr int64_t kLongestRun = 1024;            // elements
+constexpr int64_t kLeastTogether = 2;            // a run is copied while the one before it is unpacked
+
+}  // namespace
+
+std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_t stage_k, int64_t unrolled,
+                                                     int64_t rows, int64_t lanes) {
+  const DotLoad& b = p.loads[1];
+  if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || !p.outer_k.empty() || p.k.extent % stage_k != 0)
+    return std::nullopt;
+  std::optional<Plan> best;
+  const int64_t row_bytes = WeightCopies::bytes_of(p, p.k.extent),
+                least = std::lcm(unrolled * stage_k, b.format->block);
+  const int64_t vector = WeightCopies::vector_of(p, kLane, row_bytes);
+  for (int64_t run = least; run <= std::max(least, kLongestRun); run += least) {
+    Plan t{stage_k, run / stage_k, {}};
+    if (t.together < kLeastTogether) continue;
+    WeightCopies::Shape& c = t.copies;
+    c.rows = rows;
+    c.chunk = WeightCopies::bytes_of(p, run);
+    c.vector = vector;
+    c.row_bytes = row_bytes;
+    c.lanes = lanes;
+    c.by_rows = true;
+    // Lanes beside each other read rows beside each other: an odd number of units apart, they meet in no bank.
+    c.pitch = ceil_div(c.copied(), kLane) * kLane;
+    if (c.pitch / kLane % 2 == 0) c.pitch += kLane;
+    c.stage_bytes = rows * c.pitch;
+    const bool whole = c.step() == c.vector;
+    if (c.vector >= kLeastVector && (!best || whole)) best = t;
+    if (whole) break;
+  }
+  return best;
+}
+
+WeightStages::WeightStages(DotWriter& w, const DotProblem& p, const Plan& plan)
+    : p_(p), plan_(plan), copies_(w, p, plan.copies, plan.bytes(), {}), b_(w.b) {}
+
+void WeightStages::begin(Expr lane, Expr run, Expr to) {
+  b_.branch(run * plan_.together < to, [&] { copies_.begin(lane, run, run % 2); });
+}
+
+void WeightStages::begin_first(Expr lane, Expr from, Expr to) {
+  const Expr run = from / plan_.together;
+  begin(lane, run, to);
+  begin(lane, run + 1, to);
+}
+
+void WeightStages::begin_next(Expr lane, Expr stage, Expr from, Expr to) {
+  b_.branch((stage % plan_.together == b_.i64(0)) & (from < stage),
+            [&] { begin(lane, stage / plan_.together + 1, to); });
+}
+
+void WeightStages::enter_block(Unpack& cursor, Expr row, Expr k) {
+  const Format& f = *p_.loads[1].format;
+  const WeightCopies::Shape& c = plan_.copies;
+  const int64_t run_k = plan_.together * plan_.stage_k;
+  const Expr run = k / run_k, block = k % run_k / f.block;
+  // A multiple of all it is made of, said last, so that code generators see how it is aligned.
+  const int64_t whole = std::gcd(std::gcd(c.stage_bytes, c.pitch), std::gcd(f.block_bytes, c.step()));
+  Expr at = run % 2 * (c.stage_bytes / whole) + row * (c.pitch / whole) + block * (f.block_bytes / whole);
+  if (c.step() < c.vector) at = at + copies_.shift(run) / whole;
+  cursor.enter_copied(b_.i64(0), 1, copies_.buffer(), at * whole, 0);
+}
+
+}  // namespace lumen::synth
