@@ -4,8 +4,8 @@ in several types, each ratio, their geometric mean and the least.
 
 Usage: bench/products.py [--build build] [--types bf16,fp8_e4m3*,q4_0,q4_k,mxfp4,fp8_e4m3] [--machine ROW] [--shapes MxNxK,..]
   --types    weights; activations are bf16 beside bf16, codes of the same type where a * is behind it, else f32, as in inference
-Ours is the fastest of what the families of kernels bid (the tuner tries them while a program runs); `first` is the one that the
-cost model puts first. Weights of all types but the codes are compared with bf16 by bf16. PyTorch multiplies as many copies of
+Ours is the fastest plan of what the families of kernels bid and offer beside it; `first`, in brackets, is the one that the cost
+model puts first. (A program tries those that give the first one's bits.) Weights of all types but the codes are compared with bf16 by bf16. PyTorch multiplies as many copies of
 the weight in turn as no cache holds, as we do; times are medians by the card's clock.
 """
 import argparse
@@ -30,7 +30,7 @@ COPIES = 256 << 20
 def ours(build: Path, shapes, types, machine):
     """Microseconds of each line: the cost model's first and the fastest bid."""
     find = next((build / n for n in ("bench/bench_gpu", "bench_gpu") if (build / n).exists()), build / "bench_gpu")
-    command = [find, "--bids", *(["--machine", machine] if machine else []), "--shapes", ",".join(shapes), ",".join(types)]
+    command = [find, "--plans", *(["--machine", machine] if machine else []), "--shapes", ",".join(shapes), ",".join(types)]
     run = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(run.stderr)

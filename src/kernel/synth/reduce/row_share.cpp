@@ -19,6 +19,8 @@ constexpr int64_t kHeldOfWave = 144;                            // registers, fo
 constexpr int64_t kHeldOfBlock = 72;                            // the same where waves share a row
 constexpr int64_t kBlockRegisters = 65536, kOwnRegisters = 40;  // of a lane, beside what it holds
 
+constexpr int64_t kWavesOfUnit = 8;  // of a multiprocessor, that hide each other's waiting
+
 constexpr int64_t kShortRow = 64;   // vectors of a lane
 constexpr int64_t kRowsBeside = 4;  // such rows, of a block, for each wave
 
@@ -80,6 +82,9 @@ RowShare share_rows(const RowsShape& s, const RowPasses& passes, Split split, co
     const auto all = passes.held(s.length, std::numeric_limits<int64_t>::max());
     out.waves = waves_for(passes.registers(all, s.length / m.wave), vectors, m);
     if (out.waves == 1) out.waves = waves_for(vectors * s.vector, vectors, m);
+    // Few rows leave multiprocessors with little to do: more waves share each.
+    const int64_t most = std::min<int64_t>(kBlockLanes / m.wave, kWavesOfUnit * m.units / std::max<int64_t>(s.rows, 1));
+    while (2 * out.waves <= most && vectors % (2 * out.waves) == 0) out.waves *= 2;
   } else if (passes.count() == 1 && vectors <= kShortRow && s.rows % kRowsBeside == 0) {
     out.rows = kRowsBeside;
     out.ways = std::clamp<int64_t>(vectors, 1, kMostWays);

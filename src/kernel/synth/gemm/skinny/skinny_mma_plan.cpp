@@ -29,7 +29,9 @@ constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
 constexpr int kPlainBuffers = 2;    // where copies are loads and stores: nothing is under way
 constexpr int64_t kTallPanel = 32;  // rows of a
-constexpr int64_t kTall = 256;      // elements of a lane, of all rows of a wave: straight code
+constexpr int64_t kLeastTallWaves =
+    8;                          // of a block, on half of all units: blocks of products are faster else (measured)
+constexpr int64_t kTall = 256;  // elements of a lane, of all rows of a wave: straight code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -80,7 +82,7 @@ class Chooser {
         t.tiles = tiles;
         t.waves_n = waves_n;
         t.waves_k = waves_k;
-        if (SkinnyMmaPlan laid = t; lay_out(laid)) out.push_back(std::move(laid));
+        if (SkinnyMmaPlan laid = t; lay_out(laid) && has_waves(laid)) out.push_back(std::move(laid));
       }
       if (!out.empty()) break;
     }
@@ -203,6 +205,11 @@ class Chooser {
       for (const int tiles : {1, 2})
         for (const int64_t many : {waves, waves / 2}) add(rows, tiles, many);
     return out;
+  }
+
+  bool has_waves(const SkinnyMmaPlan& t) const {
+    const int64_t blocks = p_.outer_extent() * ceil_div(p_.n.extent, t.block_rows());
+    return t.columns <= kTallPanel || (int64_t{t.waves_n} * t.waves_k >= kLeastTallWaves && 2 * blocks >= m_.units);
   }
 
   bool lay_out(SkinnyMmaPlan& t) const {
