@@ -39,6 +39,15 @@ class DeviceArray {
   }
   uintptr_t address() const { return reinterpret_cast<uintptr_t>(data_); }
 
+  std::string text() const {
+    return "<lumen.DeviceArray float32 " + nb::cast<std::string>(nb::str(shape())) + " on " + device() + ">";
+  }
+  // numpy takes the numbers of no other device, and would otherwise make an array of one object.
+  void refuse_numpy(const nb::args&, const nb::kwargs&) const {
+    PyErr_SetString(PyExc_TypeError, "the array lies on a device: array.numpy() is a copy in host memory");
+    throw nb::python_error();
+  }
+
   // A copy in memory of this process.
   FloatArray numpy() const {
     Owned<float> numbers = read();

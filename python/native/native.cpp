@@ -492,6 +492,8 @@ NB_MODULE(_native, m) {
       .def_prop_ro("device", &DeviceArray::device)
       .def_prop_ro("address", &DeviceArray::address)
       .def("numpy", &DeviceArray::numpy)
+      .def("__repr__", &DeviceArray::text)
+      .def("__array__", &DeviceArray::refuse_numpy)
       .def("__dlpack_device__", &DeviceArray::dlpack_device)
       .def("__dlpack__", &DeviceArray::dlpack, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
            "dl_device"_a = nb::none(), "copy"_a = nb::none());

@@ -33,11 +33,14 @@ Place::~Place() {
   stream_.reset();
 }
 
-Place::Work::Work(Place& place) : place_(place), lock_(place.mutex_), visit_(std::in_place, place.gpu_) {}
+Place::Work::Work(Place& place) : place_(place), lock_(place.mutex_), visit_(std::in_place, place.gpu_) {
+  place.worker_ = std::this_thread::get_id();
+}
 
 // Memory that was given back meanwhile was left to whoever works.
 Place::Work::~Work() {
   visit_.reset();
+  place_.worker_ = std::thread::id();
   lock_.unlock();
   place_.free_given_back();
 }

@@ -2,10 +2,12 @@
 // goes by.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "include/lumen.h"
@@ -56,6 +58,7 @@ class Place {
   std::shared_ptr<run::SharedGpu> gpu_;
   lumen_device device_{};
   std::mutex mutex_, given_back_mutex_;
+  std::atomic<std::thread::id> worker_;  // who has mutex_
   std::vector<std::shared_ptr<std::byte>> given_back_;
   std::unique_ptr<run::Device::Stream> stream_;
 };
