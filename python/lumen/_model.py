@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -146,6 +146,14 @@ class Model:
         except (TypeError, ValueError) as error:
             raise Error(f"messages cannot be told: {error}", "a list of {'role': .., 'content': ..}", 2) from None
         return Text(**json.loads(self._native.chat(told, as_json(options), on_text)))
+
+    @overload
+    def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: Literal[False] = ...,
+               **options: Any) -> np.ndarray: ...
+
+    @overload
+    def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: bool,
+               **options: Any) -> np.ndarray | DeviceArray: ...
 
     def logits(self, tokens: str | Sequence[int], *, last: bool = False, on_device: bool = False,
                **options: Any) -> np.ndarray | DeviceArray:

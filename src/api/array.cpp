@@ -5,6 +5,7 @@
 
 #include "api/boundary.h"
 #include "base/error.h"
+#include "run/device/choose/choose.h"
 
 using namespace lumen;  // NOLINT: this is the border, where nobody includes it
 
@@ -17,23 +18,31 @@ std::string place_name(const lumen_device& device) {
                 : fmt::format("number {} of devices of DLPack's kind {}", device.id, device.kind);
 }
 
-Place::Place(run::Engine::Options options) : engine_(std::move(options)), gpu_(run::shared_gpu(engine_.device())) {
+// A GPU that is named binds the thread when it is opened; the one that "auto" finds is bound for good.
+Place::Place(run::Engine::Options options) {
+  const run::DeviceChoice choice = run::parse_device(options.device);
+  const bool is_gpu = choice.kind == run::DeviceChoice::Kind::gpu;
+  const run::SharedGpu::Visit visit(is_gpu ? run::open_gpu_library(choice.vendor) : nullptr);
+  engine_ = std::make_unique<run::Engine>(std::move(options));
+  gpu_ = run::shared_gpu(engine_->device());
   device_.kind = LUMEN_CPU;
   if (!gpu_) return;
   device_.kind = gpu_->vendor() == run::GpuVendor::cuda ? LUMEN_CUDA : LUMEN_ROCM;
   device_.id = gpu_->ordinal();
-  stream_ = engine_.device().make_stream();
+  stream_ = engine_->device().make_stream();
   device_.stream = stream_->native();
 }
 
 Place::~Place() {
-  const run::SharedGpu::Visit visit(gpu_);
+  const run::SharedGpu::Visit visit(driver());
   if (gpu_ && !given_back_.empty()) gpu_->finish();
   given_back_.clear();
   stream_.reset();
+  engine_.reset();
+  gpu_.reset();
 }
 
-Place::Work::Work(Place& place) : place_(place), lock_(place.mutex_), visit_(std::in_place, place.gpu_) {
+Place::Work::Work(Place& place) : place_(place), lock_(place.mutex_), visit_(std::in_place, place.driver()) {
   place.worker_ = std::this_thread::get_id();
 }
 
@@ -74,7 +83,7 @@ void Place::free_given_back() {
     }
     const std::unique_lock work(mutex_, std::try_to_lock);
     if (!work) return;
-    const run::SharedGpu::Visit visit(gpu_);
+    const run::SharedGpu::Visit visit(driver());
     std::vector<std::shared_ptr<std::byte>> free;
     {
       const std::lock_guard lock(given_back_mutex_);

@@ -28,7 +28,7 @@ class Place {
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
-  run::Engine& engine() { return engine_; }
+  run::Engine& engine() { return *engine_; }
   const lumen_device& device() const { return device_; }
   // One thread at a time, whose GPU is others' again behind it.
   class Work {
@@ -53,8 +53,9 @@ class Place {
 
  private:
   void free_given_back();
+  std::shared_ptr<const run::GpuSymbols> driver() const { return gpu_ ? gpu_->driver() : nullptr; }
 
-  run::Engine engine_;
+  std::unique_ptr<run::Engine> engine_;
   std::shared_ptr<run::SharedGpu> gpu_;
   lumen_device device_{};
   std::mutex mutex_, given_back_mutex_;

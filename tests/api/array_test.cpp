@@ -134,6 +134,10 @@ class Arrays : public testing::Test {
 
 TEST_F(Arrays, LogitsLieOnTheDeviceAndOutliveTheModel) {
   lumen_model* model = open_model(R"({"device": "hip:1", "tune": false})");
+  // The thread's own GPU is what it was.
+  int current = -1;
+  ASSERT_EQ(reinterpret_cast<int (*)(int*)>(dlsym(library_, "hipGetDevice"))(&current), 0);
+  EXPECT_EQ(current, 0);
   lumen_device device{};
   ASSERT_EQ(lumen_model_device(model, &device), LUMEN_OK);
   EXPECT_EQ(device.kind, LUMEN_ROCM);
@@ -155,6 +159,8 @@ TEST_F(Arrays, LogitsLieOnTheDeviceAndOutliveTheModel) {
   EXPECT_TRUE(blocks_.contains(b.data));
   EXPECT_LT(gpu_->bytes_out - out_before, int64_t{kBytes} / 2);  // what kernels say of themselves
   lumen_model_close(model);
+  ASSERT_EQ(reinterpret_cast<int (*)(int*)>(dlsym(library_, "hipGetDevice"))(&current), 0);
+  EXPECT_EQ(current, 0);
   const std::vector<float> numbers = read(all, 20 * 65), behind = read(last, 65);
   EXPECT_EQ(gpu_->device_blocks, 2);
   for (size_t i = 0; i < 65; ++i) EXPECT_NEAR(numbers[19 * 65 + i], behind[i], 1e-4);

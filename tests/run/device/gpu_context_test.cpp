@@ -52,7 +52,7 @@ TEST(SharedGpu, LeavesAThreadAsItWas) {
   ASSERT_NE(mine, others);
   ASSERT_EQ(symbols.context_set(others), 0);
   {
-    const SharedGpu::Visit visit(shared_gpu(*first));
+    const SharedGpu::Visit visit(shared_gpu(*first)->driver());
     first->release(first->allocate(64));
     void* now = nullptr;
     ASSERT_EQ(symbols.context_get(&now), 0);

@@ -144,19 +144,17 @@ void SharedGpu::finish() const noexcept {
   }
 }
 
-SharedGpu::Visit::Visit(std::shared_ptr<const SharedGpu> gpu) : gpu_(std::move(gpu)) {
-  if (!gpu_) return;
-  const GpuSymbols& symbols = gpu_->context_->symbols();
-  if (symbols.context_get && symbols.context_get(&context_) != 0) context_ = nullptr;
-  if (symbols.device_current && symbols.device_current(&device_) != 0) device_ = -1;
+SharedGpu::Visit::Visit(std::shared_ptr<const GpuSymbols> driver) : driver_(std::move(driver)) {
+  if (!driver_) return;
+  if (driver_->context_get && driver_->context_get(&context_) != 0) context_ = nullptr;
+  if (driver_->device_current && driver_->device_current(&device_) != 0) device_ = -1;
   GpuContext::forget_use();
 }
 
 SharedGpu::Visit::~Visit() {
-  if (!gpu_) return;
-  const GpuSymbols& symbols = gpu_->context_->symbols();
-  if (symbols.context_set && context_) symbols.context_set(context_);
-  if (symbols.device_set && device_ >= 0) symbols.device_set(device_);
+  if (!driver_) return;
+  if (driver_->context_set && context_) driver_->context_set(context_);
+  if (driver_->device_set && device_ >= 0) driver_->device_set(device_);
   GpuContext::forget_use();
 }
 

@@ -26,6 +26,7 @@ class GpuContext {
   GpuContext& operator=(const GpuContext&) = delete;
 
   const GpuSymbols& symbols() const { return *symbols_; }
+  const std::shared_ptr<const GpuSymbols>& driver() const { return symbols_; }
   GpuVendor vendor() const { return symbols_->vendor; }
   int device() const { return device_; }
   void* stream() const { return stream_; }
@@ -76,22 +77,23 @@ class SharedGpu {
   SharedGpu(GpuContextRef context, int ordinal) : context_(std::move(context)), ordinal_(ordinal) {}
   GpuVendor vendor() const { return context_->vendor(); }
   int ordinal() const { return ordinal_; }
+  const std::shared_ptr<const GpuSymbols>& driver() const { return context_->driver(); }
 
   // Waits for all that this process has asked of the GPU, by whomever: memory that others have read may then be given
   // back. A driver that cannot say is waited for as far as Lumen's own work goes.
   void finish() const noexcept;
 
-  // While one of these lives Lumen works on the GPU. Others may have bound the thread to another one before, and find
-  // it so behind.
+  // While one of these lives Lumen works on a GPU of that driver. Others may have bound the thread to another GPU
+  // before, and find it so behind.
   class Visit {
    public:
-    explicit Visit(std::shared_ptr<const SharedGpu> gpu);  // null: nothing is done
+    explicit Visit(std::shared_ptr<const GpuSymbols> driver);  // null: nothing is done
     ~Visit();
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
    private:
-    std::shared_ptr<const SharedGpu> gpu_;
+    std::shared_ptr<const GpuSymbols> driver_;
     void* context_ = nullptr;  // the thread's; null: it had none
     int device_ = -1;
   };
