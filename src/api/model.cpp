@@ -29,6 +29,12 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
   return out;
 }
 
+model::LoadedModel loaded_at(api::Place& place, const model::Model& model,
+                             std::span<const model::ScaledAdapter> adapters) {
+  const api::Place::Work work(place);
+  return model::LoadedModel(place.engine(), model, adapters);
+}
+
 }  // namespace
 
 lumen_model::lumen_model(std::string path_, api::Options& options)
@@ -36,7 +42,7 @@ lumen_model::lumen_model(std::string path_, api::Options& options)
       library_(api::library_with_formats(options)),
       model_(model::read_model(library_, path)),
       place(std::make_shared<api::Place>(api::engine_options(options))),
-      loaded(place->engine(), model_, adapters_of(options, model_)) {
+      loaded(loaded_at(*place, model_, adapters_of(options, model_))) {
   options.finish();
 }
 
