@@ -152,6 +152,8 @@ class Logits(unittest.TestCase):
         kept.deleter(address)
         there.__dlpack__()  # nobody takes it
         np.testing.assert_array_equal(np.from_dlpack(OnHost(there)), there.numpy())
+        if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+            np.testing.assert_array_equal(np.from_dlpack(there, device="cpu"), there.numpy())
         with self.assertRaises(BufferError):
             there.__dlpack__(dl_device=(1, 0), copy=False)
         with self.assertRaises(BufferError):
