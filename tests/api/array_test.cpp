@@ -143,7 +143,7 @@ TEST_F(Arrays, LogitsLieOnTheDeviceAndOutliveTheModel) {
   EXPECT_EQ(device.kind, LUMEN_ROCM);
   EXPECT_EQ(device.id, 1);
   EXPECT_NE(device.stream, nullptr);
-  const std::vector<int32_t> tokens(20, 3);
+  const std::vector<int32_t> tokens(16, 3);
   lumen_array *all = nullptr, *last = nullptr;
   const int64_t out_before = gpu_->bytes_out;
   ASSERT_EQ(lumen_logits_array(model, tokens.data(), tokens.size(), 0, nullptr, &all), LUMEN_OK) << api_error();
@@ -151,9 +151,9 @@ TEST_F(Arrays, LogitsLieOnTheDeviceAndOutliveTheModel) {
   const Seen a = seen(all), b = seen(last);
   EXPECT_EQ(a.device.kind, LUMEN_ROCM);
   EXPECT_EQ(a.device.id, 1);
-  EXPECT_EQ(a.shape, (std::vector<int64_t>{20, 65}));
+  EXPECT_EQ(a.shape, (std::vector<int64_t>{16, 65}));
   EXPECT_EQ(b.shape, (std::vector<int64_t>{65}));
-  constexpr size_t kBytes = 20 * 65 * sizeof(float);
+  constexpr size_t kBytes = 16 * 65 * sizeof(float);
   ASSERT_TRUE(blocks_.contains(a.data));  // memory of the device, of its own
   EXPECT_GE(blocks_.at(a.data), kBytes);
   EXPECT_TRUE(blocks_.contains(b.data));
@@ -161,9 +161,9 @@ TEST_F(Arrays, LogitsLieOnTheDeviceAndOutliveTheModel) {
   lumen_model_close(model);
   ASSERT_EQ(reinterpret_cast<int (*)(int*)>(dlsym(library_, "hipGetDevice"))(&current), 0);
   EXPECT_EQ(current, 0);
-  const std::vector<float> numbers = read(all, 20 * 65), behind = read(last, 65);
+  const std::vector<float> numbers = read(all, 16 * 65), behind = read(last, 65);
   EXPECT_EQ(gpu_->device_blocks, 2);
-  for (size_t i = 0; i < 65; ++i) EXPECT_NEAR(numbers[19 * 65 + i], behind[i], 1e-4);
+  for (size_t i = 0; i < 65; ++i) EXPECT_NEAR(numbers[15 * 65 + i], behind[i], 1e-4);
   lumen_array* copy = nullptr;
   ASSERT_EQ(lumen_array_copy(all, &copy), LUMEN_OK) << api_error();
   EXPECT_NE(seen(copy).data, a.data);
