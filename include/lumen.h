@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define LUMEN_API_VERSION 1
+#define LUMEN_API_VERSION 2
 
 #if defined(__GNUC__)
 #define LUMEN_API __attribute__((visibility("default")))
@@ -45,6 +45,7 @@ typedef struct lumen_model lumen_model;
 typedef struct lumen_function lumen_function;
 typedef struct lumen_format lumen_format;
 typedef struct lumen_trainer lumen_trainer;
+typedef struct lumen_array lumen_array;
 
 /* Hears a piece of a text, which may be empty: then it is only asked whether to go on. Returns 0 to stop. */
 typedef int (*lumen_hear)(void* context, const char* piece, size_t size);
@@ -108,6 +109,10 @@ LUMEN_API int lumen_chat(lumen_model* model, const char* messages, const char* o
 LUMEN_API int lumen_logits(lumen_model* model, const int32_t* tokens, size_t count, int last, const char* options,
                            float** logits, size_t* vocabulary);
 
+/* The same logits, bit for bit, on the model's device; see "Arrays on a device" below. */
+LUMEN_API int lumen_logits_array(lumen_model* model, const int32_t* tokens, size_t count, int last, const char* options,
+                                 lumen_array** logits);
+
 /* Texts as vectors, [count, width]. Options: "pooling" ("mean", "cls", "last"; the model's own), "normalize" (2, as
  * `lumen embed`), "exact". */
 LUMEN_API int lumen_embed(lumen_model* model, const char* const* texts, const size_t* sizes, size_t count,
@@ -118,6 +123,32 @@ LUMEN_API int lumen_embed(lumen_model* model, const char* const* texts, const si
  * null. */
 LUMEN_API int lumen_perplexity(lumen_model* model, const char* text, size_t size, const char* options, lumen_hear hear,
                                void* context, char** json);
+
+/* ---- Arrays on a device ---- */
+
+/* Kinds of devices, numbered as DLPack does. */
+enum { LUMEN_CPU = 1, LUMEN_CUDA = 2, LUMEN_ROCM = 10 };
+
+/* A device. `stream` is one of Lumen's own there, a CUstream or hipStream_t, and null on the processor: arguments are
+ * read in its order, so who writes them on another stream has this one wait for that. It lasts as long as the handle. */
+typedef struct lumen_device {
+  int32_t kind;
+  int32_t id;
+  void* stream;
+} lumen_device;
+
+LUMEN_API int lumen_model_device(lumen_model* model, lumen_device* device);
+
+/* Numbers of 32-bit float, the last axis densest, without gaps, in memory of the device: of the process, where that is
+ * the processor. They are written when they are handed over, on whatever stream they are read. Any of the pointers may
+ * be null; what they get stays as long as the array, which may outlive what it came from. */
+LUMEN_API int lumen_array_info(lumen_array* array, lumen_device* device, int* rank, const int64_t** shape, float** data);
+/* Its numbers, in memory of this process with room for `count` of them: for all. */
+LUMEN_API int lumen_array_read(lumen_array* array, float* to, size_t count);
+/* Another with the same numbers, on the same device. */
+LUMEN_API int lumen_array_copy(lumen_array* array, lumen_array** copy);
+/* Gives the memory back when all that this process has asked of the device by then is done. Null is allowed. */
+LUMEN_API void lumen_array_free(lumen_array* array);
 
 /* ---- Functions of the language ---- */
 
@@ -150,6 +181,24 @@ LUMEN_API int lumen_function_call(lumen_function* function, const lumen_tensor* 
 LUMEN_API int lumen_function_gradient(lumen_function* function, const lumen_tensor* inputs, size_t count,
                                       const lumen_tensor* cotangents, size_t result_count, const size_t* wanted,
                                       size_t wanted_count, lumen_result* gradients);
+
+/* The device that a function works on. */
+LUMEN_API int lumen_function_device(lumen_function* function, lumen_device* device);
+
+/* An argument in memory of this process (LUMEN_CPU), or of the function's device, which is used there: nothing goes
+ * through the host. On any other device it is an error. */
+typedef struct lumen_argument {
+  lumen_tensor tensor;
+  int32_t kind;
+  int32_t id;
+} lumen_argument;
+
+/* The same two for arguments that lie anywhere, and results on the function's device, each freed by lumen_array_free. */
+LUMEN_API int lumen_function_call_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
+                                         lumen_array** results, size_t result_count);
+LUMEN_API int lumen_function_gradient_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
+                                             const lumen_argument* cotangents, size_t result_count,
+                                             const size_t* wanted, size_t wanted_count, lumen_array** gradients);
 
 /* ---- Number formats ---- */
 

@@ -12,8 +12,8 @@ from ._errors import Error
 from ._format import Format
 from ._function import Function, compile
 from ._model import Model, Perplexity, Text, load
-from ._native import __version__
+from ._native import DeviceArray, __version__
 from ._trainer import Step, Trainer
 
-__all__ = ["Error", "Format", "Function", "Model", "Perplexity", "Step", "Text", "Trainer", "__version__", "command",
-           "compile", "evaluate", "load", "quantize", "train"]
+__all__ = ["DeviceArray", "Error", "Format", "Function", "Model", "Perplexity", "Step", "Text", "Trainer", "__version__",
+           "command", "compile", "evaluate", "load", "quantize", "train"]

@@ -7,13 +7,14 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from . import _native
 from ._errors import Error
 from ._format import Format
+from ._native import DeviceArray
 from ._options import as_json
 
 
@@ -146,13 +147,25 @@ class Model:
             raise Error(f"messages cannot be told: {error}", "a list of {'role': .., 'content': ..}", 2) from None
         return Text(**json.loads(self._native.chat(told, as_json(options), on_text)))
 
-    def logits(self, tokens: str | Sequence[int], *, last: bool = False, **options: Any) -> np.ndarray:
+    @overload
+    def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: Literal[False] = ...,
+               **options: Any) -> np.ndarray: ...
+
+    @overload
+    def logits(self, tokens: str | Sequence[int], *, last: bool = ..., on_device: bool,
+               **options: Any) -> np.ndarray | DeviceArray: ...
+
+    def logits(self, tokens: str | Sequence[int], *, last: bool = False, on_device: bool = False,
+               **options: Any) -> np.ndarray | DeviceArray:
         """The logits behind each token, float32 [tokens, vocabulary], or behind the last alone, [vocabulary].
 
-        The array is the memory that Lumen wrote: ``torch.from_dlpack(model.logits(..))`` copies nothing. A model on a GPU
-        hands its logits over in host memory as well. Options: ``context``, ``exact`` (float32 throughout).
+        The array is the memory that Lumen wrote: ``torch.from_dlpack(model.logits(..))`` copies nothing. With
+        ``on_device`` the logits of a model on a GPU stay there (:class:`DeviceArray`), the same bit for bit; on the
+        processor that changes nothing. Options: ``context``, ``exact`` (float32 throughout).
         """
         ids = self.tokenize(tokens, special=True) if isinstance(tokens, str) else _tokens(tokens)
+        if on_device and self._native.device()[0] != 1:
+            return self._native.logits_array(ids, last, as_json(options))
         return self._native.logits(ids, last, as_json(options))
 
     def embed(self, texts: str | Sequence[str], *, pooling: str | None = None, normalize: int = 2,

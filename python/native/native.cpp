@@ -3,45 +3,28 @@
 // released while Lumen works, and taken again to ask for signals (Ctrl-C) and to call back.
 #include <lumen.h>
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "border.h"
+#include "device_array.h"
+#include "given.h"
+
 namespace nb = nanobind;
 using namespace nb::literals;
+using namespace lumen::python;  // NOLINT: nobody includes this file
 
 namespace {
-
-using FloatArray = nb::ndarray<nb::numpy, float>;
-
-// Raises lumen.Error.
-[[noreturn]] void raise(int code, const std::string& message, const std::string& hint) {
-  const nb::object type = nb::module_::import_("lumen._errors").attr("Error");
-  const nb::object error = type(message, hint, code);
-  PyErr_SetObject(type.ptr(), error.ptr());
-  throw nb::python_error();
-}
-
-void check(int status) {
-  if (status == LUMEN_OK) return;
-  if (status == LUMEN_INTERRUPTED) {
-    if (PyErr_CheckSignals() == 0) PyErr_SetNone(PyExc_KeyboardInterrupt);
-    throw nb::python_error();
-  }
-  const char* hint = nullptr;
-  const std::string message = lumen_last_error(&hint);
-  raise(status, message, hint);
-}
 
 // Asks Python, while its lock is released, whether to go on: signals, and what `said` thinks of a piece of text.
 class Hearing {
@@ -58,7 +41,7 @@ class Hearing {
       error_.reset();
       throw error;
     }
-    ::check(status);
+    lumen::python::check(status);
   }
 
  private:
@@ -91,71 +74,12 @@ class Hearing {
   std::optional<nb::python_error> error_;
 };
 
-struct Freed {
-  void operator()(void* memory) const { lumen_free(memory); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Freed>;
-
-// An array that owns what Lumen handed over.
-FloatArray array_of(Owned<float> data, const std::vector<size_t>& shape) {
-  float* const numbers = data.get();
-  nb::capsule owner(data.get(), [](void* memory) noexcept { lumen_free(memory); });
-  (void)data.release();
-  return FloatArray(numbers, shape.size(), shape.data(), owner);
-}
-
 FloatArray array_of(lumen_result& result) {
   Owned<int64_t> axes(result.shape);
   Owned<float> data(result.data);
   std::vector<size_t> shape;
   for (int i = 0; i < result.rank; ++i) shape.push_back(size_t(axes.get()[i]));
   return array_of(std::move(data), shape);
-}
-
-// A tensor of Python as Lumen takes it; holds on to it.
-struct Given {
-  nb::ndarray<nb::ro> array;
-  std::vector<int64_t> shape;
-  lumen_tensor tensor{};
-};
-
-Given given(nb::handle object, const std::string& what) {
-  Given out;
-  if (!nb::try_cast(object, out.array))
-    raise(LUMEN_USAGE, what + " is no array", "give a numpy array, or what has __dlpack__ (detach it from gradients)");
-  if (out.array.device_type() != nb::device::cpu::value)
-    raise(LUMEN_USAGE, what + " lies on another device", "bring it to the processor: x.cpu()");
-  const bool is_float = out.array.dtype() == nb::dtype<float>();
-  if (!is_float && out.array.dtype() != nb::dtype<int32_t>())
-    raise(LUMEN_USAGE, what + " is neither float32 nor int32", "convert it: x.astype(numpy.float32)");
-  int64_t dense = 1;
-  for (size_t i = out.array.ndim(); i-- > 0;) {
-    const auto extent = int64_t(out.array.shape(i));
-    if (extent > 1 && out.array.stride(i) != dense)
-      raise(LUMEN_USAGE, what + " is not contiguous", "copy it: numpy.ascontiguousarray(x)");
-    dense *= extent;
-  }
-  for (size_t i = 0; i < out.array.ndim(); ++i) out.shape.push_back(int64_t(out.array.shape(i)));
-  out.tensor = {is_float ? LUMEN_F32 : LUMEN_I32, int(out.shape.size()), nullptr, out.array.data()};
-  return out;
-}
-
-std::vector<Given> all_given(const nb::sequence& objects, const char* what) {
-  std::vector<Given> out;
-  size_t number = 0;
-  for (const nb::handle object : objects) out.push_back(given(object, what + (" " + std::to_string(number++))));
-  return out;
-}
-
-// The shapes lie in `all`, which stays where it is.
-std::vector<lumen_tensor> tensors_of(std::vector<Given>& all) {
-  std::vector<lumen_tensor> out;
-  for (Given& g : all) {
-    g.tensor.shape = g.shape.data();
-    out.push_back(g.tensor);
-  }
-  return out;
 }
 
 // A handle that may be closed while others use it: they finish first.
@@ -252,9 +176,8 @@ class Model {
     const auto m = model_.get("model");
     Hearing hearing(std::move(said));
     char* json = nullptr;
-    hearing.check(locked([&] {
-      return lumen_chat(m.get(), messages.c_str(), options.c_str(), Hearing::hear, &hearing, &json);
-    }));
+    hearing.check(
+        locked([&] { return lumen_chat(m.get(), messages.c_str(), options.c_str(), Hearing::hear, &hearing, &json); }));
     return taken(json);
   }
 
@@ -267,6 +190,22 @@ class Model {
     }));
     if (last) return array_of(Owned<float>(numbers), {vocabulary});
     return array_of(Owned<float>(numbers), {tokens.size(), vocabulary});
+  }
+
+  DeviceArray logits_array(const std::vector<int32_t>& tokens, bool last, const std::string& options) const {
+    const auto m = model_.get("model");
+    lumen_array* made = nullptr;
+    check(locked([&] {
+      return lumen_logits_array(m.get(), tokens.data(), tokens.size(), last ? 1 : 0, options.c_str(), &made);
+    }));
+    return DeviceArray(made);
+  }
+
+  nb::tuple device() const {
+    const auto m = model_.get("model");
+    lumen_device device{};
+    check(lumen_model_device(m.get(), &device));
+    return nb::make_tuple(device.kind, device.id);
   }
 
   FloatArray embed(const std::vector<std::string>& texts, const std::string& options) const {
@@ -318,6 +257,7 @@ class Function {
     }
     check(status);
     function_.set(made);
+    check(lumen_function_device(made, &device_));
   }
   void close() { function_.reset(); }
 
@@ -328,43 +268,76 @@ class Function {
     return taken(json);
   }
 
-  std::vector<FloatArray> call(const nb::sequence& inputs, size_t results) const {
+  // `on_device` null: where an argument lies there. On the processor arrays are numpy's in any case.
+  nb::list call(const nb::sequence& inputs, size_t results, std::optional<bool> on_device) const {
     const auto f = function_.get("function");
-    std::vector<Given> all = all_given(inputs, "argument");
-    const std::vector<lumen_tensor> tensors = tensors_of(all);
-    std::vector<lumen_result> out(results);
-    int status = LUMEN_OK;
-    {
-      const nb::gil_scoped_release free;
-      status = lumen_function_call(f.get(), tensors.data(), tensors.size(), out.data(), out.size());
-    }
-    check(status);
-    return arrays(out);
+    std::vector<Given> all = all_given(inputs, device_, "argument");
+    const std::vector<lumen_argument> arguments = arguments_of(all);
+    return handed_over(results, any_on_device(all), on_device, [&](lumen_result* here, lumen_array** there) {
+      if (there) return lumen_function_call_arrays(f.get(), arguments.data(), arguments.size(), there, results);
+      const std::vector<lumen_tensor> tensors = tensors_of(arguments);
+      return lumen_function_call(f.get(), tensors.data(), tensors.size(), here, results);
+    });
   }
 
-  std::vector<FloatArray> gradient(const nb::sequence& inputs, const nb::sequence& cotangents,
-                                   const std::vector<size_t>& wanted) const {
+  nb::list gradient(const nb::sequence& inputs, const nb::sequence& cotangents, const std::vector<size_t>& wanted,
+                    std::optional<bool> on_device) const {
     const auto f = function_.get("function");
-    std::vector<Given> all = all_given(inputs, "argument"), weights = all_given(cotangents, "cotangent");
-    const std::vector<lumen_tensor> tensors = tensors_of(all), by = tensors_of(weights);
-    std::vector<lumen_result> out(wanted.size());
-    int status = LUMEN_OK;
-    {
-      const nb::gil_scoped_release free;
-      status = lumen_function_gradient(f.get(), tensors.data(), tensors.size(), by.data(), by.size(), wanted.data(),
-                                       wanted.size(), out.data());
-    }
-    check(status);
-    return arrays(out);
+    std::vector<Given> all = all_given(inputs, device_, "argument");
+    std::vector<Given> weights = all_given(cotangents, device_, "cotangent");
+    const std::vector<lumen_argument> arguments = arguments_of(all), by = arguments_of(weights);
+    const bool is_there = any_on_device(all) || any_on_device(weights);
+    return handed_over(wanted.size(), is_there, on_device, [&](lumen_result* here, lumen_array** there) {
+      if (there)
+        return lumen_function_gradient_arrays(f.get(), arguments.data(), arguments.size(), by.data(), by.size(),
+                                              wanted.data(), wanted.size(), there);
+      const std::vector<lumen_tensor> tensors = tensors_of(arguments), weigh = tensors_of(by);
+      return lumen_function_gradient(f.get(), tensors.data(), tensors.size(), weigh.data(), weigh.size(), wanted.data(),
+                                     wanted.size(), here);
+    });
   }
 
  private:
-  static std::vector<FloatArray> arrays(std::vector<lumen_result>& results) {
-    std::vector<FloatArray> out;
-    for (lumen_result& r : results) out.push_back(array_of(r));
+  static bool any_on_device(const std::vector<Given>& all) {
+    return std::any_of(all.begin(), all.end(), [](const Given& g) { return g.is_on_device(); });
+  }
+  static std::vector<lumen_tensor> tensors_of(const std::vector<lumen_argument>& arguments) {
+    std::vector<lumen_tensor> out;
+    for (const lumen_argument& a : arguments) out.push_back(a.tensor);
+    return out;
+  }
+
+  // Results of `call`, which gets room for them here or on the device.
+  template <typename Call>
+  nb::list handed_over(size_t count, bool is_there, std::optional<bool> on_device, Call call) const {
+    const bool stays = device_.kind != LUMEN_CPU && on_device.value_or(is_there);
+    const bool works_there = is_there || stays;
+    std::vector<lumen_result> here(works_there ? 0 : count);
+    std::vector<lumen_array*> there(works_there ? count : 0);
+    // Not null, even of none.
+    here.reserve(1);
+    there.reserve(1);
+    int status = LUMEN_OK;
+    {
+      const nb::gil_scoped_release free;
+      status = call(here.data(), works_there ? there.data() : nullptr);
+    }
+    check(status);
+    nb::list out;
+    for (lumen_result& r : here) out.append(array_of(r));
+    std::vector<DeviceArray> arrays;
+    for (lumen_array* const array : there) arrays.emplace_back(array);
+    for (const DeviceArray& array : arrays) {
+      if (stays) {
+        out.append(array);
+      } else {
+        out.append(array.numpy());
+      }
+    }
     return out;
   }
   Handle<lumen_function, lumen_function_close> function_;
+  lumen_device device_{};
 };
 
 class Format {
@@ -374,7 +347,8 @@ class Format {
     int status = LUMEN_OK;
     {
       const nb::gil_scoped_release free;
-      status = lumen_format_open(text ? text->c_str() : nullptr, name ? name->c_str() : nullptr, options.c_str(), &made);
+      status =
+          lumen_format_open(text ? text->c_str() : nullptr, name ? name->c_str() : nullptr, options.c_str(), &made);
     }
     check(status);
     format_.set(made);
@@ -389,16 +363,17 @@ class Format {
 
   nb::bytes encode(nb::handle numbers) const {
     const auto f = format_.get("format");
-    const Given matrix = given(numbers, "the matrix");
-    if (matrix.shape.size() != 2 || matrix.tensor.dtype != LUMEN_F32)
+    const Given matrix = given(numbers, {LUMEN_CPU, 0, nullptr}, "the matrix");
+    const lumen_tensor& tensor = matrix.argument.tensor;
+    if (matrix.shape.size() != 2 || tensor.dtype != LUMEN_F32)
       raise(LUMEN_USAGE, "a format rounds a matrix of float32", "reshape it to [rows, columns]");
     uint8_t* bytes = nullptr;
     size_t size = 0;
     int status = LUMEN_OK;
     {
       const nb::gil_scoped_release free;
-      status = lumen_format_encode(f.get(), static_cast<const float*>(matrix.tensor.data), matrix.shape[0],
-                                   matrix.shape[1], &bytes, &size);
+      status = lumen_format_encode(f.get(), static_cast<const float*>(tensor.data), matrix.shape[0], matrix.shape[1],
+                                   &bytes, &size);
     }
     check(status);
     const Owned<uint8_t> owner(bytes);
@@ -512,6 +487,16 @@ NB_MODULE(_native, m) {
   m.attr("__version__") = lumen_version();
   m.def("command", &command, "words"_a);
   m.def("main", &main_program, "words"_a);
+  nb::class_<DeviceArray>(m, "DeviceArray")
+      .def_prop_ro("shape", &DeviceArray::shape)
+      .def_prop_ro("device", &DeviceArray::device)
+      .def_prop_ro("address", &DeviceArray::address)
+      .def("numpy", &DeviceArray::numpy)
+      .def("__repr__", &DeviceArray::text)
+      .def("__array__", &DeviceArray::refuse_numpy)
+      .def("__dlpack_device__", &DeviceArray::dlpack_device)
+      .def("__dlpack__", &DeviceArray::dlpack, nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(),
+           "dl_device"_a = nb::none(), "copy"_a = nb::none());
   nb::class_<Model>(m, "Model")
       .def(nb::init<const std::string&, const std::string&>(), "path"_a, "options"_a)
       .def("close", &Model::close)
@@ -522,6 +507,8 @@ NB_MODULE(_native, m) {
       .def("generate", &Model::generate, "prompt"_a, "options"_a, "said"_a.none())
       .def("chat", &Model::chat, "messages"_a, "options"_a, "said"_a.none())
       .def("logits", &Model::logits, "tokens"_a, "last"_a, "options"_a)
+      .def("logits_array", &Model::logits_array, "tokens"_a, "last"_a, "options"_a)
+      .def("device", &Model::device)
       .def("embed", &Model::embed, "texts"_a, "options"_a)
       .def("perplexity", &Model::perplexity, "text"_a, "options"_a);
   nb::class_<Function>(m, "Function")
@@ -529,8 +516,8 @@ NB_MODULE(_native, m) {
            "name"_a.none(), "options"_a)
       .def("close", &Function::close)
       .def("info", &Function::info)
-      .def("call", &Function::call, "inputs"_a, "results"_a)
-      .def("gradient", &Function::gradient, "inputs"_a, "cotangents"_a, "wanted"_a);
+      .def("call", &Function::call, "inputs"_a, "results"_a, "on_device"_a.none())
+      .def("gradient", &Function::gradient, "inputs"_a, "cotangents"_a, "wanted"_a, "on_device"_a.none());
   nb::class_<Format>(m, "Format")
       .def(nb::init<const std::optional<std::string>&, const std::optional<std::string>&, const std::string&>(),
            "text"_a.none(), "name"_a.none(), "options"_a)

@@ -1,8 +1,9 @@
 // Functions of the language on numbers of another program, and their gradients. Symbols of shapes (f32[B, D]) get their
 // values from the numbers a call comes with; each set of values is compiled once.
 #include <map>
-#include <mutex>
 
+#include "api/argument.h"
+#include "api/array.h"
 #include "api/boundary.h"
 #include "api/options.h"
 #include "base/check.h"
@@ -21,25 +22,24 @@ using namespace lumen;  // NOLINT: this is the border, where nobody includes it
 struct lumen_function {
   lumen_function(const char* text, const char* name, api::Options& options);
 
-  std::vector<std::vector<float>> call(std::span<const lumen_tensor> inputs, std::vector<graph::Type>* types);
-  std::vector<std::vector<float>> gradient(std::span<const lumen_tensor> inputs,
-                                           std::span<const lumen_tensor> cotangents, std::span<const size_t> wanted,
-                                           std::vector<graph::Type>* types);
+  using Arguments = std::span<const lumen_argument>;
+  // Results as they lie on the device, until the next call.
+  std::vector<run::DeviceTensorRef> call(Arguments inputs);
+  std::vector<run::DeviceTensorRef> gradient(Arguments inputs, Arguments cotangents, std::span<const size_t> wanted);
   const graph::Graph& graph() const { return graph_; }
 
-  std::mutex mutex;
+  const std::shared_ptr<api::Place> place;
 
  private:
   using Key = std::pair<graph::Bindings, std::vector<size_t>>;  // no numbers of inputs: the function itself
-  graph::Bindings symbols_of(std::span<const lumen_tensor> inputs) const;
+  graph::Bindings symbols_of(Arguments inputs) const;
   graph::Graph gradient_graph(const graph::Bindings& symbols, std::span<const size_t> wanted) const;
-  std::vector<std::vector<float>> run(const Key& key, std::span<const lumen_tensor> inputs,
-                                      std::span<const lumen_tensor> cotangents, std::vector<graph::Type>* types);
+  void put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument);
+  std::vector<run::DeviceTensorRef> run(const Key& key, Arguments inputs, Arguments cotangents);
 
   model::LibraryRef library_;
   graph::Graph graph_;
   std::vector<graph::ValueId> inputs_;
-  run::Engine engine_;
   bool exact_ = false;
   std::map<Key, model::BoundProgram> programs_;
 };
@@ -79,77 +79,46 @@ void require_plain(const graph::Graph& g) {
   }
 }
 
-// The symbol that a dimension settles when all of its others are known; false while it cannot.
-bool settle(const graph::Dim& dim, int64_t extent, graph::Bindings& symbols) {
-  std::string unknown;
-  int64_t known = dim.coefficient;
-  for (const std::string& symbol : dim.symbols) {
-    if (const auto at = symbols.find(symbol); at != symbols.end()) {
-      if (at->second > extent) return true;  // which is told when types are compared
-      known *= at->second;
-    } else if (unknown.empty()) {
-      unknown = symbol;
-    } else {
-      return false;
-    }
-  }
-  if (!unknown.empty() && known > 0 && extent % known == 0) symbols[unknown] = extent / known;
-  return true;
-}
-
-std::string told(const lumen_tensor& t) {
-  std::string shape;
-  for (int i = 0; i < t.rank; ++i) shape += fmt::format("{}{}", i > 0 ? ", " : "", t.shape[i]);
-  return fmt::format("{}[{}]", t.dtype == LUMEN_I32 ? "i32" : "f32", shape);
-}
-
-void require_sound(const lumen_tensor& t, const std::string& what) {
-  constexpr int kMostAxes = 16;
-  if (t.dtype != LUMEN_F32 && t.dtype != LUMEN_I32)
-    throw usage_error("{} has dtype {}, which is none", what, int(t.dtype));
-  if (t.rank < 0 || t.rank > kMostAxes) throw usage_error("{} has {} axes", what, t.rank);
-  if (t.rank > 0) api::require(t.shape, "a shape");
-  int64_t count = 1;
-  for (int i = 0; i < t.rank; ++i) {
-    if (t.shape[i] < 1) throw usage_error("{} is empty: {}", what, told(t));
-    if (t.shape[i] > INT32_MAX || count > (int64_t{1} << 40) / t.shape[i]) throw usage_error("{} is too large", what);
-    count *= t.shape[i];
-  }
-  if (!t.data) throw usage_error("{} has no data", what);
-}
-
-// Error where numbers are not of this type.
-void require_type(const lumen_tensor& t, const graph::Type& type, const std::string& what) {
-  bool fits = std::ssize(type.shape) == t.rank && (type.element.scalar == Scalar::i32) == (t.dtype == LUMEN_I32);
-  for (int i = 0; fits && i < t.rank; ++i) fits = type.shape[size_t(i)].number() == t.shape[i];
-  if (!fits) throw usage_error("{} is {}, the function takes {}", what, told(t), graph::print(type));
-}
-
-int64_t bytes_of(const lumen_tensor& t) {
-  int64_t bytes = 4;
-  for (int i = 0; i < t.rank; ++i) bytes *= t.shape[i];
-  return bytes;
+std::vector<int64_t> shape_of(const run::DeviceTensor& tensor) {
+  std::vector<int64_t> shape;
+  for (const graph::Dim& d : tensor.type().shape) shape.push_back(d.number());
+  return shape;
 }
 
 // Hands all results over, or none.
-void hand_over(const std::vector<std::vector<float>>& values, const std::vector<graph::Type>& types,
-               lumen_result* results) {
+void hand_over(const std::vector<run::DeviceTensorRef>& values, lumen_result* results) {
   std::vector<std::unique_ptr<int64_t, void (*)(void*)>> shapes;
   std::vector<std::unique_ptr<float, void (*)(void*)>> numbers;
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::vector<int64_t> shape;
-    for (const graph::Dim& d : types[i].shape) shape.push_back(d.number());
-    shapes.emplace_back(api::handed_over(std::span<const int64_t>(shape)), std::free);
-    numbers.emplace_back(api::handed_over(std::span<const float>(values[i])), std::free);
+  for (const run::DeviceTensorRef& value : values) {
+    std::vector<float> here(size_t(value->bytes()) / sizeof(float));
+    value->download(here.data(), value->bytes());
+    shapes.emplace_back(api::handed_over(std::span<const int64_t>(shape_of(*value))), std::free);
+    numbers.emplace_back(api::handed_over(std::span<const float>(here)), std::free);
   }
   for (size_t i = 0; i < values.size(); ++i)
-    results[i] = {int(types[i].shape.size()), shapes[i].release(), numbers[i].release()};
+    results[i] = {int(values[i]->type().shape.size()), shapes[i].release(), numbers[i].release()};
+}
+void hand_over(const lumen_function& f, const std::vector<run::DeviceTensorRef>& values, lumen_array** results) {
+  std::vector<std::unique_ptr<lumen_array>> arrays;
+  for (const run::DeviceTensorRef& value : values) {
+    arrays.push_back(api::make_array(f.place, shape_of(*value)));
+    f.place->copy(arrays.back()->data(), value->data(), value->bytes());
+  }
+  f.place->engine().device().synchronize();
+  for (size_t i = 0; i < values.size(); ++i) results[i] = arrays[i].release();
+}
+
+// Arguments in memory of this process.
+std::vector<lumen_argument> here(std::span<const lumen_tensor> tensors) {
+  std::vector<lumen_argument> out;
+  for (const lumen_tensor& t : tensors) out.push_back({t, LUMEN_CPU, 0});
+  return out;
 }
 
 }  // namespace
 
 lumen_function::lumen_function(const char* text, const char* name, api::Options& options)
-    : engine_(api::engine_options(options)) {
+    : place(std::make_shared<api::Place>(api::engine_options(options))) {
   options.take("exact", exact_);
   const auto library = model::Library::builtin();
   options.finish();
@@ -161,22 +130,22 @@ lumen_function::lumen_function(const char* text, const char* name, api::Options&
   for (size_t i = 0; i < graph_.results.size(); ++i) graph_.result_names[i] = fmt::format("result {}", i);
 }
 
-graph::Bindings lumen_function::symbols_of(std::span<const lumen_tensor> inputs) const {
+graph::Bindings lumen_function::symbols_of(Arguments inputs) const {
   if (inputs.size() != inputs_.size())
     throw usage_error("{} takes {} arguments, not {}", graph_.name, inputs_.size(), inputs.size());
   graph::Bindings symbols;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const graph::Node& node = graph_[inputs_[i]];
     const std::string what = fmt::format("argument '{}'", node.attributes.name);
-    require_sound(inputs[i], what);
-    if (inputs[i].rank != std::ssize(node.type.shape))
-      throw usage_error("{} is {}, the function takes {}", what, told(inputs[i]), graph::print(node.type));
+    api::require_sound(inputs[i], place->device(), what);
+    if (inputs[i].tensor.rank != std::ssize(node.type.shape))
+      throw usage_error("{} is {}, the function takes {}", what, api::told(inputs[i].tensor), graph::print(node.type));
   }
   for (bool goes_on = true; goes_on;) {
     const size_t before = symbols.size();
     for (size_t i = 0; i < inputs.size(); ++i)
-      for (int d = 0; d < inputs[i].rank; ++d)
-        settle(graph_[inputs_[i]].type.shape[size_t(d)], inputs[i].shape[d], symbols);
+      for (int d = 0; d < inputs[i].tensor.rank; ++d)
+        api::settle(graph_[inputs_[i]].type.shape[size_t(d)], inputs[i].tensor.shape[d], symbols);
     goes_on = symbols.size() > before;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -185,8 +154,9 @@ graph::Bindings lumen_function::symbols_of(std::span<const lumen_tensor> inputs)
     for (const graph::Dim& d : node.type.shape)
       for (const std::string& symbol : d.symbols)
         if (!symbols.contains(symbol))
-          throw usage_error("{} is {}, the function takes {}", what, told(inputs[i]), graph::print(node.type));
-    require_type(inputs[i], graph::bind(node.type, symbols), what);
+          throw usage_error("{} is {}, the function takes {}", what, api::told(inputs[i].tensor),
+                            graph::print(node.type));
+    api::require_type(inputs[i].tensor, graph::bind(node.type, symbols), what);
   }
   return symbols;
 }
@@ -216,50 +186,47 @@ graph::Graph lumen_function::gradient_graph(const graph::Bindings& symbols, std:
   return g;
 }
 
-std::vector<std::vector<float>> lumen_function::run(const Key& key, std::span<const lumen_tensor> inputs,
-                                                    std::span<const lumen_tensor> cotangents,
-                                                    std::vector<graph::Type>* types) {
+// Gives an input its numbers, from where they are. What the program does not read is left aside.
+void lumen_function::put(const model::BoundProgram& bound, const std::string& name, const lumen_argument& argument) {
+  const int64_t bytes = api::bytes_of(argument.tensor);
+  if (argument.kind == LUMEN_CPU) return bound.put(name, argument.tensor.data, bytes);
+  const auto at = bound.data.find(name);
+  if (at != bound.data.end()) place->copy(at->second->data(), argument.tensor.data, bytes);
+}
+
+std::vector<run::DeviceTensorRef> lumen_function::run(const Key& key, Arguments inputs, Arguments cotangents) {
   constexpr size_t kMostPrograms = 64;
   auto at = programs_.find(key);
   if (at == programs_.end()) {
     const graph::Graph g =
         key.second.empty() ? graph::bind_symbols(graph_, key.first) : gradient_graph(key.first, key.second);
     if (programs_.size() >= kMostPrograms) programs_.clear();
-    at = programs_.emplace(key, model::bound_program(engine_, g, {}, [](const std::string&) { return nullptr; })).first;
+    const auto none = [](const std::string&) { return nullptr; };
+    at = programs_.emplace(key, model::bound_program(place->engine(), g, {}, none)).first;
   }
   const model::BoundProgram& bound = at->second;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    bound.put(graph_[inputs_[i]].attributes.name, inputs[i].data, bytes_of(inputs[i]));
-  for (size_t i = 0; i < cotangents.size(); ++i)
-    bound.put(kCotangent + graph_.result_names[i], cotangents[i].data, bytes_of(cotangents[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) put(bound, graph_[inputs_[i]].attributes.name, inputs[i]);
+  for (size_t i = 0; i < cotangents.size(); ++i) put(bound, kCotangent + graph_.result_names[i], cotangents[i]);
   bound.program->run();
-  std::vector<std::vector<float>> out;
-  for (const std::string& name : bound.results) {
-    const run::DeviceTensorRef result = bound.program->result(name);
-    types->push_back(result->type());
-    out.emplace_back(size_t(graph::elements(result->type().shape).number()));
-    result->download(out.back().data(), std::ssize(out.back()) * 4);
-  }
+  std::vector<run::DeviceTensorRef> out;
+  for (const std::string& name : bound.results) out.push_back(bound.program->result(name));
   return out;
 }
 
-std::vector<std::vector<float>> lumen_function::call(std::span<const lumen_tensor> inputs,
-                                                     std::vector<graph::Type>* types) {
-  return run({symbols_of(inputs), {}}, inputs, {}, types);
+std::vector<run::DeviceTensorRef> lumen_function::call(Arguments inputs) {
+  return run({symbols_of(inputs), {}}, inputs, {});
 }
 
-std::vector<std::vector<float>> lumen_function::gradient(std::span<const lumen_tensor> inputs,
-                                                         std::span<const lumen_tensor> cotangents,
-                                                         std::span<const size_t> wanted,
-                                                         std::vector<graph::Type>* types) {
+std::vector<run::DeviceTensorRef> lumen_function::gradient(Arguments inputs, Arguments cotangents,
+                                                           std::span<const size_t> wanted) {
   const graph::Bindings symbols = symbols_of(inputs);
   if (cotangents.size() != graph_.results.size())
     throw usage_error("{} has {} results, but {} cotangents are given", graph_.name, graph_.results.size(),
                       cotangents.size());
   for (size_t i = 0; i < cotangents.size(); ++i) {
     const std::string what = fmt::format("cotangent {}", i + 1);
-    require_sound(cotangents[i], what);
-    require_type(cotangents[i], graph::bind(graph_[graph_.results[i]].type, symbols), what);
+    api::require_sound(cotangents[i], place->device(), what);
+    api::require_type(cotangents[i].tensor, graph::bind(graph_[graph_.results[i]].type, symbols), what);
   }
   if (wanted.empty()) throw usage_error("gradients are asked for, but of nothing");
   for (const size_t i : wanted) {
@@ -268,8 +235,32 @@ std::vector<std::vector<float>> lumen_function::gradient(std::span<const lumen_t
       throw usage_error("argument '{}' is of whole numbers, which have no gradient",
                         graph_[inputs_[i]].attributes.name);
   }
-  return run({symbols, {wanted.begin(), wanted.end()}}, inputs, cotangents, types);
+  return run({symbols, {wanted.begin(), wanted.end()}}, inputs, cotangents);
 }
+
+namespace {
+
+// What is the same wherever arguments and results lie.
+void called(lumen_function* function, std::span<const lumen_argument> inputs, const void* results, size_t result_count,
+            const std::function<void(const std::vector<run::DeviceTensorRef>&)>& take) {
+  api::require(results, "results");
+  if (result_count != function->graph().results.size())
+    throw usage_error("{} has {} results, not {}", function->graph().name, function->graph().results.size(),
+                      result_count);
+  take(function->call(inputs));
+}
+
+// What comes of null is told before anything is read.
+template <typename Argument>
+void require_all(lumen_function* function, std::span<const Argument> inputs, std::span<const Argument> cotangents,
+                 std::span<const size_t> wanted) {
+  api::require(function, "function");
+  if (!inputs.empty()) api::require(inputs.data(), "inputs");
+  if (!cotangents.empty()) api::require(cotangents.data(), "cotangents");
+  if (!wanted.empty()) api::require(wanted.data(), "wanted");
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -283,7 +274,18 @@ int lumen_function_open(const char* text, const char* name, const char* options,
 }
 
 void lumen_function_close(lumen_function* function) {
+  if (!function) return;
+  const std::shared_ptr<api::Place> place = function->place;  // arrays may go on
+  const api::Place::Work work(*place);
   delete function;
+}
+
+int lumen_function_device(lumen_function* function, lumen_device* device) {
+  return api::guarded([&] {
+    api::require(function, "function");
+    api::require(device, "device");
+    *device = function->place->device();
+  });
 }
 
 int lumen_function_info(lumen_function* function, char** json) {
@@ -309,16 +311,20 @@ int lumen_function_info(lumen_function* function, char** json) {
 int lumen_function_call(lumen_function* function, const lumen_tensor* inputs, size_t count, lumen_result* results,
                         size_t result_count) {
   return api::guarded([&] {
-    api::require(function, "function");
-    api::require(results, "results");
-    if (count > 0) api::require(inputs, "inputs");
-    const std::lock_guard lock(function->mutex);
-    if (result_count != function->graph().results.size())
-      throw usage_error("{} has {} results, not {}", function->graph().name, function->graph().results.size(),
-                        result_count);
-    std::vector<graph::Type> types;
-    const auto values = function->call({inputs, count}, &types);
-    hand_over(values, types, results);
+    require_all<lumen_tensor>(function, {inputs, count}, {}, {});
+    const api::Place::Work work(*function->place);
+    called(function, here({inputs, count}), results, result_count,
+           [&](const auto& values) { hand_over(values, results); });
+  });
+}
+
+int lumen_function_call_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
+                               lumen_array** results, size_t result_count) {
+  return api::guarded([&] {
+    require_all<lumen_argument>(function, {inputs, count}, {}, {});
+    const api::Place::Work work(*function->place);
+    called(function, {inputs, count}, results, result_count,
+           [&](const auto& values) { hand_over(*function, values, results); });
   });
 }
 
@@ -326,15 +332,23 @@ int lumen_function_gradient(lumen_function* function, const lumen_tensor* inputs
                             const lumen_tensor* cotangents, size_t result_count, const size_t* wanted,
                             size_t wanted_count, lumen_result* gradients) {
   return api::guarded([&] {
-    api::require(function, "function");
+    require_all<lumen_tensor>(function, {inputs, count}, {cotangents, result_count}, {wanted, wanted_count});
     api::require(gradients, "gradients");
-    if (count > 0) api::require(inputs, "inputs");
-    if (result_count > 0) api::require(cotangents, "cotangents");
-    if (wanted_count > 0) api::require(wanted, "wanted");
-    const std::lock_guard lock(function->mutex);
-    std::vector<graph::Type> types;
-    const auto values = function->gradient({inputs, count}, {cotangents, result_count}, {wanted, wanted_count}, &types);
-    hand_over(values, types, gradients);
+    const api::Place::Work work(*function->place);
+    hand_over(function->gradient(here({inputs, count}), here({cotangents, result_count}), {wanted, wanted_count}),
+              gradients);
+  });
+}
+
+int lumen_function_gradient_arrays(lumen_function* function, const lumen_argument* inputs, size_t count,
+                                   const lumen_argument* cotangents, size_t result_count, const size_t* wanted,
+                                   size_t wanted_count, lumen_array** gradients) {
+  return api::guarded([&] {
+    require_all<lumen_argument>(function, {inputs, count}, {cotangents, result_count}, {wanted, wanted_count});
+    api::require(gradients, "gradients");
+    const api::Place::Work work(*function->place);
+    hand_over(*function, function->gradient({inputs, count}, {cotangents, result_count}, {wanted, wanted_count}),
+              gradients);
   });
 }
 

@@ -29,14 +29,20 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
   return out;
 }
 
+model::LoadedModel loaded_at(api::Place& place, const model::Model& model,
+                             std::span<const model::ScaledAdapter> adapters) {
+  const api::Place::Work work(place);
+  return model::LoadedModel(place.engine(), model, adapters);
+}
+
 }  // namespace
 
 lumen_model::lumen_model(std::string path_, api::Options& options)
     : path(std::move(path_)),
       library_(api::library_with_formats(options)),
       model_(model::read_model(library_, path)),
-      engine_(api::engine_options(options)),
-      loaded(engine_, model_, adapters_of(options, model_)) {
+      place(std::make_shared<api::Place>(api::engine_options(options))),
+      loaded(loaded_at(*place, model_, adapters_of(options, model_))) {
   options.finish();
 }
 
@@ -66,7 +72,7 @@ const model::Tokenizer& lumen_model::tokenizer() const {
 int api::with_model(lumen_model* model, const std::function<void(lumen_model&)>& work) noexcept {
   return guarded([&] {
     require(model, "model");
-    const std::lock_guard lock(model->mutex);
+    const Place::Work on(*model->place);
     work(*model);
   });
 }
@@ -83,7 +89,18 @@ int lumen_model_open(const char* path, const char* options, lumen_model** model)
 }
 
 void lumen_model_close(lumen_model* model) {
+  if (!model) return;
+  const std::shared_ptr<api::Place> place = model->place;  // arrays may go on
+  const api::Place::Work work(*place);
   delete model;
+}
+
+int lumen_model_device(lumen_model* model, lumen_device* device) {
+  return api::guarded([&] {
+    api::require(model, "model");
+    api::require(device, "device");
+    *device = model->place->device();
+  });
 }
 
 int lumen_model_info(lumen_model* model, char** json) {

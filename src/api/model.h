@@ -2,18 +2,17 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "api/array.h"
 #include "api/options.h"
 #include "include/lumen.h"
 #include "model/arch/model.h"
 #include "model/infer/measure/embed.h"
 #include "model/infer/session/session.h"
-#include "run/engine/engine.h"
 
 struct lumen_model {
   lumen_model(std::string path, lumen::api::Options& options);
@@ -26,15 +25,14 @@ struct lumen_model {
   // Error where it has none.
   const lumen::model::Tokenizer& tokenizer() const;
 
-  std::mutex mutex;
   const std::string path;
 
  private:
   lumen::model::LibraryRef library_;
   lumen::model::Model model_;
-  lumen::run::Engine engine_;
 
  public:
+  const std::shared_ptr<lumen::api::Place> place;
   const lumen::model::LoadedModel loaded;  // of what stands above
 
  private:

@@ -28,6 +28,47 @@ std::vector<float> logits_of_all(model::Session& session, std::span<const model:
   return out;
 }
 
+std::unique_ptr<lumen_array> logits_on_device(lumen_model& m, model::Session& session,
+                                              std::span<const model::TokenId> tokens, bool last) {
+  const int64_t width = session.vocabulary();
+  auto out = last ? api::make_array(m.place, {width}) : api::make_array(m.place, {std::ssize(tokens), width});
+  int64_t done = 0;
+  const auto see = [&](const void* rows, int64_t count) {
+    m.place->copy(out->data() + done * width, rows, count * width * int64_t{sizeof(float)});
+    done += count;
+  };
+  const size_t step = last ? tokens.size() : kRowsAtOnce;
+  for (size_t at = 0; at < tokens.size(); at += step)
+    session.feed_on_device(tokens.subspan(at, std::min(step, tokens.size() - at)), last, see);
+  m.place->engine().device().synchronize();
+  return out;
+}
+
+// Work on a session that has no text yet, for one that is given.
+void with_text(lumen_model& m, const int32_t* tokens, size_t count, const char* options,
+               const std::function<void(model::Session&, std::span<const model::TokenId>)>& work) {
+  if (count == 0) throw usage_error("logits are asked for, but of no token");
+  api::require(tokens, "tokens");
+  api::Options given(options);
+  model::SessionOptions wanted;
+  given.take("context", wanted.context, 0, INT32_MAX);
+  given.take("exact", wanted.exact);
+  given.finish();
+  const std::span<const model::TokenId> text(tokens, count);
+  model::check_tokens(m.loaded.model(), text);
+  model::Session& session = m.session(wanted);
+  if (std::ssize(text) > session.context())
+    throw Error(Exit::user, fmt::format("{} tokens are more than the context of {}", count, session.context()),
+                "give fewer, or a greater 'context'");
+  try {
+    session.rewind(0);
+    work(session, text);
+  } catch (...) {
+    m.forget();
+    throw;
+  }
+}
+
 model::Pooling pooling_named(const std::string& name, const lumen_model& m) {
   if (name.empty())
     return model::pooling_of(m.loaded.model(), model::resolve_path(m.path)).value_or(model::Pooling::mean);
@@ -46,31 +87,21 @@ int lumen_logits(lumen_model* model, const int32_t* tokens, size_t count, int la
   return api::with_model(model, [&](lumen_model& m) {
     api::require(logits, "logits");
     api::require(vocabulary, "vocabulary");
-    if (count == 0) throw usage_error("logits are asked for, but of no token");
-    api::require(tokens, "tokens");
-    api::Options given(options);
-    model::SessionOptions wanted;
-    given.take("context", wanted.context, 0, INT32_MAX);
-    given.take("exact", wanted.exact);
-    given.finish();
-    const std::span<const model::TokenId> text(tokens, count);
-    model::check_tokens(m.loaded.model(), text);
-    model::Session& session = m.session(wanted);
-    if (std::ssize(text) > session.context())
-      throw Error(Exit::user, fmt::format("{} tokens are more than the context of {}", count, session.context()),
-                  "give fewer, or a greater 'context'");
-    try {
-      session.rewind(0);
-      if (last != 0) {
-        *logits = api::handed_over(session.feed(text));
-      } else {
-        *logits = api::handed_over(std::span<const float>(logits_of_all(session, text)));
-      }
-    } catch (...) {
-      m.forget();
-      throw;
-    }
-    *vocabulary = size_t(session.vocabulary());
+    with_text(m, tokens, count, options, [&](model::Session& session, std::span<const model::TokenId> text) {
+      *logits = last != 0 ? api::handed_over(session.feed(text))
+                          : api::handed_over(std::span<const float>(logits_of_all(session, text)));
+      *vocabulary = size_t(session.vocabulary());
+    });
+  });
+}
+
+int lumen_logits_array(lumen_model* model, const int32_t* tokens, size_t count, int last, const char* options,
+                       lumen_array** logits) {
+  return api::with_model(model, [&](lumen_model& m) {
+    api::require(logits, "logits");
+    with_text(m, tokens, count, options, [&](model::Session& session, std::span<const model::TokenId> text) {
+      *logits = logits_on_device(m, session, text, last != 0).release();
+    });
   });
 }
 

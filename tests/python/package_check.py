@@ -49,6 +49,11 @@ with tempfile.TemporaryDirectory(prefix="lumen-python-") as name:
     print(run(sys.executable, HERE / "package_test.py", cwd=folder, env=env)[-300:])
     (folder / "document.py").write_text(document_script())
     run(sys.executable, "document.py", cwd=folder, env=env)
+    stand_in = LIBRARY.parent / "tests/amd/libamdhip64.so"
+    if stand_in.exists():
+        chip = {"LUMEN_HIP_LIBRARY": str(stand_in), "LUMEN_STAND_IN_AMD": "gfx1100", "LUMEN_TRY": "never",
+                "LUMEN_MODEL": str(folder / "run/model.gguf")}
+        print(run(sys.executable, HERE / "device_test.py", cwd=folder, env=env | chip)[-300:])
     if importlib.util.find_spec("mypy"):
         run(sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--no-warn-unused-ignores", "--disable-error-code=no-any-return", site / "lumen",
             cwd=folder, env=env)

@@ -61,6 +61,11 @@ TEST(Finite, SessionsNameTheWeight) {
     const std::string place = fmt::format("'blk.0.ffn_up.weight' holds {} in row 2, column 5", bad);
     EXPECT_NE(complaint([&] { (void)Session(loaded, {}).feed(tokens); }).find(place), std::string::npos);
     EXPECT_NE(complaint([&] { (void)Session(loaded, {}).feed_all(tokens); }).find(place), std::string::npos);
+    for (const bool last : {false, true})
+      EXPECT_NE(complaint([&] {
+                  Session(loaded, {}).feed_on_device(tokens, last, [](const void*, int64_t) { FAIL(); });
+                }).find(place),
+                std::string::npos);
     EXPECT_NE(complaint([&] {
                 SessionOptions room;
                 room.context = 64;

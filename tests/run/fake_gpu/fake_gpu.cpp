@@ -181,6 +181,8 @@ State& state() {
   return *s;
 }
 thread_local bool has_context = false;
+[[maybe_unused]] thread_local void* current_context = nullptr;  // of CUDA
+[[maybe_unused]] thread_local int current_device = 0;           // of HIP
 
 // Every function begins here: the record, the injected failure, and what a real driver checks first.
 int enter(const char* symbol, bool needs_context = true) {
@@ -348,6 +350,7 @@ void fake_gpu_reset() {
   s.reserved = s.used = s.plain = 0;
   s.streams.clear();
   has_context = false;
+  current_context = nullptr;
 }
 
 int NAME(cuInit, hipInit)(unsigned) {
@@ -447,6 +450,12 @@ int hipSetDevice(int device) {
   ENTER(false);
   if (device < 0 || device >= state().gpu.devices) return kBadDevice;
   has_context = true;
+  current_device = device;
+  return kOk;
+}
+int hipGetDevice(int* device) {
+  ENTER(false);
+  *device = current_device;
   return kOk;
 }
 int hipModuleLoadData(void** module, const void* image) {
@@ -469,6 +478,12 @@ int cuDevicePrimaryCtxRelease_v2(int) {
 int cuCtxSetCurrent(void* context) {
   ENTER(false);
   has_context = context != nullptr;
+  current_context = context;
+  return kOk;
+}
+int cuCtxGetCurrent(void** context) {
+  ENTER(false);
+  *context = current_context;
   return kOk;
 }
 int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
@@ -585,6 +600,7 @@ int NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void* to, const void* from, s
     char* at = state().view(to, bytes);
     if (!at) return int{kBadAddress};
     std::memcpy(at, from, bytes);
+    state().gpu.bytes_in += static_cast<int64_t>(bytes);
     return int{kOk};
   });
 }
@@ -594,6 +610,7 @@ int NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void* to, void* from, size_t 
     const char* at = state().view(from, bytes);
     if (!at) return int{kBadAddress};
     std::memcpy(to, at, bytes);
+    state().gpu.bytes_out += static_cast<int64_t>(bytes);
     return int{kOk};
   });
 }
@@ -603,6 +620,7 @@ int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, void* from, size_t 
     char *a = state().view(to, bytes), *b = state().view(from, bytes);
     if (!a || !b) return int{kBadAddress};
     std::memcpy(a, b, bytes);
+    state().gpu.bytes_within += static_cast<int64_t>(bytes);
     return int{kOk};
   });
 }
@@ -644,6 +662,19 @@ int NAME(cuStreamSynchronize, hipStreamSynchronize)(void* handle) {
     }
   }
   return wait_for([&] { return finish(*stream, asked(*stream)); });
+}
+int NAME(cuCtxSynchronize, hipDeviceSynchronize)() {
+  {
+    ENTER();
+    for (const auto& [handle, stream] : state().streams)
+      if (stream->capturing) return kCaptureUnsupported;
+  }
+  return wait_for([] {
+    int result = kOk;
+    for (const auto& [handle, stream] : std::map(state().streams))
+      if (const int one = finish(*stream, asked(*stream)); one != kOk) result = one;
+    return result;
+  });
 }
 int NAME(cuStreamQuery, hipStreamQuery)(void* handle) {
   ENTER();

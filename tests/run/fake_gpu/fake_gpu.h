@@ -67,6 +67,9 @@ struct Gpu {
   std::vector<Launch> launches;  // as executed
   int64_t contexts = 0, streams = 0, events = 0, modules = 0, graphs = 0, executables = 0, links_open = 0;
   int64_t descriptors = 0;  // of its library of products
+  int64_t bytes_out = 0;    // copied from the device to the host
+  int64_t bytes_in = 0;     // copied the other way
+  int64_t bytes_within = 0;
   int64_t host_blocks = 0, device_blocks = 0, device_bytes = 0, most_bytes = 0;
 
   int64_t count(const std::string& symbol) const {

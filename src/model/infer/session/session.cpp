@@ -1,9 +1,11 @@
 #include "model/infer/session/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/ir/build.h"
 #include "model/arch/adapter/adapter_sets.h"
 #include "model/arch/function.h"
 #include "model/arch/held_formats.h"
@@ -280,12 +282,12 @@ void Session::read_again() {
 }
 
 // Appends tokens, those of a prompt in chunks; the last step, whose result is asked for.
-const Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& asked) {
+Session::Width& Session::read(std::span<const TokenId> tokens, const Asked& asked) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
-  const Width* last = nullptr;
+  Width* last = nullptr;
   while (!tokens.empty()) {
     Width& width = width_for(tokens.size());
     const size_t count = std::min<size_t>(tokens.size(), width.tokens);
@@ -319,13 +321,12 @@ LogitRow Session::feed_row(std::span<const TokenId> tokens, const Asked& asked) 
   return {std::move(*narrowed), [this, &width] { return fetch(width); }};
 }
 
-std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
+// Appends tokens a few at a time, and has somebody see each step, of which so many rows of logits are asked for.
+void Session::read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
-  const size_t vocab = loaded_.model().integer("vocab");
-  std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.
     int64_t wide = wide_widths(options_, tokens.size()).back();
@@ -333,14 +334,58 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
     Width& w = width(wide, wide);
     const size_t count = std::min<size_t>(tokens.size(), wide);
     run(w, tokens.first(count));
-    std::vector<float> rows(wide * vocab);
-    w.program->result(kResult)->download(rows.data(), rows.size() * sizeof(float));
-    all.insert(all.end(), rows.begin(), rows.begin() + count * vocab);
+    see(w, count);
     tokens = tokens.subspan(count);
   }
+}
+
+std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
+  const size_t vocab = loaded_.model().integer("vocab");
+  std::vector<float> all;
+  read_rows(tokens, [&](const Width& w, int64_t count) {
+    std::vector<float> rows(w.rows * vocab);
+    w.program->result(kResult)->download(rows.data(), rows.size() * sizeof(float));
+    all.insert(all.end(), rows.begin(), rows.begin() + count * vocab);
+  });
   logits_ = std::move(all);
   require_finite(loaded_, logits_, "logits");
   return logits_;
+}
+
+void Session::feed_on_device(std::span<const TokenId> tokens, bool last,
+                             const std::function<void(const void*, int64_t)>& see) {
+  const auto show = [&](Width& w, int64_t count) {
+    require_finite_on_device(w);
+    see(w.program->result(kResult)->data(), count);
+  };
+  if (last) {
+    show(read(tokens, {}), 1);
+  } else {
+    read_rows(tokens, show);
+  }
+}
+
+// One number comes back instead of all: their sum without signs is none where one of them is none. Where that is so, or
+// the sum is too large for a number, all of them are looked at.
+void Session::require_finite_on_device(Width& w) {
+  const run::DeviceTensorRef rows = w.program->result(kResult);
+  if (!w.sum) {
+    graph::Graph g;
+    g.name = "sum";
+    graph::Builder build(g);
+    const graph::ValueId sizes = build.unary(ScalarOp::abs_, build.input("rows", graph::Role::data, rows->type()));
+    g.results = {build.reshape(build.reduce(sizes, graph::Reduction::sum, {0, 1}), {})};
+    g.result_names = {"sum"};
+    w.sum = loaded_.engine().compile(g, {});
+  }
+  w.sum->bind("rows", rows);
+  w.sum->run();
+  float sum = 0;
+  w.sum->result("sum")->download(&sum, sizeof sum);
+  if (std::isfinite(sum)) return;
+  std::vector<float> values(rows->bytes() / sizeof(float));
+  rows->download(values.data(), rows->bytes());
+  require_finite(loaded_, values, "logits");
 }
 
 std::span<const float> Session::become(std::span<const TokenId> tokens) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,6 +102,10 @@ class Session {
   LogitRow feed_row(std::span<const TokenId> tokens, const Asked& asked);
   // Returns the logits behind every one of a few tokens, one row after the other.
   std::span<const float> feed_all(std::span<const TokenId> tokens);
+  // The logits of feed_all, or with `last` of feed, which stay on the device: `see` gets some rows after the other,
+  // dense [count, vocabulary], that are done when it is called and last until it returns.
+  void feed_on_device(std::span<const TokenId> tokens, bool last,
+                      const std::function<void(const void* rows, int64_t count)>& see);
   // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
   // feed.
   std::span<const float> become(std::span<const TokenId> tokens);
@@ -126,6 +131,7 @@ class Session {
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef tokens_in;
     Handed rows_in, asked_in, scales_in;
+    std::shared_ptr<run::Program> sum;  // of the rows of logits; made when first needed
   };
   void read_again();
   Width make(int64_t tokens, int64_t rows);
@@ -133,8 +139,10 @@ class Session {
   Width& width_for(int64_t left);
   void check_room(int64_t count) const;
   void run(Width& width, std::span<const TokenId> tokens, const Asked& asked = {});
-  const Width& read(std::span<const TokenId> tokens, const Asked& asked);
+  Width& read(std::span<const TokenId> tokens, const Asked& asked);
   std::span<const float> fetch(const Width& width);
+  void read_rows(std::span<const TokenId> tokens, const std::function<void(Width&, int64_t)>& see);
+  void require_finite_on_device(Width& width);
 
   const LoadedModel& loaded_;
   SessionOptions options_;

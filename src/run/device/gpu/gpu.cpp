@@ -217,6 +217,7 @@ class GpuDevice : public Device {
     return text;
   }
   bool reads_host_memory() const override { return false; }
+  std::shared_ptr<SharedGpu> shared() const { return std::make_shared<SharedGpu>(context_, found_.ordinal); }
 
   std::shared_ptr<std::byte> allocate_locked(int64_t bytes) override { return allocate_page_locked(context_, bytes); }
   std::unique_ptr<Lane> make_lane() override { return std::make_unique<GpuLane>(context_); }
@@ -418,6 +419,11 @@ std::unique_ptr<Device> open_gpu(GpuVendor vendor, int ordinal, machine::Machine
   check_wave(found, *machine, fmt::format("{}:{} {}", vendor_name(vendor), ordinal, found.name));
   if (!found.match.remark.empty() && machine == found.match.machine) note(found.match.remark);
   return std::make_unique<GpuDevice>(driver, std::move(found), std::move(machine));
+}
+
+std::shared_ptr<SharedGpu> shared_gpu(const Device& device) {
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  return gpu ? gpu->shared() : nullptr;
 }
 
 }  // namespace lumen::run

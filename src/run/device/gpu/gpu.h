@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "run/device/device.h"
+#include "run/device/gpu/gpu_context.h"
 #include "run/device/gpu/gpu_match.h"
 #include "run/device/gpu/gpu_symbols.h"
 
@@ -42,5 +43,8 @@ GpuSurvey survey_gpus(GpuVendor vendor);
 // `machine` null: the row of the table that matches. Error (exit 3): no library, no such GPU, a driver that is too old,
 // or no row.
 std::unique_ptr<Device> open_gpu(GpuVendor vendor, int ordinal, machine::MachineRef machine = nullptr);
+
+// Null: the device is no GPU.
+std::shared_ptr<SharedGpu> shared_gpu(const Device& device);
 
 }  // namespace lumen::run

@@ -95,6 +95,10 @@ void GpuContext::use() const {
   context_in_use = number_;
 }
 
+void GpuContext::forget_use() {
+  context_in_use = 0;
+}
+
 Error GpuContext::failure(int error, const char* name) const {
   return gpu_error(*symbols_, error, name, title_);
 }
@@ -125,6 +129,33 @@ void GpuContext::synchronize() const {
 void GpuContext::await(void* event) const {
   if (watcher_ && symbols_->event_query) poll([&] { return symbols_->event_query(event); }, "event_query");
   check(symbols_->event_synchronize(event), "event_synchronize");
+}
+
+void SharedGpu::finish() const noexcept {
+  try {
+    if (context_->symbols().context_finish) {
+      context_->use();
+      context_->symbols().context_finish();
+    } else {
+      context_->synchronize();
+    }
+  } catch (const Error&) {
+    // after a failure every call fails, and memory goes with the context
+  }
+}
+
+SharedGpu::Visit::Visit(std::shared_ptr<const GpuSymbols> driver) : driver_(std::move(driver)) {
+  if (!driver_) return;
+  if (driver_->context_get && driver_->context_get(&context_) != 0) context_ = nullptr;
+  if (driver_->device_current && driver_->device_current(&device_) != 0) device_ = -1;
+  GpuContext::forget_use();
+}
+
+SharedGpu::Visit::~Visit() {
+  if (!driver_) return;
+  if (driver_->context_set && context_) driver_->context_set(context_);
+  if (driver_->device_set && device_ >= 0) driver_->device_set(device_);
+  GpuContext::forget_use();
 }
 
 }  // namespace lumen::run
