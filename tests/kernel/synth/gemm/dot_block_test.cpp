@@ -351,5 +351,33 @@ TEST(DotBlock, EveryPlanTheModelOffers) {
   EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("splits") != p.npos; }));
 }
 
+// Blocks of whole and of odd numbers of bytes, by instructions that read shared memory while the next stage is unpacked
+// and by lanes'; parts of K that begin within a run of stages. What copies of four bytes cannot take is unpacked out of
+// memory.
+TEST(DotBlock, WeightsAreCopiedBeforeTheyAreUnpacked) {
+  const auto product = [](const char* format, int64_t k) {
+    return contract({{17, k}, "mk"}, {{40, k}, "nk", Scalar::f32, format}, "mn", false);
+  };
+  const auto is_copied = [](const machine::Machine& m, const Graph& g) {
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    const auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, false, 0);
+    return std::ranges::any_of(chosen, [](const synth::BlockDot& d) { return d.plan.weight_stages.has_value(); });
+  };
+  for (const auto& [name, format, k] : {std::tuple{"sm_90a", "q4_k", 512},
+                                        {"sm_90a", "q6_k", 2048},
+
+                                        {"sm_80", "q8_0", 320}}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    EXPECT_TRUE(is_copied(*m, product(format, k))) << format;
+    check(*m, product(format, k), false);
+  }
+  const machine::MachineRef m = machine::find_machine("sm_90a");
+  std::set<std::string> plans;
+  check(*m, product("q4_0", 576), false, &plans);
+  EXPECT_TRUE(std::ranges::any_of(plans, [](const std::string& p) { return p.find("copies splits") != p.npos; }));
+  EXPECT_FALSE(is_copied(*m, product("q6_k", 768)));
+  EXPECT_FALSE(is_copied(*machine::find_machine("gfx942"), product("q4_0", 512)));
+}
+
 }  // namespace
 }  // namespace lumen

@@ -17,7 +17,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLeastRows = 2, kMostRows = 64;
+constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
@@ -27,8 +27,8 @@ constexpr int64_t kLane = 16;           // bytes that lanes take at once of what
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
-constexpr int kPlainBuffers = 2;    // where copies are loads and stores: nothing is under way
-constexpr int64_t kTallPanel = 32;  // rows of a
+constexpr int kPlainBuffers = 2;   // where copies are loads and stores: nothing is under way
+constexpr int64_t kMostTall = 64;  // rows where copies are asynchronous: measured there alone
 constexpr int64_t kLeastTallWaves =
     8;                          // of a block, on half of all units: blocks of products are faster else (measured)
 constexpr int64_t kTall = 256;  // elements of a lane, of all rows of a wave: straight code
@@ -209,7 +209,7 @@ class Chooser {
 
   bool has_waves(const SkinnyMmaPlan& t) const {
     const int64_t blocks = p_.outer_extent() * ceil_div(p_.n.extent, t.block_rows());
-    return t.columns <= kTallPanel || (int64_t{t.waves_n} * t.waves_k >= kLeastTallWaves && 2 * blocks >= m_.units);
+    return t.columns <= kMostRows || (int64_t{t.waves_n} * t.waves_k >= kLeastTallWaves && 2 * blocks >= m_.units);
   }
 
   bool lay_out(SkinnyMmaPlan& t) const {
@@ -225,8 +225,8 @@ class Chooser {
         }
         return true;
       }
-      // Of many rows of a panels take more than the weight's stages: parts of K that lie beside each other do.
-      const bool tall = t.columns > kTallPanel && t.panel_bytes() > t.stage_bytes();
+      // Panels of many rows of a take more than the weight's stages do: fewer parts of K lie beside each other.
+      const bool tall = t.columns > kMostRows && t.panel_bytes() > t.stage_bytes();
       if (t.waves_k > 1 && (t.waves_k >= t.waves_n || tall))
         t.waves_k /= 2;
       else if (t.waves_n > 1)
@@ -266,7 +266,7 @@ class Chooser {
 
 std::vector<SkinnyMmaPlan> choose_skinny_mmas(const DotProblem& p, const machine::Machine& m, bool exact) {
   if (m.wave <= 1 || exact || kBlockLanes % m.wave != 0) return {};
-  if (p.m.extent < kLeastRows || !rows_possible(p, kMostRows)) return {};
+  if (p.m.extent < kLeastRows || !rows_possible(p, m.async_copies ? kMostTall : kMostRows)) return {};
   const DotLoad& b = p.loads[1];
   if (b.kind == DotLoad::Kind::packed ? b.format->tile_bytes > 0 : b.kind != DotLoad::Kind::memory || b.scratch >= 0)
     return {};
