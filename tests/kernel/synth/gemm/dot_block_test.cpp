@@ -363,10 +363,8 @@ TEST(DotBlock, WeightsAreCopiedBeforeTheyAreUnpacked) {
     const auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, false, 0);
     return std::ranges::any_of(chosen, [](const synth::BlockDot& d) { return d.plan.weight_stages.has_value(); });
   };
-  for (const auto& [name, format, k] : {std::tuple{"sm_90a", "q4_k", 512},
-                                        {"sm_90a", "q6_k", 2048},
-
-                                        {"sm_80", "q8_0", 320}}) {
+  for (const auto& [name, format, k] :
+       {std::tuple{"sm_90a", "q4_k", 512}, {"sm_90a", "q6_k", 2048}, {"sm_80", "q8_0", 320}}) {
     const machine::MachineRef m = machine::find_machine(name);
     EXPECT_TRUE(is_copied(*m, product(format, k))) << format;
     check(*m, product(format, k), false);
