@@ -23,7 +23,8 @@ struct Argument {
   int operand = -1;  // or a constant
   int part = -1;     // of the operand; all: -1
   int64_t constant = 0;
-  std::string type;  // "": what the intrinsic takes
+  bool half = false;  // the constant: which half of its word a part of a call is
+  std::string type;   // "": what the intrinsic takes; "word": the 32 bits that the call's part of the operand is in
 };
 
 std::vector<Argument> arguments_of(const machine::Row& row) {
@@ -37,6 +38,7 @@ std::vector<Argument> arguments_of(const machine::Row& row) {
     int64_t number = 0;
     std::from_chars(word.data() + first, word.data() + std::min(colon, word.size()), number);
     if (first == 1) a.constant = number;
+    a.half = word == "=half";
     if (first == 0) a.operand = number;
     const size_t dot = std::min(word.find('.'), word.size());
     if (dot < word.size()) std::from_chars(word.data() + dot + 1, word.data() + word.size(), a.part);
@@ -94,23 +96,33 @@ Value* as_one(Ir& b, Value* out, llvm::Type* result) {
 }
 
 // One call; operands hold just what it takes.
+// `words`: the operands of all calls, of which this is number `part`.
 Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arguments,
-                 const std::vector<Value*>& operands, llvm::Type* result) {
+                 const std::vector<Value*>& operands, llvm::Type* result, const std::vector<Value*>& words,
+                 unsigned part) {
+  constexpr unsigned kWord = 32;
   std::vector<Value*> passed;
   const auto wanted = [&] { return callee->getFunctionType()->getParamType(passed.size()); };
   for (const Argument& a : arguments) {
     if (a.operand < 0) {
-      passed.push_back(llvm::ConstantInt::get(wanted(), a.constant));
+      passed.push_back(llvm::ConstantInt::get(wanted(), a.half ? part % 2 : a.constant));
       continue;
     }
     Value* x = operands[a.operand];
+    if (a.type == "word") {
+      Value* const whole = words[a.operand];
+      const unsigned bits = bits_of(whole->getType());
+      passed.push_back(bits < kWord ? b.CreateZExt(b.CreateBitCast(whole, b.getIntNTy(bits)), b.getInt32Ty())
+                                    : b.CreateBitCast(split_bits(b, whole, bits / kWord).at(part / 2), b.getInt32Ty()));
+      continue;
+    }
     if (a.part >= 0) {
       const std::vector<Value*> parts = split_bits(b, x, bits_of(x->getType()) / bits_of(wanted()));
       passed.push_back(b.CreateBitCast(parts.at(a.part), wanted()));
       continue;
     }
-    for (Value* part : split_bits(b, x, std::max(1U, bits_of(x->getType()) / bits_of(wanted()))))
-      passed.push_back(b.CreateBitCast(part, wanted()));
+    for (Value* own : split_bits(b, x, std::max(1U, bits_of(x->getType()) / bits_of(wanted()))))
+      passed.push_back(b.CreateBitCast(own, wanted()));
   }
   LUMEN_CHECK(passed.size() == callee->arg_size(), "{} takes {} arguments, not {}", callee->getName().str(),
               callee->arg_size(), passed.size());
@@ -153,14 +165,14 @@ Value* call_spelled(Ir& b, const machine::Row& row, const std::vector<Value*>& o
   llvm::Function* callee = declaration(b, row, id, arguments, operands, result);
   llvm::Type* returned = callee->getReturnType();
   const unsigned parts = returned->isStructTy() ? 1 : bits_of(result) / bits_of(returned);
-  if (parts <= 1) return call_once(b, callee, arguments, operands, result);
+  if (parts <= 1) return call_once(b, callee, arguments, operands, result, operands, 0);
   std::vector<std::vector<Value*>> pieces;
   for (Value* x : operands) pieces.push_back(split_bits(b, x, parts));
   std::vector<Value*> out;
   for (unsigned p = 0; p < parts; ++p) {
     std::vector<Value*> part;
     for (const auto& piece : pieces) part.push_back(piece[p]);
-    out.push_back(call_once(b, callee, arguments, part, returned));
+    out.push_back(call_once(b, callee, arguments, part, returned, operands, p));
   }
   return join_bits(b, out, result);
 }

@@ -77,8 +77,15 @@ void add_bf16_of_mi200(Machine& m) {
   add_mfma(m, 16, 16, kBf16, Scalar::f32, "f32.16x16x16bf16.1k");
 }
 
+// V_CVT_PK_F32_FP8 and V_CVT_PK_F32_BF8: the two codes in either half of a register.
+void add_conversions(Machine& m, const FloatCode& four, const FloatCode& five) {
+  add_conversion(m, four, Scalar::f32, "llvm.amdgcn.cvt.pk.f32.fp8", "0:word =half");
+  add_conversion(m, five, Scalar::f32, "llvm.amdgcn.cvt.pk.f32.bf8", "0:word =half");
+}
+
 void add_mfma_of_mi300(Machine& m, const FloatCode& four, const FloatCode& five) {
   m.codes = {four, five};
+  add_conversions(m, four, five);
   add_mfma(m, 32, 16, kI8, Scalar::i32, "i32.32x32x16.i8");
   add_mfma(m, 16, 32, kI8, Scalar::i32, "i32.16x16x32.i8");
   // The hardware calls the code of more precision fp8, the other bf8.
@@ -174,6 +181,7 @@ void add_wmma(Machine& m, bool twice) {
   add_wmma(m, twice, kI8, Scalar::i32, "i32.16x16x16.iu8", bytes);
   if (twice) return;
   m.codes = {kOcp4, kOcp5};
+  add_conversions(m, kOcp4, kOcp5);
   const std::pair<FloatCode, const char*> codes[] = {{kOcp4, "fp8"}, {kOcp5, "bf8"}};
   for (const auto& [a, left] : codes)
     for (const auto& [b, right] : codes)

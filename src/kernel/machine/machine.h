@@ -32,7 +32,8 @@ struct Row {
   std::string needs;    // feature, as LLVM names it: "avx512vnni"
   double cycles = 1;    // issue cost, for the cost model
   // Arguments of the intrinsic where they are not the operands in order: "1:v4i32 2:v4i32 0 =0" are operands 1 and 2
-  // as that type, operand 0, and the constant 0; "0.1 0.0" are two parts of operand 0, the second one first.
+  // as that type, operand 0, and the constant 0; "0.1 0.0" are two parts of operand 0, the second one first; "0:word
+  // =half" is the word of operand 0 that holds what this call takes, and which half of it that is.
   std::string arguments = {};
 };
 
@@ -210,9 +211,9 @@ std::string factor_name(const Factor& f);   // that, or the scalar's
 // "mma.16x8x16.f16f16.f32"
 std::string matrix_name(const MatrixRow& r);
 
-// Adds instructions that convert two codes of an 8-bit float to f16, for the numbers of lanes kernels use.
-void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm);
-std::string conversion_name(const FloatCode& c, int lanes);  // "convert.e4m3.f16x4"
+// Adds instructions that convert two codes of an 8-bit float to f16 or f32, for the numbers of lanes kernels use.
+void add_conversion(Machine& m, const FloatCode& c, Scalar to, const std::string& llvm, const std::string& arguments);
+std::string conversion_name(const FloatCode& c, Scalar to, int lanes);  // "convert.e4m3.f16x4"
 
 // Adds instructions that round two f32 to codes of an 8-bit float: to nearest even, saturating, infinities as well; NaN
 // is all ones.

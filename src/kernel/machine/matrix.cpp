@@ -170,16 +170,17 @@ void add_shortcuts(Machine& m, const std::string& power2, const std::string& rec
                     "llvm.maxnum", "", 1, "0 1"});
 }
 
-std::string conversion_name(const FloatCode& c, int lanes) {
-  return fmt::format("convert.{}.f16x{}", code_name(c), lanes);
+std::string conversion_name(const FloatCode& c, Scalar to, int lanes) {
+  return fmt::format("convert.{}.{}x{}", code_name(c), scalar_name(to), lanes);
 }
 
-void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
+void add_conversion(Machine& m, const FloatCode& c, Scalar to, const std::string& llvm, const std::string& arguments) {
   for (const int lanes : {2, 4, 8, 16}) {
     Meaning t({{Scalar::u8, lanes}});
-    const int halves = t.line("cast f16x{} %{}", lanes, decoded(t, 0, lanes, c));
-    const std::string name = conversion_name(c, lanes);
-    m.rows.push_back({name, t.function(name, {Scalar::f16, lanes}, halves), llvm, "", lanes / 2.0, "0"});
+    int numbers = decoded(t, 0, lanes, c);
+    if (to != Scalar::f32) numbers = t.line("cast {}x{} %{}", scalar_name(to), lanes, numbers);
+    const std::string name = conversion_name(c, to, lanes);
+    m.rows.push_back({name, t.function(name, {to, lanes}, numbers), llvm, "", lanes / 2.0, arguments});
   }
 }
 

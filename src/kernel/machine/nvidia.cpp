@@ -68,8 +68,8 @@ void add_mma(Machine& m, bool short_codes, double cycles) {
   if (!short_codes) return;
   m.codes = {kOcp4, kOcp5};
   // PTX ISA, cvt: two codes to two f16.
-  add_conversion(m, kOcp4, "llvm.nvvm.e4m3x2.to.f16x2.rn");
-  add_conversion(m, kOcp5, "llvm.nvvm.e5m2x2.to.f16x2.rn");
+  add_conversion(m, kOcp4, Scalar::f16, "llvm.nvvm.e4m3x2.to.f16x2.rn", "0");
+  add_conversion(m, kOcp5, Scalar::f16, "llvm.nvvm.e5m2x2.to.f16x2.rn", "0");
   // The same, cvt.rn.satfinite: the first number becomes the upper code.
   add_rounding(m, kOcp4, "llvm.nvvm.ff.to.e4m3x2.rn", "0.1 0.0");
   add_rounding(m, kOcp5, "llvm.nvvm.ff.to.e5m2x2.rn", "0.1 0.0");

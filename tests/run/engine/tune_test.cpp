@@ -60,6 +60,12 @@ TEST(Tune, ShortWorkIsLeftAlone) {
     autotuner.record(Autotuner::kWorthSeconds / 200);
   }
   EXPECT_FALSE(asked);
+  Autotuner apart(named("0", 0), [&] { asked = true; }, [](const Autotuner::Plan&) {}, Autotuner::kWorthApart);
+  for (int i = 0; i < 100; ++i) {
+    apart.next();
+    apart.record(Autotuner::kWorthSeconds / 200);
+  }
+  EXPECT_TRUE(asked) << "a GPU's are tried sooner";
 }
 
 graph::Graph product(const FormatRef& format, int64_t rows, int64_t n, int64_t k) {

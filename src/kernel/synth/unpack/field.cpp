@@ -439,16 +439,28 @@ bool is_half(const FieldType& t) {
   return is_ieee(t, 5, 10);
 }
 
-bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m) {
+namespace {
+
+// What the machine's instruction makes of codes: f32, or f16, which holds them as well; nothing where it has none.
+std::optional<Scalar> converted_to(const FieldType& type, int lanes, const machine::Machine& m) {
   const auto code = spelling_of(type);
-  return code && m.find_row(machine::conversion_name(*code, lanes));
+  for (const Scalar to : {Scalar::f32, Scalar::f16})
+    if (code && m.find_row(machine::conversion_name(*code, to, lanes))) return to;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m) {
+  return converted_to(type, lanes, m).has_value();
 }
 
 Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine& m) {
   const int lanes = b.type(codes).lanes;
-  if (!converts_codes(type, lanes, m)) return {};
-  const Expr halves = b.inst(machine::conversion_name(*spelling_of(type), lanes), {Scalar::f16, lanes}, {codes});
-  return cast(halves, Scalar::f32);
+  const std::optional<Scalar> to = converted_to(type, lanes, m);
+  if (!to) return {};
+  const Expr numbers = b.inst(machine::conversion_name(*spelling_of(type), *to, lanes), {*to, lanes}, {codes});
+  return *to == Scalar::f32 ? numbers : cast(numbers, Scalar::f32);
 }
 
 Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {

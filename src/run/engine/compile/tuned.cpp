@@ -89,7 +89,8 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
       [tuner, key](const Autotuner::Plan& best) {
         if (const auto t = tuner.lock())
           t->later([raw = t.get(), key, chosen = best.chosen] { raw->remember(key, chosen); });
-      });
+      },
+      shop.device->is_asynchronous() ? Autotuner::kWorthApart : Autotuner::kWorthSeconds);
   *place = autotuner;
   return autotuner;
 }

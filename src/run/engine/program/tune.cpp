@@ -23,8 +23,8 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-Autotuner::Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided)
-    : ask_(std::move(ask)), decided_(std::move(decided)) {
+Autotuner::Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided, double worth)
+    : worth_(worth), ask_(std::move(ask)), decided_(std::move(decided)) {
   plans_.emplace_back().plan = std::make_unique<Plan>(std::move(first));
 }
 
@@ -41,7 +41,7 @@ const Autotuner::Plan& Autotuner::next() {
 void Autotuner::record(double seconds) {
   if (state_ == State::waiting) {
     taken_ += seconds;
-    if (taken_ < kWorthSeconds) return;
+    if (taken_ < worth_) return;
     state_ = State::asked;
     ask_();
     ask_ = nullptr;  // it holds the graph

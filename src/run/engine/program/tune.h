@@ -40,8 +40,9 @@ class Autotuner {
     std::string plan;
     ChosenPlan chosen;
   };
-  // `ask` is called once, when the kernel has taken long enough to be worth it; `decided` with the winner.
-  Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided);
+  // `ask` is called once, when the kernel has taken `worth` seconds in all; `decided` with the winner.
+  Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided,
+            double worth = kWorthSeconds);
 
   const Plan& next();                                             // the plan of the coming launches, until record()
   const Plan& current() const { return *plans_[current_].plan; }  // the same, where next() has been asked
@@ -53,9 +54,12 @@ class Autotuner {
   void offer(std::vector<Plan> others);  // from the tuner's thread; empty: there is nothing to try
 
   static constexpr double kWorthSeconds = 0.2;  // of all launches, before other plans are asked for
-  static constexpr int kRounds = 5;             // launches of every plan
-  static constexpr double kHopeless = 1.25;     // times the first plan's time after two rounds: not tried again
-  static constexpr double kGain = 0.97;         // of the first plan's time: less is not worth another kernel
+  // The same on devices whose kernels are not the processor's time, which then compiles without slowing them: some
+  // fifty tokens of a model of eight billion weights.
+  static constexpr double kWorthApart = 0.04;
+  static constexpr int kRounds = 5;          // launches of every plan
+  static constexpr double kHopeless = 1.25;  // times the first plan's time after two rounds: not tried again
+  static constexpr double kGain = 0.97;      // of the first plan's time: less is not worth another kernel
 
  private:
   enum class State : uint8_t { waiting, asked, trying, done };
@@ -68,7 +72,7 @@ class Autotuner {
   void decide();
 
   State state_ = State::waiting;
-  double taken_ = 0;
+  double worth_, taken_ = 0;
   std::vector<Tried> plans_;
   size_t current_ = 0, best_ = 0;
   std::function<void()> ask_;
