@@ -65,7 +65,8 @@ Speed measure_many(const LoadedModel& loaded, const SpeedTest& test, const Speed
   const int64_t longest = test.prompt > 0 ? test.prompt + std::max<int64_t>(test.generate, 1)
                                           : std::max<int64_t>(test.depth, 1) + test.generate + test.texts + 1;
   SessionOptions session = options.session;
-  session.context = (longest + session.page - 1) / session.page * session.page * test.texts;
+  // A text begins where all that write have room for a page more.
+  session.context = ((longest + session.page - 1) / session.page + 1) * session.page * test.texts;
   ManyLimits limits;
   limits.texts = test.texts;
   limits.longest = longest;

@@ -103,7 +103,8 @@ Model synthetic_model(const LibraryRef& library, const std::string& size, const 
 void add_synthetic_tokenizer(Model& model) {
   const int64_t size = model.integer("vocab");
   if (size < kLearntTokens)
-    throw usage_error("a vocabulary of {} tokens is too small to be written; choose a larger size", size);
+    throw usage_error("a vocabulary of {} tokens is too small for a tokenizer to be made up; choose a larger size",
+                      size);
   BpeTraining training;
   training.vocabulary = kLearntTokens;
   training.specials = {"<|end|>"};
