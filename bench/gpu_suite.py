@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from target_table import TargetTable
+
 FORMATS = ["f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"]
 T, BATCH = 2048, 8
 # Tokens a second of a compiled PyTorch 2.11 on an H200, seen elsewhere: for FP8 where torchao is not installed, and because
@@ -175,22 +177,11 @@ class Suite:
             for variable, files in (("LUMEN_CUBLASLT_LIBRARY", "nvidia/*/lib/libcublasLt.so.1?"), ("LUMEN_HIPBLASLT_LIBRARY", "torch/lib/libhipblaslt.so")):
                 for file in sorted(folder.glob(files)):
                     self.environment.setdefault(variable, str(file))
-        self.rows = []
+        self.table = TargetTable()
+        self.row = self.table.add
 
     def run(self, *command):
         return subprocess.run([str(c) for c in command], capture_output=True, text=True, env=self.environment, cwd=self.folder.name)
-
-    def row(self, what, ours, unit, other, name, target, least=True):
-        """One line; `target` is of ours over the other's figure."""
-        if ours is None or other is None or other == 0:
-            line = (what, "-" if ours is None else f"{ours:.4g} {unit}", "-", "-", f"{target:g}", "not measured")
-        else:
-            ratio = ours / other
-            met = ratio >= target if least else ratio <= target
-            line = (what, f"{ours:.4g} {unit}", f"{other:.4g} {name}", f"{ratio:.2f}", f"{'>=' if least else '<='} {target:g}",
-                    "met" if met else "BELOW" if least else "ABOVE")
-        self.rows.append(line)
-        print("  ".join(line), file=sys.stderr, flush=True)  # the table comes at the end
 
     def correctness(self):
         text = self.run(self.ladder, *self.on, "--gtest_filter=LadderGpu.*").stdout
@@ -271,12 +262,6 @@ class Suite:
                 what = "  with --libraries" if flags else f"training {name}, {'bf16' if precision == 'bf16' else 'FP8'}"
                 self.row(what, speed_of(self.step(shape, batch, precision, *flags), batch), "tokens/s", given, beside, 1)
 
-    def table(self):
-        head = ("", "ours", "beside", "ratio", "target", "")
-        widths = [max(len(r[i]) for r in [head, *self.rows]) for i in range(6)]
-        for r in [head, *self.rows]:
-            print("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip())
-
 
 def main() -> int:
     parser = argparse.ArgumentParser()
@@ -305,7 +290,7 @@ def main() -> int:
     if training:
         training["fp8"] = max(in_process(r).get("speed", 0) for r in ("tensorwise", "rowwise"))
     suite.training(training)
-    suite.table()
+    suite.table.show()
     return 0
 
 

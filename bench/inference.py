@@ -13,6 +13,7 @@ is compared with a run of another day or another machine.
 """
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -21,36 +22,16 @@ import tempfile
 import time
 from pathlib import Path
 
+from target_table import TargetTable
+
 TYPES = ["q4_0", "q4_k", "q6_k", "q8_0", "f16"]
 CACHE = ["-ctk", "f16", "-ctv", "f16"]
 
 
-class Table:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, what, ours, unit, other, name, target, least=True):
-        if ours is None or not other:
-            row = (what, "-" if ours is None else f"{ours:.4g} {unit}", "-", "-", f"{target:g}", "not measured")
-        else:
-            ratio = ours / other
-            met = ratio >= target if least else ratio <= target
-            row = (what, f"{ours:.4g} {unit}", f"{other:.4g} {name}", f"{ratio:.2f}", f"{'>=' if least else '<='} {target:g}",
-                   "met" if met else "BELOW" if least else "ABOVE")
-        self.rows.append(row)
-        print("  ".join(row), file=sys.stderr, flush=True)
-
-    def show(self):
-        head = ("", "ours", "beside", "ratio", "target", "")
-        widths = [max(len(r[i]) for r in [head, *self.rows]) for i in range(6)]
-        for r in [head, *self.rows]:
-            print("  ".join(c.ljust(w) for c, w in zip(r, widths)).rstrip())
-
-
 class Bench:
     def __init__(self, arguments):
-        self.arguments, self.table = arguments, Table()
-        self.lumen = next((p for p in (arguments.build / "lumen",) if p.exists()), arguments.build / "lumen")
+        self.arguments, self.table = arguments, TargetTable()
+        self.lumen = arguments.build / "lumen"
         self.folder = tempfile.TemporaryDirectory()
         self.is_gpu = arguments.device != "cpu"
         self.on = ["--device", arguments.device]
@@ -143,7 +124,7 @@ class Bench:
         shape = "llama-8b" if self.is_gpu else "llama-1b"
         file = self.file(shape, "q4_k")
         cache = Path(self.folder.name) / "kernels"
-        environment = dict(__import__("os").environ, LUMEN_CACHE=str(cache), CUDA_CACHE_PATH=str(Path(self.folder.name) / "driver"))
+        environment = dict(os.environ, LUMEN_CACHE=str(cache), CUDA_CACHE_PATH=str(Path(self.folder.name) / "driver"))
 
         def seconds(n):
             begin = time.perf_counter()

@@ -8,8 +8,8 @@
 namespace lumen::model {
 namespace {
 
-// How long texts may get in steps that prompts share with others: each token reads all that its text has. On an H100 a
-// step of 512 tokens then reads caches for a fifth of its time, and a step of their own costs those who write more.
+// How long texts may get in steps that prompts share with others: each token reads all that its text has. At most a
+// fifth of a step of 512 tokens by eight billion weights, as reckoned for an H100; a step of its own costs texts more.
 constexpr int64_t kNear = 1024;
 
 }  // namespace

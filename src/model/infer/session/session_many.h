@@ -130,6 +130,8 @@ class ManySession {
   Program& run(Shape shape, std::span<const Part> parts, std::span<const Asked> asked = {}, bool apart = false);
   std::vector<float> rows_of(const Program& p, int64_t first, int64_t count);
   std::vector<LogitRow> narrowed_rows(const Program& p, std::span<const Asked> asked);
+  // A step's first `count` rows, at least one: narrowed for who asks so, else whole.
+  std::vector<LogitRow> rows_behind(const Program& p, int64_t count, std::span<const Asked> asked);
   Text& text(int number);
 
   const LoadedModel& loaded_;

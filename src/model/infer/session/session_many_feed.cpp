@@ -45,6 +45,15 @@ std::vector<LogitRow> ManySession::narrowed_rows(const Program& p, std::span<con
   return rows;
 }
 
+std::vector<LogitRow> ManySession::rows_behind(const Program& p, int64_t count, std::span<const Asked> asked) {
+  if (plan_.narrowing && !asked.empty()) return narrowed_rows(p, asked);
+  const auto all = std::make_shared<const std::vector<float>>(rows_of(p, 0, count));
+  const size_t vocab = all->size() / count;
+  std::vector<LogitRow> rows;
+  for (int64_t i = 0; i < count; ++i) rows.emplace_back(all, i * vocab, vocab);
+  return rows;
+}
+
 // Error when there is no room for them.
 void ManySession::check(std::span<const Part> parts) const {
   int64_t missing = 0, tokens = 0;
@@ -106,14 +115,8 @@ std::vector<LogitRow> ManySession::feed_rows(std::span<const Part> parts, std::s
   }
   if (singles.empty()) return rows;
   const Program& step = run(shape_for(singles.size(), 1), singles, of_singles);
-  if (plan_.narrowing && !of_singles.empty()) {
-    std::vector<LogitRow> some = narrowed_rows(step, of_singles);
-    for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = std::move(some[i]);
-    return rows;
-  }
-  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, std::ssize(singles)));
-  const size_t vocab = all->size() / singles.size();
-  for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = LogitRow(all, i * vocab, vocab);
+  std::vector<LogitRow> some = rows_behind(step, std::ssize(singles), of_singles);
+  for (size_t i = 0; i < wanted.size(); ++i) rows[wanted[i]] = std::move(some[i]);
   return rows;
 }
 
@@ -128,12 +131,7 @@ std::vector<LogitRow> ManySession::feed_apart(std::span<const Part> parts, std::
   }
   LUMEN_CHECK(count <= rows(), "{} rows, but a step has {}", count, rows());
   const Program& step = run(shape_for(count, 1), parts, of_rows, true);
-  if (plan_.narrowing && !of_rows.empty()) return narrowed_rows(step, of_rows);
-  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, count));
-  const size_t vocab = all->size() / count;
-  std::vector<LogitRow> out;
-  for (int64_t i = 0; i < count; ++i) out.emplace_back(all, i * vocab, vocab);
-  return out;
+  return rows_behind(step, count, of_rows);
 }
 
 std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::span<const Asked> asked) {
@@ -145,13 +143,7 @@ std::vector<LogitRow> ManySession::feed_mixed(std::span<const Part> parts, std::
   LUMEN_CHECK(tokens <= most_mixed(), "{} tokens, but a step has {}", tokens, most_mixed());
   const Program& step = run(shape_for(tokens, 1, true), parts, asked, true);
   for (const Part& p : parts) settle(p.text, length(p.text));
-  if (count == 0) return {};
-  if (plan_.narrowing) return narrowed_rows(step, asked);
-  const auto all = std::make_shared<const std::vector<float>>(rows_of(step, 0, count));
-  const size_t vocab = all->size() / count;
-  std::vector<LogitRow> out;
-  for (int64_t i = 0; i < count; ++i) out.emplace_back(all, i * vocab, vocab);
-  return out;
+  return count == 0 ? std::vector<LogitRow>() : rows_behind(step, count, asked);
 }
 
 void ManySession::settle(int number, int64_t length) {

@@ -5,20 +5,13 @@
 #include "base/error.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
-#include "tests/model/tiny.h"
+#include "tests/model/infer/generate/spoken.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kDraft = 4;
 const std::vector<std::string> kPrompts = {"abcab", "j", "feed abc feed", "abcabd", "ha ha ha", "cab"};
-
-Model spoken(uint32_t seed = 1) {
-  Model m = tiny_model(seed);
-  m.config["context"] = 64;
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
-  return m;
-}
 
 ManyOptions plain(double temperature) {
   ManyOptions o;

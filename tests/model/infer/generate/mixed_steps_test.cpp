@@ -5,7 +5,7 @@
 
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
-#include "tests/model/tiny.h"
+#include "tests/model/infer/generate/spoken.h"
 
 namespace lumen::model {
 namespace {
@@ -13,13 +13,6 @@ namespace {
 const std::vector<std::string> kPrompts = {"abcab",       "j",   "feed abc feed", "abcabd",
                                            "ha ha ha",    "cab", "abcab",         "dig a big bed if he did hide a head",
                                            "feed abc bad"};
-
-Model spoken() {
-  Model m = tiny_model();
-  m.config["context"] = 64;
-  m.tokenizer = Tokenizer::characters("abcdefghij ");
-  return m;
-}
 
 ManyOptions with(bool mixed) {
   ManyOptions o;
