@@ -173,26 +173,59 @@ class ScalarLowering {
     return b_.CreateSelect(none, zero, r);
   }
 
-  // Short unsigned lanes that fill whole words, by one known amount, on GPUs, which have no registers of short lanes:
-  // words are shifted, and what came from the lane beside is cleared. Null for others.
-  Value* shift_words(ScalarOp op, Scalar s, Value* a, Value* amount) {
-    constexpr int kWord = 32;
+  static constexpr int kWord = 32;
+
+  // Words that short lanes fill on GPUs, which have no registers of short lanes; null for others.
+  llvm::Type* words_of(Scalar s) {
     const int bits = scalar_bits(s);
     const llvm::Triple& triple = b_.GetInsertBlock()->getModule()->getTargetTriple();
     if (!triple.isNVPTX() && !triple.isAMDGCN()) return nullptr;
-    if (bits >= kWord || bits * lanes_ % kWord != 0 || lanes_ == 1) return nullptr;
-    if (op != ScalarOp::shl_ && is_signed(s)) return nullptr;
+    if (s == Scalar::boolean || bits >= kWord || bits * lanes_ % kWord != 0 || lanes_ == 1) return nullptr;
+    return with_lanes(b_.getInt32Ty(), bits * lanes_ / kWord);
+  }
+  Value* in_words(llvm::Type* words, uint64_t lane_bits, Scalar s) {
+    const llvm::APInt mask = llvm::APInt::getSplat(kWord, llvm::APInt(scalar_bits(s), lane_bits));
+    return llvm::ConstantInt::get(words, mask);
+  }
+
+  // Bytes without a carry between them: the highest bit of each is kept out of the word's sum or difference and joined
+  // behind it. Null for others.
+  Value* add_words(ScalarOp op, Scalar s, Value* a, Value* c) {
+    llvm::Type* words = scalar_bits(s) == 8 ? words_of(s) : nullptr;
+    if (words == nullptr) return nullptr;
+    a = b_.CreateBitCast(a, words), c = b_.CreateBitCast(c, words);
+    Value* low = in_words(words, 0x7f, s);
+    Value* high = in_words(words, 0x80, s);
+    Value* differ = b_.CreateXor(a, c);
+    Value* sum = op == ScalarOp::add_ ? b_.CreateAdd(b_.CreateAnd(a, low), b_.CreateAnd(c, low))
+                                      : b_.CreateSub(b_.CreateOr(a, high), b_.CreateAnd(c, low));
+    if (op == ScalarOp::sub_) differ = b_.CreateNot(differ);
+    return b_.CreateBitCast(b_.CreateXor(sum, b_.CreateAnd(differ, high)), type(s));
+  }
+
+  // The same bits of every lane in words, where that is what registers are.
+  Value* bitwise(ScalarOp op, Scalar s, Value* a, Value* c) {
+    llvm::Type* words = words_of(s);
+    if (words != nullptr) a = b_.CreateBitCast(a, words), c = b_.CreateBitCast(c, words);
+    Value* x = op == ScalarOp::and_ ? b_.CreateAnd(a, c) : op == ScalarOp::or_ ? b_.CreateOr(a, c) : b_.CreateXor(a, c);
+    return words != nullptr ? b_.CreateBitCast(x, type(s)) : x;
+  }
+
+  // Short unsigned lanes by one known amount: words are shifted, and what came from the lane beside is cleared. Null
+  // for others.
+  Value* shift_words(ScalarOp op, Scalar s, Value* a, Value* amount) {
+    const int bits = scalar_bits(s);
+    llvm::Type* words = words_of(s);
+    if (words == nullptr || (op != ScalarOp::shl_ && is_signed(s))) return nullptr;
     const auto* splat = llvm::dyn_cast<llvm::Constant>(amount);
     const auto* number = splat ? llvm::dyn_cast_or_null<llvm::ConstantInt>(splat->getSplatValue()) : nullptr;
     if (!number || number->getZExtValue() >= static_cast<uint64_t>(bits)) return nullptr;
     const uint64_t by = number->getZExtValue(), ones = (uint64_t{1} << bits) - 1;
     const uint64_t keep = op == ScalarOp::shl_ ? ones << by & ones : ones >> by;
-    auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(bits * lanes_ / kWord));
     Value* x = b_.CreateBitCast(a, words);
     Value* by_words = llvm::ConstantInt::get(words, by);
     x = op == ScalarOp::shl_ ? b_.CreateShl(x, by_words) : b_.CreateLShr(x, by_words);
-    const llvm::APInt mask = llvm::APInt::getSplat(kWord, llvm::APInt(bits, keep));
-    return b_.CreateBitCast(b_.CreateAnd(x, llvm::ConstantInt::get(words, mask)), type(s));
+    return b_.CreateBitCast(b_.CreateAnd(x, in_words(words, keep, s)), type(s));
   }
 
   Value* shift(ScalarOp op, Scalar s, Value* a, Value* amount) {
@@ -218,9 +251,9 @@ class ScalarLowering {
   Value* integers(ScalarOp op, Scalar s, const std::vector<Value*>& x) {
     switch (op) {
       case ScalarOp::add_:
-        return b_.CreateAdd(x[0], x[1]);
       case ScalarOp::sub_:
-        return b_.CreateSub(x[0], x[1]);
+        if (Value* sum = add_words(op, s, x[0], x[1])) return sum;
+        return op == ScalarOp::add_ ? b_.CreateAdd(x[0], x[1]) : b_.CreateSub(x[0], x[1]);
       case ScalarOp::mul_:
         return b_.CreateMul(x[0], x[1]);
       case ScalarOp::div_:
@@ -236,11 +269,9 @@ class ScalarLowering {
       case ScalarOp::max_:
         return b_.CreateSelect(compare(ScalarOp::lt_, s, x[1], x[0]), x[0], x[1]);
       case ScalarOp::and_:
-        return b_.CreateAnd(x[0], x[1]);
       case ScalarOp::or_:
-        return b_.CreateOr(x[0], x[1]);
       case ScalarOp::xor_:
-        return b_.CreateXor(x[0], x[1]);
+        return bitwise(op, s, x[0], x[1]);
       case ScalarOp::not_:
         return b_.CreateNot(x[0]);
       case ScalarOp::shl_:

@@ -17,6 +17,8 @@ Machine generation(const std::string& name, int wave, int64_t shared_bytes, int 
   m.features = fmt::format("+wavefrontsize{}", wave);
   m.registers = 256;
   add_shortcuts(m, "llvm.amdgcn.exp2", "llvm.amdgcn.rcp");  // V_EXP_F32, V_RCP_F32: 1 ulp
+  constexpr const char* kBytes = "bytepermute.u32";         // V_PERM_B32
+  m.rows.push_back({kBytes, byte_permute_meaning(kBytes), "llvm.amdgcn.perm", "", 1, "1 0 2"});
   return m;
 }
 

@@ -189,6 +189,7 @@ std::string whole_lookup_meaning(const std::string& name, int lanes);  // the ta
 std::string word_lookup_meaning(const std::string& name, int lanes, Scalar word = Scalar::u32,
                                 bool two_registers = false);
 std::string permute_meaning(const std::string& name);           // u32, u32 bytes, u32 nibbles -> u32
+std::string byte_permute_meaning(const std::string& name);      // the same by u32 bytes
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
 // A GPU seen as very many small CPUs: what kernels without a plan for blocks of threads should know.

@@ -283,6 +283,32 @@ std::string permute_meaning(const std::string& name) {
   return t.function(name, kWord, all);
 }
 
+// The same by the bytes of %2: 8 to 11 are eight times the highest bit of byte 1, 3, 5 or 7, 12 is zero, and what is
+// above all ones.
+std::string byte_permute_meaning(const std::string& name) {
+  constexpr VType kWord{Scalar::u32, 1};
+  Meaning t({kWord, kWord, kWord});
+  const auto u = [&](int64_t x) { return t.line("constant u32 {}", x); };
+  const auto below = [&](int x, int64_t limit) { return t.line("lt bool %{}, %{}", x, u(limit)); };
+  const auto masked = [&](int x, int64_t mask) { return t.line("and u32 %{}, %{}", x, u(mask)); };
+  int all = u(0);
+  for (int lane = 0; lane < 4; ++lane) {
+    const int entry = masked(t.line("shr u32 %2, %{}", u(int64_t{lane} * 8)), 255);
+    const auto byte = [&](int number) {
+      const int word = t.line("select u32 %{}, %0, %1", below(number, 4));
+      const int up = t.line("mul u32 %{}, %{}", masked(number, 3), u(8));
+      return masked(t.line("shr u32 %{}, %{}", word, up), 255);
+    };
+    const int odd = t.line("or u32 %{}, %{}", t.line("mul u32 %{}, %{}", masked(entry, 3), u(2)), u(1));
+    const int sign = t.line("select u32 %{}, %{}, %{}", below(byte(odd), 128), u(0), u(255));
+    int chosen = t.line("select u32 %{}, %{}, %{}", below(entry, 13), u(0), u(255));
+    chosen = t.line("select u32 %{}, %{}, %{}", below(entry, 12), sign, chosen);
+    chosen = t.line("select u32 %{}, %{}, %{}", below(entry, 8), byte(masked(entry, 7)), chosen);
+    all = t.line("or u32 %{}, %{}", all, t.line("shl u32 %{}, %{}", chosen, u(int64_t{lane} * 8)));
+  }
+  return t.function(name, kWord, all);
+}
+
 // Eight bits from bit %0 (modulo 64, going round) of the eight bytes of %1 a lane lies in.
 std::string bits8_meaning(const std::string& name, int lanes) {
   const VType bytes{Scalar::u8, lanes};

@@ -2,6 +2,7 @@
 #include "kernel/synth/order/stream_codes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -15,7 +16,7 @@ namespace {
 
 using Four = std::array<int64_t, 4>;
 
-constexpr int kByte = 8, kWord = 4, kTableBytes = 16;
+constexpr int kByte = 8, kWord = 4, kTableBytes = 16, kSignBit = 128;
 constexpr int kDigitBits = 7;  // of a byte whose highest bit selects
 constexpr int kMostDigits = 2;
 constexpr int64_t kLargestSum = int64_t{1} << 30;
@@ -71,7 +72,7 @@ std::optional<std::vector<Four>> fours(const std::vector<std::vector<Bits>>& bit
 std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, const Four& elements) {
   std::vector<StreamCodes::Part> out;
   for (const Bits& b : bits[elements[0]])
-    out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
+    out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, 0, b.value_bit - b.first});
   for (size_t i = 0; i < elements.size(); ++i)
     for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[elements[i]][k].byte;
   return out;
@@ -118,7 +119,7 @@ LaneOrder StreamCodes::order(int64_t unit) const {
 }
 
 std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit) {
-  if (!d.form_has_q || d.row.a != Scalar::u8) return std::nullopt;
+  if (!d.form_has_q || (d.row.a != Scalar::u8 && d.row.a != Scalar::i8)) return std::nullopt;
   const auto by_code = values_by_code(f, d.form.q);
   if (!by_code) return std::nullopt;
   const auto flipped = counting(by_code->values);
@@ -136,6 +137,11 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
     StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
       part.flip = (part.exponent < 0 ? *flipped << -part.exponent : *flipped >> part.exponent) & part.mask;
+      // A signed byte's highest bit counts down: where a code has it, all its bits go to the lowest.
+      if (d.row.a == Scalar::i8 && part.mask >= kSignBit) {
+        part.down = std::countr_zero(static_cast<unsigned>(part.mask));
+        part.exponent += part.down;
+      }
       out.least = std::min(out.least, part.exponent);
     }
     out.runs.push_back(std::move(run));
@@ -175,7 +181,7 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
     const auto first = it++;
     if (it == bytes.end() || it->first != first->first + 1) return false;
     const StreamCodes::Run run{{first->second[0], first->second[1], it->second[0], it->second[1]},
-                               {{{first->first, it->first, first->first, it->first}, 255, 0, 0}}};
+                               {{{first->first, it->first, first->first, it->first}, 255, 0, 0, 0}}};
     for (const int64_t e : run.elements)
       if (e < 0 || e / d.fine != run.elements[0] / d.fine) return false;
     codes.runs.push_back(run);
@@ -190,8 +196,8 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
   return true;
 }
 
-StreamWords::StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
-    : b_(b), m_(m), codes_(codes), aligned_(aligned) {
+StreamWords::StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, Scalar type, bool aligned)
+    : b_(b), m_(m), codes_(codes), type_(type), aligned_(aligned) {
   for (const StreamCodes::Run& run : codes_.runs)
     for (const StreamCodes::Part& part : run.parts) flips_[part.bytes] |= part.flip;
   if (!codes_.digits.empty()) table_ = b_.alloc(m.wave * table_bytes(codes_), 16, loop::Space::shared);
@@ -221,8 +227,8 @@ void StreamWords::enter() {
     entries_.push_back(b_.load(table_, {Scalar::u32, 1}, own + static_cast<int64_t>(word) * kWord, kWord));
 }
 
-Expr StreamWords::four(Expr word) {
-  return bits_as(b_, word, {Scalar::u8, kWord});
+Expr StreamWords::four(Expr word) const {
+  return bits_as(b_, word, {type_, kWord});
 }
 
 std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCodes::Run& run) {
@@ -232,7 +238,8 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
     for (const StreamCodes::Part& part : run.parts) {
       Expr x = cursor.window().word(part.bytes, aligned_, m_);
       if (const int flip = flips_.at(part.bytes); flip != 0) x = x ^ (int64_t{flip} * 0x01010101);
-      if (part.mask != 255) x = x & (int64_t{part.mask} * 0x01010101);
+      if (part.down != 0) x = x >> part.down;
+      if (part.mask != 255) x = x & (int64_t{part.mask >> part.down} * 0x01010101);
       out.push_back({four(x), part.exponent});
     }
     return out;

@@ -19,7 +19,8 @@ struct StreamCodes {
   struct Part {
     std::array<int64_t, 4> bytes{};  // of the unit
     int mask = 255, flip = 0;        // bits that are kept; of those, reversed
-    int exponent = 0;                // the byte's lowest bit counts 2^exponent
+    int down = 0;                    // by so many bits the word is shifted then, for dots of signed bytes
+    int exponent = 0;                // the byte's lowest bit then counts 2^exponent
   };
   // Four elements that meet one dot.
   struct Run {
@@ -53,21 +54,22 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
 class StreamWords {
  public:
   // In the code of a block, whose shared memory it takes for a table.
-  StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned);
+  StreamWords(Builder& b, const machine::Machine& m, const StreamCodes& codes, Scalar type, bool aligned);
   // In a lane loop: the table, visible behind a barrier; before terms, the same out of shared memory.
   void fill(Expr lane);
   void enter();
   struct Term {
-    Expr bytes;  // u8x4
+    Expr bytes;  // four, of the dot's type
     int exponent = 0;
   };
   std::vector<Term> terms(Unpack& cursor, const StreamCodes::Run& run);
 
  private:
-  Expr four(Expr word);  // as u8x4
+  Expr four(Expr word) const;
   Builder& b_;
   const machine::Machine& m_;
   const StreamCodes& codes_;
+  Scalar type_;
   bool aligned_;
   std::map<std::array<int64_t, 4>, int> flips_;  // of words that several parts share: reversed once
   // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.

@@ -167,7 +167,8 @@ Expr Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machi
   const auto [low, high] = std::minmax_element(bytes.begin(), bytes.end());
   const auto load_word = [&](int64_t number) { return load(u32, number * 4, 4); };
   if (aligned && beside && bytes[0] % 4 == 0) return load_word(bytes[0] / 4);
-  if (aligned && m.find_row(kPermute) && (*high / 4 + 1) * 4 <= size_ && *low >= 0) {
+  const bool by_nibbles = m.find_row(kPermute) != nullptr;
+  if (aligned && (by_nibbles || m.find_row(kBytePermute)) && (*high / 4 + 1) * 4 <= size_ && *low >= 0) {
     std::vector<int64_t> words;
     for (const int64_t at : bytes)
       if (std::find(words.begin(), words.end(), at / 4) == words.end()) words.push_back(at / 4);
@@ -178,10 +179,10 @@ Expr Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machi
         const size_t of = std::find(words.begin(), words.end(), bytes[i] / 4) - words.begin();
         const int64_t inside = bytes[i] % 4;
         const int64_t from = of == w ? 4 + inside : of < w && w > 1 ? static_cast<int64_t>(i) : of == 0 ? inside : 0;
-        choice |= from << (4 * i);
+        choice |= from << ((by_nibbles ? 4 : 8) * i);
       }
       const Expr with = w < words.size() ? load_word(words[w]) : all;
-      all = builder_.inst(kPermute, u32, {all, with, builder_.integer(choice, u32)});
+      all = builder_.inst(by_nibbles ? kPermute : kBytePermute, u32, {all, with, builder_.integer(choice, u32)});
     }
     return all;
   }

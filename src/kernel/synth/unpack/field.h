@@ -17,8 +17,8 @@
 
 namespace lumen::synth {
 
-// The machine's row that selects bytes of two words by the nibbles of another.
-constexpr const char* kPermute = "permute.u32";
+// The machine's row that selects bytes of two words by the nibbles, or the bytes, of another.
+constexpr const char *kPermute = "permute.u32", *kBytePermute = "bytepermute.u32";
 
 // Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so make a window where
 // its first load may stand and use it only inside that region and regions within.

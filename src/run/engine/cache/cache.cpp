@@ -56,12 +56,37 @@ struct KernelCache::Entry {
   std::string key;
   std::string object;
   bool on_disk = false;
+  double emitted = 0, prepared = 0;  // seconds of the code generator and of the device's own compiler
 };
 
 void KernelCache::compile(Entry& entry) {
-  entry.object = device_->prepare(emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object));
+  const double begin = omp_get_wtime();
+  std::string object = emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object);
+  const double emitted = omp_get_wtime();
+  entry.object = device_->prepare(std::move(object));
   entry.on_disk = false;
+  entry.emitted = emitted - begin;
+  entry.prepared = omp_get_wtime() - emitted;
   kept_->write(kKind, entry.key, entry.object);
+}
+
+void KernelCache::say_what_took(std::span<const Entry> kernels, double seconds, double loading) {
+  double emitted = 0, prepared = 0, longest = 0;
+  int compiled = 0;
+  const Entry* slowest = nullptr;
+  for (const Entry& entry : kernels) {
+    compiled += entry.emitted > 0 ? 1 : 0;
+    emitted += entry.emitted;
+    prepared += entry.prepared;
+    if (entry.emitted + entry.prepared <= longest) continue;
+    longest = entry.emitted + entry.prepared;
+    slowest = &entry;
+  }
+  std::string text = fmt::format("{} kernels in {:.2f} s, loaded in {:.2f} s", kernels.size(), seconds, loading);
+  if (slowest != nullptr)
+    text += fmt::format("; {} compiled: code generator {:.2f} s, device's compiler {:.2f} s, the longest {:.2f} s ({})",
+                        compiled, emitted, prepared, longest, slowest->kernel->name);
+  verbose(text);
 }
 
 // What was kept is whole and ours; that this very system does not load it any more is no reason to stop.
@@ -95,6 +120,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
   }
   // Disk first, compiler second; every kernel is a file of its own, so the work splits over threads by itself.
   std::exception_ptr failure;
+  const double begin = omp_get_wtime();
 #pragma omp parallel for schedule(dynamic, 1) num_threads(std::max(1, threads)) if (missing.size() > 1)
   for (size_t i = 0; i < missing.size(); ++i) {
     Entry& entry = missing[i];
@@ -109,6 +135,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
   }
   if (failure) std::rethrow_exception(failure);
 
+  const double found = omp_get_wtime();
   const std::scoped_lock lock(mutex_);
   for (Entry& entry : missing) {
     modules_.push_back(load(entry));
@@ -116,6 +143,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
     const int64_t shared_bytes = launch_config_of(*entry.kernel, device_->machine(), false).shared_bytes;
     loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
   }
+  if (!missing.empty()) say_what_took(missing, found - begin, omp_get_wtime() - found);
   std::vector<void*> functions;
   for (const std::string& key : keys) functions.push_back(loaded_.at(key));
   return functions;

@@ -40,6 +40,7 @@ class KernelCache {
   struct Entry;
   void compile(Entry& entry);
   std::unique_ptr<Module> load(Entry& entry);
+  static void say_what_took(std::span<const Entry> kernels, double seconds, double loading);
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<KeptFiles> kept_;

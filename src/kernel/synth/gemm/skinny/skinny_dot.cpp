@@ -334,7 +334,7 @@ void SkinnyDotKernel::write_block(Expr block) {
   copies_ = std::make_unique<WeightCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), Expr{});
   x_ = std::make_unique<SkinnyActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
-  if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
+  if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.integers->row.a, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const BufferId slot = b_.alloc(8, 8);  // of the stage that is multiplied
   const int64_t ahead = pipeline_.ahead(), stages = t_.stages();
