@@ -4,9 +4,10 @@
 Usage: tools/amd_decoding.py BUILD [--targets gfx942,gfx950] [--formats q4_0,..] [-v]
 How many times faster the lanes could take a weight than memory gives it; above 1 memory is what binds. Memory: all bytes of the weight at the
 data sheet's pace. Lanes: issue slots of all vector instructions that the waves of the launch execute (matrix units: their cycles), on the
-SIMD that has most to do when work-groups are dealt out to the units of the chip. Not in it: LDS, latencies, launches, and the kernel that
-rounds activations before, where there is one; so what is above 1 need not be as fast as memory, and what is below 1 cannot be. Of the weight
-no numbers matter: all bytes are the same (tests/amd/driver/executed_counts.cpp). -v: how often each code of the weight takes each instruction.
+SIMD that has most to do when work-groups are dealt out to the units of the chip. Beside it the same of LDS, where it is used: cycles of loads
+and stores as tests/amd/wave/lds.cpp counts them. Not in it: latencies, launches, and the kernel that rounds activations before, where there
+is one; so what is above 1 need not be as fast as memory, and what is below 1 cannot be. All bytes of the weight are the same
+(tests/amd/driver/executed_counts.cpp): no kernel goes another way for its numbers. -v: how often each code takes each instruction.
 """
 import argparse
 import heapq
@@ -30,6 +31,7 @@ class Launch:
         self.instructions: list[str] = []
         self.waves: list[dict[int, int]] = []
         self.groups: list[list[int]] = []
+        self.lds = 0  # cycles of all units' LDS together
         for line in text.splitlines():
             kind, rest = line[0], line[2:]
             if kind == "i":
@@ -39,6 +41,8 @@ class Launch:
                 self.waves.append(dict(zip(numbers[::2], numbers[1::2])))
             elif kind == "g":
                 self.groups.append([int(n) for n in rest.split()])
+            elif kind == "l":
+                self.lds = int(rest)
 
     def totals(self) -> dict[str, int]:
         """How often all waves together executed instructions, by name."""
@@ -109,6 +113,8 @@ def decode(build: Path, model: Path, target: str, name: str, bits: float, verbos
     codes = SIZE * SIZE
     most, mean = busiest(launch, UNITS[target], PEAKS[target])
     memory = codes * bits / 8 / (UNITS[target] * PEAKS[target][2])
+    # Of the unit that gets most work-groups, all with as much to do.
+    lds = launch.lds / len(launch.groups) * -(-len(launch.groups) // UNITS[target])
     totals = launch.totals()
 
     def each(start: str) -> float:
@@ -116,8 +122,8 @@ def decode(build: Path, model: Path, target: str, name: str, bits: float, verbos
     if verbose:
         for x, n in sorted(totals.items(), key=lambda item: -item[1]):
             print(f"{64 * n / codes:9.3f} {x}")
-    return (f"{target:10} {name:14} {memory / most:5.2f} times memory's pace ({memory / mean:.2f} if all SIMDs had as much to do)  of each "
-            f"code vector {each('v_'):.2f} scalar {each('s_'):.2f} LDS {each('ds_'):.2f} memory {each('global_'):.2f}  "
+    return (f"{target:10} {name:14} {memory / most:5.2f} times memory's pace ({memory / mean:.2f} if all SIMDs had as much to do), "
+            f"LDS {f'{memory / lds:.1f} times' if lds else 'unused'}  of each code vector {each('v_'):.2f} scalar {each('s_'):.2f} LDS {each('ds_'):.2f} memory {each('global_'):.2f}  "
             f"waves {sum(map(len, launch.groups))}, {row[6]} a SIMD  {row[9]}")
 
 

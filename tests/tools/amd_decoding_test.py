@@ -24,6 +24,7 @@ class Decoding(unittest.TestCase):
     def test_what_was_executed_is_counted_by_name(self):
         launch = tool.Launch(WAVES + "g 0 1\ng 0 1\n")
         self.assertEqual(launch.totals(), {"v_mov_b32": 4, "v_add_u32": 6, "v_rcp_f32": 6, "s_endpgm": 4})
+        self.assertEqual((launch.lds, tool.Launch(WAVES + "g 0 1\nl 12\n").lds), (0, 12))
 
     def test_slots_are_those_of_the_simd_with_most_to_do(self):
         # A first wave has 4 + 3 * 4 + 3 * 16 cycles, a second one 4.

@@ -7,6 +7,7 @@
 //   i TEXT..             the instructions, in order
 //   w PLACE COUNT ..     what a wave executed, once for all that executed the same; the first of these lines is 0
 //   g WAVE ..            a work-group: the line of each of its waves
+//   l CYCLES             what all loads from LDS and stores take of it, with lanes that meet in a bank
 #include <charconv>
 #include <fstream>
 #include <iostream>
@@ -70,6 +71,7 @@ void count(const Chip& chip, const std::vector<std::string>& words) {
   put(16, 0);
   Machine::Counts counts;
   machine.count_instructions(&counts);
+  machine.count_banks();
   machine.launch(*object, kernel, {blocks, threads, 0, std::as_bytes(std::span(places))});
 
   std::string out;
@@ -86,7 +88,7 @@ void count(const Chip& chip, const std::vector<std::string>& words) {
   }
   for (size_t n = 0; n < counts.size(); ++n)
     out += fmt::format("{} {}{}", n % group == 0 ? "g" : "", lines.at(counts[n]), n % group + 1 == group ? "\n" : "");
-  std::cout << out;
+  std::cout << out << "l " << machine.lds_cycles().all << '\n';
 }
 
 }  // namespace
