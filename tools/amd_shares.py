@@ -6,8 +6,7 @@ The model: four SIMDs, each with a matrix unit and a vector unit (4 cycles an in
 peak says), waves that issue in order, LDS with 128 bytes a cycle for all (64 cycles of latency; banks without conflicts, as the panels'
 swizzle makes them: tests/amd/panels_test.cpp), vector memory with 64 bytes a cycle, waits and barriers as they stand in the code. Memory
 answers after LATENCY cycles, from the second cache: an assumption, as no card was measured. Of a product: the share of its loop in which
-the matrix units are busy, and that times the share of units that have a tile. Of a decoding step's product (one row): how many times
-faster the lanes could take what memory gives, in the loop that reads most; above 1 memory is what binds.
+the matrix units are busy, and that times the share of units that have a tile. Decoding (one row): tools/amd_decoding.py.
 """
 import argparse
 import re
@@ -42,7 +41,6 @@ weight = "fp8_e4m3fnuz"
 gradient = "fp8_e5m2fnuz"
 """
 LARGE = [("bf16 8192^3", {"": "bf16"}, False), ("fp8 8192^3", {"": "fp8-tensors", "gfx942": "fnuz"}, True)]
-DECODE = ["q4_0", "q4_k", "q6_k", "q8_0", "int3_g128", "int8_row", "nf4", "mxfp4", "fp8_e4m3", "bf16"]
 
 
 def loops(text: str) -> list[list[str]]:
@@ -185,10 +183,10 @@ def fetched(down: int, across: int, at_once: int, by_chiplet: bool) -> tuple[int
     return caches, memory
 
 
-def compiled(lumen: Path, model: Path, target: str, flags: list[str]) -> tuple[str, list[list[str]]]:
+def compiled(lumen: Path, model: Path, target: str, flags: list[str], stage: str = "asm") -> tuple[str, list[list[str]]]:
     base = [lumen, "compile", model, "--target", target, *flags]
     with tempfile.NamedTemporaryFile(suffix=".s") as out:
-        run = subprocess.run([*base, "--check", "--emit", "asm", "--out", out.name], capture_output=True, text=True)
+        run = subprocess.run([*base, "--check", "--emit", stage, "--out", out.name], capture_output=True, text=True)
         if run.returncode != 0:
             return run.stderr.strip().splitlines()[0], []
         rows = [r.split(None, 9) for r in run.stdout.splitlines() if re.match(r"\s*[\d?]+\s+[\d?]+\s+[\d?]+\s", r)]
@@ -228,26 +226,6 @@ def large(lumen: Path, model: Path, target: str, name: str, flags: list[str], sh
             f"{caches}  {row[9]}")
 
 
-def decode(lumen: Path, model: Path, target: str, name: str) -> str:
-    text, rows = compiled(lumen, model, target, ["--symbols", "B=1", "--format", f"*={name}"])
-    if not rows:
-        return f"{target:10} {name:14} {text}"
-    row = next(r for r in rows if r[9].startswith("dot"))
-
-    def read(body: list[str]) -> int:
-        wide = {"": 4, "x2": 8, "x3": 12, "x4": 16}
-        return sum(64 * wide[m[1]] for m in (re.match(r"global_load_dword(x\d|)\b", x) for x in body) if m)
-    found = [b for b in loops(text) if read(b) > 0]
-    if not found:
-        return f"{target:10} {name:14} no loop reads memory: the row is in registers"
-    body = max(found, key=read)
-    vector = sum(4 for x in body if x.startswith("v_") and not x.startswith("v_mfma"))
-    cycles = max(vector, sum(matrix_cycles(x, PEAKS[target]) for x in body), 1)
-    taken = 4 * read(body) / cycles  # bytes a cycle that four SIMDs can take
-    return (f"{target:10} {name:14} {taken / PEAKS[target][2]:5.1f} times memory's pace  {read(body)} bytes in {len(body)} instructions "
-            f"({vector // 4} vector)  waves {row[6]}  {row[9]}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
@@ -263,8 +241,6 @@ def main() -> int:
             for name, precision, short in LARGE:
                 flags = ["--symbols", "B=8192", "--models", folder, "--precision", precision.get(target, precision[""])]
                 print(large(lumen, model, target, name, flags, short, arguments.verbose), flush=True)
-            for name in DECODE:
-                print(decode(lumen, model, target, name), flush=True)
     return 0
 
 

@@ -87,6 +87,7 @@ void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& 
     for (int l = 0; l < lanes; ++l) (*w.vector)[0][static_cast<size_t>(l)] = static_cast<uint32_t>(n * lanes + l);
     w.memory = &memory_;
     w.counts_banks = counts_banks_;
+    if (counts_) w.executed.assign(kernel.instructions.size(), 0);
     w.vectors = k.vgprs;
     w.code_base = object.base;
     w.private_bytes = k.private_bytes;
@@ -100,6 +101,8 @@ void Machine::execute(LoadedObject& object, LoadedKernel& kernel, const Launch& 
     fault("kernel {}: work-group {}: {}", k.symbol, number, f.what());
   }
   executed_ += kMostInstructions - budget;
+  if (counts_)
+    for (Wave& w : group.waves) counts_->push_back(std::move(w.executed));
   lds_cycles_.all += group.lds.cycles().all;
   lds_cycles_.least += group.lds.cycles().least;
 }

@@ -52,6 +52,10 @@ class Machine {
   // LDS cycles of loads and stores of all launches from here on, and those of them that no bank was asked twice in.
   void count_banks() { counts_banks_ = true; }
   const Lds::Cycles& lds_cycles() const { return lds_cycles_; }
+  // Of each wave of every launch from here on, work-group after work-group: how often it executed each instruction of
+  // its kernel.
+  using Counts = std::vector<std::vector<uint64_t>>;
+  void count_instructions(Counts* to) { counts_ = to; }
 
  private:
   void execute(LoadedObject& object, LoadedKernel& kernel, const Launch& launch, unsigned group);
@@ -60,6 +64,7 @@ class Machine {
   uint64_t next_base_ = uint64_t{1} << 44, executed_ = 0, changed_ = 0;
   std::string planted_;
   bool counts_banks_ = false;
+  Counts* counts_ = nullptr;
   Lds::Cycles lds_cycles_;
   std::optional<bool> xnack_;
 };

@@ -94,6 +94,27 @@ TEST_F(AmdTool, ExecutesAKernelRight) {
   EXPECT_EQ(found(code), "");
 }
 
+// Every wave executes the code once from its beginning to its end: there is no loop in it.
+TEST_F(AmdTool, CountsWhatEachWaveExecutes) {
+  GpuCode code(*chip_);
+  amd::Machine::Counts counts;
+  code.chip().count_instructions(&counts);
+  EXPECT_EQ(found(code), "");
+  const auto& all = code.kernel(kernel_).instructions;
+  ASSERT_EQ(std::ssize(counts), kBlocks * kLanes / chip_->wave);
+  uint64_t sum = 0;
+  for (const std::vector<uint64_t>& wave : counts) {
+    ASSERT_EQ(wave.size(), all.size());
+    bool ended = false;
+    for (size_t n = 0; n < all.size(); ++n) {
+      EXPECT_EQ(wave[n], ended ? 0U : 1U) << all[n].text;
+      ended = ended || all[n].text.starts_with("s_endpgm");
+      sum += wave[n];
+    }
+  }
+  EXPECT_EQ(sum, code.chip().executed());
+}
+
 TEST_F(AmdTool, FindsWaitsAndBarriersThatAreGone) {
   const auto all = instructions();
   int waits = 0, found_waits = 0, barriers = 0, found_barriers = 0;

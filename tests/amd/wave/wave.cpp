@@ -72,6 +72,7 @@ void run(Wave& w, const std::vector<Instruction>& code, uint64_t* budget) {
     if ((*budget)-- == 0) fault("too many instructions at {:#x}: {}", i.address, i.text);
     try {
       if (w.under_way()) check_pending(w, i);
+      if (!w.executed.empty()) ++w.executed[w.place];
       ++w.place;
       if (w.indexed != 0 && i.text[0] == 'v') {
         const Instruction moved = indexed(w, i);

@@ -59,6 +59,7 @@ class Wave {
   bool scc = false;
   Lds* lds = nullptr;
   bool counts_banks = false;
+  std::vector<uint64_t> executed;  // how often, of each instruction of the code; empty: not counted
   Memory* memory = nullptr;
   std::vector<uint8_t> private_memory;  // of each lane, one behind the other
   int private_bytes = 0;
