@@ -67,6 +67,26 @@ class ScalarLowering {
   Value* magnitude(Value* x) { return unary(llvm::Intrinsic::fabs, x); }
   Value* unary(ID id, Value* x) { return b_.CreateUnaryIntrinsic(id, x); }
 
+  // AMD multiplies and adds halves as f32 where they lie, but not two lanes at once, for which halves are widened
+  // first.
+  bool takes_halves(const std::vector<Value*>& x) {
+    if (lanes_ == 1 || !b_.GetInsertBlock()->getModule()->getTargetTriple().isAMDGCN()) return false;
+    return std::any_of(x.begin(), x.end(), [](Value* v) {
+      const auto* wide = llvm::dyn_cast<llvm::FPExtInst>(v);
+      return wide != nullptr && wide->getSrcTy()->getScalarType()->isHalfTy();
+    });
+  }
+  Value* fma_by_lanes(const std::vector<Value*>& x) {
+    Value* all = llvm::PoisonValue::get(x[0]->getType());
+    for (int lane = 0; lane < lanes_; ++lane) {
+      std::vector<Value*> one;
+      for (Value* v : x) one.push_back(b_.CreateExtractElement(v, lane));
+      Value* sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {one[0]->getType()}, one);
+      all = b_.CreateInsertElement(all, sum, lane);
+    }
+    return all;
+  }
+
   Value* floats(ScalarOp op, Scalar s, const std::vector<Value*>& x) {
     if (op == ScalarOp::fma_ && is_small(s)) return small_fma(s, x);
     if (is_small(s) && op != ScalarOp::select_) {
@@ -104,6 +124,7 @@ class ScalarLowering {
       case ScalarOp::sqrt_:
         return unary(llvm::Intrinsic::sqrt, x[0]);
       case ScalarOp::fma_:
+        if (s == Scalar::f32 && takes_halves(x)) return fma_by_lanes(x);
         return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x[0]->getType()}, {x[0], x[1], x[2]});
       default:
         LUMEN_UNREACHABLE("{} of floats", scalar_op_info(op).name);

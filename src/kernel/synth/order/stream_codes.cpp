@@ -78,6 +78,40 @@ std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bi
   return out;
 }
 
+std::vector<std::vector<Bits>> bits_of_unit(const Format& f, const Field& field, int64_t unit) {
+  std::vector<std::vector<Bits>> out;
+  for (int64_t e = 0; e < unit; ++e) out.push_back(bits_of(f, field, e));
+  return out;
+}
+
+std::optional<std::vector<Four>> fours_of_group(const std::vector<std::vector<Bits>>& bits, int64_t group) {
+  for (int64_t share = 4; share <= group; share *= 2)
+    if (group % share == 0)
+      if (auto found = fours(bits, share)) return found;
+  return std::nullopt;
+}
+
+// Codes of four bits, halves of bytes, whose numbers are bytes of a table.
+std::optional<StreamCodes> stream_of_table(const Format& f, const IntegerDot& d, int64_t unit,
+                                           const machine::Machine& m) {
+  if (d.table.size() != 16 || d.code_field < 0 || !m.find_row(kBytePermute)) return std::nullopt;
+  const std::vector<std::vector<Bits>> bits = bits_of_unit(f, f.fields[d.code_field], unit);
+  for (const std::vector<Bits>& code : bits)
+    if (code.size() != 1 || code[0].count != 4 || code[0].first % 4 != 0) return std::nullopt;
+  const auto found = fours_of_group(bits, d.fine);
+  if (!found) return std::nullopt;
+  StreamCodes out;
+  out.table = d.table;
+  out.bias = d.bias;
+  for (const Four& four : *found) {
+    StreamCodes::Run run{four, parts_of(bits, four)};
+    run.parts[0].down = bits[four[0]][0].first;
+    run.parts[0].exponent = 0;
+    out.runs.push_back(std::move(run));
+  }
+  return out;
+}
+
 const machine::DotRow* dot_of_bytes(const machine::Machine& m) {
   for (const machine::DotRow& row : m.dots)
     if (row.a == Scalar::u8 && row.b == Scalar::i8 && row.acc == Scalar::i32 && row.k == kWord) return &row;
@@ -118,18 +152,17 @@ LaneOrder StreamCodes::order(int64_t unit) const {
   return out;
 }
 
-std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit) {
-  if (!d.form_has_q || (d.row.a != Scalar::u8 && d.row.a != Scalar::i8)) return std::nullopt;
+std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit, const machine::Machine& m) {
+  if (d.row.a != Scalar::u8 && d.row.a != Scalar::i8) return std::nullopt;
+  if (!d.table.empty()) return stream_of_table(f, d, unit, m);
+  if (!d.form_has_q) return std::nullopt;
   const auto by_code = values_by_code(f, d.form.q);
   if (!by_code) return std::nullopt;
   const auto flipped = counting(by_code->values);
   const Field& field = f.fields[by_code->field];
   if (!flipped || field.type.bits >= kByte) return std::nullopt;
-  std::vector<std::vector<Bits>> bits;
-  for (int64_t e = 0; e < unit; ++e) bits.push_back(bits_of(f, field, e));
-  std::optional<std::vector<Four>> found;
-  for (int64_t share = 4; share <= d.fine && !found; share *= 2)
-    if (d.fine % share == 0) found = fours(bits, share);
+  const std::vector<std::vector<Bits>> bits = bits_of_unit(f, field, unit);
+  const auto found = fours_of_group(bits, d.fine);
   if (!found) return std::nullopt;
   StreamCodes out;
   out.bias = by_code->values[*flipped];
@@ -231,12 +264,35 @@ Expr StreamWords::four(Expr word) const {
   return bits_as(b_, word, {type_, kWord});
 }
 
+// Eight numbers lie in two words, which the lower bits of four codes select from at once; the highest bit, spread over
+// a byte, tells which eight.
+Expr StreamWords::looked_up(Expr word, const StreamCodes::Part& part) {
+  const auto permute = [&](Expr low, Expr high, Expr which) {
+    return b_.inst(kBytePermute, {Scalar::u32, 1}, {low, high, which});
+  };
+  const auto numbers = [&](size_t first) {
+    int64_t all = 0;
+    for (size_t i = 0; i < kWord; ++i) all |= (codes_.table[first + i] & 255) << (kByte * i);
+    return b_.integer(all, {Scalar::u32, 1});
+  };
+  const Expr low = shifted(word, -part.down) & 0x07070707;
+  const Expr lower = permute(numbers(0), numbers(4), low), upper = permute(numbers(8), numbers(12), low);
+  // Highest bits of the second and fourth byte of a word, and of those in another.
+  const Expr even = shifted(word, 4 - part.down), odd = shifted(word, 12 - part.down);
+  const Expr chosen = permute(even, odd, b_.integer(0x090b080a, {Scalar::u32, 1}));
+  return lower ^ ((lower ^ upper) & chosen);
+}
+
 std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCodes::Run& run) {
   const VType word{Scalar::u32, 1};
   std::vector<Term> out;
   if (codes_.digits.empty()) {
     for (const StreamCodes::Part& part : run.parts) {
       Expr x = cursor.window().word(part.bytes, aligned_, m_);
+      if (!codes_.table.empty()) {
+        out.push_back({four(looked_up(x, part)), part.exponent});
+        continue;
+      }
       if (const int flip = flips_.at(part.bytes); flip != 0) x = x ^ (int64_t{flip} * 0x01010101);
       if (part.down != 0) x = x >> part.down;
       if (part.mask != 255) x = x & (int64_t{part.mask >> part.down} * 0x01010101);

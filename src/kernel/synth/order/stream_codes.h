@@ -30,6 +30,8 @@ struct StreamCodes {
   std::vector<Run> runs;
   // Digits of the table's numbers, below 128, that count 2^7 of the next; none: codes count.
   std::vector<std::array<uint8_t, 16>> digits;
+  // Numbers of codes of four bits, as bytes; the machine selects bytes by bytes. Empty: codes count.
+  std::vector<int64_t> table;
   int least = 0;              // exponent of the sums
   double step = 1, bias = 0;  // an element's number is step * (its code or digits + bias)
   bool rounds = false;        // the table's numbers were no such sums
@@ -38,8 +40,9 @@ struct StreamCodes {
   LaneOrder order(int64_t unit) const;
 };
 
-// Codes that count numbers, in groups of d.fine elements; nothing where their bits do not lie so.
-std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit);
+// Codes that count numbers, or stand in d's table, in groups of d.fine elements; nothing where their bits do not lie
+// so.
+std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit, const machine::Machine& m);
 
 // A table of sixteen numbers; `exact`: nothing where they would be rounded.
 struct TableCodes {
@@ -66,6 +69,7 @@ class StreamWords {
 
  private:
   Expr four(Expr word) const;
+  Expr looked_up(Expr word, const StreamCodes::Part& part);
   Builder& b_;
   const machine::Machine& m_;
   const StreamCodes& codes_;

@@ -464,8 +464,8 @@ Expr convert_codes(Builder& b, const FieldType& type, Expr codes, const machine:
   return *to == Scalar::f32 ? numbers : cast(numbers, Scalar::f32);
 }
 
-Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
-  return decode_codes(window.builder(), field.type, load_codes(window, field, places));
+Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places, const machine::Machine* m) {
+  return decode_codes(window.builder(), field.type, load_codes(window, field, places), m);
 }
 
 namespace {
@@ -477,7 +477,7 @@ bool fits_half(const FieldType& t) {
   return t.exponent_bits <= 4 && t.special != FieldType::Special::ieee && t.special != FieldType::Special::scale;
 }
 
-Expr decode_by_half(Builder& b, const FieldType& t, Expr codes) {
+Expr decode_by_half(Builder& b, const FieldType& t, Expr codes, const machine::Machine* m) {
   const int lanes = b.type(codes).lanes, size = t.exponent_bits + t.mantissa_bits;
   const VType u16{Scalar::u16, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u16); };
@@ -485,8 +485,15 @@ Expr decode_by_half(Builder& b, const FieldType& t, Expr codes) {
   const Expr code = cast(codes, Scalar::u16);
   const Expr magnitude = code & u(top);
   const Expr sign = (code << u(15 - size)) & u(0x8000);
-  Expr bits = magnitude << u(10 - t.mantissa_bits);
-  if (t.special == FieldType::Special::fn) bits = select(magnitude == u(top), u(0x7e00), bits);
+  const bool carries = t.special == FieldType::Special::fn && m && m->wave > 1;
+  Expr held = magnitude;
+  if (carries) {
+    // Lanes compare one by one, but add together: all ones carry, into what f16's exponent has more.
+    const Expr carry = (magnitude + u(1)) & u(top + 1);
+    for (int bit = t.exponent_bits; bit < 5; ++bit) held = held | shifted(carry, bit - t.exponent_bits);
+  }
+  Expr bits = held << u(10 - t.mantissa_bits);
+  if (t.special == FieldType::Special::fn && !carries) bits = select(magnitude == u(top), u(0x7e00), bits);
   bits = bits | sign;
   if (t.special == FieldType::Special::fnuz) bits = select(code == u(top + 1), u(0x7e00), bits);
   const Expr half = cast(bitcast(bits, Scalar::f16), Scalar::f32);
@@ -555,7 +562,7 @@ Expr decode_small_float(Builder& b, const FieldType& t, Expr codes) {
 
 }  // namespace
 
-Expr decode_codes(Builder& b, const FieldType& t, Expr codes) {
+Expr decode_codes(Builder& b, const FieldType& t, Expr codes, const machine::Machine* m) {
   const int lanes = b.type(codes).lanes;
   if (!t.is_float) {
     const Scalar to = t.register_type();
@@ -572,7 +579,7 @@ Expr decode_codes(Builder& b, const FieldType& t, Expr codes) {
   if (is_ieee(t, 8, 23)) return bitcast(codes, Scalar::f32);
   if (is_half(t)) return cast(bitcast(cast(codes, Scalar::u16), Scalar::f16), Scalar::f32);
   if (is_ieee(t, 8, 7)) return bitcast(codes << 16, Scalar::f32);
-  return fits_half(t) ? decode_by_half(b, t, codes) : decode_small_float(b, t, codes);
+  return fits_half(t) ? decode_by_half(b, t, codes, m) : decode_small_float(b, t, codes);
 }
 
 }  // namespace lumen::synth

@@ -101,11 +101,13 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
 
 // Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
 // equal.
-Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
+Expr load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places,
+                const machine::Machine* m = nullptr);
 
 // Codes (u32, or u64 above 32 bits; any lane count) to numbers in the register type, and numbers to codes: equal to
-// field_decode and field_encode bit for bit. `value` is f32 for float fields, an integer of any width for the rest.
-Expr decode_codes(Builder& b, const FieldType& type, Expr codes);
+// field_decode and field_encode bit for bit, but for the bits of a NaN. `value` is f32 for float fields, an integer of
+// any width for the rest.
+Expr decode_codes(Builder& b, const FieldType& type, Expr codes, const machine::Machine* m = nullptr);
 Expr encode_value(Builder& b, const FieldType& type, Expr value);
 
 // Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.

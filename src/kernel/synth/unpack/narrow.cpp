@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/unpack/bits_as.h"
 #include "kernel/synth/unpack/unpack.h"
 #include "number/facts/range.h"
 
@@ -67,9 +68,48 @@ std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
 
 }  // namespace
 
+namespace {
+
+// Whether lanes fill words, of which the machine selects bytes by bytes.
+bool permutes_bytes(int64_t entries, int lanes, const machine::Machine& m) {
+  return entries <= 16 && lanes % 4 == 0 && m.find_row(kBytePermute) != nullptr;
+}
+
+// Eight entries lie in two words, which the lower bits of four indices select from at once; the highest bit, spread
+// over its byte, tells which eight.
+Expr permute_bytes(Builder& b, const std::vector<int64_t>& table, Expr index) {
+  const VType word{Scalar::u32, 1}, bytes = b.type(index);
+  const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kBytePermute, word, {low, high, which}); };
+  const auto entries = [&](size_t first) {
+    int64_t all = 0;
+    for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
+    return b.integer(all, word);
+  };
+  // Signs of a word's second and fourth byte, and of those in another: each four bits above an index's highest.
+  constexpr int64_t kSigns = 0x090b080a;
+  const BufferId words = b.alloc(bytes.lanes, 16);
+  for (int lane = 0; lane < bytes.lanes; lane += 4) {
+    const Expr x = bits_as(b, b.shuffle({index}, {lane, lane + 1, lane + 2, lane + 3}), word);
+    const Expr low = x & 0x07070707;
+    Expr found = permute(entries(0), entries(4), low);
+    if (table.size() > 8) {
+      const Expr up = x << 4, further = x << 12;
+      const Expr upper = permute(up, further, b.integer(kSigns, word));
+      const Expr second = permute(entries(8), entries(12), low);
+      const Expr both = found ^ second, chosen = both & upper;
+      found = found ^ chosen;
+    }
+    b.store(words, found, b.i64(lane), 4);
+  }
+  return b.load(words, bytes, b.i64(0), 4);
+}
+
+}  // namespace
+
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const int lanes = bytes.lanes;
+  if (permutes_bytes(std::ssize(table), lanes, m)) return permute_bytes(b, table, index);
   const auto part = [&](size_t first, int64_t count) {
     std::vector<int64_t> entries;
     for (int64_t i = 0; i < std::max<int64_t>(count, lanes); ++i)
@@ -94,7 +134,8 @@ Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, co
 }
 
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
-  return entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr;
+  return permutes_bytes(entries, lanes, m) ||
+         (entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr);
 }
 
 // The value of an expression modulo 2^bits, as u8 or u16, for the elements of a frame.

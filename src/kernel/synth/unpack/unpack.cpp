@@ -228,13 +228,13 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
                                                : *tensor_window_;
   if (e.args[0].kind == RoutineExpr::Kind::variable)
     if (const Expr codes = wide_codes(e.slot, frame); codes.exists())
-      return {type, decode_codes(b_, field.type, codes), {}};
+      return {type, decode_codes(b_, field.type, codes, machine_), {}};
   const std::vector<FieldPlace> places = places_of(field, index, frame);
   if (machine_ && converts_codes(field.type, frame.lanes(), *machine_)) {
     const Expr codes = load_codes(window, field, places, true, machine_);
     if (b_.type(codes).lanes == frame.lanes()) return {type, convert_codes(b_, field.type, codes, *machine_), {}};
   }
-  return {type, load_field(window, field, places), {}};
+  return {type, load_field(window, field, places, machine_), {}};
 }
 
 // Codes of a run of lanes out of a vector of bytes that is taken from memory at once; -1 where that is no gain.

@@ -11,8 +11,12 @@ namespace {
 
 double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
   const machine::CostTable& costs = c.machine.costs;
-  if (c.machine.kind == machine::Kind::gpu)
-    return c.streamed(costs.streams.code + c.problem.m.extent * costs.streams.code_row, false) + costs.blocks.launch;
+  if (c.machine.kind == machine::Kind::gpu) {
+    const bool chooses = d.code_field >= 0 && d.table.empty();  // number by number
+    const int bits = chooses ? c.problem.loads[1].format->fields[d.code_field].type.bits : 0;
+    const double code = costs.streams.code + (chooses ? costs.streams.choice * (1 << bits) : 0);
+    return c.streamed(code + c.problem.m.extent * costs.streams.code_row, false) + costs.blocks.launch;
+  }
   const machine::CodeCosts& codes = costs.codes;
   const DotProblem& p = c.problem;
   const auto rows = static_cast<double>(p.m.extent), k = static_cast<double>(p.k.extent);

@@ -34,7 +34,14 @@ SkinnyActivations::SkinnyActivations(DotWriter& w, const DotProblem& p, const Sk
         runs_[found++].assign(vector.begin() + i, vector.begin() + i + 4);
       }
   LUMEN_CHECK(found == runs_.size(), "a share of {} elements in {} runs", t_.share, found);
-  own_ = find_bits() ? kFour : t_.share;
+  bool natural = true;
+  for (int64_t e = 0; e < t_.share; ++e) natural = natural && place_of(e) == e;
+  own_ = !natural && find_bits() ? kFour : t_.share;
+  // Runs of elements that lie as far apart as there are runs: a lane takes one, a word of codes.
+  apart_ = own_ < t_.share ? t_.share / kFour : 1;
+  for (int64_t r = 0; r < std::ssize(runs_); ++r)
+    for (int64_t i = 0; i < std::ssize(runs_[r]); ++i)
+      if (runs_[r][i] != r + i * std::ssize(runs_)) apart_ = 1;
 }
 
 int64_t SkinnyActivations::place_of(int64_t element) const {
@@ -71,7 +78,8 @@ void SkinnyActivations::fill(Expr lane, const std::function<void()>& meanwhile) 
       }
       const int64_t per_row = p_.k.extent / share;
       item.row = p_.m.extent == 1 ? b_.i64(0) : item.number / per_row;
-      item.element = (p_.m.extent == 1 ? item.number : item.number % per_row) * share;
+      const Expr own = p_.m.extent == 1 ? item.number : item.number % per_row;
+      item.element = apart_ > 1 ? own / apart_ * t_.share + own % apart_ : own * share;
       items.push_back(std::move(item));
     }
     for (Item& item : items) item.x = load(item.row, item.element, share);
@@ -101,6 +109,11 @@ std::vector<Expr> SkinnyActivations::load(Expr row, Expr element, int64_t count)
     for (const DotIndex& i : p_.pick->rows) whole = whole && i.strides[0] % 4 == 0;
   std::vector<Expr> out;
   const Expr at = w_.base(0) + (row * p_.m.strides[0] + element);
+  if (apart_ > 1) {
+    out.push_back(
+        b_.join(kFour, [&](int i) { return b_.load(w_.buffer(0), {Scalar::f32, 1}, (at + i * apart_) * 4, 4); }));
+    return out;
+  }
   for (int64_t i = 0; i < count; i += 4)
     out.push_back(b_.load(w_.buffer(0), {Scalar::f32, 4}, (at + i) * 4, whole ? 16 : 4));
   return out;
@@ -186,7 +199,11 @@ void SkinnyActivations::put(const Item& item) {
   const Expr unit = item.element / t_.unit, within = item.element % t_.unit;
   const Expr block = unit / t_.columns * t_.columns, column = unit % t_.columns;
   // Sixteen elements of a unit, then those of the next column.
-  if (own_ < t_.share) {
+  if (apart_ > 1) {
+    const Expr inside = within % t_.share, place = within - inside + inside * kFour;
+    const Expr line = block * (t_.unit / kLine) + place / kLine * t_.columns + column;
+    b_.store(codes_, item.codes[0], item.row * code_bytes() + (line * kLine + place % kLine), 4);
+  } else if (own_ < t_.share) {
     put_bytes(item, block * (t_.unit / kLine) + column, within);
   } else {
     Expr line = block * (t_.unit / kLine) + within / kLine * t_.columns;

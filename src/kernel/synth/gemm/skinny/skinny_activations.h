@@ -59,7 +59,8 @@ class SkinnyActivations {
   const SkinnyDotPlan& t_;
   const machine::Machine& m_;
   bool sums_ = false;
-  int64_t own_ = 4;  // four, so that lanes read beside each other, where places are found bit by bit; else a share
+  int64_t own_ = 4;    // four, so that lanes read beside each other, where places are found bit by bit; else a share
+  int64_t apart_ = 1;  // elements from one that a lane takes to its next
   bool find_bits();
   void put_bytes(const Item& item, Expr unit_line, Expr within);
   int64_t place_of(int64_t element) const;  // of a share

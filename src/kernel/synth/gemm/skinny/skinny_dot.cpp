@@ -53,6 +53,7 @@ class SkinnyDotKernel {
   void sum_pairs(Unpack& cursor, const std::vector<SkinnyActivations::Position>& at, int j);
   using AddRun = std::function<void(std::vector<Expr>&, Expr, const std::vector<int64_t>&)>;
   std::vector<Expr> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
+  std::vector<Expr> sum_by_exponent(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
   // By row: products of values over a group, and activations, for its offset.
   struct GroupSums {
@@ -142,6 +143,7 @@ void SkinnyDotKernel::sum_integers(Unpack& cursor, const std::vector<SkinnyActiv
 // for each other.
 std::vector<Expr> SkinnyDotKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
+  if (!m_.async_copies) return sum_by_exponent(cursor, group, add);
   struct Sum {
     std::vector<Expr> products;
     int parts = 0;
@@ -168,6 +170,33 @@ std::vector<Expr> SkinnyDotKernel::sum_codes(Unpack& cursor, int64_t group, cons
         else
           all[i] = all[i] + product;
       }
+  return all;
+}
+
+// One sum, from the greatest exponent down, doubled from each to the next: fewest instructions, where waves hide that
+// each waits for the one before.
+std::vector<Expr> SkinnyDotKernel::sum_by_exponent(Unpack& cursor, int64_t group, const AddRun& add) {
+  struct Part {
+    Expr bytes;
+    std::vector<int64_t> run;
+  };
+  std::map<int, std::vector<Part>, std::greater<>> parts;
+  for (const StreamCodes::Run& run : t_.codes->runs) {
+    if (run.elements[0] / t_.integers->fine != group) continue;
+    for (const StreamWords::Term& term : words_->terms(cursor, run))
+      parts[term.exponent].push_back({term.bytes, {run.elements.begin(), run.elements.end()}});
+  }
+  std::vector<Expr> all(height_, b_.integer(0, {Scalar::i32, 1}));
+  int counts = parts.begin()->first;
+  const auto count_by = [&](int exponent) {
+    for (Expr& x : all) x = shifted(x, counts - exponent);
+    counts = exponent;
+  };
+  for (const auto& [exponent, alike] : parts) {
+    count_by(exponent);
+    for (const Part& part : alike) add(all, part.bytes, part.run);
+  }
+  count_by(t_.codes->least);
   return all;
 }
 

@@ -25,6 +25,7 @@ constexpr int64_t kMostRows = 16;
 constexpr int64_t kWord = 4;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
 constexpr int64_t kMostSums = 8;         // of a lane
+constexpr int64_t kRounded = 16;         // activations of a lane
 constexpr double kLargestHalf = 65000;
 constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
@@ -104,14 +105,21 @@ class SkinnyDotChooser {
     std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
     std::vector<SkinnyDotPlan> out;
     if (lay_out_beside(t)) out.push_back(t);
-    for (auto& [cost, plan] : found) out.push_back(std::move(plan));
+    for (auto& [cost, plan] : found)
+      if (std::none_of(out.begin(), out.end(),
+                       [&](const auto& o) { return o.columns == plan.columns && o.width == plan.width; }))
+        out.push_back(std::move(plan));
     return out;
   }
 
-  // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
+  // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many. Schedulers get
+  // waves in turn; every block rounds activations.
   double cost_of_waiting(const SkinnyDotPlan& t) const {
-    const double waves = t.waves * blocks_beside(t);
-    return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, m_.costs.streams.waves / waves);
+    const int64_t blocks = ceil_div(t.blocks, m_.units), waves = t.waves * std::min(blocks, blocks_beside(t));
+    const double uneven = static_cast<double>(ceil_div(waves, kSchedulers) * kSchedulers) / waves;
+    const double rounding = m_.costs.streams.rounding * p_.m.extent * p_.k.extent / m_.wave * blocks;
+    return (cost_of(t, {t.columns, t.width, t.waves, 0}) + rounding) * uneven *
+           std::max(1.0, m_.costs.streams.waves / waves);
   }
   int64_t blocks_beside(const SkinnyDotPlan& t) const {  // on a multiprocessor
     return m_.async_copies ? 1 : std::max<int64_t>(1, m_.shared_bytes / t.shared_bytes);
@@ -132,7 +140,7 @@ class SkinnyDotChooser {
 
   bool find_codes(SkinnyDotPlan& t) const {
     if (t.looks_up_pairs()) return false;
-    t.codes = stream_codes(f_, *t.integers, t.unit);
+    t.codes = stream_codes(f_, *t.integers, t.unit, m_);
     if (t.codes && take_order(t)) return true;
     t.codes.reset();
     return false;
@@ -140,8 +148,13 @@ class SkinnyDotChooser {
   bool take_order(SkinnyDotPlan& t) const {
     t.order = t.codes->order(t.unit);
     const auto share = share_of(t.order, t.integers->fine);
-    if (share) t.share = *share;
+    if (share) t.share = widened(*share, t.integers->fine);
     return share.has_value();
+  }
+  // Where every block waits for its rounding, lanes take more at once, and fewer of them find a scale together.
+  int64_t widened(int64_t share, int64_t group) const {
+    while (!m_.async_copies && share < kRounded && group % (2 * share) == 0) share *= 2;
+    return share;
   }
 
   bool find_values(SkinnyDotPlan& t) {
@@ -242,12 +255,14 @@ class SkinnyDotChooser {
     t.order = order.unit;
     const auto share = share_of(t.order, d.fine);
     if (!share) return false;
-    t.share = *share;
+    t.share = widened(*share, d.fine);
     return true;
   }
 
-  // Where copies are loads and stores, several blocks of a multiprocessor hide each other's.
-  int64_t block_lanes() const { return m_.async_copies ? kBlockLanes : kBlockLanes / 2; }
+  // Where copies are loads and stores, several blocks of a multiprocessor may hide each other's.
+  std::vector<int64_t> block_lanes() const {
+    return m_.async_copies ? std::vector{kBlockLanes} : std::vector{kBlockLanes / 2, kBlockLanes};
+  }
 
   // Lanes side by side on a row, rows of a lane, and waves of a block, of which a multiprocessor has one. What a wave
   // spends on its tiles of rows, and once more on the last one, behind all copies; instructions as they were counted.
@@ -271,14 +286,17 @@ class SkinnyDotChooser {
         if (width * p_.m.extent > kMostSums) continue;
         // Where there is less to do, fewer waves of all multiprocessors.
         const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
-        const int most = std::min(block_lanes() / m_.wave, ceil_div(tiles, m_.units));
-        for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
-          Shape s{columns, width, waves, 0};
-          s.cost = cost_of(t, s);
-          out.push_back(s);
+        for (const int64_t lanes : block_lanes()) {
+          const int most = std::min(lanes / m_.wave, ceil_div(tiles, m_.units));
+          for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
+            Shape s{columns, width, waves, 0};
+            s.cost = cost_of(t, s);
+            out.push_back(s);
+          }
         }
       }
     std::stable_sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.cost < y.cost; });
+    if (!m_.async_copies) return out;
     std::vector<Shape> best;  // of every kind
     for (const Shape& s : out)
       if (std::none_of(best.begin(), best.end(),
@@ -316,7 +334,7 @@ class SkinnyDotChooser {
     for (t.deep = 1; m_.wave * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;) t.deep *= 2;
     const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), m_.units);
     const int64_t wanted = ceil_div(tiles, kSchedulers) * kSchedulers;
-    for (t.waves = std::min(block_lanes() / m_.wave, wanted); t.waves > 0; t.waves -= kSchedulers)
+    for (t.waves = std::min(kBlockLanes / m_.wave, wanted); t.waves > 0; t.waves -= kSchedulers)
       if (lay_out(t, (m_.shared_bytes + kReserved) / 2 - kReserved) && t.buffers >= 2) return true;
     return false;
   }

@@ -27,8 +27,8 @@ constexpr int64_t kLane = 16;           // bytes that lanes take at once of what
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
-constexpr int kPlainBuffers = 2;   // where copies are loads and stores: nothing is under way
-constexpr int64_t kMostTall = 64;  // rows where copies are asynchronous: measured there alone
+constexpr int kPlainBuffers = 2;    // where copies are loads and stores: nothing is under way
+constexpr int64_t kMostTall = 128;  // rows where copies are asynchronous: measured there alone
 constexpr int64_t kLeastTallWaves =
     8;                          // of a block, on half of all units: blocks of products are faster else (measured)
 constexpr int64_t kTall = 256;  // elements of a lane, of all rows of a wave: straight code
