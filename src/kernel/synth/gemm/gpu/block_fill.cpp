@@ -180,7 +180,7 @@ Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
 }
 
 // Each lane copies units that lie a fixed number of rows apart: what differs between them is a constant, or (rows that
-// do not exist: the last one instead) little more. Of wide rows beside each other it copies one unit of each run that a
+// do not exist) little more. Of wide rows beside each other it copies one unit of each run that a
 // swizzled row has, at the same k, whose place in memory is computed once.
 void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to) {
   constexpr int64_t kRun = BlockProduct::kSwizzle;
@@ -191,6 +191,8 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
   const int64_t down_stride = beside ? k_stride : row_stride;
   const bool whole = index().extent % rows() == 0, joint_k = beside && !p_.joint_k.empty(),
              joint_m = !beside && is_joint();
+  // Rows that do not exist become zeros: all blocks would read the last one for them, out of one place of the cache.
+  const bool asks_count = m_.async_copies;
   // The panel's swizzle repeats every few rows.
   const auto apart_of = [&](int64_t units) {
     return lanes % units == 0 && lanes / units % kRun == 0 ? lanes / units : 0;
@@ -208,18 +210,24 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
   if (!joint_k) origin = origin + at.k * k_stride;
   const auto copy_rounds = [&](int64_t first, int64_t last, Expr unit, Expr down) {
     const Expr k = at.k + (beside ? down : unit * unit_);
-    std::vector<Expr> places, near;
+    std::vector<Expr> places, near, counts;
     for (int64_t run = 0; run < runs; ++run) {
       const Expr u = run == 0 ? unit : unit + run * across;
       Expr across_at = u * unit_;
-      if (beside && !whole) across_at = min(across_at, index().extent - unit_ - first_row_);
+      if (beside && !whole) {
+        const Expr last_unit = index().extent - unit_ - first_row_;
+        if (asks_count)
+          counts.push_back(select(across_at <= last_unit, b_.i64(BlockProduct::kUnit), b_.i64(0)));
+        else
+          across_at = min(across_at, last_unit);
+      }
       places.push_back(together ? to + first * lanes * BlockProduct::kUnit : place_of(down, u));
       near.push_back(origin + across_at);
     }
     for (int64_t round = first; round < last; ++round) {
       const int64_t further = (round - first) * apart;
       const auto element = [&](Expr from) { return from + down * down_stride + further * down_stride; };
-      Expr row;
+      Expr row, count;
       if (joint_k) {
         const Expr number = k + further;
         row = w_.sum_of(load(), p_.k.extent % stage == 0 ? number : min(number, b_.i64(p_.k.extent - 1)));
@@ -228,18 +236,22 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
       } else if (!beside && !whole) {
         const auto narrow = [&](Expr x) { return cast(x, Scalar::i32); };
         const Expr last_row = index().extent - 1 - first_row_;
-        row = cast(min(narrow(down + further), narrow(last_row)), Scalar::i64) * down_stride;
+        if (asks_count)
+          count = select(narrow(down + further) <= narrow(last_row), b_.i64(BlockProduct::kUnit), b_.i64(0));
+        else
+          row = cast(min(narrow(down + further), narrow(last_row)), Scalar::i64) * down_stride;
       }
-      const auto each_run = [&](const std::function<void(Expr place, Expr near)>& body) {
-        for (int64_t run = 0; run < runs; ++run) body(places[run] + further * product_.row_bytes(side_), near[run]);
+      const auto each_run = [&](const std::function<void(Expr place, Expr near, Expr count)>& body) {
+        for (int64_t run = 0; run < runs; ++run)
+          body(places[run] + further * product_.row_bytes(side_), near[run], counts.empty() ? count : counts[run]);
       };
       const auto begin = [&] {
-        each_run([&](Expr place, Expr from) {
+        each_run([&](Expr place, Expr from, Expr exists) {
           const Expr number = row.exists() ? from + row : element(from);
           if (together)
             b_.copy_together(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
           else
-            b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit);
+            b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit, exists);
         });
       };
       if (p_.k.extent % stage == 0) {
@@ -247,7 +259,7 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
         continue;
       }
       b_.branch((beside ? k + further : k) < p_.k.extent, begin, [&] {
-        each_run([&](Expr place, Expr) {
+        each_run([&](Expr place, Expr, Expr) {
           const Expr own = together ? place + lane * BlockProduct::kUnit : place;
           b_.store(panel, zero_unit(), own, BlockProduct::kUnit);
         });
