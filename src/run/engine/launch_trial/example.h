@@ -6,7 +6,7 @@
 
 namespace lumen::run {
 
-// Of LoadedForm::example. Error where the device fails to launch it.
+// Tries LoadedForm::example. Error where the device fails to launch it.
 LaunchTrial try_example(const CompileContext& shop, const LoadedForm& form);
 
 }  // namespace lumen::run

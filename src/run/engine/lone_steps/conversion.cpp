@@ -117,18 +117,18 @@ LoneSteps encode_steps(const FormatRef& f, int64_t rows, int64_t columns, synth:
   out.synthesize = [=](const machine::Machine& m) {
     return synth::synthesize_encode(*f, rows, columns, m, importance);
   };
-  // Of a large matrix whose rows have fields together some elements are looked at.
+  // A large matrix whose rows have fields together is looked at in some places.
   if (importance == synth::Importance::none && !has_rows_apart(*f) && rows * columns > kMostEncoded)
     out.plan = plan_of_cast({}, {Scalar::f32, f}, rows, columns);
   else
     out.example = [=] { return encode_example(*f, rows, columns, importance); };
   out.evaluate = [=](std::span<void* const> values) {
-    const std::span<const float> x(static_cast<const float*>(values[0]), rows * columns);
+    const std::span<const float> x(reinterpret_cast<const float*>(values[0]), rows * columns);
     const int64_t weights = importance == synth::Importance::columns ? columns : rows * columns;
     const std::vector<uint8_t> blob =
         importance == synth::Importance::none
             ? encode(*f, x, rows, columns)
-            : encode_weighted(*f, x, rows, columns, {static_cast<const float*>(values[2]), size_t(weights)});
+            : encode_weighted(*f, x, rows, columns, {reinterpret_cast<const float*>(values[2]), size_t(weights)});
     std::memcpy(values[1], blob.data(), blob.size());
   };
   return out;
@@ -143,7 +143,8 @@ LoneSteps decode_steps(const FormatRef& f, int64_t rows, int64_t columns) {
   else
     out.plan = plan_of_cast({Scalar::f32, f}, {}, rows, columns);
   out.evaluate = [=](std::span<void* const> values) {
-    const std::span<const uint8_t> blob(static_cast<const uint8_t*>(values[0]), blob_layout(*f, rows, columns).total);
+    const std::span<const uint8_t> blob(reinterpret_cast<const uint8_t*>(values[0]),
+                                        blob_layout(*f, rows, columns).total);
     const std::vector<float> x = decode(*f, blob, rows, columns);
     std::memcpy(values[1], x.data(), x.size() * sizeof(float));
   };

@@ -3,9 +3,9 @@
 // way to kernels without the machine's instructions, then to the processor's, then to the evaluator. Proved by
 // tests/run/engine/lone_steps/lone_steps_test.cpp.
 //
-// May include: base, graph/fuse, graph/ir, kernel/machine, kernel/synth/encode, kernel/synth/step, number/codec,
-// number/format, run/device, run/engine/compile, run/engine/launch_trial.
-// Offers: conversion.h, loaded_steps.h.
+// May include: base, graph/ir, kernel/machine, kernel/synth/encode, kernel/synth/step, number/codec, number/format,
+// run/engine/compile, run/engine/launch_trial.
+// Offers: conversion.h.
 #pragma once
 
 #include <functional>
