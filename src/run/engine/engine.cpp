@@ -103,12 +103,13 @@ struct Engine::State {
     const LaunchTrialCounts before = trials ? trials->counts() : LaunchTrialCounts{};
     auto out = made();
     const LaunchTrialCounts now = trials ? trials->counts() : LaunchTrialCounts{};
+    const auto kernels = [](int64_t count) { return count == 1 ? "a kernel" : fmt::format("{} kernels", count); };
     if (now.tried > before.tried)
-      verbose(fmt::format("'{}': {} kernels were tried in {:.1f} s, {} refused", what, now.tried - before.tried,
+      verbose(fmt::format("'{}': {} tried in {:.1f} s, {} refused", what, kernels(now.tried - before.tried),
                           now.seconds - before.seconds, now.refused - before.refused));
     if (now.not_tried > before.not_tried)
-      note(fmt::format("'{}': {} kernels could not be tried, and are used; -v says why", what,
-                       now.not_tried - before.not_tried));
+      note(fmt::format("'{}': {} could not be tried, and used all the same; -v says why", what,
+                       kernels(now.not_tried - before.not_tried)));
     return out;
   }
 
