@@ -23,7 +23,6 @@
 #include "run/engine/trial/soundness.h"
 #include "tests/amd/chip.h"
 #include "tests/amd/faults/planted_faults.h"
-#include "tests/amd/planted.h"
 #include "tests/run/damage.h"
 
 namespace lumen::run {
@@ -184,36 +183,36 @@ TEST_F(AmdPrograms, LoneKernelsAreTriedToo) {
   }
 }
 
-// By hand, with LUMEN_AMD_LONG=1: every kind of fault in instructions that these have. Those that change no bit of what
-// is computed here are no faults of theirs; a kernel on a chip with any other is found.
+// By hand, with LUMEN_AMD_LONG=1: results that lie in other lanes, are zero or are not there, in every instruction that
+// computes. What is the same in all lanes, or is not used, is no fault for these kernels; which those are is printed.
 TEST_F(AmdPrograms, FaultsOfLoneKernelsAreFound) {
-  if (!std::getenv("LUMEN_AMD_LONG")) GTEST_SKIP() << "takes minutes";
+  if (!std::getenv("LUMEN_AMD_LONG")) GTEST_SKIP() << "takes half a minute";
   int found = 0, same = 0, stopped = 0, none = 0;
   for (const LoneSteps& work : lone_kernels()) {
     for (const char* words : {"v_mul_f32", "v_add_f32", "v_sub_f32", "v_fma", "v_max", "v_min", "v_cvt", "v_rcp",
                               "v_rndne", "v_cndmask", "global_load", "global_store", "v_lshl", "v_bfe", "v_perm"})
-      for (const amd::PlantedKind& kind : amd::planted_kinds()) {
+      for (const char* kind : {"lanes", "rows", "halves", "off", "gone"}) {
         std::fflush(stdout);
         const pid_t child = ::fork();
         if (child == 0) {
           std::filesystem::remove_all(kept());
-          const Start s = start(work, fmt::format("{} {}", kind.name, words));
+          const Start s = start(work, fmt::format("{} {}", kind, words));
           const bool error = s.plans.starts_with("error");
           if (!error && s.plans.empty() && planted() > 0)
-            std::printf("same: %s %s in %s\n", std::string(kind.name).c_str(), words, work.meaning.c_str());
+            std::printf("same: %s %s in %s\n", kind, words, work.meaning.c_str());
           std::fflush(stdout);
           ::_exit(error ? 2 : !s.plans.empty() ? 0 : planted() > 0 ? 1 : 3);
         }
         int status = 0;
         ASSERT_EQ(::waitpid(child, &status, 0), child);
-        ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 4) << kind.name << " " << words;
+        ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 4) << kind << " " << words;
         int* const counts[] = {&found, &same, &stopped, &none};
         ++*counts[WEXITSTATUS(status)];
       }
   }
   std::printf("%s: %d found, %d change nothing, %d stopped by the driver, %d not in these kernels\n", chip_.c_str(),
               found, same, stopped, none);
-  EXPECT_GE(found, 100);
+  EXPECT_GE(found, 150);
 }
 
 // By hand, with LUMEN_AMD_LONG=1: all faults that the self-test is held against. Its trials compare every element and
