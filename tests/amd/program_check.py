@@ -8,6 +8,7 @@ LUMEN_AMD_LONG=1 in the environment: every format of the library in `doctor`, mo
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,34 @@ def write(model: Path, device: str, cache: Path, chip: str = "", tries: str = "n
                 cache, "--no-tune"], chip, tries)
 
 
+def quantize(base: Path, cache: Path, chip: str) -> None:
+    """On the chip as it is, and with a fault: the kernels that have it are named, and the file is the processor's all the same."""
+    out = base.parent / "rounded.gguf"
+
+    def rounded(device: str, tries: str, fault: str = "") -> tuple[bytes, str]:
+        environment = dict(os.environ) | {"LUMEN_TRY": tries, "LUMEN_STAND_IN_AMD": chip, "LUMEN_STAND_IN_FAULT": fault,
+                                          "LUMEN_HIP_LIBRARY": str(BUILD / "tests/amd/libamdhip64.so")}
+        for kept in cache.glob("user-*/trials"):
+            shutil.rmtree(kept)
+        done = subprocess.run([LUMEN, "quantize", base, out, "q4_0", "--device", device, "--cache", cache], capture_output=True, text=True,
+                              env=environment)
+        if done.returncode != 0:
+            sys.exit(f"{chip}: quantize with '{fault}':\n{done.stderr[-3000:]}")
+        return out.read_bytes(), done.stderr
+
+    right, _ = rounded("cpu", "never")
+    there, said = rounded("hip", "auto")
+    if there != right or "wrongly" in said or "could not be tried" in said:
+        sys.exit(f"{chip}: quantize:\n{said}")
+    fault = "lanes v_mul_f32"
+    if rounded("hip", "never", fault)[0] == right:
+        sys.exit(f"{chip}: '{fault}' changes nothing that is rounded")
+    there, said = rounded("hip", "always", fault)
+    if there != right or "'encode " not in said or "computes wrongly: byte" not in said or "the processor takes its place" not in said:
+        sys.exit(f"{chip}: quantize with '{fault}':\n{said}")
+    print(f"{chip}: quantize gives the processor's file, also with a fault in the chip")
+
+
 def check(chip: str, folder: Path) -> None:
     cache = folder / "cache"
     said = run([LUMEN, "doctor", "--device", "hip", "--cache", cache, *(["--all"] if LONG else [])], chip)
@@ -80,6 +109,7 @@ def check(chip: str, folder: Path) -> None:
     base = folder / "cpu-f32/model.gguf"
     small = folder / "small.gguf"
     run([LUMEN, "quantize", base, small, "q8_0"])
+    quantize(base, cache, chip)
     for model in (base, small):
         here, there = write(model, "cpu", cache), write(model, "hip", cache, chip, "auto" if model == small else "never")
         if here != there:

@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include <cmath>
-#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -15,6 +14,7 @@
 #include "run/engine/compile/repeat.h"
 #include "run/engine/launch_trial/policy.h"
 #include "run/engine/launch_trial/trial_results.h"
+#include "run/engine/lone_steps/conversion.h"
 #include "run/engine/panels/panels.h"
 #include "run/engine/roofline.h"
 #include "run/engine/self_test_result.h"
@@ -25,52 +25,6 @@
 namespace lumen::run {
 
 namespace {
-
-class ReadySteps : public LoadedSteps {
- public:
-  ReadySteps(const CompileContext& shop, const synth::Synthesis& steps, CompileReport* report)
-      : device_(shop.device), cache_(shop.cache) {
-    std::vector<BufferAddress> values;  // numbers stand for addresses
-    for (const synth::Step& step : steps.steps)
-      for (const synth::Argument& a : step.arguments)
-        while (a.from == synth::Argument::From::value && std::ssize(values) <= a.index)
-          values.push_back({BufferAddress::In::input, std::ssize(values)});
-    launches_ = compile_steps(shop, steps, values, 0, report);
-    int64_t bytes = 0;
-    for (const int64_t scratch : steps.scratch) bytes += aligned(scratch);
-    if (bytes > 0) scratch_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, bytes));
-    if (device_->is_asynchronous())
-      shared_status_ = std::static_pointer_cast<LaunchStatus>(allocate_shared(device_, sizeof status_));
-  }
-
-  void launch(std::span<void* const> values) override {
-    LaunchStatus* const status = shared_status_ ? shared_status_.get() : &status_;
-    for (const Launch& launch : launches_) {
-      buffers_.clear();
-      for (const BufferAddress& at : launch.addresses)
-        buffers_.push_back(at.in == BufferAddress::In::input ? values[at.at] : scratch_.get() + at.at);
-      device_->launch(launch.kernel, buffers_, launch.launch_config, status);
-    }
-  }
-
-  void finish() override {
-    device_->synchronize();
-    if (shared_status_) device_->copy_out(&status_, shared_status_.get(), sizeof status_);
-    if (status_.code == 0) return;
-    const LaunchStatus failed = std::exchange(status_, {});
-    if (shared_status_) device_->copy_in(shared_status_.get(), &status_, sizeof status_);
-    throw guard_error({}, -1, failed);
-  }
-
- private:
-  std::shared_ptr<Device> device_;
-  std::shared_ptr<KernelCache> cache_;  // keeps the machine code alive
-  std::vector<Launch> launches_;
-  std::shared_ptr<std::byte> scratch_;
-  std::shared_ptr<LaunchStatus> shared_status_;  // where launches are asynchronous
-  LaunchStatus status_;
-  std::vector<void*> buffers_;
-};
 
 // The next table for this processor, from the most able down; null: there is none.
 machine::MachineRef less_able(const machine::Machine& than) {
@@ -91,7 +45,8 @@ struct Engine::State {
   DeviceChoice choice;
   std::filesystem::path folder;
   std::vector<RefusedRow> refused;
-  std::shared_ptr<TrialResults> trials;  // null: programs are trusted as they are
+  std::shared_ptr<TrialResults> trials;  // null: kernels are trusted as they are
+  std::optional<CompileContext> host;    // the processor, where a device's kernels were wrong
   CompileReport totals;
   bool timed = false;
 
@@ -137,20 +92,37 @@ struct Engine::State {
     open(std::make_shared<const machine::Machine>(std::move(machine)));
   }
 
-  // From here on kernels of programs are tried before they are trusted, where they shall be.
+  // From here on kernels are tried before they are trusted, where they shall be.
   void try_launches() {
     if (tries_launches(*shop.device)) shop.judge = trials = std::make_shared<TrialResults>(shop);
   }
 
-  // What trials a program's kernels had.
-  void say_trials(const std::string& program, const LaunchTrialCounts& before) const {
-    const LaunchTrialCounts now = trials->counts();
+  // What trials the kernels had that `made` makes for a program, or for what is said of them.
+  template <typename Make>
+  auto with_trials(const std::string& what, Make made) const {
+    const LaunchTrialCounts before = trials ? trials->counts() : LaunchTrialCounts{};
+    auto out = made();
+    const LaunchTrialCounts now = trials ? trials->counts() : LaunchTrialCounts{};
+    const auto kernels = [](int64_t count) { return count == 1 ? "a kernel" : fmt::format("{} kernels", count); };
     if (now.tried > before.tried)
-      verbose(fmt::format("'{}': {} kernels were tried in {:.1f} s, {} refused", program, now.tried - before.tried,
+      verbose(fmt::format("'{}': {} tried in {:.1f} s, {} refused", what, kernels(now.tried - before.tried),
                           now.seconds - before.seconds, now.refused - before.refused));
     if (now.not_tried > before.not_tried)
-      note(fmt::format("'{}': {} kernels could not be tried, and are used; -v says why", program,
-                       now.not_tried - before.not_tried));
+      note(fmt::format("'{}': {} could not be tried, and used all the same; -v says why", what,
+                       kernels(now.not_tried - before.not_tried)));
+    return out;
+  }
+
+  OpenProcessor processor() {
+    return [this] {
+      if (host) return *host;
+      CompileContext out;
+      out.device = open_cpu(machine::native_machine(), options.threads, load_here);
+      out.cache = std::make_shared<KernelCache>(out.device, folder);
+      out.threads = shop.threads;
+      if (tries_launches(*out.device)) out.judge = std::make_shared<TrialResults>(out);
+      return *(host = out);
+    };
   }
 
   void add(const CompileReport& r) {
@@ -160,18 +132,26 @@ struct Engine::State {
     totals.seconds += r.seconds;
   }
 
-  std::unique_ptr<LoadedSteps> load(const synth::Synthesis& steps) {
+  std::unique_ptr<LoadedSteps> load(const LoneSteps& work) {
     CompileReport report;
-    auto ready = std::make_unique<ReadySteps>(shop, steps, &report);
+    auto ready = with_trials(work.meaning, [&] { return run::load_steps(shop, work, processor(), &report); });
     add(report);
     return ready;
   }
 
-  // Runs the steps of a conversion: value 0 is read, value 1 is written, value 2 (if any) is read, too. `on_device`:
-  // what is read, if it is there already.
-  void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
+  std::shared_ptr<const Panels> panels(const LoneSteps& work, const Panels::Shape& shape) {
+    CompileReport report;
+    auto made = with_trials(work.meaning, [&] {
+      return std::make_shared<const Panels>(shop, choose_steps(shop, work, processor(), &report), shape, &report);
+    });
+    add(report);
+    return made;
+  }
+
+  // Runs a conversion. `on_device`: what is read, if it is there already.
+  void convert(const LoneSteps& work, const void* from, int64_t from_bytes, void* to, int64_t to_bytes,
                std::span<const float> beside = {}, void* on_device = nullptr) {
-    const std::unique_ptr<LoadedSteps> ready = load(steps);
+    const std::unique_ptr<LoadedSteps> ready = load(work);
     const int64_t to_at = on_device ? 0 : aligned(from_bytes), beside_at = to_at + aligned(to_bytes);
     const std::shared_ptr<void> memory = allocate_shared(shop.device, beside_at + aligned(beside.size_bytes()));
     auto* base = static_cast<std::byte*>(memory.get());
@@ -196,8 +176,8 @@ struct Engine::State {
                                    : given == columns ? synth::Importance::columns
                                                       : synth::Importance::elements;
     if (!f->weighs()) importance = {};
-    convert(synth::synthesize_encode(*f, rows, columns, shop.device->machine(), kind), x, rows * columns * 4,
-            blob.data(), blob.size(), importance, on_device);
+    convert(encode_steps(f, rows, columns, kind), x, rows * columns * 4, blob.data(), blob.size(), importance,
+            on_device);
     return blob;
   }
 };
@@ -230,9 +210,7 @@ void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, co
 }
 
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
-  const LaunchTrialCounts before = state_->trials ? state_->trials->counts() : LaunchTrialCounts{};
-  LaunchList list = run::compile(state_->shop, g, options);
-  if (state_->trials) state_->say_trials(g.name, before);
+  LaunchList list = state_->with_trials(g.name, [&] { return run::compile(state_->shop, g, options); });
   state_->add(list.report);
   std::shared_ptr<void> lent = options.lender ? options.lender->lend(list.arena_bytes) : nullptr;
   return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed, std::move(lent));
@@ -256,29 +234,22 @@ std::vector<uint8_t> Engine::encode(const FormatRef& f, const DeviceTensorRef& x
 std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns) {
   std::vector<float> x(rows * columns);
   if (x.empty()) return x;
-  state_->convert(synth::synthesize_decode(*f, rows, columns, device().machine()), blob,
-                  blob_layout(*f, rows, columns).total, x.data(), rows * columns * 4);
+  state_->convert(decode_steps(f, rows, columns), blob, blob_layout(*f, rows, columns).total, x.data(),
+                  rows * columns * 4);
   return x;
 }
 
 std::shared_ptr<const Panels> Engine::encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed) {
-  CompileReport report;
   const auto importance = weighed ? synth::Importance::columns : synth::Importance::none;
-  auto made = std::make_shared<const Panels>(state_->shop, f, rows, columns, Panels::Way::encode, importance, &report);
-  state_->add(report);
-  return made;
+  return state_->panels(encode_steps(f, rows, columns, importance), {f, rows, columns, Panels::Way::encode, weighed});
 }
 
 std::shared_ptr<const Panels> Engine::decode_panels(const FormatRef& f, int64_t rows, int64_t columns) {
-  CompileReport report;
-  auto made = std::make_shared<const Panels>(state_->shop, f, rows, columns, Panels::Way::decode,
-                                             synth::Importance::none, &report);
-  state_->add(report);
-  return made;
+  return state_->panels(decode_steps(f, rows, columns), {f, rows, columns, Panels::Way::decode});
 }
 
-std::unique_ptr<LoadedSteps> Engine::load_steps(const synth::Synthesis& steps) {
-  return state_->load(steps);
+std::unique_ptr<LoadedSteps> Engine::load_steps(const LoneSteps& work) {
+  return state_->load(work);
 }
 
 std::shared_ptr<std::byte> Engine::allocate(int64_t bytes) {

@@ -1,9 +1,9 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
 // -> device.
 //
-// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, kernel/synth/step,
-// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
-// run/engine/launch_trial, run/engine/panels, run/engine/program, run/engine/trial.
+// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, number/codec, run/device,
+// run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/launch_trial,
+// run/engine/lone_steps, run/engine/panels, run/engine/program, run/engine/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "run/device/device.h"
 #include "run/device/require.h"
 #include "run/engine/cache/kept_files.h"
-#include "run/engine/loaded_steps.h"
+#include "run/engine/lone_steps/lone_steps.h"
 #include "run/engine/program/program.h"
 
 namespace lumen::run {
@@ -63,8 +63,8 @@ class Engine {
   std::shared_ptr<const Panels> encode_panels(const FormatRef& f, int64_t rows, int64_t columns, bool weighed = false);
   std::shared_ptr<const Panels> decode_panels(const FormatRef& f, int64_t rows, int64_t columns);
 
-  // Kernels that belong to no program, compiled or found (loaded_steps.h).
-  std::unique_ptr<LoadedSteps> load_steps(const synth::Synthesis& steps);
+  // Kernels that belong to no program, compiled or found, and trusted (lone_steps.h).
+  std::unique_ptr<LoadedSteps> load_steps(const LoneSteps& work);
   std::shared_ptr<std::byte> allocate(int64_t bytes);  // of the device's memory, zeroed
 
   // Kernels against the evaluator, `all`: of every kind of plan; what was found is kept as the device's result, and

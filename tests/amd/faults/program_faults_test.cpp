@@ -15,8 +15,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "graph/ir/build.h"
+#include "number/library/library.h"
 #include "run/device/choose/choose.h"
+#include "run/engine/feedback/feedback_steps.h"
 #include "run/engine/launch_trial/trial_results.h"
+#include "run/engine/lone_steps/conversion.h"
 #include "run/engine/trial/soundness.h"
 #include "tests/amd/chip.h"
 #include "tests/amd/faults/planted_faults.h"
@@ -63,6 +66,45 @@ class AmdPrograms : public ::testing::Test {
     out.counts = results->counts();
     out.said = testing::internal::GetCapturedStderr();
     return out;
+  }
+  // The same of kernels that belong to no program; `plans`: empty where the device's own are trusted.
+  Start start(const LoneSteps& work, const std::string& fault) const {
+    ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
+    CompileContext shop;
+    shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
+    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    const auto results = std::make_shared<TrialResults>(shop);
+    shop.judge = results;
+    const auto processor = [] {
+      CompileContext here;
+      here.device = open_cpu(machine::native_machine(), 1, load_here);
+      here.cache = std::make_shared<KernelCache>(here.device, "");
+      return here;
+    };
+    Start out;
+    CompileReport report;
+    testing::internal::CaptureStderr();
+    try {
+      if (choose_steps(shop, work, processor, &report).instead) out.plans = "the processor's";
+    } catch (const Error& error) {
+      out.plans = fmt::format("error {}: {}", exit_code(error.code()), error.what());
+    }
+    out.counts = results->counts();
+    out.said = testing::internal::GetCapturedStderr();
+    return out;
+  }
+  // What rounds and reads a matrix, columns in order and in another one.
+  static std::vector<LoneSteps> lone_kernels() {
+    const FormatRef f = FormatLibrary::builtin().get("q4_k"), g = FormatLibrary::builtin().get("int4_g32_asym");
+    const synth::FeedbackShape shape{40, 64, 32, synth::FeedbackOrder::columns, false};
+    synth::FeedbackShape in_order = shape;
+    in_order.order = synth::FeedbackOrder::given;
+    return {encode_steps(g, 40, 64, synth::Importance::none), encode_steps(f, 9, 256, synth::Importance::columns),
+            decode_steps(f, 9, 256), feedback_steps(g, shape), feedback_steps(g, in_order)};
+  }
+  static uint64_t planted() {
+    void* library = ::dlopen(std::getenv("LUMEN_HIP_LIBRARY"), RTLD_NOW);
+    return reinterpret_cast<uint64_t (*)()>(::dlsym(library, "lumen_stand_in_planted"))();
   }
   const Trial& trial(const std::string& begin) const {
     return *std::find_if(all_.begin(), all_.end(), [&](const Trial& t) { return t.what.starts_with(begin); });
@@ -127,16 +169,58 @@ TEST_F(AmdPrograms, WithoutAnyRightWayThereIsNoProgram) {
   }
 }
 
+// Kernels outside of programs: without a fault they are trusted, with one the processor's take their place.
+TEST_F(AmdPrograms, LoneKernelsAreTriedToo) {
+  for (const LoneSteps& work : lone_kernels()) {
+    const Start right = start(work, "");
+    EXPECT_EQ(right.plans, "") << right.said;
+    EXPECT_EQ(right.counts.tried, 1) << work.meaning;
+    std::filesystem::remove_all(kept());
+    const Start wrong = start(work, "lanes v_mul_f32");
+    EXPECT_EQ(wrong.plans, "the processor's") << work.meaning;
+    EXPECT_NE(wrong.said.find("computes wrongly: byte "), std::string::npos) << wrong.said;
+    EXPECT_EQ(start(work, "lanes v_mul_f32").counts.tried, 0) << "it is kept";
+  }
+}
+
+// By hand, with LUMEN_AMD_LONG=1: results that lie in other lanes, are zero or are not there, in every instruction that
+// computes. What is the same in all lanes, or is not used, is no fault for these kernels; which those are is printed.
+TEST_F(AmdPrograms, FaultsOfLoneKernelsAreFound) {
+  if (!std::getenv("LUMEN_AMD_LONG")) GTEST_SKIP() << "takes half a minute";
+  int found = 0, same = 0, stopped = 0, none = 0;
+  for (const LoneSteps& work : lone_kernels()) {
+    for (const char* words : {"v_mul_f32", "v_add_f32", "v_sub_f32", "v_fma", "v_max", "v_min", "v_cvt", "v_rcp",
+                              "v_rndne", "v_cndmask", "global_load", "global_store", "v_lshl", "v_bfe", "v_perm"})
+      for (const char* kind : {"lanes", "rows", "halves", "off", "gone"}) {
+        std::fflush(stdout);
+        const pid_t child = ::fork();
+        if (child == 0) {
+          std::filesystem::remove_all(kept());
+          const Start s = start(work, fmt::format("{} {}", kind, words));
+          const bool error = s.plans.starts_with("error");
+          if (!error && s.plans.empty() && planted() > 0)
+            std::printf("same: %s %s in %s\n", kind, words, work.meaning.c_str());
+          std::fflush(stdout);
+          ::_exit(error ? 2 : !s.plans.empty() ? 0 : planted() > 0 ? 1 : 3);
+        }
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) < 4) << kind << " " << words;
+        int* const counts[] = {&found, &same, &stopped, &none};
+        ++*counts[WEXITSTATUS(status)];
+      }
+  }
+  std::printf("%s: %d found, %d change nothing, %d stopped by the driver, %d not in these kernels\n", chip_.c_str(),
+              found, same, stopped, none);
+  EXPECT_GE(found, 150);
+}
+
 // By hand, with LUMEN_AMD_LONG=1: all faults that the self-test is held against. Its trials compare every element and
 // try every kernel again for each instruction; a program's trial has to find nearly as many.
 TEST_F(AmdPrograms, NearlyAllFaultsAreFound) {
   if (!std::getenv("LUMEN_AMD_LONG")) GTEST_SKIP() << "takes a minute";
   enum Outcome : int { kFound, kMissed, kNotThere, kStopped, kOutcomes };
   int counts[kOutcomes] = {};
-  const auto planted = [] {
-    void* library = ::dlopen(std::getenv("LUMEN_HIP_LIBRARY"), RTLD_NOW);
-    return reinterpret_cast<uint64_t (*)()>(::dlsym(library, "lumen_stand_in_planted"))();
-  };
   for (const PlantedFault& f : planted_faults(chip_)) {
     std::fflush(stdout);
     const pid_t child = ::fork();  // a driver that a fault has stopped stays so

@@ -1,8 +1,8 @@
 // The joint of the house: a graph becomes a launch list.
 //
-// May include: base, graph/fuse, graph/ir, graph/match, graph/pipeline, graph/steps, kernel/loop, kernel/synth,
-// kernel/machine, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/program.
-// Offers: judge.h, repeat.h, scan.h.
+// May include: base, graph/fuse, graph/ir, graph/match, graph/pipeline, graph/steps, kernel/loop, kernel/machine,
+// kernel/synth, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/program.
+// Offers: judge.h, repeat.h, scan.h, steps.h.
 #pragma once
 
 #include "kernel/synth/step/step.h"

@@ -1,8 +1,10 @@
-// Whether kernels of programs may be trusted on a device: asked before a program is made of them. Who answers is
-// run/engine/launch_trial; what becomes of a program whose kernels are refused is said here. Proved by
-// tests/run/engine/launch_trial/trial_results_test.cpp.
+// Whether kernels may be trusted on a device: asked before a program is made of them, or before they are launched
+// alone. Who answers is run/engine/launch_trial; what becomes of a program whose kernels are refused is said here, of
+// others in run/engine/lone_steps. Proved by tests/run/engine/launch_trial/trial_results_test.cpp.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +19,13 @@ namespace lumen::run {
 struct CompileContext;
 struct Kernels;
 
+// What kernels that no graph describes are given, and what right ones make of it, bit for bit.
+struct KernelExample {
+  std::vector<std::vector<uint8_t>> given;       // by number of value, as long as kernels take it to be
+  std::map<int, std::vector<uint8_t>> expected;  // values that are written
+  std::string why_not = {};                      // not empty: nobody can say
+};
+
 // The kernels of one distinct form, ready to be launched.
 struct LoadedForm {
   const graph::Plan& plan;
@@ -25,6 +34,7 @@ struct LoadedForm {
   const synth::Synthesis& synthesis;
   const std::vector<void*>& functions;  // by step
   const CompileOptions& options;
+  const std::function<KernelExample()>* example = nullptr;  // instead of plan and group, which are empty
 };
 
 class KernelJudge {
@@ -38,7 +48,7 @@ class KernelJudge {
   virtual std::optional<Result> known(const GroupForm& form, const synth::Synthesis& synthesis,
                                       const CompileOptions& options) = 0;
   virtual Result try_out(const LoadedForm& form) = 0;
-  // What took the place of what, for people. Said once, when all of a program's kernels are trusted.
+  // What took the place of what, for people. Said once, when what asked for them is made.
   virtual void replaced(const std::string& what) = 0;
   virtual void forget_replaced() = 0;
   virtual void say_replaced() = 0;

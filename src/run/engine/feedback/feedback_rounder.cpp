@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "run/engine/feedback/feedback.h"
+#include "run/engine/feedback/feedback_steps.h"
 #include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::run {
@@ -185,7 +186,7 @@ FeedbackRounder::FeedbackRounder(Engine& engine, FormatRef f, int64_t rows, int6
   const synth::FeedbackShape shape{rows, columns, t.panel,
                                    options.in_order ? synth::FeedbackOrder::given : synth::FeedbackOrder::columns,
                                    options.weighs};
-  state_->kernel = engine.load_steps(synth::synthesize_feedback(*f, shape, engine.device().machine()));
+  state_->kernel = engine.load_steps(feedback_steps(f, shape));
   state_->transposes = transposition(engine, rows, columns, t.padded, options.in_order);
   if (t.stretch > t.panel) state_->to_panel = feedback_product(engine, t.stretch, t.panel, rows, false);
   if (t.padded > t.stretch) state_->to_stretch = feedback_product(engine, t.stretch, t.stretch, rows, true);

@@ -75,22 +75,14 @@ class PooledBlocks : public Operand {
 // Some rows, again and again, with what belongs to rows and tiles.
 class RepeatedRows : public Operand {
  public:
-  RepeatedRows(const FormatRef& f, int64_t rows, int64_t columns, bool positive, uint64_t seed)
-      : columns_(columns), whole_(blob_layout(*f, rows, columns)), blob_(whole_.total) {
+  RepeatedRows(const FormatRef& f, int64_t rows, int64_t columns, bool positive, uint64_t seed) : columns_(columns) {
     const int64_t unit = f->tile_bytes > 0 ? f->tile_rows : 1;
     some_ = rows <= unit ? rows : std::min(rows, (kFewestRows + unit - 1) / unit * unit);
     if (!f->encodes()) throw CannotTry{fmt::format("nothing encodes to {}", f->name)};
     if (some_ * columns > kMostEncoded) throw CannotTry{fmt::format("rows of {} are too long to be made", f->name)};
     const std::vector<uint8_t> part = encode(*f, normals(some_ * columns, positive, seed), some_, columns);
     numbers_ = decode(*f, part, some_, columns);
-    const BlobLayout from = blob_layout(*f, some_, columns);
-    repeat(part, 0, 0, from.row_stride, some_, rows);
-    const int row = ordinal(Level::row), tile = ordinal(Level::tile), tensor = ordinal(Level::tensor);
-    if (f->row_bytes > 0) repeat(part, from.section[row], whole_.section[row], f->row_bytes, some_, rows);
-    if (f->tile_bytes > 0)
-      repeat(part, from.section[tile], whole_.section[tile], f->tile_bytes * from.tile_columns,
-             (some_ + unit - 1) / unit, (rows + unit - 1) / unit);
-    if (f->tensor_bytes > 0) std::memcpy(&blob_[whole_.section[tensor]], &part[from.section[tensor]], f->tensor_bytes);
+    blob_ = repeated_rows(*f, part, some_, rows, columns);
   }
   double number(int64_t element) const override {
     return numbers_[element / columns_ % some_ * columns_ + element % columns_];
@@ -99,18 +91,30 @@ class RepeatedRows : public Operand {
   void write(int64_t at, int64_t bytes, uint8_t* to) const override { std::memcpy(to, &blob_[at], bytes); }
 
  private:
-  void repeat(const std::vector<uint8_t>& part, int64_t from, int64_t to, int64_t bytes, int64_t some, int64_t all) {
-    if (bytes == 0) return;
-    for (int64_t i = 0; i < all; ++i) std::memcpy(&blob_[to + i * bytes], &part[from + i % some * bytes], bytes);
-  }
-
   int64_t columns_, some_ = 0;
-  BlobLayout whole_;
   std::vector<uint8_t> blob_;
   std::vector<float> numbers_;
 };
 
 }  // namespace
+
+std::vector<uint8_t> repeated_rows(const Format& f, std::span<const uint8_t> part, int64_t some, int64_t rows,
+                                   int64_t columns) {
+  const BlobLayout from = blob_layout(f, some, columns), to = blob_layout(f, rows, columns);
+  std::vector<uint8_t> blob(to.total);
+  const auto repeat = [&](int64_t source, int64_t place, int64_t bytes, int64_t count, int64_t all) {
+    if (bytes == 0) return;
+    for (int64_t i = 0; i < all; ++i) std::memcpy(&blob[place + i * bytes], &part[source + i % count * bytes], bytes);
+  };
+  const int row = ordinal(Level::row), tile = ordinal(Level::tile), tensor = ordinal(Level::tensor);
+  repeat(0, 0, from.row_stride, some, rows);
+  repeat(from.section[row], to.section[row], f.row_bytes, some, rows);
+  if (f.tile_bytes > 0)
+    repeat(from.section[tile], to.section[tile], f.tile_bytes * from.tile_columns,
+           (some + f.tile_rows - 1) / f.tile_rows, (rows + f.tile_rows - 1) / f.tile_rows);
+  repeat(from.section[tensor], to.section[tensor], f.tensor_bytes, 1, 1);
+  return blob;
+}
 
 std::unique_ptr<Operand> held_operand(const graph::Type& type, bool positive, uint64_t seed) {
   const FormatRef& f = type.element.format;

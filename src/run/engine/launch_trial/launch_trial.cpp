@@ -8,6 +8,7 @@
 #include "graph/match/uses.h"
 #include "number/codec/codec.h"
 #include "run/device/require.h"
+#include "run/engine/launch_trial/example.h"
 #include "run/engine/launch_trial/operands.h"
 #include "run/engine/launch_trial/sampled.h"
 
@@ -231,6 +232,7 @@ LaunchTrial tried(const CompileContext& shop, const LoadedForm& form, bool posit
 }  // namespace
 
 LaunchTrial try_launch(const CompileContext& shop, const LoadedForm& form) {
+  if (form.example) return try_example(shop, form);
   constexpr double kFew = 0.5;  // of the elements
   LaunchTrial out;
   for (const bool positive : {false, true}) {

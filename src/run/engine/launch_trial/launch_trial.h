@@ -2,9 +2,9 @@
 // own operands, and some elements of what it gives are compared with what the graph says they are, computed one by one
 // in double precision. The first and the last element, ends of axes and places between are among them.
 //
-// May include: base, graph/fuse, graph/ir, graph/match, number/codec, number/formula, run/device, run/engine/compile,
-// run/engine/trial.
-// Offers: policy.h, trial_results.h.
+// May include: base, graph/fuse, graph/ir, graph/match, number/codec, number/format, number/formula, run/device,
+// run/engine/compile, run/engine/trial.
+// Offers: held_operand.h, policy.h, trial_results.h.
 #pragma once
 
 #include <string>

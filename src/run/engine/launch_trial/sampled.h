@@ -56,7 +56,10 @@ class Sampled {
   Bounded windows(const graph::Node& n, const Index& i);
   Bounded update(const graph::Node& n, const Index& i);
   Bounded cast(graph::ValueId v, const Index& i);
-  std::vector<Bounded> encoded_rows(const graph::Node& n, int64_t first, int64_t rows);
+  struct Square {
+    int64_t row = 0, rows = 0, column = 0, columns = 0;
+  };
+  std::vector<Bounded> encoded_square(const graph::Node& n, const Square& square);
   int64_t whole(graph::ValueId v, const Index& i);
   // Where a part of an update begins; false: it is left out.
   bool part_begins(const graph::Node& n, int64_t part, Index* begin);
@@ -79,7 +82,7 @@ class Sampled {
   KernelFreedom freedom_;
   std::vector<bool> decodes_, is_load_, is_inside_;  // by value
   std::unordered_map<int64_t, Bounded> known_;       // of sums and extremes
-  std::unordered_map<int64_t, std::vector<Bounded>> rows_;
+  std::unordered_map<int64_t, std::vector<Bounded>> squares_;
   int64_t work_ = 0;
 };
 

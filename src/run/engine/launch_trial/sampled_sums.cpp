@@ -2,6 +2,7 @@
 // (trial/trial.cpp): additions in any order, rounded or cut, of n terms whose sizes are known.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/ordinal.h"
 #include "number/codec/codec.h"
@@ -19,6 +20,16 @@ namespace {
 
 constexpr double kMasked = -1e20;
 constexpr int64_t kEncodedAtOnce = int64_t{1} << 20;  // numbers
+
+// Columns that are encoded alike whatever is beside them: all of them, where fields are of rows, or are supplied.
+int64_t encoded_together(const Node& n) {
+  constexpr int64_t kFew = 64;
+  const Format& f = *n.type.element.format;
+  if (!n.attributes.sources.empty() || f.row_bytes + f.tensor_bytes > 0) return n.type.shape.back().number();
+  int64_t columns = std::lcm<int64_t>(f.block, f.tile_bytes > 0 ? f.tile_columns : 1);
+  while (columns < kFew) columns *= 2;
+  return columns;
+}
 
 int rank_of(const Type& t) {
   return int(t.shape.size());
@@ -221,23 +232,27 @@ Bounded Sampled::cast(ValueId v, const Index& i) {
   const Format& f = *to.element.format;
   const int64_t columns = to.shape.back().number(), rows = graph::elements(to.shape).number() / columns;
   const int64_t flat = flat_of(to, i), unit = f.tensor_bytes > 0 ? rows : f.tile_bytes > 0 ? f.tile_rows : 1;
-  const int64_t first = flat / columns / unit * unit, count = std::min(unit, rows - first);
-  const int64_t key = first * std::ssize(g_.nodes) + v;
-  auto found = rows_.find(key);
-  if (found == rows_.end()) found = rows_.emplace(key, encoded_rows(n, first, count)).first;
-  return found->second[flat - first * columns];
+  const int64_t row = flat / columns / unit * unit, wide = encoded_together(n);
+  const int64_t column = flat % columns / wide * wide;
+  const Square square{row, std::min(unit, rows - row), column, std::min(wide, columns - column)};
+  const int64_t key = (row * columns + column) * std::ssize(g_.nodes) + v;
+  auto found = squares_.find(key);
+  if (found == squares_.end()) found = squares_.emplace(key, encoded_square(n, square)).first;
+  return found->second[(flat / columns - row) * square.columns + flat % columns - column];
 }
 
-// What rows decode to behind the codec. Where what is encoded is not exact, codes of neighbours are right, too.
-std::vector<Bounded> Sampled::encoded_rows(const Node& n, int64_t first, int64_t rows) {
+// What a part decodes to behind the codec. Where what is encoded is not exact, codes of neighbours are right, too.
+std::vector<Bounded> Sampled::encoded_square(const Node& n, const Square& square) {
   const Format& f = *n.type.element.format;
-  const int64_t columns = n.type.shape.back().number(), all = graph::elements(n.type.shape).number() / columns;
+  const int64_t first = square.row, rows = square.rows, columns = square.columns, wide = n.type.shape.back().number();
+  const int64_t all = graph::elements(n.type.shape).number() / wide;
   if (rows * columns > kEncodedAtOnce) throw CannotTry{fmt::format("too much is encoded in {} at once", f.name)};
   const Type& from = g_[n.operands[0]].type;
   std::vector<Bounded> exact;
   std::vector<float> x;
   for (int64_t k = 0; k < rows * columns; ++k) {
-    exact.push_back(at(n.operands[0], index_of(from, first * columns + k)));
+    const int64_t place = (first + k / columns) * wide + square.column + k % columns;
+    exact.push_back(at(n.operands[0], index_of(from, place)));
     if (!exact.back().known()) throw CannotTry{"what is encoded is not certain"};
     x.push_back(float(exact.back().value));
   }

@@ -2,25 +2,22 @@
 
 namespace lumen::run {
 
-Panels::Panels(const CompileContext& shop, const FormatRef& f, int64_t rows, int64_t columns, Way way,
-               synth::Importance importance, CompileReport* report)
-    : device_(shop.device), format_(f), threads_(shop.threads), way_(way) {
-  const synth::Synthesis steps = way == Way::encode
-                                     ? synth::synthesize_encode(*f, rows, columns, device_->machine(), importance)
-                                     : synth::synthesize_decode(*f, rows, columns, device_->machine());
-  values_bytes_ = rows * columns * sizeof(float);
-  blob_bytes_ = blob_layout(*f, rows, columns).total;
-  importance_bytes_ = importance == synth::Importance::columns ? columns * int64_t{sizeof(float)} : 0;
+Panels::Panels(const CompileContext& shop, ChosenSteps chosen, const Shape& shape, CompileReport* report)
+    : device_(shop.device), threads_(shop.threads), way_(shape.way), instead_(std::move(chosen.instead)) {
+  values_bytes_ = shape.rows * shape.columns * sizeof(float);
+  blob_bytes_ = blob_layout(*shape.format, shape.rows, shape.columns).total;
+  importance_bytes_ = shape.weighed ? shape.columns * int64_t{sizeof(float)} : 0;
   blob_at_ = aligned(values_bytes_);
   importance_at_ = blob_at_ + aligned(blob_bytes_);
   const int64_t scratch_at = importance_at_ + aligned(importance_bytes_);
   status_at_ = scratch_at;
-  for (const int64_t bytes : steps.scratch) status_at_ += aligned(bytes);
+  for (const int64_t bytes : chosen.steps.scratch) status_at_ += aligned(bytes);
   bytes_ = status_at_ + aligned(sizeof(LaunchStatus));
+  if (instead_) return;
   const BufferAddress values{BufferAddress::In::arena, 0}, blob{BufferAddress::In::arena, blob_at_};
-  launches_ = compile_steps(shop, steps,
-                            {way == Way::encode ? values : blob,
-                             way == Way::encode ? blob : values,
+  launches_ = compile_steps(shop, chosen.steps,
+                            {way_ == Way::encode ? values : blob,
+                             way_ == Way::encode ? blob : values,
                              {BufferAddress::In::arena, importance_at_}},
                             scratch_at, report);
   for (Launch& launch : launches_)
@@ -42,14 +39,14 @@ Panels::Place Panels::place() const {
   return out;
 }
 
-void Panels::Place::convert() {
+void Panels::Place::launch(std::byte* base) {
   Device& device = *of_->device_;
-  auto* base = static_cast<std::byte*>(memory_.get());
-  const bool is_apart = !host_.empty(), encodes = of_->way_ == Way::encode;
-  if (is_apart && encodes) device.copy_in(base, host_.data(), of_->values_bytes_);
-  if (is_apart && encodes && of_->importance_bytes_ > 0)
-    device.copy_in(base + of_->importance_at_, importance_, of_->importance_bytes_);
-  if (is_apart && !encodes) device.copy_in(base + of_->blob_at_, blob_, of_->blob_bytes_);
+  if (of_->instead_) {
+    void* const values[] = {of_->way_ == Way::encode ? base : base + of_->blob_at_,
+                            of_->way_ == Way::encode ? base + of_->blob_at_ : base, base + of_->importance_at_};
+    of_->instead_->launch(values);
+    return of_->instead_->finish();
+  }
   LaunchStatus status;
   const bool waits = device.is_asynchronous();
   LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + of_->status_at_) : &status;
@@ -62,6 +59,17 @@ void Panels::Place::convert() {
   device.synchronize();
   if (waits) device.copy_out(&status, shared, sizeof status);
   if (status.code != 0) throw guard_error({}, -1, status);
+}
+
+void Panels::Place::convert() {
+  Device& device = *of_->device_;
+  auto* base = static_cast<std::byte*>(memory_.get());
+  const bool is_apart = !host_.empty(), encodes = of_->way_ == Way::encode;
+  if (is_apart && encodes) device.copy_in(base, host_.data(), of_->values_bytes_);
+  if (is_apart && encodes && of_->importance_bytes_ > 0)
+    device.copy_in(base + of_->importance_at_, importance_, of_->importance_bytes_);
+  if (is_apart && !encodes) device.copy_in(base + of_->blob_at_, blob_, of_->blob_bytes_);
+  launch(base);
   if (is_apart && encodes) device.copy_out(blob_, base + of_->blob_at_, of_->blob_bytes_);
   if (is_apart && !encodes) device.copy_out(host_.data(), base, of_->values_bytes_);
 }

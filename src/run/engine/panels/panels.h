@@ -3,21 +3,27 @@
 // no field for the whole tensor, and none for a tile that reaches beyond the panel. Proved by
 // tests/run/engine/convert_test.cpp.
 //
-// May include: kernel/synth/encode, number/format, run/engine/compile.
+// May include: number/format, run/engine/compile, run/engine/lone_steps.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "kernel/synth/encode/convert.h"
 #include "number/format/format.h"
 #include "run/engine/compile/compile.h"
+#include "run/engine/lone_steps/lone_steps.h"
 
 namespace lumen::run {
 
 class Panels {
  public:
   enum class Way : uint8_t { encode, decode };
+  struct Shape {
+    FormatRef format;
+    int64_t rows = 0, columns = 0;
+    Way way = Way::encode;
+    bool weighed = false;  // with the importance of each column
+  };
 
   // The memory of one converter: numbers f32[rows, columns], the panel's blob, and the importance of each column.
   // Bytes a kernel does not write keep what they were.
@@ -30,6 +36,7 @@ class Panels {
 
    private:
     friend class Panels;
+    void launch(std::byte* base);
     const Panels* of_ = nullptr;
     std::shared_ptr<void> memory_;  // of the device
     std::vector<std::byte> host_;   // what is handed over, where the device does not read memory of this process
@@ -38,8 +45,7 @@ class Panels {
     float* importance_ = nullptr;
   };
 
-  Panels(const CompileContext& shop, const FormatRef& f, int64_t rows, int64_t columns, Way way,
-         synth::Importance importance, CompileReport* report);
+  Panels(const CompileContext& shop, ChosenSteps chosen, const Shape& shape, CompileReport* report);
   Panels(const Panels&) = delete;
   Panels& operator=(const Panels&) = delete;
 
@@ -49,9 +55,9 @@ class Panels {
 
  private:
   std::shared_ptr<Device> device_;
-  FormatRef format_;
   int threads_ = 1;
   Way way_;
+  std::unique_ptr<LoadedSteps> instead_;  // of the launches, where the device's are wrong
   std::vector<Launch> launches_;
   int64_t values_bytes_ = 0, blob_bytes_ = 0, importance_bytes_ = 0;
   int64_t blob_at_ = 0, importance_at_ = 0, status_at_ = 0, bytes_ = 0;

@@ -1,0 +1,12 @@
+// The kernel of a panel as the engine loads it, with an example of what it has to give. Proved by
+// tests/run/engine/lone_steps/lone_steps_test.cpp.
+#pragma once
+
+#include "kernel/synth/encode/feedback.h"
+#include "run/engine/lone_steps/lone_steps.h"
+
+namespace lumen::run {
+
+LoneSteps feedback_steps(const FormatRef& f, const synth::FeedbackShape& shape);
+
+}  // namespace lumen::run

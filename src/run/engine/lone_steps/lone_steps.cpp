@@ -1,0 +1,103 @@
+#include "run/engine/lone_steps/lone_steps.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "kernel/machine/without_row.h"
+#include "run/engine/compile/steps.h"
+#include "run/engine/lone_steps/ready_steps.h"
+#include "run/engine/lone_steps/substitute.h"
+
+namespace lumen::run {
+
+using synth::Synthesis;
+
+namespace {
+
+// The judge's questions about one kind of kernels.
+class Case {
+ public:
+  Case(const CompileContext& shop, const LoneSteps& work, CompileReport* report)
+      : shop_(shop), work_(work), report_(report), plan_(work.plan ? *work.plan : graph::Plan{}) {
+    options_.exact = true;
+    if (work.plan) {
+      form_ = form_of(plan_.graph, plan_.groups.at(0), values_of(plan_.graph));
+    } else {
+      plan_.groups.emplace_back();
+    }
+    form_.meaning = "alone: " + work.meaning + "\n" + form_.meaning;
+  }
+  KernelJudge::Result ask(const Synthesis& s) {
+    if (const auto known = shop_.judge->known(form_, s, options_)) return *known;
+    const auto functions = find_functions(shop_, {&s, 1}, report_);
+    return shop_.judge->try_out(
+        {plan_, plan_.groups[0], form_, s, functions[0], options_, work_.plan ? nullptr : &work_.example});
+  }
+
+ private:
+  const CompileContext& shop_;
+  const LoneSteps& work_;
+  CompileReport* report_;
+  graph::Plan plan_;
+  GroupForm form_;
+  CompileOptions options_;
+};
+
+// The device's own kernels from the best to those without any of the machine's instructions; nothing: all are wrong,
+// and `why` says how the first is.
+std::optional<Synthesis> trusted(const CompileContext& shop, const LoneSteps& work, const Synthesis& best,
+                                 CompileReport* report, std::string* why) {
+  const machine::Machine& machine = shop.device->machine();
+  Case asked(shop, work, report);
+  const KernelJudge::Result first = asked.ask(best);
+  if (first.right) return best;
+  *why = first.why;
+  std::set<std::string> used, all;
+  for (const synth::Step& step : best.steps) add_rows_of(step.kernel.body, &used);
+  all = used;
+  for (const machine::DotRow& row : machine.dots) all.insert({row.row, row.pairs});
+  for (const machine::TileRow& row : machine.tiles) all.insert(row.row);
+  for (const machine::MatrixRow& row : machine.matrices) all.insert(row.row);
+  std::set<std::string> seen{hash_of(best)};
+  for (const std::set<std::string>& without : {used, all}) {
+    machine::Machine rest = machine;
+    for (const std::string& row : without) rest = machine::without_row(std::move(rest), row);
+    const Synthesis next = work.synthesize(rest);
+    if (seen.insert(hash_of(next)).second && asked.ask(next).right) return next;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ChosenSteps choose_steps(const CompileContext& shop, const LoneSteps& work, const OpenProcessor& processor,
+                         CompileReport* report) {
+  ChosenSteps out{work.synthesize(shop.device->machine()), nullptr};
+  if (!shop.judge) return out;
+  std::string why, place;
+  if (std::optional<Synthesis> own = trusted(shop, work, out.steps, report, &why)) {
+    out.steps = std::move(*own);
+    place = out.steps.steps.back().plan;
+  } else if (shop.device->is_asynchronous()) {
+    out.instead = copied_steps(shop.device, out.steps, load_steps(processor(), work, nullptr, report));
+    place = "the processor";
+  } else if (work.evaluate) {
+    out.instead = evaluated_steps(work.evaluate);
+    place = "the evaluator, which is slow,";
+  } else {
+    throw Error(Exit::verify, fmt::format("no kernel is right on {}: {}", shop.device->describe(), why),
+                "`lumen doctor` tests the device; --machine takes another one's code");
+  }
+  if (why.empty()) return out;
+  shop.judge->replaced(fmt::format("{}: {} takes its place", why, place));
+  shop.judge->say_replaced();
+  return out;
+}
+
+std::unique_ptr<LoadedSteps> load_steps(const CompileContext& shop, const LoneSteps& work,
+                                        const OpenProcessor& processor, CompileReport* report) {
+  ChosenSteps chosen = choose_steps(shop, work, processor, report);
+  return chosen.instead ? std::move(chosen.instead) : ready_steps(shop, chosen.steps, report);
+}
+
+}  // namespace lumen::run

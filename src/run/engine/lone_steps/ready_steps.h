@@ -1,0 +1,12 @@
+// Steps of a synthesis with their machine code, on the device they were made for. Proved by
+// tests/run/engine/convert_test.cpp.
+#pragma once
+
+#include "run/engine/lone_steps/lone_steps.h"
+
+namespace lumen::run {
+
+std::unique_ptr<LoadedSteps> ready_steps(const CompileContext& shop, const synth::Synthesis& steps,
+                                         CompileReport* report);
+
+}  // namespace lumen::run
