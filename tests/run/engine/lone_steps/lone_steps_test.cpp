@@ -203,7 +203,7 @@ TEST_F(LoneStepsTest, RightKernelsAreTrusted) {
     EXPECT_EQ(results->counts().tried, before.tried + 1) << work.meaning;
     EXPECT_EQ(results->counts().refused, 0) << work.meaning;
   };
-  for (const char* name : {"q4_k", "int8_row", "fp8_tile", "nvfp4_tensor", "nf4"}) {
+  for (const char* name : {"q4_k", "fp8_tile", "nvfp4_tensor"}) {
     const FormatRef f = format(name);
     for (const synth::Importance i :
          {synth::Importance::none, synth::Importance::columns, synth::Importance::elements}) {
