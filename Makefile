@@ -50,4 +50,4 @@ format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' | xargs clang-format-22 -i
 
 clean:
-	rm -rf build build-dev build-asan build-fuzz demo-out
+	rm -rf build build-dev build-asan build-tsan build-fuzz demo-out

@@ -74,7 +74,7 @@ def quantize(base: Path, cache: Path, chip: str) -> None:
     there, said = rounded("hip", "auto")
     if there != right or "wrongly" in said or "could not be tried" in said:
         sys.exit(f"{chip}: quantize:\n{said}")
-    fault = "lanes v_mul_f32"
+    fault = "lanes v_cvt"
     if rounded("hip", "never", fault)[0] == right:
         sys.exit(f"{chip}: '{fault}' changes nothing that is rounded")
     there, said = rounded("hip", "always", fault)

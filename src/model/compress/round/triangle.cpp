@@ -12,8 +12,9 @@ constexpr int64_t kWide = 256;  // columns of a task of an update: with kBlock r
 constexpr int64_t kRows = 4;    // of the tile in registers
 constexpr int64_t kLanes = 4, kVectors = 2;
 
-// Widest vectors the processor has. Nothing is contracted or reassociated, so all give the same bits.
-#if defined(__x86_64__)
+// Widest vectors the processor has. Nothing is contracted or reassociated, so all give the same bits. Which they are is
+// asked before the thread sanitizer is there, which would be asked then.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define LUMEN_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define LUMEN_WIDEST

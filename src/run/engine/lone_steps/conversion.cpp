@@ -13,6 +13,7 @@ namespace lumen::run {
 namespace {
 
 constexpr int64_t kMostEncoded = 1 << 17;  // numbers of an example; the codec is slow
+constexpr int64_t kMostCopied = 1 << 26;   // numbers of it with all copies
 constexpr int64_t kSomeRows = 7;           // of which others are copies
 
 // A graph of one cast. Its values are those of the conversion's kernels.
@@ -117,8 +118,9 @@ LoneSteps encode_steps(const FormatRef& f, int64_t rows, int64_t columns, synth:
   out.synthesize = [=](const machine::Machine& m) {
     return synth::synthesize_encode(*f, rows, columns, m, importance);
   };
-  // A large matrix whose rows have fields together is looked at in some places.
-  if (importance == synth::Importance::none && !has_rows_apart(*f) && rows * columns > kMostEncoded)
+  // A large matrix is looked at in some places; a smaller one, too, where its rows have fields together.
+  const int64_t most = has_rows_apart(*f) ? kMostCopied : kMostEncoded;
+  if (importance == synth::Importance::none && rows * columns > most)
     out.plan = plan_of_cast({}, {Scalar::f32, f}, rows, columns);
   else
     out.example = [=] { return encode_example(*f, rows, columns, importance); };
@@ -138,7 +140,7 @@ LoneSteps decode_steps(const FormatRef& f, int64_t rows, int64_t columns) {
   LoneSteps out;
   out.meaning = fmt::format("decode {}x{} {} {}", rows, columns, f->name, f->hash.hex());
   out.synthesize = [=](const machine::Machine& m) { return synth::synthesize_decode(*f, rows, columns, m); };
-  if (f->encodes())
+  if (f->encodes() && rows * columns <= kMostCopied)
     out.example = [=] { return decode_example(*f, rows, columns); };
   else
     out.plan = plan_of_cast({Scalar::f32, f}, {}, rows, columns);
