@@ -186,7 +186,7 @@ TEST(SkinnyMma, OthersKeepTheirWays) {
   EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 1, false)));
   EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 2, false)));  // dots of integers
   EXPECT_TRUE(is_skinny_mma(plan_of("sm_90a", 33, false)));
-  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 65, false)));
+  EXPECT_FALSE(is_skinny_mma(plan_of("sm_90a", 129, false)));
   EXPECT_FALSE(is_skinny_mma(plan_of("gfx942", 33, false)));  // measured on others alone
   EXPECT_FALSE(is_skinny_mma(plan_of("gfx906", 4, false)));
   EXPECT_FALSE(is_skinny_mma(plan_of("gfx1030", 4, false)));
