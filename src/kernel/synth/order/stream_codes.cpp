@@ -264,25 +264,6 @@ Expr StreamWords::four(Expr word) const {
   return bits_as(b_, word, {type_, kWord});
 }
 
-// Eight numbers lie in two words, which the lower bits of four codes select from at once; the highest bit, spread over
-// a byte, tells which eight.
-Expr StreamWords::looked_up(Expr word, const StreamCodes::Part& part) {
-  const auto permute = [&](Expr low, Expr high, Expr which) {
-    return b_.inst(kBytePermute, {Scalar::u32, 1}, {low, high, which});
-  };
-  const auto numbers = [&](size_t first) {
-    int64_t all = 0;
-    for (size_t i = 0; i < kWord; ++i) all |= (codes_.table[first + i] & 255) << (kByte * i);
-    return b_.integer(all, {Scalar::u32, 1});
-  };
-  const Expr low = shifted(word, -part.down) & 0x07070707;
-  const Expr lower = permute(numbers(0), numbers(4), low), upper = permute(numbers(8), numbers(12), low);
-  // Highest bits of the second and fourth byte of a word, and of those in another.
-  const Expr even = shifted(word, 4 - part.down), odd = shifted(word, 12 - part.down);
-  const Expr chosen = permute(even, odd, b_.integer(0x090b080a, {Scalar::u32, 1}));
-  return lower ^ ((lower ^ upper) & chosen);
-}
-
 std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCodes::Run& run) {
   const VType word{Scalar::u32, 1};
   std::vector<Term> out;
@@ -290,7 +271,7 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
     for (const StreamCodes::Part& part : run.parts) {
       Expr x = cursor.window().word(part.bytes, aligned_, m_);
       if (!codes_.table.empty()) {
-        out.push_back({four(looked_up(x, part)), part.exponent});
+        out.push_back({four(look_up_halves(b_, codes_.table, x, part.down)), part.exponent});
         continue;
       }
       if (const int flip = flips_.at(part.bytes); flip != 0) x = x ^ (int64_t{flip} * 0x01010101);

@@ -69,7 +69,6 @@ class StreamWords {
 
  private:
   Expr four(Expr word) const;
-  Expr looked_up(Expr word, const StreamCodes::Part& part);
   Builder& b_;
   const machine::Machine& m_;
   const StreamCodes& codes_;

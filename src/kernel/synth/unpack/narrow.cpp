@@ -75,36 +75,38 @@ bool permutes_bytes(int64_t entries, int lanes, const machine::Machine& m) {
   return entries <= 16 && lanes % 4 == 0 && m.find_row(kBytePermute) != nullptr;
 }
 
-// Eight entries lie in two words, which the lower bits of four indices select from at once; the highest bit, spread
-// over its byte, tells which eight.
 Expr permute_bytes(Builder& b, const std::vector<int64_t>& table, Expr index) {
-  const VType word{Scalar::u32, 1}, bytes = b.type(index);
-  const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kBytePermute, word, {low, high, which}); };
-  const auto entries = [&](size_t first) {
-    int64_t all = 0;
-    for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
-    return b.integer(all, word);
-  };
-  // Signs of a word's second and fourth byte, and of those in another: each four bits above an index's highest.
-  constexpr int64_t kSigns = 0x090b080a;
+  const VType bytes = b.type(index);
   const BufferId words = b.alloc(bytes.lanes, 16);
   for (int lane = 0; lane < bytes.lanes; lane += 4) {
-    const Expr x = bits_as(b, b.shuffle({index}, {lane, lane + 1, lane + 2, lane + 3}), word);
-    const Expr low = x & 0x07070707;
-    Expr found = permute(entries(0), entries(4), low);
-    if (table.size() > 8) {
-      const Expr up = x << 4, further = x << 12;
-      const Expr upper = permute(up, further, b.integer(kSigns, word));
-      const Expr second = permute(entries(8), entries(12), low);
-      const Expr both = found ^ second, chosen = both & upper;
-      found = found ^ chosen;
-    }
-    b.store(words, found, b.i64(lane), 4);
+    const Expr four = b.shuffle({index}, {lane, lane + 1, lane + 2, lane + 3});
+    b.store(words, look_up_halves(b, table, bits_as(b, four, {Scalar::u32, 1}), 0), b.i64(lane), 4);
   }
   return b.load(words, bytes, b.i64(0), 4);
 }
 
 }  // namespace
+
+Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, int down) {
+  const VType u32{Scalar::u32, 1};
+  const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kBytePermute, u32, {low, high, which}); };
+  const auto entries = [&](size_t first) {
+    int64_t all = 0;
+    for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
+    return b.integer(all, u32);
+  };
+  // Eight entries lie in two words, which the lower bits of four codes select from at once.
+  const Expr which = shifted(word, -down) & 0x07070707;
+  const Expr lower = permute(entries(0), entries(4), which);
+  if (table.size() <= 8) return lower;
+  // The highest bit, spread over its byte, tells which eight: signs of a word's second and fourth byte, and of those in
+  // another.
+  constexpr int64_t kSigns = 0x090b080a;
+  const Expr upper = permute(entries(8), entries(12), which);
+  const Expr even = shifted(word, 4 - down), odd = shifted(word, 12 - down);
+  const Expr chosen = permute(even, odd, b.integer(kSigns, u32));
+  return lower ^ ((lower ^ upper) & chosen);
+}
 
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);

@@ -140,5 +140,8 @@ class Unpack {
 // index into more than 16 entries, a power of two, only the bits that count them matter.
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
+// Entries of up to 16 for four codes of four bits, which stand in the bytes of a word from bit `down` on (0 or 4), as
+// bytes of a word; of a machine that selects bytes by bytes. Of at most 8 entries codes have no fourth bit.
+Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, int down);
 
 }  // namespace lumen::synth

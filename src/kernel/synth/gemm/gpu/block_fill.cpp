@@ -90,7 +90,7 @@ int64_t BlockFill::reach(const std::vector<DotIndex>& indices) const {
 void BlockFill::copy_existing(BufferId panel, Expr to, const BlockZeros::Place& row, const BlockZeros::Place& k,
                               Expr exists) {
   const Expr inside = zeros_->inside(row, k);
-  const Expr count = select(exists.exists() ? inside & exists : inside, b_.i64(BlockProduct::kUnit), b_.i64(0));
+  const Expr count = count_if(exists.exists() ? inside & exists : inside);
   const Expr from = zeros_->element(row, k) * scalar_bytes(factor_);
   b_.copy(panel, to, w_.buffer(load()), from, BlockProduct::kUnit, count);
 }
