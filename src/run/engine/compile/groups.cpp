@@ -110,7 +110,7 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
                           const ValueFacts& facts, std::vector<bool>* settled) {
   Kernels made;
   made.kernels = synthesize_distinct(plan, shop.device->machine(),
-                                     {options.exact, options.candidate, options.products.scalar}, facts);
+                                     {options.exact, options.candidate, options.products.scalar}, facts, shop.threads);
   const std::vector<bool> are_settled = use_remembered_plans(shop, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
   replace_refused(shop, plan, options, &made.kernels);

@@ -12,6 +12,7 @@
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
+#include "run/engine/cache/in_parallel.h"
 #include "run/engine/program/tensor.h"
 
 namespace lumen::run {
@@ -122,25 +123,28 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts) {
+                                    const synth::Options& options, const ValueFacts& facts, int threads) {
   DistinctKernels out;
   std::unordered_map<std::string, size_t> known;
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     GroupForm form = form_of(plan.graph, plan.groups[i], facts);
-    const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
+    const auto [place, first] = known.try_emplace(form.meaning, out.forms.size());
     if (first) {
-      out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
       out.first.push_back(i);
       out.forms.push_back(form);
     }
     out.groups.push_back({place->second, std::move(form.values)});
   }
+  out.distinct.resize(out.forms.size());
+  in_parallel(out.forms.size(), threads, [&](size_t i) {
+    out.distinct[i] = synthesize_form(plan, plan.groups[out.first[i]], out.forms[i], machine, options);
+  });
   return out;
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
                                     const synth::Options& options) {
-  return synthesize_distinct(plan, machine, options, values_of(plan.graph));
+  return synthesize_distinct(plan, machine, options, values_of(plan.graph), 1);
 }
 
 }  // namespace lumen::run

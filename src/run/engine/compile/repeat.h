@@ -48,8 +48,8 @@ struct DistinctKernels {
   std::vector<Use> groups;  // by group of the plan
 };
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts);
+                                    const synth::Options& options, const ValueFacts& facts, int threads);
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options);  // values_of the plan's graph
+                                    const synth::Options& options);  // values_of the plan's graph, on one thread
 
 }  // namespace lumen::run
