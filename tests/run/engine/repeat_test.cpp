@@ -106,7 +106,7 @@ TEST(Repeat, LayersOfOneStateShareKernels) {
   const auto x = b.input("x", Role::data, f32({1, 2, columns}));
   const auto row = b.input("row", Role::data, {{}, {Scalar::i32, nullptr}}), zero = b.scalar(0, Scalar::i32);
   for (int layer = 0; layer < layers; ++layer)
-    state = b.update(state, b.mul(x, b.scalar(layer + 1)), {b.scalar(layer, Scalar::i32), row, zero});
+    state = b.update(state, b.mul(x, b.scalar(layer + 2)), {b.scalar(layer, Scalar::i32), row, zero});
   g.results = {state};
   g.result_names = {"state"};
   const graph::Pipeline p = graph::run_pipeline(g, {}, {});

@@ -87,7 +87,7 @@ TEST_P(ParameterUpload, MayBeLeftEarly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BothVendors, ParameterUpload, testing::Values(GpuVendor::cuda, GpuVendor::hip),
-                         [](const auto& info) { return vendor_name(info.param); });
+                         [](const auto& given) { return vendor_name(given.param); });
 
 // A processor reads parameters where they lie.
 TEST(ParameterUploads, NothingIsCopiedWhereKernelsReadHostMemory) {
