@@ -73,7 +73,7 @@ def copied(work):
 def setUpModule():
     global MODEL
     if MODEL is None:
-        lumen.train(out=WORK / "run", shape="tiny", steps=5, context=128, quiet=True)
+        lumen.train(out=WORK / "run", shape="tiny", steps=5, length=128, quiet=True)
         MODEL = WORK / "run/model.gguf"
 
 

@@ -14,6 +14,7 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "graph/pipeline/pipeline.h"
 #include "run/device/require.h"
 #include "run/engine/compile/buffer_addresses.h"
@@ -91,6 +92,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   list_ends(g, options, plan, std::move(addresses), &list);
   list.graph = plan.graph;
   list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  verbose(fmt::format("'{}' is compiled, all in all in {:.2f} s", g.name, list.report.seconds));
   return list;
 }
 

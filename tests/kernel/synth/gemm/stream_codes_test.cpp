@@ -38,16 +38,17 @@ void expect_all_once(const StreamCodes& codes, int64_t unit, int64_t fine) {
   EXPECT_EQ(static_cast<int64_t>(seen.size()), unit);
 }
 
-TEST(StreamCodes, MaskedBytesCount) {
+// Where dots take signed bytes, no part has the highest bit of one.
+void expect_masked_bytes_count(const char* machine) {
   const FormatLibrary library = FormatLibrary::builtin();
-  const auto m = machine::find_machine("sm_90a");
+  const auto m = machine::find_machine(machine);
   std::string why;
   int formats = 0;
   for (const FormatRef& f : library.all()) {
     const auto d = synth::factor_integer(*f, 8192, *m, &why);
-    if (!d || !d->form_has_q) continue;
+    if (!d || !d->form_has_q || !d->table.empty()) continue;
     const int64_t unit = std::lcm<int64_t>(f->block, 32);
-    const auto codes = synth::stream_codes(*f, *d, unit);
+    const auto codes = synth::stream_codes(*f, *d, unit, *m);
     if (!codes) continue;
     SCOPED_TRACE(f->name);
     ++formats;
@@ -60,13 +61,49 @@ TEST(StreamCodes, MaskedBytesCount) {
         for (const StreamCodes::Part& part : run.parts) {
           EXPECT_GE(part.exponent, codes->least);
           const int byte = bytes[static_cast<size_t>(part.bytes[i])];
-          sum += std::ldexp((byte & part.mask) ^ part.flip, part.exponent);
+          const int taken = ((byte & part.mask) ^ part.flip) >> part.down;
+          EXPECT_LT(taken, d->row.a == Scalar::i8 ? 128 : 256);
+          sum += std::ldexp(taken, part.exponent);
         }
         const uint64_t code = code_of(*f, bytes, numbers->field, run.elements[i]);
         ASSERT_EQ(sum, numbers->values[code]) << run.elements[i];
       }
   }
   EXPECT_GE(formats, 20);
+}
+
+TEST(StreamCodes, MaskedBytesCount) {
+  expect_masked_bytes_count("sm_90a");
+}
+
+TEST(StreamCodes, MaskedBytesOfSignedDotsCount) {
+  expect_masked_bytes_count("gfx950");
+}
+
+// Numbers of a table, where the machine selects bytes by bytes: each code is half of its byte.
+TEST(StreamCodes, HalvesOfBytesSelectOfTables) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  const auto m = machine::find_machine("gfx950");
+  std::string why;
+  for (const char* name : {"mxfp4", "iq4_nl"}) {
+    SCOPED_TRACE(name);
+    const FormatRef f = library.find(name);
+    const auto d = synth::factor_integer(*f, 8192, *m, &why);
+    ASSERT_TRUE(d && d->table.size() == 16) << why;
+    const int64_t unit = std::lcm<int64_t>(f->block, 32);
+    const auto codes = synth::stream_codes(*f, *d, unit, *m);
+    ASSERT_TRUE(codes);
+    EXPECT_EQ(codes->table, d->table);
+    expect_all_once(*codes, unit, d->fine);
+    const std::vector<uint8_t> bytes = random_bytes(unit / f->block * f->block_bytes);
+    for (const StreamCodes::Run& run : codes->runs)
+      for (size_t i = 0; i < 4; ++i) {
+        const int byte = bytes[static_cast<size_t>(run.parts[0].bytes[i])];
+        EXPECT_EQ(static_cast<uint64_t>(byte >> run.parts[0].down & 15),
+                  code_of(*f, bytes, d->code_field, run.elements[i]));
+      }
+    EXPECT_FALSE(synth::stream_codes(*f, *d, unit, *machine::find_machine("sm_90a")));
+  }
 }
 
 // Integers and small floats exactly, others to the last digit; of the machine that has no selection: none.

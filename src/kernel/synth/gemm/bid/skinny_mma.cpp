@@ -7,6 +7,11 @@
 #include "kernel/synth/gemm/choose.h"
 
 namespace lumen::synth {
+namespace {
+
+constexpr int64_t kTallColumns = 64;  // rows of activations, up to which registers hold all sums with room to spare
+
+}  // namespace
 
 void bid_skinny_mma(const Contraction& c, Bids& bids) {
   const std::vector<SkinnyMmaPlan> plans = choose_skinny_mmas(c.plain, c.machine, c.exact);
@@ -16,8 +21,10 @@ void bid_skinny_mma(const Contraction& c, Bids& bids) {
     const SkinnyMmaPlan& first = plans.front();
     if (t.waves_k != first.waves_k || t.row != first.row) continue;  // sums in another order
     const double unpacking = t.factor.kind == FactorForm::Kind::plain ? 0 : costs.streams.fragment;
+    const double tall = costs.streams.fragment_tall * (t.factor.scaled.offset ? costs.streams.fragment_offset : 1);
+    const double row = t.columns > kTallColumns ? tall : costs.streams.fragment_row;
     bids.offer(fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
-               c.streamed(unpacking + t.columns * costs.streams.fragment_row, true) + costs.streams.round,
+               c.streamed(unpacking + t.columns * row, true) + costs.streams.round,
                [c, t](Synthesis& out) { write_skinny_mma(c.graph, c.plain, t, c.machine, out); });
   }
 }

@@ -174,6 +174,11 @@ Expr BlockFill::zero_unit() {
   return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
 }
 
+// Bytes of a copy of a unit, or of as many as `count`, where it exists: with 0 nothing is read.
+Expr BlockFill::count_if(Expr exists, Expr count) {
+  return select(exists, count.exists() ? count : b_.i64(BlockProduct::kUnit), b_.i64(0));
+}
+
 // How many of `most` numbers from `from` on come before `extent`.
 Expr BlockFill::count_left(Expr from, int64_t extent, int64_t most) {
   return min(max(extent - from, b_.i64(0)), b_.i64(most));
@@ -217,7 +222,7 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
       if (beside && !whole) {
         const Expr last_unit = index().extent - unit_ - first_row_;
         if (asks_count)
-          counts.push_back(select(across_at <= last_unit, b_.i64(BlockProduct::kUnit), b_.i64(0)));
+          counts.push_back(count_if(across_at <= last_unit));
         else
           across_at = min(across_at, last_unit);
       }
@@ -228,6 +233,7 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
       const int64_t further = (round - first) * apart;
       const auto element = [&](Expr from) { return from + down * down_stride + further * down_stride; };
       Expr row, count;
+      std::vector<Expr> own_counts = counts;
       if (joint_k) {
         const Expr number = k + further;
         row = w_.sum_of(load(), p_.k.extent % stage == 0 ? number : min(number, b_.i64(p_.k.extent - 1)));
@@ -237,13 +243,14 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
         const auto narrow = [&](Expr x) { return cast(x, Scalar::i32); };
         const Expr last_row = index().extent - 1 - first_row_;
         if (asks_count)
-          count = select(narrow(down + further) <= narrow(last_row), b_.i64(BlockProduct::kUnit), b_.i64(0));
+          count = count_if(narrow(down + further) <= narrow(last_row));
         else
           row = cast(min(narrow(down + further), narrow(last_row)), Scalar::i64) * down_stride;
       }
       const auto each_run = [&](const std::function<void(Expr place, Expr near, Expr count)>& body) {
         for (int64_t run = 0; run < runs; ++run)
-          body(places[run] + further * product_.row_bytes(side_), near[run], counts.empty() ? count : counts[run]);
+          body(places[run] + further * product_.row_bytes(side_), near[run],
+               own_counts.empty() ? count : own_counts[run]);
       };
       const auto begin = [&] {
         each_run([&](Expr place, Expr from, Expr exists) {
@@ -254,7 +261,13 @@ void BlockFill::copy(Expr lane, const StagePosition& at, BufferId panel, Expr to
             b_.copy(panel, place, w_.buffer(load()), number * bytes, BlockProduct::kUnit, exists);
         });
       };
-      if (p_.k.extent % stage == 0) {
+      if (p_.k.extent % stage != 0 && asks_count) {
+        const Expr inside = (beside ? k + further : k) < p_.k.extent;
+        const auto of_k = [&](Expr x) {
+          return select(inside, x.exists() ? x : b_.i64(BlockProduct::kUnit), b_.i64(0));
+        };
+        count = of_k(count);
+        for (Expr& x : counts) x = of_k(x);
         begin();
         continue;
       }

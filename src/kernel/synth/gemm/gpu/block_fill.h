@@ -71,6 +71,7 @@ class BlockFill {
   Expr row_at(Expr row);                                      // elements, of the last one for those behind it
   Expr row_in_memory(Expr row);                               // the last one for those behind it
   Expr zero_unit();
+  Expr count_if(Expr exists, Expr count = {});
   Expr count_left(Expr from, int64_t extent, int64_t most);
   void fetch_transposed(const ThreadTile& thread_tile, const StagePosition& at, std::vector<Expr>& out);
   // Where there are fewer thread tiles than lanes, several lanes share one.

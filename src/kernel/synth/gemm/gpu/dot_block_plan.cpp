@@ -33,6 +33,7 @@ constexpr int kColumnsBeside = 4;         // lanes among which the columns of an
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
+constexpr int kSmallGroup = 128;    // lanes of a block, of which three have registers beside each other
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
 bool is_copied(Supply s) {
@@ -312,8 +313,38 @@ class BlockChooser {
     LUMEN_UNREACHABLE("supply {}", ordinal(s));
   }
 
+  // Groups of lanes multiply what asynchronous copies bring: blocks of a multiprocessor hide each other's waiting, so
+  // that a stage takes what all their products do, or what one waits at least.
+  double cost_together(const BlockPlan& t) const {
+    const machine::MatrixRow& row = *t.tile.row;
+    const double m = t.tile.m(), n = t.tile.n(), units = m_.units;
+    const double rate = double(row.m) * row.n * row.k / m_.find_row(row.row)->cycles;
+    const double products = (m * n / rate * costs_.products_together + promotion(t)) * t.tile.stage_k;
+    const auto stages = [&](int64_t blocks) {
+      return t.split_stages * std::max(blocks * products, costs_.stage_together);
+    };
+    const int64_t blocks = t.blocks(p_);
+    if (t.scheduler.persistent_blocks > 0) {
+      if (t.scheduler.tail() == 0)
+        return costs_.enter_together + std::ceil(blocks / units) * (stages(1) + costs_.leave_together);
+      const double partial = t.scheduler.persistent_blocks * m * n * 8;
+      return costs_.enter_together + blocks / units * stages(1) + (t.scheduler.waves() + 2) * costs_.leave_together +
+             costs_.merge + partial / (units * costs_.merged_bytes);
+    }
+    const int64_t most = t.tile.lanes() > kSmallGroup ? 2 : 3;
+    const int64_t beside = std::clamp<int64_t>(m_.shared_bytes / (t.buffers * panel_bytes(t.tile)), 1, most);
+    const int64_t whole = blocks / (m_.units * beside), left = blocks % (m_.units * beside);
+    double cycles = whole * (stages(beside) + costs_.enter_together);
+    if (left > 0) cycles += stages(ceil_div(left, m_.units)) + costs_.enter_together;
+    if (t.splits > 1)
+      cycles += costs_.merge +
+                4.0 * p_.outer_extent() * p_.m.extent * p_.n.extent * (t.splits + 1) / (units * costs_.merged_bytes);
+    return cycles;
+  }
+
   double cost(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
+    if (row && row->in_shared && is_copied(t.a) && is_copied(t.b)) return cost_together(t);
     double rate = costs_.rate;
     if (row) {
       const machine::Row* instruction = m_.find_row(row->row);
