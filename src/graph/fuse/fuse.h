@@ -2,6 +2,7 @@
 // their order on one page. The contract that groups keep is in plan.h.
 //
 // May include: base, graph/ir, graph/match, graph/steps.
+// Offers: layer_view.h.
 #pragma once
 
 #include "graph/fuse/partition.h"

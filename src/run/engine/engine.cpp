@@ -261,9 +261,9 @@ int Engine::threads() const {
 }
 
 Soundness Engine::try_kernels(bool all) {
-  Soundness found =
-      find_soundness(state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual),
-                     [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
+  Soundness found = find_soundness(
+      state_->shop, trials_for(device().machine(), all ? TrialDepth::everything : TrialDepth::usual, threads()),
+      [&](machine::MachineRef m) { return state_->opened(std::move(m)); });
   if (found.wrong.empty()) try_other_rows(state_->shop, &found);
   for (CheckLine& line : rows_not_chosen(device().machine(), found.lines)) found.lines.push_back(std::move(line));
   if (found.whole || !found.wrong.empty()) keep_result(state_->shop, result_of(found));

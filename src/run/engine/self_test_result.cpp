@@ -70,7 +70,7 @@ DeviceResult known_or_tried(const CompileContext& shop, const OpenMachine& open)
   if (const auto known = read_result(shop.cache->kept().read(kKind, name_of(shop)))) return *known;
   verbose(fmt::format("first use of {}: its kernels are tested", shop.device->describe()));
   const machine::Machine& machine = shop.device->machine();
-  const Soundness found = find_soundness(shop, trials_for(machine, TrialDepth::first_use), open);
+  const Soundness found = find_soundness(shop, trials_for(machine, TrialDepth::first_use, shop.threads), open);
   for (const CheckLine& line : found.lines)
     verbose(fmt::format("  {} {:<44} {:6.1f} ms  {}", line.ok ? "ok  " : "FAIL", line.what, 1e3 * line.seconds,
                         line.detail));

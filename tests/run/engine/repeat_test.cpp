@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "graph/match/access.h"
 #include "graph/pipeline/pipeline.h"
+#include "run/engine/compile/compile.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {
@@ -95,6 +97,39 @@ TEST(Repeat, OnlyUnwrittenParametersAreConstant) {
   }
 }
 
+// Each layer's numbers lie in one state for all layers.
+TEST(Repeat, LayersOfOneStateShareKernels) {
+  constexpr int64_t layers = 4, rows = 8, columns = 32;
+  graph::Graph g;
+  graph::Builder b(g);
+  auto state = b.input("state", Role::state, f32({layers, rows, columns}));
+  const auto x = b.input("x", Role::data, f32({1, 2, columns}));
+  const auto row = b.input("row", Role::data, {{}, {Scalar::i32, nullptr}}), zero = b.scalar(0, Scalar::i32);
+  for (int layer = 0; layer < layers; ++layer)
+    state = b.update(state, b.mul(x, b.scalar(layer + 2)), {b.scalar(layer, Scalar::i32), row, zero});
+  g.results = {state};
+  g.result_names = {"state"};
+  const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+  const DistinctKernels kernels = synthesize_distinct(p.plan, *machine::native_machine(), {});
+  std::set<std::string> updates;
+  std::vector<int64_t> offsets;
+  for (size_t i = 0; i < p.plan.groups.size(); ++i) {
+    if (p.plan.groups[i].root < 0 || p.plan.graph[p.plan.groups[i].root].op != graph::Op::update_) continue;
+    updates.insert(hash_of(kernels.distinct[kernels.groups[i].which]));
+    offsets.push_back(*std::ranges::max_element(kernels.groups[i].offsets));
+  }
+  EXPECT_EQ(updates.size(), 1U);
+  EXPECT_EQ(offsets, (std::vector<int64_t>{0, rows * columns * 4, 2 * rows * columns * 4, 3 * rows * columns * 4}));
+
+  Engine engine(options());
+  auto inputs = random_inputs(g, 21);
+  inputs.at("row").values = {5};
+  const auto program = run_once(engine, g, inputs);
+  std::map<std::string, graph::Tensor> states;
+  (void)graph::eval(g, inputs, {}, &states);
+  expect_near(floats_of(program->result("state")), states.at("state").values, 0);
+}
+
 TEST(Repeat, LayersShareKernels) {
   graph::Graph g;
   graph::Builder b(g);
@@ -110,6 +145,10 @@ TEST(Repeat, LayersShareKernels) {
   const DistinctKernels kernels = synthesize_distinct(p.plan, *machine::native_machine(), {});
   EXPECT_EQ(kernels.distinct.size(), 2U);  // the first layer reads an input, the others what a kernel wrote
   EXPECT_EQ(kernels.groups.size(), 5U);
+  const DistinctKernels by_many =
+      synthesize_distinct(p.plan, *machine::native_machine(), {}, values_of(p.plan.graph), 3);
+  ASSERT_EQ(by_many.distinct.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(hash_of(by_many.distinct[i]), hash_of(kernels.distinct[i]));
 
   Engine engine(options());
   const auto inputs = random_inputs(g, 20);

@@ -2,6 +2,7 @@
 #include "kernel/synth/mma/fragment_loads.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "kernel/synth/mma/fragment_digits.h"
 
@@ -24,13 +25,39 @@ bool is_matrix(const loop::Fragment& f, int w, Corner at) {
   return true;
 }
 
+bool are_equal(const loop::Fragment& a, const loop::Fragment& b) {
+  return a.rows == b.rows && a.columns == b.columns && a.bits == b.bits && a.lane_bits == b.lane_bits &&
+         a.copies == b.copies && a.layout == b.layout;
+}
+
 }  // namespace
 
+// Whoever chooses among plans asks for the same few fragments thousands of times: answers are kept, for each thread.
 std::optional<FragmentLoads> FragmentLoads::of(const machine::Machine& m, const loop::Fragment& f, bool transposed) {
+  struct Known {
+    loop::Fragment fragment;
+    bool transposed;
+    std::optional<FragmentLoads> loads;
+  };
+  constexpr size_t kMostKnown = 16;
+  thread_local std::deque<Known> known;
+  const machine::MatrixLoad* const load = m.find_load(transposed);
+  if (!load) return {};
+  auto at = std::ranges::find_if(
+      known, [&](const Known& k) { return k.transposed == transposed && are_equal(k.fragment, f); });
+  if (at == known.end()) {
+    if (known.size() == kMostKnown) known.pop_front();
+    at = known.insert(known.end(), Known{f, transposed, of_fragment(f, transposed)});
+  }
+  std::optional<FragmentLoads> out = at->loads;
+  if (out) out->load = load;
+  return out;
+}
+
+std::optional<FragmentLoads> FragmentLoads::of_fragment(const loop::Fragment& f, bool transposed) {
   FragmentLoads out;
-  out.load = m.find_load(transposed);
   const int words = f.lane_bits / kWord;
-  if (!out.load || f.copies > 1 || f.lane_bits % kWord != 0 || words > kMatrices || kMatrices % words != 0) return {};
+  if (f.copies > 1 || f.lane_bits % kWord != 0 || words > kMatrices || words == 0 || kMatrices % words != 0) return {};
   if (kWord % f.bits != 0 || (transposed && f.bits != 16) || f.rows % kRows != 0) return {};
   const FragmentDigits digits = FragmentDigits::of(f);
   std::vector<Corner> corners;

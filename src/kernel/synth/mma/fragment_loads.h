@@ -32,6 +32,7 @@ struct FragmentLoads {
   Expr column(Expr lane_in_wave) const { return corner(lane_in_wave, one.column, two.column); }
 
  private:
+  static std::optional<FragmentLoads> of_fragment(const loop::Fragment& factor, bool transposed);  // of any machine
   static Expr corner(Expr lane, int64_t one, int64_t two) {
     const Expr matrix = lane / kRows;
     return matrix % 2 * one + matrix / 2 * two;

@@ -27,7 +27,7 @@ int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
 MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options, const graph::Graph& step,
                         const std::vector<graph::Bindings>& steps) {
   MemoryForecast out;
-  out.weights = weight_bytes(loaded);
+  out.weights = loaded.weight_bytes();
   run::CompileOptions compile = step_options(loaded.model(), step, options);
   for (const graph::Bindings& symbols : steps) {
     compile.symbols = symbols;
@@ -49,12 +49,6 @@ MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {
   cache += other.cache;
   work += other.work;
   return *this;
-}
-
-int64_t weight_bytes(const LoadedModel& loaded) {
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : loaded.weights()) bytes += tensor->bytes();
-  return bytes;
 }
 
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options) {
@@ -105,7 +99,7 @@ void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, con
   // Weights that lie in a file's mapping are memory as well; on other devices they are there already.
   const bool host = loaded.engine().device().reads_host_memory();
   run::MemoryNeeds needs = {{"cache of keys and values", cache, cache_is_there}, {"values of its steps", work, true}};
-  if (host) needs.insert(needs.begin(), {"weights", weight_bytes(loaded), true});
+  if (host) needs.insert(needs.begin(), {"weights", loaded.weight_bytes(), true});
   loaded.engine().require_memory(
       fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context), needs,
       "choose a smaller --ctx-size or --parallel, a smaller type of the caches (-ctk, -ctv), or a smaller model");

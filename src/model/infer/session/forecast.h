@@ -24,8 +24,6 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& op
 
 // Bytes of a graph's states.
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options);
-// All tensors a device holds for the model.
-int64_t weight_bytes(const LoadedModel& loaded);
 // Refuses what the device cannot hold (exit 3): caches, where they are still to be taken, beside `work` that is taken.
 void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,
                      bool cache_is_there = false);

@@ -14,6 +14,7 @@
 #include "model/infer/session/forecast.h"
 #include "model/infer/session/step_plan.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/program/parameter_uploads.h"
 
 namespace lumen::model {
 namespace {
@@ -48,9 +49,9 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   }
   engine.require_memory(fmt::format("'{}'", model.name),
                         {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
-  for (const auto& [name, w] : model.weights) {
-    weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
-  }
+  uploads_ = std::make_shared<run::ParameterUploads>(engine.device(), engine.threads());
+  for (const auto& [name, w] : model.weights) weights_[name] = uploads_->add(w.type, w.bytes.data(), w.bytes.keeper());
+  uploads_->begin();
   for (const auto& [name, change] : combined_changes(engine, model, adapters)) {
     graph::LowRank& low_rank = adapted_.emplace_back();
     low_rank.weight = name;
@@ -79,6 +80,17 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<cons
     const graph::Shape& b = change.b.type.shape;
     hold_change(name, change, {b[0], b[1]});
   }
+}
+
+const std::map<std::string, run::DeviceTensorRef>& LoadedModel::weights() const {
+  uploads_->wait();
+  return weights_;
+}
+
+int64_t LoadedModel::weight_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : weights_) bytes += tensor->bytes();
+  return bytes;
 }
 
 void LoadedModel::hold_change(const std::string& name, const WeightChange& change, const graph::Shape& rows) {

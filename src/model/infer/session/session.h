@@ -26,6 +26,10 @@
 #include "model/infer/session/near_places.h"
 #include "run/engine/engine.h"
 
+namespace lumen::run {
+class ParameterUploads;
+}
+
 namespace lumen::model {
 
 // Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
@@ -40,8 +44,10 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
   run::Engine& engine() const { return engine_; }
   const Model& model() const { return model_; }
-  // What inputs of the functions are bound to: the model's parameters and the adapters'.
-  const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+  // What inputs of the functions are bound to: the model's parameters and the adapters'. Waits until they are on the
+  // device: who compiles does so before.
+  const std::map<std::string, run::DeviceTensorRef>& weights() const;
+  int64_t weight_bytes() const;                        // of all those; waits for nothing
   int64_t sets() const { return identities_.size(); }  // of adapters, of which a text may have one
   // A hash of what a set's adapters hold, and their scales; whole weights are the model's.
   const std::string& identity(int64_t set = 0) const { return identities_.at(set); }
@@ -55,6 +61,7 @@ class LoadedModel {
   std::optional<Model> changed_;  // by whole weights of adapters
   const Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
+  std::shared_ptr<run::ParameterUploads> uploads_;
   std::vector<graph::LowRank> adapted_;
   std::vector<std::string> identities_;  // of the sets
   std::vector<graph::TextLowRank> adapted_by_text_;

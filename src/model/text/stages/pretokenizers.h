@@ -71,7 +71,9 @@ struct PretokenizerTable {
   std::optional<std::string> kind_name(VocabularyKind kind) const;
 };
 
-PretokenizerTable read_pretokenizers(std::string text, std::string name);
+// `checks`: every pattern is compiled, so that a wrong one is an Error here. The embedded ones are proved by tests, and
+// compiled where a model uses them: all of them would cost each start of a program as much as its vocabulary.
+PretokenizerTable read_pretokenizers(std::string text, std::string name, bool checks = true);
 // The embedded table with the rows a user added.
 const PretokenizerTable& pretokenizers();
 // Adds the rows of a text in front of the embedded ones; for users' own families. Call before the first tokenizer is

@@ -3,7 +3,7 @@
 
 #include <omp.h>
 
-#include <exception>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,6 +11,7 @@
 #include "emit/seal.h"
 #include "kernel/loop/text.h"
 #include "kernel/loop/verify.h"
+#include "run/engine/cache/in_parallel.h"
 
 namespace lumen::run {
 namespace {
@@ -102,38 +103,30 @@ std::unique_ptr<Module> KernelCache::load(Entry& entry) {
 }
 
 std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report) {
-  std::vector<std::string> keys;
+  std::vector<std::string> keys(kernels.size());
+  in_parallel(kernels.size(), threads, [&](size_t i) { keys[i] = key_of(loop::print(*kernels[i])); });
   std::vector<Entry> missing;
   {
     const std::scoped_lock lock(mutex_);
-    std::unordered_map<std::string, bool> seen;
-    for (const loop::Kernel* k : kernels) {
-      keys.push_back(key_of(loop::print(*k)));
-      if (!seen.emplace(keys.back(), true).second) continue;
+    std::unordered_set<std::string> seen;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!seen.insert(keys[i]).second) continue;
       ++report->kernels;
-      if (loaded_.contains(keys.back())) {
+      if (loaded_.contains(keys[i])) {
         ++report->cached;
       } else {
-        missing.push_back({k, keys.back(), {}});
+        missing.push_back({kernels[i], keys[i], {}});
       }
     }
   }
   // Disk first, compiler second; every kernel is a file of its own, so the work splits over threads by itself.
-  std::exception_ptr failure;
   const double begin = omp_get_wtime();
-#pragma omp parallel for schedule(dynamic, 1) num_threads(std::max(1, threads)) if (missing.size() > 1)
-  for (size_t i = 0; i < missing.size(); ++i) {
+  in_parallel(missing.size(), threads, [&](size_t i) {
     Entry& entry = missing[i];
-    try {
-      entry.object = kept_->read(kKind, entry.key);
-      entry.on_disk = !entry.object.empty();
-      if (!entry.on_disk) compile(entry);
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+    entry.object = kept_->read(kKind, entry.key);
+    entry.on_disk = !entry.object.empty();
+    if (!entry.on_disk) compile(entry);
+  });
 
   const double found = omp_get_wtime();
   const std::scoped_lock lock(mutex_);

@@ -3,6 +3,7 @@
 // one file per kernel, whose seal is verified before a linker sees it (kept_files.h).
 //
 // May include: base, emit, kernel/loop, run/device.
+// Offers: in_parallel.h, kept_files.h.
 #pragma once
 
 #include <filesystem>

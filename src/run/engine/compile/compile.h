@@ -1,7 +1,7 @@
 // The joint of the house: a graph becomes a launch list.
 //
 // May include: base, graph/fuse, graph/ir, graph/match, graph/pipeline, graph/steps, kernel/loop, kernel/machine,
-// kernel/synth, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/program.
+// kernel/synth, kernel/synth/gemm, kernel/synth/step, run/device, run/engine/cache, run/engine/program.
 // Offers: judge.h, repeat.h, scan.h, steps.h.
 #pragma once
 

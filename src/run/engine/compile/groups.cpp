@@ -110,7 +110,7 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
                           const ValueFacts& facts, std::vector<bool>* settled) {
   Kernels made;
   made.kernels = synthesize_distinct(plan, shop.device->machine(),
-                                     {options.exact, options.candidate, options.products.scalar}, facts);
+                                     {options.exact, options.candidate, options.products.scalar}, facts, shop.threads);
   const std::vector<bool> are_settled = use_remembered_plans(shop, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
   replace_refused(shop, plan, options, &made.kernels);
@@ -144,10 +144,14 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
   };
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     for (const size_t ticket : tickets.give_back(i)) awaited.push_back(ticket);
-    const auto& [which, values] = made.kernels.groups[i];
+    const auto& [which, values, offsets] = made.kernels.groups[i];
     const synth::Synthesis& own = made.kernels.distinct[which];
     const size_t first = list->launches.size();
-    const auto value = [&, &mine = values](int v) { return places.of(mine[v]); };
+    const auto value = [&, &mine = values, &begins = offsets](int v) {
+      BufferAddress at = places.of(mine[v]);
+      (at.in == BufferAddress::In::arena ? at.at : at.offset) += begins[v];
+      return at;
+    };
     std::vector<BufferAddress> scratch;
     for (const int64_t at : made.scratch.groups[i].at)
       scratch.push_back({BufferAddress::In::arena, places.scratch_at + at});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
+#include "run/engine/cache/in_parallel.h"
 #include "run/engine/program/tensor.h"
 
 namespace lumen::run {
@@ -55,8 +57,13 @@ ValueFacts values_of(const Graph& g) {
   return facts;
 }
 
-GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& facts) {
+GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& facts, graph::LayerView view) {
   GroupForm form;
+  form.seen = std::move(view.nodes);
+  const auto node_of = [&](ValueId v) -> const Node& {
+    const auto seen = form.seen.find(v);
+    return seen == form.seen.end() ? g[v] : seen->second;
+  };
   Graph alone;
   std::map<ValueId, ValueId> at;
   const auto add = [&](ValueId v, Node node) {
@@ -68,13 +75,13 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& f
   for (const ValueId v : group.inputs) {
     Node input{};
     input.op = Op::input_;
-    input.type = g[v].type;
+    input.type = node_of(v).type;
     input.attributes.name = fmt::format("v{}", form.values.size());
     input.attributes.role = g[v].attributes.role;
     add(v, std::move(input));
   }
   for (const ValueId v : group.nodes) {
-    Node node = g[v];
+    Node node = node_of(v);
     for (ValueId& operand : node.operands) operand = at.at(operand);
     add(v, std::move(node));
   }
@@ -91,6 +98,8 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& f
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
     form.unwritten.push_back(facts.unwritten[form.values[i]]);
     form.alignment.push_back(facts.alignment[form.values[i]]);
+    const auto offset = view.offsets.find(form.values[i]);
+    form.offsets.push_back(offset == view.offsets.end() ? 0 : offset->second);
     form.meaning +=
         fmt::format("{} {} {} {}{}\n", i, ordinal(node.op), shared, format, form.unwritten.back() ? " unwritten" : "");
     if (form.alignment.back() < kParameterAlignment) form.meaning += fmt::format("aligned {}\n", form.alignment.back());
@@ -101,7 +110,13 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const ValueFacts& f
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options) {
   if (is_exchange(plan.graph, group) || is_scan(plan.graph, group)) return {};
-  synth::Synthesis s = synth::synthesize(plan, group, machine, options);
+  std::optional<graph::Plan> seen;  // nodes have other types in it, and the same numbers
+  if (!form.seen.empty()) {
+    seen.emplace();
+    seen->graph = plan.graph;
+    for (const auto& [v, node] : form.seen) seen->graph[v] = node;
+  }
+  synth::Synthesis s = synth::synthesize(seen ? *seen : plan, group, machine, options);
   for (synth::Step& step : s.steps) {
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
                 step.kernel.name, step.kernel.params.size(), step.arguments.size());
@@ -122,25 +137,28 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts) {
+                                    const synth::Options& options, const ValueFacts& facts, int threads) {
   DistinctKernels out;
   std::unordered_map<std::string, size_t> known;
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    GroupForm form = form_of(plan.graph, plan.groups[i], facts);
-    const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
+    GroupForm form = form_of(plan.graph, plan.groups[i], facts, graph::layer_view(plan.graph, plan.groups[i]));
+    const auto [place, first] = known.try_emplace(form.meaning, out.forms.size());
     if (first) {
-      out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
       out.first.push_back(i);
       out.forms.push_back(form);
     }
-    out.groups.push_back({place->second, std::move(form.values)});
+    out.groups.push_back({place->second, std::move(form.values), std::move(form.offsets)});
   }
+  out.distinct.resize(out.forms.size());
+  in_parallel(out.forms.size(), threads, [&](size_t i) {
+    out.distinct[i] = synthesize_form(plan, plan.groups[out.first[i]], out.forms[i], machine, options);
+  });
   return out;
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
                                     const synth::Options& options) {
-  return synthesize_distinct(plan, machine, options, values_of(plan.graph));
+  return synthesize_distinct(plan, machine, options, values_of(plan.graph), 1);
 }
 
 }  // namespace lumen::run

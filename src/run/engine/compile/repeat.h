@@ -1,10 +1,11 @@
 // Layers of a model repeat: groups that mean the same get the same kernels, so each is synthesized once.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
-#include "graph/fuse/plan.h"
+#include "graph/fuse/layer_view.h"
 #include "kernel/synth/synth.h"
 
 namespace lumen::run {
@@ -29,10 +30,13 @@ struct GroupForm {
   std::vector<graph::ValueId> values;  // inputs, then nodes
   std::vector<bool> unwritten;         // by value
   std::vector<int> alignment;          // likewise
+  std::vector<int64_t> offsets;        // likewise: bytes from where the value begins to where its kernels are to begin
+  std::map<graph::ValueId, graph::Node> seen;  // nodes that they take for others (layer_view)
 };
-GroupForm form_of(const graph::Graph& g, const graph::Group& group, const ValueFacts& facts);
+GroupForm form_of(const graph::Graph& g, const graph::Group& group, const ValueFacts& facts,
+                  graph::LayerView view = {});
 
-// The kernels of one group; value arguments are positions in GroupForm::values.
+// The kernels of one group; value arguments are positions in GroupForm::values, and begin at GroupForm::offsets.
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
                                  const machine::Machine& machine, const synth::Options& options);
 
@@ -44,12 +48,13 @@ struct DistinctKernels {
   struct Use {
     size_t which;  // of `distinct`
     std::vector<graph::ValueId> values;
+    std::vector<int64_t> offsets;  // bytes, by value
   };
   std::vector<Use> groups;  // by group of the plan
 };
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts);
+                                    const synth::Options& options, const ValueFacts& facts, int threads);
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options);  // values_of the plan's graph
+                                    const synth::Options& options);  // values_of the plan's graph, on one thread
 
 }  // namespace lumen::run

@@ -88,13 +88,13 @@ class Finder {
 
  private:
   void find(size_t group) {
-    const auto& [which, values] = kernels_.groups[group];
+    const auto& [which, values, offsets] = kernels_.groups[group];
     std::vector<int>& numbers = by_step.emplace_back();
     for (const auto& [text, locals] : known_[which]) {
       numbers.push_back(-1);
       if (text < 0) continue;
-      std::vector<graph::ValueId> key = {text};
-      for (const int local : locals) key.push_back(values[local]);
+      std::vector<int64_t> key = {text};
+      for (const int local : locals) key.insert(key.end(), {values[local], offsets[local]});
       const auto [place, fresh] = latest_.try_emplace(std::move(key), static_cast<int>(all.size()));
       // Far apart, it is worth preparing twice rather than keeping.
       if (!fresh && subject(group) - subject(all[place->second].groups.back()) > graph::kFar)
@@ -112,7 +112,7 @@ class Finder {
   const DistinctKernels& kernels_;
   std::vector<std::vector<std::pair<int, std::vector<int>>>> known_;  // by distinct form and step: text, values
   std::unordered_map<std::string, int> texts_;
-  std::map<std::vector<graph::ValueId>, int> latest_;
+  std::map<std::vector<int64_t>, int> latest_;  // by text, and value and offset of each operand
 };
 
 // Which lives the scratch buffers of a group have; shared ones are made with the first group that has them.

@@ -66,8 +66,9 @@ class Buffers {
       const synth::Step& step = form_.synthesis.steps[i];
       std::vector<void*> buffers;
       for (const synth::Argument& a : step.arguments)
-        buffers.push_back(a.from == synth::Argument::From::value ? of(form_.form.values[a.index])
-                                                                 : memory_.get() + scratch_.at(a.index));
+        buffers.push_back(a.from == synth::Argument::From::value
+                              ? of(form_.form.values[a.index]) + form_.form.offsets[a.index]
+                              : memory_.get() + scratch_.at(a.index));
       device_->launch(form_.functions[i], buffers, launch_config_of(step.kernel, device_->machine(), false), status_);
     }
     device_->synchronize();

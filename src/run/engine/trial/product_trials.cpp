@@ -2,11 +2,13 @@
 // are tried that have a row of the machine's table which no plan before had.
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "number/facts/facts.h"
 #include "number/library/library.h"
+#include "run/engine/cache/in_parallel.h"
 #include "run/engine/trial/soundness.h"
 #include "run/engine/trial/trial.h"
 
@@ -170,31 +172,42 @@ std::string kind_of_plan(const TrialPlan& plan) {
 // Those of all trials whose plans have a row, or are of a kind, that none before had.
 class Choice {
  public:
-  explicit Choice(TrialDepth depth) : depth_(depth) {}
+  Choice(TrialDepth depth, int threads) : depth_(depth), threads_(threads) {}
 
   // Planned on the table without some rows.
   void add(machine::Machine m, const Makers& makers, const std::set<std::string>& without) {
     for (const std::string& row : without) m = without_row(std::move(m), row);
-    for (const auto& make : makers) {
-      Trial trial = make();
-      trial.without = without;
-      if (!without.empty()) trial.what += ", others tried";
-      add_candidates(m, trial);
+    std::vector<Trial> trials(makers.size());
+    std::vector<std::optional<TrialPlan>> plans(makers.size());
+    in_parallel(makers.size(), threads_, [&](size_t i) {
+      trials[i] = makers[i]();
+      plans[i] = plan_on(m, trials[i]);
+    });
+    for (size_t i = 0; i < trials.size(); ++i) {
+      trials[i].without = without;
+      if (!without.empty()) trials[i].what += ", others tried";
+      add_candidates(m, trials[i], std::move(plans[i]));
     }
   }
   const std::set<std::string>& rows() const { return rows_; }
   std::vector<Trial> take() { return std::move(out_); }
 
  private:
-  void add_candidates(const machine::Machine& m, Trial& trial) {
+  // Nothing: it is not for this machine.
+  static std::optional<TrialPlan> plan_on(const machine::Machine& m, const Trial& trial) {
+    try {
+      return plan_of(m, trial);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  void add_candidates(const machine::Machine& m, Trial& trial, std::optional<TrialPlan> first) {
     int candidates = 1;
     for (trial.options.candidate = 0; trial.options.candidate < candidates; ++trial.options.candidate) {
-      TrialPlan plan;
-      try {
-        plan = plan_of(m, trial);
-      } catch (const Error&) {
-        return;  // not for this machine
-      }
+      const std::optional<TrialPlan> planned = trial.options.candidate == 0 ? std::move(first) : plan_on(m, trial);
+      if (!planned) return;
+      const TrialPlan& plan = *planned;
       if (depth_ == TrialDepth::everything) candidates = plan.candidates;
       const auto row =
           std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& r) { return !rows_.contains(r); });
@@ -208,13 +221,14 @@ class Choice {
   }
 
   TrialDepth depth_;
+  int threads_;
   std::set<std::string> rows_, kinds_;
   std::vector<Trial> out_;
 };
 
 }  // namespace
 
-std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
+std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth, int threads) {
   std::vector<FormatRef> formats;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     // At first use those that files of other programs are in, without large tables, and those that steps make.
@@ -228,7 +242,7 @@ std::vector<Trial> product_trials(const machine::Machine& m, TrialDepth depth) {
   add_plain(m, depth, &makers);
   add_held(m, depth, formats, &makers);
   add_coded(m, depth, formats, &makers);
-  Choice choice(depth);
+  Choice choice(depth, threads);
   choice.add(m, makers, {});
   // Matrix instructions of large tiles win at sizes that no trial has time for: they are tried on a table without those
   // that have been.

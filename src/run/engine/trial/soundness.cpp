@@ -43,10 +43,10 @@ std::string blamed_row(const std::vector<Judged>& all) {
 
 }  // namespace
 
-std::vector<Trial> trials_for(const machine::Machine& m, TrialDepth depth) {
+std::vector<Trial> trials_for(const machine::Machine& m, TrialDepth depth, int threads) {
   std::vector<Trial> out = family_trials(m, depth);
   for (Trial& t : encode_trials(depth)) out.push_back(std::move(t));
-  for (Trial& t : product_trials(m, depth)) out.push_back(std::move(t));
+  for (Trial& t : product_trials(m, depth, threads)) out.push_back(std::move(t));
   return out;
 }
 
@@ -64,20 +64,27 @@ Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, 
   Soundness out;
   machine::Machine machine = shop.device->machine();
   std::map<std::set<std::string>, CompileContext> others;  // tables without some rows
-  const auto try_on = [&](const CompileContext& whole, const Trial& t) {
-    if (t.without.empty()) return try_out(whole, t);
+  const auto shop_of = [&](const CompileContext& whole, const Trial& t) -> const CompileContext& {
+    if (t.without.empty()) return whole;
     const auto [at, is_new] = others.try_emplace(t.without);
     if (is_new) {
       machine::Machine rest = machine;
       for (const std::string& row : t.without) rest = without_row(std::move(rest), row);
       at->second = open(std::make_shared<const machine::Machine>(std::move(rest)));
     }
-    return try_out(at->second, t);
+    return at->second;
   };
+  const auto find_some = [&](std::span<const Trial> some) {
+    std::map<const CompileContext*, std::vector<const Trial*>> by_shop;
+    for (const Trial& t : some) by_shop[&shop_of(shop, t)].push_back(&t);
+    for (const auto& [where, those] : by_shop) find_kernels(*where, those);
+  };
+  constexpr size_t kTogether = 64;  // trials whose kernels are made at one time: enough for every thread
   std::vector<Judged> all;
-  for (Trial& t : trials) {
-    CheckLine line = try_on(shop, t);
-    all.push_back({std::move(t), std::move(line)});
+  for (size_t i = 0; i < trials.size(); ++i) {
+    if (i % kTogether == 0) find_some(std::span(trials).subspan(i, std::min(kTogether, trials.size() - i)));
+    CheckLine line = try_out(shop_of(shop, trials[i]), trials[i]);
+    all.push_back({std::move(trials[i]), std::move(line)});
   }
   const auto failing = [&] { return std::find_if(all.begin(), all.end(), [](const Judged& j) { return j.failed(); }); };
   for (auto first = failing(); first != all.end(); first = failing()) {
@@ -98,7 +105,7 @@ Soundness find_soundness(const CompileContext& shop, std::vector<Trial> trials, 
       const bool used = std::ranges::find(j.line.rows, row) != j.line.rows.end();
       if (!used) continue;  // its kernels are the same
       j.trial.wanted.clear();
-      j.line = try_on(next, j.trial);
+      j.line = try_out(shop_of(next, j.trial), j.trial);
     }
   }
   for (Judged& j : all) {

@@ -23,7 +23,7 @@ struct Soundness {
   machine::MachineRef machine = {};  // without the refused rows; null: none was refused
 };
 
-std::vector<Trial> trials_for(const machine::Machine& machine, TrialDepth depth);
+std::vector<Trial> trials_for(const machine::Machine& machine, TrialDepth depth, int threads = 1);
 // A line for each row of the table that no kernel of these had.
 std::vector<CheckLine> rows_not_chosen(const machine::Machine& machine, const std::vector<CheckLine>& lines);
 

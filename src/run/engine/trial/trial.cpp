@@ -15,10 +15,12 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/pipeline/pipeline.h"
 #include "number/codec/codec.h"
+#include "run/engine/cache/in_parallel.h"
 #include "run/engine/compile/judge.h"
 #include "run/engine/compile/repeat.h"
 
@@ -173,6 +175,12 @@ Compared compare_numbers(const std::vector<uint8_t>& bytes, const Tensor& want, 
   return out;
 }
 
+DistinctKernels kernels_of(const machine::Machine& machine, const Trial& trial) {
+  const graph::Pipeline pipeline = run_pipeline(trial.graph, trial.options, machine);
+  return synthesize_distinct(pipeline.plan, machine,
+                             {trial.options.exact, trial.options.candidate, trial.options.products.scalar});
+}
+
 std::shared_ptr<Program> compiled(const CompileContext& shop, const Trial& trial) {
   return make_program(shop.device, shop.cache, compile(shop, trial.graph, trial.options), false);
 }
@@ -241,9 +249,7 @@ double units_of(Scalar s) {
 }
 
 TrialPlan plan_of(const machine::Machine& machine, const Trial& trial) {
-  const graph::Pipeline pipeline = run_pipeline(trial.graph, trial.options, machine);
-  const DistinctKernels kernels = synthesize_distinct(
-      pipeline.plan, machine, {trial.options.exact, trial.options.candidate, trial.options.products.scalar});
+  const DistinctKernels kernels = kernels_of(machine, trial);
   TrialPlan out;
   std::vector<std::pair<double, std::string>> plans;
   for (const synth::Synthesis& s : kernels.distinct) {
@@ -261,6 +267,26 @@ TrialPlan plan_of(const machine::Machine& machine, const Trial& trial) {
 std::vector<std::vector<uint8_t>> outcome_of(const CompileContext& shop, const Trial& trial) {
   double seconds = 0;
   return executed(shop, trial, inputs_of(trial), &seconds);
+}
+
+void find_kernels(const CompileContext& shop, std::span<const Trial* const> trials) {
+  std::vector<DistinctKernels> made(trials.size());
+  in_parallel(trials.size(), shop.threads, [&](size_t i) {
+    try {
+      made[i] = kernels_of(shop.device->machine(), *trials[i]);
+    } catch (const Error&) {  // not for this machine
+    }
+  });
+  std::vector<const loop::Kernel*> kernels;
+  for (const DistinctKernels& m : made)
+    for (const synth::Synthesis& s : m.distinct)
+      for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
+  try {
+    CompileReport report;
+    shop.cache->get(kernels, shop.threads, &report);
+  } catch (const Error& error) {
+    verbose(fmt::format("kernels of trials are compiled one trial after the other: {}", error.what()));
+  }
 }
 
 CheckLine try_out(const CompileContext& shop, const Trial& trial) {

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,10 @@ struct TrialPlan {
 };
 TrialPlan plan_of(const machine::Machine& machine, const Trial& trial);
 
+// The kernels of many trials, found or compiled at one time by all threads, so that try_out finds them loaded: one
+// trial alone has too few to keep a machine busy. What cannot be made is left for try_out to say.
+void find_kernels(const CompileContext& shop, std::span<const Trial* const> trials);
+
 // Compiles and runs; never throws for what a device lacks.
 CheckLine try_out(const CompileContext& shop, const Trial& trial);
 
@@ -86,7 +91,7 @@ enum class TrialDepth : uint8_t {
 };
 // Products: of all plans of real work those that have a row of the machine's table, or for `everything` a kind of
 // kernel, which no plan before had.
-std::vector<Trial> product_trials(const machine::Machine& machine, TrialDepth depth);
+std::vector<Trial> product_trials(const machine::Machine& machine, TrialDepth depth, int threads);
 // Everything else: maps, reductions, attention, moves, encodings, updates, steps that are recorded.
 std::vector<Trial> family_trials(const machine::Machine& machine, TrialDepth depth);
 std::vector<Trial> encode_trials(TrialDepth depth);

@@ -44,6 +44,33 @@ std::vector<Trial> products_only() {
   return out;
 }
 
+// One trial alone has too few kernels for all threads of a machine.
+TEST(Soundness, KernelsOfManyTrialsAreMadeAtOneTime) {
+  const TemporaryFolder folder;
+  CompileContext shop = trial_shop("cpu", nullptr);
+  shop.cache = std::make_shared<KernelCache>(shop.device, folder.path());
+  const auto files = [&] {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+      count += entry.is_regular_file() ? 1 : 0;
+    return count;
+  };
+  std::vector<const Trial*> some;
+  for (const Trial& t : first_trials())
+    if (t.what.starts_with("map") || t.what.starts_with("product 1x64")) some.push_back(&t);
+  ASSERT_GT(some.size(), 3U);
+  find_kernels(shop, some);
+  const size_t made = files();
+  EXPECT_GT(made, some.size());
+  for (const Trial* t : some) EXPECT_TRUE(try_out(shop, *t).ok) << t->what;
+  EXPECT_EQ(files(), made) << "a trial compiled what was not there";
+  // Trials are the same for any number of threads.
+  const std::vector<Trial> again = trials_for(*machine::native_machine(), TrialDepth::first_use, 2);
+  ASSERT_EQ(again.size(), first_trials().size());
+  for (size_t i = 0; i < again.size(); ++i)
+    EXPECT_EQ(again[i].what + again[i].wanted, first_trials()[i].what + first_trials()[i].wanted);
+}
+
 TEST(Soundness, EveryTrialPassesAndGoesThroughWhatItIsFor) {
   const Soundness s = sound_as("cpu", nullptr, first_trials());
   EXPECT_TRUE(s.wrong.empty()) << s.wrong;
@@ -66,7 +93,7 @@ TEST(Soundness, EveryMatrixInstructionIsTried) {
   for (const char* name : {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "sm_80", "sm_89"}) {
     const auto m = machine::find_machine(name);
     std::set<std::string> wanted;
-    for (const Trial& t : product_trials(*m, TrialDepth::usual)) {
+    for (const Trial& t : product_trials(*m, TrialDepth::usual, 2)) {
       machine::Machine table = *m;
       for (const std::string& row : t.without) table = without_row(std::move(table), row);
       const TrialPlan plan = plan_of(table, t);
