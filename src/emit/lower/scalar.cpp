@@ -4,7 +4,9 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PatternMatch.h>
 
 #include <bit>
 #include <cmath>
@@ -87,6 +89,42 @@ class ScalarLowering {
     return all;
   }
 
+  static constexpr float kUnits = 1 << 23;  // an f32 from here on counts ones: its low byte is a number's
+
+  // NVIDIA converts bytes at half its pace and apart first. A permutation puts a byte below the exponent of kUnits,
+  // which is then subtracted: exact. Null for others.
+  Value* floats_of_bytes(Scalar from, Value* x) {
+    if (scalar_bits(from) != 8 || !b_.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX()) return nullptr;
+    llvm::Type* words = words_of(from);
+    if (words == nullptr) return nullptr;
+    x = b_.CreateBitCast(x, words);
+    if (is_signed(from)) x = b_.CreateXor(x, in_words(words, 0x80, from));
+    constexpr int kBytes = kWord / 8, kPlace = 0x7440;  // bytes 4 to 7 are those of kUnits
+    const auto bits = llvm::APFloat(kUnits).bitcastToAPInt();
+    Value* all = llvm::PoisonValue::get(with_lanes(b_.getInt32Ty(), lanes_));
+    for (int lane = 0; lane < lanes_; ++lane) {
+      Value* word = words->isVectorTy() ? b_.CreateExtractElement(x, lane / kBytes) : x;
+      Value* one = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_prmt, {},
+                                      {word, b_.getInt(bits), b_.getInt32(kPlace | lane % kBytes)});
+      all = b_.CreateInsertElement(all, one, lane);
+    }
+    const float zero = kUnits + (is_signed(from) ? 128 : 0);
+    return b_.CreateFSub(b_.CreateBitCast(all, type(Scalar::f32)), real(Scalar::f32, zero));
+  }
+
+  // Such numbers and a small whole one: one subtraction does both. Null for others.
+  Value* move_bytes(Value* x, Value* by, double sign) {
+    using namespace llvm::PatternMatch;
+    Value* bits = nullptr;
+    const llvm::APFloat *zero = nullptr, *number = nullptr;
+    if (!match(x, m_FSub(m_BitCast(m_Value(bits)), m_APFloat(zero))) || !match(by, m_APFloat(number))) return nullptr;
+    const auto* put = llvm::dyn_cast<llvm::InsertElementInst>(bits);
+    if (!put || !match(put->getOperand(1), m_Intrinsic<llvm::Intrinsic::nvvm_prmt>())) return nullptr;
+    const double moved = zero->convertToFloat() + sign * number->convertToFloat();
+    if (!number->isInteger() || !(moved >= kUnits - (1 << 16)) || !(moved <= kUnits + (1 << 16))) return nullptr;
+    return b_.CreateFSub(b_.CreateBitCast(bits, type(Scalar::f32)), real(Scalar::f32, moved));
+  }
+
   Value* floats(ScalarOp op, Scalar s, const std::vector<Value*>& x) {
     if (op == ScalarOp::fma_ && is_small(s)) return small_fma(s, x);
     if (is_small(s) && op != ScalarOp::select_) {
@@ -96,8 +134,10 @@ class ScalarLowering {
     }
     switch (op) {
       case ScalarOp::add_:
+        if (Value* sum = move_bytes(x[0], x[1], -1)) return sum;
         return b_.CreateFAdd(x[0], x[1]);
       case ScalarOp::sub_:
+        if (Value* sum = move_bytes(x[0], x[1], 1)) return sum;
         return b_.CreateFSub(x[0], x[1]);
       case ScalarOp::mul_:
         return b_.CreateFMul(x[0], x[1]);
@@ -351,6 +391,8 @@ class ScalarLowering {
     if (!is_float(to)) {
       return is_signed(from) ? b_.CreateSExtOrTrunc(x, type(to)) : b_.CreateZExtOrTrunc(x, type(to));
     }
+    if (to == Scalar::f32)
+      if (Value* found = floats_of_bytes(from, x)) return found;
     const Scalar through = !is_small(to) ? to : scalar_bits(from) <= 16 ? Scalar::f32 : Scalar::f64;
     Value* r = is_signed(from) ? b_.CreateSIToFP(x, type(through)) : b_.CreateUIToFP(x, type(through));
     return through == to ? r : cast_float(through, to, r);

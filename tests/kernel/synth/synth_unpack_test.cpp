@@ -1,5 +1,8 @@
 // Needs: none. The pieces unpack hands to dots: codes of the code field equal the layout's, and scale * q + offset
 // equals decode, for every affine format of the library, at every position of a block.
+#include <cmath>
+#include <cstring>
+
 #include "kernel/synth/unpack/unpack.h"
 #include "number/facts/facts.h"
 #include "tests/kernel/synth/synth_harness.h"
@@ -93,6 +96,47 @@ TEST(SynthUnpack, BytesAreTheIntegers) {
       check_bytes(*f, facts.affine->q, *machine::find_machine("sm_90a"), 16, seed);
     }
   }
+}
+
+// Numbers of whole vectors as f32: `m` where rows of it may be used.
+std::vector<float> numbers_of(const Format& f, const Blob& blob, int64_t columns, const machine::Machine* m) {
+  loop::Builder b("numbers");
+  const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false), to = b.param("out", columns * 4, true);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
+    synth::Unpack u(b, f, from, 1, columns);
+    if (m) u.use(*m);
+    u.enter_tensor();
+    u.enter_row(b.i64(0));
+    u.enter_block(b.i64(0), columns / f.block);
+    for (int64_t i = 0; i < columns; i += kLanes) b.store(to, u.values(i, kLanes), b.i64(i * 4), 4);
+  });
+  Blob in = blob, out(static_cast<size_t>(columns * 4));
+  const std::vector<std::span<uint8_t>> buffers{in, out};
+  loop_evaluator(m ? *m : *machine::find_machine("x86-64-v3"))(b.finish(), buffers);
+  std::vector<float> numbers(static_cast<size_t>(columns));
+  std::memcpy(numbers.data(), out.data(), out.size());
+  return numbers;
+}
+
+// Codes, tables of codes, and scales that are codes themselves, made of bytes: the same numbers.
+TEST(SynthUnpack, NumbersOfBytesAreTheNumbers) {
+  const auto m = machine::find_machine("sm_90a");
+  int by_bytes = 0, looked_up = 0;
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    if (!synth::decodes_by_bytes(*f, *m) || f->block % kLanes != 0 || f->tile_bytes > 0) continue;
+    const int64_t columns = f->block * 2;
+    Blob blob(static_cast<size_t>(blob_layout(*f, 1, columns).total));
+    std::mt19937 random(11);
+    for (uint8_t& byte : blob) byte = static_cast<uint8_t>(random());
+    const std::vector<float> got = numbers_of(*f, blob, columns, m.get()),
+                             want = numbers_of(*f, blob, columns, nullptr);
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) << f->name << " at " << i;
+    ++by_bytes;
+    looked_up += !f->tables.empty();
+  }
+  EXPECT_GT(by_bytes, 10);
+  EXPECT_GT(looked_up, 0);
 }
 
 TEST(SynthUnpack, CodesAreTheLayouts) {

@@ -522,18 +522,27 @@ void BlockProduct::begin(Expr lane, const RegisterOperand* a_operand, Panel a, P
                                : step / steps * f.chunk_bytes + step % steps * step_bytes;
     return from + mine * (bytes * tile_.tiles(side)) + (tile * bytes + inside);
   };
+  // All that they read before the products, which then follow each other: registers are settled once for all of them,
+  // and they are waited for as one.
+  struct Chain {
+    Expr sums;
+    std::vector<std::pair<Expr, Expr>> factors;
+  };
+  std::vector<Chain> chains;
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
-      std::vector<std::pair<Expr, Expr>> factors;  // before the products, which then follow each other
+      Chain& chain = chains.emplace_back();
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        factors.emplace_back(a_operand ? (*a_operand)[step] : at(Side::a, a.from, down, i, step),
-                             at(Side::b, b.from, across, j, step));
-      Expr now = fresh ? zero(sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
-      for (const auto& [left, right] : factors)
-        now = a_operand ? b_.product(tile_.row->row, now, left, b.buffer, right)
-                        : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
-      b_.store(product(i, j), now, b_.i64(0), 16);
+        chain.factors.emplace_back(a_operand ? (*a_operand)[step] : at(Side::a, a.from, down, i, step),
+                                   at(Side::b, b.from, across, j, step));
+      chain.sums = fresh ? zero(sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
     }
+  for (Chain& chain : chains)
+    for (const auto& [left, right] : chain.factors)
+      chain.sums = a_operand ? b_.product(tile_.row->row, chain.sums, left, b.buffer, right)
+                             : b_.product(tile_.row->row, chain.sums, a.buffer, left, b.buffer, right);
+  for (int i = 0; i < tile_.tiles_m; ++i)
+    for (int j = 0; j < tile_.tiles_n; ++j) b_.store(product(i, j), chains[i * tile_.tiles_n + j].sums, b_.i64(0), 16);
 }
 
 void BlockProduct::ready(const Scales* scales) {

@@ -14,6 +14,8 @@ using Kind = RoutineExpr::Kind;
 
 namespace {
 
+constexpr int kWordBytes = 4;
+
 // Made of i and numbers alone.
 bool is_static(const RoutineExpr& e) {
   if (e.kind != Kind::constant && e.kind != Kind::variable && e.kind != Kind::op && e.kind != Kind::table) return false;
@@ -72,15 +74,36 @@ namespace {
 
 // Whether lanes fill words, of which the machine selects bytes by bytes.
 bool permutes_bytes(int64_t entries, int lanes, const machine::Machine& m) {
-  return entries <= 16 && lanes % 4 == 0 && m.find_row(kBytePermute) != nullptr;
+  return entries <= 16 && lanes % 4 == 0 && (m.find_row(kBytePermute) || m.find_row(kPermute));
 }
 
-Expr permute_bytes(Builder& b, const std::vector<int64_t>& table, Expr index) {
+// Entries `first` .. `first` + 3 as bytes of a word; behind the last one it begins anew.
+Expr four_entries(Builder& b, const std::vector<int64_t>& table, size_t first) {
+  int64_t all = 0;
+  for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
+  return b.integer(all, {Scalar::u32, 1});
+}
+
+// The same as look_up_halves(.., 0), where a permutation is said by half bytes, three bits of each.
+Expr look_up_by_half_bytes(Builder& b, const std::vector<int64_t>& table, Expr word) {
+  const VType u32{Scalar::u32, 1};
+  const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kPermute, u32, {low, high, which}); };
+  constexpr int64_t kEven = 0x4420, kInOrder = 0x3210, kLower = 0x7777, kHighest = 0x8888;
+  const Expr four = permute(word | (word >> 4), b.integer(0, u32), b.integer(kEven, u32));
+  const Expr which = four & kLower;
+  const Expr lower = permute(four_entries(b, table, 0), four_entries(b, table, 4), which);
+  if (table.size() <= 8) return lower;
+  const Expr upper = permute(four_entries(b, table, 8), four_entries(b, table, 12), which);
+  return permute(lower, upper, ((four & kHighest) >> 1) | kInOrder);
+}
+
+Expr permute_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const BufferId words = b.alloc(bytes.lanes, 16);
   for (int lane = 0; lane < bytes.lanes; lane += 4) {
-    const Expr four = b.shuffle({index}, {lane, lane + 1, lane + 2, lane + 3});
-    b.store(words, look_up_halves(b, table, bits_as(b, four, {Scalar::u32, 1}), 0), b.i64(lane), 4);
+    const Expr four = bits_as(b, b.shuffle({index}, {lane, lane + 1, lane + 2, lane + 3}), {Scalar::u32, 1});
+    const Expr found = m.find_row(kPermute) ? look_up_by_half_bytes(b, table, four) : look_up_halves(b, table, four, 0);
+    b.store(words, found, b.i64(lane), 4);
   }
   return b.load(words, bytes, b.i64(0), 4);
 }
@@ -90,11 +113,7 @@ Expr permute_bytes(Builder& b, const std::vector<int64_t>& table, Expr index) {
 Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, int down) {
   const VType u32{Scalar::u32, 1};
   const auto permute = [&](Expr low, Expr high, Expr which) { return b.inst(kBytePermute, u32, {low, high, which}); };
-  const auto entries = [&](size_t first) {
-    int64_t all = 0;
-    for (size_t i = 0; i < 4; ++i) all |= (table[(first + i) % table.size()] & 255) << (8 * i);
-    return b.integer(all, u32);
-  };
+  const auto entries = [&](size_t first) { return four_entries(b, table, first); };
   // Eight entries lie in two words, which the lower bits of four codes select from at once.
   const Expr which = shifted(word, -down) & 0x07070707;
   const Expr lower = permute(entries(0), entries(4), which);
@@ -111,7 +130,7 @@ Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, in
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const int lanes = bytes.lanes;
-  if (permutes_bytes(std::ssize(table), lanes, m)) return permute_bytes(b, table, index);
+  if (permutes_bytes(std::ssize(table), lanes, m)) return permute_bytes(b, table, index, m);
   const auto part = [&](size_t first, int64_t count) {
     std::vector<int64_t> entries;
     for (int64_t i = 0; i < std::max<int64_t>(count, lanes); ++i)
@@ -135,6 +154,41 @@ Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, co
   return choose(index, std::move(level), size);
 }
 
+namespace {
+
+bool wraps(ScalarOp op) {
+  using enum ScalarOp;
+  return op == add_ || op == sub_ || op == and_ || op == or_ || op == xor_ || op == cast_;
+}
+
+// Codes, and what is made of them in eight bits.
+bool is_of_bytes(const Format& f, const RoutineExpr& e, const machine::Machine& m) {
+  const auto all = [&] { return std::ranges::all_of(e.args, [&](const auto& a) { return is_of_bytes(f, a, m); }); };
+  if (e.kind == Kind::constant) return is_whole(e.type);
+  if (e.kind == Kind::field) return !f.fields[e.slot].type.is_float && f.fields[e.slot].type.bits <= 8;
+  if (e.kind == Kind::table)
+    return is_whole(e.type) && looks_up_bytes(std::ssize(f.tables[e.slot].values), kWordBytes, m) && all();
+  return e.kind == Kind::op && wraps(e.op) && is_whole(e.type) && all();
+}
+
+bool makes_floats_of_bytes(const Format& f, const RoutineExpr& e, const machine::Machine& m) {
+  if (is_static(e)) return true;
+  if (e.kind == Kind::table && is_float(e.type)) return false;
+  if (e.kind == Kind::op && e.op == ScalarOp::cast_ && is_float(e.type) && is_whole(e.args[0].type))
+    return is_of_bytes(f, e.args[0], m);
+  if (e.kind == Kind::field) return true;
+  return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return makes_floats_of_bytes(f, a, m); });
+}
+
+}  // namespace
+
+bool decodes_by_bytes(const Format& f, const machine::Machine& m) {
+  if (!m.async_copies || !f.decode.has_result) return false;
+  for (const RoutineStmt& s : f.decode.body)
+    if (s.kind != RoutineStmt::Kind::set || !makes_floats_of_bytes(f, s.value, m)) return false;
+  return makes_floats_of_bytes(f, f.decode.result, m);
+}
+
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
   return permutes_bytes(entries, lanes, m) ||
          (entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr);
@@ -151,6 +205,27 @@ class Unpack::Narrow {
         bits_(bits),
         rows_(rows),
         type_(bits == 8 ? Scalar::u8 : Scalar::u16) {}
+
+  // Computed in these bits alone out of codes that differ from lane to lane.
+  bool stays(const RoutineExpr& e) {
+    const auto all_stay = [&] { return std::ranges::all_of(e.args, [&](const RoutineExpr& a) { return stays(a); }); };
+    switch (e.kind) {
+      case Kind::constant:
+        return is_whole(e.type);
+      case Kind::field: {
+        const Field& field = format_.fields[e.slot];
+        return field.level == Level::block && !field.type.is_float && field.type.bits <= 8 && is_static(e.args[0]) &&
+               unpack_.evaluate(e.args[0], frame_).known.size() > 1;
+      }
+      case Kind::table:
+        return bits_ == 8 && is_whole(e.type) &&
+               looks_up_bytes(std::ssize(format_.tables[e.slot].values), frame_.lanes(), rows_) && all_stay();
+      case Kind::op:
+        return wraps(e.op) && is_whole(e.type) && all_stay();
+      default:
+        return false;
+    }
+  }
 
   Lanes of(const RoutineExpr& e) {
     if (is_static(e)) {
@@ -294,6 +369,28 @@ class Unpack::Narrow {
   const machine::Machine& rows_;
   Scalar type_;
 };
+
+std::optional<Lanes> Unpack::float_of_bytes(const RoutineExpr& integer, const Frame& frame) {
+  if (!machine_ || !machine_->async_copies || frame.lanes() % kWordBytes != 0 || !is_whole(integer.type))
+    return std::nullopt;
+  if (is_static(integer)) return std::nullopt;
+  // What is added to bytes is added to their numbers: whole ones so small are exact.
+  const bool moves = integer.kind == Kind::op && (integer.op == ScalarOp::add_ || integer.op == ScalarOp::sub_) &&
+                     integer.args[1].kind == Kind::constant && std::abs(integer.args[1].integer) < 256;
+  const RoutineExpr& e = moves ? integer.args[0] : integer;
+  const read::Range range = range_in_block(format_, e);
+  const bool is_signed = range.low < 0;
+  if (range.low < -128 || range.high > (is_signed ? 127 : 255)) return std::nullopt;
+  Narrow narrow(*this, frame, 8, *machine_);
+  if (!narrow.stays(e)) return std::nullopt;
+  const Expr bytes = materialize(narrow.of(e), frame.lanes(), true);
+  Expr x = cast(is_signed ? bitcast(bytes, Scalar::i8) : bytes, Scalar::f32);
+  if (moves) {
+    const Expr by = b_.real(integer.args[1].integer, b_.type(x));
+    x = integer.op == ScalarOp::add_ ? x + by : x - by;
+  }
+  return Lanes{Scalar::f32, x, {}};
+}
 
 Expr Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
   const Frame frame = frame_at(elements);

@@ -125,6 +125,8 @@ Expr Unpack::materialize(const Lanes& x, int lanes, bool splat) {
 }
 
 Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
+  if (e.op == ScalarOp::cast_ && e.type == Scalar::f32)
+    if (auto found = float_of_bytes(e.args[0], frame)) return *found;
   std::vector<Lanes> args;
   for (const RoutineExpr& a : e.args) args.push_back(evaluate(a, frame));
   const size_t typed = e.op == ScalarOp::select_ ? 1 : 0;

@@ -98,6 +98,8 @@ class Unpack {
   class Narrow;
   Lanes evaluate(const RoutineExpr& e, const Frame& frame);
   Lanes apply(const RoutineExpr& e, const Frame& frame);
+  // An integer as f32, out of bytes, where the machine takes many of them at once.
+  std::optional<Lanes> float_of_bytes(const RoutineExpr& integer, const Frame& frame);
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
   Lanes read_tile_lanes(const Field& field, int64_t entry, const Frame& frame);
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
@@ -140,6 +142,8 @@ class Unpack {
 // index into more than 16 entries, a power of two, only the bits that count them matter.
 Expr look_up_bytes(Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
+// Whether every number that decode makes of codes is made of bytes, many at once.
+bool decodes_by_bytes(const Format& f, const machine::Machine& m);
 // Entries of up to 16 for four codes of four bits, which stand in the bytes of a word from bit `down` on (0 or 4), as
 // bytes of a word; of a machine that selects bytes by bytes. Of at most 8 entries codes have no fourth bit.
 Expr look_up_halves(Builder& b, const std::vector<int64_t>& table, Expr word, int down);

@@ -377,5 +377,26 @@ TEST(DotBlock, WeightsAreCopiedBeforeTheyAreUnpacked) {
   EXPECT_FALSE(is_copied(*machine::find_machine("gfx942"), product("q4_0", 512)));
 }
 
+// Products of two stages under way while the next is unpacked: few stages, parts of K, stages of a longer block, rows
+// that do not exist.
+TEST(DotBlock, WeightsAreUnpackedAhead) {
+  const machine::MachineRef m = machine::find_machine("sm_90a");
+  for (const auto& [format, rows, columns, k] :
+       {std::tuple{"q4_0", 70, 72, 192}, {"q4_0", 20, 72, 576}, {"q4_k", 130, 72, 512}}) {
+    const Graph g = contract({{rows, k}, "mk"}, {{columns, k}, "nk", Scalar::f32, format}, "mn", true);
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), *m, false, 0);
+    const auto found = std::ranges::find_if(chosen, [](const synth::BlockDot& d) { return d.plan.unpacks_ahead(); });
+    ASSERT_NE(found, chosen.end()) << format << " " << rows << "x" << columns << "x" << k;
+    synth::BlockPlan& t = found->plan;
+    t.splits = 1;
+    t.split_stages = t.stages;
+    check_plan(*m, plan, *found);
+    t.split_stages = t.unrolled * (t.stages / t.unrolled - 1);
+    t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
+    check_plan(*m, plan, *found);
+  }
+}
+
 }  // namespace
 }  // namespace lumen

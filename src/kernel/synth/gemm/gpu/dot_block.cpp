@@ -101,6 +101,7 @@ class BlockKernel {
   void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
   void multiply_in_steps(const Work& work);
   void multiply_fetched(Expr from, Expr to);
+  void multiply_unpacked(Expr from, Expr to);
   BlockFill::StagePosition place_of(size_t load, Expr stage, int64_t position);
   Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
   void begin_copies(Expr lane, Expr stage, Expr number) {
@@ -140,7 +141,7 @@ void BlockKernel::prepare() {
   c_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::b, t_.b);
   const Builder::FastMath fast{m_.power2, m_.reciprocal, ""};
   write_ = std::make_unique<BlockWrite>(w_, p_, *product_, t_.adds_rounded(p_) ? fast : Builder::FastMath{});
-  panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+  panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.panels_a(), BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   if (t_.weight_stages) {
     stages_ = std::make_unique<WeightStages>(w_, p_, *t_.weight_stages);
@@ -181,6 +182,8 @@ void BlockKernel::write_tile(Expr number) {
     } else if (copies() && !t_.tile.whole_rows) {
       begin_work(work);
       multiply_copied(work, nullptr);
+    } else if (t_.unpacks_ahead()) {
+      multiply_unpacked(work.from, work.to);
     } else {
       multiply_fetched(work.from, work.to);
     }
@@ -414,6 +417,48 @@ void BlockKernel::multiply_fetched(Expr from, Expr to) {
         put_scales(lane, scales, there);
       });
   });
+}
+
+// What a copies two stages ahead, lanes unpack of b one stage ahead, while products of this stage go on. Those of the
+// stage before are waited for only where these have begun. The panel that is unpacked into was read by the stage before
+// those, which all lanes had waited for when they met.
+void BlockKernel::multiply_unpacked(Expr from, Expr to) {
+  constexpr int64_t kAhead = BlockPlan::kCopiedAhead;
+  const Expr last = to - 1;
+  // In 32 bits: a remainder is a few instructions, before which no product begins.
+  const auto number = [&](Expr stage, int64_t panels) {
+    return cast(cast(stage - from, Scalar::u32) % panels, Scalar::i64);
+  };
+  const auto copy = [&](Expr lane, Expr stage) {
+    b_.branch(stage < to,
+              [&] { a_->copy(lane, place_of(0, stage, 0), panel_a_, panel(Side::a, number(stage, t_.panels_a()))); });
+  };
+  // Behind the last stage that one is unpacked again, and not used.
+  const auto unpack = [&](Expr lane, Expr stage, int64_t position) {
+    c_->fetch(lane, place_of(1, min(stage, last), position), panel_b_, panel(Side::b, number(stage, t_.buffers)));
+  };
+  pipeline_.wait_and_barrier(0, [&](Expr lane) { pipeline_.begin([&] { stages_->begin_first(lane, from, to); }); });
+  pipeline_.wait_and_barrier(kAhead - 1, [&](Expr lane) {
+    product_->clear();
+    for (int64_t i = 0; i < kAhead; ++i) pipeline_.begin([&] { copy(lane, from + i); });
+    unpack(lane, from, 0);
+  });
+  b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Expr first) {
+    for (int64_t i = 0; i < t_.unrolled; ++i)
+      pipeline_.wait_and_barrier(kAhead - 1, [&](Expr lane) {
+        const Expr stage = first + i;
+        product_->begin(lane, {panel_a_, panel(Side::a, number(stage, t_.panels_a()))},
+                        {panel_b_, panel(Side::b, number(stage, t_.buffers))}, false);
+        b_.commit(loop::Flow::products);
+        b_.wait(loop::Flow::products, 1);
+        pipeline_.begin([&] {
+          copy(lane, stage + kAhead);
+          stages_->begin_next(lane, stage, from, to);
+        });
+        unpack(lane, stage + 1, (i + 1) % t_.unrolled * t_.tile.stage_k);
+      });
+  });
+  lanes([&](Expr lane) { wait_products(lane, {}); });
 }
 
 void BlockKernel::write_sums(Expr lane, const Work& work) {

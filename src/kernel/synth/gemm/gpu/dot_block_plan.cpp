@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/check.h"
@@ -13,6 +14,7 @@
 #include "kernel/synth/gemm/gpu/block_zeros.h"
 #include "kernel/synth/gemm/gpu/codes_stage.h"
 #include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
 namespace {
@@ -33,7 +35,12 @@ constexpr int kColumnsBeside = 4;         // lanes among which the columns of an
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
-constexpr int kSmallGroup = 128;    // lanes of a block, of which three have registers beside each other
+constexpr int kSmallGroup = 128;  // lanes of a block, of which three have registers beside each other
+// Stages whose b is unpacked in bytes while products go on: cycles of lanes that meet, of a number (of blocks longer
+// than a stage), and of a load, of which lanes beside each other meet in a bank; at least, where no other block hides
+// what lanes wait for, and of a lane's number then.
+constexpr double kUnpackedStage = 150, kUnpackedCode = 0.04, kUnpackedOfLong = 0.06, kPackedLoad = 4.0 / 32;
+constexpr double kUnpackedAlone = 400, kUnpackedOfLane = 14;
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
 bool is_copied(Supply s) {
@@ -71,7 +78,8 @@ class BlockChooser {
         for (const int down : {1, 2}) {
           consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
           // Where a tile has all columns, more rows alone read b less often.
-          if (down > 1 && p_.n.extent <= n) consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
+          if (down > 1 && (p_.n.extent <= n || p_.loads[1].kind == DotLoad::Kind::packed))
+            consider({row, factor_, row->collective->lanes, down, 1, 2, 1, 1});
         }
     // Among equals a large instruction comes first: it reads less of shared memory for each product, or issues less.
     const auto width = [](const BlockPlan& t) { return t.tile.row ? t.tile.row->n : 0; };
@@ -214,8 +222,7 @@ class BlockChooser {
       if ((load == 0 ? t.a : t.b) == Supply::packed)
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
     if (t.b == Supply::packed && m_.async_copies) {
-      t.weight_stages = WeightStages::plan(p_, tile.stage_k, t.unrolled, tile.n(), tile.lanes());
-      if (t.weight_stages && t.buffers * stage + t.weight_stages->bytes() > shared) t.weight_stages.reset();
+      plan_weight_stages(t, shared);
     }
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
@@ -231,6 +238,20 @@ class BlockChooser {
     t.split_stages = t.stages;
     if (!by_lanes) consider_walks(t);
     return true;
+  }
+
+  // Further ahead where there is room for it; nothing where there is none.
+  void plan_weight_stages(BlockPlan& t, int64_t shared) const {
+    for (const int panels : {BlockPlan::kUnpacked, 2}) {
+      const bool ahead = panels > 2;
+      t.buffers = panels;
+      t.weight_stages = WeightStages::plan(p_, t.tile.stage_k, t.unrolled, t.tile.n(), t.tile.lanes(),
+                                           ahead ? BlockPlan::kCopiedAhead + 1 : 2);
+      if (ahead && !t.unpacks_ahead()) continue;
+      const int64_t more = (t.panels_a() - panels) * BlockProduct::panel_bytes(m_, t.tile, Side::a);
+      if (t.weight_stages && panels * panel_bytes(t.tile) + more + t.weight_stages->bytes() <= shared) return;
+    }
+    t.weight_stages.reset();
   }
 
   // Parts of K: powers of two; and where groups of lanes multiply out of shared memory, of which a multiprocessor has
@@ -342,9 +363,31 @@ class BlockChooser {
     return cycles;
   }
 
+  // Lanes unpack b into panels while instructions read other panels: both take shared memory's time, and what lanes
+  // issue beside that hides little of it (measured: tiles of 128x64 to 256x128, four formats).
+  double cost_unpacked(const BlockPlan& t) const {
+    const machine::MatrixRow& row = *t.tile.row;
+    const Format& f = *p_.loads[1].format;
+    const double codes = double(t.tile.n()) * t.tile.stage_k, packed = codes / f.block * f.block_bytes;
+    const double groups = double(t.tile.groups_m) * t.tile.groups_n * t.tile.tiles_m * t.tile.tiles_n;
+    const double read = groups * (row.m + row.n) * t.tile.stage_k, written = t.tile.m() * t.tile.stage_k + codes;
+    const double loads = packed / std::gcd(f.block_bytes, BlockProduct::kUnit) * kPackedLoad;
+    const double shared = ((read + written) * scalar_bytes(factor_) + packed) / costs_.cached_bytes + loads;
+    const double code = t.unrolled > 1 ? kUnpackedOfLong : kUnpackedCode;
+    const double blocks = t.blocks(p_), rounds = std::ceil(blocks / m_.units);
+    double stage = shared + kUnpackedStage + codes * code;
+    if (blocks <= m_.units) stage = std::max(stage, kUnpackedAlone + codes / t.tile.lanes() * kUnpackedOfLane);
+    double cycles = rounds * (t.split_stages * stage + costs_.enter_together);
+    if (t.splits > 1)
+      cycles += costs_.merge +
+                4.0 * p_.outer_extent() * p_.m.extent * p_.n.extent * (t.splits + 1) / (m_.units * costs_.merged_bytes);
+    return cycles;
+  }
+
   double cost(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
     if (row && row->in_shared && is_copied(t.a) && is_copied(t.b)) return cost_together(t);
+    if (t.unpacks_beside() && is_copied(t.a) && decodes_by_bytes(*p_.loads[1].format, m_)) return cost_unpacked(t);
     double rate = costs_.rate;
     if (row) {
       const machine::Row* instruction = m_.find_row(row->row);

@@ -32,7 +32,7 @@ struct BlockPlan {
   int64_t unrolled = 1;                  // stages of a block of a format
   int64_t run_stages = 0;                // under the same scales, which are given to sums of stages; 0: there are none
   int64_t splits = 1, split_stages = 1;  // of K, in stages: their sums are added by a step behind
-  int buffers = 2;                       // panels of each operand
+  int buffers = 2;                       // panels of each operand, or of b alone (panels_a)
   // Operands of a step of k are read while those before it are multiplied (BlockProduct::read_step).
   bool steps_ahead = false;
   int chiplets = 1;  // of the machine
@@ -49,6 +49,10 @@ struct BlockPlan {
 
   // Products of a stage go on while b of the next one is unpacked.
   bool unpacks_beside() const { return tile.row && tile.row->in_shared && weight_stages && !tile.has_partial(); }
+  // They go on while those of the next stage begin; a is copied further ahead than b is unpacked.
+  static constexpr int kUnpacked = 3, kCopiedAhead = 2;  // panels of b; stages
+  bool unpacks_ahead() const { return unpacks_beside() && a == Supply::copies && buffers == kUnpacked; }
+  int panels_a() const { return unpacks_ahead() ? kUnpacked - 1 + kCopiedAhead : buffers; }
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
   // Stages whose products a short sum takes up before it is added to the others.

@@ -10,12 +10,11 @@ namespace {
 
 constexpr int64_t kLane = 16, kLeastVector = 4;  // bytes that a copy takes
 constexpr int64_t kLongestRun = 1024;            // elements
-constexpr int64_t kLeastTogether = 2;            // a run is copied while the one before it is unpacked
 
 }  // namespace
 
 std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_t stage_k, int64_t unrolled,
-                                                     int64_t rows, int64_t lanes) {
+                                                     int64_t rows, int64_t lanes, int64_t least_together) {
   const DotLoad& b = p.loads[1];
   if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || !p.outer_k.empty() || p.k.extent % stage_k != 0)
     return std::nullopt;
@@ -25,7 +24,7 @@ std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_
   const int64_t vector = WeightCopies::vector_of(p, kLane, row_bytes);
   for (int64_t run = least; run <= std::max(least, kLongestRun); run += least) {
     Plan t{stage_k, run / stage_k, {}};
-    if (t.together < kLeastTogether) continue;
+    if (t.together < least_together) continue;
     WeightCopies::Shape& c = t.copies;
     c.rows = rows;
     c.chunk = WeightCopies::bytes_of(p, run);

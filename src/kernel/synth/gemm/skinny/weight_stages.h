@@ -17,9 +17,11 @@ class WeightStages {
     WeightCopies::Shape copies;
     int64_t bytes() const { return 2 * copies.stage_bytes + 16; }
   };
-  // Runs of `unrolled` stages, or several times as many, for tiles of `rows` rows. Nothing where blocks cannot be
-  // copied so, or K is no whole number of stages.
-  static std::optional<Plan> plan(const DotProblem& p, int64_t stage_k, int64_t unrolled, int64_t rows, int64_t lanes);
+  // Runs of `unrolled` stages, or several times as many, for tiles of `rows` rows; of `least_together`, so that a run
+  // has come before the one before it is unpacked. Nothing where blocks cannot be copied so, or K is no whole number of
+  // stages.
+  static std::optional<Plan> plan(const DotProblem& p, int64_t stage_k, int64_t unrolled, int64_t rows, int64_t lanes,
+                                  int64_t least_together);
 
   // In the code of a block; enter() before all else.
   WeightStages(DotWriter& w, const DotProblem& p, const Plan& plan);
