@@ -3,7 +3,7 @@
 // cycles by the machine's table (kernel/machine/costs.h). Proved by tests/kernel/synth/gemm/bid_test.cpp.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/gemm/gpu,
-// kernel/synth/gemm/skinny, kernel/synth/gemm/unit, kernel/synth/step.
+// kernel/synth/gemm/held, kernel/synth/gemm/skinny, kernel/synth/gemm/unit, kernel/synth/step.
 #pragma once
 
 #include <functional>

@@ -35,12 +35,9 @@ constexpr int kColumnsBeside = 4;         // lanes among which the columns of an
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
-constexpr int kSmallGroup = 128;  // lanes of a block, of which three have registers beside each other
-// Stages whose b is unpacked in bytes while products go on: cycles of lanes that meet, of a number (of blocks longer
-// than a stage), and of a load, of which lanes beside each other meet in a bank; at least, where no other block hides
-// what lanes wait for, and of a lane's number then.
-constexpr double kUnpackedStage = 150, kUnpackedCode = 0.04, kUnpackedOfLong = 0.06, kPackedLoad = 4.0 / 32;
-constexpr double kUnpackedAlone = 400, kUnpackedOfLane = 14;
+constexpr int kSmallGroup = 128;           // lanes of a block, of which three have registers beside each other
+constexpr double kSecondCache = 40 << 20;  // bytes, of those cards whose groups of lanes multiply together
+constexpr double kLargeTile = 128 * 256, kSmallWalks = 1.12;  // elements; times a stage of smaller ones, walked over
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
 bool is_copied(Supply s) {
@@ -334,6 +331,13 @@ class BlockChooser {
     LUMEN_UNREACHABLE("supply {}", ordinal(s));
   }
 
+  // Parts of tiles are at different places of K at one time: what no second cache holds is read for each tile anew.
+  double reread_bytes(const BlockPlan& t) const {
+    const double bytes = scalar_bytes(factor_), k = p_.k_total(), a = p_.m.extent * k * bytes,
+                 b = p_.n.extent * k * bytes;
+    return std::max((a > kSecondCache ? t.n_tiles : 1) * a, (b > kSecondCache ? t.m_tiles : 1) * b);
+  }
+
   // Groups of lanes multiply what asynchronous copies bring: blocks of a multiprocessor hide each other's waiting, so
   // that a stage takes what all their products do, or what one waits at least.
   double cost_together(const BlockPlan& t) const {
@@ -341,16 +345,19 @@ class BlockChooser {
     const double m = t.tile.m(), n = t.tile.n(), units = m_.units;
     const double rate = double(row.m) * row.n * row.k / m_.find_row(row.row)->cycles;
     const double products = (m * n / rate * costs_.products_together + promotion(t)) * t.tile.stage_k;
+    const double walks = t.scheduler.persistent_blocks > 0 && m * n < kLargeTile ? kSmallWalks : 1;
     const auto stages = [&](int64_t blocks) {
-      return t.split_stages * std::max(blocks * products, costs_.stage_together);
+      return t.split_stages * std::max(blocks * products, costs_.stage_together) * walks;
     };
     const int64_t blocks = t.blocks(p_);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0)
         return costs_.enter_together + std::ceil(blocks / units) * (stages(1) + costs_.leave_together);
       const double partial = t.scheduler.persistent_blocks * m * n * 8;
-      return costs_.enter_together + blocks / units * stages(1) + (t.scheduler.waves() + 2) * costs_.leave_together +
-             costs_.merge + partial / (units * costs_.merged_bytes);
+      const double tail = double(t.scheduler.tail()) / blocks, all = blocks / units * stages(1);
+      return costs_.enter_together + (1 - tail) * all +
+             std::max(tail * all, tail * reread_bytes(t) / (units * costs_.bytes)) +
+             (t.scheduler.waves() + 2) * costs_.leave_together + costs_.merge + partial / (units * costs_.merged_bytes);
     }
     const int64_t most = t.tile.lanes() > kSmallGroup ? 2 : 3;
     const int64_t beside = std::clamp<int64_t>(m_.shared_bytes / (t.buffers * panel_bytes(t.tile)), 1, most);
@@ -371,12 +378,13 @@ class BlockChooser {
     const double codes = double(t.tile.n()) * t.tile.stage_k, packed = codes / f.block * f.block_bytes;
     const double groups = double(t.tile.groups_m) * t.tile.groups_n * t.tile.tiles_m * t.tile.tiles_n;
     const double read = groups * (row.m + row.n) * t.tile.stage_k, written = t.tile.m() * t.tile.stage_k + codes;
-    const double loads = packed / std::gcd(f.block_bytes, BlockProduct::kUnit) * kPackedLoad;
+    const double loads = packed / std::gcd(f.block_bytes, BlockProduct::kUnit) * costs_.unpacked_load;
     const double shared = ((read + written) * scalar_bytes(factor_) + packed) / costs_.cached_bytes + loads;
-    const double code = t.unrolled > 1 ? kUnpackedOfLong : kUnpackedCode;
+    const double code = t.unrolled > 1 ? costs_.unpacked_long : costs_.unpacked;
     const double blocks = t.blocks(p_), rounds = std::ceil(blocks / m_.units);
-    double stage = shared + kUnpackedStage + codes * code;
-    if (blocks <= m_.units) stage = std::max(stage, kUnpackedAlone + codes / t.tile.lanes() * kUnpackedOfLane);
+    double stage = shared + costs_.unpacked_stage + codes * code;
+    if (blocks <= m_.units)
+      stage = std::max(stage, costs_.unpacked_alone + codes / t.tile.lanes() * costs_.unpacked_lane);
     double cycles = rounds * (t.split_stages * stage + costs_.enter_together);
     if (t.splits > 1)
       cycles += costs_.merge +
@@ -404,7 +412,10 @@ class BlockChooser {
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double unhidden = hidden || !m_.async_copies ? reads / 4 : 0;
     const double per_k = std::max(products, reads) + fetch + unhidden;
-    const double tile = (per_k + promotion(t)) * (t.split_stages * t.tile.stage_k) + meeting(t) * t.split_stages;
+    double stage = (per_k + promotion(t)) * t.tile.stage_k + meeting(t);
+    // Waves that wait for copies, and that no other block's hide.
+    if (hidden && row && m_.async_copies && t.blocks(p_) <= m_.units) stage = std::max(stage, costs_.stage_together);
+    const double tile = stage * t.split_stages;
     const double block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {

@@ -2,7 +2,7 @@
 // registers.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order, kernel/synth/step,
-// kernel/synth/unpack, number/formula.
+// kernel/synth/unpack, number/formula. Offers: skinny_mma_plan.h.
 #pragma once
 
 #include "kernel/synth/gemm/skinny/skinny_dot.h"

@@ -89,6 +89,8 @@ class Chooser {
     return out;
   }
 
+  bool unit(SkinnyMmaPlan& t) const { return find_unit(t); }
+
  private:
   // Those of f16 first, then those with the most of K; rows of the weight are theirs.
   std::vector<const machine::MatrixRow*> rows() const {
@@ -277,6 +279,12 @@ std::vector<SkinnyMmaPlan> choose_skinny_mmas(const DotProblem& p, const machine
 int64_t SkinnyMmaPlan::sums_beside() const {
   const FragmentDigits held = FragmentDigits::of(row->collective->operands[0].fragment);
   return FragmentDigits::parts(held.columns).size();
+}
+
+bool find_stream_unit(const DotProblem& p, const machine::Machine& m, SkinnyMmaPlan& t) {
+  t.wave = m.wave;
+  t.lanes_k = FragmentDigits::lanes_extent(FragmentDigits::of(t.row->collective->operands[1].fragment).columns);
+  return Chooser(p, m).unit(t);
 }
 
 std::string describe(const SkinnyMmaPlan& t, const DotProblem& p) {

@@ -63,6 +63,10 @@ struct SkinnyMmaPlan {
 // where the operands do not lie as this wants it, or the machine has no instruction for it.
 std::vector<SkinnyMmaPlan> choose_skinny_mmas(const DotProblem& p, const machine::Machine& m, bool exact);
 
+// How the lanes of t.row share what a packed row of p.loads[1] has of K, and what they make of its codes: sets the
+// plan's order, factor, places and unit. False where there is no such way.
+bool find_stream_unit(const DotProblem& p, const machine::Machine& m, SkinnyMmaPlan& t);
+
 std::string describe(const SkinnyMmaPlan& t, const DotProblem& p);
 
 }  // namespace lumen::synth

@@ -18,34 +18,34 @@ WeightCopies::WeightCopies(DotWriter& w, const DotProblem& p, const Shape& shape
   buffer_ = b_.alloc(bytes, 128, loop::Space::shared);
 }
 
-int64_t WeightCopies::bytes_of(const DotProblem& p, int64_t elements) {
-  const DotLoad& b = p.loads[1];
+int64_t WeightCopies::bytes_of(const DotProblem& p, int64_t elements, size_t load) {
+  const DotLoad& b = p.loads[load];
   return b.format ? elements / b.format->block * b.format->block_bytes : elements * scalar_bytes(b.scalar);
 }
 
-int64_t WeightCopies::vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes) {
+int64_t WeightCopies::vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes, size_t load) {
   int64_t all = std::gcd(kLongestVector, std::gcd(chunk, row_bytes));
-  const auto divides = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements)); };
-  divides(p.loads[1].offset);
-  divides(p.n.strides[1]);
-  for (const DotIndex& i : p.outer) divides(i.strides[1]);
+  const auto divides = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements, load)); };
+  divides(p.loads[load].offset);
+  divides((load == 1 ? p.n : p.m).strides[load]);
+  for (const DotIndex& i : p.outer) divides(i.strides[load]);
   if (p.pick) divides(p.pick->stride);
   return all;
 }
 
 Expr WeightCopies::clamped(Expr row) {
   const Expr n = n0_ + row;
-  return p_.n.extent % shape_.rows == 0 ? n : min(n, w_.i64(p_.n.extent - 1));
+  return rows().extent % shape_.rows == 0 ? n : min(n, w_.i64(rows().extent - 1));
 }
 
 Expr WeightCopies::memory_byte(Expr row) {
-  const DotLoad& b = p_.loads[1];
-  Expr base = w_.base(1);
+  const DotLoad& b = p_.loads[shape_.load];
+  Expr base = w_.base(shape_.load);
   if (!b.format)
     base = base * scalar_bytes(b.scalar);
   else
     base = base / b.format->block * b.format->block_bytes;
-  return base + clamped(row) * bytes_of(p_, p_.n.strides[1]);  // rows are whole blocks
+  return base + clamped(row) * bytes_of(p_, rows().strides[shape_.load], shape_.load);  // rows are whole blocks
 }
 
 void WeightCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
@@ -56,7 +56,8 @@ void WeightCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
   const auto copy = [&] {
     Expr to = number * shape_.stage_bytes;
     if (byte_.exists()) to = to + byte_;
-    b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(1), memory_byte(row) + in_row, shape_.vector);
+    b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(shape_.load), memory_byte(row) + in_row,
+            shape_.vector);
   };
   const bool whole = shape_.row_bytes % shape_.chunk == 0 && step == shape_.vector;
   w_.where(whole ? Expr{} : in_row < shape_.row_bytes, copy);
@@ -83,7 +84,7 @@ void WeightCopies::begin_rows(Expr lane, Expr stage, Expr number) {
   const int64_t across = shape_.copied() / shape_.vector, steps = (across + shape_.lanes - 1) / shape_.lanes;
   const int64_t beside = (across + steps - 1) / steps, together = shape_.lanes / beside;
   const Expr first = lane / beside, column = lane % beside;
-  const auto rows = [&](Expr vector) {
+  const auto copy_rows = [&](Expr vector) {
     for (int64_t row = 0; row < shape_.rows; row += together) {
       const Expr mine = first + row;
       w_.where(row + together <= shape_.rows ? Expr{} : mine < shape_.rows,
@@ -93,7 +94,7 @@ void WeightCopies::begin_rows(Expr lane, Expr stage, Expr number) {
   const auto all = [&] {
     for (int64_t step = 0; step < steps; ++step) {
       const Expr vector = column + step * beside;
-      w_.where((step + 1) * beside <= across ? Expr{} : vector < across, [&] { rows(vector); });
+      w_.where((step + 1) * beside <= across ? Expr{} : vector < across, [&] { copy_rows(vector); });
     }
   };
   w_.where(together * beside == shape_.lanes ? Expr{} : lane < together * beside, all);

@@ -1,5 +1,5 @@
-// Rows of b that stream through the shared memory of a block: vectors of them copied as they lie in memory, stage by
-// stage of K, asynchronously. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
+// Rows of a weight that stream through the shared memory of a block: vectors of them copied as they lie in memory,
+// stage by stage of K, asynchronously. Proved by tests/kernel/synth/gemm/skinny_dot_test.cpp.
 #pragma once
 
 #include <numeric>
@@ -18,6 +18,7 @@ class WeightCopies {
     // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
     // vectors. Else there is one row, whose vectors are dealt one by one.
     bool by_rows = false;
+    size_t load = 1;  // that the weight is: b, or a where the problem is transposed
     // By rows, chunks need not be whole vectors: a stage lies as far behind its place as it does behind the vector it
     // begins in.
     int64_t step() const { return std::gcd(chunk, vector); }
@@ -32,17 +33,18 @@ class WeightCopies {
     n0_ = n0;
     byte_ = byte;
   }
-  // A row's number in b; the last one for those behind it.
+  // A row's number in the weight; the last one for those behind it.
   Expr clamped(Expr row);
   Expr shift(Expr stage);  // bytes that a stage lies behind its place
   // In a lane loop: this lane's vectors of a stage, to stage `number` of the buffer.
   void begin(Expr lane, Expr stage, Expr number);
 
   // The longest vector, at most sixteen bytes, that everything in memory is aligned to; chunks are.
-  static int64_t vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
-  static int64_t bytes_of(const DotProblem& p, int64_t elements);  // of b, whole blocks
+  static int64_t vector_of(const DotProblem& p, int64_t chunk, int64_t row_bytes, size_t load = 1);
+  static int64_t bytes_of(const DotProblem& p, int64_t elements, size_t load = 1);  // of the weight, whole blocks
 
  private:
+  const DotIndex& rows() const { return shape_.load == 1 ? p_.n : p_.m; }
   Expr memory_byte(Expr row);
   void copy(Expr row, Expr byte, Expr stage, Expr number);
   void begin_rows(Expr lane, Expr stage, Expr number);

@@ -14,20 +14,21 @@ constexpr int64_t kLongestRun = 1024;            // elements
 }  // namespace
 
 std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_t stage_k, int64_t unrolled,
-                                                     int64_t rows, int64_t lanes, int64_t least_together) {
-  const DotLoad& b = p.loads[1];
+                                                     int64_t rows, int64_t lanes, int64_t least_together, size_t load) {
+  const DotLoad& b = p.loads[load];
   if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || !p.outer_k.empty() || p.k.extent % stage_k != 0)
     return std::nullopt;
   std::optional<Plan> best;
-  const int64_t row_bytes = WeightCopies::bytes_of(p, p.k.extent),
+  const int64_t row_bytes = WeightCopies::bytes_of(p, p.k.extent, load),
                 least = std::lcm(unrolled * stage_k, b.format->block);
-  const int64_t vector = WeightCopies::vector_of(p, kLane, row_bytes);
+  const int64_t vector = WeightCopies::vector_of(p, kLane, row_bytes, load);
   for (int64_t run = least; run <= std::max(least, kLongestRun); run += least) {
     Plan t{stage_k, run / stage_k, {}};
     if (t.together < least_together) continue;
     WeightCopies::Shape& c = t.copies;
     c.rows = rows;
-    c.chunk = WeightCopies::bytes_of(p, run);
+    c.chunk = WeightCopies::bytes_of(p, run, load);
+    c.load = load;
     c.vector = vector;
     c.row_bytes = row_bytes;
     c.lanes = lanes;
@@ -61,16 +62,18 @@ void WeightStages::begin_next(Expr lane, Expr stage, Expr from, Expr to) {
             [&] { begin(lane, stage / plan_.together + 1, to); });
 }
 
-void WeightStages::enter_block(Unpack& cursor, Expr row, Expr k) {
-  const Format& f = *p_.loads[1].format;
+void WeightStages::enter_block(Unpack& cursor, Expr row, Expr k, int64_t blocks, Expr further, int64_t hidden) {
   const WeightCopies::Shape& c = plan_.copies;
+  const Format& f = *p_.loads[c.load].format;
   const int64_t run_k = plan_.together * plan_.stage_k;
   const Expr run = k / run_k, block = k % run_k / f.block;
   // A multiple of all it is made of, said last, so that code generators see how it is aligned.
   const int64_t whole = std::gcd(std::gcd(c.stage_bytes, c.pitch), std::gcd(f.block_bytes, c.step()));
   Expr at = run % 2 * (c.stage_bytes / whole) + row * (c.pitch / whole) + block * (f.block_bytes / whole);
   if (c.step() < c.vector) at = at + copies_.shift(run) / whole;
-  cursor.enter_copied(b_.i64(0), 1, copies_.buffer(), at * whole, 0);
+  at = at * whole;
+  if (further.exists()) at = at + further;
+  cursor.enter_copied(b_.i64(0), blocks, copies_.buffer(), at, hidden);
 }
 
 }  // namespace lumen::synth

@@ -21,7 +21,7 @@ class WeightStages {
   // has come before the one before it is unpacked. Nothing where blocks cannot be copied so, or K is no whole number of
   // stages.
   static std::optional<Plan> plan(const DotProblem& p, int64_t stage_k, int64_t unrolled, int64_t rows, int64_t lanes,
-                                  int64_t least_together);
+                                  int64_t least_together, size_t load = 1);
 
   // In the code of a block; enter() before all else.
   WeightStages(DotWriter& w, const DotProblem& p, const Plan& plan);
@@ -31,8 +31,9 @@ class WeightStages {
   // with each stage but the first: where a run begins, the next one. Stages end at `to`.
   void begin_first(Expr lane, Expr from, Expr to);
   void begin_next(Expr lane, Expr stage, Expr from, Expr to);
-  // The block that holds element k of a row of the tile.
-  void enter_block(Unpack& cursor, Expr row, Expr k);
+  // The blocks from that on which holds element k of a row of the tile, `further` bytes behind their place; the last
+  // `hidden` bytes may not be read.
+  void enter_block(Unpack& cursor, Expr row, Expr k, int64_t blocks = 1, Expr further = {}, int64_t hidden = 0);
 
  private:
   void begin(Expr lane, Expr run, Expr to);

@@ -1,0 +1,122 @@
+// See held_plan.h.
+#include "kernel/synth/gemm/held/held_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/held/held_rows.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
+constexpr int64_t kLeastColumns = 64;  // of the weight
+constexpr int64_t kMostSplits = 8;
+constexpr size_t kCandidates = 4;
+constexpr int64_t kMostBeside = 3;  // blocks of a multiprocessor
+
+bool lies_plainly(const DotProblem& p) {
+  const DotLoad& a = p.loads[0];
+  const bool plain = p.is_plain() && p.codes.empty() && p.outer.empty() && p.outer_k.empty() && p.joint_m.empty() &&
+                     p.joint_k.empty() && !p.reads_zeros() && p.sum == Scalar::f32 && p.result_scratch < 0;
+  return plain && a.kind == DotLoad::Kind::memory && !a.code && (a.scalar == Scalar::f32 || a.scalar == Scalar::bf16) &&
+         a.scratch < 0 && p.k.strides[0] == 1 && p.n.strides[0] == 0 && p.m.strides[0] % HeldRows::kVector == 0 &&
+         a.offset % HeldRows::kVector == 0 && p.loads[1].kind == DotLoad::Kind::packed &&
+         p.loads[1].format->tile_bytes == 0 && p.k.strides[1] == 1 && p.m.strides[1] == 0;
+}
+
+class Chooser {
+ public:
+  Chooser(const DotProblem& p, const machine::Machine& m) : p_(p), transposed_(p), m_(m) {
+    transposed_.swap_operands();
+  }
+
+  std::vector<HeldPlan> choose() {
+    for (const int n : {64, 128, 192, 256})
+      for (const int groups : {1, 2}) consider(n, groups);
+    std::stable_sort(out_.begin(), out_.end(),
+                     [](const HeldPlan& x, const HeldPlan& y) { return x.cycles < y.cycles; });
+    if (out_.size() > kCandidates) out_.resize(kCandidates);
+    return std::move(out_);
+  }
+
+ private:
+  void consider(int n, int groups) {
+    const auto find = [&](Scalar s) { return find_shared_matrix(m_, machine::Factor{s, {}}, n, false, false, true); };
+    const machine::MatrixRow *f16 = find(Scalar::f16), *bf16 = find(Scalar::bf16);
+    if (!f16 || !bf16) return;
+    HeldPlan t;
+    t.unit.row = f16;  // what codes become at first has eleven digits
+    if (!find_stream_unit(p_, m_, t.unit)) return;
+    using Kind = FactorForm::Kind;
+    const int64_t unit = t.unit.order.unit;
+    if (t.unit.factor.kind == Kind::plain || t.unit.factor.kind == Kind::decoded || !HeldRows::can_order(t.unit))
+      return;
+    if (unit % HeldPlan::kStage != 0 && HeldPlan::kStage % unit != 0) return;
+    t.tile = {bf16, Scalar::bf16, bf16->collective->lanes, groups, 1, 1, 1, HeldPlan::kStage};
+    if (p_.k.extent % (HeldPlan::kStage * t.unrolled()) != 0) return;
+    t.stages = p_.k.extent / HeldPlan::kStage;
+    const auto weights = WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(),
+                                            HeldPlan::kAhead, 0);
+    if (!weights) return;
+    t.weights = *weights;
+    if (shared_bytes(t) > m_.shared_bytes) return;
+    for (int64_t splits = 1; splits <= kMostSplits; ++splits) {
+      const int64_t rounds = t.stages / t.unrolled();
+      t.split_stages = (rounds + splits - 1) / splits * t.unrolled();
+      t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
+      if (t.splits != splits || (splits > 1 && t.split_stages < HeldPlan::kLeastPart)) continue;
+      t.cycles = cost(t);
+      out_.push_back(t);
+    }
+  }
+
+  int64_t shared_bytes(const HeldPlan& t) const {
+    const int64_t tables = t.unit.factor.mask_bytes(*p_.loads[1].format, t.tile.lanes()) + t.unit.factor.table.size();
+    const int64_t panels = HeldPlan::kPanels * BlockProduct::panel_bytes(m_, t.tile, BlockTile::Side::b);
+    return panels + t.weights.bytes() + tables + BlockProduct::kAlign;
+  }
+
+  double cost(const HeldPlan& t) const {
+    const machine::BlockCosts& costs = m_.costs.blocks;
+    const double groups = t.tile.groups_m, columns = t.tile.n(), units = m_.units;
+    const double bytes = t.weights.copies.rows * t.weights.copies.chunk / double(t.weights.together);
+    const double alone = costs.held_stage + costs.held_group * groups + costs.held_column * (groups + 1) * columns +
+                         costs.held_byte * bytes;
+    const int64_t fits = m_.shared_bytes / shared_bytes(t);
+    const int64_t beside = t.tile.groups_m > 1 ? 1 : std::clamp<int64_t>(fits, 1, kMostBeside);
+    const double together = std::max(alone, beside * (costs.held_beside + costs.held_column_beside * columns));
+    const int64_t blocks = t.blocks(p_);
+    const int64_t whole = blocks / (m_.units * beside), left = blocks % (m_.units * beside);
+    double cycles = whole * (t.split_stages * together + costs.enter_together);
+    if (left > 0) cycles += t.split_stages * (left > m_.units ? together : alone) + costs.enter_together;
+    if (t.splits > 1)
+      cycles += costs.merge + 4.0 * p_.m.extent * p_.n.extent * (t.splits + 1) / (units * costs.merged_bytes);
+    return cycles;
+  }
+
+  const DotProblem& p_;
+  DotProblem transposed_;
+  const machine::Machine& m_;
+  std::vector<HeldPlan> out_;
+};
+
+}  // namespace
+
+std::vector<HeldPlan> choose_held(const DotProblem& p, const machine::Machine& m, bool exact) {
+  if (m.wave <= 1 || !m.async_copies || exact || !lies_plainly(p)) return {};
+  if (p.m.extent < kLeastRows || p.n.extent < kLeastColumns) return {};
+  return Chooser(p, m).choose();
+}
+
+std::string describe(const HeldPlan& t, const DotProblem& p) {
+  std::string text = fmt::format("weight in registers {}x{}x{} {} {}", t.tile.m(), t.tile.n(), HeldPlan::kStage,
+                                 t.unit.factor.name(), HeldPlan::kPanels);
+  if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
+  return text + " rounded to bf16 " + t.tile.row->row;
+}
+
+}  // namespace lumen::synth
