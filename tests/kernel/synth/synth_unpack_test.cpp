@@ -104,7 +104,10 @@ std::vector<float> numbers_of(const Format& f, const Blob& blob, int64_t columns
   const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false), to = b.param("out", columns * 4, true);
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::Expr) {
     synth::Unpack u(b, f, from, 1, columns);
-    if (m) u.use(*m);
+    if (m) {
+      u.use(*m);
+      u.make_of_bytes();
+    }
     u.enter_tensor();
     u.enter_row(b.i64(0));
     u.enter_block(b.i64(0), columns / f.block);

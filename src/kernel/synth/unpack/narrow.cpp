@@ -371,7 +371,7 @@ class Unpack::Narrow {
 };
 
 std::optional<Lanes> Unpack::float_of_bytes(const RoutineExpr& integer, const Frame& frame) {
-  if (!machine_ || !machine_->async_copies || frame.lanes() % kWordBytes != 0 || !is_whole(integer.type))
+  if (!of_bytes_ || !machine_ || !machine_->async_copies || frame.lanes() % kWordBytes != 0 || !is_whole(integer.type))
     return std::nullopt;
   if (is_static(integer)) return std::nullopt;
   // What is added to bytes is added to their numbers: whole ones so small are exact.

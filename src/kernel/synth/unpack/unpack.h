@@ -46,6 +46,9 @@ class Unpack {
 
   // Rows of this machine may be used: look-ups of floats, bits of many lanes at once.
   void use(const machine::Machine& m) { machine_ = &m; }
+  // Numbers are made of bytes where the machine takes many of those at once: worth it for whole vectors of codes, not
+  // for a few scales.
+  void make_of_bytes() { of_bytes_ = true; }
   // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it
   // both are done again for every block that needs them.
   void enter_tensor();
@@ -122,6 +125,7 @@ class Unpack {
 
   const Format& format_;
   const machine::Machine* machine_ = nullptr;
+  bool of_bytes_ = false;
   BufferId buffer_;
   int64_t columns_;
   Expr start_;

@@ -351,6 +351,7 @@ void BlockFill::unpack(const ThreadTile& thread_tile, const StagePosition& at, B
   const int64_t block = l.format->block;
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
   cursor.use(m_);
+  cursor.make_of_bytes();
   const Expr element = base_ + at.outer + row_in_memory(thread_tile.row) * index().strides[load()];
   if (!stages_ || l.format->row_bytes > 0 || l.format->tensor_bytes > 0) cursor.enter_row(element / l.columns);
   // Behind the end of K the last block is read again, and not used.

@@ -22,6 +22,8 @@ namespace {
 
 using Side = BlockProduct::Side;
 
+constexpr double kCachedUnpacking = 1.3;  // times moving as many bytes, where a second cache holds what is laid out
+
 class BlockKernel {
  public:
   // `out`: for what codes of the product want before it and behind.
@@ -479,7 +481,9 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
       const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
-      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
+      const bool cached = m.async_copies && made.bytes < kSecondCache;
+      const double times = !unpacks ? 1 : cached ? kCachedUnpacking : m.costs.blocks.unpacking;
+      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * times);
     }
     const double before = d.cycles;
     if (!p.codes.empty() && !can_encode(d.problem)) return;

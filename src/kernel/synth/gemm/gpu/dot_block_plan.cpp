@@ -35,8 +35,10 @@ constexpr int kColumnsBeside = 4;         // lanes among which the columns of an
 constexpr int kMostPanels = 4;            // of an operand
 constexpr int kFewWaves = 4;              // of a block
 constexpr size_t kCandidates = 4;
-constexpr int kSmallGroup = 128;           // lanes of a block, of which three have registers beside each other
-constexpr double kSecondCache = 40 << 20;  // bytes, of those cards whose groups of lanes multiply together
+constexpr int kSmallGroup = 128;  // lanes of a block, of which three have registers beside each other
+// Times what is predicted of unpacking beside products: in models less of a weight is in caches than when it is
+// measured.
+constexpr double kInModels = 1.1;
 constexpr double kLargeTile = 128 * 256, kSmallWalks = 1.12;  // elements; times a stage of smaller ones, walked over
 constexpr double kPromoting = 0.5;  // of adding sums of runs under scales: what products that go on do not hide
 
@@ -395,7 +397,8 @@ class BlockChooser {
   double cost(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
     if (row && row->in_shared && is_copied(t.a) && is_copied(t.b)) return cost_together(t);
-    if (t.unpacks_beside() && is_copied(t.a) && decodes_by_bytes(*p_.loads[1].format, m_)) return cost_unpacked(t);
+    if (t.unpacks_beside() && is_copied(t.a) && decodes_by_bytes(*p_.loads[1].format, m_))
+      return kInModels * cost_unpacked(t);
     double rate = costs_.rate;
     if (row) {
       const machine::Row* instruction = m_.find_row(row->row);

@@ -71,6 +71,8 @@ std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine
 // one is packed in at most sixteen bits a number and the machine multiplies sixteen bits.
 Factors choose_factors(const DotProblem& p, const machine::Machine& m, bool exact);
 
+constexpr double kSecondCache = 40 << 20;  // bytes, of those cards whose groups of lanes multiply together
+
 // Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
 double cycles_of_moving(const machine::Machine& m, double bytes);
 

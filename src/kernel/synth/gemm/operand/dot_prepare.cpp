@@ -165,6 +165,7 @@ class PrepareKernel {
     const DotLoad& l = one_.loads[load_];
     auto cursor = std::make_unique<Unpack>(b_, *l.format, w_.buffer(load_), l.rows, l.columns);
     cursor->use(m_);
+    cursor->make_of_bytes();
     cursor->enter_row(at / l.columns);
     cursor->enter_block(at / l.format->block, run_ / l.format->block);
     return cursor;
