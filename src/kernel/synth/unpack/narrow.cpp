@@ -290,6 +290,10 @@ class Unpack::Narrow {
         const int lanes = std::max(lanes_of(a), lanes_of(c));
         return Lanes{type_, b_.op(e.op, number(a, lanes), number(c, lanes)), {}};
       }
+      case ScalarOp::neg_: {
+        const Expr x = number(of(e.args[0]));
+        return Lanes{type_, b_.integer(0, b_.type(x)) - x, {}};
+      }
       case ScalarOp::cast_:
         return is_whole(e.args[0].type) ? std::optional(of(e.args[0])) : std::nullopt;
       case ScalarOp::select_:
