@@ -333,6 +333,8 @@ class BlockChooser {
     LUMEN_UNREACHABLE("supply {}", ordinal(s));
   }
 
+  double results() const { return double(p_.outer_extent()) * p_.m.extent * p_.n.extent; }
+
   // Parts of tiles are at different places of K at one time: what no second cache holds is read for each tile anew.
   double reread_bytes(const BlockPlan& t) const {
     const double bytes = scalar_bytes(factor_), k = p_.k_total(), a = p_.m.extent * k * bytes,
@@ -366,10 +368,7 @@ class BlockChooser {
     const int64_t whole = blocks / (m_.units * beside), left = blocks % (m_.units * beside);
     double cycles = whole * (stages(beside) + costs_.enter_together);
     if (left > 0) cycles += stages(ceil_div(left, m_.units)) + costs_.enter_together;
-    if (t.splits > 1)
-      cycles += costs_.merge +
-                4.0 * p_.outer_extent() * p_.m.extent * p_.n.extent * (t.splits + 1) / (units * costs_.merged_bytes);
-    return cycles;
+    return t.splits > 1 ? cycles + cycles_of_parts(m_, results(), t.splits) : cycles;
   }
 
   // Lanes unpack b into panels while instructions read other panels: both take shared memory's time, and what lanes
@@ -388,10 +387,7 @@ class BlockChooser {
     if (blocks <= m_.units)
       stage = std::max(stage, costs_.unpacked_alone + codes / t.tile.lanes() * costs_.unpacked_lane);
     double cycles = rounds * (t.split_stages * stage + costs_.enter_together);
-    if (t.splits > 1)
-      cycles += costs_.merge +
-                4.0 * p_.outer_extent() * p_.m.extent * p_.n.extent * (t.splits + 1) / (m_.units * costs_.merged_bytes);
-    return cycles;
+    return t.splits > 1 ? cycles + cycles_of_parts(m_, results(), t.splits) : cycles;
   }
 
   double cost(const BlockPlan& t) const {
@@ -493,6 +489,11 @@ bool BlockPlan::rounds(const DotProblem& p) const {
   return tile.factor != Scalar::f32 && std::any_of(p.loads.begin(), p.loads.begin() + 2, [&](const DotLoad& l) {
            return l.kind != DotLoad::Kind::memory || l.scalar != tile.factor;
          });
+}
+
+double cycles_of_parts(const machine::Machine& m, double elements, int64_t splits) {
+  const machine::BlockCosts& costs = m.costs.blocks;
+  return costs.merge + 4.0 * elements * (splits + 1) / (m.units * costs.merged_bytes);
 }
 
 std::string describe(const BlockPlan& t, const DotProblem& p) {

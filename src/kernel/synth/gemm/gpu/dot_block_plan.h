@@ -75,6 +75,9 @@ constexpr double kSecondCache = 40 << 20;  // bytes, of those cards whose groups
 
 // Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
 double cycles_of_moving(const machine::Machine& m, double bytes);
+// The same of parts of K where groups of lanes multiply together: their sums of so many elements, and the step that
+// adds them.
+double cycles_of_parts(const machine::Machine& m, double elements, int64_t splits);
 
 std::string describe(const BlockPlan& t, const DotProblem& p);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/gpu/dot_block_plan.h"
 #include "kernel/synth/gemm/held/held_rows.h"
 
 namespace lumen::synth {
@@ -84,7 +85,7 @@ class Chooser {
 
   double cost(const HeldPlan& t) const {
     const machine::BlockCosts& costs = m_.costs.blocks;
-    const double groups = t.tile.groups_m, columns = t.tile.n(), units = m_.units;
+    const double groups = t.tile.groups_m, columns = t.tile.n();
     const double bytes = t.weights.copies.rows * t.weights.copies.chunk / double(t.weights.together);
     const double alone = costs.held_stage + costs.held_group * groups + costs.held_column * (groups + 1) * columns +
                          costs.held_byte * bytes;
@@ -95,8 +96,7 @@ class Chooser {
     const int64_t whole = blocks / (m_.units * beside), left = blocks % (m_.units * beside);
     double cycles = whole * (t.split_stages * together + costs.enter_together);
     if (left > 0) cycles += t.split_stages * (left > m_.units ? together : alone) + costs.enter_together;
-    if (t.splits > 1)
-      cycles += costs.merge + 4.0 * p_.m.extent * p_.n.extent * (t.splits + 1) / (units * costs.merged_bytes);
+    if (t.splits > 1) cycles += cycles_of_parts(m_, double(p_.m.extent) * p_.n.extent, t.splits);
     return kHeldInModels * cycles;
   }
 

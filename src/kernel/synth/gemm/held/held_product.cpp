@@ -179,8 +179,9 @@ void HeldKernel::numbers_of(Expr lane, Expr stage, int64_t of_unit, const Use& u
     const int64_t first = units > 1 ? 0 : of_unit * all, count = std::min({group, of_one, kMadeAtOnce});
     for (int64_t i = first; i < first + of_one; i += count) {
       const std::vector<int64_t> elements(order.elements.begin() + i, order.elements.begin() + i + count);
-      std::vector<int> places(count, 0);
-      if (!t_.unit.places.empty()) places.assign(t_.unit.places.begin() + i, t_.unit.places.begin() + i + count);
+      // Places are those of just these elements: with others beside them codes may stay elsewhere.
+      std::vector<int> places = code_places(*weight.format, form, elements);
+      places.resize(count, 0);
       std::vector<Expr> runs;
       for (size_t r = 0; r < codes.size(); ++r) {
         const auto of_group = [&](const std::optional<RoutineExpr>& e) {

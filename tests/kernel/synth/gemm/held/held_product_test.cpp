@@ -73,6 +73,8 @@ TEST(HeldProduct, EveryKindOfCode) {
   // Codes at several places of a byte, with offsets, looked up in pairs, computed, of a whole byte, without a scale.
   for (const char* format : {"q4_0", "q4_1", "mxfp4", "q8_0", "fp8_e4m3"}) check({format, 40, 70, 128}, 1, false);
   for (const char* format : {"q4_k", "q6_k", "q5_k"}) check({format, 40, 70, 512}, 1, false);
+  // A lane has more of a group than it makes at once.
+  for (const char* format : {"int4_g128", "int2_g64", "int3_g128", "nf4"}) check({format, 40, 70, 512}, 1, false);
 }
 
 TEST(HeldProduct, TilesAndPartsOfK) {
