@@ -204,6 +204,9 @@ LaunchTrial tried(const CompileContext& shop, const LoadedForm& form, bool posit
   freedom.products = form.options.products.scalar;
   freedom.dynamic = !form.options.exact && (form.group.shape == graph::KernelShape::attend ||
                                             form.group.shape == graph::KernelShape::attend_gradient);
+  std::set<std::string> rows;
+  for (const synth::Step& step : form.synthesis.steps) add_rows_of(step.kernel.body, &rows);
+  freedom.short_sums = has_short_sums(shop.device->machine(), rows);
   std::vector<Read> reads;
   {
     Sampled sampled(form.plan.graph, form.group, operands, freedom);

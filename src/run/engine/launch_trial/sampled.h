@@ -27,6 +27,7 @@ struct KernelFreedom {
   std::optional<Scalar> decoded;
   Scalar products = Scalar::f32;  // factors that a kernel computes itself are rounded to
   bool dynamic = false;           // .. or to 8 bits, where the other factor is held in a format
+  bool short_sums = false;        // sums of products keep fewer digits than f32 (MatrixRow::short_sums)
 };
 
 class Sampled {

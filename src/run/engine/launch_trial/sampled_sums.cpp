@@ -103,6 +103,7 @@ Bounded Sampled::total(const Node& n, const Terms& t) const {
   if (decodes_[n.operands[0]]) sizes = std::max(sizes, 2 * t.left * t.right_sizes);
   if (decodes_[n.operands[1]]) sizes = std::max(sizes, 2 * t.right * t.left_sizes);
   double error = t.error + units_of_sum(t.count + 4) * sizes;
+  if (freedom_.short_sums) error += units_of_short_sum(t.count) * sizes;
   if (freedom_.dynamic && decodes) {
     constexpr double kStep = 1.01 / 254;  // of the largest
     error += kStep * (t.left * t.right_sizes + t.right * t.left_sizes);

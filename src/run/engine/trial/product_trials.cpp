@@ -50,6 +50,7 @@ Trial plain_trial(const ProductShape& s, const graph::ProductType& products, con
     g->result_names = {"y"};
   }
   t.units = units_of_sum(s.k + 1);
+  t.products = s.k;
   return t;
 }
 
@@ -78,6 +79,7 @@ Trial held_trial(const ProductShape& s, const FormatRef& f, Scalar products) {
   for (const Scalar rounded : {Scalar::bf16, Scalar::f16}) build(t.others.emplace_back(), false, rounded);
   t.numbers = {{"x", TrialNumbers::whole}, {"w", TrialNumbers::normal}};
   t.units = units_of_sum(s.k + 4);
+  t.products = s.k;
   return t;
 }
 
@@ -96,6 +98,7 @@ Trial coded_trial(const ProductShape& s, const FormatRef& a, const FormatRef& c)
   }
   t.numbers = {{"x", TrialNumbers::normal}, {"w", TrialNumbers::normal}};
   t.units = units_of_sum(s.k + 4);
+  t.products = s.k;
   return t;
 }
 

@@ -115,11 +115,12 @@ void compare(const machine::MatrixRow& r, const Bytes& got, const Bytes& want, c
   line->ok = got == want;
   line->detail = fmt::format("{} bytes, {}equal", want.size(), line->ok ? "all " : "not ");
   if (!is_float(r.acc) || line->ok) return;
+  const double units = units_of_sum(r.k + 1) + (r.short_sums ? units_of_short_sum(r.k + 1) : 0);
   double worst = 0;
   for (size_t at = 0; at < want.size(); at += 4) {
     float x = 0, y = 0, z = 0;
     std::memcpy(&x, got.data() + at, 4), std::memcpy(&y, want.data() + at, 4), std::memcpy(&z, most.data() + at, 4);
-    const double excess = std::abs(double(x) - y) / (units_of_sum(r.k + 1) * z + 1e-37);
+    const double excess = std::abs(double(x) - y) / (units * z + 1e-37);
     if (!(excess <= worst)) worst = std::isnan(excess) ? 1e9 : excess;
   }
   line->ok = worst <= 1;

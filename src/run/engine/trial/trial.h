@@ -52,6 +52,7 @@ struct Trial {
   // results. See trial.cpp for where units come from.
   graph::Graph magnitude = {};
   double units = 0;
+  int64_t products = 0;  // that a sum has: where rows add few digits (MatrixRow::short_sums) it may lose more
   // Other graphs that are right as well, whole: operands rounded by a kernel before it multiplies.
   std::vector<graph::Graph> others = {};
   std::string wanted = {};             // a row of the machine's table that it is there for; empty: none
@@ -63,6 +64,9 @@ std::vector<uint8_t> device_bytes(const graph::Tensor& t);
 
 // What f32 sums may lose: so many additions, each rounded or, in matrix units, cut.
 double units_of_sum(int64_t additions);
+// What sums of products lose besides in rows that keep fewer digits than f32 (MatrixRow::short_sums).
+double units_of_short_sum(int64_t products);
+bool has_short_sums(const machine::Machine& machine, const std::set<std::string>& rows);
 // What numbers lose that are rounded to a type once.
 double units_of(Scalar s);
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 #include "run/device/choose/choose.h"
 #include "run/engine/trial/determinism.h"
@@ -42,6 +44,43 @@ std::vector<Trial> products_only() {
   for (const Trial& t : first_trials())
     if (t.what.starts_with("product") || t.what.starts_with("map")) out.push_back(t);
   return out;
+}
+
+// A sum as matrix units form it that keep 14 bits: terms of 32 products are cut to digits of the largest.
+double short_sum(const std::vector<double>& terms) {
+  double sum = 0;
+  for (size_t at = 0; at < terms.size(); at += 32) {
+    const auto end = terms.begin() + std::ptrdiff_t(std::min(terms.size(), at + 32));
+    double largest = std::abs(sum);
+    for (auto i = terms.begin() + std::ptrdiff_t(at); i != end; ++i) largest = std::max(largest, std::abs(*i));
+    const double unit = std::exp2(std::floor(std::log2(largest)) - 13);
+    double next = std::trunc(sum / unit);
+    for (auto i = terms.begin() + std::ptrdiff_t(at); i != end; ++i) next += std::trunc(*i / unit);
+    sum = next * unit;
+  }
+  return sum;
+}
+
+TEST(Soundness, SumsThatKeepFewDigitsMayLoseThemAndNoProduct) {
+  const machine::MachineRef m = machine::find_machine("sm_90a");
+  EXPECT_TRUE(has_short_sums(*m, {"map", "product.64x64x32.e4m3e4m3.f32"}));
+  EXPECT_FALSE(has_short_sums(*m, {"product.64x64x16.bf16bf16.f32"}));
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  double worst = 0, least_lost = 1e9;
+  for (const int64_t n : {64, 128, 256})
+    for (int round = 0; round < 2000; ++round) {
+      std::vector<double> terms(static_cast<size_t>(n));
+      double sum = 0, sizes = 0;
+      for (double& t : terms) t = normal(random) * normal(random), sum += t, sizes += std::abs(t);
+      const double allowed = units_of_sum(n + 4) + units_of_short_sum(n);
+      worst = std::max(worst, std::abs(short_sum(terms) - sum) / sizes / allowed);
+      least_lost = std::min(least_lost, 1 / double(n) / allowed);
+    }
+  EXPECT_LT(worst, 0.5);
+  EXPECT_GT(worst, 0.02);      // it is no bound that anything meets
+  EXPECT_GT(least_lost, 1.5);  // a term of ordinary size that is left out
+  EXPECT_GT(units_of_short_sum(256), units_of_short_sum(4096));
 }
 
 // One trial alone has too few kernels for all threads of a machine.
