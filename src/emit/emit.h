@@ -19,7 +19,8 @@ namespace lumen::emit {
 enum class Output : uint8_t { llvm, assembly, object, commented_assembly };
 
 // Calling convention on CPUs: void kernel(void* const* buffers, int64_t begin, int64_t end, int64_t* status)
-//   runs iterations [begin, end) of the top parallel loop; status points to {code, detail} and is written on the first
+//   runs iterations [begin, end) of the top parallel loop, those of a second instance behind those of the first, with
+//   its buffers behind the first one's; status points to {code, detail} and is written on the first
 //   guard failure.
 using CpuKernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
 

@@ -51,6 +51,32 @@ loop::Kernel arithmetic(int64_t tasks) {
   return b.finish();
 }
 
+// The second half of the blocks takes the second half of the buffers.
+TEST(Gpu, InstancesOfAKernelInOneLaunch) {
+  loop::Kernel k = arithmetic(1000);
+  for (const auto& m : gpus()) {
+    SCOPED_TRACE(m->name);
+    k.instances = 1;
+    const LaunchShape one = launch_shape(k, *m);
+    const std::string alone = emit({&k, 1}, *m, Output::llvm);
+    k.instances = 3;
+    const LaunchShape shape = launch_shape(k, *m);
+    EXPECT_EQ(shape.blocks, 3 * one.blocks);
+    EXPECT_EQ(shape.threads, one.threads);
+    const std::string text = emit({&k, 1}, *m, Output::llvm);
+    const auto count = [](const std::string& in, const std::string& what) {
+      size_t found = 0;
+      for (size_t at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++found;
+      return found;
+    };
+    const std::string head =
+        text.substr(text.find("define"), text.find('{', text.find("define")) - text.find("define"));
+    EXPECT_EQ(count(head, "ptr addrspace(1)"), 7U) << head;  // two buffers of each, and the status
+    EXPECT_GE(count(text, "select"), count(alone, "select") + 4);
+    EXPECT_FALSE(emit({&k, 1}, *m, Output::object).empty());
+  }
+}
+
 TEST(Gpu, ArithmeticKeepsItsBits) {
   const loop::Kernel k = arithmetic(1000);
   for (const auto& m : gpus()) {

@@ -41,6 +41,38 @@ void same(const loop::Kernel& k, Scalar s = Scalar::i32, uint64_t seed = 1) {
 constexpr Scalar kTypes[] = {Scalar::boolean, Scalar::i8,   Scalar::u16, Scalar::i32, Scalar::u64,
                              Scalar::f16,     Scalar::bf16, Scalar::f32, Scalar::f64};
 
+// Threads share the iterations of all instances, wherever their parts begin and end.
+TEST(Lower, InstancesShareTheirIterations) {
+  constexpr int64_t kTasks = 7, kInstances = 3;
+  loop::Kernel k = kernel(kTasks, [&](Builder& b, BufferId x, BufferId y, Expr i) {
+    const Expr at = i * 4;
+    b.store(y, b.load(x, {Scalar::f32, 1}, at, 4) + b.load(y, {Scalar::f32, 1}, at, 4), at, 4);
+  });
+  k.instances = kInstances;
+  const machine::Machine m = plain_host();
+  const std::string object = emit({&k, 1}, m, Output::object);
+  const LoadedModule module(std::span(reinterpret_cast<const uint8_t*>(object.data()), object.size()));
+  const CpuKernel run = module.find(symbol_name(k));
+  std::vector<std::vector<float>> x(kInstances), y(kInstances);
+  for (int64_t i = 0; i < kInstances; ++i)
+    for (size_t at = 0; at < size_t(kIn) / 4; ++at) x[size_t(i)].push_back(float(i * 1000 + int64_t(at)));
+  for (int64_t cut = 0; cut <= kTasks * kInstances; ++cut)
+    for (int64_t later = cut; later <= kTasks * kInstances; ++later) {
+      std::vector<void*> buffers;
+      for (size_t i = 0; i < size_t(kInstances); ++i) {
+        y[i].assign(size_t(kOut) / 4, 0);
+        buffers.insert(buffers.end(), {x[i].data(), y[i].data()});
+      }
+      int64_t status[2] = {};
+      run(buffers.data(), 0, cut, status);
+      run(buffers.data(), cut, later, status);
+      run(buffers.data(), later, kTasks * kInstances, status);
+      for (size_t i = 0; i < size_t(kInstances); ++i)
+        for (size_t at = 0; at < size_t(kOut) / 4; ++at)
+          ASSERT_EQ(y[i][at], at < size_t(kTasks) ? x[i][at] : 0) << cut << " " << later << " " << i << " " << at;
+    }
+}
+
 TEST(Lower, LoadsAndStores) {
   for (const Scalar s : kTypes)
     for (const int lanes : {1, 4, 5, 16}) {

@@ -15,6 +15,11 @@ constexpr int64_t kMostBlocks = (int64_t{1} << 31) - 1;  // of a launch, along x
 constexpr int kThreads = 128;                            // of a block of tasks
 constexpr int64_t kFewBlocks = 1024;  // fewer blocks than these are made smaller, so that all of the machine has some
 
+// More than a launch has where they are.
+int64_t saturating_blocks(int64_t tasks, int instances) {
+  return tasks > kMostBlocks ? tasks : tasks * instances;
+}
+
 }  // namespace
 
 std::string symbol_name(const loop::Kernel& k) {
@@ -31,7 +36,7 @@ LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine& target) 
   LUMEN_CHECK(target.kind == machine::Kind::gpu, "{} launches no blocks", target.name);
   LaunchShape shape;
   if (const loop::Instr* top = loop::top_loop(k); top && top->kind == loop::LoopKind::grid) {
-    shape.blocks = k.tasks;
+    shape.blocks = saturating_blocks(k.tasks, k.instances);
     shape.threads = loop::block_lanes(k);
     const int64_t shared = loop::shared_bytes(k);
     if (shape.blocks > kMostBlocks || shared > target.shared_bytes)
@@ -41,7 +46,8 @@ LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine& target) 
     return shape;
   }
   shape.threads = k.tasks < kThreads * kFewBlocks ? target.wave : kThreads;
-  shape.blocks = std::clamp<int64_t>((k.tasks + shape.threads - 1) / shape.threads, 1, kMostBlocks);
+  shape.blocks =
+      k.instances * std::clamp<int64_t>((k.tasks + shape.threads - 1) / shape.threads, 1, kMostBlocks / k.instances);
   return shape;
 }
 

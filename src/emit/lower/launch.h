@@ -11,11 +11,11 @@
 namespace lumen::emit {
 
 // Calling convention on GPUs: symbol(ptr buffer0, ..., ptr status), 8-byte addresses in device memory, one for each
-// param
+// param of each instance
 //   and one of int64 {code, detail}, zeroed by the caller; the first guard failure is kept there. The launch has
 //   exactly the shape launch_shape says: the code relies on it.
 struct LaunchShape {
-  int64_t blocks = 1;
+  int64_t blocks = 1;        // of all instances, one behind the other
   int threads = 1;           // of a block
   int64_t shared_bytes = 0;  // dynamic ones, beside what the module says itself
 };

@@ -81,7 +81,7 @@ class KernelLowering {
   }
 
   void run(const std::string& symbol) {
-    function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    function_ = grid_ ? grid_->declare(module_, symbol, buffers(), shape_.threads) : declare(symbol);
     early_ = loop::begins_early(k_);
     if (grid_ && early_) grid_->leave_room(function_, loop::shared_bytes(k_));
     // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
@@ -91,12 +91,14 @@ class KernelLowering {
     if (grid_) {
       grid_->let_follow();
       if (!early_) grid_->wait_kernels();
+      find_instance();
+      lower_body();
+    } else if (k_.instances > 1) {
+      lower_instances();
+    } else {
+      begin_ = function_->getArg(1), end_ = function_->getArg(2);
+      lower_body();
     }
-    bind_params();
-    const Instr* top = loop::top_loop(k_);
-    for (const Instr& instr : k_.body.code)
-      if (&instr != top) lower(instr);
-    if (top) lower_top(*top);
     b_.CreateRetVoid();
     std::string wrong;
     llvm::raw_string_ostream stream(wrong);
@@ -117,12 +119,68 @@ class KernelLowering {
     return f;
   }
 
+  void lower_body() {
+    bind_params();
+    const Instr* top = loop::top_loop(k_);
+    for (const Instr& instr : k_.body.code)
+      if (&instr != top) lower(instr);
+    if (top) lower_top(*top);
+  }
+
+  // A processor's thread: of one instance after the other what it has of their iterations.
+  void lower_instances() {
+    BasicBlock *before = b_.GetInsertBlock(), *instance = block("instance"), *work = block("work"),
+               *next = block("next"), *after = block("done");
+    b_.CreateBr(instance);
+    b_.SetInsertPoint(instance);
+    llvm::PHINode* number = b_.CreatePHI(b_.getInt64Ty(), 2);
+    number->addIncoming(b_.getInt64(0), before);
+    instance_ = number;
+    Value *none = b_.getInt64(0), *all = b_.getInt64(k_.tasks), *first = b_.CreateMul(number, all);
+    const auto within = [&](unsigned argument) {
+      Value* at = b_.CreateSub(function_->getArg(argument), first);
+      at = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, none);
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, at, all);
+    };
+    begin_ = within(1), end_ = within(2);
+    b_.CreateCondBr(b_.CreateICmpSLT(begin_, end_), work, next);
+    b_.SetInsertPoint(work);
+    lower_body();
+    b_.CreateBr(next);
+    b_.SetInsertPoint(next);
+    Value* later = b_.CreateAdd(number, b_.getInt64(1));
+    number->addIncoming(later, next);
+    b_.CreateCondBr(b_.CreateICmpSLT(later, b_.getInt64(k_.instances)), instance, after);
+    b_.SetInsertPoint(after);
+  }
+
+  size_t buffers() const { return k_.params.size() * size_t(k_.instances); }
+
+  // Which instance this block is of, and its number among the blocks of that.
+  void find_instance() {
+    block_ = grid_->block();
+    const int64_t each = shape_.blocks / k_.instances;
+    for (int i = 1; i < k_.instances; ++i) {
+      Value* is_later = b_.CreateICmpUGE(grid_->block(), b_.getInt64(i * each));
+      instances_.push_back(is_later);
+      block_ = b_.CreateSub(block_, b_.CreateSelect(is_later, b_.getInt64(each), b_.getInt64(0)));
+    }
+  }
+
   Value* address_of(size_t param) {
-    if (grid_) return function_->getArg(param);
+    if (grid_) {
+      Value* address = function_->getArg(unsigned(param));
+      for (size_t i = 0; i < instances_.size(); ++i)
+        address =
+            b_.CreateSelect(instances_[i], function_->getArg(unsigned(param + (i + 1) * k_.params.size())), address);
+      return address;
+    }
     Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), param);
+    if (instance_)
+      slot = b_.CreateGEP(b_.getPtrTy(), slot, b_.CreateMul(instance_, b_.getInt64(int64_t(k_.params.size()))));
     return b_.CreateLoad(b_.getPtrTy(), slot, k_.params[param].name);
   }
-  Value* status() const { return function_->getArg(grid_ ? static_cast<unsigned>(k_.params.size()) : 3); }
+  Value* status() const { return function_->getArg(grid_ ? static_cast<unsigned>(buffers()) : 3); }
 
   void bind_params() {
     llvm::MDBuilder metadata(context_);
@@ -135,7 +193,8 @@ class KernelLowering {
       buffers_[i].align = k_.params[i].align;
       if (grid_) {  // alignments of what is read are found from it
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
-        function_->addParamAttr(i, llvm::Attribute::getWithAlignment(context_, align));
+        for (size_t at = i; at < buffers(); at += k_.params.size())
+          function_->addParamAttr(unsigned(at), llvm::Attribute::getWithAlignment(context_, align));
       }
       // Where kernels begin early that memory alone is constant which none of the program writes (loop/verify.h).
       const bool is_settled = all_settled || k_.params[i].constant;
@@ -168,11 +227,9 @@ class KernelLowering {
     if (grid_) return lower_tasks(instr);
     LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
     Value* step = b_.getInt64(instr.step);
-    const auto bound = [&](unsigned argument) {
-      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(function_->getArg(argument), step));
-    };
-    Value* from = bound(1);
-    rolled(instr, from, bound(2));
+    const auto bound = [&](Value* at) { return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(at, step)); };
+    Value* from = bound(begin_);
+    rolled(instr, from, bound(end_));
   }
 
   void lower_block(const Instr& instr) {
@@ -184,18 +241,18 @@ class KernelLowering {
     }
     thread_ = grid_->thread();
     if (copies_together_) grid_->begin_copies_together();
-    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(instr.step));
+    Value* steps = b_.CreateNSWMul(block_, b_.getInt64(instr.step));
     values_[instr.regions[0].counter] = b_.CreateNSWAdd(operand(instr, 0), steps);
     region(instr.regions[0]);
   }
 
   // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
   void lower_tasks(const Instr& instr) {
-    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(shape_.threads)), grid_->thread());
+    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(block_, b_.getInt64(shape_.threads)), grid_->thread());
     const auto in_steps = [&](Value* tasks) {
       return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(instr.step)));
     };
-    const int64_t all = shape_.blocks * shape_.threads;
+    const int64_t all = shape_.blocks / k_.instances * shape_.threads;
     if (all < k_.tasks) return rolled(instr, in_steps(first), in_steps(b_.getInt64(k_.tasks)), all);
     BasicBlock* body = block("task");
     BasicBlock* after = block("done");
@@ -562,7 +619,11 @@ class KernelLowering {
   std::optional<Grid> grid_;  // of a GPU
   std::unique_ptr<StreamingLowering> streaming_;
   LaunchShape shape_;
-  Value* thread_ = nullptr;  // of a block, in grid kernels
+  Value* thread_ = nullptr;                  // of a block, in grid kernels
+  Value* block_ = nullptr;                   // of a GPU's kernel, among those of its instance
+  Value *begin_ = nullptr, *end_ = nullptr;  // of a processor's kernel: the iterations that are asked for
+  Value* instance_ = nullptr;                // .. and their instance, where there are several
+  std::vector<Value*> instances_;  // whether a block is of the second instance or a later one, of the third, ..
   Value* shared_ = nullptr;
   std::map<loop::BufferId, int64_t> shared_at_;
   bool has_products_ = false;

@@ -37,6 +37,12 @@ std::vector<Group> order_groups(const Partition& p);
 // Clusters in an order in which work that does not wait for an exchange with other ranks stands behind it, so that both
 // may go on together: mostly products for gradients of weights.
 std::vector<int> beside_exchanges(const Partition& p, const std::vector<int>& order);
+// The same plan, but that groups which are alike and do not wait for each other stand side by side (Group::beside).
+// Values may live longer for it.
+Plan bring_together(Plan plan);
+// The first and the last of the groups that may run at one time with a group; itself where it is alone.
+size_t first_beside(const Plan& plan, size_t group);
+size_t last_beside(const Plan& plan, size_t group);
 // The first group behind an exchange that it must have ended before: one that reads what it brings, or writes what it
 // sends; the number of groups where there is none.
 int end_of_exchange(const Plan& plan, int group);

@@ -105,13 +105,13 @@ MemoryPlan plan_memory(const Plan& plan) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
       life_of[v] = lives.size();
-      lives.push_back({aligned_bytes(g[v].type), k, k});
+      lives.push_back({aligned_bytes(g[v].type), int(first_beside(plan, k)), int(last_beside(plan, k))});
     }
     for (ValueId v : plan.groups[k].inputs) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] >= 0, "group {} reads %{} before it is written", k, v);
       int& last = lives[life_of[v]].last;
-      last = std::max(last, is_exchange ? end_of_exchange(plan, k) : k);
+      last = std::max(last, is_exchange ? end_of_exchange(plan, k) : int(last_beside(plan, k)));
     }
   }
   for (ValueId r : g.results) {

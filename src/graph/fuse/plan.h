@@ -98,6 +98,7 @@ struct Group {
   std::vector<ValueId> inputs;   // values read from memory, each once, in order of first use
   std::vector<ValueId> results;  // values written to memory, in graph order
   ValueId root = -1;             // the contract, reduce or move the group is built around; -1 for pure maps
+  int beside = 0;  // so many groups just before it are like it, and may run at one time with it; memory is planned so
 };
 struct Plan {
   Graph graph;

@@ -129,7 +129,12 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
 Pipeline plan_graph(const Graph& g) {
   Pipeline done{fuse(g), {}};
   done.memory = plan_memory(done.plan);  // values become bytes
-  return done;
+  // Fewer launches, where that takes hardly more memory.
+  constexpr double kMostMemory = 1.25;
+  Pipeline together{bring_together(done.plan), {}};
+  together.memory = plan_memory(together.plan);
+  const bool fits = double(together.memory.arena_bytes) <= kMostMemory * double(done.memory.arena_bytes);
+  return fits ? std::move(together) : std::move(done);
 }
 
 Plan fuse(Graph g) {

@@ -85,6 +85,8 @@ struct BufferParam {
   int align = 64;
 };
 
+inline constexpr int kMostInstances = 16;
+
 struct Kernel {
   std::string name;                 // the plan printed in one line, made into a symbol
   std::vector<BufferParam> params;  // buffers 0..n-1, address space global; allocs continue the numbering
@@ -94,7 +96,9 @@ struct Kernel {
   Region body;
   int64_t tasks = 1;  // trip count of the top parallel/grid loop; 1 without one
   bool aliased =
-      false;  // a written param may share memory with another one (in-place steps); otherwise all are disjoint
+      false;          // a written param may share memory with another one (in-place steps); otherwise all are disjoint
+  int instances = 1;  // how many times a launch runs it at one time, each on buffers of its own: those of the
+                      // first, then those of the second, ..; none reads what another writes
 };
 
 // A pure function over values: what an instruction row means. With a collective it is what one element of a product

@@ -1,5 +1,6 @@
 // The text of loop IR back into kernels. Hostile texts end in an Error with the place: nesting, lanes, sizes and value
 // numbers are bounded, and the verifier has the last word. Proved by tests/kernel/loop/loop_text_test.cpp.
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -28,6 +29,7 @@ class Parser {
       expect(")");
     }
     kernel_.aliased = accept_word("aliased");
+    if (accept_word("instances")) kernel_.instances = int(std::clamp<int64_t>(integer(), 0, kMostInstances + 1));
     kernel_.buffer_count = kernel_.params.size();
     expect("{");
     kernel_.body.code = code(0);

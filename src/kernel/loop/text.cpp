@@ -133,7 +133,9 @@ std::string print(const Kernel& k) {
     p.out += fmt::format("{}@{} {}: {} bytes align {}{}{}", i == 0 ? "" : ", ", i, quote(param.name), param.bytes,
                          param.align, param.written ? " written" : "", param.constant ? " constant" : "");
   }
-  p.out += k.aliased ? ") aliased {\n" : ") {\n";
+  p.out += k.aliased ? ") aliased" : ")";
+  if (k.instances > 1) p.out += fmt::format(" instances {}", k.instances);
+  p.out += " {\n";
   p.region(k.body, 1);
   p.out += "}\n";
   return p.out;

@@ -30,6 +30,7 @@
 //     }
 //   }
 //   kernel NAME(...) aliased { ... }                     # written params may share memory with others
+//   kernel NAME(...) instances 2 { ... }                 # run twice by a launch, on other buffers
 //   func dot2(%0: i32, %1: i8x2, %2: i8x2) -> i32 { %3 = ... return %9 }
 //
 // Values are numbered from 0 without gaps. Names that are not [A-Za-z0-9_.]+ are written in double quotes. # starts a

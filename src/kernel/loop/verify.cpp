@@ -37,6 +37,7 @@ class Verifier {
   // `inputs`: values that come from outside (a function's parameters).
   std::string run(const std::vector<ValueId>& inputs) {
     if (std::ssize(k_.value_types) != k_.value_count) return "value_types and value_count disagree";
+    if (k_.instances < 1 || k_.instances > kMostInstances) return fmt::format("{} instances", k_.instances);
     for (size_t i = 0; i < k_.params.size(); ++i) {
       const BufferParam& p = k_.params[i];
       if (p.bytes < 0) return fmt::format("param {} has {} bytes", p.name, p.bytes);

@@ -92,7 +92,8 @@ struct Wide {
   int products = 0, at_once = 0;  // in all, and values in memory at a time
 };
 Wide wide_values(const Graph& g) {
-  const Pipeline p = run_pipeline(g, {}, {});
+  // As large groups stand; small ones, as these are, may come to stand together behind that.
+  const Pipeline p{fuse(with_rounded_products(g, {}, {}, {})), {}};
   std::vector<int> first(p.plan.graph.nodes.size(), -1), last(first);
   for (int k = 0; k < static_cast<int>(p.plan.groups.size()); ++k) {
     for (ValueId v : p.plan.groups[k].results) first[v] = k;

@@ -35,6 +35,25 @@ std::vector<T> run(int count, std::vector<T> x,
 
 const std::vector<float> kX{1, 2, 3, 4, 5, 6, 7, 8};
 
+TEST(LoopEval, InstancesHaveBuffersOfTheirOwn) {
+  Builder b("t");
+  const BufferId in = b.param("x", 8, false), y = b.param("y", 8, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(2), 1, [&](Expr at) {
+    const Expr x = b.load(in, {Scalar::f32, 1}, at * 4, 4);
+    b.guard(x < 100.0, at, kGuardFinite);
+    b.store(y, x + 1.0, at * 4, 4);
+  });
+  Kernel k = b.finish();
+  k.instances = 2;
+  std::vector<float> first{1, 2}, second{30, 400}, of_first(2), of_second(2);
+  const std::span<uint8_t> buffers[] = {bytes(first), bytes(of_first), bytes(second), bytes(of_second)};
+  const Status s = eval(k, buffers, nullptr);
+  EXPECT_EQ(of_first, (std::vector<float>{2, 3}));
+  EXPECT_EQ(of_second[0], 31);
+  EXPECT_EQ(s.code, kGuardFinite);
+  EXPECT_EQ(s.detail, 1);
+}
+
 TEST(LoopEval, LoadsComputesStores) {
   const auto y = run<float>(8, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
     const Expr v = b.load(x, {Scalar::f32, 8}, at, 4);

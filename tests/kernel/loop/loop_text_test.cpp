@@ -73,6 +73,20 @@ TEST(LoopText, EverythingRoundTrips) {
   EXPECT_EQ(k.buffer_count, 3);
 }
 
+TEST(LoopText, InstancesRoundTrip) {
+  std::string text = canonical();
+  text.replace(text.find(") aliased {"), 11, ") aliased instances 3 {");
+  const Kernel k = parse_kernel(source(text));
+  EXPECT_EQ(k.instances, 3);
+  EXPECT_EQ(k.tasks, 64) << "of each";
+  EXPECT_EQ(print(k), text);
+  for (const char* wrong : {"0", "17", "-1", "99999999999"}) {
+    std::string bad = canonical();
+    bad.replace(bad.find(") aliased {"), 11, std::string(") instances ") + wrong + " {");
+    EXPECT_THROW(parse_kernel(source(bad)), Error) << wrong;
+  }
+}
+
 TEST(LoopText, BuiltKernelsRoundTrip) {
   Builder b("b\"\\\x01");
   const BufferId y = b.param("the result", 64, true);

@@ -33,6 +33,31 @@ TEST(Compile, ANetworkComesNearTheEvaluator) {
   EXPECT_EQ(program->input_type("w1"), f32({40, 24}));
 }
 
+// Two products of one input, and what follows each, are two launches and not four; in every bit what they are alone.
+TEST(Compile, GroupsOfOneKindRunAtOnce) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto x = b.input("x", Role::data, f32({3, 256}));
+  std::vector<graph::ValueId> ways;
+  for (const char* name : {"v", "w"}) {
+    const auto weight = b.input(name, Role::parameter, f32({512, 256}));
+    ways.push_back(
+        b.unary(ScalarOp::exp_, b.reduce(b.contract(x, weight, "mk", "nk", "mn"), graph::Reduction::max, {1})));
+  }
+  g.results = {ways[0], ways[1]};
+  g.result_names = {"a", "b"};
+  const auto inputs = random_inputs(g, 2);
+  for (const int threads : {1, 2, 5}) {
+    Engine engine(options("off", threads));
+    const auto program = run_once(engine, g, inputs);
+    const auto want = graph::eval(g, inputs);
+    expect_near(floats_of(program->result("a")), want[0].values, 1e-4);
+    expect_near(floats_of(program->result("b")), want[1].values, 1e-4);
+    EXPECT_NE(program->explain().find("2 at once: dot"), std::string::npos) << program->explain();
+    for (const KernelTime& k : program->times()) EXPECT_EQ(k.plan.rfind("2 at once", 0), 0U) << k.plan;
+  }
+}
+
 TEST(Compile, AProgramLendsItsMemory) {
   const graph::Graph g = small_network();
   Engine engine(options());

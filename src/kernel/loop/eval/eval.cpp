@@ -272,6 +272,16 @@ Lanes Evaluator::fold(const Instr& instr) {
 }
 
 Status eval(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows, int wave) {
+  if (k.instances > 1) {
+    Kernel one = k;
+    one.instances = 1;
+    Status first;
+    for (size_t i = 0; i < size_t(k.instances); ++i) {
+      const Status status = eval(one, buffers.subspan(i * k.params.size(), k.params.size()), rows, wave);
+      if (first.code == kGuardNone) first = status;
+    }
+    return first;
+  }
   const Instr* top = top_loop(k);
   if (top && top->kind == LoopKind::grid) return eval_grid(k, buffers, rows, wave);
   Evaluator one(k, rows);

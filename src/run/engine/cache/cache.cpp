@@ -35,9 +35,10 @@ std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
 
 LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
   // Code for processors on a device with a grid, as tests have it: one task per block.
-  if (machine.kind == machine::Kind::cpu) return {kernel.tasks, small, kernel.tasks, 1, 0};
+  const int64_t tasks = kernel.tasks * kernel.instances;
+  if (machine.kind == machine::Kind::cpu) return {tasks, small, tasks, 1, 0};
   const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
-  return {kernel.tasks, small, shape.blocks, shape.threads, shape.shared_bytes, loop::begins_in_whole(kernel)};
+  return {tasks, small, shape.blocks, shape.threads, shape.shared_bytes, loop::begins_in_whole(kernel)};
 }
 
 KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)

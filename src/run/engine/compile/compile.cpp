@@ -84,7 +84,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   }
   made.trials.resize(settled.size());
   for (size_t i = 0; i < settled.size(); ++i)
-    if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.functions[i], options);
+    if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.code[i], options);
   made.products = choose_products(shop, plan, options, made.kernels);
   BufferAddresses addresses(*shared, shop.device);
   list.constants = addresses.constants;

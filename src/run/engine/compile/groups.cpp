@@ -1,6 +1,7 @@
 #include "run/engine/compile/groups.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "base/check.h"
@@ -61,6 +62,19 @@ Launch exchange_launch(const Graph& g, const graph::Group& group, const PlanAddr
   return launch;
 }
 
+// Groups from one on that a launch runs.
+size_t groups_at_once(const Kernels& made, size_t group) {
+  return size_t(made.kernels.instances[made.kernels.groups[group].which]);
+}
+
+// Whether a launch runs a step of all of them: what another group may have prepared is prepared alone.
+bool runs_at_once(const Kernels& made, size_t group, size_t step) {
+  const size_t count = groups_at_once(made, group);
+  for (size_t i = group; i < group + count; ++i)
+    if (made.scratch.groups[i].preparation[step] >= 0) return false;
+  return count > 1;
+}
+
 std::shared_ptr<ScanKernels> synthesize_scan(const CompileContext& shop, const graph::Plan& plan,
                                              const graph::Group& group, const CompileOptions& options,
                                              const ValueFacts& facts) {
@@ -109,8 +123,11 @@ void list_scan(const CompileContext& shop, const ScanKernels& scan, const PlanAd
 Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, const CompileOptions& options,
                           const ValueFacts& facts, std::vector<bool>* settled) {
   Kernels made;
-  made.kernels = synthesize_distinct(plan, shop.device->machine(),
-                                     {options.exact, options.candidate, options.products.scalar}, facts, shop.threads);
+  // What is tried before it is trusted is a kernel of one group.
+  const bool at_once = !shop.judge;
+  made.kernels =
+      synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar},
+                          facts, shop.threads, at_once);
   const std::vector<bool> are_settled = use_remembered_plans(shop, plan, options, &made.kernels);
   if (settled) *settled = are_settled;
   replace_refused(shop, plan, options, &made.kernels);
@@ -124,7 +141,32 @@ Kernels synthesize_groups(const CompileContext& shop, const graph::Plan& plan, c
 }
 
 void find_code(const CompileContext& shop, Kernels* made, CompileReport* report) {
-  made->functions = find_functions(shop, made->kernels.distinct, report);
+  const std::vector<synth::Synthesis>& distinct = made->kernels.distinct;
+  std::vector<std::vector<bool>> alone(distinct.size()), at_once(distinct.size());
+  for (size_t i = 0; i < distinct.size(); ++i)
+    alone[i].resize(distinct[i].steps.size()), at_once[i].resize(distinct[i].steps.size());
+  for (size_t g = 0; g < made->kernels.groups.size();) {
+    const size_t which = made->kernels.groups[g].which, count = groups_at_once(*made, g);
+    for (size_t step = 0; step < distinct[which].steps.size(); ++step)
+      (runs_at_once(*made, g, step) ? at_once : alone)[which][step] = true;
+    g += count;
+  }
+  std::deque<loop::Kernel> changed;
+  std::vector<const loop::Kernel*> kernels;
+  made->code.assign(distinct.size(), {});
+  std::vector<void**> places;
+  for (size_t i = 0; i < distinct.size(); ++i) {
+    made->code[i].resize(distinct[i].steps.size());
+    for (size_t step = 0; step < distinct[i].steps.size(); ++step) {
+      const loop::Kernel& kernel = distinct[i].steps[step].kernel;
+      if (alone[i][step]) kernels.push_back(&kernel), places.push_back(&made->code[i][step].alone);
+      if (!at_once[i][step]) continue;
+      changed.push_back(with_instances(kernel, made->kernels.instances[i]));
+      kernels.push_back(&changed.back()), places.push_back(&made->code[i][step].at_once);
+    }
+  }
+  const std::vector<void*> found = shop.cache->get(kernels, shop.threads, report);
+  for (size_t i = 0; i < found.size(); ++i) *places[i] = found[i];
   for (const auto& [group, scan] : made->scans) {
     find_code(shop, &scan->first, report);
     find_code(shop, &scan->body, report);
@@ -142,36 +184,50 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
     all.insert(all.end(), awaited.begin(), awaited.end());
     awaited.clear();
   };
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
-    for (const size_t ticket : tickets.give_back(i)) awaited.push_back(ticket);
-    const auto& [which, values, offsets] = made.kernels.groups[i];
-    const synth::Synthesis& own = made.kernels.distinct[which];
-    const size_t first = list->launches.size();
-    const auto value = [&, &mine = values, &begins = offsets](int v) {
-      BufferAddress at = places.of(mine[v]);
-      (at.in == BufferAddress::In::arena ? at.at : at.offset) += begins[v];
-      return at;
-    };
-    std::vector<BufferAddress> scratch;
+  // A group as its steps are listed.
+  const auto listed = [&](size_t i) {
+    ListedGroup group{[&places, &use = made.kernels.groups[i]](int v) {
+                        BufferAddress at = places.of(use.values[v]);
+                        (at.in == BufferAddress::In::arena ? at.at : at.offset) += use.offsets[v];
+                        return at;
+                      },
+                      {},
+                      {}};
     for (const int64_t at : made.scratch.groups[i].at)
-      scratch.push_back({BufferAddress::In::arena, places.scratch_at + at});
+      group.scratch.push_back({BufferAddress::In::arena, places.scratch_at + at});
+    return group;
+  };
+  const auto prepare = [&](size_t i, ListedGroup* group) {
+    for (const int p : made.scratch.groups[i].preparation) {
+      group->is_done.push_back(p >= 0 && prepared[p]);
+      if (p >= 0) prepared[p] = true;
+    }
+  };
+  for (size_t i = 0; i < plan.groups.size();) {
+    for (const size_t ticket : tickets.give_back(i)) awaited.push_back(ticket);
+    const size_t which = made.kernels.groups[i].which, first = list->launches.size();
+    const synth::Synthesis& own = made.kernels.distinct[which];
+    const bool is_library = !made.products.empty() && made.products[which].product;
+    const size_t count = is_library ? 1 : groups_at_once(made, i);
+    std::vector<ListedGroup> groups;
+    for (size_t k = i; k < i + count; ++k) groups.push_back(listed(k));
     if (is_scan(plan.graph, plan.groups[i])) {
-      list_scan(shop, *made.scans.at(i), {places.of, scratch.at(0).at, places.loops}, list);
+      list_scan(shop, *made.scans.at(i), {places.of, groups[0].scratch.at(0).at, places.loops}, list);
       await_from(first);
+      ++i;
       continue;
     }
     if (is_exchange(plan.graph, plan.groups[i])) {
       list->launches.push_back(exchange_launch(plan.graph, plan.groups[i], places));
       list->launches.back().ticket = tickets.take(graph::end_of_exchange(plan, i));
-    } else if (!made.products.empty() && made.products[which].product) {
-      list->launches.push_back(product_launch(own, made.products[which], value));
+    } else if (is_library) {
+      list->launches.push_back(product_launch(own, made.products[which], groups[0].value));
     } else {
-      std::vector<bool> is_done;
-      for (const int p : made.scratch.groups[i].preparation) {
-        is_done.push_back(p >= 0 && prepared[p]);
-        if (p >= 0) prepared[p] = true;
-      }
-      list_steps(shop, own, made.functions[which], value, scratch, is_done, &list->launches);
+      std::vector<StepCode> code = made.code[which];
+      for (size_t step = 0; step < code.size(); ++step)
+        if (!runs_at_once(made, i, step)) code[step].at_once = nullptr;
+      for (size_t k = 0; k < count; ++k) prepare(i + k, &groups[k]);
+      list_steps(shop, own, code, groups, &list->launches);
       list->launches.back().bids = own.bids;
       if (!made.trials.empty() && !list->launches.back().launch_config.small)
         list->launches.back().autotuner = made.trials[which];
@@ -182,6 +238,7 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
       list->launches[k].of = of;
     }
     await_from(first);
+    i += count;
   }
   for (const size_t ticket : tickets.give_back(plan.groups.size())) awaited.push_back(ticket);
   list->awaited.insert(list->awaited.end(), awaited.begin(), awaited.end());

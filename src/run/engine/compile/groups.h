@@ -7,6 +7,7 @@
 #include "run/engine/compile/product_choice.h"
 #include "run/engine/compile/scan.h"
 #include "run/engine/compile/scratch.h"
+#include "run/engine/compile/steps.h"
 
 namespace lumen::run {
 
@@ -17,7 +18,7 @@ struct Kernels {
   DistinctKernels kernels;
   ScratchPlan scratch;
   std::map<size_t, std::shared_ptr<ScanKernels>> scans;  // by group
-  std::vector<std::vector<void*>> functions;             // of each distinct form, by step
+  std::vector<std::vector<StepCode>> code;               // of each distinct form, by step
   std::vector<ChosenProduct> products;                   // by distinct form; empty: none
   std::vector<std::shared_ptr<Autotuner>> trials;        // likewise
 };

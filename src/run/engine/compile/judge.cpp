@@ -102,8 +102,10 @@ bool are_trusted(const CompileContext& shop, const graph::Plan& plan, const Comp
   for (size_t i = 0; i < kernels.distinct.size(); ++i) {
     if (kernels.distinct[i].steps.empty() || shop.judge->known(kernels.forms[i], kernels.distinct[i], options))
       continue;
+    std::vector<void*> functions;
+    for (const StepCode& code : made.code[i]) functions.push_back(code.alone);
     const KernelJudge::Result found = shop.judge->try_out(
-        {plan, plan.groups[kernels.first[i]], kernels.forms[i], kernels.distinct[i], made.functions[i], options});
+        {plan, plan.groups[kernels.first[i]], kernels.forms[i], kernels.distinct[i], functions, options});
     all = all && found.right;
   }
   for (const auto& [group, scan] : made.scans) {

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/ordinal.h"
+#include "graph/fuse/fuse.h"
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
 #include "graph/match/uses.h"
@@ -26,6 +27,31 @@ using graph::ValueId;
 
 bool is_parameter(const Node& n) {
   return n.op == Op::input_ && n.attributes.role == graph::Role::parameter;
+}
+
+// How many groups of a plan run at one time with each, itself included: those side by side that mean the same.
+std::vector<int> instances_of(const graph::Plan& plan, const std::vector<GroupForm>& forms) {
+  std::vector<int> out(forms.size(), 1);
+  for (size_t i = 0; i < forms.size();) {
+    const size_t last = graph::last_beside(plan, i);
+    size_t end = i + 1;
+    while (end <= last && forms[end].meaning == forms[i].meaning) ++end;
+    const bool has_kernels = !is_exchange(plan.graph, plan.groups[i]) && !is_scan(plan.graph, plan.groups[i]);
+    std::fill(out.begin() + std::ptrdiff_t(i), out.begin() + std::ptrdiff_t(end), has_kernels ? int(end - i) : 1);
+    i = end;
+  }
+  return out;
+}
+
+bool may_fail(const loop::Region& region) {
+  return std::any_of(region.code.begin(), region.code.end(), [](const loop::Instr& instr) {
+    return instr.op == loop::Op::guard_ ||
+           std::any_of(instr.regions.begin(), instr.regions.end(), [](const auto& inner) { return may_fail(inner); });
+  });
+}
+bool may_fail(const synth::Synthesis& s) {
+  return std::any_of(s.steps.begin(), s.steps.end(),
+                     [](const synth::Step& step) { return may_fail(step.kernel.body); });
 }
 
 // An update that reads its old state may be handed the same storage twice; the code generator must know.
@@ -137,21 +163,28 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
 }
 
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts, int threads) {
+                                    const synth::Options& options, const ValueFacts& facts, int threads, bool at_once) {
   DistinctKernels out;
+  std::vector<GroupForm> forms;
+  for (const graph::Group& group : plan.groups)
+    forms.push_back(form_of(plan.graph, group, facts, graph::layer_view(plan.graph, group)));
+  const std::vector<int> instances = at_once ? instances_of(plan, forms) : std::vector<int>(forms.size(), 1);
   std::unordered_map<std::string, size_t> known;
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
-    GroupForm form = form_of(plan.graph, plan.groups[i], facts, graph::layer_view(plan.graph, plan.groups[i]));
+  for (size_t i = 0; i < forms.size(); ++i) {
+    GroupForm& form = forms[i];
+    if (instances[i] > 1) form.meaning += fmt::format("instances {}\n", instances[i]);
     const auto [place, first] = known.try_emplace(form.meaning, out.forms.size());
     if (first) {
       out.first.push_back(i);
       out.forms.push_back(form);
+      out.instances.push_back(instances[i]);
     }
     out.groups.push_back({place->second, std::move(form.values), std::move(form.offsets)});
   }
   out.distinct.resize(out.forms.size());
   in_parallel(out.forms.size(), threads, [&](size_t i) {
     out.distinct[i] = synthesize_form(plan, plan.groups[out.first[i]], out.forms[i], machine, options);
+    if (may_fail(out.distinct[i])) out.instances[i] = 1;  // a launch names one node to blame
   });
   return out;
 }

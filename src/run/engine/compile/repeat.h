@@ -45,6 +45,7 @@ struct DistinctKernels {
   std::vector<synth::Synthesis> distinct;
   std::vector<size_t> first;     // by distinct form: the first group that has it
   std::vector<GroupForm> forms;  // that group's
+  std::vector<int> instances;    // by distinct form: its groups come so many at a time (Group::beside)
   struct Use {
     size_t which;  // of `distinct`
     std::vector<graph::ValueId> values;
@@ -52,8 +53,10 @@ struct DistinctKernels {
   };
   std::vector<Use> groups;  // by group of the plan
 };
+// `at_once`: a launch may run kernels of several groups (loop::Kernel::instances).
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
-                                    const synth::Options& options, const ValueFacts& facts, int threads);
+                                    const synth::Options& options, const ValueFacts& facts, int threads,
+                                    bool at_once = false);
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
                                     const synth::Options& options);  // values_of the plan's graph, on one thread
 

@@ -120,7 +120,9 @@ struct Lives {
   std::vector<graph::Life> all;
   std::vector<std::vector<std::pair<size_t, int64_t>>> of_group;  // by buffer: the life, and bytes from its beginning
 
-  void add(int group, const synth::Synthesis& s, const std::vector<int>& preparation, std::vector<Shared>& shared) {
+  // Groups that run at one time have scratch of their own.
+  void add(const graph::Plan& plan, size_t group, const synth::Synthesis& s, const std::vector<int>& preparation,
+           std::vector<Shared>& shared) {
     std::vector<std::pair<size_t, int64_t>>& addresses = of_group.emplace_back(s.scratch.size());
     std::vector<bool> is_shared(s.scratch.size());
     for (size_t k = 0; k < s.steps.size(); ++k) {
@@ -132,7 +134,8 @@ struct Lives {
         const size_t buffer = s.steps[k].arguments[i].index;
         if (one.lives.size() == written) {
           one.lives.push_back(all.size());
-          all.push_back({aligned(s.scratch[buffer]), one.groups.front(), one.groups.back()});
+          all.push_back({aligned(s.scratch[buffer]), int(graph::first_beside(plan, size_t(one.groups.front()))),
+                         int(graph::last_beside(plan, size_t(one.groups.back())))});
         }
         addresses[buffer] = {one.lives[written++], 0};
         is_shared[buffer] = true;
@@ -144,7 +147,7 @@ struct Lives {
       addresses[b] = {all.size(), own};
       own += aligned(s.scratch[b]);
     }
-    if (own > 0) all.push_back({own, group, group});
+    if (own > 0) all.push_back({own, int(graph::first_beside(plan, group)), int(graph::last_beside(plan, group))});
   }
 };
 
@@ -160,7 +163,7 @@ ScratchPlan plan_scratch(const graph::Plan& plan, const DistinctKernels& kernels
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     std::vector<int> shared = found.by_step[g];
     for (int& p : shared) p = p >= 0 && numbers[p] >= 0 ? p : -1;
-    lives.add(g, kernels.distinct[kernels.groups[g].which], shared, found.all);
+    lives.add(plan, g, kernels.distinct[kernels.groups[g].which], shared, found.all);
     for (int& p : shared) p = p >= 0 ? numbers[p] : -1;
     out.groups.push_back({{}, std::move(shared)});
   }

@@ -1,5 +1,6 @@
 #include "run/engine/compile/steps.h"
 
+#include "base/check.h"
 #include "run/device/device.h"
 
 namespace lumen::run {
@@ -18,52 +19,59 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::span<const Synthesis> parts,
-                                               CompileReport* report) {
-  std::vector<const loop::Kernel*> kernels;
-  for (const Synthesis& s : parts)
-    for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-  const std::vector<void*> found = shop.cache->get(kernels, shop.threads, report);
-  std::vector<std::vector<void*>> functions;
-  auto next = found.begin();
-  for (const Synthesis& s : parts) {
-    functions.emplace_back(next, next + s.steps.size());
-    next += s.steps.size();
-  }
-  return functions;
+std::string plan_at_once(const std::string& plan, int instances) {
+  return instances > 1 ? fmt::format("{} at once: {}", instances, plan) : plan;
 }
 
-void list_steps(const CompileContext& shop, const Synthesis& s, const std::vector<void*>& functions,
-                const std::function<BufferAddress(int)>& value, const std::vector<BufferAddress>& scratch,
-                const std::vector<bool>& is_done, std::vector<Launch>* out) {
-  for (size_t i = 0; i < s.steps.size(); ++i) {
-    if (is_done[i]) continue;
+loop::Kernel with_instances(loop::Kernel kernel, int instances) {
+  kernel.instances = instances;
+  return kernel;
+}
+
+void list_steps(const CompileContext& shop, const Synthesis& s, const std::vector<StepCode>& code,
+                const std::vector<ListedGroup>& groups, std::vector<Launch>* out) {
+  const auto list = [&](size_t i, void* kernel, std::span<const ListedGroup> some) {
     const synth::Step& step = s.steps[i];
+    const auto instances = double(some.size());
     Launch& launch = out->emplace_back();
-    launch.kernel = functions[i];
-    const bool small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
-    launch.launch_config = launch_config_of(step.kernel, shop.device->machine(), small);
-    launch.plan = step.plan;
-    launch.flops = step.flops;
-    launch.bytes = step.bytes;
-    launch.cycles = small ? step.cycles * shop.threads : step.cycles;
-    for (const synth::Argument& a : step.arguments)
-      launch.addresses.push_back(a.from == synth::Argument::From::value ? value(a.index) : scratch.at(a.index));
+    LUMEN_CHECK(kernel, "{} has no code", step.plan);
+    launch.kernel = kernel;
+    const double flops = step.flops * instances, bytes = step.bytes * instances;
+    const bool small = flops + bytes > 0 && flops < kSmallFlops && bytes < kSmallBytes;
+    launch.launch_config =
+        launch_config_of(with_instances(step.kernel, int(some.size())), shop.device->machine(), small);
+    launch.plan = plan_at_once(step.plan, int(some.size()));
+    launch.flops = flops;
+    launch.bytes = bytes;
+    launch.cycles = (small ? step.cycles * shop.threads : step.cycles) * instances;
+    for (const ListedGroup& group : some)
+      for (const synth::Argument& a : step.arguments)
+        launch.addresses.push_back(a.from == synth::Argument::From::value ? group.value(a.index)
+                                                                          : group.scratch.at(a.index));
+  };
+  for (size_t i = 0; i < s.steps.size(); ++i) {
+    if (code[i].at_once) {
+      list(i, code[i].at_once, groups);
+      continue;
+    }
+    for (const ListedGroup& group : groups)
+      if (!group.is_done[i]) list(i, code[i].alone, {&group, 1});
   }
 }
 
 std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& steps,
                                   const std::vector<BufferAddress>& values, int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
-  std::vector<BufferAddress> scratch;
+  ListedGroup group{[&](int v) { return values.at(v); }, {}, std::vector<bool>(steps.steps.size())};
   for (const int64_t bytes : steps.scratch) {
-    scratch.push_back({BufferAddress::In::arena, scratch_at});
+    group.scratch.push_back({BufferAddress::In::arena, scratch_at});
     scratch_at += aligned(bytes);
   }
-  const auto functions = find_functions(shop, {&steps, 1}, report);
-  list_steps(
-      shop, steps, functions[0], [&](int v) { return values.at(v); }, scratch, std::vector<bool>(steps.steps.size()),
-      &launches);
+  std::vector<const loop::Kernel*> kernels;
+  for (const synth::Step& step : steps.steps) kernels.push_back(&step.kernel);
+  std::vector<StepCode> code;
+  for (void* function : shop.cache->get(kernels, shop.threads, report)) code.push_back({function});
+  list_steps(shop, steps, code, {group}, &launches);
   return launches;
 }
 

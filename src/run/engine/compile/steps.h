@@ -10,14 +10,22 @@
 
 namespace lumen::run {
 
-// Machine code of every step, by synthesis: from memory, from disk, or compiled.
-std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::span<const synth::Synthesis> parts,
-                                               CompileReport* report);
-
-// The steps of a group. `value`: where an argument of the group is; `scratch`: where its scratch buffers are;
-// `is_done`, by step: left out, because another group has prepared the same.
-void list_steps(const CompileContext& shop, const synth::Synthesis& s, const std::vector<void*>& functions,
-                const std::function<BufferAddress(int)>& value, const std::vector<BufferAddress>& scratch,
-                const std::vector<bool>& is_done, std::vector<Launch>* out);
+// A group whose steps are listed.
+struct ListedGroup {
+  std::function<BufferAddress(int)> value;  // where an argument of the group is
+  std::vector<BufferAddress> scratch;       // where its scratch buffers are
+  std::vector<bool> is_done;                // by step: left out, because another group has prepared the same
+};
+// The machine code of a step.
+struct StepCode {
+  void* alone = nullptr;
+  void* at_once = nullptr;  // for all groups that are listed together; null: they run it one after the other
+};
+// The steps of groups that run at one time, or of one.
+void list_steps(const CompileContext& shop, const synth::Synthesis& s, const std::vector<StepCode>& code,
+                const std::vector<ListedGroup>& groups, std::vector<Launch>* out);
+// A plan as people read it.
+std::string plan_at_once(const std::string& plan, int instances);
+loop::Kernel with_instances(loop::Kernel kernel, int instances);
 
 }  // namespace lumen::run

@@ -54,16 +54,17 @@ std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::
 
 std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
                                       const std::shared_ptr<const graph::Pipeline>& pipeline,
-                                      const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                      const DistinctKernels& kernels, size_t i, const std::vector<StepCode>& code,
                                       const CompileOptions& options) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
   const std::string key = plan_key(shop, kernels, i, options.exact);
   const synth::Step& last = s.steps.back();
+  const int instances = kernels.instances[i];
   const std::weak_ptr<Tuner> tuner = shop.tuner;
   const auto place = std::make_shared<std::weak_ptr<Autotuner>>();
   auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
-              cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
+              cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i], instances] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Autotuner::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
@@ -71,18 +72,21 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
       const Synthesis other =
           synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products});
       if (!interchangeable(first, other)) continue;
-      const loop::Kernel* kernel = &other.steps.back().kernel;
+      const loop::Kernel changed = with_instances(other.steps.back().kernel, instances);
+      const loop::Kernel* kernel = &changed;
       CompileReport report;
       others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
-                        launch_config_of(*kernel, device->machine(), false),
-                        other.steps.back().plan + ", tuned",
+                        launch_config_of(changed, device->machine(), false),
+                        plan_at_once(other.steps.back().plan + ", tuned", instances),
                         {candidate, hash_of(other)}});
     }
     if (const auto autotuner = place->lock()) autotuner->offer(std::move(others));
   };
   auto autotuner = std::make_shared<Autotuner>(
-      Autotuner::Plan{
-          functions.back(), launch_config_of(last.kernel, shop.device->machine(), false), last.plan, {0, "model"}},
+      Autotuner::Plan{instances > 1 ? code.back().at_once : code.back().alone,
+                      launch_config_of(with_instances(last.kernel, instances), shop.device->machine(), false),
+                      plan_at_once(last.plan, instances),
+                      {0, "model"}},
       [tuner, job = std::move(job)] {
         if (const auto t = tuner.lock()) t->later(job);
       },

@@ -4,6 +4,7 @@
 
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
+#include "run/engine/compile/steps.h"
 
 namespace lumen::run {
 
@@ -16,7 +17,7 @@ std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::
 // it has none.
 std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
                                       const std::shared_ptr<const graph::Pipeline>& pipeline,
-                                      const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                      const DistinctKernels& kernels, size_t i, const std::vector<StepCode>& code,
                                       const CompileOptions& options);
 
 }  // namespace lumen::run

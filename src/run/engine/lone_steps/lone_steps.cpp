@@ -29,9 +29,11 @@ class Case {
   }
   KernelJudge::Result ask(const Synthesis& s) {
     if (const auto known = shop_.judge->known(form_, s, options_)) return *known;
-    const auto functions = find_functions(shop_, {&s, 1}, report_);
+    std::vector<const loop::Kernel*> kernels;
+    for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
+    const std::vector<void*> functions = shop_.cache->get(kernels, shop_.threads, report_);
     return shop_.judge->try_out(
-        {plan_, plan_.groups[0], form_, s, functions[0], options_, work_.plan ? nullptr : &work_.example});
+        {plan_, plan_.groups[0], form_, s, functions, options_, work_.plan ? nullptr : &work_.example});
   }
 
  private:

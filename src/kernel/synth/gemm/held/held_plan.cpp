@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
 constexpr int64_t kLeastColumns = 64;  // of the weight
 constexpr int64_t kMostSplits = 8;
-constexpr size_t kCandidates = 4;
+constexpr size_t kCandidates = 200;
 constexpr int64_t kMostBeside = 3;  // blocks of a multiprocessor
 // Times what is predicted: in models less of a weight is in caches than when it is measured.
 constexpr double kHeldInModels = 1.1;
@@ -39,7 +39,8 @@ class Chooser {
 
   std::vector<HeldPlan> choose() {
     for (const int n : {64, 128, 192, 256})
-      for (const int groups : {1, 2}) consider(n, groups);
+      for (const int groups : {1, 2})
+        for (const int64_t ahead : {2, 4, 6}) consider(n, groups, ahead);
     std::stable_sort(out_.begin(), out_.end(),
                      [](const HeldPlan& x, const HeldPlan& y) { return x.cycles < y.cycles; });
     if (out_.size() > kCandidates) out_.resize(kCandidates);
@@ -47,11 +48,12 @@ class Chooser {
   }
 
  private:
-  void consider(int n, int groups) {
+  void consider(int n, int groups, int64_t ahead) {
     const auto find = [&](Scalar s) { return find_shared_matrix(m_, machine::Factor{s, {}}, n, false, false, true); };
     const machine::MatrixRow *f16 = find(Scalar::f16), *bf16 = find(Scalar::bf16);
     if (!f16 || !bf16) return;
     HeldPlan t;
+    t.ahead = ahead;
     t.unit.row = f16;  // what codes become at first has eleven digits
     if (!find_stream_unit(p_, m_, t.unit)) return;
     using Kind = FactorForm::Kind;
@@ -63,11 +65,11 @@ class Chooser {
     if (p_.k.extent % (HeldPlan::kStage * t.unrolled()) != 0) return;
     t.stages = p_.k.extent / HeldPlan::kStage;
     const auto weights = WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(),
-                                            HeldPlan::kAhead, 0);
+                                            t.ahead, 0);
     if (!weights) return;
     t.weights = *weights;
     if (shared_bytes(t) > m_.shared_bytes) return;
-    for (int64_t splits = 1; splits <= kMostSplits; ++splits) {
+    for (int64_t splits : {1,2,3,4,6,8}) {
       const int64_t rounds = t.stages / t.unrolled();
       t.split_stages = (rounds + splits - 1) / splits * t.unrolled();
       t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
@@ -79,7 +81,7 @@ class Chooser {
 
   int64_t shared_bytes(const HeldPlan& t) const {
     const int64_t tables = t.unit.factor.mask_bytes(*p_.loads[1].format, t.tile.lanes()) + t.unit.factor.table.size();
-    const int64_t panels = HeldPlan::kPanels * BlockProduct::panel_bytes(m_, t.tile, BlockTile::Side::b);
+    const int64_t panels = t.panels() * BlockProduct::panel_bytes(m_, t.tile, BlockTile::Side::b);
     return panels + t.weights.bytes() + tables + BlockProduct::kAlign;
   }
 
@@ -116,7 +118,7 @@ std::vector<HeldPlan> choose_held(const DotProblem& p, const machine::Machine& m
 
 std::string describe(const HeldPlan& t, const DotProblem& p) {
   std::string text = fmt::format("weight in registers {}x{}x{} {} {}", t.tile.m(), t.tile.n(), HeldPlan::kStage,
-                                 t.unit.factor.name(), HeldPlan::kPanels);
+                                 t.unit.factor.name(), t.panels());
   if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   return text + " rounded to bf16 " + t.tile.row->row;
 }

@@ -14,16 +14,18 @@
 namespace lumen::synth {
 
 struct HeldPlan {
-  static constexpr int64_t kStage = 64;          // elements of K
-  static constexpr int kPanels = 4, kAhead = 2;  // of activations; stages that are copied ahead
-  static constexpr int64_t kLeastPart = 4;       // stages of a part of K
+  static constexpr int64_t kStage = 64;     // elements of K
+  static constexpr int64_t kLeastPart = 4;  // stages of a part of K
 
   BlockTile tile;      // down: rows of the weight; across: rows of activations
   SkinnyMmaPlan unit;  // how lanes share what a row has of K, and what they make of its codes
   WeightStages::Plan weights;
+  int64_t ahead = 2;  // stages that are copied ahead
   int64_t stages = 1, splits = 1, split_stages = 1;  // of K; parts of it are added by a step behind
   double cycles = 0;                                 // estimate, of the whole machine
 
+  // Of activations: one is read, and products of the stage before may still read theirs.
+  int64_t panels() const { return ahead + 2; }
   int64_t steps() const { return kStage / tile.row->k; }  // of a stage
   int64_t unit_stages() const { return std::max<int64_t>(unit.order.unit / kStage, 1); }
   // Stages of a round of the loop: a lane's registers of one are read while the others' are written.

@@ -36,7 +36,7 @@ class HeldKernel {
         transposed_(transposed(p, rows)),
         w_(g, transposed_, "dot"),
         b_(w_.b),
-        pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = HeldPlan::kPanels}),
+        pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = t.panels()}),
         held_(FragmentDigits::of(t.tile.row->collective->operands[1].fragment)) {
     if (t.splits > 1) partial_ = w_.scratch_param("partial", partial, partial_bytes(p, merged(t)), true);
   }
@@ -67,7 +67,7 @@ class HeldKernel {
   }
   void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   Expr panel(Expr stage) {
-    const Expr number = cast((stage - from_), Scalar::u32) % int64_t{HeldPlan::kPanels};
+    const Expr number = cast((stage - from_), Scalar::u32) % t_.panels();
     return cast(number, Scalar::i64) * product_->panel_bytes(Side::b);
   }
 
@@ -100,7 +100,7 @@ class HeldKernel {
 void HeldKernel::prepare() {
   product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
   fill_ = std::make_unique<BlockFill>(w_, transposed_, *product_, m_, Side::b, Supply::copies);
-  panel_ = b_.alloc(product_->panel_bytes(Side::b) * HeldPlan::kPanels, BlockProduct::kAlign, loop::Space::shared);
+  panel_ = b_.alloc(product_->panel_bytes(Side::b) * t_.panels(), BlockProduct::kAlign, loop::Space::shared);
   weights_ = std::make_unique<WeightStages>(w_, transposed_, t_.weights);
   const FactorForm& form = t_.unit.factor;
   const Format& f = *p_.loads[1].format;
@@ -258,7 +258,6 @@ void HeldKernel::write_block(Expr block) {
   w_.enter_outer(w_.i64(0));
   fill_->enter_tile(n0_, w_.base(1));
   weights_->enter(m0_);
-  constexpr int64_t kAhead = HeldPlan::kAhead;
   const auto copy = [&](Expr lane, Expr stage) {
     b_.branch(stage < to_, [&] { fill_->copy(lane, {w_.i64(0), stage * HeldPlan::kStage}, panel_, panel(stage)); });
   };
@@ -267,20 +266,20 @@ void HeldKernel::write_block(Expr block) {
     if (table_) table_->fill(lane, t_.tile.lanes());
     factor_->fill(lane);
   });
-  pipeline_.wait_and_barrier(kAhead - 1, [&](Expr lane) {
+  pipeline_.wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
     product_->clear();
     const VType type = machine::operand_type(*t_.tile.row, 1);
     for (const auto& of_stage : held_numbers_)
       for (const BufferId x : of_stage) b_.store(x, b_.real(0, type), b_.i64(0), 16);
-    for (int64_t i = 0; i < kAhead; ++i) pipeline_.begin([&] { copy(lane, from_ + i); });
+    for (int64_t i = 0; i < t_.ahead; ++i) pipeline_.begin([&] { copy(lane, from_ + i); });
   });
   b_.loop(LoopKind::serial, w_.i64(0), rounds, 1, [&](Expr round) {
     for (int64_t i = 0; i < t_.unrolled(); ++i)
-      pipeline_.wait_and_barrier(kAhead - 1, [&](Expr lane) {
+      pipeline_.wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
         const Expr stage = from_ + round * t_.unrolled() + i;
         multiply_stage(lane, stage, i);
         pipeline_.begin([&] {
-          copy(lane, stage + kAhead);
+          copy(lane, stage + t_.ahead);
           weights_->begin_next(lane, stage, from_, to_);
         });
       });
