@@ -190,9 +190,9 @@ Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t byt
   return memory;
 }
 
-void Grid::fail(Value* status, int code, Value* detail) {
+void Grid::fail(Value* status, Value* code, Value* detail) {
   const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID(nvidia_ ? "device" : "agent");
-  Value* swapped = b_.CreateAtomicCmpXchg(status, b_.getInt64(0), b_.getInt64(code), llvm::MaybeAlign(8),
+  Value* swapped = b_.CreateAtomicCmpXchg(status, b_.getInt64(0), code, llvm::MaybeAlign(8),
                                           llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic, scope);
   llvm::Function* f = b_.GetInsertBlock()->getParent();
   auto* first = llvm::BasicBlock::Create(b_.getContext(), "first", f);

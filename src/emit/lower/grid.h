@@ -43,7 +43,7 @@ class Grid {
   // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is the launch's.
   llvm::Value* shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic);
   // Records a failure in status = {code, detail} unless one stands there.
-  void fail(llvm::Value* status, int code, llvm::Value* detail);
+  void fail(llvm::Value* status, llvm::Value* code, llvm::Value* detail);
 
  private:
   void follow(const char* text);

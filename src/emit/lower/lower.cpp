@@ -317,6 +317,16 @@ class KernelLowering {
     b_.SetInsertPoint(join);
   }
 
+  // Of a guard, with the instance that it failed in.
+  Value* code_of(const Instr& instr) {
+    Value* code = b_.getInt64(instr.code);
+    constexpr int64_t kEach = loop::kInstanceCodes;
+    if (instance_) code = b_.CreateAdd(code, b_.CreateMul(instance_, b_.getInt64(kEach)));
+    for (Value* is_later : instances_)
+      code = b_.CreateAdd(code, b_.CreateSelect(is_later, b_.getInt64(kEach), b_.getInt64(0)));
+    return code;
+  }
+
   // The first failure of this call is kept in status = {code, detail}.
   void lower_guard(const Instr& instr) {
     BasicBlock* failed = block("failed");
@@ -326,11 +336,11 @@ class KernelLowering {
     b_.CreateCondBr(operand(instr, 0), join, failed, likely);
     b_.SetInsertPoint(failed);
     if (grid_) {
-      grid_->fail(status(), instr.code, operand(instr, 1));
+      grid_->fail(status(), code_of(instr), operand(instr, 1));
     } else {
       b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
       b_.SetInsertPoint(first);
-      b_.CreateStore(b_.getInt64(instr.code), status());
+      b_.CreateStore(code_of(instr), status());
       b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status(), 1));
     }
     b_.CreateBr(join);

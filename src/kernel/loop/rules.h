@@ -14,6 +14,10 @@
 
 namespace lumen::loop {
 
+// The status of a guard that fails is {code, detail}; of a later instance of a kernel its code is so much more for each
+// before it.
+inline constexpr int kInstanceCodes = 256;
+
 // The words of the text form by enumerator: of Op, LoopKind, Space, Flow, GuardCode and Piece::Kind.
 template <typename E>
 inline constexpr auto kNames = nullptr;

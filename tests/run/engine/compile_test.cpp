@@ -38,14 +38,14 @@ TEST(Compile, GroupsOfOneKindRunAtOnce) {
   graph::Graph g;
   graph::Builder b(g);
   const auto x = b.input("x", Role::data, f32({3, 256}));
-  std::vector<graph::ValueId> ways;
+  std::vector<graph::ValueId> products, ways;
   for (const char* name : {"v", "w"}) {
     const auto weight = b.input(name, Role::parameter, f32({512, 256}));
-    ways.push_back(
-        b.unary(ScalarOp::exp_, b.reduce(b.contract(x, weight, "mk", "nk", "mn"), graph::Reduction::max, {1})));
+    products.push_back(b.contract(x, weight, "mk", "nk", "mn"));
+    ways.push_back(b.unary(ScalarOp::exp_, b.reduce(products.back(), graph::Reduction::max, {1})));
   }
-  g.results = {ways[0], ways[1]};
-  g.result_names = {"a", "b"};
+  g.results = {ways[0], ways[1], products[0], products[1]};
+  g.result_names = {"a", "b", "v x", "w x"};
   const auto inputs = random_inputs(g, 2);
   for (const int threads : {1, 2, 5}) {
     Engine engine(options("off", threads));
@@ -55,6 +55,35 @@ TEST(Compile, GroupsOfOneKindRunAtOnce) {
     expect_near(floats_of(program->result("b")), want[1].values, 1e-4);
     EXPECT_NE(program->explain().find("2 at once: dot"), std::string::npos) << program->explain();
     for (const KernelTime& k : program->times()) EXPECT_EQ(k.plan.rfind("2 at once", 0), 0U) << k.plan;
+  }
+}
+
+// A guard names the group whose it is, though a launch has two.
+TEST(Compile, GuardsOfGroupsThatRunAtOnce) {
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto table = b.input("table", Role::parameter, f32({20, 64}));
+  for (const char* name : {"first", "second"}) {
+    g.results.push_back(b.gather(table, b.input(name, Role::data, scalars(Scalar::i32, {3}))));
+    g.result_names.push_back(std::string("of ") + name);
+  }
+  Engine engine(options());
+  const auto program = engine.compile(g, {});
+  for (const KernelTime& k : program->times()) EXPECT_EQ(k.plan.rfind("2 at once: gather", 0), 0U) << k.plan;
+  const auto bind = [&](const std::string& name, double x) {
+    program->bind(name, upload(engine, {program->input_type(name), {1, x, 3}, {}}));
+  };
+  program->bind("table", upload(engine, random_tensor(program->input_type("table"), 1)));
+  for (const char* wrong : {"first", "second"}) {
+    bind("first", std::string(wrong) == "first" ? 77 : 2);
+    bind("second", std::string(wrong) == "second" ? 77 : 2);
+    try {
+      program->run();
+      ADD_FAILURE() << "index 77 of 20 rows";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::string("gather '") + wrong + "': index 77"), std::string::npos)
+          << error.what();
+    }
   }
 }
 

@@ -277,7 +277,8 @@ Status eval(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const 
     one.instances = 1;
     Status first;
     for (size_t i = 0; i < size_t(k.instances); ++i) {
-      const Status status = eval(one, buffers.subspan(i * k.params.size(), k.params.size()), rows, wave);
+      Status status = eval(one, buffers.subspan(i * k.params.size(), k.params.size()), rows, wave);
+      if (status.code != kGuardNone) status.code += int(i) * kInstanceCodes;
       if (first.code == kGuardNone) first = status;
     }
     return first;

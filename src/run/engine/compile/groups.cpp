@@ -192,7 +192,8 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
                         return at;
                       },
                       {},
-                      {}};
+                      {},
+                      graph::subject(plan.graph, plan.groups[i])};
     for (const int64_t at : made.scratch.groups[i].at)
       group.scratch.push_back({BufferAddress::In::arena, places.scratch_at + at});
     return group;
@@ -233,9 +234,10 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
         list->launches.back().autotuner = made.trials[which];
     }
     for (size_t k = first; k < list->launches.size(); ++k) {
-      list->launches[k].blamed = graph::subject(plan.graph, plan.groups[i]);
-      list->launches[k].label = plan.graph[list->launches[k].blamed].label;
-      list->launches[k].of = of;
+      Launch& launch = list->launches[k];
+      if (launch.blamed.empty()) launch.blamed = {groups[0].subject};
+      launch.label = plan.graph[launch.blamed.front()].label;
+      launch.of = of;
     }
     await_from(first);
     i += count;

@@ -43,17 +43,6 @@ std::vector<int> instances_of(const graph::Plan& plan, const std::vector<GroupFo
   return out;
 }
 
-bool may_fail(const loop::Region& region) {
-  return std::any_of(region.code.begin(), region.code.end(), [](const loop::Instr& instr) {
-    return instr.op == loop::Op::guard_ ||
-           std::any_of(instr.regions.begin(), instr.regions.end(), [](const auto& inner) { return may_fail(inner); });
-  });
-}
-bool may_fail(const synth::Synthesis& s) {
-  return std::any_of(s.steps.begin(), s.steps.end(),
-                     [](const synth::Step& step) { return may_fail(step.kernel.body); });
-}
-
 // An update that reads its old state may be handed the same storage twice; the code generator must know.
 bool shares_storage(const Graph& g, const synth::Step& step) {
   using From = synth::Argument::From;
@@ -184,7 +173,6 @@ DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Mach
   out.distinct.resize(out.forms.size());
   in_parallel(out.forms.size(), threads, [&](size_t i) {
     out.distinct[i] = synthesize_form(plan, plan.groups[out.first[i]], out.forms[i], machine, options);
-    if (may_fail(out.distinct[i])) out.instances[i] = 1;  // a launch names one node to blame
   });
   return out;
 }

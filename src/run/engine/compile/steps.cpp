@@ -44,10 +44,13 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.flops = flops;
     launch.bytes = bytes;
     launch.cycles = (small ? step.cycles * shop.threads : step.cycles) * instances;
-    for (const ListedGroup& group : some)
+    launch.is_last = i + 1 == s.steps.size();
+    for (const ListedGroup& group : some) {
+      launch.blamed.push_back(group.subject);
       for (const synth::Argument& a : step.arguments)
         launch.addresses.push_back(a.from == synth::Argument::From::value ? group.value(a.index)
                                                                           : group.scratch.at(a.index));
+    }
   };
   for (size_t i = 0; i < s.steps.size(); ++i) {
     if (code[i].at_once) {

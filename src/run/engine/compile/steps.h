@@ -15,6 +15,7 @@ struct ListedGroup {
   std::function<BufferAddress(int)> value;  // where an argument of the group is
   std::vector<BufferAddress> scratch;       // where its scratch buffers are
   std::vector<bool> is_done;                // by step: left out, because another group has prepared the same
+  graph::ValueId subject = -1;              // the node that it is about
 };
 // The machine code of a step.
 struct StepCode {

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernel/loop/rules.h"
 #include "run/engine/program/explain.h"
 
 namespace lumen::run {
@@ -209,7 +210,7 @@ class CompiledProgram : public Program {
       if (launch.autotuner) launch.autotuner->record(seconds);
       times_[i] += seconds;
       last = now;
-      if (status.code != 0) throw guard_error(graph_of(launch), launch.blamed, status);
+      if (status.code != 0) throw failure(launch, status);
     });
     await(list_.awaited);
     device_->synchronize();
@@ -284,7 +285,7 @@ class CompiledProgram : public Program {
       const LaunchStatus failed = statuses_[i];
       std::fill(statuses_.begin(), statuses_.end(), LaunchStatus{});
       device_->copy_in(shared_statuses_.get(), statuses_.data(), status_bytes());
-      throw guard_error(graph_of(list_.launches[i]), list_.launches[i].blamed, failed);
+      throw failure(list_.launches[i], failed);
     }
   }
 
@@ -395,24 +396,30 @@ class CompiledProgram : public Program {
     return launch.autotuner ? launch.autotuner->best().plan : launch.plan;
   }
 
+  Error failure(const Launch& launch, LaunchStatus status) const {
+    const auto instance = size_t(status.code / loop::kInstanceCodes);
+    status.code %= loop::kInstanceCodes;
+    return guard_error(graph_of(launch), instance < launch.blamed.size() ? launch.blamed[instance] : -1, status);
+  }
+
   // Factors of products that are parameters, perhaps converted on their way.
   std::vector<ParameterUse> parameter_uses() const {
     std::vector<ParameterUse> uses;
-    for (size_t i = 0; i < list_.launches.size(); ++i) {
-      const Launch& launch = list_.launches[i];
+    for (const Launch& launch : list_.launches) {
       const graph::Graph& g = graph_of(launch);
-      const bool last = i + 1 == list_.launches.size() || list_.launches[i + 1].blamed != launch.blamed;
-      if (!last || launch.blamed < 0) continue;  // steps before prepare
-      const graph::Op op = g[launch.blamed].op;
-      if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
-      for (size_t k = 0; k < 2; ++k) {
-        graph::ValueId v = g[launch.blamed].operands[k];
-        while (g[v].op != graph::Op::input_ && g[v].operands.size() == 1) v = g[v].operands[0];
-        if (g[v].op != graph::Op::input_ || g[v].attributes.role != graph::Role::parameter) continue;
-        const graph::Element& e = g[v].type.element;
-        uses.push_back(
-            {fmt::format("{} {}", g[v].attributes.name, e.format ? e.format->name : std::string(scalar_name(e.scalar))),
-             plan_of(launch)});
+      if (!launch.is_last) continue;  // steps before prepare
+      for (const graph::ValueId node : launch.blamed) {
+        const graph::Op op = g[node].op;
+        if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
+        for (size_t k = 0; k < 2; ++k) {
+          graph::ValueId v = g[node].operands[k];
+          while (g[v].op != graph::Op::input_ && g[v].operands.size() == 1) v = g[v].operands[0];
+          if (g[v].op != graph::Op::input_ || g[v].attributes.role != graph::Role::parameter) continue;
+          const graph::Element& e = g[v].type.element;
+          uses.push_back({fmt::format("{} {}", g[v].attributes.name,
+                                      e.format ? e.format->name : std::string(scalar_name(e.scalar))),
+                          plan_of(launch)});
+        }
       }
     }
     return uses;

@@ -47,7 +47,8 @@ struct Launch {
   std::vector<BufferAddress> addresses;         // one per buffer
   std::string name, plan, label;                // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;      // cycles: estimate, of one core
-  graph::ValueId blamed = -1;                   // node whose guard this is
+  std::vector<graph::ValueId> blamed;           // by instance: the node whose guard this is
+  bool is_last = true;                          // step of its group
   std::shared_ptr<const graph::Graph> of = {};  // the graph that has the node; null: the program's own
   int64_t times = 1;                            // steps it runs for; flops, bytes and cycles are those of all
   std::shared_ptr<Autotuner> autotuner;         // other plans of this kernel; null: there are none, or none are tried

@@ -17,7 +17,8 @@ constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
 constexpr int64_t kLeastColumns = 64;  // of the weight
 constexpr int64_t kMostSplits = 8;
 constexpr size_t kCandidates = 200;
-constexpr int64_t kMostBeside = 3;  // blocks of a multiprocessor
+constexpr int64_t kMostBeside = 3;    // blocks of a multiprocessor
+constexpr int64_t kMostSliced = 256;  // slices of as many columns: sums are registers, and of those a block has so many
 // Times what is predicted: in models less of a weight is in caches than when it is measured.
 constexpr double kHeldInModels = 1.1;
 
@@ -40,7 +41,9 @@ class Chooser {
   std::vector<HeldPlan> choose() {
     for (const int n : {64, 128, 192, 256})
       for (const int groups : {1, 2})
-        for (const int64_t ahead : {2, 4, 6}) consider(n, groups, ahead);
+        for (const int64_t ahead : {2, 4})
+          for (const int64_t slices : {1, 2, 4})
+            if (slices * groups * n <= kMostSliced) consider(n, groups, ahead, slices);
     std::stable_sort(out_.begin(), out_.end(),
                      [](const HeldPlan& x, const HeldPlan& y) { return x.cycles < y.cycles; });
     if (out_.size() > kCandidates) out_.resize(kCandidates);
@@ -48,12 +51,13 @@ class Chooser {
   }
 
  private:
-  void consider(int n, int groups, int64_t ahead) {
+  void consider(int n, int groups, int64_t ahead, int64_t slices) {
     const auto find = [&](Scalar s) { return find_shared_matrix(m_, machine::Factor{s, {}}, n, false, false, true); };
     const machine::MatrixRow *f16 = find(Scalar::f16), *bf16 = find(Scalar::bf16);
     if (!f16 || !bf16) return;
     HeldPlan t;
     t.ahead = ahead;
+    t.slices = slices;
     t.unit.row = f16;  // what codes become at first has eleven digits
     if (!find_stream_unit(p_, m_, t.unit)) return;
     using Kind = FactorForm::Kind;
@@ -64,16 +68,18 @@ class Chooser {
     t.tile = {bf16, Scalar::bf16, bf16->collective->lanes, groups, 1, 1, 1, HeldPlan::kStage};
     if (p_.k.extent % (HeldPlan::kStage * t.unrolled()) != 0) return;
     t.stages = p_.k.extent / HeldPlan::kStage;
-    const auto weights = WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(),
-                                            t.ahead, 0);
+    auto weights =
+        WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(), t.ahead, 0);
     if (!weights) return;
+    weights->slices = slices;
     t.weights = *weights;
     if (shared_bytes(t) > m_.shared_bytes) return;
-    for (int64_t splits : {1,2,3,4,6,8}) {
+    for (int64_t splits : {1, 2, 3, 4, 6, 8}) {
       const int64_t rounds = t.stages / t.unrolled();
       t.split_stages = (rounds + splits - 1) / splits * t.unrolled();
       t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
       if (t.splits != splits || (splits > 1 && t.split_stages < HeldPlan::kLeastPart)) continue;
+      if (t.split_stages % (t.unrolled() * slices) != 0 || t.stages % (t.unrolled() * slices) != 0) continue;
       t.cycles = cost(t);
       out_.push_back(t);
     }
@@ -81,7 +87,7 @@ class Chooser {
 
   int64_t shared_bytes(const HeldPlan& t) const {
     const int64_t tables = t.unit.factor.mask_bytes(*p_.loads[1].format, t.tile.lanes()) + t.unit.factor.table.size();
-    const int64_t panels = t.panels() * BlockProduct::panel_bytes(m_, t.tile, BlockTile::Side::b);
+    const int64_t panels = t.slices * t.panels() * BlockProduct::panel_bytes(m_, t.tile, BlockTile::Side::b);
     return panels + t.weights.bytes() + tables + BlockProduct::kAlign;
   }
 
@@ -119,6 +125,7 @@ std::vector<HeldPlan> choose_held(const DotProblem& p, const machine::Machine& m
 std::string describe(const HeldPlan& t, const DotProblem& p) {
   std::string text = fmt::format("weight in registers {}x{}x{} {} {}", t.tile.m(), t.tile.n(), HeldPlan::kStage,
                                  t.unit.factor.name(), t.panels());
+  if (t.slices > 1) text += fmt::format(" slices {}", t.slices);
   if (t.splits > 1) text += fmt::format(" splits {}", t.splits);
   return text + " rounded to bf16 " + t.tile.row->row;
 }

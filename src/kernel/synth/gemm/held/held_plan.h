@@ -21,10 +21,13 @@ struct HeldPlan {
   SkinnyMmaPlan unit;  // how lanes share what a row has of K, and what they make of its codes
   WeightStages::Plan weights;
   int64_t ahead = 2;  // stages that are copied ahead
+  int64_t slices =
+      1;  // of a block's K: each is that of as many lanes as a tile has (sliced-K), and sums meet at the end
   int64_t stages = 1, splits = 1, split_stages = 1;  // of K; parts of it are added by a step behind
   double cycles = 0;                                 // estimate, of the whole machine
 
-  // Of activations: one is read, and products of the stage before may still read theirs.
+  int64_t lanes() const { return slices * tile.lanes(); }
+  // Of activations, and of a slice: one is read, and products of the stage before may still read theirs.
   int64_t panels() const { return ahead + 2; }
   int64_t steps() const { return kStage / tile.row->k; }  // of a stage
   int64_t unit_stages() const { return std::max<int64_t>(unit.order.unit / kStage, 1); }

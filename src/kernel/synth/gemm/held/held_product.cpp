@@ -36,7 +36,7 @@ class HeldKernel {
         transposed_(transposed(p, rows)),
         w_(g, transposed_, "dot"),
         b_(w_.b),
-        pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = t.panels()}),
+        pipeline_(b_, {.lanes = t.lanes(), .buffers = t.panels()}),
         held_(FragmentDigits::of(t.tile.row->collective->operands[1].fragment)) {
     if (t.splits > 1) partial_ = w_.scratch_param("partial", partial, partial_bytes(p, merged(t)), true);
   }
@@ -65,10 +65,18 @@ class HeldKernel {
     p.swap_operands();
     return p;
   }
-  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
+  using OfLane = SoftwarePipeline::OfLane;
+  // Lanes of a slice are numbered as those of a tile are.
+  OfLane in_slice(const OfLane& body);
+  void lanes(const OfLane& body) { pipeline_.lanes(in_slice(body)); }
+  void wait_and_barrier(int64_t later, const OfLane& body) { pipeline_.wait_and_barrier(later, in_slice(body)); }
+  void in_first_slice(const std::function<void()>& body) {
+    t_.slices > 1 ? b_.branch(slice_ == b_.i64(0), body) : body();
+  }
   Expr panel(Expr stage) {
     const Expr number = cast((stage - from_), Scalar::u32) % t_.panels();
-    return cast(number, Scalar::i64) * product_->panel_bytes(Side::b);
+    const Expr place = cast(number, Scalar::i64) * product_->panel_bytes(Side::b);
+    return t_.slices > 1 ? place + slice_ * (t_.panels() * product_->panel_bytes(Side::b)) : place;
   }
 
   void prepare();
@@ -78,6 +86,7 @@ class HeldKernel {
   Expr scaled(Expr numbers, const std::vector<int>& places, Expr scale, Expr offset);
   void multiply_stage(Expr lane, Expr stage, int64_t number);
   void write_part(Expr lane);
+  void add_slices();
 
   const DotProblem& p_;
   const HeldPlan& t_;
@@ -94,13 +103,31 @@ class HeldKernel {
   std::unique_ptr<PairTable> table_;
   std::unique_ptr<StreamFactor> factor_;
   std::array<std::vector<BufferId>, 2> held_numbers_;  // of stages in turn: an operand for each step
-  Expr m0_, n0_, from_, to_, split_;
+  Expr m0_, n0_, split_;
+  Expr block_from_, rounds_;  // of the block: its first stage; rounds of each slice
+  Expr slice_, from_, to_;    // a lane's, and its stages
 };
+
+HeldKernel::OfLane HeldKernel::in_slice(const OfLane& body) {
+  return [this, body](Expr lane) {
+    slice_ = {};
+    from_ = block_from_;
+    if (t_.slices > 1) {
+      slice_ = lane / int64_t{t_.tile.lanes()};
+      lane = lane % int64_t{t_.tile.lanes()};
+      from_ = block_from_ + slice_ * (rounds_ * t_.unrolled());
+      weights_->enter_slice(slice_);
+    }
+    to_ = from_ + rounds_ * t_.unrolled();
+    body(lane);
+  };
+}
 
 void HeldKernel::prepare() {
   product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
   fill_ = std::make_unique<BlockFill>(w_, transposed_, *product_, m_, Side::b, Supply::copies);
-  panel_ = b_.alloc(product_->panel_bytes(Side::b) * t_.panels(), BlockProduct::kAlign, loop::Space::shared);
+  panel_ =
+      b_.alloc(product_->panel_bytes(Side::b) * t_.panels() * t_.slices, BlockProduct::kAlign, loop::Space::shared);
   weights_ = std::make_unique<WeightStages>(w_, transposed_, t_.weights);
   const FactorForm& form = t_.unit.factor;
   const Format& f = *p_.loads[1].format;
@@ -239,6 +266,36 @@ void HeldKernel::write_part(Expr lane) {
   });
 }
 
+// Sums of all slices become those of the first: through the memory of the panels, which nobody reads any more. Lanes
+// find theirs beside each other.
+void HeldKernel::add_slices() {
+  const int64_t each = product_->run(Side::a) * 4, lanes_of_slice = t_.tile.lanes();
+  const auto place = [&](Expr lane, int64_t number, Expr slice) {
+    const int64_t sums = t_.tile.m() * t_.tile.n() * 4;
+    return slice * sums + (lane + number * lanes_of_slice) * each;
+  };
+  b_.barrier();
+  lanes([&](Expr lane) {
+    b_.branch(slice_ > 0, [&] {
+      int64_t number = 0;
+      product_->each_sum(
+          lane, [&](Expr, Expr, Expr x) { b_.store(panel_, x, place(lane, number++, slice_ - 1), int(each)); });
+    });
+  });
+  b_.barrier();
+  lanes([&](Expr lane) {
+    in_first_slice([&] {
+      int64_t number = 0;
+      product_->change_sums(lane, [&](Expr, Expr, Expr x) {
+        for (int64_t slice = 1; slice < t_.slices; ++slice)
+          x = x + b_.load(panel_, b_.type(x), place(lane, number, b_.i64(slice - 1)), int(each));
+        ++number;
+        return x;
+      });
+    });
+  });
+}
+
 void HeldKernel::write_block(Expr block) {
   prepare();
   // Blocks beside each other have the same rows of the weight.
@@ -246,36 +303,37 @@ void HeldKernel::write_block(Expr block) {
   m0_ = block % tiles / row_tiles * t_.tile.m();
   n0_ = block % row_tiles * t_.tile.n();
   split_ = t_.splits == 1 ? w_.i64(0) : block / tiles;
-  from_ = split_ * t_.split_stages;
+  block_from_ = split_ * t_.split_stages;
   // Never none, and code generators see it: sums that are no product's where products end would make those before
   // wait for each other.
-  const auto rounds_of = [&](int64_t stages) { return w_.i64(stages / t_.unrolled()); };
+  const auto rounds_of = [&](int64_t stages) { return w_.i64(stages / t_.unrolled() / t_.slices); };
   const int64_t last_stages = t_.stages - (t_.splits - 1) * t_.split_stages;
-  Expr rounds = rounds_of(last_stages);
+  rounds_ = rounds_of(last_stages);
   if (t_.splits > 1 && last_stages != t_.split_stages)
-    rounds = select(split_ < t_.splits - 1, rounds_of(t_.split_stages), rounds);
-  to_ = from_ + rounds * t_.unrolled();
+    rounds_ = select(split_ < t_.splits - 1, rounds_of(t_.split_stages), rounds_);
   w_.enter_outer(w_.i64(0));
   fill_->enter_tile(n0_, w_.base(1));
   weights_->enter(m0_);
   const auto copy = [&](Expr lane, Expr stage) {
     b_.branch(stage < to_, [&] { fill_->copy(lane, {w_.i64(0), stage * HeldPlan::kStage}, panel_, panel(stage)); });
   };
-  pipeline_.wait_and_barrier(0, [&](Expr lane) {
+  wait_and_barrier(0, [&](Expr lane) {
     pipeline_.begin([&] { weights_->begin_first(lane, from_, to_); });
-    if (table_) table_->fill(lane, t_.tile.lanes());
-    factor_->fill(lane);
+    in_first_slice([&] {
+      if (table_) table_->fill(lane, t_.tile.lanes());
+      factor_->fill(lane);
+    });
   });
-  pipeline_.wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
+  wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
     product_->clear();
     const VType type = machine::operand_type(*t_.tile.row, 1);
     for (const auto& of_stage : held_numbers_)
       for (const BufferId x : of_stage) b_.store(x, b_.real(0, type), b_.i64(0), 16);
     for (int64_t i = 0; i < t_.ahead; ++i) pipeline_.begin([&] { copy(lane, from_ + i); });
   });
-  b_.loop(LoopKind::serial, w_.i64(0), rounds, 1, [&](Expr round) {
+  b_.loop(LoopKind::serial, w_.i64(0), rounds_, 1, [&](Expr round) {
     for (int64_t i = 0; i < t_.unrolled(); ++i)
-      pipeline_.wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
+      wait_and_barrier(t_.ahead - 1, [&](Expr lane) {
         const Expr stage = from_ + round * t_.unrolled() + i;
         multiply_stage(lane, stage, i);
         pipeline_.begin([&] {
@@ -288,8 +346,9 @@ void HeldKernel::write_block(Expr block) {
     b_.wait(loop::Flow::products, 0);
     product_->ready();
   });
+  if (t_.slices > 1) add_slices();
   BlockWrite write(w_, transposed_, *product_, Builder::FastMath{m_.power2, m_.reciprocal, ""});
-  lanes([&](Expr lane) { t_.splits > 1 ? write_part(lane) : write.result(lane, m0_, n0_); });
+  lanes([&](Expr lane) { in_first_slice([&] { t_.splits > 1 ? write_part(lane) : write.result(lane, m0_, n0_); }); });
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_
                 least = std::lcm(unrolled * stage_k, b.format->block);
   const int64_t vector = WeightCopies::vector_of(p, kLane, row_bytes, load);
   for (int64_t run = least; run <= std::max(least, kLongestRun); run += least) {
-    Plan t{stage_k, run / stage_k, {}};
+    Plan t{stage_k, run / stage_k, 1, {}};
     if (t.together < least_together) continue;
     WeightCopies::Shape& c = t.copies;
     c.rows = rows;
@@ -47,8 +47,12 @@ std::optional<WeightStages::Plan> WeightStages::plan(const DotProblem& p, int64_
 WeightStages::WeightStages(DotWriter& w, const DotProblem& p, const Plan& plan)
     : p_(p), plan_(plan), copies_(w, p, plan.copies, plan.bytes(), {}), b_(w.b) {}
 
+Expr WeightStages::number(Expr run) const {
+  return slice_.exists() ? run % 2 + slice_ * 2 : run % 2;
+}
+
 void WeightStages::begin(Expr lane, Expr run, Expr to) {
-  b_.branch(run * plan_.together < to, [&] { copies_.begin(lane, run, run % 2); });
+  b_.branch(run * plan_.together < to, [&] { copies_.begin(lane, run, number(run)); });
 }
 
 void WeightStages::begin_first(Expr lane, Expr from, Expr to) {
@@ -69,7 +73,7 @@ void WeightStages::enter_block(Unpack& cursor, Expr row, Expr k, int64_t blocks,
   const Expr run = k / run_k, block = k % run_k / f.block;
   // A multiple of all it is made of, said last, so that code generators see how it is aligned.
   const int64_t whole = std::gcd(std::gcd(c.stage_bytes, c.pitch), std::gcd(f.block_bytes, c.step()));
-  Expr at = run % 2 * (c.stage_bytes / whole) + row * (c.pitch / whole) + block * (f.block_bytes / whole);
+  Expr at = number(run) * (c.stage_bytes / whole) + row * (c.pitch / whole) + block * (f.block_bytes / whole);
   if (c.step() < c.vector) at = at + copies_.shift(run) / whole;
   at = at * whole;
   if (further.exists()) at = at + further;

@@ -14,8 +14,9 @@ class WeightStages {
  public:
   struct Plan {
     int64_t stage_k = 0, together = 0;  // elements of a stage; stages of a run, which is copied at once
+    int64_t slices = 1;                 // of K that a block's lanes go through at one time
     WeightCopies::Shape copies;
-    int64_t bytes() const { return 2 * copies.stage_bytes + 16; }
+    int64_t bytes() const { return 2 * slices * copies.stage_bytes + 16; }
   };
   // Runs of `unrolled` stages, or several times as many, for tiles of `rows` rows; of `least_together`, so that a run
   // has come before the one before it is unpacked. Nothing where blocks cannot be copied so, or K is no whole number of
@@ -26,6 +27,7 @@ class WeightStages {
   // In the code of a block; enter() before all else.
   WeightStages(DotWriter& w, const DotProblem& p, const Plan& plan);
   void enter(Expr n0) { copies_.enter(n0, {}); }
+  void enter_slice(Expr slice) { slice_ = slice; }  // in a lane loop, before all else, where there are several
 
   // In lane loops, among the copies of a group. Before a tile: the run of stage `from`, and the one behind it. Then
   // with each stage but the first: where a run begins, the next one. Stages end at `to`.
@@ -37,11 +39,13 @@ class WeightStages {
 
  private:
   void begin(Expr lane, Expr run, Expr to);
+  Expr number(Expr run) const;  // of the buffer that it lies in
 
   const DotProblem& p_;
   Plan plan_;
   WeightCopies copies_;
   Builder& b_;
+  Expr slice_;
 };
 
 }  // namespace lumen::synth

@@ -42,8 +42,8 @@ graph::Graph graph_of(const Case& c) {
   return g;
 }
 
-// Of each shape of tile the best plan, in one part of K or as many as are wanted.
-void check(const Case& c, size_t most, bool in_parts) {
+// Of each shape of tile the best plan, in one part of K or as many as are wanted, each in slices.
+void check(const Case& c, size_t most, bool in_parts, int64_t slices = 1) {
   const machine::MachineRef m = machine::find_machine("sm_90a");
   const graph::Plan plan = dot_test::one_dot_group(graph_of(c));
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
@@ -57,7 +57,10 @@ void check(const Case& c, size_t most, bool in_parts) {
   std::set<std::pair<int64_t, int64_t>> seen;
   for (synth::HeldPlan& t : plans) {
     if (seen.size() == most || !seen.insert({t.tile.m(), t.tile.n()}).second) continue;
-    t.split_stages = in_parts ? (t.stages / t.unrolled() + 1) / 2 * t.unrolled() : t.stages;
+    t.slices = t.weights.slices = slices;
+    const int64_t round = t.unrolled() * slices;
+    t.split_stages = in_parts ? (t.stages / round + 1) / 2 * round : t.stages;
+    ASSERT_EQ(t.stages % round, 0);
     t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
     synth::Synthesis s;
     synth::write_held(plan.graph, p, t, *m, s);
@@ -75,6 +78,18 @@ TEST(HeldProduct, EveryKindOfCode) {
   for (const char* format : {"q4_k", "q6_k", "q5_k"}) check({format, 40, 70, 512}, 1, false);
   // A lane has more of a group than it makes at once.
   for (const char* format : {"int4_g128", "int2_g64", "int3_g128", "nf4"}) check({format, 40, 70, 512}, 1, false);
+}
+
+// Lanes of several tiles go through K at one time, and their sums are added.
+TEST(HeldProduct, SlicesOfK) {
+  check({"q4_k", 40, 70, 1024}, 1, false, 2);
+  check({"q6_k", 40, 70, 1024}, 1, false, 4);
+  check({"mxfp4", 70, 136, 1024}, 2, true, 2);
+  check({"q4_0", 40, 72, 1536}, 1, true, 4);  // parts of different length
+  // What the model chooses for few rows.
+  const machine::MachineRef m = machine::find_machine("sm_90a");
+  const graph::Plan plan = dot_test::one_dot_group(graph_of({"q4_k", 64, 4096, 4096}));
+  EXPECT_GT(synth::choose_held(synth::normalise_dot(plan, plan.groups[0]), *m, false).at(0).slices, 1);
 }
 
 TEST(HeldProduct, TilesAndPartsOfK) {
