@@ -245,8 +245,10 @@ void HeldKernel::multiply_stage(Expr lane, Expr stage, int64_t number) {
     }
     product_->begin(lane, held, {panel_, here});
     b_.commit(loop::Flow::products);
-    if (!is_first) return;
+    // Behind each of them, also where nothing is to be written over: where more than one is under way while lanes make
+    // numbers, ptxas lets all of them wait for each other (C7513).
     b_.wait(loop::Flow::products, 1);
+    if (!is_first) return;
     for (const BufferId x : other) b_.store(x, b_.ready(load(x)), b_.i64(0), 16);
   });
 }
@@ -276,7 +278,7 @@ void HeldKernel::add_slices() {
   };
   b_.barrier();
   lanes([&](Expr lane) {
-    b_.branch(slice_ > 0, [&] {
+    b_.branch(w_.i64(0) < slice_, [&] {
       int64_t number = 0;
       product_->each_sum(
           lane, [&](Expr, Expr, Expr x) { b_.store(panel_, x, place(lane, number++, slice_ - 1), int(each)); });
