@@ -104,6 +104,34 @@ TEST(Lower, BytesBecomeFloatsByPermutations) {
   }
 }
 
+// Hints of the processor, which no page that is not there disturbs; lanes of a GPU take none.
+TEST(Lower, Prefetches) {
+  using loop::Cache;
+  const auto with = [](Cache into, int64_t offset) {
+    return kernel(2, [=](Builder& b, BufferId x, BufferId y, Expr i) {
+      b.prefetch(x, i * 64 + offset, into);
+      b.store(y, b.load(x, {Scalar::i32, 4}, i * 16), i * 16);
+    });
+  };
+  for (const Cache into : {Cache::first, Cache::second, Cache::third, Cache::once})
+    for (const int64_t offset : {int64_t{256}, int64_t{1} << 46, -(int64_t{1} << 46)}) same(with(into, offset));
+  const auto text = [&](Cache into, const char* machine) {
+    const loop::Kernel k = with(into, 1024);
+    return emit({&k, 1}, *machine::find_machine(machine), Output::assembly);
+  };
+  struct Spelling {
+    Cache into;
+    const char *x86, *arm;
+  };
+  for (const Spelling& s :
+       {Spelling{Cache::first, "prefetcht0", "pldl1keep"}, Spelling{Cache::second, "prefetcht1", "pldl2keep"},
+        Spelling{Cache::third, "prefetcht2", "pldl3keep"}, Spelling{Cache::once, "prefetchnta", "pldl1strm"}}) {
+    for (const char* machine : {"x86-64-v3", "amx"}) EXPECT_NE(text(s.into, machine).find(s.x86), std::string::npos);
+    for (const char* machine : {"neon", "sve2-128"}) EXPECT_NE(text(s.into, machine).find(s.arm), std::string::npos);
+  }
+  EXPECT_EQ(text(Cache::first, "sm_90a").find("prefetch"), std::string::npos);
+}
+
 TEST(Lower, CountsKnownAndUnknown) {
   for (const Scalar s : kTypes)
     for (const int lanes : {1, 4, 16}) {

@@ -434,6 +434,9 @@ class KernelLowering {
                              optional_operand(instr, 2));
       case Op::scatter_:
         return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
+      case Op::prefetch_:  // lanes of a GPU hide each other's waiting
+        if (target_.kind == machine::Kind::cpu) memory_.prefetch(buffer(instr), operand(instr, 0), instr.cache);
+        return;
       case Op::barrier_:
         LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
         if (has_products_) publish_to_products(b_);

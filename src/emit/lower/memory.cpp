@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "base/ordinal.h"
+
 namespace lumen::emit {
 
 using llvm::Value;
@@ -27,6 +29,14 @@ std::optional<int64_t> known(Value* count) {
 
 Value* MemoryLowering::place(const Memory& m, Value* offset) {
   return b_.CreatePtrAdd(m.base, offset);
+}
+
+void MemoryLowering::prefetch(const Memory& m, Value* offset, loop::Cache into) {
+  constexpr int kRead = 0, kData = 1;
+  const int locality = 3 - ordinal(into);
+  Value* address = place(m, offset);
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                     {address, b_.getInt32(kRead), b_.getInt32(locality), b_.getInt32(kData)});
 }
 
 template <typename T>

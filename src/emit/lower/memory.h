@@ -25,6 +25,7 @@ class MemoryLowering {
   void store(const Memory& m, loop::VType t, llvm::Value* value, llvm::Value* offset, int align, llvm::Value* count);
   llvm::Value* gather(const Memory& m, loop::VType t, llvm::Value* offsets);
   void scatter(const Memory& m, loop::VType t, llvm::Value* value, llvm::Value* offsets);
+  void prefetch(const Memory& m, llvm::Value* offset, loop::Cache into);
   llvm::Value* place(const Memory& m, llvm::Value* offset);  // the address
 
  private:

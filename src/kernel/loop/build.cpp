@@ -320,6 +320,11 @@ void Builder::scatter(BufferId b, Expr value, Expr offsets) {
   add({.op = Op::scatter_, .operands = ids({value, offsets}), .buffer = b});
 }
 
+void Builder::prefetch(BufferId b, Expr offset, Cache into) {
+  check_access(b, offset, {}, 1);
+  add({.op = Op::prefetch_, .operands = ids({offset}), .buffer = b, .cache = into});
+}
+
 Expr Builder::inst(const std::string& row, VType result, std::vector<Expr> operands) {
   return append({.op = Op::inst_, .operands = ids(operands), .row = row}, result);
 }

@@ -54,6 +54,8 @@ class Builder {
   void store(BufferId b, Expr value, Expr offset, int align = 1, Expr count = {});
   Expr gather(BufferId b, Scalar s, Expr offsets);
   void scatter(BufferId b, Expr value, Expr offsets);
+  // A hint that what lies there will be read soon; `offset` may be outside the buffer.
+  void prefetch(BufferId b, Expr offset, Cache into);
   // A load or gather, a store or scatter, as there is one offset or one for each lane.
   Expr read(BufferId b, VType type, Expr offset, int align) {
     return this->type(offset).lanes == 1 ? load(b, type, offset, align) : gather(b, type.scalar, offset);

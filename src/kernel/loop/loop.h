@@ -41,6 +41,9 @@ enum class LoopKind : uint8_t { serial, unroll, parallel, grid, lane };
 enum class Space : uint8_t { global, shared, priv };
 enum class Flow : uint8_t { copies, products, kernels };  // what is begun and waited for
 
+// Where a prefetch brings a line: to a level of the caches, or past them as what is read once.
+enum class Cache : uint8_t { first, second, third, once };
+
 using ValueId = int;
 using BufferId = int;
 
@@ -63,13 +66,14 @@ struct Instr {
   std::vector<int64_t> integers = {};  // constant (integers, truth values)
   std::vector<int> mask = {};          // shuffle
   int lane = 0;                        // extract, insert
-  BufferId buffer = -1;                // load, store, gather, scatter, alloc, copy (to), product (a; -1: held)
-  BufferId from = -1;                  // copy, product (b)
-  Flow flow = Flow::copies;            // commit, wait
-  int groups = 0;                      // wait
-  int align = 1;                       // bytes
-  Space space = Space::priv;           // alloc
-  int64_t bytes = 0;                   // alloc, copy
+  BufferId buffer = -1;        // load, store, gather, scatter, prefetch, alloc, copy (to), product (a; -1: held)
+  BufferId from = -1;          // copy, product (b)
+  Flow flow = Flow::copies;    // commit, wait
+  int groups = 0;              // wait
+  int align = 1;               // bytes
+  Space space = Space::priv;   // alloc
+  int64_t bytes = 0;           // alloc, copy
+  Cache cache = Cache::first;  // prefetch
   LoopKind kind = LoopKind::serial;
   int64_t step = 1;
   GuardCode code = kGuardNone;

@@ -18,7 +18,7 @@ namespace lumen::loop {
 // before it.
 inline constexpr int kInstanceCodes = 256;
 
-// The words of the text form by enumerator: of Op, LoopKind, Space, Flow, GuardCode and Piece::Kind.
+// The words of the text form by enumerator: of Op, LoopKind, Space, Flow, Cache, GuardCode and Piece::Kind.
 template <typename E>
 inline constexpr auto kNames = nullptr;
 template <>
@@ -34,6 +34,8 @@ template <>
 inline constexpr auto kNames<Space> = std::to_array<std::string_view>({"global", "shared", "private"});
 template <>
 inline constexpr auto kNames<Flow> = std::to_array<std::string_view>({"copies", "products", "kernels"});
+template <>
+inline constexpr auto kNames<Cache> = std::to_array<std::string_view>({"first", "second", "third", "once"});
 template <>
 inline constexpr auto kNames<GuardCode> = std::to_array<std::string_view>({"none", "index", "update", "finite"});
 
@@ -57,7 +59,8 @@ const OpInfo& op_info(Op op);
 bool is_pure(Op op);  // neither an effect nor a reader of what effects change
 
 // Fields of Instr that are written as one word, number or name.
-#define LUMEN_FIELDS(X) X(row) X(lane) X(align) X(bytes) X(step) X(groups) X(scalar_op) X(kind) X(space) X(flow) X(code)
+#define LUMEN_FIELDS(X) \
+  X(row) X(lane) X(align) X(bytes) X(step) X(groups) X(scalar_op) X(kind) X(space) X(flow) X(cache) X(code)
 
 // One piece of what is written behind an operation's name and type: op.def, column syntax.
 struct Piece {

@@ -98,7 +98,7 @@ class Verifier {
     if (instr.op == Op::alloc_ && instr.space == Space::shared && level_ != Level::block)
       return fail_at(instr, "shared memory belongs to a block");
     if (level_ != Level::block) return;
-    if (instr.op == Op::store_ || instr.op == Op::scatter_ || instr.op == Op::guard_)
+    if (instr.op == Op::store_ || instr.op == Op::scatter_ || instr.op == Op::guard_ || instr.op == Op::prefetch_)
       return fail_at(instr, "an effect outside the lane loops of a block");
     if ((instr.op == Op::load_ || instr.op == Op::gather_) && is_buffer(instr.buffer) && is_private(instr.buffer))
       return fail_at(instr, "private memory is read outside the lane loops of a block");
@@ -289,6 +289,10 @@ class Verifier {
       case Op::gather_:
       case Op::scatter_:
         return check_access(instr);
+      case Op::prefetch_:
+        if (!is_buffer(instr.buffer) || instr.buffer >= std::ssize(k_.params))
+          fail_at(instr, "prefetches are of params, not of @{}", instr.buffer);
+        return;
       case Op::alloc_:
         return check_alloc(instr);
       case Op::inst_:

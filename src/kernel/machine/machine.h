@@ -124,6 +124,10 @@ struct Machine {
   double fma_cycles = 0.5;   // issue cost of one full-width fma
   double load_cycles = 0.5;  // issue cost of one full-width load from the first-level cache
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
+  // How far kernels that read a weight once ask for it ahead of reading it, in bytes, and into which cache; 0: not at
+  // all.
+  int64_t ahead_bytes = 0;
+  loop::Cache ahead_into = loop::Cache::first;
   int wave = 1;                           // lanes that step together (GPUs)
   int64_t shared_bytes = 0;               // of a block
   int64_t static_shared_bytes = 1 << 30;  // of a block that a module may ask for itself; more is the launch's to give

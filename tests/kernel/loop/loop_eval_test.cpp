@@ -71,6 +71,21 @@ TEST(LoopEval, CountedAccessesTouchOnlyTheFirstLanes) {
   EXPECT_EQ(y, (std::vector<float>{1, 2, 3, 0, 0, 0, 0, 0}));
 }
 
+TEST(LoopEval, PrefetchesChangeNothingWhereverTheyPoint) {
+  Status status;
+  const auto y = run<float>(
+      8, kX,
+      [](Builder& b, BufferId x, BufferId out, Expr at) {
+        for (const int64_t offset : {int64_t{0}, int64_t{1} << 40, -(int64_t{1} << 40)})
+          for (const Cache into : {Cache::first, Cache::second, Cache::third, Cache::once})
+            b.prefetch(x, at + offset, into);
+        b.store(out, b.load(x, {Scalar::f32, 8}, at, 4), at, 4);
+      },
+      &status);
+  EXPECT_EQ(y, kX);
+  EXPECT_EQ(status.code, kGuardNone);
+}
+
 TEST(LoopEval, ShufflesWithZeros) {
   const auto y = run<float>(4, kX, [](Builder& b, BufferId x, BufferId out, Expr at) {
     const Expr lo = b.load(x, {Scalar::f32, 4}, at), hi = b.load(x, {Scalar::f32, 4}, at + 16);

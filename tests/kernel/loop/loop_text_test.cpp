@@ -40,6 +40,8 @@ constexpr const char* kEverything =
     %20 = inst i32x16 "odd name" %19
     %21 = gather f32x16 @0[%12]
     scatter @1[%12] %21
+    prefetch @0[%1] into first
+    prefetch @1[%2] into once
     store @2[%0] %9 align 64
     store @1[%2] %16 align 4 count %0
     %22 = lt bool %15, %18
@@ -139,6 +141,12 @@ TEST(LoopText, RefusesWithPlace) {
   EXPECT_NE(message("kernel k() { %7 = constant f32 1 }").find("gaps"), std::string::npos);
   EXPECT_NE(message("kernel k() { %0 = constant i8 300 }").find("does not fit"), std::string::npos);
   EXPECT_NE(message("kernel k() { %0 = add f32 %1, %1 }").find("not visible"), std::string::npos);
+  EXPECT_NE(message("kernel k(@0 x: 8 bytes align 8) { %0 = constant i64 0 prefetch @0[%0] into fifth }")
+                .find("expected one of first, second, third, once"),
+            std::string::npos);
+  EXPECT_NE(message("kernel k() { %0 = constant i64 0 @0 = alloc private 8 bytes align 8 prefetch @0[%0] into first }")
+                .find("prefetches are of params"),
+            std::string::npos);
   EXPECT_NE(message("kernel \"k").find("does not end"), std::string::npos);
   std::string deep = "kernel k() { %0 = constant i64 0 ";
   for (int i = 1; i < 5000; ++i) deep += "loop serial %" + std::to_string(i) + " from %0 to %0 step 1 { ";

@@ -139,6 +139,8 @@ void Evaluator::step(const Instr& instr) {
                      value[i]);
       return;
     }
+    case Op::prefetch_:
+      return;
     case Op::alloc_:
       LUMEN_CHECK(instr.space == Space::priv, "shared memory is the block's: {}", print(instr));
       storage_[instr.buffer].assign(instr.bytes, 0xCD);  // undefined content is made visible

@@ -131,6 +131,7 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
   std::vector<Expr> scale, correction;
   for (int j = 0; j < width; ++j) {
     Unpack& cursor = *cursors_[j];
+    ask_ahead_of_blocks(first_blocks_[j], blocks, order.elements / block);
     cursor.enter_block(first_blocks_[j] + blocks, order.elements / block);
     scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.sum_group, order.elements));
     if (!corrects_) continue;

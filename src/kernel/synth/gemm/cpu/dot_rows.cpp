@@ -108,6 +108,7 @@ void RowsKernel::sum_memory(const std::vector<Expr>& rows) {
     products(nullptr, vector, at, right, count);
   };
   along_k(0, whole, unit, [&](Expr at) {
+    for (Expr row : rows) ask_ahead_of_numbers(row, at, unit);
     for (int64_t vector = 0; vector < t_.chains; ++vector) step(at + vector * t_.lanes, vector, {});
   });
   const auto rest = [&] {
@@ -140,6 +141,7 @@ void RowsKernel::sum_codes(const std::vector<Expr>& rows) {
     }
   };
   along_k(0, whole, unit, [&](Expr at) {
+    for (Expr row : rows) ask_ahead_of_numbers(row, at, unit);
     for (int chain = 0; chain < t_.chains; ++chain) step(at + chain * vector, chain, vector);
   });
   for (int64_t at = whole; at < k; at += vector) step(w_.i64(at), (at - whole) / vector, std::min(vector, k - at));
@@ -179,7 +181,10 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
   row_scales_.clear();
   auto run = [&](Expr k, int64_t count) {
     const Expr ahead = k / block;
-    for (size_t j = 0; j < rows.size(); ++j) cursors[j]->enter_block(first[j] + ahead, count / block);
+    for (size_t j = 0; j < rows.size(); ++j) {
+      ask_ahead_of_blocks(first[j], ahead, count / block);
+      cursors[j]->enter_block(first[j] + ahead, count / block);
+    }
     if (!form_ || whole_rows_) return sum_run(cursors, k, 0, count, form_ ? &form_->value : nullptr, nullptr);
     const int64_t group = std::gcd(form_->group, count);
     for (int64_t position = 0; position < count; position += group) {

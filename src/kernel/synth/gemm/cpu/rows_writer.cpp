@@ -4,6 +4,29 @@
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
+namespace {
+
+constexpr int64_t kLine = 64;  // bytes that processors fetch at once
+
+int64_t bytes_of(const DotLoad& l) {
+  return l.format ? l.elements / l.format->block * l.format->block_bytes : l.elements * scalar_bytes(l.scalar);
+}
+
+}  // namespace
+
+bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
+  constexpr int64_t kPart = 8;  // of the second-level cache, which weights share with all that a step reads besides
+  const DotLoad& b = p.loads[1];
+  const bool is_read = b.kind == DotLoad::Kind::memory || b.kind == DotLoad::Kind::packed;
+  return is_read && m.ahead_bytes > 0 && bytes_of(b) > m.l2_bytes / kPart;
+}
+
+void RowsWriter::ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes) {
+  if (ahead_ == 0) return;
+  const Expr byte = (first + behind) * bytes;
+  for (int64_t line = 0; line < count * bytes; line += kLine)
+    b_.prefetch(w_.buffer(1), byte + (ahead_ + line), m_.ahead_into);
+}
 
 Step RowsWriter::write(std::string plan, const std::function<void()>& declare,
                        const std::function<void(Expr n)>& multiply) {

@@ -13,16 +13,27 @@
 
 namespace lumen::synth {
 
+// Whether b is so large that a step of a model finds it in memory, not in a cache of one core.
+bool is_read_ahead(const DotProblem& p, const machine::Machine& m);
+
 class RowsWriter {
  protected:
   RowsWriter(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
-      : p_(p), t_(t), m_(m), w_(g, p, "dot"), b_(w_.b) {}
+      : p_(p), t_(t), m_(m), ahead_(is_read_ahead(p, m) ? m.ahead_bytes : 0), w_(g, p, "dot"), b_(w_.b) {}
 
   // The kernel: `declare` allocates what a task or wave needs, `multiply` takes t_.width rows of b from number n on.
   Step write(std::string plan, const std::function<void()>& declare, const std::function<void(Expr n)>& multiply);
   // Where row n of b begins, in elements; a row that does not exist is the last one, and is not stored.
   Expr row_of_b(Expr n) {
     return w_.base(1) + (p_.n.extent % t_.width ? min(n, w_.i64(p_.n.extent - 1)) : n) * p_.n.strides[1];
+  }
+  // Before numbers (or blocks) of b from `first` + `behind` on are read: asks for those which are read a while later,
+  // in this row or in the rows behind it. A row alone lies in memory as it is read; of several rows each is a stream.
+  void ask_ahead_of_numbers(Expr first, Expr behind, int64_t count) {
+    ask_ahead(first, behind, count, scalar_bytes(p_.loads[1].scalar));
+  }
+  void ask_ahead_of_blocks(Expr first, Expr behind, int64_t count) {
+    ask_ahead(first, behind, count, p_.loads[1].format->block_bytes);
   }
   std::unique_ptr<Unpack> cursor_of_b() {
     const DotLoad& load = p_.loads[1];
@@ -36,10 +47,14 @@ class RowsWriter {
   const DotProblem& p_;
   RowsPlan t_;
   const machine::Machine& m_;
+  const int64_t ahead_;  // bytes; 0: b stays in a cache, or the machine fetches ahead by itself
   DotWriter w_;
   Builder& b_;
   WaveGroup wave_;  // whose lanes share K; no lane: this task has all of it
   Expr outer_;
+
+ private:
+  void ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes);
 };
 
 }  // namespace lumen::synth
