@@ -16,7 +16,8 @@ void bid_held(const Contraction& c, Bids& bids) {
   const double before = cycles_of_moving(c.machine, ordered * c.machine.costs.blocks.ordering);
   for (const HeldPlan& t : plans) {
     const HeldPlan& first = plans.front();
-    const bool same_bits = t.splits == 1 && first.splits == 1 && t.tile.row == first.tile.row;
+    const bool same_bits =
+        t.splits == 1 && first.splits == 1 && t.slices == first.slices && t.tile.row == first.tile.row;
     if (&t != &first && !same_bits) continue;
     bids.offer(fmt::format("{} {}", describe_shape(p), describe(t, p)), before + t.cycles,
                [c, t](Synthesis& out) { write_held(c.graph, c.plain, t, c.machine, out); });

@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/choose.h"
 
 namespace lumen::synth {
 namespace {
 
+constexpr int kNarrowColumns = 16;    // up to which sums cost nothing beside what the weight does
 constexpr int64_t kTallColumns = 64;  // rows of activations, up to which registers hold all sums with room to spare
 
 }  // namespace
@@ -23,8 +26,10 @@ void bid_skinny_mma(const Contraction& c, Bids& bids) {
     const double unpacking = t.factor.kind == FactorForm::Kind::plain ? 0 : costs.streams.fragment;
     const double tall = costs.streams.fragment_tall * (t.factor.scaled.offset ? costs.streams.fragment_offset : 1);
     const double row = t.columns > kTallColumns ? tall : costs.streams.fragment_row;
+    const double wide =
+        t.columns > kTallColumns ? 0 : std::max(0, int(t.columns) - kNarrowColumns) * costs.streams.fragment_wide;
     bids.offer(fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
-               c.streamed(unpacking + t.columns * row, true) + costs.streams.round,
+               c.streamed(unpacking + t.columns * row + wide, true) + costs.streams.round,
                [c, t](Synthesis& out) { write_skinny_mma(c.graph, c.plain, t, c.machine, out); });
   }
 }

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "kernel/synth/gemm/choose.h"
-#include "kernel/synth/gemm/gpu/dot_block_plan.h"
 #include "kernel/synth/gemm/held/held_rows.h"
 
 namespace lumen::synth {
@@ -16,8 +15,9 @@ namespace {
 constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
 constexpr int64_t kLeastColumns = 64;  // of the weight
 constexpr int64_t kMostSplits = 8;
-constexpr size_t kCandidates = 200;
-constexpr int64_t kMostBeside = 3;    // blocks of a multiprocessor
+constexpr size_t kCandidates = 4;
+constexpr int64_t kMostBeside = 3;                         // blocks of a multiprocessor
+constexpr int64_t kAllRegisters = 65536, kHeldRegisters = 80;  // of it; of a lane, beside its sums
 constexpr int64_t kMostSliced = 256;  // slices of as many columns: sums are registers, and of those a block has so many
 // Times what is predicted: in models less of a weight is in caches than when it is measured.
 constexpr double kHeldInModels = 1.1;
@@ -41,9 +41,8 @@ class Chooser {
   std::vector<HeldPlan> choose() {
     for (const int n : {64, 128, 192, 256})
       for (const int groups : {1, 2})
-        for (const int64_t ahead : {2, 4})
-          for (const int64_t slices : {1, 2, 4})
-            if (slices * groups * n <= kMostSliced) consider(n, groups, ahead, slices);
+        for (const int64_t slices : {1, 2, 4})
+          if (slices * groups * n <= kMostSliced || slices == 1) consider(n, groups, slices);
     std::stable_sort(out_.begin(), out_.end(),
                      [](const HeldPlan& x, const HeldPlan& y) { return x.cycles < y.cycles; });
     if (out_.size() > kCandidates) out_.resize(kCandidates);
@@ -51,12 +50,11 @@ class Chooser {
   }
 
  private:
-  void consider(int n, int groups, int64_t ahead, int64_t slices) {
+  void consider(int n, int groups, int64_t slices) {
     const auto find = [&](Scalar s) { return find_shared_matrix(m_, machine::Factor{s, {}}, n, false, false, true); };
     const machine::MatrixRow *f16 = find(Scalar::f16), *bf16 = find(Scalar::bf16);
     if (!f16 || !bf16) return;
     HeldPlan t;
-    t.ahead = ahead;
     t.slices = slices;
     t.unit.row = f16;  // what codes become at first has eleven digits
     if (!find_stream_unit(p_, m_, t.unit)) return;
@@ -68,13 +66,8 @@ class Chooser {
     t.tile = {bf16, Scalar::bf16, bf16->collective->lanes, groups, 1, 1, 1, HeldPlan::kStage};
     if (p_.k.extent % (HeldPlan::kStage * t.unrolled()) != 0) return;
     t.stages = p_.k.extent / HeldPlan::kStage;
-    auto weights =
-        WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(), t.ahead, 0);
-    if (!weights) return;
-    weights->slices = slices;
-    t.weights = *weights;
-    if (shared_bytes(t) > m_.shared_bytes) return;
-    for (int64_t splits : {1, 2, 3, 4, 6, 8}) {
+    if (!copy_ahead(t)) return;
+    for (int64_t splits = 1; splits <= kMostSplits; ++splits) {
       const int64_t rounds = t.stages / t.unrolled();
       t.split_stages = (rounds + splits - 1) / splits * t.unrolled();
       t.splits = (t.stages + t.split_stages - 1) / t.split_stages;
@@ -83,6 +76,32 @@ class Chooser {
       t.cycles = cost(t);
       out_.push_back(t);
     }
+  }
+
+  // Four stages, where as many blocks fit beside each other as with two, and lanes of other slices hide nothing.
+  bool copy_ahead(HeldPlan& t) const {
+    const auto with = [&](int64_t ahead) {
+      HeldPlan out = t;
+      out.ahead = ahead;
+      auto weights =
+          WeightStages::plan(transposed_, HeldPlan::kStage, t.unrolled(), t.tile.m(), t.tile.lanes(), ahead, 0);
+      if (!weights) return std::optional<HeldPlan>();
+      weights->slices = t.slices;
+      out.weights = *weights;
+      return shared_bytes(out) <= m_.shared_bytes ? std::optional(out) : std::nullopt;
+    };
+    const std::optional<HeldPlan> two = with(2), four = t.slices == 1 ? with(4) : std::nullopt;
+    if (!two) return false;
+    t = four && beside(*four) == beside(*two) ? *four : *two;
+    return true;
+  }
+
+  // Blocks of a multiprocessor.
+  int64_t beside(const HeldPlan& t) const {
+    if (t.tile.groups_m > 1) return 1;
+    const int64_t registers = kHeldRegisters + t.tile.n() / 2;  // of a lane
+    const int64_t fit = std::min(m_.shared_bytes / shared_bytes(t), kAllRegisters / (t.lanes() * registers));
+    return std::clamp<int64_t>(fit, 1, kMostBeside);
   }
 
   int64_t shared_bytes(const HeldPlan& t) const {
@@ -97,14 +116,18 @@ class Chooser {
     const double bytes = t.weights.copies.rows * t.weights.copies.chunk / double(t.weights.together);
     const double alone = costs.held_stage + costs.held_group * groups + costs.held_column * (groups + 1) * columns +
                          costs.held_byte * bytes;
-    const int64_t fits = m_.shared_bytes / shared_bytes(t);
-    const int64_t beside = t.tile.groups_m > 1 ? 1 : std::clamp<int64_t>(fits, 1, kMostBeside);
-    const double together = std::max(alone, beside * (costs.held_beside + costs.held_column_beside * columns));
-    const int64_t blocks = t.blocks(p_);
-    const int64_t whole = blocks / (m_.units * beside), left = blocks % (m_.units * beside);
-    double cycles = whole * (t.split_stages * together + costs.enter_together);
-    if (left > 0) cycles += t.split_stages * (left > m_.units ? together : alone) + costs.enter_together;
-    if (t.splits > 1) cycles += cycles_of_parts(m_, double(p_.m.extent) * p_.n.extent, t.splits);
+    const double group = costs.held_beside + costs.held_column_beside * columns;
+    // A stage of every slice of so many blocks.
+    const auto stage = [&](int64_t of) { return std::max(alone, double(of) * t.slices * groups * group); };
+    const double stages = double(t.split_stages) / double(t.slices);
+    const int64_t fits = beside(t), blocks = t.blocks(p_);
+    const int64_t whole = blocks / (m_.units * fits), left = blocks % (m_.units * fits);
+    double cycles = double(whole) * (stages * stage(fits) + costs.held_enter);
+    if (left > 0) cycles += stages * stage((left + m_.units - 1) / m_.units) + costs.held_enter;
+    cycles += costs.held_slice * double(t.slices - 1);
+    if (t.splits > 1)
+      cycles += costs.held_merge +
+                4.0 * p_.m.extent * p_.n.extent * double(t.splits + 1) / (m_.units * costs.held_merged_bytes);
     return kHeldInModels * cycles;
   }
 
