@@ -317,7 +317,7 @@ class KernelLowering {
     b_.SetInsertPoint(join);
   }
 
-  // Of a guard, with the instance that it failed in.
+  // The code of a guard, with the instance that it failed in.
   Value* code_of(const Instr& instr) {
     Value* code = b_.getInt64(instr.code);
     constexpr int64_t kEach = loop::kInstanceCodes;

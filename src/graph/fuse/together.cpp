@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kWindow = 12;       // groups, in which others are looked for
 constexpr size_t kMostTogether = 4;  // groups
-// Of each result: more, and a group keeps a device busy alone. Values of groups that run at one time share no memory.
+// Bytes of each result: more, and a group keeps a device busy alone. Values of groups that run at one time share no
+// memory.
 constexpr int64_t kMostBytes = int64_t{4} << 20;
 
 bool is_small(const Graph& g, const Group& group) {
@@ -73,7 +74,7 @@ Plan bring_together(Plan plan) {
 }
 
 size_t first_beside(const Plan& plan, size_t group) {
-  return group - static_cast<size_t>(plan.groups[group].beside);
+  return group - size_t(plan.groups[group].beside);
 }
 
 size_t last_beside(const Plan& plan, size_t group) {

@@ -16,7 +16,7 @@ constexpr int64_t kLeastRows = 33;     // of activations: fewer are a stream's
 constexpr int64_t kLeastColumns = 64;  // of the weight
 constexpr int64_t kMostSplits = 8;
 constexpr size_t kCandidates = 4;
-constexpr int64_t kMostBeside = 3;                         // blocks of a multiprocessor
+constexpr int64_t kMostBeside = 3;                             // blocks of a multiprocessor
 constexpr int64_t kAllRegisters = 65536, kHeldRegisters = 80;  // of it; of a lane, beside its sums
 constexpr int64_t kMostSliced = 256;  // slices of as many columns: sums are registers, and of those a block has so many
 // Times what is predicted: in models less of a weight is in caches than when it is measured.

@@ -27,7 +27,7 @@ struct HeldPlan {
   double cycles = 0;                                 // estimate, of the whole machine
 
   int64_t lanes() const { return slices * tile.lanes(); }
-  // Of activations, and of a slice: one is read, and products of the stage before may still read theirs.
+  // Panels of activations, of a slice: one is read, and products of the stage before may still read theirs.
   int64_t panels() const { return ahead + 2; }
   int64_t steps() const { return kStage / tile.row->k; }  // of a stage
   int64_t unit_stages() const { return std::max<int64_t>(unit.order.unit / kStage, 1); }

@@ -290,7 +290,9 @@ class SkinnyDotChooser {
           const int most = std::min(lanes / m_.wave, ceil_div(tiles, m_.units));
           for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
             Shape s{columns, width, waves, 0};
-            s.cost = cost_of(t, s);
+            // Schedulers without a wave issue nothing.
+            const double idle = m_.async_copies ? std::max(1.0, double(kSchedulers) / waves) : 1;
+            s.cost = cost_of(t, s) * idle;
             out.push_back(s);
           }
         }
