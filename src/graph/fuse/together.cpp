@@ -18,10 +18,9 @@ constexpr size_t kMostTogether = 4;  // groups
 constexpr int64_t kMostBytes = int64_t{4} << 20;
 
 bool is_small(const Graph& g, const Group& group) {
-  return std::ranges::all_of(group.nodes, [&](ValueId v) {
-    return g[v].op != Op::scan_ && g[v].op != Op::result_ &&
-           (g[v].op == Op::update_ || is_view(g[v].op) || byte_size(g[v].type) <= kMostBytes);
-  });
+  if (group.root >= 0 && g[group.root].op == Op::scan_) return false;
+  return std::ranges::all_of(group.results,
+                             [&](ValueId v) { return g[v].op == Op::update_ || byte_size(g[v].type) <= kMostBytes; });
 }
 
 bool are_alike(const Graph& g, const Group& a, const Group& b) {
@@ -45,31 +44,68 @@ bool waits(const Graph& g, const Group& later, const Group& before) {
   });
 }
 
-bool is_exchange(const Graph& g, const Group& group) {
-  return group.root >= 0 && g[group.root].op == Op::exchange_;
-}
+// Groups in order, of which some come to stand side by side.
+class Together {
+ public:
+  explicit Together(Plan* plan) : g_(plan->graph), groups_(plan->groups) {}
+
+  void run() {
+    for (size_t i = 0; i < groups_.size(); ++i) gather(i);
+  }
+
+ private:
+  bool is_taken(size_t i) const {
+    return groups_[i].beside > 0 || (i + 1 < groups_.size() && groups_[i + 1].beside > 0);
+  }
+  // Whether one has to stay behind any of those from `first` to itself.
+  bool has_to_wait(size_t one, size_t first) const {
+    for (size_t i = first; i < one; ++i)
+      if (waits(g_, groups_[one], groups_[i])) return true;
+    return false;
+  }
+  bool is_waited_for(size_t one, size_t end) const {
+    for (size_t i = one + 1; i < end; ++i)
+      if (waits(g_, groups_[i], groups_[one])) return true;
+    return false;
+  }
+  void move(size_t from, size_t to) {
+    const auto begin = groups_.begin();
+    from < to ? std::rotate(begin + from, begin + from + 1, begin + to + 1)
+              : std::rotate(begin + to, begin + from, begin + from + 1);
+  }
+
+  // Others come up to it; or, where none can, it goes down to the first that is like it.
+  void gather(size_t first) {
+    if (is_taken(first) || !is_small(g_, groups_[first])) return;
+    size_t end = first + 1;  // of those together
+    for (size_t j = first + 1; j < std::min(groups_.size(), first + kWindow) && end - first < kMostTogether; ++j) {
+      if (is_taken(j) || !are_alike(g_, groups_[first], groups_[j]) || has_to_wait(j, first)) continue;
+      move(j, end);
+      groups_[end].beside = int(end - first);
+      ++end;
+    }
+    for (size_t j = first + 1; j < std::min(groups_.size(), first + kWindow) && end == first + 1; ++j) {
+      if (is_waited_for(first, j)) return;
+      if (is_taken(j) || !are_alike(g_, groups_[first], groups_[j]) || waits(g_, groups_[j], groups_[first])) continue;
+      move(first, j - 1);
+      groups_[j].beside = 1;
+      gather(first);  // that which has its place now
+      return;
+    }
+  }
+
+  const Graph& g_;
+  std::vector<Group>& groups_;
+};
 
 }  // namespace
 
 Plan bring_together(Plan plan) {
-  const Graph& g = plan.graph;
-  std::vector<Group>& groups = plan.groups;
   // What stands behind an exchange is there to go on beside it.
-  if (std::ranges::any_of(groups, [&](const Group& group) { return is_exchange(g, group); })) return plan;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (groups[i].beside > 0 || !is_small(g, groups[i])) continue;
-    size_t end = i + 1;  // of those together
-    for (size_t j = i + 1; j < std::min(groups.size(), i + kWindow) && end - i < kMostTogether; ++j) {
-      if (!are_alike(g, groups[i], groups[j])) continue;
-      const bool has_to_wait = std::any_of(groups.begin() + std::ptrdiff_t(i), groups.begin() + std::ptrdiff_t(j),
-                                           [&](const Group& before) { return waits(g, groups[j], before); });
-      if (has_to_wait) continue;
-      std::rotate(groups.begin() + std::ptrdiff_t(end), groups.begin() + std::ptrdiff_t(j),
-                  groups.begin() + std::ptrdiff_t(j) + 1);
-      groups[end].beside = int(end - i);
-      ++end;
-    }
-  }
+  const auto is_exchange = [&](const Group& group) {
+    return group.root >= 0 && plan.graph[group.root].op == Op::exchange_;
+  };
+  if (std::ranges::none_of(plan.groups, is_exchange)) Together(&plan).run();
   return plan;
 }
 

@@ -57,6 +57,49 @@ TEST(BringTogether, ProductsThatDoNotWaitForEachOther) {
     for (const ValueId v : plan.groups[i].inputs) EXPECT_TRUE(v != a && v != b);
 }
 
+// Rows of two caches, each computed before it is written: the first update waits for the second one's row.
+TEST(BringTogether, UpdatesOfTwoStates) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, f32({1, 64}));
+  const ValueId zero = b.constant({{}, {Scalar::i32, nullptr}}, {0}),
+                at = b.input("at", Role::data, {{}, {Scalar::i32, nullptr}});
+  std::vector<ValueId> caches;
+  for (const char* name : {"keys", "values"}) {
+    const ValueId w = b.input(std::string("w of ") + name, Role::parameter, f32({64, 64}));
+    const ValueId sums = b.contract(x, w, "mk", "nk", "mn");
+    const ValueId row = name[0] == 'k' ? b.unary(ScalarOp::sin_, sums) : b.unary(ScalarOp::cos_, sums);
+    caches.push_back(b.update(b.input(name, Role::state, f32({16, 64})), b.reshape(row, {1, 64}), {at, zero}));
+  }
+  g.results = caches;
+  g.result_names = {"k", "v"};
+  const Plan plan = bring_together(fuse(g));
+  int updates = 0, together = 0;
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const bool is_update = plan.graph[plan.groups[i].results.at(0)].op == Op::update_;
+    updates += is_update ? 1 : 0;
+    together += is_update && plan.groups[i].beside == 1 ? 1 : 0;
+    // What a group reads has been written.
+    for (const ValueId v : plan.groups[i].inputs)
+      for (size_t k = i; k < plan.groups.size(); ++k)
+        for (const ValueId written : plan.groups[k].results) EXPECT_NE(v, written);
+  }
+  EXPECT_EQ(updates, 2);
+  EXPECT_EQ(together, 1);
+}
+
+// A large weight decodes on the way: what counts are results.
+TEST(BringTogether, ProductsOfLargeWeights) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, f32({1, 2048}));
+  for (const char* name : {"gate", "up"}) {
+    g.results.push_back(b.contract(x, b.input(name, Role::parameter, f32({5632, 2048})), "mk", "nk", "mn"));
+    g.result_names.push_back(std::string(name) + " x");
+  }
+  EXPECT_EQ(bring_together(fuse(g)).groups.at(1).beside, 1);
+}
+
 TEST(BringTogether, NotWhereOneReadsTheOther) {
   Graph g;
   Builder b(g);

@@ -11,6 +11,7 @@
 #include "run/engine/launch_trial/example.h"
 #include "run/engine/launch_trial/operands.h"
 #include "run/engine/launch_trial/sampled.h"
+#include "run/engine/trial/trial.h"
 
 namespace lumen::run {
 namespace {
