@@ -5,6 +5,7 @@
 // graphs, by tests/graph/pass_text_test.cpp, and by tests/graph/pipeline_test.cpp for training.
 #include "graph/pipeline/pipeline.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "graph/grad/grad.h"
@@ -132,6 +133,8 @@ Pipeline plan_graph(const Graph& g) {
   // Fewer launches, where that takes hardly more memory.
   constexpr double kMostMemory = 1.25;
   Pipeline together{bring_together(done.plan), {}};
+  const bool has_any = std::ranges::any_of(together.plan.groups, [](const Group& group) { return group.beside > 0; });
+  if (!has_any) return done;
   together.memory = plan_memory(together.plan);
   const bool fits = double(together.memory.arena_bytes) <= kMostMemory * double(done.memory.arena_bytes);
   return fits ? std::move(together) : std::move(done);

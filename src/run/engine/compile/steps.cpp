@@ -19,6 +19,12 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+std::vector<void*> find_functions(const CompileContext& shop, const Synthesis& s, CompileReport* report) {
+  std::vector<const loop::Kernel*> kernels;
+  for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
+  return shop.cache->get(kernels, shop.threads, report);
+}
+
 std::string plan_at_once(const std::string& plan, int instances) {
   return instances > 1 ? fmt::format("{} at once: {}", instances, plan) : plan;
 }
@@ -38,8 +44,11 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.kernel = kernel;
     const double flops = step.flops * instances, bytes = step.bytes * instances;
     const bool small = flops + bytes > 0 && flops < kSmallFlops && bytes < kSmallBytes;
-    launch.launch_config =
-        launch_config_of(with_instances(step.kernel, int(some.size())), shop.device->machine(), small);
+    // Kernels are large, and few of them have instances.
+    const machine::Machine& machine = shop.device->machine();
+    launch.launch_config = some.size() == 1
+                               ? launch_config_of(step.kernel, machine, small)
+                               : launch_config_of(with_instances(step.kernel, int(some.size())), machine, small);
     launch.plan = plan_at_once(step.plan, int(some.size()));
     launch.flops = flops;
     launch.bytes = bytes;
@@ -70,10 +79,8 @@ std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& s
     group.scratch.push_back({BufferAddress::In::arena, scratch_at});
     scratch_at += aligned(bytes);
   }
-  std::vector<const loop::Kernel*> kernels;
-  for (const synth::Step& step : steps.steps) kernels.push_back(&step.kernel);
   std::vector<StepCode> code;
-  for (void* function : shop.cache->get(kernels, shop.threads, report)) code.push_back({function});
+  for (void* function : find_functions(shop, steps, report)) code.push_back({function});
   list_steps(shop, steps, code, {group}, &launches);
   return launches;
 }

@@ -10,6 +10,9 @@
 
 namespace lumen::run {
 
+// Machine code of every step: from memory, from disk, or compiled.
+std::vector<void*> find_functions(const CompileContext& shop, const synth::Synthesis& s, CompileReport* report);
+
 // A group whose steps are listed.
 struct ListedGroup {
   std::function<BufferAddress(int)> value;  // where an argument of the group is

@@ -29,9 +29,7 @@ class Case {
   }
   KernelJudge::Result ask(const Synthesis& s) {
     if (const auto known = shop_.judge->known(form_, s, options_)) return *known;
-    std::vector<const loop::Kernel*> kernels;
-    for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-    const std::vector<void*> functions = shop_.cache->get(kernels, shop_.threads, report_);
+    const std::vector<void*> functions = find_functions(shop_, s, report_);
     return shop_.judge->try_out(
         {plan_, plan_.groups[0], form_, s, functions, options_, work_.plan ? nullptr : &work_.example});
   }

@@ -409,6 +409,7 @@ class CompiledProgram : public Program {
       const graph::Graph& g = graph_of(launch);
       if (!launch.is_last) continue;  // steps before prepare
       for (const graph::ValueId node : launch.blamed) {
+        if (node < 0) continue;  // of no plan
         const graph::Op op = g[node].op;
         if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
         for (size_t k = 0; k < 2; ++k) {
