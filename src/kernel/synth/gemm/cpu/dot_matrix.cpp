@@ -11,6 +11,7 @@
 #include "kernel/synth/gemm/cpu/tile_writer.h"
 #include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/order/pairs.h"
+#include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
 namespace {
@@ -51,6 +52,8 @@ class MatrixKernel : TileWriter {
 
   void multiply_task();
   void write_tiles(Expr k0, Expr count);
+  void stream_tile(Expr n_tile);
+  void turn_sums();
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<BufferId>& sums);
   void sum_floats(const Tile& tile, std::vector<BufferId>& sums);
@@ -89,7 +92,9 @@ void MatrixKernel::multiply_task() {
     parts_.push_back(b_.alloc(vector_bytes()));
     integers_.push_back(b_.alloc(vector_bytes()));
   }
-  if (t_.stages == 1) {
+  if (t_.streams) {
+    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) { stream_tile(n_tile); });
+  } else if (t_.stages == 1) {
     write_tiles(w_.i64(0), w_.i64(t_.padded_k));
   } else {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.padded_k), t_.stage_k, [&](Expr k0) {
@@ -97,6 +102,7 @@ void MatrixKernel::multiply_task() {
       write_tiles(k0, even ? w_.i64(t_.stage_k) : min(w_.i64(t_.stage_k), t_.padded_k - k0));
     });
   }
+  if (t_.weight_first) turn_sums();
   finish_sums(sums_, [&](Expr m, Expr m0, Expr n, Expr n0) {
     Expr at = (m - m0) * sums_row() + (n - n0) * 4;
     if (!t_.tile) return at;
@@ -106,10 +112,51 @@ void MatrixKernel::multiply_task() {
   });
 }
 
+// A tile of all rows of a, whose sums begin and stay in registers.
+void MatrixKernel::stream_tile(Expr n_tile) {
+  each_width(n_tile, false, [&](int vectors, bool) {
+    Tile tile;
+    tile.vectors = vectors;
+    tile.height = t_.height;
+    tile.row = w_.laid_row(outer_, left_.outer_rows);
+    tile.panel = tile.column = w_.i64(0);
+    const int units = tile.height / t_.tile->rows;
+    const VType type{t_.row.acc, static_cast<int>(unit_bytes() / 4)};
+    std::vector<BufferId> sums;
+    for (int i = 0; i < units * vectors; ++i) {
+      sums.push_back(b_.alloc(unit_bytes()));
+      b_.store(sums.back(), b_.real(0, type), w_.i64(0), 64);
+    }
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.padded_k), t_.stage_k, [&](Expr k0) {
+      const bool even = t_.padded_k % t_.stage_k == 0;
+      tile.k0 = k0;
+      tile.count = even ? w_.i64(t_.stage_k) : min(w_.i64(t_.stage_k), t_.padded_k - k0);
+      panel_->fill(n_tile, k0, tile.count);
+      multiply_run(tile, w_.i64(0), tile.count, units, sums);
+    });
+    const Expr place = (n_tile - n_first_) * (t_.vectors * unit_bytes());
+    for (int i = 0; i < std::ssize(sums); ++i)
+      b_.store(sums_, b_.load(sums[i], type, w_.i64(0), 64),
+               place + (i / vectors * units_row() + i % vectors * unit_bytes()), 64);
+  });
+}
+
+// Tiles of sums have a row for each row of b: they get one for each row of a.
+void MatrixKernel::turn_sums() {
+  const int lanes = t_.lanes();
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.m_task * t_.height / lanes * units_row()), unit_bytes(),
+          [&](Expr unit) {
+            std::vector<Expr> rows;
+            for (int i = 0; i < lanes; ++i) rows.push_back(b_.load(sums_, sum_type(), unit + i * vector_bytes(), 64));
+            transpose(b_, rows);
+            for (int i = 0; i < lanes; ++i) b_.store(sums_, rows[i], unit + i * vector_bytes(), 64);
+          });
+}
+
 void MatrixKernel::write_tiles(Expr k0, Expr count) {
-  if (!panel_->laid()) panel_->fill(n_first_, n_last_, k0, count);
   b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
     const Expr n_inside = n_tile - n_first_;
+    if (!panel_->laid()) panel_->fill(n_tile, k0, count);
     each_width(n_tile, false, [&](int vectors, bool) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
         Tile tile;
@@ -120,8 +167,7 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
           tile.panel = panel_->codes_from();
           tile.column = panel_->groups_from();
         } else {
-          tile.panel = n_inside * panel_->tile_bytes();
-          tile.column = n_inside * (t_.tile_columns() * 4);
+          tile.panel = tile.column = w_.i64(0);
         }
         const Expr m_inside = m_tile - m_first_;
         tile.sums = t_.tile
@@ -341,9 +387,23 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
   const VType sum{row.acc, row.rows * row.columns}, rows{row.a, row.rows * row.k}, columns{row.b, row.columns * row.k};
   const Expr x = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() * row.rows;
   const int align = t_.is_outer() ? 4 : 64;  // words, or tiles
+  const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
+  if (t_.weight_first) {
+    std::vector<Expr> weights;
+    for (int j = 0; j < tile.vectors; ++j)
+      weights.push_back(b_.load(panel_->codes(), rows, panel + j * panel_->vector_bytes(), align));
+    for (int i = 0; i < units; ++i) {
+      const Expr right = b_.load(x_.codes, columns, x + i * row.rows * left_.row_bytes(), align);
+      for (int j = 0; j < tile.vectors; ++j) {
+        const BufferId s = sums[i * tile.vectors + j];
+        const Expr before = b_.load(s, sum, w_.i64(0), 64);
+        b_.store(s, b_.inst(row.row, sum, {before, weights[j], right}), w_.i64(0), 64);
+      }
+    }
+    return;
+  }
   std::vector<Expr> left;
   for (int i = 0; i < units; ++i) left.push_back(b_.load(x_.codes, rows, x + i * row.rows * left_.row_bytes(), align));
-  const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
   for (int j = 0; j < tile.vectors; ++j) {
     const Expr right = b_.load(panel_->codes(), columns, panel + j * panel_->vector_bytes(), align);
     for (int i = 0; i < units; ++i) {
@@ -391,7 +451,7 @@ OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machin
   l.order.units = t.padded_k / l.order.unit.elements;
   if (t.tile) {
     l.tile_rows = t.tile->rows;
-    l.vector_bytes = t.tile->k * t.element_bytes();
+    l.vector_bytes = t.weight_first ? t.word_bytes() : t.tile->k * t.element_bytes();
   } else {
     l.gap_bytes = kCacheLine;
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/gemm/cpu/rows_writer.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
@@ -14,6 +15,8 @@
 namespace lumen::synth {
 
 namespace {
+
+constexpr int64_t kLine = 64;  // bytes that processors fetch at once
 
 int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so that rows do not fall into one set
   return t.stage_k * t.element_bytes() + 64;
@@ -23,7 +26,7 @@ int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so 
 
 MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()) {
-  codes_ = b_.alloc(t.n_task * tile_bytes());
+  codes_ = b_.alloc(tile_bytes());
   if (t.integers) scales_ = b_.alloc(t.stage_k / t.group * group_bytes());
   if (t.offsets) offsets_ = b_.alloc(t.stage_k / t.group * group_bytes());
   codes_from_ = groups_from_ = w_.i64(0);
@@ -48,41 +51,62 @@ void MatrixPanel::enter(Expr outer, Expr tile, Expr stage) {
 
 void MatrixPanel::begin_task() {
   const DotLoad& load = p_.loads[1];
-  if (load.kind == DotLoad::Kind::memory && p_.k.strides[1] != 1) return;
-  rows_ = b_.alloc(t_.lanes() * row_bytes(t_));
+  along_n_ = load.kind == DotLoad::Kind::memory && p_.k.strides[1] != 1;
+  if (along_n_) return;
+  if (!t_.weight_first) rows_ = b_.alloc(t_.lanes() * row_bytes(t_));
   if (load.kind == DotLoad::Kind::memory) return;
   cursor_ = std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
   cursor_->enter_tensor();
 }
 
-void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
+void MatrixPanel::fill(Expr tile, Expr k0, Expr count) {
   const int64_t all = (p_.n.extent + t_.lanes() - 1) / t_.lanes();
-  const Expr from = first * t_.vectors;
-  const Expr to = min(last * t_.vectors, w_.i64(all));
+  const Expr from = tile * t_.vectors;
+  const Expr to = min(from + t_.vectors, w_.i64(all));
   b_.loop(LoopKind::serial, from, to, 1, [&](Expr vector) {
     const Expr inside = vector - from;
-    const Expr tile = inside / t_.vectors;
-    const Expr place = inside % t_.vectors;
-    const Expr here = codes_from_ + (tile * tile_bytes() + place * vector_bytes());
-    if (rows_ < 0) return join_rows(vector * t_.lanes(), here, k0, count);
+    const Expr here = codes_from_ + inside * vector_bytes();
+    if (along_n_) return join_rows(vector * t_.lanes(), here, k0, count);
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
       Expr n = vector * t_.lanes() + i;
       if (t_.masked) n = min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
-      unpack_row(i, n, inside * t_.lanes() + i, k0, count);
+      const Expr row = rows_ < 0 ? here + i * (t_.tile->k * t_.element_bytes()) : i * row_bytes(t_);
+      unpack_row(row, n, inside * t_.lanes() + i, k0, count);
     });
-    transpose_rows(here, count);
+    if (rows_ >= 0) transpose_rows(here, count);
   });
 }
 
-void MatrixPanel::unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count) {
+// Rows of the tile behind this one are far away in memory: nothing but this asks for them in time.
+void MatrixPanel::ask_ahead(Expr row, Expr k0) {
+  if (!is_read_ahead(p_, m_)) return;
+  const DotLoad& b = p_.loads[1];
+  const int64_t block = cursor_ ? b.format->block : 1,
+                block_bytes = cursor_ ? b.format->block_bytes : t_.element_bytes();
+  const Expr behind = w_.base(1) + (row + t_.tile_columns()) * p_.n.strides[1] + k0;
+  const Expr byte = behind / block * block_bytes;
+  const int64_t bytes = t_.stage_k / block * block_bytes;
+  for (int64_t line = 0; line < bytes; line += kLine) b_.prefetch(w_.buffer(1), byte + line, m_.ahead_into);
+}
+
+// Elements from `position` on behind element k of a row that begins at byte `to`.
+void MatrixPanel::store(Expr v, Expr to, Expr k, int64_t position) {
+  if (rows_ >= 0) return b_.store(rows_, v, to + (k * t_.element_bytes() + position * t_.element_bytes()));
+  const int64_t run = t_.tile->k, bytes = run * t_.element_bytes();  // of an instruction, of which k is a multiple
+  const int64_t inside = position / run * (t_.lanes() * bytes) + position % run * t_.element_bytes();
+  b_.store(codes_, v, to + (k / run * (t_.lanes() * bytes) + inside));
+}
+
+void MatrixPanel::unpack_row(Expr to, Expr row, Expr column, Expr k0, Expr count) {
   const Expr element = w_.base(1) + row * p_.n.strides[1];
+  ask_ahead(row, k0);
   if (!cursor_) {
     const VType type{t_.row.a, static_cast<int>(t_.step())};
     b_.loop(LoopKind::serial, w_.i64(0), count, t_.step(), [&](Expr k) {
       const Expr at = k0 + k;
       const Expr exist = p_.k.extent == t_.padded_k ? Expr{} : p_.k.extent - at;
       const Expr v = b_.load(w_.buffer(1), type, (element + at) * t_.element_bytes(), t_.element_bytes(), exist);
-      b_.store(rows_, v, (i * (row_bytes(t_) / t_.element_bytes()) + k) * t_.element_bytes());
+      store(v, to, k, 0);
     });
     return;
   }
@@ -92,9 +116,9 @@ void MatrixPanel::unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count)
   const int64_t whole = p_.k.extent / t_.unit * t_.unit, rest = p_.k.extent - whole;
   const Expr inside = rest == 0 && whole == t_.padded_k ? count : min(k0 + count, w_.i64(whole)) - k0;
   b_.loop(LoopKind::serial, w_.i64(0), inside, t_.unit,
-          [&](Expr k) { unpack_run(i, column, first + k / block, k, t_.unit, t_.unit); });
+          [&](Expr k) { unpack_run(to, column, first + k / block, k, t_.unit, t_.unit); });
   if (whole == t_.padded_k) return;
-  auto tail = [&] { unpack_run(i, column, first + inside / block, inside, rest, t_.padded_k - whole); };
+  auto tail = [&] { unpack_run(to, column, first + inside / block, inside, rest, t_.padded_k - whole); };
   if (t_.stages == 1)
     tail();
   else
@@ -102,10 +126,8 @@ void MatrixPanel::unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count)
 }
 
 // Elements k .. k + count of the stage, in whole blocks from `block` on; zeros up to `padded`.
-void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded) {
-  const int64_t bytes = t_.element_bytes();
+void MatrixPanel::unpack_run(Expr to, Expr column, Expr block, Expr k, int64_t count, int64_t padded) {
   if (count > 0) cursor_->enter_block(block, count / p_.loads[1].format->block);
-  const Expr to = i * row_bytes(t_) + k * bytes;
   // Two vectors are rounded at once where the machine can; what it flushes, its products would.
   const std::string pair = round_pair_row(m_, t_.row.a, value_lanes_);
   const bool by_pairs = !t_.integers && !pair.empty() && count % (2 * value_lanes_) == 0;
@@ -134,7 +156,7 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
         v = here == 1 ? b_.insert(b_.real(0, type), v, 0) : b_.shuffle({v}, mask);
       }
     }
-    b_.store(rows_, v, to + position * bytes);
+    store(v, to, k, position);
   }
   if (!t_.integers) return;
   const IntegerDot& d = *t_.integers;
@@ -183,7 +205,7 @@ LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const Matrix
     panel.enter(outer, tile, stage);
     const Expr k0 = stage * t.stage_k;
     const bool even = t.padded_k % t.stage_k == 0;
-    panel.fill(tile, tile + 1, k0, even ? w.i64(t.stage_k) : min(w.i64(t.stage_k), t.padded_k - k0));
+    panel.fill(tile, k0, even ? w.i64(t.stage_k) : min(w.i64(t.stage_k), t.padded_k - k0));
   });
   out.steps.push_back(
       w.step(fmt::format("panels {}x{} of {}x{}", p.n.extent, p.k.extent, t.tile_columns(), t.stage_k)));

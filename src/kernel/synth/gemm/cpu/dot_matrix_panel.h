@@ -3,10 +3,11 @@
 //
 //   tile, then quad (row.k elements of K), then vector of the tile, then row of b, then the row.k elements
 //
-// and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements.
-// With integers, scales and offsets lie beside it: group, then row of b. Filled per stage of K by each task; or, where
-// tasks share panels (MatrixPlan::lays_panels), all of them by a step before, one behind the other: outer index, tile
-// of n, stage. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
+// and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements;
+// or, where the weight is its first factor: tile, vector, elements of K of an instruction, row of b, those elements.
+// With integers, scales and offsets lie beside it: group, then row of b. Filled per tile and stage of K by each task;
+// or, where tasks share panels (MatrixPlan::lays_panels), all of them by a step before, one behind the other: outer
+// index, tile of n, stage. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
 
 #include <functional>
@@ -37,8 +38,8 @@ class MatrixPanel {
   // Panels in scratch: those of one outer index, tile and stage are the ones at hand.
   void enter(Expr outer, Expr tile, Expr stage);
 
-  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K; of panels in scratch the tile at hand.
-  void fill(Expr first, Expr last, Expr k0, Expr count);
+  // Elements k0 .. k0 + count - 1 of K of a tile's rows; of panels in scratch the tile at hand.
+  void fill(Expr tile, Expr k0, Expr count);
 
   BufferId codes() const { return codes_; }
   BufferId scales() const { return scales_; }
@@ -46,15 +47,17 @@ class MatrixPanel {
   int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
   int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
   int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
-  int64_t group_bytes() const { return (laid() ? 1 : t_.n_task) * t_.tile_columns() * 4; }  // of scales
+  int64_t group_bytes() const { return t_.tile_columns() * 4; }  // of scales
   bool laid() const { return laid_; }
   // Where the panel at hand begins among codes and numbers of groups, in bytes; 0 of a task's own.
   Expr codes_from() const { return codes_from_; }
   Expr groups_from() const { return groups_from_; }
 
  private:
-  void unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count);
-  void unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
+  void unpack_row(Expr to, Expr row, Expr column, Expr k0, Expr count);
+  void unpack_run(Expr to, Expr column, Expr block, Expr k, int64_t count, int64_t padded);
+  void ask_ahead(Expr row, Expr k0);
+  void store(Expr v, Expr to, Expr k, int64_t position);
   void transpose_rows(Expr to, Expr count);
   void join_rows(Expr n, Expr to, Expr k0, Expr count);
 
@@ -64,7 +67,7 @@ class MatrixPanel {
   const MatrixPlan& t_;
   const machine::Machine& m_;
   int value_lanes_;
-  bool laid_ = false;
+  bool laid_ = false, along_n_ = false;
   Expr codes_from_, groups_from_;
   std::unique_ptr<Unpack> cursor_;
   BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;

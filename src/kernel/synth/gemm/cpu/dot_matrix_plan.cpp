@@ -20,6 +20,7 @@ constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wi
 constexpr int64_t kSumsBytes = 256 << 10;    // private sums of a task
 constexpr int64_t kSharedBytes = 256 << 20;  // of panels that tasks share
 constexpr int64_t kTileGroup = 512;          // elements that share an activation scale on the matrix unit
+constexpr int64_t kStreamed = 64;            // of K, unpacked between products whose sums stay in registers
 
 class MatrixChooser {
  public:
@@ -31,7 +32,7 @@ class MatrixChooser {
   std::vector<MatrixPlan> choose() {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
     t_.masked = p_.n.extent % t_.lanes() != 0;
-    const int grain = t_.row_grain(), most = t_.tile ? 3 * grain : 12;
+    const int grain = t_.row_grain(), most = !t_.tile ? 12 : t_.weight_first ? 6 * grain : 3 * grain;
     const int64_t rows = t_.padded_m(p_.m.extent);
     for (int vectors = 1; vectors <= std::min<int64_t>(4, all); ++vectors)
       for (int height = grain; height <= std::min<int64_t>(most, rows); height += grain) {
@@ -43,6 +44,7 @@ class MatrixChooser {
         t_.height = ceil_div(rows / grain, t_.m_tiles) * grain;
         t_.m_tiles = ceil_div(rows, t_.height);
         t_.last_height = rows - (t_.m_tiles - 1) * t_.height;
+        t_.streams = t_.weight_first && t_.m_tiles == 1;
         stage();
         cut();
       }
@@ -64,7 +66,7 @@ class MatrixChooser {
     if (t_.tile) {  // sums, a column of a, one of b
       const int tiles = height / t_.tile->rows;
       if (t_.is_outer()) return tiles * vectors <= m_.tile_registers;  // factors have registers of their own
-      return tiles * vectors + tiles + 1 <= m_.tile_registers;
+      return tiles * vectors + (t_.weight_first ? vectors : tiles) + 1 <= m_.tile_registers;
     }
     const int sums = height * vectors, kinds = t_.integers ? 2 : 1;
     const int temporary = t_.row.accumulates ? 1 : 2;
@@ -75,6 +77,11 @@ class MatrixChooser {
 
   // The panel of one tile stays in the first-level cache.
   void stage() {
+    if (t_.streams) {
+      t_.stage_k = ceil_div(kStreamed, t_.unit) * t_.unit;
+      t_.stages = ceil_div(t_.padded_k, t_.stage_k);
+      return;
+    }
     const int64_t quad_bytes = t_.tile_columns() * t_.word_bytes();
     const int64_t most = std::max<int64_t>(m_.l1_bytes * 3 / 4 / quad_bytes * t_.row.k, t_.unit);
     const int64_t stages = ceil_div(t_.padded_k, most / t_.unit * t_.unit);
@@ -90,7 +97,8 @@ class MatrixChooser {
                           m_.tile_cycles;  // products, loads
       // Sums go row by row where rows are vectors, and whole where tiles are.
       const double moved = tiles * vectors * (t_.is_outer() ? 2 * t_.tile->rows : 3 * m_.tile_cycles);
-      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * (moved + (t_.is_outer() ? kOuterRun : 0));
+      const double times = t_.streams ? 1 : t_.stages;
+      double cycles = step * (t_.padded_k / t_.tile->k) + times * (moved + (t_.is_outer() ? kOuterRun : 0));
       if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
       return cycles;
     }
@@ -138,8 +146,6 @@ class MatrixChooser {
         t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);
         const int64_t columns = n_task * t_.tile_columns();
         if (t_.m_task * t_.height * columns * 4 > most_sums && t_.m_task > 1) continue;
-        const bool fills = !t_.lays_panels() && n_task > 1;
-        if (fills && columns * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4) continue;
         t_.cycles = cost();
         if (!best || t_.cycles < best->cycles) best = t_;
       }
@@ -227,6 +233,9 @@ std::vector<MatrixPlan> choose_floats(const DotProblem& p, const machine::Machin
   const DotLoad& b = p.loads[1];
   t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
   t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
+  // Of blocks of rows that pick matrices panels are turned still.
+  t.weight_first = tile && !t.is_outer() && tile->rows == tile->columns && tile->a == tile->b && p.k.strides[1] == 1 &&
+                   !p.pick && !p.blocks && !getenv("LUMEN_X_OLD");
   return MatrixChooser(p, m, t).choose();
 }
 
@@ -279,6 +288,7 @@ std::string describe(const MatrixPlan& t) {
   if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
   if (t.integers) text += fmt::format(" scales of {}", t.scale_group);
   if (t.lays_panels()) text += " shared panels";
+  if (t.streams) text += " streamed";
   return text + " " + t.row.row;
 }
 

@@ -27,7 +27,13 @@ struct MatrixPlan : TileCut {
   bool offsets = false;                // every group adds offset times the sum of activations
   int64_t unit = 1;                    // of K, unpacked together
   bool may_share = false;              // panels, each written once, fit into scratch
-  int64_t padded_k = 1;                // K rounded up to whole instructions and scale groups
+  // The weight is the matrix unit's first factor: its rows lie in the panel as they are unpacked, the columns of its
+  // second factor are rows of a, and tiles of sums are turned once, when all of K is added.
+  bool weight_first = false;
+  // .. and a tile of sums holds all rows of a: it stays in the unit's registers over all of K, while short stages of a
+  // panel are unpacked beside the products.
+  bool streams = false;
+  int64_t padded_k = 1;  // K rounded up to whole instructions and scale groups
 
   // Tasks that share columns share their panels: a step before writes them. Of matrix units, which multiply faster than
   // each task could fill panels of its own.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernel/synth/gemm/operand/coded_rows.h"
+#include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/unpack/unpack.h"
@@ -24,6 +25,7 @@ class OperandWriter {
                 const machine::Machine& m)
       : p_(only_a),
         l_(layout),
+        m_(m),
         lanes_(m.f32_lanes()),
         task_elements_(m.grain(kTaskElements)),
         threads_(m.wave > 1),
@@ -34,6 +36,12 @@ class OperandWriter {
 
   Step write();
   Step write_squares();
+  Step write_words();
+  // Pairs of 16-bit floats, a vector of words for as many rows.
+  bool has_words() const {
+    return l_.scale_group == 0 && l_.is_natural() && l_.tile_rows == lanes_ && l_.vector_bytes == 4 &&
+           scalar_bytes(l_.type) == 2;
+  }
   bool turns() const { return l_.scale_group == 0 && l_.is_natural() && p_.k.strides[0] != 1 && p_.m.strides[0] == 1; }
 
  private:
@@ -45,12 +53,14 @@ class OperandWriter {
   Expr stored_codes(int64_t at, int64_t count);
   void write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale);
   void store_natural(Expr k, Expr x);
+  Expr round_pair(Expr low, Expr high);
   Expr read(Expr k, int64_t count);
   Expr gather(const std::vector<int64_t>& elements);
   Expr chunk(const std::vector<int64_t>& elements);
 
   const DotProblem& p_;
   const OperandLayout& l_;
+  const machine::Machine& m_;
   const int lanes_;
   const int64_t task_elements_;
   const bool threads_;
@@ -333,6 +343,57 @@ Step OperandWriter::write_squares() {
   return w_.step(fmt::format("round and turn {}x{} to {}", l_.rows, l_.columns, scalar_name(l_.type)));
 }
 
+// Two vectors of f32 one behind the other. What the machine's instruction flushes, its products would.
+Expr OperandWriter::round_pair(Expr low, Expr high) {
+  const std::string row = round_pair_row(m_, l_.type, lanes_);
+  if (!row.empty()) return b_.inst(row, {l_.type, 2 * lanes_}, {high, low});
+  std::vector<int> all(2 * lanes_);
+  std::iota(all.begin(), all.end(), 0);
+  return b_.shuffle({cast(low, l_.type), cast(high, l_.type)}, all);
+}
+
+// A vector of words holds two neighbours along K of each of a block's rows: rows along K are transposed word by word,
+// those the other way alternate. Rows beyond the last repeat it; K's elements beyond the last are zero.
+Step OperandWriter::write_words() {
+  const int64_t blocks = ceil_div(p_.m.extent, lanes_), step = turns() ? 2 : 2 * lanes_, steps = l_.codes() / step;
+  const int64_t per_task = std::min(steps, kSquares * 2 * lanes_ / step), parts = ceil_div(steps, per_task);
+  const bool ragged = p_.m.extent % lanes_ != 0, tail = l_.codes() != p_.k.extent;
+  const int64_t along = p_.k.strides[0], down = p_.m.strides[0];
+  b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Expr task) {
+    const Expr m = task % blocks * lanes_;
+    const Expr rest = task / blocks;
+    const Expr first = rest % parts * per_task;
+    const Expr outer = rest / parts;
+    w_.enter_outer(outer);
+    const Expr to = (outer * l_.outer_rows + m) * l_.row_bytes();
+    const Expr columns = ragged ? min(p_.m.extent - m, w_.i64(lanes_)) : Expr{};
+    const auto number = [&](Expr k) {  // of all rows
+      if (!tail) return w_.read_f32(0, w_.base(0) + m * down + k * along, down, lanes_, columns);
+      const Expr exist = select(k < p_.k.extent, columns.exists() ? columns : w_.i64(lanes_), w_.i64(0));
+      const Expr inside = min(k, w_.i64(p_.k.extent - 1));
+      return w_.read_f32(0, w_.base(0) + m * down + inside * along, down, lanes_, exist);
+    };
+    b_.loop(LoopKind::serial, first, min(first + per_task, w_.i64(steps)), 1, [&](Expr square) {
+      const Expr k0 = square * step;
+      const Expr at = to + k0 / 2 * (lanes_ * 4);
+      if (turns()) {
+        const std::vector<Expr> pair{cast(number(k0), l_.type), cast(number(k0 + 1), l_.type)};
+        b_.store(to_.codes, b_.shuffle(pair, by_turns(0, lanes_, lanes_)), at, 4);
+        return;
+      }
+      std::vector<Expr> rows;
+      for (int i = 0; i < lanes_; ++i) {
+        const Expr row = ragged ? min(m + i, w_.i64(p_.m.extent - 1)) : m + i;
+        x_ = w_.base(0) + row * down;
+        rows.push_back(round_pair(read(k0, lanes_), read(k0 + lanes_, lanes_)));
+      }
+      transpose(b_, rows, 2);
+      for (int i = 0; i < lanes_; ++i) b_.store(to_.codes, rows[i], at + i * (lanes_ * 4), 4);
+    });
+  });
+  return w_.step(fmt::format("round {}x{} to {} in words", l_.rows, l_.columns, scalar_name(l_.type)));
+}
+
 }  // namespace
 
 OperandScratch write_operand_step(const graph::Graph& g, const DotProblem& p, const OperandLayout& layout,
@@ -340,7 +401,9 @@ OperandScratch write_operand_step(const graph::Graph& g, const DotProblem& p, co
   const DotProblem only_a = p.only_a();
   const OperandScratch s = declare_scratch(layout, out);
   OperandWriter writer(g, only_a, layout, s, m);
-  out.steps.push_back(writer.turns() ? writer.write_squares() : writer.write());
+  out.steps.push_back(writer.has_words() ? writer.write_words()
+                      : writer.turns()   ? writer.write_squares()
+                                         : writer.write());
   return s;
 }
 
