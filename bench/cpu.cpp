@@ -2,8 +2,8 @@
 //   bench_cpu [--machine NAME] [--threads N] [--plans] --shapes MxNxK,.. FORMAT..
 //     FORMAT f32 and other scalars are weights as they lie. --plans: every plan that the cost models offer, the one
 //     they choose first.
-// A line is "SHAPE FORMAT | cycles predicted | median us | GFLOP/s | tasks | plan"; every launch reads another copy of
-// the weight.
+// A line is "SHAPE FORMAT | cycles predicted | us of every step (medians) | GFLOP/s | tasks | plan"; every launch reads
+// another copy of the weight.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "emit/emit.h"
 #include "graph/ir/build.h"
@@ -22,7 +23,7 @@
 namespace lumen {
 namespace {
 
-constexpr int64_t kWeightBytes = 256 << 20;  // of all copies together
+constexpr int64_t kWeightBytes = 512 << 20;  // of all copies together
 constexpr int kRounds = 9;
 constexpr double kRoundSeconds = 0.02;
 
@@ -129,8 +130,8 @@ class Timer {
       x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
   }
 
-  // Median seconds of all steps.
-  double time(const synth::Synthesis& s, const machine::Machine& m) {
+  // Median seconds of each step.
+  std::vector<double> time(const synth::Synthesis& s, const machine::Machine& m) {
     std::vector<loop::Kernel> kernels;
     for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
     const std::string object = emit::emit(kernels, m, emit::Output::object);
@@ -139,6 +140,7 @@ class Timer {
     for (const loop::Kernel& k : kernels) code.push_back(module.find(emit::symbol_name(k)));
     std::vector<Memory> scratch;
     for (const int64_t bytes : s.scratch) scratch.push_back(memory_of(bytes));
+    std::vector<double> round_times(s.steps.size());
     const auto run = [&] {
       char* const weight = static_cast<char*>(values_[1].get()) + weight_bytes_ * (launch_++ % copies_);
       for (size_t i = 0; i < s.steps.size(); ++i) {
@@ -148,20 +150,26 @@ class Timer {
           const bool is_value = a.from == synth::Argument::From::value;
           buffers.push_back(!is_value ? scratch[index].get() : index == 1 ? weight : values_[index].get());
         }
+        const auto start = std::chrono::steady_clock::now();
         threads_.run(code[i], buffers.data(), kernels[i].tasks);
+        round_times[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       }
     };
-    std::vector<double> times;
+    std::vector<std::vector<double>> times(s.steps.size());
     run();
     for (int round = 0, repeat = 1; round < kRounds; ++round) {
-      const auto start = std::chrono::steady_clock::now();
+      std::fill(round_times.begin(), round_times.end(), 0);
       for (int i = 0; i < repeat; ++i) run();
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      times.push_back(seconds / repeat);
+      for (size_t i = 0; i < times.size(); ++i) times[i].push_back(round_times[i] / repeat);
+      const double seconds = std::accumulate(round_times.begin(), round_times.end(), 0.0);
       if (round == 0) repeat = std::clamp(static_cast<int>(kRoundSeconds / std::max(seconds, 1e-7)), 1, 1000);
     }
-    std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-    return times[kRounds / 2];
+    std::vector<double> medians;
+    for (std::vector<double>& t : times) {
+      std::nth_element(t.begin(), t.begin() + kRounds / 2, t.end());
+      medians.push_back(t[kRounds / 2]);
+    }
+    return medians;
   }
 
  private:
@@ -180,9 +188,12 @@ void run_shape(const Shape& shape, const std::string& name, const Settings& sett
   Timer timer(plan, settings.threads);
   const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   for (const auto& [bid, s] : synth::synthesize_bids(plan, plan.groups[0], m, {}, settings.plans)) {
-    const double time = timer.time(s, m);
-    fmt::print("{}x{}x{} {} | {:.4g} | {:.1f} us | {:.1f} GFLOP/s | {} tasks | {}\n", shape.m, shape.n, shape.k, name,
-               bid.cycles, time * 1e6, flops / time / 1e9, s.steps.back().kernel.tasks, s.steps.back().plan);
+    const std::vector<double> times = timer.time(s, m);
+    const double time = std::accumulate(times.begin(), times.end(), 0.0);
+    std::string steps;
+    for (const double t : times) steps += fmt::format("{}{:.1f}", steps.empty() ? "" : " + ", t * 1e6);
+    fmt::print("{}x{}x{} {} | {:.4g} | {} us | {:.1f} GFLOP/s | {} tasks | {}\n", shape.m, shape.n, shape.k, name,
+               bid.cycles, steps, flops / time / 1e9, s.steps.back().kernel.tasks, s.steps.back().plan);
     std::fflush(stdout);
     if (!settings.plans) break;
   }

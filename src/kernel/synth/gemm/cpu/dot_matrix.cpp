@@ -52,7 +52,6 @@ class MatrixKernel : TileWriter {
 
   void multiply_task();
   void write_tiles(Expr k0, Expr count);
-  void stream_tile(Expr n_tile);
   void turn_sums();
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<BufferId>& sums);
@@ -92,9 +91,7 @@ void MatrixKernel::multiply_task() {
     parts_.push_back(b_.alloc(vector_bytes()));
     integers_.push_back(b_.alloc(vector_bytes()));
   }
-  if (t_.streams) {
-    b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) { stream_tile(n_tile); });
-  } else if (t_.stages == 1) {
+  if (t_.stages == 1) {
     write_tiles(w_.i64(0), w_.i64(t_.padded_k));
   } else {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.padded_k), t_.stage_k, [&](Expr k0) {
@@ -109,35 +106,6 @@ void MatrixKernel::multiply_task() {
     const Expr row = m - m0;
     at = row / t_.tile->rows * units_row() + (n - n0) / t_.tile->columns * unit_bytes();
     return at + row % t_.tile->rows * vector_bytes();
-  });
-}
-
-// A tile of all rows of a, whose sums begin and stay in registers.
-void MatrixKernel::stream_tile(Expr n_tile) {
-  each_width(n_tile, false, [&](int vectors, bool) {
-    Tile tile;
-    tile.vectors = vectors;
-    tile.height = t_.height;
-    tile.row = w_.laid_row(outer_, left_.outer_rows);
-    tile.panel = tile.column = w_.i64(0);
-    const int units = tile.height / t_.tile->rows;
-    const VType type{t_.row.acc, static_cast<int>(unit_bytes() / 4)};
-    std::vector<BufferId> sums;
-    for (int i = 0; i < units * vectors; ++i) {
-      sums.push_back(b_.alloc(unit_bytes()));
-      b_.store(sums.back(), b_.real(0, type), w_.i64(0), 64);
-    }
-    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.padded_k), t_.stage_k, [&](Expr k0) {
-      const bool even = t_.padded_k % t_.stage_k == 0;
-      tile.k0 = k0;
-      tile.count = even ? w_.i64(t_.stage_k) : min(w_.i64(t_.stage_k), t_.padded_k - k0);
-      panel_->fill(n_tile, k0, tile.count);
-      multiply_run(tile, w_.i64(0), tile.count, units, sums);
-    });
-    const Expr place = (n_tile - n_first_) * (t_.vectors * unit_bytes());
-    for (int i = 0; i < std::ssize(sums); ++i)
-      b_.store(sums_, b_.load(sums[i], type, w_.i64(0), 64),
-               place + (i / vectors * units_row() + i % vectors * unit_bytes()), 64);
   });
 }
 

@@ -19,8 +19,9 @@ constexpr int64_t kScaleGroup = 64;       // elements that share an activation s
 constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wide
 constexpr int64_t kSumsBytes = 256 << 10;    // private sums of a task
 constexpr int64_t kSharedBytes = 256 << 20;  // of panels that tasks share
+constexpr double kUnitThreads = 16;          // that are busy at once, of a processor with a matrix unit
+constexpr double kUnitTask = 5e4;            // cycles of a task there, at least
 constexpr int64_t kTileGroup = 512;          // elements that share an activation scale on the matrix unit
-constexpr int64_t kStreamed = 64;            // of K, unpacked between products whose sums stay in registers
 
 class MatrixChooser {
  public:
@@ -44,7 +45,6 @@ class MatrixChooser {
         t_.height = ceil_div(rows / grain, t_.m_tiles) * grain;
         t_.m_tiles = ceil_div(rows, t_.height);
         t_.last_height = rows - (t_.m_tiles - 1) * t_.height;
-        t_.streams = t_.weight_first && t_.m_tiles == 1;
         stage();
         cut();
       }
@@ -77,11 +77,6 @@ class MatrixChooser {
 
   // The panel of one tile stays in the first-level cache.
   void stage() {
-    if (t_.streams) {
-      t_.stage_k = ceil_div(kStreamed, t_.unit) * t_.unit;
-      t_.stages = ceil_div(t_.padded_k, t_.stage_k);
-      return;
-    }
     const int64_t quad_bytes = t_.tile_columns() * t_.word_bytes();
     const int64_t most = std::max<int64_t>(m_.l1_bytes * 3 / 4 / quad_bytes * t_.row.k, t_.unit);
     const int64_t stages = ceil_div(t_.padded_k, most / t_.unit * t_.unit);
@@ -97,8 +92,7 @@ class MatrixChooser {
                           m_.tile_cycles;  // products, loads
       // Sums go row by row where rows are vectors, and whole where tiles are.
       const double moved = tiles * vectors * (t_.is_outer() ? 2 * t_.tile->rows : 3 * m_.tile_cycles);
-      const double times = t_.streams ? 1 : t_.stages;
-      double cycles = step * (t_.padded_k / t_.tile->k) + times * (moved + (t_.is_outer() ? kOuterRun : 0));
+      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * (moved + (t_.is_outer() ? kOuterRun : 0));
       if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
       return cycles;
     }
@@ -126,11 +120,21 @@ class MatrixChooser {
     if (t_.integers) fill += k / t_.group * costs_.scale * (t_.offsets ? 2 : 1);
     cycles += fill * n * (t_.lays_panels() ? 1 : t_.m_tasks);
     if (t_.lays_panels()) cycles += n * t_.m_tasks * k * t_.element_bytes() / costs_.bytes;
-    // Rows of a come from beyond the second-level cache once for every column of tasks.
-    cycles += p_.m.extent * t_.n_tasks * k * t_.element_bytes() / costs_.bytes;
+    // Rows of a come from beyond the second-level cache once for every column of tasks, or for every thread where all
+    // of them stay there.
+    const double readings = t_.tile && p_.m.extent * k * t_.element_bytes() <= m_.l2_bytes / 2
+                                ? std::min<double>(t_.n_tasks, kUnitThreads)
+                                : t_.n_tasks;
+    cycles += p_.m.extent * readings * k * t_.element_bytes() / costs_.bytes;
     const double tasks = t_.tasks(p_);
     cycles = cycles * p_.outer_extent() + m_.costs.tasks.task / m_.task_divisor * tasks;
-    return cycles * balance(m_, cycles, tasks);
+    return cycles * (t_.tile ? unit_balance(cycles, tasks) : balance(m_, cycles, tasks));
+  }
+
+  // Processors with a matrix unit have many cores, some of which have other work: tasks are as small as pays.
+  static double unit_balance(double cycles, double tasks) {
+    const double most = std::clamp(std::floor(cycles / kUnitTask), 1.0, 2.0 * kUnitThreads);
+    return std::ceil(tasks / most) * most / tasks;
   }
 
   void cut() {
@@ -235,7 +239,7 @@ std::vector<MatrixPlan> choose_floats(const DotProblem& p, const machine::Machin
   t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
   // Of blocks of rows that pick matrices panels are turned still.
   t.weight_first = tile && !t.is_outer() && tile->rows == tile->columns && tile->a == tile->b && p.k.strides[1] == 1 &&
-                   !p.pick && !p.blocks && !getenv("LUMEN_X_OLD");
+                   !p.pick && !p.blocks;
   return MatrixChooser(p, m, t).choose();
 }
 
@@ -288,7 +292,6 @@ std::string describe(const MatrixPlan& t) {
   if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
   if (t.integers) text += fmt::format(" scales of {}", t.scale_group);
   if (t.lays_panels()) text += " shared panels";
-  if (t.streams) text += " streamed";
   return text + " " + t.row.row;
 }
 

@@ -30,9 +30,6 @@ struct MatrixPlan : TileCut {
   // The weight is the matrix unit's first factor: its rows lie in the panel as they are unpacked, the columns of its
   // second factor are rows of a, and tiles of sums are turned once, when all of K is added.
   bool weight_first = false;
-  // .. and a tile of sums holds all rows of a: it stays in the unit's registers over all of K, while short stages of a
-  // panel are unpacked beside the products.
-  bool streams = false;
   int64_t padded_k = 1;  // K rounded up to whole instructions and scale groups
 
   // Tasks that share columns share their panels: a step before writes them. Of matrix units, which multiply faster than
