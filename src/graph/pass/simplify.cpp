@@ -108,6 +108,8 @@ class Simplifier {
         return old.type == r_.build.type(operands[0]) ? operands[0] : r_.keep(v);
       case Op::concat_:
         return concat(v, operands);
+      case Op::iota_:  // one that counts to 1
+        return old.type.shape[old.attributes.axis] == Dim(1) ? splat(old.type.shape, old.type.element, 0) : r_.keep(v);
       case Op::cast_:
         if (old.type == r_.build.type(operands[0])) return operands[0];
         if (!old.type.element.format && !r_.build.type(operands[0]).element.format) {

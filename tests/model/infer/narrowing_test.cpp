@@ -25,7 +25,8 @@ constexpr int64_t kNarrowedRows = 3;
 // A step's last part alone.
 class NarrowingProgram {
  public:
-  explicit NarrowingProgram(int64_t vocabulary) : narrowing(vocabulary), vocabulary_(vocabulary) {
+  explicit NarrowingProgram(int64_t vocabulary, Narrowing::Rows rows)
+      : narrowing(vocabulary, rows), vocabulary_(vocabulary) {
     const auto library = Library::builtin();
     const lang::Function fn =
         lang::parse_file(std::make_shared<Source>(Source{"<test>", narrowing.text()})).functions.at(0);
@@ -121,9 +122,10 @@ class EveryFew : public TokenFilter {
 
 TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
   std::mt19937 random(1);
-  for (const int64_t vocabulary : {8, 9, 65, 1000, 4099, 33000}) {
-    NarrowingProgram program(vocabulary);
-    for (int round = 0; round < 6; ++round) {
+  for (const int64_t shape : {8, 9, 65, 1000, 4099, 33000, -8, -9, -65, -4099, -33000, -100000}) {
+    const int64_t vocabulary = std::abs(shape);
+    NarrowingProgram program(vocabulary, shape < 0 ? Narrowing::Rows::one : Narrowing::Rows::many);
+    for (int round = 0; round < (vocabulary > 50000 ? 2 : 6); ++round) {
       std::vector<std::vector<float>> rows;
       std::vector<Asked> asked(kNarrowedRows);
       for (int64_t r = 0; r < kNarrowedRows; ++r) {
@@ -153,20 +155,23 @@ TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
 }
 
 TEST(Narrowing, NumbersThatAreNoneGoToWhoLooksAtTheWholeRow) {
-  NarrowingProgram program(5000);
-  std::vector<std::vector<float>> rows(kNarrowedRows, std::vector<float>(5000, 1));
-  rows[0][17] = std::nanf("");
-  rows[1][4999] = std::numeric_limits<float>::infinity();
-  rows[2][4] = -std::numeric_limits<float>::infinity();
-  for (const auto& n : program.run(rows, std::vector<Asked>(kNarrowedRows))) EXPECT_FALSE(n.has_value());
+  for (const Narrowing::Rows kind : {Narrowing::Rows::one, Narrowing::Rows::many}) {
+    NarrowingProgram program(5000, kind);
+    std::vector<std::vector<float>> rows(kNarrowedRows, std::vector<float>(5000, 1));
+    rows[0][17] = std::nanf("");
+    rows[1][4999] = std::numeric_limits<float>::infinity();
+    rows[2][4] = -std::numeric_limits<float>::infinity();
+    for (const auto& n : program.run(rows, std::vector<Asked>(kNarrowedRows))) EXPECT_FALSE(n.has_value());
+  }
 }
 
 TEST(Narrowing, SamplersDrawTheSameTokens) {
   std::mt19937 random(2);
   int fetched = 0, drawn = 0;
   for (const int64_t vocabulary : {65, 5003, 32000}) {
-    NarrowingProgram program(vocabulary);
+    NarrowingProgram one(vocabulary, Narrowing::Rows::one), many(vocabulary, Narrowing::Rows::many);
     for (int round = 0; round < (vocabulary > 30000 ? 40 : 120); ++round) {
+      NarrowingProgram& program = round % 2 == 0 ? one : many;
       const SamplerOptions options = drawn_options(random, vocabulary);
       std::vector<Sampler> whole(kNarrowedRows, Sampler(options)), narrow = whole;
       EveryFew filter(vocabulary, 2 + random() % 12);
@@ -203,7 +208,7 @@ TEST(Narrowing, SamplersDrawTheSameTokens) {
 // What most texts are drawn with is decided by the candidates of a large vocabulary.
 TEST(Narrowing, UsualOptionsFetchNoRow) {
   std::mt19937 random(3);
-  NarrowingProgram program(32000);
+  NarrowingProgram program(32000, Narrowing::Rows::one);
   for (int kind = 0; kind < 4; ++kind) {
     SamplerOptions options;
     if (kind == 1) options.temperature = 0;

@@ -47,25 +47,30 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
   return beside;
 }
 
+void for_rows(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner, Expr task,
+              const RowBody& row) {
+  const Expr group = tasks.parts == 1 ? task : tasks.rows == 1 ? b.i64(0) : task / tasks.parts;
+  Expr from = b.i64(0), to = b.i64(inner);
+  if (tasks.parts > 1) {
+    from = (tasks.rows == 1 ? task : task % tasks.parts) * tasks.part;
+    to = from + tasks.part;
+    if (inner % tasks.part != 0) to = min(to, b.i64(inner));
+  }
+  if (tasks.rows_per_task == 1) {
+    row(digits(b, group, outer), from, to);
+    return;
+  }
+  const Expr first = group * tasks.rows_per_task;
+  Expr end = first + tasks.rows_per_task;
+  if (tasks.rows % tasks.rows_per_task != 0) end = min(end, b.i64(tasks.rows));
+  b.loop(LoopKind::serial, first, end, 1, [&](Expr r) { row(digits(b, r, outer), from, to); });
+}
+
 void for_tasks(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside) {
   const auto one = [&](Expr task) {
     begin_task();
-    const Expr group = tasks.parts == 1 ? task : tasks.rows == 1 ? b.i64(0) : task / tasks.parts;
-    Expr from = b.i64(0), to = b.i64(inner);
-    if (tasks.parts > 1) {
-      from = (tasks.rows == 1 ? task : task % tasks.parts) * tasks.part;
-      to = from + tasks.part;
-      if (inner % tasks.part != 0) to = min(to, b.i64(inner));
-    }
-    if (tasks.rows_per_task == 1) {
-      row(digits(b, group, outer), from, to);
-      return;
-    }
-    const Expr first = group * tasks.rows_per_task;
-    Expr end = first + tasks.rows_per_task;
-    if (tasks.rows % tasks.rows_per_task != 0) end = min(end, b.i64(tasks.rows));
-    b.loop(LoopKind::serial, first, end, 1, [&](Expr r) { row(digits(b, r, outer), from, to); });
+    for_rows(b, tasks, outer, inner, task, row);
   };
   if (beside == 1) return b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
   const int64_t threads = kBlockThreads, all = threads * beside;

@@ -25,6 +25,9 @@ Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64
 using RowBody = std::function<void(const std::vector<Expr>& outer, Expr from, Expr to)>;
 void for_tasks(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
                const std::function<void()>& begin_task, const RowBody& row, int64_t beside = 1);
+// .. of one task of a loop that somebody else emits.
+void for_rows(Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner, Expr task,
+              const RowBody& row);
 // How many tasks of a thread let it ask for enough at once, of tasks that read `bytes` all together.
 int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m);
 

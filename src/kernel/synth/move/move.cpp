@@ -20,6 +20,7 @@ using graph::Op;
 namespace {
 
 constexpr int64_t kGrain = 8192;
+constexpr size_t kPlacedTogether = 8;  // operands by one kernel
 
 class MoveKernel {
  public:
@@ -42,20 +43,9 @@ class MoveKernel {
         fill_zero();
         scatter_add();
         break;
-      case Op::concat_: {
-        int64_t start = 0;
-        for (size_t k = 0; k < node_.operands.size(); ++k) {
-          const graph::ValueId part = node_.operands[k];
-          const std::vector<int64_t> shape = extents_of(g_[part].type.shape);
-          std::vector<int64_t> starts(shape.size(), 0);
-          const int axis = node_.attributes.axis < 0 ? node_.attributes.axis + static_cast<int>(shape.size())
-                                                     : node_.attributes.axis;
-          starts[axis] = start;
-          start += shape[axis];
-          place(part, starts, std::vector<int64_t>(shape.size(), 1), {}, "concat");
-        }
+      case Op::concat_:
+        concat();
         break;
-      }
       case Op::pad_: {
         if (auto step = synthesize_pad(plan_, group_, target_)) {
           out_.steps.push_back(*std::move(step));
@@ -105,13 +95,72 @@ class MoveKernel {
     finish(builder, fmt::format("zero {} bytes", bytes), bytes);
   }
 
-  // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
-  // goes to its own place.
+  // A value on its way into the result, in so many tasks of a kernel.
+  struct Placing {
+    std::unique_ptr<Body> body;
+    Tasks tasks;
+    std::function<void(Expr task)> write;
+  };
+
+  // The operands, some of which share a kernel: each has tasks of it.
+  void concat() {
+    const std::vector<int64_t> whole = extents_of(node_.type.shape);
+    const int axis =
+        node_.attributes.axis < 0 ? node_.attributes.axis + static_cast<int>(whole.size()) : node_.attributes.axis;
+    std::vector<int64_t> starts(whole.size(), 0);
+    for (size_t first = 0; first < node_.operands.size(); first += kPlacedTogether) {
+      const size_t end = std::min(first + kPlacedTogether, node_.operands.size());
+      StepBuilder builder(g_);
+      std::vector<Placing> parts;
+      std::string shapes;
+      double elements = 0;
+      for (size_t k = first; k < end; ++k) {
+        const graph::ValueId part = node_.operands[k];
+        const std::vector<int64_t> shape = extents_of(g_[part].type.shape);
+        if (product(shape) > 0) {
+          parts.push_back(placing(builder, part, starts, std::vector<int64_t>(shape.size(), 1), {}));
+          shapes += (shapes.empty() ? "" : ", ") + shape_text(shape);
+          elements += product(shape);
+        }
+        starts[axis] += shape[axis];
+      }
+      if (parts.empty()) continue;
+      write(builder, parts);
+      finish(builder, fmt::format("concat {} into {}", shapes, shape_text(whole)), 8 * elements);
+    }
+  }
+
   void place(graph::ValueId value, const std::vector<int64_t>& first, const std::vector<int64_t>& steps,
              const std::vector<graph::ValueId>& starts, const std::string& what) {
+    const std::vector<int64_t> shape = extents_of(g_[value].type.shape);
+    if (product(shape) == 0) return;
+    StepBuilder builder(g_);
+    std::vector<Placing> alone;
+    alone.push_back(placing(builder, value, first, steps, starts));
+    write(builder, alone);
+    finish(builder, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(extents_of(node_.type.shape))),
+           8.0 * product(shape));
+  }
+
+  // One loop over the tasks of all parts, one part behind the other.
+  static void write(StepBuilder& builder, const std::vector<Placing>& parts) {
+    Builder& b = builder.b;
+    int64_t all = 0;
+    for (const Placing& part : parts) all += part.tasks.count();
+    const std::function<void(size_t, Expr)> from = [&](size_t k, Expr task) {
+      if (k + 1 == parts.size()) return parts[k].write(task);
+      const int64_t count = parts[k].tasks.count();
+      b.branch(task < count, [&] { parts[k].write(task); }, [&] { from(k + 1, task - count); });
+    };
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(all), 1, [&](Expr task) { from(0, task); });
+  }
+
+  // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
+  // goes to its own place.
+  Placing placing(StepBuilder& builder, graph::ValueId value, const std::vector<int64_t>& first,
+                  const std::vector<int64_t>& steps, const std::vector<graph::ValueId>& starts) {
     const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
     const std::vector<int64_t> dense = dense_strides_of(whole);
-    if (product(shape) == 0) return;
     const size_t lead = shape.size() - whole.size();
     Access to{root_, 0, std::vector<int64_t>(shape.size(), 0)};
     for (size_t d = 0; d < whole.size(); ++d) {
@@ -124,68 +173,72 @@ class MoveKernel {
       loads[s].strides.resize(shape.size(), 0);  // a start's axes are the first
     }
     const std::vector<bool> barrier = behind(lead, shape.size());
-    StepBuilder builder(g_);
-    Builder& b = builder.b;
     for (const auto& [v, access] : loads) declare_load(builder, access.source);
     builder.value(root_, true);
-    Body body(builder, plan_, group_, shape, barrier, loads, {{root_, to}});
+    Placing out;
+    out.body = std::make_unique<Body>(builder, plan_, group_, shape, barrier, loads,
+                                      std::map<graph::ValueId, Access>{{root_, to}});
+    Body& body = *out.body;
     const std::vector<int64_t> outer = body.outer();
     const int64_t inner = body.extents().back();
     const int last = body.first_axis(outer.size());
     const bool apart = last >= 0 && last < static_cast<int>(lead);  // along the last axis each element is a part
     const int lanes = body.store_stride(root_) == 1 && !apart ? lanes_ : 1;
     const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4);
-    const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
-    // Moves the result's place to the starts. The innermost scope must end with the part.
-    const auto seek = [&](const std::function<void()>& write) {
-      std::vector<Expr> at;
-      Expr wanted;
-      if (!apart) body.open_scalar();
-      for (const graph::ValueId s : starts) {
-        at.push_back(cast(body.value(s), Scalar::i64));
-        if (g_[s].type.shape.empty()) continue;
-        const Expr some = 0 <= at.back();
-        wanted = !wanted.exists() ? some : wanted & some;
-      }
-      if (!apart) body.close();
-      const auto go = [&] {
-        Expr shift = b.i64(0);
-        for (size_t d = 0; d < starts.size(); ++d) {
-          const Expr room = b.i64(whole[d] - shape[lead + d]);
-          const Expr ok = (0 <= at[d]) & (at[d] <= room);
-          b.guard(ok, at[d], loop::kGuardUpdate);
-          const Expr inside = max(b.i64(0), min(at[d], room));
-          shift = shift + inside * dense[d];
+    out.tasks = cut(outer, inner, target_.grain(kGrain), unit);
+    out.write = [=, this, &b = builder.b, &body, tasks = out.tasks](Expr task) {
+      // Moves the result's place to the starts. The innermost scope must end with the part.
+      const auto seek = [&](const std::function<void()>& write) {
+        std::vector<Expr> at;
+        Expr wanted;
+        if (!apart) body.open_scalar();
+        for (const graph::ValueId s : starts) {
+          at.push_back(cast(body.value(s), Scalar::i64));
+          if (g_[s].type.shape.empty()) continue;
+          const Expr some = 0 <= at.back();
+          wanted = !wanted.exists() ? some : wanted & some;
         }
-        body.shift_store(root_, shift);
-        write();
+        if (!apart) body.close();
+        const auto go = [&] {
+          Expr shift = b.i64(0);
+          for (size_t d = 0; d < starts.size(); ++d) {
+            const Expr room = b.i64(whole[d] - shape[lead + d]);
+            const Expr ok = (0 <= at[d]) & (at[d] <= room);
+            b.guard(ok, at[d], loop::kGuardUpdate);
+            const Expr inside = max(b.i64(0), min(at[d], room));
+            shift = shift + inside * dense[d];
+          }
+          body.shift_store(root_, shift);
+          write();
+        };
+        wanted.exists() ? b.branch(wanted, go) : go();
       };
-      wanted.exists() ? b.branch(wanted, go) : go();
-    };
-    const auto begin = [&] {
-      body.begin_task();
-      if (!starts.empty() && lead == 0) seek([] {});
-    };
-    for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<Expr>& counters, Expr from, Expr upto) {
-      for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
-      const auto run = [&] {
-        for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
-                  [&](int) { body.store(root_, body.value(value)); });
+      const auto begin = [&] {
+        body.begin_task();
+        if (!starts.empty() && lead == 0) seek([] {});
       };
-      if (apart) {
-        b.loop(LoopKind::serial, from, upto, 1, [&](Expr at) {
-          body.open_lanes(at, 1, {});
-          seek([&] { body.store(root_, body.value(value)); });
-          body.close();
-        });
-      } else if (lead > 0) {
-        seek(run);
-      } else {
-        run();
-      }
-      for (size_t d = 0; d < counters.size(); ++d) body.close();
-    });
-    finish(builder, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * product(shape));
+      begin();
+      for_rows(b, tasks, outer, inner, task, [&](const std::vector<Expr>& counters, Expr from, Expr upto) {
+        for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
+        const auto run = [&] {
+          for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
+                    [&](int) { body.store(root_, body.value(value)); });
+        };
+        if (apart) {
+          b.loop(LoopKind::serial, from, upto, 1, [&](Expr at) {
+            body.open_lanes(at, 1, {});
+            seek([&] { body.store(root_, body.value(value)); });
+            body.close();
+          });
+        } else if (lead > 0) {
+          seek(run);
+        } else {
+          run();
+        }
+        for (size_t d = 0; d < counters.size(); ++d) body.close();
+      });
+    };
+    return out;
   }
 
   void declare_load(StepBuilder& builder, graph::ValueId source) {

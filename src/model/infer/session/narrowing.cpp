@@ -21,20 +21,27 @@ namespace {
 constexpr int64_t kMostCount = 96;  // a sampler looks at 40 of the best, and penalties may take some from there
 constexpr int64_t kMostAsked = 128;
 constexpr double kFilling = -1e30;
-constexpr int64_t kLarge = 4096;  // tokens of a vocabulary that is worth long parts
+constexpr int64_t kLarge = 4096;      // tokens of a vocabulary that is worth long parts
+constexpr int64_t kMostParts = 2560;  // all of which are compared with each other
 
 }  // namespace
 
-Narrowing::Narrowing(int64_t vocabulary)
-    : vocabulary_(vocabulary),
-      part_(vocabulary < kLarge ? 8 : 128),
-      piece_(vocabulary < kLarge ? 2 : 8),
-      asked_(std::min(kMostAsked, vocabulary)) {
+Narrowing::Narrowing(int64_t vocabulary, Rows rows) : vocabulary_(vocabulary), asked_(std::min(kMostAsked, vocabulary)) {
   LUMEN_CHECK(vocabulary >= kLeast);
+  const bool large = vocabulary >= kLarge;
+  if (rows == Rows::many) {
+    part_ = large ? 128 : 8;
+    piece_ = large ? 8 : 2;
+  } else {
+    part_ = large ? 32 : 8;
+    while (parts() > kMostParts) part_ *= 2;
+    piece_ = part_;
+  }
   count_ = std::min(kMostCount, parts());
 }
 
-// Ranks are counted, not sorted: how many are larger, or equal and before. Numbers of pieces are exact in f32.
+// Ranks are counted, not sorted: how many are larger, or equal and before. Numbers of pieces are exact in f32. The sum
+// is not finite where a number is none.
 std::string Narrowing::text() const {
   const int64_t parts = this->parts(), whole = parts * part_, each = part_ / piece_, some = count_ * each;
   std::string out =
@@ -44,31 +51,33 @@ std::string Narrowing::text() const {
     out += "  let x = logits\n";
   else
     out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
-  out += fmt::format(
-      "  let row = iota([R, 1], 0)\n"
+  const auto add = [&](const char* lines) {
+    out += fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts),
+                       fmt::arg("part", part_), fmt::arg("piece", piece_), fmt::arg("each", each),
+                       fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
+                       fmt::arg("asked", asked_));
+  };
+  add("  let row = iota([R, 1], 0)\n"
       "  let rank = iota([{count}], 0)\n"
       "  let cut = reshape(x, [R, {parts}, {part}])\n"
-      "  let m = reshape(max(cut, -1), [R, {parts}])\n"
+      "  let most = max(cut, -1)\n"
+      "  let m = reshape(most, [R, {parts}])\n"
+      "  let weights = exp((cut - most) * reshape(scales, [R, 1, 1])) + 0 * cut\n"
+      "  let sums = sum(reshape(sum(weights, -1), [R, {parts}]) * exp((m - max(m, -1)) * scales), -1)\n"
       "  before[r, p] = sum(q) i32(m[r, q] > m[r, p] or (m[r, q] == m[r, p] and q < p))\n"
-      "  found[r, j] = sum(p) i32(before[r, p] == rank[j]) * p\n"
-      "  let place = min(found, {parts} - 1)\n"
-      "  let pieces = reshape(reshape(cut, [R * {parts}, {part}])[place + row * {parts}], [R, {some}, {piece}])\n"
-      "  let number = reshape(reshape(place * {each}, [R, {count}, 1]) + iota([1, 1, {each}], 2), [R, {some}])\n"
-      "  let n = reshape(max(pieces, -1), [R, {some}])\n"
-      "  ahead[r, s] = sum(t) i32(n[r, t] > n[r, s] or (n[r, t] == n[r, s] and number[r, t] < number[r, s]))\n"
-      "  chosen[r, j] = sum(s) i32(ahead[r, s] == rank[j]) * number[r, s]\n"
-      "  let best = min(chosen, {all} - 1)\n"
-      "  let candidates = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
+      "  place[r, j] = max(p) i32(before[r, p] == rank[j]) * p\n");
+  if (each == 1)
+    add("  let best = place\n");
+  else
+    add("  let pieces = reshape(reshape(cut, [R * {parts}, {part}])[place + row * {parts}], [R, {some}, {piece}])\n"
+        "  let number = reshape(reshape(place * {each}, [R, {count}, 1]) + iota([1, 1, {each}], 2), [R, {some}])\n"
+        "  let n = reshape(max(pieces, -1), [R, {some}])\n"
+        "  ahead[r, s] = sum(t) i32(n[r, t] > n[r, s] or (n[r, t] == n[r, s] and number[r, t] < number[r, s]))\n"
+        "  best[r, j] = max(s) i32(ahead[r, s] == rank[j]) * number[r, s]\n");
+  add("  let candidates = reshape(reshape(x, [R * {all}, {piece}])[best + row * {all}], [R, {count} * {piece}])\n"
       "  let known = reshape(reshape(x, [R * {whole}, 1])[asked + row * {whole}], [R, {asked}])\n"
-      "  let most = reshape(max(m, -1), [R, 1, 1])\n"
-      "  let weights = exp((cut - most) * reshape(scales, [R, 1, 1]))\n"
-      "  let sums = sum(reshape(sum(weights, -1), [R, {parts}]), -1)\n"
-      "  let sizes = sum(reshape(sum(abs(cut), -1), [R, {parts}]), -1)\n"
-      "  return concat(candidates, f32(best), known, sums, sizes, axis = 1)\n"
-      "}}\n",
-      fmt::arg("count", count_), fmt::arg("parts", parts), fmt::arg("part", part_), fmt::arg("piece", piece_),
-      fmt::arg("each", each), fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
-      fmt::arg("asked", asked_));
+      "  return concat(candidates, f32(best), known, sums, axis = 1)\n"
+      "}}\n");
   return out;
 }
 
@@ -92,8 +101,8 @@ void Narrowing::ask(const Asked& what, std::span<int32_t> asked, float* scale) c
 
 std::optional<Narrowed> Narrowing::read(std::span<const float> row, const Asked& what) const {
   LUMEN_CHECK(std::ssize(row) == width());
-  const float size = row.back(), sum = row[row.size() - 2];
-  if (!std::isfinite(size) || !std::isfinite(sum)) return std::nullopt;
+  const float sum = row.back();
+  if (!std::isfinite(sum)) return std::nullopt;
   Narrowed out;
   out.vocabulary = vocabulary_;
   out.temperature = what.temperature;

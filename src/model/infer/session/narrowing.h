@@ -15,19 +15,21 @@
 
 namespace lumen::model {
 
-// Rows are cut into parts; the `count` parts with the largest maxima hold the `count` largest numbers. Those parts are
-// cut into pieces, of which the same is true. What comes out are the pieces.
+// Rows are cut into parts; the `count` parts with the largest maxima hold the `count` largest numbers. Of many rows
+// those parts are cut into pieces, of which the same is true, and the pieces come out; of one row, of which a kernel
+// takes as long as it takes to start, the parts do.
 class Narrowing {
  public:
   static constexpr const char* kAsked = "asked";        // input: i32 [R, asked()], tokens
   static constexpr const char* kScales = "scales";      // input: f32 [R, 1], 1 / temperature
   static constexpr const char* kNarrowed = "narrowed";  // result: f32 [R, width()]
 
-  explicit Narrowing(int64_t vocabulary);  // at least kLeast tokens
+  enum class Rows : uint8_t { one, many };
+  Narrowing(int64_t vocabulary, Rows rows);  // at least kLeast tokens
   static constexpr int64_t kLeast = 8;
 
   int64_t asked() const { return asked_; }  // tokens of a row
-  int64_t width() const { return count_ * piece_ + count_ + asked_ + 2; }
+  int64_t width() const { return count_ * piece_ + count_ + asked_ + 1; }
 
   // As a function of the language: narrowed(logits: f32[R, V], asked, scales).
   std::string text() const;

@@ -70,12 +70,12 @@ bool use_near(const LoadedModel& loaded, const Functions& functions, const std::
 // Rows of fewer tokens are handed over as fast as they are narrowed.
 constexpr int64_t kWorthNarrowing = 4096;
 
-StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, StepPlan plan) {
+StepPlan narrowed(const LoadedModel& loaded, const SessionOptions& options, Narrowing::Rows rows, StepPlan plan) {
   const int64_t vocabulary = loaded.model().integer("vocab");
   const bool apart = !loaded.engine().device().reads_host_memory() && vocabulary >= kWorthNarrowing;
   const bool can = vocabulary >= Narrowing::kLeast && plan.graph.results.size() == 1;
   if (!can || options.narrow == Narrow::never || (options.narrow == Narrow::apart && !apart)) return plan;
-  plan.narrowing.emplace(vocabulary);
+  plan.narrowing.emplace(vocabulary, rows);
   plan.narrowing->append(loaded.model().family->library(), plan.graph);
   return plan;
 }
@@ -127,7 +127,7 @@ int64_t widest_step(const SessionOptions& options) {
 }
 
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
-  return narrowed(loaded, options, plan_of_step(loaded, options));
+  return narrowed(loaded, options, Narrowing::Rows::one, plan_of_step(loaded, options));
 }
 
 ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
@@ -142,12 +142,12 @@ ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLi
 
 StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
   const Functions functions = [&](const std::string& name) { return loaded.function(name); };
-  return narrowed(loaded, options, plan_of_many(loaded, functions, options, limits));
+  return narrowed(loaded, options, Narrowing::Rows::many, plan_of_many(loaded, functions, options, limits));
 }
 
 StepPlan plan_many_plain(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
   const Functions functions = [&](const std::string& name) { return function_of(loaded.model(), name); };
-  return narrowed(loaded, options, plan_of_many(loaded, functions, options, limits));
+  return narrowed(loaded, options, Narrowing::Rows::many, plan_of_many(loaded, functions, options, limits));
 }
 
 bool mixes_prompts(const LoadedModel& loaded, const SessionOptions& options) {
