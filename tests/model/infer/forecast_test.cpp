@@ -134,7 +134,7 @@ TEST(Forecast, CountedMemoryStaysWithin) {
       [&](const LoadedModel& loaded) {
         f = forecast(loaded, options, 20);
         Session s(loaded, options);
-        for (const int64_t n : {300, 17, 60, 5, 1}) (void)s.feed(text(n));
+        for (const int64_t n : {400, 200, 100, 60, 30, 15, 8, 1}) (void)s.feed(text(n));
         for (const int64_t n : {2, 3, 12, 21}) (void)s.feed_all(text(n));  // drafts of up to 20
       },
       m);

@@ -17,6 +17,7 @@ using graph::ValueId;
 namespace {
 
 constexpr int64_t kMostBeside = 16;  // numbers: alignment beyond that means nothing to any machine
+constexpr int64_t kLine = 64;        // bytes that processors fetch at once
 
 }  // namespace
 
@@ -246,6 +247,10 @@ Expr DotWriter::read_f32(size_t load, Expr at, int64_t stride, int lanes, Expr c
 Expr DotWriter::read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count) {
   const Expr v = read(load, at, stride, lanes, count);
   return b.type(v).scalar == problem_.sum ? v : cast(v, problem_.sum);
+}
+
+void DotWriter::ask_for(size_t load, Expr byte, int64_t bytes, loop::Cache into) {
+  for (int64_t line = 0; line < bytes; line += kLine) b.prefetch(buffer(load), byte + line, into);
 }
 
 // Where rows come in blocks: the row's own place, wherever it lies.

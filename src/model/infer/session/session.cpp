@@ -19,7 +19,7 @@
 namespace lumen::model {
 namespace {
 
-constexpr int64_t kWidthStep = 4, kNarrowest = 8;
+constexpr int64_t kWidthStep = 2, kNarrowest = 8;
 
 // Nothing where adapters bring no whole weights.
 std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
@@ -269,10 +269,13 @@ Session::Width& Session::width(int64_t tokens, int64_t rows) {
 }
 
 // Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
-// once: a short prompt need not wait for a long one's work. Near the end of the context widths that fit are taken.
+// once: a short prompt need not wait for a long one's work. A processor takes longer for a step that is hardly half
+// full than for a narrower one and another behind it. Near the end of the context widths that fit are taken.
 Session::Width& Session::width_for(int64_t left) {
   int64_t tokens = options_.chunk;
   while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
+  if (loaded_.engine().device().reads_host_memory() && 2 * tokens > 3 * left && tokens / kWidthStep >= kNarrowest)
+    tokens /= kWidthStep;
   while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
   if (left == 1 || tokens < 2 || position_ + tokens > options_.context) tokens = 1;
   return width(tokens, 1);

@@ -16,8 +16,6 @@ namespace lumen::synth {
 
 namespace {
 
-constexpr int64_t kLine = 64;  // bytes that processors fetch at once
-
 int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so that rows do not fall into one set
   return t.stage_k * t.element_bytes() + 64;
 }
@@ -84,9 +82,7 @@ void MatrixPanel::ask_ahead(Expr row, Expr k0) {
   const int64_t block = cursor_ ? b.format->block : 1,
                 block_bytes = cursor_ ? b.format->block_bytes : t_.element_bytes();
   const Expr behind = w_.base(1) + (row + t_.tile_columns()) * p_.n.strides[1] + k0;
-  const Expr byte = behind / block * block_bytes;
-  const int64_t bytes = t_.stage_k / block * block_bytes;
-  for (int64_t line = 0; line < bytes; line += kLine) b_.prefetch(w_.buffer(1), byte + line, m_.ahead_into);
+  w_.ask_for(1, behind / block * block_bytes, t_.stage_k / block * block_bytes, m_.ahead_into);
 }
 
 // Elements from `position` on behind element k of a row that begins at byte `to`.

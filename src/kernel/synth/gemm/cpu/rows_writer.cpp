@@ -6,8 +6,6 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLine = 64;  // bytes that processors fetch at once
-
 int64_t bytes_of(const DotLoad& l) {
   return l.format ? l.elements / l.format->block * l.format->block_bytes : l.elements * scalar_bytes(l.scalar);
 }
@@ -23,9 +21,7 @@ bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
 
 void RowsWriter::ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes) {
   if (ahead_ == 0) return;
-  const Expr byte = (first + behind) * bytes;
-  for (int64_t line = 0; line < count * bytes; line += kLine)
-    b_.prefetch(w_.buffer(1), byte + (ahead_ + line), m_.ahead_into);
+  w_.ask_for(1, (first + behind) * bytes + ahead_, count * bytes, m_.ahead_into);
 }
 
 Step RowsWriter::write(std::string plan, const std::function<void()>& declare,

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kTaskElements = 1024, kNaturalElements = 2048;  // of a row
 constexpr int64_t kMostUnrolled = 128;                            // elements, where tasks are threads
 constexpr int64_t kSquares = 16;                                  // of a task
+constexpr int64_t kAhead = 2;                                     // squares
 
 class OperandWriter {
  public:
@@ -53,6 +54,7 @@ class OperandWriter {
   Expr stored_codes(int64_t at, int64_t count);
   void write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale);
   void store_natural(Expr k, Expr x);
+  void ask_ahead(Expr k, int64_t count);
   Expr round_pair(Expr low, Expr high);
   Expr read(Expr k, int64_t count);
   Expr gather(const std::vector<int64_t>& elements);
@@ -343,6 +345,14 @@ Step OperandWriter::write_squares() {
   return w_.step(fmt::format("round and turn {}x{} to {}", l_.rows, l_.columns, scalar_name(l_.type)));
 }
 
+// Other cores have just written what is read here, a piece of every row by turns: nothing but this asks for it in time.
+void OperandWriter::ask_ahead(Expr k, int64_t count) {
+  const DotLoad& a = p_.loads[0];
+  if (m_.ahead_bytes == 0 || a.kind != DotLoad::Kind::memory) return;
+  const int64_t bytes = scalar_bytes(a.scalar);
+  w_.ask_for(0, (x_ + k) * bytes, count * bytes, loop::Cache::first);
+}
+
 // Two vectors of f32 one behind the other. What the machine's instruction flushes, its products would.
 Expr OperandWriter::round_pair(Expr low, Expr high) {
   const std::string row = round_pair_row(m_, l_.type, lanes_);
@@ -385,6 +395,7 @@ Step OperandWriter::write_words() {
       for (int i = 0; i < lanes_; ++i) {
         const Expr row = ragged ? min(m + i, w_.i64(p_.m.extent - 1)) : m + i;
         x_ = w_.base(0) + row * down;
+        ask_ahead(k0 + kAhead * step, step);
         rows.push_back(round_pair(read(k0, lanes_), read(k0 + lanes_, lanes_)));
       }
       transpose(b_, rows, 2);
