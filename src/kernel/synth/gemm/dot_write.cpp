@@ -249,8 +249,8 @@ Expr DotWriter::read_factor(size_t load, Expr at, int64_t stride, int lanes, Exp
   return b.type(v).scalar == problem_.sum ? v : cast(v, problem_.sum);
 }
 
-void DotWriter::ask_for(size_t load, Expr byte, int64_t bytes, loop::Cache into) {
-  for (int64_t line = 0; line < bytes; line += kLine) b.prefetch(buffer(load), byte + line, into);
+void DotWriter::ask_for(size_t load, Expr byte, int64_t ahead, int64_t bytes, loop::Cache into) {
+  for (int64_t line = 0; line < bytes; line += kLine) b.prefetch(buffer(load), byte + (ahead + line), into);
 }
 
 // Where rows come in blocks: the row's own place, wherever it lies.

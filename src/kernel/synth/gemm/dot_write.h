@@ -64,8 +64,8 @@ class DotWriter : public KernelParams {
   // .. in the type of the sums.
   Expr read_factor(size_t load, Expr at, int64_t stride, int lanes, Expr count);
 
-  // Asks for the lines of so many bytes of a load, from `byte` on, which need not exist.
-  void ask_for(size_t load, Expr byte, int64_t bytes, loop::Cache into);
+  // Asks for the lines of so many bytes of a load, `ahead` bytes behind `byte`, which need not exist.
+  void ask_for(size_t load, Expr byte, int64_t ahead, int64_t bytes, loop::Cache into);
 
   // How far row m of a load, or of the result, lies behind its first: by digits, where m counts over several indices.
   Expr row_of(size_t load, Expr m);

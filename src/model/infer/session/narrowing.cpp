@@ -26,7 +26,8 @@ constexpr int64_t kMostParts = 2560;  // all of which are compared with each oth
 
 }  // namespace
 
-Narrowing::Narrowing(int64_t vocabulary, Rows rows) : vocabulary_(vocabulary), asked_(std::min(kMostAsked, vocabulary)) {
+Narrowing::Narrowing(int64_t vocabulary, Rows rows)
+    : vocabulary_(vocabulary), asked_(std::min(kMostAsked, vocabulary)) {
   LUMEN_CHECK(vocabulary >= kLeast);
   const bool large = vocabulary >= kLarge;
   if (rows == Rows::many) {
@@ -52,10 +53,10 @@ std::string Narrowing::text() const {
   else
     out += fmt::format("  let x = concat(logits, broadcast({}, [R, {}]), axis = 1)\n", kFilling, whole - vocabulary_);
   const auto add = [&](const char* lines) {
-    out += fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts),
-                       fmt::arg("part", part_), fmt::arg("piece", piece_), fmt::arg("each", each),
-                       fmt::arg("some", some), fmt::arg("all", parts * each), fmt::arg("whole", whole),
-                       fmt::arg("asked", asked_));
+    out +=
+        fmt::format(fmt::runtime(lines), fmt::arg("count", count_), fmt::arg("parts", parts), fmt::arg("part", part_),
+                    fmt::arg("piece", piece_), fmt::arg("each", each), fmt::arg("some", some),
+                    fmt::arg("all", parts * each), fmt::arg("whole", whole), fmt::arg("asked", asked_));
   };
   add("  let row = iota([R, 1], 0)\n"
       "  let rank = iota([{count}], 0)\n"

@@ -122,9 +122,11 @@ void MatrixKernel::turn_sums() {
 }
 
 void MatrixKernel::write_tiles(Expr k0, Expr count) {
+  const bool one_by_one = !panel_->laid() && t_.weight_first;
+  if (!panel_->laid() && !one_by_one) panel_->fill(n_first_, n_last_, k0, count);
   b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Expr n_tile) {
     const Expr n_inside = n_tile - n_first_;
-    if (!panel_->laid()) panel_->fill(n_tile, k0, count);
+    if (one_by_one) panel_->fill(n_tile, n_tile + 1, k0, count);
     each_width(n_tile, false, [&](int vectors, bool) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
         Tile tile;
@@ -135,7 +137,8 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
           tile.panel = panel_->codes_from();
           tile.column = panel_->groups_from();
         } else {
-          tile.panel = tile.column = w_.i64(0);
+          tile.panel = one_by_one ? w_.i64(0) : n_inside * panel_->tile_bytes();
+          tile.column = one_by_one ? w_.i64(0) : n_inside * (t_.tile_columns() * 4);
         }
         const Expr m_inside = m_tile - m_first_;
         tile.sums = t_.tile

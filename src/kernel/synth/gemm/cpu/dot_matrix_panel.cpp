@@ -24,7 +24,7 @@ int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so 
 
 MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()) {
-  codes_ = b_.alloc(tile_bytes());
+  codes_ = b_.alloc(t.filled_tiles() * tile_bytes());
   if (t.integers) scales_ = b_.alloc(t.stage_k / t.group * group_bytes());
   if (t.offsets) offsets_ = b_.alloc(t.stage_k / t.group * group_bytes());
   codes_from_ = groups_from_ = w_.i64(0);
@@ -57,13 +57,15 @@ void MatrixPanel::begin_task() {
   cursor_->enter_tensor();
 }
 
-void MatrixPanel::fill(Expr tile, Expr k0, Expr count) {
+void MatrixPanel::fill(Expr first, Expr last, Expr k0, Expr count) {
   const int64_t all = (p_.n.extent + t_.lanes() - 1) / t_.lanes();
-  const Expr from = tile * t_.vectors;
-  const Expr to = min(from + t_.vectors, w_.i64(all));
+  const Expr from = first * t_.vectors;
+  const Expr to = min(last * t_.vectors, w_.i64(all));
   b_.loop(LoopKind::serial, from, to, 1, [&](Expr vector) {
     const Expr inside = vector - from;
-    const Expr here = codes_from_ + inside * vector_bytes();
+    const Expr tile = inside / t_.vectors;
+    const Expr place = inside % t_.vectors;
+    const Expr here = codes_from_ + (tile * tile_bytes() + place * vector_bytes());
     if (along_n_) return join_rows(vector * t_.lanes(), here, k0, count);
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Expr i) {
       Expr n = vector * t_.lanes() + i;
@@ -82,7 +84,7 @@ void MatrixPanel::ask_ahead(Expr row, Expr k0) {
   const int64_t block = cursor_ ? b.format->block : 1,
                 block_bytes = cursor_ ? b.format->block_bytes : t_.element_bytes();
   const Expr behind = w_.base(1) + (row + t_.tile_columns()) * p_.n.strides[1] + k0;
-  w_.ask_for(1, behind / block * block_bytes, t_.stage_k / block * block_bytes, m_.ahead_into);
+  w_.ask_for(1, behind / block * block_bytes, 0, t_.stage_k / block * block_bytes, m_.ahead_into);
 }
 
 // Elements from `position` on behind element k of a row that begins at byte `to`.
@@ -201,7 +203,7 @@ LaidPanels write_panels(const graph::Graph& g, const DotProblem& p, const Matrix
     panel.enter(outer, tile, stage);
     const Expr k0 = stage * t.stage_k;
     const bool even = t.padded_k % t.stage_k == 0;
-    panel.fill(tile, k0, even ? w.i64(t.stage_k) : min(w.i64(t.stage_k), t.padded_k - k0));
+    panel.fill(tile, tile + 1, k0, even ? w.i64(t.stage_k) : min(w.i64(t.stage_k), t.padded_k - k0));
   });
   out.steps.push_back(
       w.step(fmt::format("panels {}x{} of {}x{}", p.n.extent, p.k.extent, t.tile_columns(), t.stage_k)));

@@ -38,8 +38,8 @@ class MatrixPanel {
   // Panels in scratch: those of one outer index, tile and stage are the ones at hand.
   void enter(Expr outer, Expr tile, Expr stage);
 
-  // Elements k0 .. k0 + count - 1 of K of a tile's rows; of panels in scratch the tile at hand.
-  void fill(Expr tile, Expr k0, Expr count);
+  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K; of panels in scratch the tile at hand.
+  void fill(Expr first, Expr last, Expr k0, Expr count);
 
   BufferId codes() const { return codes_; }
   BufferId scales() const { return scales_; }
@@ -47,7 +47,7 @@ class MatrixPanel {
   int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
   int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
   int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
-  int64_t group_bytes() const { return t_.tile_columns() * 4; }  // of scales
+  int64_t group_bytes() const { return (laid() ? 1 : t_.filled_tiles()) * t_.tile_columns() * 4; }  // of scales
   bool laid() const { return laid_; }
   // Where the panel at hand begins among codes and numbers of groups, in bytes; 0 of a task's own.
   Expr codes_from() const { return codes_from_; }

@@ -150,6 +150,8 @@ class MatrixChooser {
         t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);
         const int64_t columns = n_task * t_.tile_columns();
         if (t_.m_task * t_.height * columns * 4 > most_sums && t_.m_task > 1) continue;
+        const bool fills = !t_.lays_panels() && t_.filled_tiles() > 1;
+        if (fills && columns * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4) continue;
         t_.cycles = cost();
         if (!best || t_.cycles < best->cycles) best = t_;
       }
@@ -237,7 +239,7 @@ std::vector<MatrixPlan> choose_floats(const DotProblem& p, const machine::Machin
   const DotLoad& b = p.loads[1];
   t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
   t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
-  // Of blocks of rows that pick matrices panels are turned still.
+  // Panels of blocks of rows that pick matrices are transposed still.
   t.weight_first = tile && !t.is_outer() && tile->rows == tile->columns && tile->a == tile->b && p.k.strides[1] == 1 &&
                    !p.pick && !p.blocks;
   return MatrixChooser(p, m, t).choose();

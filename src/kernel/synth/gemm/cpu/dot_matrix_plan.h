@@ -28,13 +28,16 @@ struct MatrixPlan : TileCut {
   int64_t unit = 1;                    // of K, unpacked together
   bool may_share = false;              // panels, each written once, fit into scratch
   // The weight is the matrix unit's first factor: its rows lie in the panel as they are unpacked, the columns of its
-  // second factor are rows of a, and tiles of sums are turned once, when all of K is added.
+  // second factor are rows of a, and tiles of sums are transposed once, when all of K is added.
   bool weight_first = false;
   int64_t padded_k = 1;  // K rounded up to whole instructions and scale groups
 
   // Tasks that share columns share their panels: a step before writes them. Of matrix units, which multiply faster than
   // each task could fill panels of its own.
   bool lays_panels() const { return may_share && m_tasks > 1; }
+  // Tiles of a task's own panel: all of them before any is multiplied, or one after the other, in the first-level
+  // cache.
+  int64_t filled_tiles() const { return weight_first ? 1 : n_task; }
   int lanes() const { return row.lanes; }
   // The matrix unit's factors are a word for each row and column, a vector each, not whole tiles of words.
   bool is_outer() const { return tile && tile->k == row.k; }

@@ -21,7 +21,7 @@ bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
 
 void RowsWriter::ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes) {
   if (ahead_ == 0) return;
-  w_.ask_for(1, (first + behind) * bytes + ahead_, count * bytes, m_.ahead_into);
+  w_.ask_for(1, (first + behind) * bytes, ahead_, count * bytes, m_.ahead_into);
 }
 
 Step RowsWriter::write(std::string plan, const std::function<void()>& declare,

@@ -345,12 +345,12 @@ Step OperandWriter::write_squares() {
   return w_.step(fmt::format("round and turn {}x{} to {}", l_.rows, l_.columns, scalar_name(l_.type)));
 }
 
-// Other cores have just written what is read here, a piece of every row by turns: nothing but this asks for it in time.
+// Other cores have just written what is read here, some vectors of every row by turns: nothing but this asks in time.
 void OperandWriter::ask_ahead(Expr k, int64_t count) {
   const DotLoad& a = p_.loads[0];
   if (m_.ahead_bytes == 0 || a.kind != DotLoad::Kind::memory) return;
   const int64_t bytes = scalar_bytes(a.scalar);
-  w_.ask_for(0, (x_ + k) * bytes, count * bytes, loop::Cache::first);
+  w_.ask_for(0, (x_ + k) * bytes, 0, count * bytes, loop::Cache::first);
 }
 
 // Two vectors of f32 one behind the other. What the machine's instruction flushes, its products would.
