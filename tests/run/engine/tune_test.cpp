@@ -8,6 +8,7 @@
 #include "graph/match/access.h"
 #include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
+#include "run/device/cpu/cpu.h"
 #include "run/engine/compile/repeat.h"
 #include "tests/run/damage.h"
 #include "tests/run/graphs.h"
@@ -136,6 +137,29 @@ TEST_P(TunePlans, AllPlansGiveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, TunePlans, testing::Values("", "q4_0", "q4_k", "nf4", "fp8_tensor"));
+
+// A short run ends before other kernels' plans are compiled; what it decided is there in the next one.
+TEST(Tune, DecisionsDoNotWaitForJobs) {
+  const TemporaryFolder folder;
+  const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here), folder.path());
+  std::atomic<bool> begun = false, ends = false;
+  {
+    Tuner tuner(cache, 1);
+    tuner.later([&] {
+      begun = true;
+      while (!ends) std::this_thread::yield();
+    });
+    while (!begun) std::this_thread::yield();
+    tuner.later([&] { EXPECT_FALSE(cache->kept().read("plans", "0123").empty()); });
+    tuner.remember("0123", {3, "plan"});
+    EXPECT_EQ(tuner.remembered("0123")->number, 3);
+    ends = true;
+  }
+  const std::optional<ChosenPlan> known = Tuner(cache, 1).remembered("0123");
+  ASSERT_TRUE(known.has_value());
+  EXPECT_EQ(known->number, 3);
+  EXPECT_EQ(known->hash, "plan");
+}
 
 TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
   const TemporaryFolder folder;

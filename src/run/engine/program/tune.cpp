@@ -96,6 +96,7 @@ Tuner::~Tuner() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  for (const Decision& decision : unwritten_) write(decision);
 }
 
 std::string Tuner::key_of(const std::string& meaning) const {
@@ -122,7 +123,13 @@ void Tuner::remember(const std::string& key, const ChosenPlan& plan) {
   {
     const std::scoped_lock lock(mutex_);
     chosen_[key] = plan;
+    unwritten_.emplace_back(key, plan);
   }
+  wake();
+}
+
+void Tuner::write(const Decision& decision) {
+  const auto& [key, plan] = decision;
   cache_->kept().write(kKind, key, fmt::format("{} {}\n", plan.number, plan.hash));
 }
 
@@ -130,6 +137,13 @@ void Tuner::later(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex_);
     jobs_.push_back(std::move(job));
+  }
+  wake();
+}
+
+void Tuner::wake() {
+  {
+    const std::scoped_lock lock(mutex_);
     if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   }
   wake_.notify_one();
@@ -137,7 +151,7 @@ void Tuner::later(std::function<void()> job) {
 
 void Tuner::wait() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return jobs_.empty() && !busy_; });
+  idle_.wait(lock, [&] { return jobs_.empty() && unwritten_.empty() && !busy_; });
 }
 
 void Tuner::work() {
@@ -147,10 +161,16 @@ void Tuner::work() {
   ::setpriority(PRIO_PROCESS, ::gettid(), kLowestPriority);
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    wake_.wait(lock, [&] { return stop_ || !jobs_.empty() || !unwritten_.empty(); });
     if (stop_) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
+    std::function<void()> job;
+    if (!unwritten_.empty()) {
+      job = [this, decision = std::move(unwritten_.front())] { write(decision); };
+      unwritten_.pop_front();
+    } else {
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
     busy_ = true;
     lock.unlock();
     try {

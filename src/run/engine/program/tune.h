@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "run/engine/cache/cache.h"
@@ -91,6 +92,7 @@ class Tuner {
 
   std::string key_of(const std::string& meaning) const;  // of a kernel on this machine with this many threads
   std::optional<ChosenPlan> remembered(const std::string& key);
+  // Known at once and written in the background, before any job, or when the tuner ends.
   void remember(const std::string& key, const ChosenPlan& plan);
 
   // `job` runs in the background, after those before it. Dropped when the tuner ends first.
@@ -98,13 +100,17 @@ class Tuner {
   void wait();  // until nothing is left to do, for tests
 
  private:
+  using Decision = std::pair<std::string, ChosenPlan>;  // and its key
   void work();
+  void wake();
+  void write(const Decision& decision);
 
   std::shared_ptr<KernelCache> cache_;
   int threads_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;
   std::deque<std::function<void()>> jobs_;
+  std::deque<Decision> unwritten_;
   bool busy_ = false, stop_ = false;
   std::unordered_map<std::string, ChosenPlan> chosen_;
   std::thread thread_;  // started by the first job
