@@ -52,7 +52,7 @@ class MatrixKernel : TileWriter {
 
   void multiply_task();
   void write_tiles(Expr k0, Expr count);
-  void turn_sums();
+  void transpose_sums();
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<BufferId>& sums);
   void sum_floats(const Tile& tile, std::vector<BufferId>& sums);
@@ -99,7 +99,7 @@ void MatrixKernel::multiply_task() {
       write_tiles(k0, even ? w_.i64(t_.stage_k) : min(w_.i64(t_.stage_k), t_.padded_k - k0));
     });
   }
-  if (t_.weight_first) turn_sums();
+  if (t_.weight_first) transpose_sums();
   finish_sums(sums_, [&](Expr m, Expr m0, Expr n, Expr n0) {
     Expr at = (m - m0) * sums_row() + (n - n0) * 4;
     if (!t_.tile) return at;
@@ -110,7 +110,7 @@ void MatrixKernel::multiply_task() {
 }
 
 // Tiles of sums have a row for each row of b: they get one for each row of a.
-void MatrixKernel::turn_sums() {
+void MatrixKernel::transpose_sums() {
   const int lanes = t_.lanes();
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.m_task * t_.height / lanes * units_row()), unit_bytes(),
           [&](Expr unit) {

@@ -1,4 +1,5 @@
-// Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word.
+// Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word; or, where
+// the weight is a matrix unit's first factor, into the panel as they are.
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 
 #include <fmt/format.h>
