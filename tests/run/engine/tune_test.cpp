@@ -151,7 +151,7 @@ TEST(Tune, DecisionsDoNotWaitForJobs) {
     });
     while (!begun) std::this_thread::yield();
     tuner.later([&] { EXPECT_FALSE(cache->kept().read("plans", "0123").empty()); });
-    tuner.remember("0123", {3, "plan"});
+    tuner.remember_soon("0123", {3, "plan"});
     EXPECT_EQ(tuner.remembered("0123")->number, 3);
     ends = true;
   }

@@ -91,7 +91,7 @@ std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
         if (const auto t = tuner.lock()) t->later(job);
       },
       [tuner, key](const Autotuner::Plan& best) {
-        if (const auto t = tuner.lock()) t->remember(key, best.chosen);
+        if (const auto t = tuner.lock()) t->remember_soon(key, best.chosen);
       },
       shop.device->is_asynchronous() ? Autotuner::kWorthApart : Autotuner::kWorthSeconds);
   *place = autotuner;

@@ -123,6 +123,14 @@ void Tuner::remember(const std::string& key, const ChosenPlan& plan) {
   {
     const std::scoped_lock lock(mutex_);
     chosen_[key] = plan;
+  }
+  write({key, plan});
+}
+
+void Tuner::remember_soon(const std::string& key, const ChosenPlan& plan) {
+  {
+    const std::scoped_lock lock(mutex_);
+    chosen_[key] = plan;
     unwritten_.emplace_back(key, plan);
   }
   wake();

@@ -92,8 +92,9 @@ class Tuner {
 
   std::string key_of(const std::string& meaning) const;  // of a kernel on this machine with this many threads
   std::optional<ChosenPlan> remembered(const std::string& key);
-  // Known at once and written in the background, before any job, or when the tuner ends.
   void remember(const std::string& key, const ChosenPlan& plan);
+  // .. known at once, but written in the background, before any job, or when the tuner ends.
+  void remember_soon(const std::string& key, const ChosenPlan& plan);
 
   // `job` runs in the background, after those before it. Dropped when the tuner ends first.
   void later(std::function<void()> job);
