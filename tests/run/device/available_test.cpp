@@ -2,6 +2,7 @@
 #include "run/device/available.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -20,7 +21,7 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 // A system's own files below a folder.
 class FakeSystem {
  public:
-  FakeSystem() : root_(fs::path(testing::TempDir()) / "lumen-available") {
+  FakeSystem() : root_(fs::path(testing::TempDir()) / ("lumen-available-" + std::to_string(::getpid()))) {
     fs::remove_all(root_);
     put("proc/meminfo", "MemTotal: 67108864 kB\nMemFree: 1 kB\nMemAvailable: 33554432 kB\n");
   }
