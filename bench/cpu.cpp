@@ -19,6 +19,8 @@
 #include "kernel/synth/dot.h"
 #include "number/library/library.h"
 #include "run/device/cpu/threads.h"
+#include "run/engine/program/tune.h"
+#include "shapes.h"
 
 namespace lumen {
 namespace {
@@ -27,31 +29,13 @@ constexpr int64_t kWeightBytes = 512 << 20;  // of all copies together
 constexpr int kRounds = 9;
 constexpr double kRoundSeconds = 0.02;
 
-struct Shape {
-  int64_t m = 0, n = 0, k = 0;
-};
-
 struct Settings {
   std::string machine = "native";
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   bool plans = false;
-  std::vector<Shape> shapes;
+  std::vector<ProductShape> shapes;
   std::vector<std::string> formats;
 };
-
-std::vector<Shape> read_shapes(std::string_view text) {
-  std::vector<Shape> shapes;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string one(text.substr(0, end));
-    Shape s;
-    if (std::sscanf(one.c_str(), "%ldx%ldx%ld", &s.m, &s.n, &s.k) != 3 || s.m < 1 || s.n < 1 || s.k < 1)
-      throw usage_error("--shapes takes MxNxK,MxNxK,.., not '{}'", one);
-    shapes.push_back(s);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return shapes;
-}
 
 Settings read_settings(const std::vector<std::string>& words) {
   Settings s;
@@ -86,7 +70,7 @@ graph::Type matrix(int64_t rows, int64_t columns, Scalar scalar, FormatRef forma
   return t;
 }
 
-graph::Plan plan_of(const Shape& shape, Scalar scalar, const FormatRef& format) {
+graph::Plan plan_of(const ProductShape& shape, Scalar scalar, const FormatRef& format) {
   graph::Plan plan;
   graph::Builder build(plan.graph);
   graph::Group group;
@@ -141,8 +125,8 @@ class Timer {
     std::vector<Memory> scratch;
     for (const int64_t bytes : s.scratch) scratch.push_back(memory_of(bytes));
     std::vector<double> round_times(s.steps.size());
-    const auto run = [&] {
-      char* const weight = static_cast<char*>(values_[1].get()) + weight_bytes_ * (launch_++ % copies_);
+    const auto launch = [&] {
+      char* const weight = static_cast<char*>(values_[1].get()) + weight_bytes_ * (launched_++ % copies_);
       for (size_t i = 0; i < s.steps.size(); ++i) {
         std::vector<void*> buffers;
         for (const synth::Argument& a : s.steps[i].arguments) {
@@ -156,30 +140,27 @@ class Timer {
       }
     };
     std::vector<std::vector<double>> times(s.steps.size());
-    run();
+    launch();
     for (int round = 0, repeat = 1; round < kRounds; ++round) {
       std::fill(round_times.begin(), round_times.end(), 0);
-      for (int i = 0; i < repeat; ++i) run();
+      for (int i = 0; i < repeat; ++i) launch();
       for (size_t i = 0; i < times.size(); ++i) times[i].push_back(round_times[i] / repeat);
       const double seconds = std::accumulate(round_times.begin(), round_times.end(), 0.0);
       if (round == 0) repeat = std::clamp(static_cast<int>(kRoundSeconds / std::max(seconds, 1e-7)), 1, 1000);
     }
     std::vector<double> medians;
-    for (std::vector<double>& t : times) {
-      std::nth_element(t.begin(), t.begin() + kRounds / 2, t.end());
-      medians.push_back(t[kRounds / 2]);
-    }
+    for (std::vector<double>& t : times) medians.push_back(run::median(std::move(t)));
     return medians;
   }
 
  private:
   const graph::Plan& plan_;
   run::Threads threads_;
-  int64_t weight_bytes_ = 0, copies_ = 1, launch_ = 0;
+  int64_t weight_bytes_ = 0, copies_ = 1, launched_ = 0;
   std::vector<Memory> values_;
 };
 
-void run_shape(const Shape& shape, const std::string& name, const Settings& settings, const machine::Machine& m,
+void run_shape(const ProductShape& shape, const std::string& name, const Settings& settings, const machine::Machine& m,
                const FormatLibrary& formats) {
   const FormatRef format = formats.find(name);
   const std::optional<Scalar> scalar = format ? Scalar::f32 : scalar_from_name(name);
@@ -207,7 +188,7 @@ int bench_cpu(const std::vector<std::string>& words) {
   const FormatLibrary formats = FormatLibrary::builtin();
   fmt::print("{}, {} threads\n", m->name, settings.threads);
   for (const std::string& format : settings.formats)
-    for (const Shape& shape : settings.shapes) run_shape(shape, format, settings, *m, formats);
+    for (const ProductShape& shape : settings.shapes) run_shape(shape, format, settings, *m, formats);
   return 0;
 }
 

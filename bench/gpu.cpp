@@ -27,6 +27,7 @@
 #include "number/library/library.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/cache/cache.h"
+#include "shapes.h"
 
 namespace lumen {
 namespace {
@@ -112,16 +113,13 @@ std::vector<std::string> words_of(const std::string& text, char separator) {
 // them, by weights [n, k].
 std::vector<Line> lines_of(const std::string& shapes, const std::string& types) {
   std::vector<Line> out;
-  for (const std::string& shape : words_of(shapes, ',')) {
-    const std::vector<std::string> sizes = words_of(shape, 'x');
-    if (sizes.size() != 3) throw Error(Exit::usage, fmt::format("a shape is MxNxK, not '{}'", shape));
-    const int64_t m = std::stoll(sizes[0]), n = std::stoll(sizes[1]), k = std::stoll(sizes[2]);
+  for (const auto& [m, n, k] : read_shapes(shapes)) {
     for (const std::string& type : words_of(types, ',')) {
       const bool is_plain = type == "bf16", is_codes = type.ends_with('*');
       const std::string format = is_plain ? "" : is_codes ? type.substr(0, type.size() - 1) : type;
       const Format* const held = is_plain ? nullptr : FormatLibrary::builtin().find(format).get();
       if (held && k % held->block != 0) continue;  // no such weight
-      out.push_back({fmt::format("{} {}", type, shape),
+      out.push_back({fmt::format("{} {}x{}x{}", type, m, n, k),
                      {{m, k}, "mk", is_plain ? Scalar::bf16 : Scalar::f32, is_codes ? format : ""},
                      {{n, k}, "nk", is_plain ? Scalar::bf16 : Scalar::f32, format},
                      "mn",

@@ -122,9 +122,12 @@ class EveryFew : public TokenFilter {
 
 TEST(Narrowing, WhatComesOutIsTheBeginningOfTheOrder) {
   std::mt19937 random(1);
-  for (const int64_t shape : {8, 9, 65, 1000, 4099, 33000, -8, -9, -65, -4099, -33000, -100000}) {
-    const int64_t vocabulary = std::abs(shape);
-    NarrowingProgram program(vocabulary, shape < 0 ? Narrowing::Rows::one : Narrowing::Rows::many);
+  using Rows = Narrowing::Rows;
+  std::vector<std::pair<int64_t, Rows>> cases{{100000, Rows::one}};
+  for (const int64_t vocabulary : {8, 9, 65, 1000, 4099, 33000})
+    for (const Rows rows : {Rows::one, Rows::many}) cases.emplace_back(vocabulary, rows);
+  for (const auto& [vocabulary, kind] : cases) {
+    NarrowingProgram program(vocabulary, kind);
     for (int round = 0; round < (vocabulary > 50000 ? 2 : 6); ++round) {
       std::vector<std::vector<float>> rows;
       std::vector<Asked> asked(kNarrowedRows);

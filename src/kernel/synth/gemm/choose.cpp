@@ -387,6 +387,15 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   return l.columns % along.extent == 0;
 }
 
+bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
+  constexpr int64_t kPart = 8;  // of the second-level cache, which weights share with all that a step reads besides
+  const DotLoad& b = p.loads[1];
+  const bool is_read = b.kind == DotLoad::Kind::memory || b.kind == DotLoad::Kind::packed;
+  const int64_t bytes =
+      b.format ? b.elements / b.format->block * b.format->block_bytes : b.elements * scalar_bytes(b.scalar);
+  return is_read && m.ahead_bytes > 0 && bytes > m.l2_bytes / kPart;
+}
+
 bool has_long_sums(const DotProblem& p) {
   return p.k_total() * p.parts >= kLongSums * std::max(p.m.extent, p.n.extent);
 }

@@ -93,6 +93,9 @@ std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& 
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m, const std::optional<CodesDot>& row = {});
 // Whether operands are what is read, rather than sums: a weight's gradient of a convolution.
 bool has_long_sums(const DotProblem& p);
+// Whether b is so large that a step of a model finds it in memory, not in a cache of one core, and the machine asks
+// ahead.
+bool is_read_ahead(const DotProblem& p, const machine::Machine& m);
 constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b
 bool rows_possible(const DotProblem& p, int64_t most = kRowsAlongK);
 

@@ -137,8 +137,9 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
           tile.panel = panel_->codes_from();
           tile.column = panel_->groups_from();
         } else {
-          tile.panel = one_by_one ? w_.i64(0) : n_inside * panel_->tile_bytes();
-          tile.column = one_by_one ? w_.i64(0) : n_inside * (t_.tile_columns() * 4);
+          const Expr filled = one_by_one ? w_.i64(0) : n_inside;
+          tile.panel = filled * panel_->tile_bytes();
+          tile.column = filled * (t_.tile_columns() * 4);
         }
         const Expr m_inside = m_tile - m_first_;
         tile.sums = t_.tile

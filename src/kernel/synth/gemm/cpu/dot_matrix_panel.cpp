@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "kernel/synth/gemm/cpu/rows_writer.h"
+#include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/pack.h"
 #include "kernel/synth/order/pairs.h"
 #include "kernel/synth/order/transpose.h"

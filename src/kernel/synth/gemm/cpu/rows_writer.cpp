@@ -4,21 +4,6 @@
 #include "kernel/synth/step/ceil_div.h"
 
 namespace lumen::synth {
-namespace {
-
-int64_t bytes_of(const DotLoad& l) {
-  return l.format ? l.elements / l.format->block * l.format->block_bytes : l.elements * scalar_bytes(l.scalar);
-}
-
-}  // namespace
-
-bool is_read_ahead(const DotProblem& p, const machine::Machine& m) {
-  constexpr int64_t kPart = 8;  // of the second-level cache, which weights share with all that a step reads besides
-  const DotLoad& b = p.loads[1];
-  const bool is_read = b.kind == DotLoad::Kind::memory || b.kind == DotLoad::Kind::packed;
-  return is_read && m.ahead_bytes > 0 && bytes_of(b) > m.l2_bytes / kPart;
-}
-
 void RowsWriter::ask_ahead(Expr first, Expr behind, int64_t count, int64_t bytes) {
   if (ahead_ == 0) return;
   w_.ask_for(1, (first + behind) * bytes, ahead_, count * bytes, m_.ahead_into);

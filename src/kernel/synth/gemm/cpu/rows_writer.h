@@ -13,9 +13,6 @@
 
 namespace lumen::synth {
 
-// Whether b is so large that a step of a model finds it in memory, not in a cache of one core.
-bool is_read_ahead(const DotProblem& p, const machine::Machine& m);
-
 class RowsWriter {
  protected:
   RowsWriter(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)

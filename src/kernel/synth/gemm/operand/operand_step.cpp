@@ -3,6 +3,7 @@
 #include "kernel/synth/gemm/operand/operand_step.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 
@@ -54,6 +55,13 @@ class OperandWriter {
   Expr stored_codes(int64_t at, int64_t count);
   void write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale);
   void store_natural(Expr k, Expr x);
+  struct Block {
+    Expr outer, m;  // its first row
+    Expr count;     // rows that exist; absent: all
+  };
+  Expr first_row(const Block& block) const { return block.outer * l_.outer_rows + block.m; }  // of scratch
+  void each_square(int64_t squares, int64_t most, const std::function<void(const Block& block, Expr square)>& write);
+  Expr read_across(const Block& block, Expr k);
   void ask_ahead(Expr k, int64_t count);
   Expr round_pair(Expr low, Expr high);
   Expr read(Expr k, int64_t count);
@@ -302,45 +310,53 @@ Step OperandWriter::write() {
   return w_.step(describe(l_));
 }
 
-// Rows along m in memory, rounded: squares of them are transposed.
-Step OperandWriter::write_squares() {
-  const int64_t blocks = ceil_div(p_.m.extent, lanes_), squares = l_.codes() / lanes_;
-  const int64_t per_task = std::min(squares, kSquares), parts = ceil_div(squares, per_task);
-  const bool ragged = p_.m.extent % lanes_ != 0, tail = l_.codes() != p_.k.extent;
+// Blocks of rows, as many as a vector has lanes: a task takes some of the squares that a block has along K.
+void OperandWriter::each_square(int64_t squares, int64_t most,
+                                const std::function<void(const Block& block, Expr square)>& write) {
+  const int64_t blocks = ceil_div(p_.m.extent, lanes_), per_task = std::min(squares, most),
+                parts = ceil_div(squares, per_task);
   b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Expr task) {
-    const Expr m = task % blocks * lanes_;
+    Block block;
+    block.m = task % blocks * lanes_;
     const Expr rest = task / blocks;
     const Expr first = rest % parts * per_task;
-    const Expr outer = rest / parts;
-    w_.enter_outer(outer);
-    const Expr columns = ragged ? min(p_.m.extent - m, w_.i64(lanes_)) : Expr{};
+    block.outer = rest / parts;
+    w_.enter_outer(block.outer);
+    if (p_.m.extent % lanes_ != 0) block.count = min(p_.m.extent - block.m, w_.i64(lanes_));
     const Expr last = min(first + per_task, w_.i64(squares));
-    b_.loop(LoopKind::serial, first, last, 1, [&](Expr square) {
-      const Expr k0 = square * lanes_;
-      std::vector<Expr> rows;
-      for (int i = 0; i < lanes_; ++i) {
-        Expr k = k0 + i, count = columns;
-        if (tail) {  // rows beyond K are zero
-          const Expr inside = k < p_.k.extent;
-          count = select(inside, !columns.exists() ? w_.i64(lanes_) : columns, w_.i64(0));
-          k = min(k, w_.i64(p_.k.extent - 1));
-        }
-        const Expr at = w_.base(0) + m + k * p_.k.strides[0];
-        rows.push_back(w_.read_f32(0, at, 1, lanes_, count));
-      }
-      transpose(b_, rows);
-      const Expr row = outer * l_.outer_rows + m;
-      for (int i = 0; i < lanes_; ++i) {
-        const auto store = [&] {
-          row_ = row + i;
-          store_natural(k0, rows[i]);
-        };
-        if (ragged)
-          b_.branch(i < columns, store);
-        else
-          store();
-      }
-    });
+    b_.loop(LoopKind::serial, first, last, 1, [&](Expr square) { write(block, square); });
+  });
+}
+
+// The number k of every row of a block; zeros beyond the last.
+Expr OperandWriter::read_across(const Block& block, Expr k) {
+  Expr count = block.count;
+  if (l_.codes() != p_.k.extent) {
+    const Expr inside = k < p_.k.extent;
+    count = select(inside, !count.exists() ? w_.i64(lanes_) : count, w_.i64(0));
+    k = min(k, w_.i64(p_.k.extent - 1));
+  }
+  return w_.read_f32(0, w_.base(0) + block.m + k * p_.k.strides[0], 1, lanes_, count);
+}
+
+// Rows along m in memory, rounded: squares of them are transposed.
+Step OperandWriter::write_squares() {
+  each_square(l_.codes() / lanes_, kSquares, [&](const Block& block, Expr square) {
+    const Expr k0 = square * lanes_;
+    std::vector<Expr> rows;
+    for (int i = 0; i < lanes_; ++i) rows.push_back(read_across(block, k0 + i));
+    transpose(b_, rows);
+    const Expr row = first_row(block);
+    for (int i = 0; i < lanes_; ++i) {
+      const auto store = [&] {
+        row_ = row + i;
+        store_natural(k0, rows[i]);
+      };
+      if (block.count.exists())
+        b_.branch(i < block.count, store);
+      else
+        store();
+    }
   });
   return w_.step(fmt::format("round and turn {}x{} to {}", l_.rows, l_.columns, scalar_name(l_.type)));
 }
@@ -365,42 +381,24 @@ Expr OperandWriter::round_pair(Expr low, Expr high) {
 // A vector of words holds two neighbours along K of each of a block's rows: rows along K are transposed word by word,
 // those the other way alternate. Rows beyond the last repeat it; K's elements beyond the last are zero.
 Step OperandWriter::write_words() {
-  const int64_t blocks = ceil_div(p_.m.extent, lanes_), step = turns() ? 2 : 2 * lanes_, steps = l_.codes() / step;
-  const int64_t per_task = std::min(steps, kSquares * 2 * lanes_ / step), parts = ceil_div(steps, per_task);
-  const bool ragged = p_.m.extent % lanes_ != 0, tail = l_.codes() != p_.k.extent;
-  const int64_t along = p_.k.strides[0], down = p_.m.strides[0];
-  b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Expr task) {
-    const Expr m = task % blocks * lanes_;
-    const Expr rest = task / blocks;
-    const Expr first = rest % parts * per_task;
-    const Expr outer = rest / parts;
-    w_.enter_outer(outer);
-    const Expr to = (outer * l_.outer_rows + m) * l_.row_bytes();
-    const Expr columns = ragged ? min(p_.m.extent - m, w_.i64(lanes_)) : Expr{};
-    const auto number = [&](Expr k) {  // of all rows
-      if (!tail) return w_.read_f32(0, w_.base(0) + m * down + k * along, down, lanes_, columns);
-      const Expr exist = select(k < p_.k.extent, columns.exists() ? columns : w_.i64(lanes_), w_.i64(0));
-      const Expr inside = min(k, w_.i64(p_.k.extent - 1));
-      return w_.read_f32(0, w_.base(0) + m * down + inside * along, down, lanes_, exist);
-    };
-    b_.loop(LoopKind::serial, first, min(first + per_task, w_.i64(steps)), 1, [&](Expr square) {
-      const Expr k0 = square * step;
-      const Expr at = to + k0 / 2 * (lanes_ * 4);
-      if (turns()) {
-        const std::vector<Expr> pair{cast(number(k0), l_.type), cast(number(k0 + 1), l_.type)};
-        b_.store(to_.codes, b_.shuffle(pair, by_turns(0, lanes_, lanes_)), at, 4);
-        return;
-      }
-      std::vector<Expr> rows;
-      for (int i = 0; i < lanes_; ++i) {
-        const Expr row = ragged ? min(m + i, w_.i64(p_.m.extent - 1)) : m + i;
-        x_ = w_.base(0) + row * down;
-        ask_ahead(k0 + kAhead * step, step);
-        rows.push_back(round_pair(read(k0, lanes_), read(k0 + lanes_, lanes_)));
-      }
-      transpose(b_, rows, 2);
-      for (int i = 0; i < lanes_; ++i) b_.store(to_.codes, rows[i], at + i * (lanes_ * 4), 4);
-    });
+  const int64_t step = turns() ? 2 : 2 * lanes_;
+  each_square(l_.codes() / step, kSquares * 2 * lanes_ / step, [&](const Block& block, Expr square) {
+    const Expr k0 = square * step;
+    const Expr at = first_row(block) * l_.row_bytes() + k0 / 2 * (lanes_ * 4);
+    if (turns()) {
+      const std::vector<Expr> pair{cast(read_across(block, k0), l_.type), cast(read_across(block, k0 + 1), l_.type)};
+      b_.store(to_.codes, b_.shuffle(pair, by_turns(0, lanes_, lanes_)), at, 4);
+      return;
+    }
+    std::vector<Expr> rows;
+    for (int i = 0; i < lanes_; ++i) {
+      const Expr row = block.count.exists() ? min(block.m + i, w_.i64(p_.m.extent - 1)) : block.m + i;
+      x_ = w_.base(0) + row * p_.m.strides[0];
+      ask_ahead(k0 + kAhead * step, step);
+      rows.push_back(round_pair(read(k0, lanes_), read(k0 + lanes_, lanes_)));
+    }
+    transpose(b_, rows, 2);
+    for (int i = 0; i < lanes_; ++i) b_.store(to_.codes, rows[i], at + i * (lanes_ * 4), 4);
   });
   return w_.step(fmt::format("round {}x{} to {} in words", l_.rows, l_.columns, scalar_name(l_.type)));
 }
