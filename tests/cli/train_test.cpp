@@ -303,6 +303,7 @@ TEST_F(TrainTest, SignalsSave) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
+      ::signal(number, SIG_DFL);  // below nohup it would stay ignored
       ::execl(LUMEN_BINARY_DIR "/lumen", "lumen", "train", "--shape", "tiny", "--data", path("text.txt").c_str(),
               "--length", "16", "--batch", "4", "--steps", "100000000", "--eval-every", "0", "-q", "-t", "1", "-o",
               path(out).c_str(), static_cast<char*>(nullptr));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernel/machine/machine.h"
+#include "run/device/pages.h"
 #include "run/device/product.h"
 
 namespace lumen::run {
@@ -57,7 +58,9 @@ class Device {
   virtual std::string describe() const = 0;    // one line for people
   virtual bool reads_host_memory() const = 0;  // kernels can be handed addresses of this process
 
-  virtual void* allocate(int64_t bytes) = 0;  // 64-byte aligned, zeroed; Error (exit 3) when it does not fit
+  // 64-byte aligned, zeroed; Error (exit 3) when it does not fit. `pages` matters where the memory is the process's.
+  virtual void* allocate(int64_t bytes, Pages pages) = 0;
+  void* allocate(int64_t bytes) { return allocate(bytes, Pages::large); }
   virtual void release(void* memory) = 0;
   virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;  // `from` may change as soon as this returns
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;

@@ -26,7 +26,7 @@ int64_t total_memory() {
   return host_room().total;
 }
 
-void* HostMemory::allocate(int64_t bytes) {
+void* HostMemory::allocate(int64_t bytes, Pages pages) {
   LUMEN_CHECK(bytes >= 0, "{} bytes", bytes);
   const int64_t size = std::max<int64_t>(bytes, 64);
   if (size > kAlwaysFits) {
@@ -43,7 +43,8 @@ void* HostMemory::allocate(int64_t bytes) {
   if (memory == MAP_FAILED)
     throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", print_amount(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
-  if (size >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
+  // Said either way: a system may be set to give large pages to whoever does not refuse them.
+  if (size >= kHugePage) ::madvise(memory, size, pages == Pages::large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;
   held_ += size;

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "run/device/pages.h"
+
 namespace lumen::run {
 
 // Below so many bytes nobody asks whether there is room: the check would cost more than it saves.
@@ -18,7 +20,7 @@ int64_t total_memory();
 class HostMemory {
  public:
   ~HostMemory();
-  void* allocate(int64_t bytes);  // 64-byte aligned, zero; Error (exit 3) when it does not fit
+  void* allocate(int64_t bytes, Pages pages);  // 64-byte aligned, zero; Error (exit 3) when it does not fit
   void release(void* memory);
   int64_t held() const;  // bytes allocated and not released
   int64_t peak() const;  // the most that were held

@@ -17,7 +17,8 @@ class NullDevice : public Device {
   const machine::Machine& machine() const override { return *machine_; }
   std::string describe() const override { return "null: accepts everything, computes nothing"; }
   bool reads_host_memory() const override { return true; }
-  void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
+  using Device::allocate;
+  void* allocate(int64_t bytes, Pages pages) override { return memory_.allocate(bytes, pages); }
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);

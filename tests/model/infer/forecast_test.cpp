@@ -60,6 +60,22 @@ TEST(Forecast, CountsCachesInTheirFormat) {
   EXPECT_GT(f.work, 0);
 }
 
+// A long context costs what is written of it, though every head of every layer has a place of its own in its caches.
+TEST(Forecast, AFewTokensTakeLittleOfALongContext) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions options = {.context = 8192, .chunk = 8};
+  ASSERT_GT(forecast(loaded, options).cache, 63 * kMiB);
+  {
+    Session warm(loaded, options);
+    (void)warm.feed(text(3));
+  }
+  Session s(loaded, options);
+  const int64_t before = resident();
+  (void)s.feed(text(3));
+  EXPECT_LT(resident() - before, 16 * kMiB);
+}
+
 // Everything is used once, so that kernels are compiled; what is taken then is the session's own.
 TEST(Forecast, ALongPromptStaysWithin) {
   const Model m = wide_model();

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -122,6 +125,20 @@ TEST(CpuDevice, MemoryIsAlignedAndZero) {
     }
     device->release(memory);
   }
+}
+
+// Small pages come one by one, whatever the system gives those who do not refuse large ones.
+TEST(CpuDevice, MemoryThatIsTouchedHereAndThereStaysSmall) {
+  constexpr int64_t kBytes = int64_t{64} << 20, kApart = int64_t{1} << 20;
+  const auto device = open_cpu(machine::native_machine(), 1);
+  auto* memory = static_cast<char*>(device->allocate(kBytes, Pages::small));
+  for (int64_t at = 0; at < kBytes; at += kApart) memory[at] = 1;
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  std::vector<unsigned char> resident(kBytes / page);
+  ASSERT_EQ(::mincore(memory, kBytes, resident.data()), 0);
+  EXPECT_LE(std::count_if(resident.begin(), resident.end(), [](unsigned char x) { return (x & 1) != 0; }),
+            2 * kBytes / kApart);
+  device->release(memory);
 }
 
 TEST(CpuDevice, RefusesWhatDoesNotFit) {

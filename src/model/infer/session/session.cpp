@@ -225,7 +225,7 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
       tensor = shared;
     } else {
       auto& state = states_[name];
-      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type, run::Pages::small);
       tensor = state;
     }
     width.program->bind(name, tensor);

@@ -203,7 +203,7 @@ ManySession::Program& ManySession::program(Shape shape) {
       tensor = weight->second;
     } else if (graph[graph.find_input(name)].attributes.role == graph::Role::state) {
       auto& state = states_[name];
-      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type, run::Pages::small);
       tensor = state;
     } else {
       tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);

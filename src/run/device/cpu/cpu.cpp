@@ -27,7 +27,8 @@ class CpuDevice : public Device {
     return fmt::format("cpu {} with {} thread{}", machine_->name, threads_.count(), threads_.count() == 1 ? "" : "s");
   }
   bool reads_host_memory() const override { return true; }
-  void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
+  using Device::allocate;
+  void* allocate(int64_t bytes, Pages pages) override { return memory_.allocate(bytes, pages); }
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }

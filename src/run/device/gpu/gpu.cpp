@@ -221,7 +221,8 @@ class GpuDevice : public Device {
 
   std::shared_ptr<std::byte> allocate_locked(int64_t bytes) override { return allocate_page_locked(context_, bytes); }
   std::unique_ptr<Lane> make_lane() override { return std::make_unique<GpuLane>(context_); }
-  void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
+  using Device::allocate;
+  void* allocate(int64_t bytes, Pages) override { return memory_.allocate(bytes); }
   void release(void* memory) override {
     try {
       if (memory) awaited_.before_use(memory, 1);

@@ -230,7 +230,8 @@ std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, in
               context->symbols().host_release(p);
             }};
   auto ordinary = std::make_shared<HostMemory>();
-  return {static_cast<std::byte*>(ordinary->allocate(bytes)), [ordinary](std::byte* p) { ordinary->release(p); }};
+  return {static_cast<std::byte*>(ordinary->allocate(bytes, Pages::large)),
+          [ordinary](std::byte* p) { ordinary->release(p); }};
 }
 
 }  // namespace lumen::run

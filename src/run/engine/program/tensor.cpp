@@ -8,8 +8,8 @@
 
 namespace lumen::run {
 
-DeviceTensor::DeviceTensor(Device& device, graph::Type type)
-    : device_(device), type_(std::move(type)), bytes_(graph::byte_size(type_)), data_(device.allocate(bytes_)) {}
+DeviceTensor::DeviceTensor(Device& device, graph::Type type, Pages pages)
+    : device_(device), type_(std::move(type)), bytes_(graph::byte_size(type_)), data_(device.allocate(bytes_, pages)) {}
 
 DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data)
     : device_(device),
