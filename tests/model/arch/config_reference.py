@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -250,7 +251,8 @@ def main():
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
     known = [(n, next((x for x in archs if hasattr(transformers, x)), archs[0])) for n, archs in families(HERE.parents[1] / "models")]
-    chosen = [(n, x) for n, x in known if (not a.families or n in a.families) and n not in REMOTE]
+    # Those that predict tokens: logits are compared.
+    chosen = [(n, x) for n, x in known if (not a.families or n in a.families) and n not in REMOTE and re.search("CausalLM|LMHead", x)]
     wrong = []
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(a.keep or temporary)

@@ -86,12 +86,14 @@ def types_of(annotation):
 
 
 def families(folder):
-    """Names of families and their architectures, parts left out."""
+    """Names of families and their architectures; without parts, and without families that have no Hugging Face folder."""
     for path in sorted(folder.glob("*.lum")):
         header = re.search(r"^model (\w+)\(cfg\) :(.*?)\{\s*$", path.read_text(), re.M | re.S)
         if not header or re.search(r"\bpart\b", header[2]):
             continue
         found = re.search(r'\bhf ((?:"[^"]+" ?)+)', header[2])
+        if not found:
+            continue
         yield header[1], re.findall(r'"([^"]+)"', found[1])
 
 
