@@ -3,6 +3,7 @@
 #include "api/boundary.h"
 #include "base/error.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/in_memory.h"
 
 using namespace lumen;  // NOLINT: this is the border, where nobody includes it
 
@@ -29,6 +30,17 @@ std::vector<model::ScaledAdapter> adapters_of(api::Options& options, const model
   return out;
 }
 
+// "mmap": whether the weights stay where their file is mapped.
+const model::Model& placed(model::Model& model, api::Place& place, api::Options& options) {
+  bool is_mapped = true;
+  options.take("mmap", is_mapped);
+  if (is_mapped) return model;
+  if (!place.engine().device().reads_host_memory())
+    throw usage_error("option 'mmap' is false for processors alone: a GPU has its own copy of the weights");
+  model::copy_into_memory(&model, [](int64_t, int64_t) {});
+  return model;
+}
+
 model::LoadedModel loaded_at(api::Place& place, const model::Model& model,
                              std::span<const model::ScaledAdapter> adapters) {
   const api::Place::Work work(place);
@@ -42,7 +54,7 @@ lumen_model::lumen_model(std::string path_, api::Options& options)
       library_(api::library_with_formats(options)),
       model_(model::read_model(library_, path)),
       place(std::make_shared<api::Place>(api::engine_options(options))),
-      loaded(loaded_at(*place, model_, adapters_of(options, model_))) {
+      loaded(loaded_at(*place, placed(model_, *place, options), adapters_of(options, model_))) {
   options.finish();
 }
 

@@ -130,6 +130,23 @@ TEST_F(Api, ATextIsThatOfTheCommandAndDoesNotDependOnTheOneBefore) {
   EXPECT_EQ(text_of(json), text_of(again));
 }
 
+TEST_F(Api, WeightsInMemoryOfTheirOwnComputeTheSame) {
+  const std::vector<int32_t> tokens = {1, 5, 9};
+  lumen_model* copied = nullptr;
+  ASSERT_EQ(lumen_model_open(out("run/model.gguf").c_str(), R"({"mmap": false})", &copied), LUMEN_OK) << api_error();
+  const auto logits_of = [&](lumen_model* m) {
+    float* numbers = nullptr;
+    size_t vocabulary = 0;
+    EXPECT_EQ(lumen_logits(m, tokens.data(), tokens.size(), 1, nullptr, &numbers, &vocabulary), LUMEN_OK)
+        << api_error();
+    const std::vector<float> last(numbers, numbers + vocabulary);
+    lumen_free(numbers);
+    return last;
+  };
+  EXPECT_EQ(logits_of(copied), logits_of(model()));
+  lumen_model_close(copied);
+}
+
 TEST_F(Api, LogitsOfAllTokensEndWithThoseOfTheLast) {
   const std::vector<int32_t> tokens = {1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61, 2, 6};
   float *all = nullptr, *last = nullptr;

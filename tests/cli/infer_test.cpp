@@ -110,6 +110,22 @@ TEST_F(Infer, DraftsWriteTheSame) {
   EXPECT_TRUE(contains(other.error, "the draft has 300 tokens")) << other.error;
 }
 
+// Weights in memory of their own write the same text; a GPU has a copy anyway.
+TEST_F(Infer, WeightsAreMappedOrCopied) {
+  const std::vector<std::string> words = {"run", model(), "-p", "ROMEO:", "-n", "8", "--temp", "0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return lumen(more);
+  };
+  const Outcome mapped = with({"--mmap"}), copied = with({"--no-mmap"});
+  ASSERT_EQ(mapped.code, 0) << mapped.error;
+  ASSERT_EQ(copied.code, 0) << copied.error;
+  EXPECT_EQ(mapped.out, copied.out);
+  const Outcome refused = with({"--no-mmap", "--device", "cuda"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(contains(refused.error, "--no-mmap goes with --device cpu")) << refused.error;
+}
+
 TEST_F(Infer, AdaptersAreNamedScaledAndChecked) {
   const std::string fixtures = std::string(LUMEN_SOURCE_DIR) + "/tests/model/fixtures/";
   const std::string adapter = fixtures + "adapters/every_product";

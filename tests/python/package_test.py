@@ -68,6 +68,11 @@ class Models(unittest.TestCase):
         self.assertIn(self.model.generate("A: ", grammar='root ::= "yes" | "no"', seed=2).text, ("yes", "no"))
         self.assertIn(self.model.generate("A: ", json_schema={"enum": [True, None]}, seed=2).text.strip(), ("true", "null"))
 
+    def test_weights_are_mapped_or_copied(self):
+        with lumen.load(MODEL, mmap=False) as copied:
+            self.assertEqual(copied.generate("ROMEO:", max_tokens=8, seed=5).text,
+                             self.model.generate("ROMEO:", max_tokens=8, seed=5).text)
+
     def test_a_stream_that_is_left_stops(self):
         for piece in self.model.stream("ROMEO:", max_tokens=100000, context=8000):
             break

@@ -37,6 +37,15 @@ std::mutex& maps_lock() {
   return lock;
 }
 
+// The map that holds all of `range`, or the end; maps_lock() is held.
+std::map<const std::byte*, size_t>::iterator map_of(std::span<const uint8_t> range) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
+  auto map = maps().upper_bound(begin);
+  if (range.empty() || map == maps().begin()) return maps().end();
+  --map;
+  return begin + range.size() <= map->first + map->second ? map : maps().end();
+}
+
 // Opens a regular file for reading and returns its size.
 int open_regular(const std::filesystem::path& path, uint64_t* size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -113,13 +122,16 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+bool is_in_file(std::span<const uint8_t> range) {
+  const std::lock_guard guard(maps_lock());
+  return map_of(range) != maps().end();
+}
+
 void leave_to_file(std::span<const uint8_t> range) {
   const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
   const std::lock_guard guard(maps_lock());
-  auto map = maps().upper_bound(begin);
-  if (range.empty() || map == maps().begin()) return;
-  --map;
-  if (begin + range.size() > map->first + map->second) return;
+  const auto map = map_of(range);
+  if (map == maps().end()) return;
   // Who touches a page may get its neighbours with it: they go, too.
   constexpr size_t kTogether = 2 << 20;
   const size_t at = begin - map->first, first = at / kTogether * kTogether;

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/infer/drafts.h"
 #include "cli/infer/line_input.h"
+#include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
@@ -41,6 +42,7 @@ struct ChatFlags {
   std::string model, system, template_name, template_values, prompt, load;
   SamplingFlags sampling;
   AdapterFlags adapters;
+  Mapping mapping;
   DraftFlags draft;
   bool times = false, show_prompt = false, ids = false;
   bool prompt_given = false;  // be it empty
@@ -239,7 +241,7 @@ LineInput::Status read_message(LineInput& input, std::string* out) {
 
 int chat(const Shared& shared, ChatFlags& flags) {
   const model::LibraryRef library = shared.library();
-  const model::Model model = model::read_model(library, flags.model);
+  const model::Model model = flags.mapping.read(shared, library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(model, *library);
   Chosen chosen = choose_template(flags, *model.tokenizer);
@@ -323,6 +325,7 @@ void add_chat(CLI::App& app, Command& command) {
   sub->add_flag("--ids", flags->ids, "With --show-prompt: its token ids")->needs(show);
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
+  flags->mapping.add_flags(*sub);
   flags->draft.add_flags(*sub, flags->sampling.generate.draft);
   sub->footer(
       "Examples:\n"

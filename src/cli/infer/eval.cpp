@@ -7,6 +7,7 @@
 #include "base/structured/json.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/infer/mapping.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
@@ -22,6 +23,7 @@ struct EvalFlags {
   bool list = false;
   model::EvalOptions options;
   AdapterFlags adapters;
+  Mapping mapping;
 };
 
 std::string figure_text(const model::TaskResult& result, const model::Figure& figure) {
@@ -67,7 +69,7 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
     if (!file.empty()) require_writable(file);
   flags.options.data = flags.data;
   if (flags.fewshot >= 0) flags.options.fewshot = flags.fewshot;
-  const model::Model model = model::read_model(shared.library(), flags.model);
+  const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
@@ -141,6 +143,7 @@ void add_eval(CLI::App& app, Command& command) {
                   "Write what was asked and answered to this file, as JSON lines")
       ->type_name("FILE");
   flags->adapters.add_flags(*sub);
+  flags->mapping.add_flags(*sub);
   sub->add_flag("--exact", flags->options.session.exact, "f32 activations throughout");
   sub->footer(
       "Figures and rules are those of lm-evaluation-harness.\n"

@@ -5,6 +5,7 @@
 #include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
+#include "cli/infer/mapping.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/file/own_input.h"
@@ -17,6 +18,7 @@ struct PerplexityFlags {
   std::string model, text, record, compare, bos = "front";
   model::PerplexityOptions options;
   AdapterFlags adapters;
+  Mapping mapping;
 };
 
 int measure(const Shared& shared, PerplexityFlags& flags) {
@@ -26,7 +28,7 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
     model::refuse_own_input(inputs, model::Paths{flags.record}, "name another file for --record-logits");
     require_writable(flags.record);
   }
-  const model::Model model = model::read_model(shared.library(), flags.model);
+  const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   const std::string text = held_out_text(flags.text, "measuring on");
   const model::BosPlace place = model::bos_place(flags.bos);
@@ -99,6 +101,7 @@ void add_perplexity(CLI::App& app, Command& command) {
       ->type_name("FILE")
       ->excludes(record);
   flags->adapters.add_flags(*sub);
+  flags->mapping.add_flags(*sub);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
   sub->footer(
       "The default protocol is that of the figures GGUF files are published with: the second half of windows of 512 "

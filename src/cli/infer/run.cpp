@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/infer/drafts.h"
 #include "cli/infer/line_input.h"
+#include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
 #include "model/arch/checkpoint/read.h"
@@ -23,6 +24,7 @@ struct RunFlags {
   std::string model, prompt, prompt_file, prompts;
   SamplingFlags sampling;
   AdapterFlags adapters;
+  Mapping mapping;
   DraftFlags draft;
   int64_t parallel = 0, sequences = 0;
   bool no_echo = false, explain = false, json = false;
@@ -145,7 +147,7 @@ int generate(const Shared& shared, RunFlags& flags) {
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
   const model::LibraryRef library = shared.library();
-  const model::Model model = model::read_model(library, flags.model);
+  const model::Model model = flags.mapping.read(shared, library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(model, *library);
   const auto adapters = flags.adapters.read(model);
@@ -208,6 +210,7 @@ void add_run(CLI::App& app, Command& command) {
   auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
+  flags->mapping.add_flags(*sub);
   flags->draft.add_flags(*sub, flags->sampling.generate.draft);
   sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only")->excludes(json);
   sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");

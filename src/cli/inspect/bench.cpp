@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/infer/mapping.h"
 #include "cli/inspect/bench_kernels.h"
 #include "cli/inspect/bench_report.h"
 #include "cli/names.h"
@@ -28,6 +29,7 @@ struct BenchFlags {
   std::vector<std::string> pairs;
   CacheTypes cache;
   AdapterFlags adapters;
+  Mapping mapping;
   model::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
 };
@@ -159,7 +161,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
   }
   catch_interrupts();
   Bench bench(shared, flags);
-  for (const std::string& file : flags.models) bench.measure(model::read_model(library, file), file);
+  for (const std::string& file : flags.models) bench.measure(flags.mapping.read(shared, library, file), file);
   if (!flags.shape.empty())
     for (const std::string& type : flags.types) {
       model::Model model = model::synthetic_model(library, flags.shape, type);
@@ -212,6 +214,7 @@ void add_bench(CLI::App& app, Command& command) {
       ->check(CLI::PositiveNumber);
   flags->cache.add_flags(*sub);
   flags->adapters.add_flags(*sub);
+  flags->mapping.add_flags(*sub);
   sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
   sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
   sub->add_flag("--cpu-time", flags->speed.cpu_time,

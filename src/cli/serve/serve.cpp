@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/infer/drafts.h"
+#include "cli/infer/mapping.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -39,6 +40,7 @@ struct ServeFlags {
   HttpLimits limits;
   CacheTypes cache;
   AdapterFlags adapters;
+  Mapping mapping;
   DraftFlags draft;
   int64_t most_tokens = 0, most_texts = 64;
   double drain = 30, client_rate = 0;
@@ -72,7 +74,7 @@ class Host {
  public:
   Host(const Shared& shared, const model::LibraryRef& library, const ServeFlags& flags, const std::string& name,
        const std::string& file)
-      : model_(model::read_model(library, file)), engine_(shared.engine()) {
+      : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
     model::SchedulerOptions options = options_of(flags, *library, file);
     draft_.emplace(flags.draft, library, engine_, model_);
     options.draft = draft_->many(flags.scheduler.draft.most);
@@ -361,6 +363,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->check(CLI::IsMember({"mean", "cls", "last"}));
   flags.draft.add_flags(sub, s.draft.most);
   flags.adapters.add_flags(sub);
+  flags.mapping.add_flags(sub);
   sub.add_option("--adapter", flags.named_adapters,
                  "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable")
       ->type_name("NAME=FILE[=SCALE]");

@@ -18,9 +18,9 @@ constexpr size_t kPages = size_t{1} << 20;  // from so many bytes on, pages of t
 
 }  // namespace
 
-Room::Room(size_t size) : size_(size) {
+Room::Room(size_t size, const std::string& what) : size_(size) {
   if (static_cast<int64_t>(size) > run::kAlwaysFits)
-    run::require_host_memory("a weight", {{"its bytes", static_cast<int64_t>(size)}});
+    run::require_host_memory(what, {{"its bytes", static_cast<int64_t>(size)}});
   if (size < kPages) {
     const size_t whole = (std::max<size_t>(size, 1) + Bytes::kAlignment - 1) / Bytes::kAlignment * Bytes::kAlignment;
     void* const memory = std::aligned_alloc(Bytes::kAlignment, whole);
@@ -32,7 +32,7 @@ Room::Room(size_t size) : size_(size) {
   }
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(Exit::hardware, fmt::format("the system refuses {} bytes of memory for a weight", size),
+    throw Error(Exit::hardware, fmt::format("the system refuses {} bytes of memory for {}", size, what),
                 "choose a smaller model, or a machine with more memory");
   ::madvise(memory, size, MADV_HUGEPAGE);
   data_ = static_cast<uint8_t*>(memory);

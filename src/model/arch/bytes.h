@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lumen::model {
@@ -34,14 +35,15 @@ class Bytes {
   std::shared_ptr<const void> keeper_;
 };
 
-// Memory that is filled once and then becomes Bytes: aligned, and zero to begin with. What there is no room for is
-// refused (exit 3) before it is taken.
+// Memory that is filled once and then becomes Bytes: aligned, zero to begin with, in large pages where it is large.
+// What there is no room for is refused (exit 3) before it is taken, by the name of `what` it is for.
 class Room {
  public:
-  explicit Room(size_t size);
+  explicit Room(size_t size, const std::string& what = "a weight");
   uint8_t* data() { return data_; }
   size_t size() const { return size_; }
   Bytes bytes() && { return {{data_, size_}, std::move(keeper_)}; }
+  Bytes bytes(size_t first, size_t count) const { return {{data_ + first, count}, keeper_}; }  // which keeps all of it
 
  private:
   uint8_t* data_ = nullptr;

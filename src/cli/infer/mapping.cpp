@@ -1,0 +1,41 @@
+#include "cli/infer/mapping.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "model/arch/in_memory.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr double kSilent = 1;  // seconds in which nothing needs to be said
+
+}  // namespace
+
+void Mapping::add_flags(CLI::App& app) {
+  app.add_flag(
+         "--mmap,!--no-mmap", is_mapped,
+         "Use the weights where their file is mapped; --no-mmap copies them into memory, in large pages where the "
+         "system has any: processors read those faster, the start takes longer")
+      ->default_str("true");
+}
+
+model::Model Mapping::read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const {
+  if (!is_mapped && shared.device != "cpu")
+    throw usage_error("--no-mmap goes with --device cpu: a GPU has its own copy of the weights");
+  model::Model model = model::read_model(library, file);
+  if (is_mapped) return model;
+  Progress progress;
+  const auto begin = std::chrono::steady_clock::now();
+  model::copy_into_memory(&model, [&](int64_t done, int64_t all) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (seconds < kSilent) return;
+    const double rate = done / seconds;
+    progress.update(fmt::format("copying the weights: {} of {} MiB, {:.0f} MiB/s, {} left", done >> 20, all >> 20,
+                                rate / (1 << 20), format_duration((all - done) / rate)));
+  });
+  return model;
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,18 @@
+// Where the weights of a model that runs lie: in its mapped file, or in memory of their own (--no-mmap).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/command.h"
+#include "model/arch/checkpoint/read.h"
+
+namespace lumen::cli {
+
+struct Mapping {
+  bool is_mapped = true;
+  void add_flags(CLI::App& app);
+  model::Model read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const;
+};
+
+}  // namespace lumen::cli
