@@ -2,12 +2,13 @@
 """How fast models read and write here, beside llama.cpp and PyTorch in the same run: one table with the target of each line. What
 is below its target is marked.
 
-Usage: bench/inference.py [--device cuda|hip|cpu] [--build build] [--llama FOLDER] [--parts PART,..] [--threads 2,16] [--runs 2]
+Usage: bench/inference.py [--device cuda|hip|cpu] [--build build] [--llama FOLDER] [--parts PART,..] [--threads 2,16] [--runs 2] [--no-mmap]
   --llama    folder with llama-bench and llama-batched-bench, built from llama.cpp's sources (those in llama-cpp-python's source
              package on PyPI: cmake -DGGML_CUDA=ON .. && ninja llama-bench llama-batched-bench); without it lines have no ratio
   --parts    types (1.1 billion weights in each type), depth (8 billion behind long texts), sampling (`lumen run` beside `lumen
              bench`), many (texts at once), starts (first token of a cold and of a warm start), products (bench/products.py);
              on a processor types, starts
+  --no-mmap  on a processor: both programs hold the weights in memory of their own, not in the mapped file
 Both programs read the same file of random weights (`lumen bench --write`), with caches of f16, and take turns; medians. Nothing
 is compared with a run of another day or another machine.
 """
@@ -35,7 +36,7 @@ class Bench:
         self.lumen = arguments.build / "lumen"
         self.folder = tempfile.TemporaryDirectory()
         self.is_gpu = arguments.device != "cpu"
-        self.on = ["--device", arguments.device]
+        self.on = ["--device", arguments.device, *(["--no-mmap"] if arguments.no_mmap else [])]
 
     def say(self, *command, **options):
         run = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
@@ -60,7 +61,7 @@ class Bench:
     def theirs(self, file, *flags):
         if not self.arguments.llama:
             return {}
-        run = self.say(self.arguments.llama / "llama-bench", "-m", file, "-ngl", "99" if self.is_gpu else "0", "-fa", "1", "-o", "json", *flags)
+        run = self.say(self.arguments.llama / "llama-bench", "-m", file, "-ngl", "99" if self.is_gpu else "0", "-fa", "1", "-mmp", "0" if self.arguments.no_mmap else "1", "-o", "json", *flags)
         try:
             return {(j["n_prompt"], j["n_gen"], j["n_depth"]): statistics.median(j["samples_ts"]) for j in json.loads(run.stdout)}
         except json.JSONDecodeError:
@@ -164,6 +165,7 @@ def main() -> int:
     parser.add_argument("--parts")
     parser.add_argument("--threads", default="2,16")
     parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--no-mmap", action="store_true")
     arguments = parser.parse_args()
     arguments.threads = [int(t) for t in arguments.threads.split(",")]
     parts = (arguments.parts or ("types,starts" if arguments.device == "cpu" else "types,depth,sampling,many,starts,products")).split(",")
