@@ -61,9 +61,19 @@ TEST_F(FileTest, WhatIsLeftToTheFileComesBackAndTakesNoMemory) {
   leave_to_file(all.subspan(1000, bytes / 2));
   EXPECT_LT(file_pages(), before - (6 << 20) / page);
   EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), bytes);
+  // All that is asked for is there at once.
+  leave_to_file(all);
+  const int64_t left = file_pages();
+  bring_from_file(all.subspan(1000, bytes / 2));
+  EXPECT_GE(file_pages(), left + static_cast<int64_t>(bytes / 2) / page);
   // What is no map of a file is not touched.
   std::vector<uint8_t> own(bytes, 7);
+  EXPECT_TRUE(is_in_file(all));
+  EXPECT_FALSE(is_in_file(own));
+  EXPECT_FALSE(is_in_file({}));
+  EXPECT_FALSE(is_in_file({all.data() + 1, bytes}));
   leave_to_file(own);
+  bring_from_file(own);
   leave_to_file({});
   EXPECT_EQ(std::count(own.begin(), own.end(), 7), bytes);
 }

@@ -127,6 +127,14 @@ bool is_in_file(std::span<const uint8_t> range) {
   return map_of(range) != maps().end();
 }
 
+void bring_from_file(std::span<const uint8_t> range) {
+  if (!is_in_file(range)) return;
+  static const size_t page = ::sysconf(_SC_PAGESIZE);
+  const size_t before = reinterpret_cast<uintptr_t>(range.data()) % page;
+  // Nobody is kept from other maps meanwhile. A system that does not know the request brings pages as they are touched.
+  ::madvise(const_cast<uint8_t*>(range.data()) - before, before + range.size(), MADV_POPULATE_READ);
+}
+
 void leave_to_file(std::span<const uint8_t> range) {
   const auto* const begin = reinterpret_cast<const std::byte*>(range.data());
   const std::lock_guard guard(maps_lock());

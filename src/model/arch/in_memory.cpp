@@ -26,6 +26,7 @@ void copy(const std::vector<Part>& parts, const std::function<void(int64_t, int6
   std::atomic<int64_t> done = 0;
   const auto work = [&](bool tells) {
     for (size_t i = next++; i < parts.size(); i = next++) {
+      bring_from_file(parts[i].from);
       std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
       leave_to_file(parts[i].from);
       done += std::ssize(parts[i].from);
