@@ -77,7 +77,7 @@ LUMEN_API int lumen_command(int count, const char* const* arguments, char** outp
  *   "device"  "cpu" (default), "cuda[:N]", "hip[:N]", "auto"       "threads"  0: all
  *   "cache"   folder of compiled kernels, "off": memory only       "tune"     true
  *   "formats" [TEXT, ..]: texts of the language with number formats of your own
- *   "mmap"    true; false copies the weights into memory, in large pages, which processors read faster
+ *   "mmap"    true; false copies the weights into memory, in huge pages, which processors read faster
  *   "adapters" [{"path": PATH, "scale": 1}, ..] */
 LUMEN_API int lumen_model_open(const char* path, const char* options, lumen_model** model);
 LUMEN_API void lumen_model_close(lumen_model* model);

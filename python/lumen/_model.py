@@ -196,7 +196,7 @@ def load(path: str | os.PathLike[str], *, device: str | None = None, threads: in
         adapters: paths of adapters to run beside the weights, or pairs (path, scale).
         cache: folder of compiled kernels; "off" keeps them in memory.
         tune: False keeps the cost model's plans.
-        mmap: False copies the weights out of their mapped file into memory, in large pages: processors read those
+        mmap: False copies the weights out of their mapped file into memory, in huge pages: processors read those
             faster.
     """
     told = None

@@ -14,10 +14,9 @@ constexpr double kSilent = 1;  // seconds in which nothing needs to be said
 }  // namespace
 
 void Mapping::add_flags(CLI::App& app) {
-  app.add_flag(
-         "--mmap,!--no-mmap", is_mapped,
-         "Use the weights where their file is mapped; --no-mmap copies them into memory, in large pages where the "
-         "system has any: processors read those faster, the start takes longer")
+  app.add_flag("--mmap,!--no-mmap", is_mapped,
+               "Use the weights where their file is mapped; --no-mmap copies them into memory, in huge pages where the "
+               "system has any: processors read those faster, the start takes longer")
       ->default_str("true");
 }
 

@@ -35,7 +35,7 @@ class Bytes {
   std::shared_ptr<const void> keeper_;
 };
 
-// Memory that is filled once and then becomes Bytes: aligned, zero to begin with, in large pages where it is large.
+// Memory that is filled once and then becomes Bytes: aligned, zero to begin with, in huge pages where it fills any.
 // What there is no room for is refused (exit 3) before it is taken, by the name of `what` it is for.
 class Room {
  public:

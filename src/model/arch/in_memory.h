@@ -1,5 +1,5 @@
-// Weights out of their file: in memory of their own, in large pages where the system gives any. A processor finds the
-// places of large pages faster, and need not wait for a page's first use. Proved by
+// Weights out of their file: in memory of their own, in huge pages where the system gives any. A processor finds the
+// places of huge pages faster, and need not wait for a page's first use. Proved by
 // tests/model/arch/in_memory_test.cpp.
 #pragma once
 

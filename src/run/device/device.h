@@ -60,7 +60,7 @@ class Device {
 
   // 64-byte aligned, zeroed; Error (exit 3) when it does not fit. `pages` matters where the memory is the process's.
   virtual void* allocate(int64_t bytes, Pages pages) = 0;
-  void* allocate(int64_t bytes) { return allocate(bytes, Pages::large); }
+  void* allocate(int64_t bytes) { return allocate(bytes, Pages::huge); }
   virtual void release(void* memory) = 0;
   virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;  // `from` may change as soon as this returns
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;

@@ -43,8 +43,8 @@ void* HostMemory::allocate(int64_t bytes, Pages pages) {
   if (memory == MAP_FAILED)
     throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", print_amount(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
-  // Said either way: a system may be set to give large pages to whoever does not refuse them.
-  if (size >= kHugePage) ::madvise(memory, size, pages == Pages::large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  // Said either way: a system may be set to give huge pages to whoever does not refuse them.
+  if (size >= kHugePage) ::madvise(memory, size, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;
   held_ += size;

@@ -127,7 +127,7 @@ TEST(CpuDevice, MemoryIsAlignedAndZero) {
   }
 }
 
-// Small pages come one by one, whatever the system gives those who do not refuse large ones.
+// Small pages come one by one, whatever the system gives those who do not refuse huge ones.
 TEST(CpuDevice, MemoryThatIsTouchedHereAndThereStaysSmall) {
   constexpr int64_t kBytes = int64_t{64} << 20, kApart = int64_t{1} << 20;
   const auto device = open_cpu(machine::native_machine(), 1);

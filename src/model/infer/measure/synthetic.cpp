@@ -19,7 +19,7 @@ constexpr int64_t kPatternRows = 8;
 constexpr int64_t kLearntTokens = 1000;  // of the vocabulary; the others stand for nothing
 constexpr size_t kLearnFrom = 200'000;   // bytes of text
 
-// Memory as a device gives it: aligned, in large pages where the system has them.
+// Memory as a device gives it: aligned, in huge pages where the system has them.
 struct Pages {
   explicit Pages(size_t size)
       : bytes(size), data(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {

@@ -230,7 +230,7 @@ std::shared_ptr<std::byte> allocate_page_locked(const GpuContextRef& context, in
               context->symbols().host_release(p);
             }};
   auto ordinary = std::make_shared<HostMemory>();
-  return {static_cast<std::byte*>(ordinary->allocate(bytes, Pages::large)),
+  return {static_cast<std::byte*>(ordinary->allocate(bytes, Pages::huge)),
           [ordinary](std::byte* p) { ordinary->release(p); }};
 }
 

@@ -14,7 +14,7 @@ constexpr int kParameterAlignment = 32;
 // Memory on a device with a type. Shared ownership: programs and sessions keep what they use.
 class DeviceTensor {
  public:
-  DeviceTensor(Device& device, graph::Type type, Pages pages = Pages::large);
+  DeviceTensor(Device& device, graph::Type type, Pages pages = Pages::huge);
   // Part of memory somebody else allocated; `memory` keeps it alive.
   DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data);
   // A parameter's bytes: where they lie when the device can read them there, a copy otherwise. Never written.
