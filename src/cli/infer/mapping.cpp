@@ -14,10 +14,10 @@ constexpr double kSilent = 1;  // seconds in which nothing needs to be said
 }  // namespace
 
 void Mapping::add_flags(CLI::App& app) {
-  app.add_flag("--mmap,!--no-mmap", is_mapped,
-               "Use the weights where their file is mapped; --no-mmap copies them into memory, in huge pages where the "
-               "system has any: processors read those faster, the start takes longer")
-      ->default_str("true");
+  app.add_flag(
+      "--mmap,!--no-mmap", is_mapped,
+      "Use the weights where their file is mapped; --no-mmap copies them into memory, in huge pages where it can: "
+      "processors read those faster");
 }
 
 model::Model Mapping::read(const Shared& shared, const model::LibraryRef& library, const std::string& file) const {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/file/leave.h"
+#include "base/log.h"
 #include "model/arch/bytes.h"
 
 namespace lumen::model {
@@ -35,7 +37,11 @@ void copy(const std::vector<Part>& parts, const std::function<void(int64_t, int6
   };
   const size_t cores = std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::jthread> others;
-  for (size_t i = 1; i < std::min(cores, parts.size()); ++i) others.emplace_back(work, false);
+  try {
+    for (size_t i = 1; i < std::min(cores, parts.size()); ++i) others.emplace_back(work, false);
+  } catch (const std::system_error& error) {  // the system gives no more threads
+    verbose(fmt::format("weights are copied by {} threads: {}", others.size() + 1, error.what()));
+  }
   work(true);
 }
 
