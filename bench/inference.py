@@ -61,7 +61,8 @@ class Bench:
     def theirs(self, file, *flags):
         if not self.arguments.llama:
             return {}
-        run = self.say(self.arguments.llama / "llama-bench", "-m", file, "-ngl", "99" if self.is_gpu else "0", "-fa", "1", "-lm", "none" if self.arguments.no_mmap else "mmap", "-o", "json", *flags)
+        place = ["-lm", "none"] if self.arguments.no_mmap else []
+        run = self.say(self.arguments.llama / "llama-bench", "-m", file, "-ngl", "99" if self.is_gpu else "0", "-fa", "1", "-o", "json", *place, *flags)
         try:
             return {(j["n_prompt"], j["n_gen"], j["n_depth"]): statistics.median(j["samples_ts"]) for j in json.loads(run.stdout)}
         except json.JSONDecodeError:
