@@ -124,8 +124,7 @@ class Bench:
 
     # Seconds until a first token, beside those that reading the file takes.
     def starts(self):
-        shape = "llama-8b" if self.is_gpu else "llama-1b"
-        file = self.file(shape, "q4_k")
+        file = self.file("llama-8b", "q4_k")
         cache = Path(self.folder.name) / "kernels"
         environment = dict(os.environ, LUMEN_CACHE=str(cache), CUDA_CACHE_PATH=str(Path(self.folder.name) / "driver"))
 
@@ -145,10 +144,9 @@ class Bench:
             shutil.rmtree(folder, ignore_errors=True)
         cold = seconds(1)
         warm = statistics.median(seconds(1) for _ in range(3))
-        name = {"llama-1b": "1.1B", "llama-8b": "8B"}[shape]
         print(f"reading the file of {file.stat().st_size / 1e9:.1f} GB takes {reading:.2f} s; the first start on a card, which tests it, {first - cold:.2f} s more than a later one", file=sys.stderr)
-        self.table.add(f"{name} q4_k: first token, no kernel compiled, beyond a start from the cache", cold - warm, "s", 3, "s", 1, least=False)
-        self.table.add(f"{name} q4_k: first token from the cache, beyond reading the file", warm - reading, "s", 0.5, "s", 1, least=False)
+        self.table.add("8B q4_k: first token, no kernel compiled, beyond a start from the cache", cold - warm, "s", 3, "s", 1, least=False)
+        self.table.add("8B q4_k: first token from the cache, beyond reading the file", warm - reading, "s", 0.5, "s", 1, least=False)
 
     def products(self):
         run = self.say(sys.executable, Path(__file__).with_name("products.py"), "--build", self.arguments.build)
