@@ -43,6 +43,8 @@ void copy(const std::vector<Part>& parts, const std::function<void(int64_t, int6
     verbose(fmt::format("weights are copied by {} threads: {}", others.size() + 1, error.what()));
   }
   work(true);
+  others.clear();  // waits for them
+  told(all, all);
 }
 
 }  // namespace
@@ -61,7 +63,7 @@ void copy_into_memory(Model* model, const std::function<void(int64_t, int64_t)>&
     all += std::ssize(weight.bytes);
   }
   if (mapped.empty()) return;
-  Room room(size, "a copy of the weights (--no-mmap)");
+  Room room(size, "a copy of the weights");
   std::vector<Part> parts;
   std::vector<Bytes> copies;
   size_t at = 0;

@@ -12,7 +12,7 @@ namespace lumen::model {
 
 // Copies each weight of `model` that lies in a mapped file, on all cores; the file stays mapped only where something
 // else holds it. Error (exit 3) when there is no room. `told` is called by this thread, with bytes copied and bytes in
-// all.
+// all, and at the end when both are the same.
 void copy_into_memory(Model* model, const std::function<void(int64_t, int64_t)>& told);
 
 }  // namespace lumen::model

@@ -12,27 +12,24 @@ namespace {
 
 class InMemoryTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "lumen-in-memory-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    file_ = folder_ / "model.gguf";
-    write_gguf(tiny_model(), file_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { write_gguf(tiny_model(), file_); }
   static bool lies_in_file(const Weight& w) { return is_in_file({w.bytes.data(), w.bytes.size()}); }
 
-  std::filesystem::path folder_, file_;
+  const TestFolder folder_;
+  const std::filesystem::path file_ = folder_ / "model.gguf";
 };
 
 TEST_F(InMemoryTest, TheSameBytesElsewhere) {
   const Model mapped = read_gguf(test_library(), file_);
   Model copied = read_gguf(test_library(), file_);
-  int64_t last = 0;
+  int64_t last = 0, whole = 0;
   copy_into_memory(&copied, [&](int64_t done, int64_t all) {
     EXPECT_LE(done, all);
     last = std::max(last, done);
+    whole = all;
   });
   EXPECT_GT(last, 0);
+  EXPECT_EQ(last, whole);
   int moved = 0;
   for (const auto& [name, weight] : mapped.weights) {
     const Weight& other = copied.weights.at(name);

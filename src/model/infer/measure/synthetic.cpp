@@ -1,7 +1,5 @@
 #include "model/infer/measure/synthetic.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "base/check.h"
@@ -19,29 +17,15 @@ constexpr int64_t kPatternRows = 8;
 constexpr int64_t kLearntTokens = 1000;  // of the vocabulary; the others stand for nothing
 constexpr size_t kLearnFrom = 200'000;   // bytes of text
 
-// Memory as a device gives it: aligned, in huge pages where the system has them.
-struct Pages {
-  explicit Pages(size_t size)
-      : bytes(size), data(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (data == MAP_FAILED) throw Error(Exit::hardware, fmt::format("the system refuses {} bytes of memory", size));
-    ::madvise(data, size, MADV_HUGEPAGE);
-  }
-  ~Pages() { ::munmap(data, bytes); }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  size_t bytes;
-  void* data;
-};
-
 class Maker {
  public:
   Weight make(const graph::Shape& shape, const FormatRef& format) {
     Weight w;
     w.type = {shape, {Scalar::f32, format}};
     const int64_t rows = w.rows(), columns = w.columns();
-    const auto pages = std::make_shared<Pages>(static_cast<size_t>(graph::byte_size(w.type)));
-    auto* to = static_cast<uint8_t*>(pages->data);
-    w.bytes = Bytes(std::span<const uint8_t>(to, pages->bytes), pages);
+    Room room(graph::byte_size(w.type));
+    uint8_t* const to = room.data();
+    w.bytes = std::move(room).bytes();
     if (format) {
       pattern_of(*format, columns).fill(to, rows);
       return w;
