@@ -26,6 +26,7 @@ struct Wanted {
   model::SessionOptions session;
   model::SamplerOptions sampling;
   model::GenerateOptions generate;
+  std::optional<model::Tokenizer> tokenizer;  // in place of the model's
 };
 
 std::vector<std::pair<model::TokenId, double>> bias_of(const ordered_json& given, int64_t vocabulary) {
@@ -104,17 +105,18 @@ std::span<const float> read_prompt(model::Session& session, std::span<const mode
 // Continues the prompt as model::Generator does, on caches that stay for the next text.
 ordered_json written(lumen_model& m, const Wanted& wanted, std::span<const model::TokenId> prompt,
                      const api::Listener& listener) {
+  const model::Tokenizer tokenizer = wanted.tokenizer.value_or(m.tokenizer());
   model::Session& session = m.session(wanted.session);
   model::Sampler sampler(wanted.sampling);
   for (const model::TokenId id : prompt) sampler.accept(id);
   std::optional<model::Constraint> constraint;
   std::optional<model::GrammarMatcher> matcher;
   if (!wanted.generate.grammar.empty()) {
-    constraint.emplace(m.tokenizer(), wanted.generate.grammar);
+    constraint.emplace(tokenizer, wanted.generate.grammar);
     matcher.emplace(constraint->grammar);
   }
   bool goes_on = true;
-  model::Answer answer(m.tokenizer(), wanted.generate, sampler, constraint ? &*constraint : nullptr,
+  model::Answer answer(tokenizer, wanted.generate, sampler, constraint ? &*constraint : nullptr,
                        matcher ? &*matcher : nullptr,
                        [&](std::string_view piece) { goes_on = goes_on && listener.tell(piece); });
   auto start = std::chrono::steady_clock::now();
@@ -219,7 +221,8 @@ int lumen_chat(lumen_model* model, const char* messages, const char* options, lu
     const ordered_json said = model::parse_ordered_json(messages, "messages", 64);
     if (!said.is_array() || said.empty())
       throw Error(Exit::usage, "there is no message", "messages are a list of objects with \"role\" and \"content\"");
-    const auto tokens = model::chat_tokens(m.tokenizer(), chosen.parse(), said, values);
+    wanted.tokenizer = model::with_chat(m.tokenizer(), chosen);
+    const auto tokens = model::chat_tokens(*wanted.tokenizer, chosen.parse(), said, values);
     *json = written_text(m, wanted, tokens, {hear, context});
   });
 }

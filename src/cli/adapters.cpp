@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/arch/chat.h"
 
 namespace lumen::cli {
 namespace {
@@ -29,7 +30,25 @@ Wanted split(const std::string& given, char sign, const char* flag) {
   return {given.substr(0, at), scale_of(given.substr(at + 1), given, flag)};
 }
 
+std::vector<Wanted> wanted(const AdapterFlags& flags) {
+  std::vector<Wanted> out;
+  for (const std::string& given : flags.plain) out.push_back(split(given, '=', "--lora"));
+  for (const std::string& given : flags.scaled) {
+    if (given.rfind(':') == std::string::npos) throw usage_error("--lora-scaled {}: expected FILE:SCALE", given);
+    out.push_back(split(given, ':', "--lora-scaled"));
+  }
+  return out;
+}
+
 }  // namespace
+
+model::ChosenTemplate choose_chat(const std::string& name, const AdapterFlags& adapters,
+                                  const model::Tokenizer& tokenizer) {
+  const std::string trained = name.empty() ? adapters.chat_template() : std::string();
+  if (trained.empty()) return model::choose_template(name, tokenizer);
+  if (trained != tokenizer.chat_template()) note("chats are written by the template that the adapter was trained with");
+  return model::choose_template("", tokenizer.with_chat_template(trained));
+}
 
 void AdapterFlags::add_flags(CLI::App& app) {
   app.add_option("--lora", plain, "Adapter to run beside the weights: a GGUF file or a PEFT folder; repeatable")
@@ -42,15 +61,23 @@ void AdapterFlags::add_flags(CLI::App& app) {
       ->allow_extra_args(false);
 }
 
-std::vector<model::ScaledAdapter> AdapterFlags::read(const model::Model& model) const {
-  std::vector<Wanted> wanted;
-  for (const std::string& given : plain) wanted.push_back(split(given, '=', "--lora"));
-  for (const std::string& given : scaled) {
-    if (given.rfind(':') == std::string::npos) throw usage_error("--lora-scaled {}: expected FILE:SCALE", given);
-    wanted.push_back(split(given, ':', "--lora-scaled"));
+std::string AdapterFlags::chat_template() const {
+  std::string out, first;
+  for (const Wanted& w : wanted(*this)) {
+    std::string own = model::adapter_chat_template(w.path);
+    if (own.empty() || own == out) continue;
+    if (!out.empty())
+      throw Error(Exit::user, fmt::format("'{}' and '{}' were trained with different chat templates", first, w.path),
+                  "--chat-template says which is used");
+    out = std::move(own);
+    first = w.path;
   }
+  return out;
+}
+
+std::vector<model::ScaledAdapter> AdapterFlags::read(const model::Model& model) const {
   std::vector<model::ScaledAdapter> out;
-  for (const Wanted& w : wanted) {
+  for (const Wanted& w : wanted(*this)) {
     out.push_back({model::read_adapter(model, w.path), w.scale});
     int64_t rank = 0;
     for (const auto& [name, part] : out.back().adapter.parts) rank = std::max(rank, part.rank());

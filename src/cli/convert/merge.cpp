@@ -12,6 +12,7 @@
 #include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"
@@ -155,7 +156,10 @@ int merge(const Shared& shared, MergeFlags& flags) {
     require_writable(flags.out);
   else
     require_writable_folder(flags.out);
-  const model::Model base = model::read_model(library, flags.base);
+  model::Model base = model::read_model(library, flags.base);
+  if (base.tokenizer)
+    if (const std::string trained = flags.adapters.chat_template(); !trained.empty())
+      model::take_chat(base, choose_chat("", flags.adapters, *base.tokenizer));
   std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
   for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
   if (const auto branches = model::low_rank_branches(base); !branches.empty())

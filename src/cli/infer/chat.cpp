@@ -16,6 +16,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
+#include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/file/own_input.h"
 #include "model/text/unicode/unicode.h"
@@ -54,10 +55,12 @@ struct Chosen {
   std::vector<std::string> stops;
 };
 
-Chosen choose_template(const ChatFlags& flags, const model::Tokenizer& tokenizer) {
-  if (flags.template_name.empty() && tokenizer.chat_template().empty())
+Chosen choose_template(const ChatFlags& flags, model::Model& model) {
+  const bool carries_none = model.tokenizer->chat_template().empty();
+  const model::ChosenTemplate chosen = choose_chat(flags.template_name, flags.adapters, *model.tokenizer);
+  model::take_chat(model, chosen);
+  if (flags.template_name.empty() && carries_none && chosen.name == "plain")
     note("the model carries no chat template; 'plain' is used (see --chat-template)");
-  const model::ChosenTemplate chosen = model::choose_template(flags.template_name, tokenizer);
   return {chosen.parse(), chosen.stops};
 }
 
@@ -241,10 +244,10 @@ LineInput::Status read_message(LineInput& input, std::string* out) {
 
 int chat(const Shared& shared, ChatFlags& flags) {
   const model::LibraryRef library = shared.library();
-  const model::Model model = flags.mapping.read(shared, library, flags.model);
+  model::Model model = flags.mapping.read(shared, library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(model, *library);
-  Chosen chosen = choose_template(flags, *model.tokenizer);
+  Chosen chosen = choose_template(flags, model);
   auto& stops = flags.sampling.generate.stops;
   stops.insert(stops.end(), chosen.stops.begin(), chosen.stops.end());
   if (flags.show_prompt) {

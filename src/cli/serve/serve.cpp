@@ -78,6 +78,13 @@ class Host {
     model::SchedulerOptions options = options_of(flags, *library, file);
     draft_.emplace(flags.draft, library, engine_, model_);
     options.draft = draft_->many(flags.scheduler.draft.most);
+    std::vector<std::pair<std::string, AdapterFlags>> all = {{name, flags.adapters}};
+    for (const std::string& given : flags.named_adapters) {
+      const auto [adapter, path] = name_and_file(given);
+      all.emplace_back(adapter, flags.adapters);
+      all.back().second.plain.push_back(path);
+    }
+    for (const auto& [served, adapters] : all) take_chat(flags, served, adapters);
     std::vector<std::string> names;
     std::vector<model::AdapterSet> sets;  // that share steps
     const auto add = [&](const std::string& served, const AdapterFlags& adapters) {
@@ -92,13 +99,7 @@ class Host {
       units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::ScaledAdapter>(set), options));
       serve_as(flags, served, *units_.back());
     };
-    add(name, flags.adapters);
-    for (const std::string& given : flags.named_adapters) {
-      AdapterFlags adapters = flags.adapters;
-      const auto [adapter, path] = name_and_file(given);
-      adapters.plain.push_back(path);
-      add(adapter, adapters);
-    }
+    for (const auto& [served, adapters] : all) add(served, adapters);
     if (sets.empty()) return;
     units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::AdapterSet>(sets), options));
     for (const std::string& served : names) serve_as(flags, served, *units_.back());
@@ -132,8 +133,20 @@ class Host {
   }
 
  private:
+  // Chooses the template of what is served as `name`. All texts end with the tokens with which its answers end.
+  void take_chat(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters) {
+    const bool carries_none = model_.tokenizer->chat_template().empty();
+    const model::ChosenTemplate& chosen =
+        chats_.emplace(name, choose_chat(flags.chat_template, adapters, *model_.tokenizer)).first->second;
+    if (chats_.size() == 1 && flags.chat_template.empty() && carries_none && chosen.name == "plain")
+      note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
+    model_.tokenizer = model_.tokenizer->with_ends(model::with_chat(*model_.tokenizer, chosen).end_of_generation());
+  }
+
   void serve_as(const ServeFlags& flags, const std::string& name, Unit& unit) {
-    model::ServedModel& served = unit.served.emplace_back(name, *model_.tokenizer, model_.integer("vocab"));
+    const model::ChosenTemplate& chosen = chats_.at(name);
+    model::ServedModel& served =
+        unit.served.emplace_back(name, model::with_chat(*model_.tokenizer, chosen), model_.integer("vocab"));
     served.set = std::ssize(unit.served) - 1;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
@@ -141,11 +154,7 @@ class Host {
     served.has_draft = draft_->many(1).is_on();
     served.most_texts = std::min(flags.most_texts, flags.scheduler.queue + flags.scheduler.parallel);
     if (served.longest == 0) return;
-    const bool is_first = units_.size() == 1 && unit.served.size() == 1;
-    if (is_first && flags.chat_template.empty() && model_.tokenizer->chat_template().empty())
-      note(fmt::format("{} carries no chat template; 'plain' is used (see --chat-template)", name));
-    const model::ChosenTemplate chosen = model::choose_template(flags.chat_template, *model_.tokenizer);
-    served.chat.emplace(*model_.tokenizer, chosen.parse());
+    served.chat.emplace(served.tokenizer, chosen.parse());
     served.chat_stops = chosen.stops;
     served.calls = model::learn_call_form(*served.chat);
   }
@@ -169,6 +178,7 @@ class Host {
   }
 
   model::Model model_;
+  std::map<std::string, model::ChosenTemplate> chats_;  // by the name that is served
   run::Engine engine_;
   std::optional<DraftChoice> draft_;
   std::vector<std::unique_ptr<Unit>> units_;

@@ -21,6 +21,8 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
+#include "model/template/chat_vocabulary.h"
+#include "model/text/tokenizer/characters.h"
 #include "model/train/budget/budget.h"
 #include "model/train/loop/loop.h"
 #include "model/train/loop/outputs.h"
@@ -59,10 +61,15 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   model::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
   if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  model::ChatVocabulary chat;
+  if (data.has_chats())
+    chat = model::chat_vocabulary(model::choose_template(chat_template, model::Tokenizer::characters(" ")));
   // Rows that give no text give no tokens either: make_batches tells of each, once.
-  if (!tokens) return model::Tokenizer::characters(text);
+  if (!tokens) return model::character_tokenizer(text, chat.controls, chat.end);
   model::BpeTraining options;
   options.vocabulary = *tokens;
+  options.specials = chat.controls;
+  options.end_of_text = chat.end;
   model::Tokenizer made = model::Tokenizer::train(text, options);
   if (made.size() < *tokens)
     note(fmt::format("the text gives a vocabulary of {}: no further pair of tokens is frequent enough", made.size()));
@@ -442,7 +449,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     model::check_outputs(model, recipe);
     require_room(flags, out, model, recipe);
   }
-  choose_template(data, recipe, *model.tokenizer);
+  choose_template(data, recipe, stored && !flags.has("data.chat_template"), model);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name, model.weight_count() / 1e6,
                    model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "model/arch/chat.h"
 #include "model/data/rows/document.h"
 #include "model/data/rows/rows.h"
 #include "model/train/recipe/recipe_keys.h"
@@ -136,13 +137,15 @@ TrainingData find_training_data(const model::Recipe& recipe) {
   return data;
 }
 
-void choose_template(TrainingData& data, const model::Recipe& recipe, model::Tokenizer& tokenizer) {
-  data.options.chat = model::choose_template(recipe.chat_template, tokenizer);
-  if (!data.has_rows() || data.kind == Example::Kind::text || data.options.chat.text == tokenizer.chat_template())
-    return;
-  note(fmt::format("chats are written by the template '{}'{}; the trained model carries it", data.options.chat.name,
-                   recipe.chat_template.empty() ? ", for the model carries none (see --chat-template)" : ""));
-  tokenizer = tokenizer.with_chat_template(data.options.chat.text);
+void choose_template(TrainingData& data, const model::Recipe& recipe, bool is_resumed, model::Model& model) {
+  const std::string own = model.tokenizer->chat_template();
+  data.options.chat =
+      model::choose_template(is_resumed && !own.empty() ? std::string() : recipe.chat_template, *model.tokenizer);
+  if (!data.has_chats()) return;
+  if (data.options.chat.text != own)
+    note(fmt::format("chats are written by the template '{}'{}; the trained model carries it", data.options.chat.name,
+                     recipe.chat_template.empty() ? ", for the model carries none (see --chat-template)" : ""));
+  model::take_chat(model, data.options.chat);
 }
 
 std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, const model::Tokenizer& tokenizer,

@@ -24,6 +24,7 @@ struct TrainingData {
   model::ReadOptions options;
 
   bool has_rows() const { return !documents; }
+  bool has_chats() const { return has_rows() && kind != model::Example::Kind::text; }
   // Everything there is, for a tokenizer that is to be made of it; rows that give no text are counted. `chat_template`:
   // the recipe's.
   std::string all_text(const std::string& chat_template, model::RowReport* report) const;
@@ -39,8 +40,9 @@ void take_document_settings(TrainFlags& flags);
 // Paths with commas between them; a file may have commas in its name.
 std::vector<std::string> split_paths(const std::string& text);
 
-// Chooses the template of chats, which becomes the model's; a note says so where it is not its own.
-void choose_template(TrainingData& data, const model::Recipe& recipe, model::Tokenizer& tokenizer);
+// Chooses the template of chats, which becomes the model's; a note says so where it is not its own. A run that goes on
+// (`is_resumed`) keeps the one it began with, wherever its file is by now.
+void choose_template(TrainingData& data, const model::Recipe& recipe, bool is_resumed, model::Model& model);
 
 // The batches of a run, with a table of the rows that were dropped or cut. `cache`: the folder for tokens; empty: none.
 // Error where `strict` and a row was dropped.

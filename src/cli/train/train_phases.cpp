@@ -5,6 +5,7 @@
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "cli/output.h"
+#include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/compress/merge.h"
 #include "model/train/loop/saver.h"
@@ -30,7 +31,10 @@ fs::path run_folder(const TrainFlags& flags) {
 void merge_adapter(const Shared& shared, const std::string& base, const fs::path& checkpoint, const fs::path& to) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
-  const model::Model model = model::read_model(library, base);
+  model::Model model = model::read_model(library, base);
+  const std::string trained = model::adapter_chat_template(checkpoint);
+  if (model.tokenizer && !trained.empty())
+    model::take_chat(model, model::choose_template("", model.tokenizer->with_chat_template(trained)));
   model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
   const std::vector<model::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
   model::MergeOptions options;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/infer/generate/generate.h"
+#include "model/template/chat.h"
 
 namespace lumen::model {
 namespace {
@@ -21,12 +22,21 @@ int64_t sample_context(const LoadedModel& loaded, size_t prompt, int64_t made) {
   return std::min<int64_t>(session_options(loaded.model(), {}).context, prompt + made + 1);
 }
 
-std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, int64_t tokens,
+// What the model reads of a prompt: a text to go on with, or what a user asks in a chat.
+std::vector<TokenId> prompt_tokens(const Tokenizer& tokenizer, const std::string& prompt, bool is_chat) {
+  if (!is_chat) return tokenizer.encode(prompt, {.add_special = true});
+  const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", prompt}}};
+  return chat_tokens(tokenizer, choose_template("", tokenizer).parse(), messages, nlohmann::ordered_json::object());
+}
+
+std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, bool is_chat, int64_t tokens,
                        const std::atomic<bool>* stop) {
-  const Tokenizer& tokenizer = *loaded.model().tokenizer;
-  EncodeOptions encode;
-  encode.add_special = true;
-  const std::vector<TokenId> ids = tokenizer.encode(prompt, encode);
+  std::vector<TokenId> ids;
+  try {
+    ids = prompt_tokens(*loaded.model().tokenizer, prompt, is_chat);
+  } catch (const Error& error) {
+    return fmt::format("(the prompt cannot be read: {})", error.what());
+  }
   if (ids.empty()) return {};
   SessionOptions session;
   session.context = sample_context(loaded, ids.size(), tokens);
@@ -91,7 +101,7 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
         "a task that --eval-tasks names");
 }
 
-void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
+void TrainingEvaluator::ask(const LoadedModel& loaded, bool is_chat, const std::atomic<bool>* stop,
                             const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const {
   for (const std::string& name : tasks_) {
     const auto tell = [&](const EvalProgress& p) { told(fmt::format("{} {}/{}", p.task, p.done, p.all)); };
@@ -100,7 +110,7 @@ void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* 
       for (const Figure& f : r.figures) out.figures[r.task + "." + f.name] = f.value;
   }
   for (const std::string& prompt : prompts_)
-    out.samples.push_back({prompt, go_on_with(loaded, prompt, sample_tokens_, stop)});
+    out.samples.push_back({prompt, go_on_with(loaded, prompt, is_chat, sample_tokens_, stop)});
 }
 
 std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64_t rows, const std::atomic<bool>* stop,
@@ -121,7 +131,7 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   const Trainer::Snapshot now = trainer.snapshot();
   const LoadedModel loaded(trainer.engine(), now.model, now.adapters);
   try {
-    ask(loaded, stop, told, out);
+    ask(loaded, trainer.batches().has_chats(), stop, told, out);
   } catch (const Error& e) {
     if (e.code() == Exit::interrupted) return std::nullopt;
     throw;

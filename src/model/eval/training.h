@@ -38,7 +38,7 @@ class TrainingEvaluator {
                                         const std::function<void(const std::string&)>& told);
 
  private:
-  void ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
+  void ask(const LoadedModel& loaded, bool is_chat, const std::atomic<bool>* stop,
            const std::function<void(const std::string&)>& told, TrainingEvaluation& out) const;
 
   TaskLibrary library_;

@@ -1,7 +1,6 @@
 #include "model/serve/request.h"
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <set>
 
@@ -9,6 +8,7 @@
 #include "base/structured/json.h"
 #include "model/infer/sample/json_schema.h"
 #include "model/serve/fields.h"
+#include "model/template/messages.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -227,102 +227,15 @@ void read_writing(Fields& fields, const ServedModel& model, GenerationRequest* o
   fields.only("store", {false});
 }
 
-// Parts of texts become one text: what templates take. `name`: the field it stands in, `owner`: what it is the content
-// of.
-ordered_json plain_content(const ordered_json& content, const std::string& name, const char* owner) {
-  if (!content.is_array()) {
-    if (!content.is_string() && !content.is_null())
-      throw wrong_value(name, fmt::format("the 'content' of a {} is a text or a list of parts", owner));
-    return content;
-  }
-  std::string text;
-  for (const auto& part : content) {
-    const bool is_text = part.is_object() && part.contains("type") && part["type"] == "text" && part.contains("text") &&
-                         part["text"].is_string();
-    if (!is_text) throw wrong_value(name, fmt::format("parts of a {} that are no texts are not supported", owner));
-    text += part["text"].get_ref<const std::string&>();
-  }
-  return text;
-}
-
-// Calls as templates take them: arguments are an object.
-ordered_json plain_calls(const ordered_json& calls) {
-  const auto bad = [] {
-    return wrong_value("messages",
-                       "'tool_calls' are a list of {'id', 'type': 'function', 'function': {'name', 'arguments'}}");
-  };
-  if (!calls.is_array()) throw bad();
-  ordered_json out = ordered_json::array();
-  for (const auto& call : calls) {
-    const bool has_function = call.is_object() && call.value("type", ordered_json("function")) == "function" &&
-                              call.contains("function") && call["function"].is_object();
-    if (!has_function) throw bad();
-    const ordered_json& function = call["function"];
-    const bool has_texts = function.contains("name") && function["name"].is_string() &&
-                           function.contains("arguments") && function["arguments"].is_string() &&
-                           call.value("id", ordered_json("")).is_string();
-    if (!has_texts) throw bad();
-    const auto& text = function["arguments"].get_ref<const std::string&>();
-    ordered_json arguments = ordered_json::object();
-    try {
-      if (!text.empty()) arguments = parse_ordered_json(text, "arguments", kDeepestRequest);
-    } catch (const Error&) {
-      arguments = nullptr;
-    }
-    if (!arguments.is_object())
-      throw wrong_value("messages", "'arguments' of a call must be the text of a JSON object");
-    ordered_json one;
-    one["id"] = call.value("id", "");
-    one["type"] = "function";
-    one["function"] = {{"name", function["name"]}, {"arguments", std::move(arguments)}};
-    out.push_back(std::move(one));
-  }
-  return out;
-}
-
-// Results are named as the calls that they answer, where the client did not: some templates ask for it.
-void name_results(ordered_json& messages) {
-  std::map<std::string, ordered_json> names;
-  for (auto& message : messages) {
-    if (message.contains("tool_calls"))
-      for (const auto& call : message["tool_calls"]) names[call["id"]] = call["function"]["name"];
-    if (message["role"] != "tool" || message.contains("name") || !message.contains("tool_call_id")) continue;
-    const auto at = names.find(message["tool_call_id"]);
-    if (at != names.end()) message["name"] = at->second;
-  }
-}
-
-ordered_json plain_message(const ordered_json& message) {
-  const bool has_role = message.is_object() && message.contains("role") && message["role"].is_string();
-  const bool calls = has_role && message.contains("tool_calls") && !message["tool_calls"].is_null();
-  if (!has_role || (!calls && !message.contains("content")))
-    throw wrong_value("messages", "a message is an object with 'role' and 'content'");
-  ordered_json one = ordered_json::object();
-  for (const auto& [key, value] : message.items()) {
-    if (key == "content") {
-      one[key] = plain_content(value, "messages", "message");
-    } else if (key == "tool_calls" && calls) {
-      if (message["role"] != "assistant") throw wrong_value("messages", "'tool_calls' are of an 'assistant'");
-      one[key] = plain_calls(value);
-    } else if (key == "role" || key == "name" || key == "tool_call_id" || key == "reasoning_content") {
-      if (!value.is_string()) throw wrong_value("messages", key_in_quotes(key) + " of a message must be a text");
-      one[key] = value;
-    } else if (!value.is_null() && key != "refusal" && key != "annotations") {
-      throw wrong_value("messages", "a message has no " + key_in_quotes(key));
-    }
-  }
-  if (calls && (!one.contains("content") || one["content"].is_null())) one["content"] = "";
-  if (one["content"].is_null()) throw wrong_value("messages", "a message without 'content'");
-  return one;
-}
-
+// Messages as templates take them.
 ordered_json plain_messages(const ordered_json* messages) {
   if (!messages || !messages->is_array() || messages->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
-  ordered_json out = ordered_json::array();
-  for (const auto& message : *messages) out.push_back(plain_message(message));
-  name_results(out);
-  return out;
+  try {
+    return normal_messages(*messages, OtherKeys::refused);
+  } catch (const MessageFault& fault) {
+    throw wrong_value("messages", fault.reason + (fault.detail.empty() ? "" : ": ") + fault.detail);
+  }
 }
 
 OfferedTool offered_tool(const ordered_json& tool) {
@@ -415,9 +328,12 @@ void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest
   if (!has_content) throw wrong_value(name, "'prediction' must be {'type': 'content', 'content': TEXT}");
   for (const auto& [key, value] : prediction->items())
     if (key != "type" && key != "content") throw wrong_value(name, "a prediction has no " + key_in_quotes(key));
-  const ordered_json content = plain_content((*prediction)["content"], name, "prediction");
-  if (!content.is_string()) throw wrong_value(name, "a prediction without 'content'");
-  const auto& text = content.get_ref<const std::string&>();
+  std::string text;
+  try {
+    text = content_text((*prediction)["content"], "prediction");
+  } catch (const MessageFault& fault) {
+    throw wrong_value(name, fault.reason);
+  }
   std::vector<TokenId> tokens;
   if (!text.empty()) tokens = ids_of(text, name, model, false);
   if (std::ssize(tokens) > model.longest)

@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/toml.h"
+#include "model/template/answer_form.h"
+#include "model/template/messages.h"
+#include "model/template/template_value.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -33,7 +36,11 @@ const std::vector<NamedTemplate>& named_templates() {
 }
 
 ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer) {
-  if (name.empty() && !tokenizer.chat_template().empty()) return {"the model's own", tokenizer.chat_template(), {}};
+  if (const std::string& own = tokenizer.chat_template(); name.empty() && !own.empty()) {
+    const auto& known = named_templates();
+    const auto same = std::find_if(known.begin(), known.end(), [&](const auto& t) { return t.text == own; });
+    return {"the model's own", own, same == known.end() ? std::vector<std::string>() : same->stops};
+  }
   std::string known;
   for (const NamedTemplate& t : named_templates()) {
     if (t.name == (name.empty() ? "plain" : name)) return {t.name, t.text, t.stops};
@@ -48,6 +55,10 @@ ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokeniz
 bool is_template_file(const std::string& name) {
   const auto& known = named_templates();
   return !name.empty() && std::none_of(known.begin(), known.end(), [&](const auto& t) { return t.name == name; });
+}
+
+bool is_said(const std::string& key) {
+  return key != "role" && key != "type" && key != "id" && key != "name" && key != "tool_call_id";
 }
 
 namespace {
@@ -72,22 +83,19 @@ void see_texts(const ordered_json& value, const See& see) {
 }
 
 // The characters that are none (U+FDD0 and following) which no text of the messages has.
-std::vector<std::string> free_marks(const ordered_json& messages, size_t count) {
+std::vector<std::string> free_marks(const ordered_json& messages, const ordered_json& more, size_t count) {
   std::vector<std::string> out;
   for (char32_t c = 0xfdd0; c <= 0xfdef && out.size() < count; ++c) {
     std::string mark;
     utf8_append(mark, c);
     bool used = false;
-    see_texts(messages, [&](const std::string& text) { used |= text.find(mark) != std::string::npos; });
+    const auto see = [&](const std::string& text) { used |= text.find(mark) != std::string::npos; };
+    see_texts(messages, see);
+    see_texts(more, see);
     if (!used) out.push_back(std::move(mark));
   }
   if (out.size() < count) throw user_error("a message uses every character that is none");
   return out;
-}
-
-// What the model says in a message, and not the names of its parts.
-bool is_said(const std::string& key) {
-  return key != "role" && key != "type" && key != "id" && key != "name" && key != "tool_call_id";
 }
 
 void mark_said(ordered_json& value, const std::string& begin, const std::string& end) {
@@ -106,6 +114,14 @@ void mark_said(ordered_json& value, const std::string& begin, const std::string&
   }
 }
 
+void apply(const CallStyle& style, ordered_json& message) {
+  if (!message.contains("tool_calls")) return;
+  if (style.null_content && message["content"] == "") message["content"] = nullptr;
+  if (!style.text_arguments) return;
+  for (ordered_json& call : message["tool_calls"])
+    call["function"]["arguments"] = template_json(Value::from_json(call["function"]["arguments"]), {});
+}
+
 }  // namespace
 
 ChatRenderer::ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now)
@@ -114,31 +130,43 @@ ChatRenderer::ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function
     if (tokenizer_.kind(id) == TokenKind::control)
       controls_.add({.id = id, .content = std::string(tokenizer_.token(id)), .control = true});
   }
+  calls_ = learn_call_style(*this);
+  form_ = learn_answer_form(*this);
 }
 
-MarkedChat ChatRenderer::mark(const ordered_json& messages) const {
-  if (!messages.is_array()) throw user_error("messages are a list");
-  std::vector<std::string> marks = free_marks(messages, 3);
-  MarkedChat out{messages, std::move(marks[0]), std::move(marks[1]), std::move(marks[2])};
-  for (auto& message : out.messages) {
-    if (!message.is_object()) throw user_error("a message is an object with \"role\" and \"content\"");
-    for (auto& [key, value] : message.items()) {
-      if (key == "role") continue;
-      each_text(value, [&](const std::string& text) {
-        std::string safe;
-        size_t at = 0;
-        for (AddedTokens::Match match; controls_.find(text, at, true, &match); at = match.end) {
-          safe.append(text, at, match.begin - at);
-          safe += out.plain + text.substr(match.begin, match.end - match.begin) + out.plain;
-        }
-        return safe.append(text, at);
-      });
-    }
+MarkedChat ChatRenderer::mark(const ordered_json& messages, const ordered_json& more) const {
+  MarkedChat out;
+  try {
+    out.messages = normal_messages(messages);
+  } catch (const MessageFault& fault) {
+    throw user_error("{}{}{}", fault.reason, fault.detail.empty() ? "" : ": ", fault.detail);
   }
+  out.more = more;
+  std::vector<std::string> marks = free_marks(out.messages, more, 3);
+  out.plain = std::move(marks[0]);
+  out.begin = std::move(marks[1]);
+  out.end = std::move(marks[2]);
+  const auto keep_apart = [&](const std::string& text) {
+    std::string safe;
+    size_t at = 0;
+    for (AddedTokens::Match match; controls_.find(text, at, true, &match); at = match.end) {
+      safe.append(text, at, match.begin - at);
+      safe += out.plain + text.substr(match.begin, match.end - match.begin) + out.plain;
+    }
+    return safe.append(text, at);
+  };
+  for (ordered_json& message : out.messages) {
+    share_thoughts(message);
+    apply(calls_, message);
+    for (auto& [key, value] : message.items())
+      if (key != "role") each_text(value, keep_apart);
+  }
+  for (const char* key : {"tools", "documents"})
+    if (const auto value = out.more.find(key); value != out.more.end()) each_text(*value, keep_apart);
   return out;
 }
 
-ChatText ChatRenderer::render(const MarkedChat& chat, const ordered_json& more, const Options& options) const {
+ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) const {
   const auto name = [&](std::optional<TokenId> id) { return id ? std::string(tokenizer_.token(*id)) : std::string(); };
   ordered_json messages = ordered_json::array();
   for (size_t i = 0; i < std::min(options.count, chat.messages.size()); ++i) {
@@ -151,11 +179,27 @@ ChatText ChatRenderer::render(const MarkedChat& chat, const ordered_json& more, 
                           {"add_generation_prompt", options.open_answer},
                           {"bos_token", name(tokenizer_.bos())},
                           {"eos_token", name(tokenizer_.eos())}};
-  for (const auto& [key, value] : more.items()) context[key] = value;
+  for (const auto& [key, value] : chat.more.items()) context[key] = value;
   AnswerMarks marks;
   if (options.mark_answers) marks = {chat.begin, chat.end};
-  const std::string printed = chat_.render(context, now_, marks);
+  // Some templates look through the tools before they look whether there are any.
+  const auto printed = [&] {
+    try {
+      return chat_.render(context, now_, marks);
+    } catch (const Error&) {
+      if (!context["tools"].is_null()) throw;
+      context["tools"] = ordered_json::array();
+      try {
+        return chat_.render(context, now_, marks);
+      } catch (const Error&) {  // the first mistake says more
+      }
+      throw;
+    }
+  };
+  return unmarked(chat, printed());
+}
 
+ChatText ChatRenderer::unmarked(const MarkedChat& chat, std::string_view printed) {
   ChatText out;
   bool plain = false;
   for (size_t at = 0; at < printed.size();) {
@@ -262,15 +306,7 @@ std::vector<std::string> ChatRenderer::control_names() const {
 }
 
 std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more) const {
-  const bool has_tools = more.contains("tools") && messages.is_array();
-  ordered_json all = messages, rest = more;
-  if (has_tools) all.push_back({{"role", ""}, {"tools", more["tools"]}});
-  MarkedChat chat = mark(all);
-  if (has_tools) {
-    rest["tools"] = chat.messages.back()["tools"];
-    chat.messages.erase(chat.messages.size() - 1);
-  }
-  const ChatText text = render(chat, rest, {.open_answer = true});
+  const ChatText text = render(mark(messages, more), {.open_answer = true});
   std::vector<TokenId> out = tokens(text, 0, text.text.size());
   // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
   const auto bos = tokenizer_.bos();
@@ -281,6 +317,13 @@ std::vector<TokenId> ChatRenderer::prompt(const ordered_json& messages, const or
 std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat, const ordered_json& messages,
                                  const ordered_json& more) {
   return ChatRenderer(tokenizer, chat).prompt(messages, more);
+}
+
+Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen) {
+  const Tokenizer out =
+      tokenizer.chat_template() == chosen.text ? tokenizer : tokenizer.with_chat_template(chosen.text);
+  const auto& ends = ChatRenderer(out, chosen.parse()).form().ends;
+  return ends == out.end_of_generation() ? out : out.with_ends(ends);
 }
 
 }  // namespace lumen::model

@@ -104,6 +104,7 @@ class Folder {
     for (const auto& [name, w] : tensors) writer.write(w.bytes);
     writer.commit();
     write_file_atomic(out.path() / kAdapterConfig, config(about.base).dump(2) + "\n");
+    if (!about.chat_template.empty()) write_file_atomic(out.path() / "chat_template.jinja", about.chat_template);
     out.commit();
   }
 
@@ -313,6 +314,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
   metadata.set("adapter.type", std::string("lora"));
   metadata.set("adapter.lora.alpha", alpha);
   for (const auto& [key, value] : about.record) metadata.set(key, value);
+  if (!about.chat_template.empty()) metadata.set("tokenizer.chat_template", about.chat_template);
   GgufWriter writer(path, metadata, specs);
   for (const Weight& w : weights) writer.write({w.bytes.data(), w.bytes.size()});
   writer.commit();

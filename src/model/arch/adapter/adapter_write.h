@@ -16,6 +16,7 @@ namespace lumen::model {
 struct AdapterFile {
   std::string base;                           // name or path of the model it was made for
   std::map<std::string, std::string> record;  // further metadata, by key (train/record/provenance.h)
+  std::string chat_template = {};             // by which it was trained to answer; empty: none
 };
 
 // adapter_config.json and adapter_model.safetensors. Of the model its parameters are looked at, not its weights.

@@ -41,6 +41,7 @@ class Batches {
   virtual bool has_weights() const { return false; }
   virtual bool has_starts() const { return false; }
   virtual RowForm form() const { return RowForm::texts; }
+  virtual bool has_chats() const { return false; }  // some of the texts are conversations
 
   // Batch `part` of the step that follows `step` steps.
   virtual Batch training(int64_t step, int64_t part) const = 0;

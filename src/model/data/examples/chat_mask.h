@@ -1,8 +1,12 @@
-// Conversations as tokens, and which of them the model is to learn: what it would have said itself. Where an answer
-// lies is never guessed. Either the template says it ({% generation %}), or what the template prints of the messages
-// before the answer (and with it) is a beginning of what it prints of all; or, where templates print earlier answers in
-// another way than the last one, marks around the answer's texts show it, up to the control token that ends the turn.
-// What none of these finds is a fault. Proved by tests/model/data/data_mask_test.cpp and
+// Conversations as tokens, and which of them the model is to learn: what it would have said itself, up to the token
+// with which it ends. Where an answer lies is never guessed:
+//   - {% generation %} blocks say it, where the template has them;
+//   - else an answer is what the template prints behind what it prints of the messages before it with an answer opened;
+//   - where it opens answers to come in another way than given ones, the answer begins where both part;
+//   - which characters come from the message itself is seen by marks around its texts, and where marks change what the
+//     template does, by other letters in their place.
+// Templates may print an answer differently once others follow it (without its thoughts, say). Such an answer is
+// learned in a text of its own, which ends with it. Proved by tests/model/data/data_mask_test.cpp and
 // tests/model/data/data_reference.py.
 #pragma once
 
@@ -24,11 +28,20 @@ struct MaskedTokens {
   std::vector<uint8_t> learned;  // 1 or 0 for each
 };
 
+struct MaskedChat {
+  std::vector<MaskedTokens> texts;  // at least one
+  std::string cut;                  // what of the messages is in none of them; empty: nothing
+};
+
 // Answers behind the first `prompt` messages are learned: all, or the last one; messages whose "weight" is 0 are not.
-// White space that a template prints behind the control token that ends a turn is not the answer's. EOS follows where
-// the template ends the last answer with no such token. Throws ShapeFault.
-MaskedTokens mask_chat(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
-                       const nlohmann::ordered_json& more, TrainOn which, size_t prompt = 0);
+// White space that a template prints behind the control token that ends a turn is not the answer's. Where the template
+// ends the last answer of a text with no such token, the one with which answers end (AnswerForm) or EOS follows.
+// Throws ShapeFault.
+MaskedChat mask_chat(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
+                     const nlohmann::ordered_json& more, TrainOn which, size_t prompt = 0);
+// All answers behind the prompt within one text, as answers that are compared need it.
+MaskedTokens mask_answer(const ChatRenderer& renderer, const nlohmann::ordered_json& messages,
+                         const nlohmann::ordered_json& more, size_t prompt);
 
 // The time that templates are told: always the same, so that data make the same tokens on every day.
 std::tm template_time();

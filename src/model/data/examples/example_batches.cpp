@@ -31,6 +31,18 @@ std::vector<uint64_t> pattern_counts(const std::vector<double>& mix) {
   return counts;
 }
 
+// The row that each unit comes of, counted from 0: a chat may give several texts.
+std::vector<uint32_t> rows_of(const ExampleStore& store, uint64_t unit) {
+  std::vector<uint32_t> out;
+  const auto all = store.examples();
+  for (uint64_t i = 0; i < all.size(); i += unit) {
+    const bool goes_on =
+        i > 0 && all[i].line != 0 && all[i].line == all[i - unit].line && all[i].file == all[i - unit].file;
+    out.push_back(i == 0 ? 0 : out.back() + (goes_on ? 0 : 1));
+  }
+  return out;
+}
+
 }  // namespace
 
 ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector<LoadedExamples> validation,
@@ -56,8 +68,11 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
   hash_ = hash_bytes(hashes.data(), hashes.size() * sizeof(Hash));
 
   for (const LoadedExamples& set : training) {
-    const uint64_t count = set.store->examples().size() / unit();
-    if (count > UINT32_MAX) throw user_error("'{}': more than 2^32 examples", set.files.front().path);
+    if (set.store->examples().size() / unit() > UINT32_MAX)
+      throw user_error("'{}': more than 2^32 examples", set.files.front().path);
+    // What comes of one row stays together: else the model would be measured on what it was trained on.
+    const std::vector<uint32_t> rows = rows_of(*set.store, unit());
+    const uint64_t count = rows.empty() ? 0 : rows.back() + 1;
     uint64_t kept = 0;
     if (validation.empty() && options_.validation > 0 && count > 1) {
       kept = std::llround(count * options_.validation);
@@ -65,7 +80,7 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
     }
     const Permutation order(std::max<uint64_t>(count, 1), kSplitSeed, 0);
     std::vector<uint32_t> for_training, for_validation;
-    for (uint64_t i = 0; i < count; ++i) (order.at(i) < kept ? for_validation : for_training).push_back(i);
+    for (uint64_t i = 0; i < rows.size(); ++i) (order.at(rows[i]) < kept ? for_validation : for_training).push_back(i);
     add(training_, set, for_training);
     if (!for_validation.empty()) add(validation_, set, for_validation);
   }
@@ -95,6 +110,14 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
   }
   for (size_t set = 0; set < counts.size(); ++set)
     before_[set].push_back(before_[set].back() + (pattern_.back() == set));
+}
+
+bool ExampleBatches::has_chats() const {
+  return form_ != RowForm::texts || std::any_of(training_.parts.begin(), training_.parts.end(), [](const Part& part) {
+           const auto all = part.store->examples();
+           return std::any_of(all.begin(), all.end(),
+                              [](const StoredExample& e) { return (e.flags & StoredExample::kText) == 0; });
+         });
 }
 
 void ExampleBatches::add(Side& side, const LoadedExamples& set, const std::vector<uint32_t>& chosen) {

@@ -30,6 +30,7 @@ class ExampleBatches final : public Batches {
   bool has_weights() const override { return true; }
   bool has_starts() const override { return options_.packing && form_ == RowForm::texts; }
   RowForm form() const override { return form_; }
+  bool has_chats() const override;
   Batch training(int64_t step, int64_t part) const override;
   int64_t validation_rows() const override;
   Batch validation(int64_t first, int64_t rows) const override;

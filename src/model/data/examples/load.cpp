@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr size_t kBlock = 256;         // rows that are tokenized together
-constexpr uint64_t kVersion = 1;       // of what tokens are made of rows
+constexpr uint64_t kVersion = 2;       // of what tokens are made of rows
 constexpr size_t kRowsToLookAt = 100;  // for what a file holds
 
 constexpr Example::Kind kKinds[] = {Example::Kind::text, Example::Kind::chat, Example::Kind::pair,
@@ -37,6 +37,7 @@ struct Tokenized {
   RowForm form = RowForm::texts;
   std::vector<Text> texts;
   std::string fault, detail;
+  std::string cut;  // what of a row that is kept is in none of its texts
 };
 
 class RowTokenizer {
@@ -57,15 +58,19 @@ class RowTokenizer {
         case Example::Kind::text:
           put_text(example.text, out);
           break;
-        case Example::Kind::chat:
-          put(mask_chat(renderer_, example.messages, example.more, options_.train_on, example.prompt), 0, out);
+        case Example::Kind::chat: {
+          const MaskedChat chat =
+              mask_chat(renderer_, example.messages, example.more, options_.train_on, example.prompt);
+          for (const MaskedTokens& text : chat.texts) put(text, 0, out);
+          out.cut = chat.cut;
           break;
+        }
         case Example::Kind::pair:
-          put(mask_chat(renderer_, example.messages, example.more, TrainOn::assistant, example.prompt), 0, out);
-          put(mask_chat(renderer_, example.rejected, example.more, TrainOn::assistant, example.prompt), 0, out);
+          put(mask_answer(renderer_, example.messages, example.more, example.prompt), 0, out);
+          put(mask_answer(renderer_, example.rejected, example.more, example.prompt), 0, out);
           break;
         case Example::Kind::label:
-          put(mask_chat(renderer_, example.messages, example.more, TrainOn::assistant, example.prompt),
+          put(mask_answer(renderer_, example.messages, example.more, example.prompt),
               example.wanted ? StoredExample::kWanted : 0, out);
           break;
       }
@@ -182,6 +187,7 @@ class Loader {
       report_.drop(why, {files_[file].filename().string(), line, detail});
     };
     if (!row.fault.empty()) return drop(row.fault, row.detail);
+    if (!row.cut.empty()) report_.cut(row.cut, {files_[file].filename().string(), line, ""});
     if (!form_) form_ = row.form;
     if (row.form != *form_) return drop("of another kind than the rows before", "");
     for (const Tokenized::Text& text : row.texts)
@@ -264,7 +270,8 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
 std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options,
                                        RowReport* report) {
   std::vector<std::string> out;
-  const auto chat = options.chat.parse();
+  // Of no vocabulary: nothing is a control token yet.
+  const ChatRenderer renderer(Tokenizer::characters(" "), options.chat.parse(), template_time);
   for (const fs::path& file : files) {
     const auto reader = open_rows(file);
     for (DataRow row; reader->next(&row);) {
@@ -287,9 +294,7 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
         std::vector<std::string> texts;
         for (const ordered_json* messages : {&example.messages, &example.rejected}) {
           if (messages->empty()) continue;
-          ordered_json context = {{"messages", *messages}, {"bos_token", ""}, {"eos_token", ""}};
-          for (const auto& [name, value] : example.more.items()) context[name] = value;
-          texts.push_back(chat.render(context, template_time));
+          texts.push_back(renderer.render(renderer.mark(*messages, example.more), {}).text);
         }
         out.insert(out.end(), texts.begin(), texts.end());
       } catch (const ShapeFault& fault) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/structured/json.h"
+#include "model/template/messages.h"
 
 namespace lumen::model {
 namespace {
@@ -89,43 +90,17 @@ std::optional<ordered_json> list_of(const ordered_json& value) {
   return std::nullopt;
 }
 
-// The text of a content that is a list of parts.
-std::string joined_parts(const ordered_json& parts) {
-  std::string out;
-  for (const ordered_json& part : parts) {
-    if (!part.is_object() || part.value("type", ordered_json("text")) != "text" || !part.contains("text") ||
-        !part["text"].is_string())
-      wrong("a message holds something else than text");
-    out += part["text"].get<std::string>();
+ordered_json in_normal_form(const ordered_json& messages) {
+  try {
+    return normal_messages(messages);
+  } catch (const MessageFault& fault) {
+    wrong(fault.reason, fault.detail);
   }
-  return out;
 }
 
 ordered_json checked_messages(const ordered_json& list, const std::string& name) {
   if (list.empty()) wrong(fmt::format("\"{}\" is empty", name));
-  ordered_json out = ordered_json::array();
-  for (const ordered_json& given : list) {
-    if (!given.is_object()) wrong("a message is no object", given.type_name());
-    ordered_json message = given;
-    const auto role = message.find("role");
-    if (role == message.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
-      wrong("a message without a role");
-    const auto calls = message.find("tool_calls");
-    const bool has_calls = calls != message.end() && !calls->is_null();
-    if (has_calls && !calls->is_array()) wrong("\"tool_calls\" is no list");
-    if (calls != message.end() && !has_calls) message.erase("tool_calls");
-    const auto content = message.find("content");
-    if (content == message.end() || content->is_null()) {
-      if (!has_calls) wrong("a message without content");
-      if (content == message.end()) message["content"] = nullptr;
-    } else if (content->is_array()) {
-      *content = joined_parts(*content);
-    } else if (!content->is_string()) {
-      wrong("a message's content is no text", content->type_name());
-    }
-    out.push_back(std::move(message));
-  }
-  return out;
+  return in_normal_form(list);
 }
 
 ordered_json message(const char* role, std::string text) {
@@ -346,6 +321,8 @@ Example example_of(const ordered_json& row, const std::map<std::string, std::str
   for (const auto& [name, column] : columns)
     if (!r.has(name)) wrong(fmt::format("no column \"{}\"", column), r.names());
   Example out = shape_of(r);
+  out.messages = in_normal_form(out.messages);
+  out.rejected = in_normal_form(out.rejected);
   if (r.has("tools")) {
     const auto tools = list_of(*r.find("tools"));
     if (!tools) wrong("\"tools\" is no list");

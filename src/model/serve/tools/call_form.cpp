@@ -68,7 +68,7 @@ class Prober {
     ChatRenderer::Options options;
     options.open_answer = open_answer;
     try {
-      return renderer_.render(renderer_.mark(messages), more, options).text;
+      return renderer_.render(renderer_.mark(messages, more), options).text;
     } catch (const Error&) {
       return {};
     }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "model/text/tokenizer/characters.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
@@ -112,10 +113,20 @@ class PairCounts {
   std::priority_queue<Candidate> heap_;
 };
 
-std::vector<Word> count_words(std::string_view text, const Splitter& splitter, const std::array<TokenId, 256>& bytes) {
+// Calls `see` for what stands between the names of control tokens.
+template <typename See>
+void between_specials(std::string_view text, const AddedTokens& specials, const See& see) {
+  size_t at = 0;
+  for (AddedTokens::Match match; specials.find(text, at, true, &match); at = match.end)
+    see(text.substr(at, match.begin - at));
+  see(text.substr(at));
+}
+
+std::vector<Word> count_words(std::string_view text, const AddedTokens& specials, const Splitter& splitter,
+                              const std::array<TokenId, 256>& bytes) {
   std::unordered_map<std::string, size_t> index;
   std::vector<Word> words;
-  splitter.split(text, [&](std::string_view piece) {
+  const auto count = [&](std::string_view piece) {
     const auto [at, fresh] = index.emplace(piece, words.size());
     if (fresh) {
       Word word;
@@ -123,7 +134,8 @@ std::vector<Word> count_words(std::string_view text, const Splitter& splitter, c
       words.push_back(std::move(word));
     }
     ++words[at->second].count;
-  });
+  };
+  between_specials(text, specials, [&](std::string_view part) { splitter.split(part, count); });
   return words;
 }
 
@@ -131,6 +143,19 @@ const Pretokenizer& row_named(const std::string& name) {
   const Pretokenizer* row = pretokenizers().find(name);
   if (!row) throw usage_error("there is no pre-tokenizer '{}'", name);
   return *row;
+}
+
+// The first ids of a vocabulary.
+void put_specials(const std::vector<std::string>& specials, const std::string& end_of_text, TokenizerParts& p) {
+  for (const std::string& special : specials) {
+    const TokenId id = p.tokens.size();
+    if (special.empty() || std::find(p.tokens.begin(), p.tokens.end(), special) != p.tokens.end())
+      throw usage_error("'{}' cannot be a special token: empty or named twice", special);
+    p.tokens.push_back(special);
+    p.added_raw.add({.id = id, .content = special, .control = true});
+    if (special == end_of_text) p.bos = p.eos = id;
+  }
+  if (!end_of_text.empty() && !p.eos) throw usage_error("'{}' is not among the special tokens", end_of_text);
 }
 
 }  // namespace
@@ -147,16 +172,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   p.ignore_merges = row.ignore_merges;
   p.splitter = Splitter(row.steps, "pre-tokenizer");
 
-  for (const std::string& special : options.specials) {
-    const TokenId id = p.tokens.size();
-    if (special.empty() || std::find(p.tokens.begin(), p.tokens.end(), special) != p.tokens.end())
-      throw usage_error("'{}' cannot be a special token: empty or named twice", special);
-    p.tokens.push_back(special);
-    p.added_raw.add({.id = id, .content = special, .control = true});
-    if (special == options.end_of_text) p.bos = p.eos = id;
-  }
-  if (!options.end_of_text.empty() && !p.eos)
-    throw usage_error("'{}' is not among the special tokens", options.end_of_text);
+  put_specials(options.specials, options.end_of_text, p);
 
   // Bytes in the order of their characters in the alphabet.
   std::map<char32_t, int> alphabet;
@@ -173,7 +189,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   }
 
   const std::string normalized = row.nfc ? normalize_nfc(text) : std::string();
-  PairCounts pairs(count_words(row.nfc ? std::string_view(normalized) : text, p.splitter, bytes));
+  PairCounts pairs(count_words(row.nfc ? std::string_view(normalized) : text, p.added_raw, p.splitter, bytes));
   Candidate best;
   while (std::ssize(p.tokens) < options.vocabulary && pairs.best(&best)) {
     if (best.count < options.min_frequency) break;
@@ -197,19 +213,29 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
 }
 
 Tokenizer Tokenizer::characters(std::string_view text) {
-  std::set<char32_t> found;
-  for (size_t at = 0; at < text.size();) {
-    char32_t c;
-    const size_t n = utf8_char(text, at, &c);
-    if (n == 0) throw user_error("byte {} of the text is not valid UTF-8, so it has no characters there", at);
-    found.insert(c);
-    at += n;
-  }
+  return character_tokenizer(text, {}, {});
+}
+
+Tokenizer character_tokenizer(std::string_view text, const std::vector<std::string>& specials,
+                              const std::string& end_of_text) {
   const Pretokenizer& row = row_named(pretokenizers().characters);
   auto parts = std::make_shared<TokenizerParts>();
   TokenizerParts& p = *parts;
   p.ignore_merges = row.ignore_merges;
   p.splitter = Splitter(row.steps, "pre-tokenizer");
+  put_specials(specials, end_of_text, p);
+  std::set<char32_t> found;
+  between_specials(text, p.added_raw, [&](std::string_view part) {
+    for (size_t at = 0; at < part.size();) {
+      char32_t c;
+      const size_t n = utf8_char(part, at, &c);
+      if (n == 0)
+        throw user_error("byte {} of the text is not valid UTF-8, so it has no characters there",
+                         part.data() - text.data() + at);
+      found.insert(c);
+      at += n;
+    }
+  });
   for (const char32_t c : found) {
     std::string character;
     utf8_append(character, c);
@@ -217,6 +243,10 @@ Tokenizer Tokenizer::characters(std::string_view text) {
   }
   p.kinds.assign(p.tokens.size(), TokenKind::normal);
   p.verbatim.assign(p.tokens.size(), false);
+  for (size_t i = 0; i < specials.size(); ++i) {
+    p.kinds[i] = TokenKind::control;
+    p.verbatim[i] = true;
+  }
   finish_tokenizer(p, "the text");
   return Tokenizer(std::move(parts));
 }

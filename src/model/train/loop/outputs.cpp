@@ -201,6 +201,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   const Adapter adapter = trainer.adapter();
   AdapterFile about;
   about.base = recipe.base;
+  if (trainer.batches().has_chats() && base.tokenizer) about.chat_template = base.tokenizer->chat_template();
   about.record = record_of(provenance_of(trainer, base));
   std::vector<std::string> lines;
   // Fields and magnitudes of groups have no place in such files.

@@ -18,6 +18,7 @@ class RankBatches : public Batches {
   bool has_weights() const override { return all_->has_weights(); }
   bool has_starts() const override { return all_->has_starts(); }
   RowForm form() const override { return all_->form(); }
+  bool has_chats() const override { return all_->has_chats(); }
   Batch training(int64_t step, int64_t number) const override {
     return share_of(all_->training(step, number), rank_, ranks_);
   }

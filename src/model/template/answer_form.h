@@ -1,0 +1,28 @@
+// What a template does with answers, learned from the template itself: it is given messages whose texts are known, and
+// what stands around them is the form. So no template is known by name. Proved by
+// tests/model/template/answer_form_test.cpp.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "model/template/chat.h"
+
+namespace lumen::model {
+
+// The first style in which the template prints a call whole: plain objects and texts where it takes them.
+CallStyle learn_call_style(const ChatRenderer& renderer);
+
+AnswerForm learn_answer_form(const ChatRenderer& renderer);
+
+// The control token with which an answer ends, which lies in a part of what is printed: of those that stand at the end
+// of the part, white space aside, the first that is one of `ends` (what stands behind it the template puts behind all
+// messages), else the last.
+struct LastControl {
+  size_t end = 0;
+  TokenId id = -1;
+};
+std::optional<LastControl> last_control(const ChatRenderer& renderer, const ChatText& text, ChatText::Part part,
+                                        std::span<const TokenId> ends);
+
+}  // namespace lumen::model
