@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/run_app.h"
 #include "cli/version.h"
 #include "number/read/names.h"
@@ -132,8 +133,8 @@ int print_error(const std::string& message, const std::string& hint, Exit code, 
 }
 
 // The command that the words name, as far as they do.
-const CLI::App& last_command(const CLI::App& app) {
-  const CLI::App* at = &app;
+CLI::App& last_command(CLI::App& app) {
+  CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   return *at;
 }
@@ -184,7 +185,7 @@ void require_commands(const CLI::App& app, const std::vector<std::string>& words
 }
 
 // What the parser could not place, in words of ours; returns when it placed everything.
-void refuse_leftovers(const CLI::App& app) {
+void refuse_leftovers(CLI::App& app) {
   for (const CLI::App* at = &last_command(app); at; at = at->get_parent()) {
     for (const std::string& word : at->remaining())
       if (word.size() > 1 && word.starts_with('-')) throw unknown_option(*at, word);
@@ -240,9 +241,11 @@ run::Engine Shared::engine(bool timed) const {
 
 void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option("--formats", shared->format_folders, "Folder with number formats (*.lum) of your own; repeatable")
+      ->check(reads(Reads::library))
       ->group("Common")
       ->type_name("DIR");
   app.add_option("--models", shared->model_folders, "Folder with model families (*.lum) and recipes (*.toml)")
+      ->check(reads(Reads::library))
       ->group("Common")
       ->type_name("DIR");
   app.add_option("-t,--threads", shared->threads, "Threads; 0 takes all cores this process may use")
@@ -257,6 +260,7 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
       ->group("Common")
       ->type_name("NAME");
   app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")
+      ->check(writes(Writes::folder_of_cache))
       ->group("Common")
       ->type_name("DIR");
   app.add_flag("!--no-tune", shared->tune,
@@ -376,6 +380,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
   if (!runs_as_guest) handle_signals();
+  const PathGuard guard(last_command(*app));
   const int code = ended_by_signal(command.action());
   finish_output();
   return code;

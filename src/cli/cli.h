@@ -1,6 +1,6 @@
 // The command line: its parts that every command shares, and main().
 //
-// May include: base, base/file, model/arch/family, model/calibrate, model/compress, model/data/examples,
+// May include: base, base/file, cli/paths, model/arch/family, model/calibrate, model/compress, model/data/examples,
 // model/infer/measure, model/infer/session, model/report/compression, model/train/recipe, number/read,
 // run/device/choose, run/engine, run/engine/launch_trial.
 // Offers: layer_text.h, measured_quality.h.

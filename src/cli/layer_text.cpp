@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/given_text.h"
+#include "cli/paths/paths.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/train/recipe/recipe.h"
 
@@ -35,6 +36,7 @@ void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
          "-f,--file", texts,
          "Text, .jsonl or folder to calibrate on; repeatable, each with a fair share of the windows; without it, "
          "the built-in one")
+      ->check(reads(Reads::data))
       ->type_name("FILE")
       ->allow_extra_args(false)
       ->group(group);

@@ -73,6 +73,73 @@ TEST_F(Overwrite, NeedsItsFlag) {
   EXPECT_NE(bytes(weights), folder);
 }
 
+// Commands whose outputs are reports, and whose inputs are named by tasks, runs and recipes.
+TEST_F(Overwrite, AlsoOfReports) {
+  const std::string m = path("m.gguf"), before = bytes(m);
+  std::ofstream(path("rows.jsonl")) << "{\"q\":\"a\",\"w\":\"b\"}\n{\"q\":\"b\",\"w\":\"a\"}\n";
+  std::ofstream(path("t.toml")) << "name = \"t\"\nkind = \"generate\"\ndata = \"rows.jsonl\"\nprompt = "
+                                   "\"{{q}}\"\nanswer = \"{{w}}\"\nmost = 2\nuntil = [\"c\"]\n";
+  const std::string rows = bytes(path("rows.jsonl")), task = bytes(path("t.toml"));
+  fs::create_directories(path("run"));
+  fs::copy(m, path("run/model.gguf"));
+  std::ofstream(path("run/metrics.jsonl")) << "{\"step\":1,\"loss\":2.0}\n";
+  const std::vector<std::string> eval = {"eval", "-m", m, "--task-file", path("t.toml"), "--tasks", "t"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (const auto& command : {with(eval, {"-o", m}),
+                              with(eval, {"-o", path("t.toml")}),
+                              with(eval, {"-o", path("rows.jsonl")}),
+                              with(eval, {"--log-samples", path("rows.jsonl")}),
+                              with(eval, {"--data", path(""), "--log-samples", path("rows.jsonl")}),
+                              {"quantize", m, path("q.gguf"), "q4_0", "--strategy", "rtn", "--json", m},
+                              {"quantize", m, path("q.gguf"), "q4_0", "--strategy", "rtn", "--html", m},
+                              {"quantize", m, m, "q4_0", "--overwrite", "--strategy", "rtn", "--json", m},
+                              {"report", path("run"), "-o", path("run/model.gguf")},
+                              {"report", path("run"), "-o", path("run/metrics.jsonl")},
+                              {"train", "-m", path("run"), "--out", path("run")}}) {
+    const Outcome o = lumen(command);
+    EXPECT_EQ(o.code, 2) << command[0] << " " << o.error;
+    EXPECT_TRUE(contains(o.error, "is read") || contains(o.error, "are the same file")) << o.error;
+  }
+  EXPECT_EQ(bytes(m), before);
+  EXPECT_EQ(bytes(path("run/model.gguf")), before);
+  EXPECT_EQ(bytes(path("rows.jsonl")), rows);
+  EXPECT_EQ(bytes(path("t.toml")), task);
+  // What is no input is replaced, in a folder that is read as well: a command can be repeated.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(lumen(with(eval, {"-o", path("figures.json"), "--log-samples", path("samples.jsonl")})).code, 0);
+    EXPECT_EQ(lumen({"report", path("run")}).code, 0);
+    EXPECT_EQ(lumen({"report", path("run"), "-o", path("run/mine.html")}).code, 0);
+  }
+}
+
+// A recipe names what is read, too.
+TEST_F(Overwrite, AlsoOfWhatRecipesName) {
+  fs::create_directories(path("run"));
+  fs::rename(path("m.gguf"), path("run/model.gguf"));
+  const std::string before = bytes(path("run/model.gguf"));
+  std::ofstream(path("r.toml")) << "[objective]\nname = \"distillation\"\nteacher = \"" << path("run/model.gguf")
+                                << "\"\n[model]\nfamily = \"llama\"\nsize = \"tiny\"\n";
+  const Outcome o = lumen({"train", "--recipe", path("r.toml"), "--out", path("run"), "--overwrite"});
+  EXPECT_EQ(o.code, 2) << o.error;
+  EXPECT_TRUE(contains(o.error, "is read")) << o.error;
+  EXPECT_EQ(bytes(path("run/model.gguf")), before);
+}
+
+TEST_F(Overwrite, LinksAreWrittenThrough) {
+  fs::create_symlink(path("target.gguf"), path("link.gguf"));
+  EXPECT_EQ(lumen({"quantize", path("m.gguf"), path("link.gguf"), "q4_0"}).code, 0);
+  EXPECT_TRUE(fs::is_symlink(path("link.gguf")));
+  EXPECT_TRUE(fs::exists(path("target.gguf")));
+  fs::create_symlink(path("none/target.gguf"), path("dangling.gguf"));
+  const Outcome o = lumen({"quantize", path("m.gguf"), path("dangling.gguf"), "q4_0"});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(contains(o.error, "symbolic link")) << o.error;
+  EXPECT_TRUE(fs::is_symlink(path("dangling.gguf")));
+}
+
 TEST_F(Overwrite, AlsoOfTextsAndSources) {
   std::ofstream(path("text.txt")) << std::string(4000, 'a') << "b";
   const std::string before = bytes(path("text.txt"));

@@ -54,6 +54,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--lr", "0.01"},
     {"--min-lr", "0.001"},
     {"--warmup", "2"},
+    {"--warmup-ratio", "0.25"},
     {"--schedule", "cosine"},
     {"--weight-decay", "0.1"},
     {"--max-grad-norm", "1"},
@@ -140,6 +141,7 @@ const std::set<std::pair<std::string, std::string>> kContradict = {
     {"--epochs", "--steps"},
     {"--validation", "--validation-data"},
     {"--merge", "--ship"},
+    {"--warmup", "--warmup-ratio"},
 };
 
 // Adapters are trained beside a model.
@@ -186,10 +188,11 @@ TEST_F(TrainFlagsTest, EveryPair) {
   std::vector<std::set<std::string>> together;
   for (const bool model : {false, true}) {
     // One of each pair that contradicts itself, in all ways.
-    for (int choice = 0; choice < 16; ++choice) {
+    for (int choice = 0; choice < 32; ++choice) {
       std::set<std::string> options = {choice & 1 ? "--bf16" : "--precision"};
       std::set<std::string> left = {choice & 2 ? "--steps" : "--epochs",
-                                    choice & 4 ? "--validation" : "--validation-data"};
+                                    choice & 4 ? "--validation" : "--validation-data",
+                                    choice & 16 ? "--warmup" : "--warmup-ratio"};
       if (choice & 8)
         left.insert({"--ship", "--ship-learned", "--ship-magnitudes"});
       else
@@ -243,6 +246,81 @@ TEST_F(TrainFlagsTest, ValuesThatContradict) {
     EXPECT_EQ(o.code, 2) << arguments[2] << " " << o.out;
   }
   EXPECT_EQ(lumen({"train", "--print-config", "--bf16", "--precision", "bf16"}).code, 0);
+}
+
+// The share takes the place of a recipe's number of steps, and the other way round, wherever each is said.
+TEST_F(TrainFlagsTest, AShareOfTheStepsIsAWarmUp) {
+  const auto config = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"train", "--print-config"});
+    return lumen(arguments).out;
+  };
+  const std::string share = config({"--warmup_ratio", "0.03", "--steps", "1000"});
+  EXPECT_TRUE(contains(share, "warmup_ratio = 0.03\n") && contains(share, "warmup_steps = 0\n")) << share;
+  std::ofstream(path("share.toml")) << "[schedule]\nwarmup_ratio = 0.1\n";
+  std::ofstream(path("steps.toml")) << "[schedule]\nwarmup_steps = 7\n";
+  std::ofstream(path("both.toml")) << "[schedule]\nwarmup_steps = 7\nwarmup_ratio = 0.1\n";
+  const std::string steps = config({"--recipe", path("share.toml") + "," + path("steps.toml")});
+  EXPECT_TRUE(contains(steps, "warmup_ratio = 0\n") && contains(steps, "warmup_steps = 7\n")) << steps;
+  const std::string later = config({"--recipe", path("steps.toml") + "," + path("share.toml")});
+  EXPECT_TRUE(contains(later, "warmup_ratio = 0.1\n") && contains(later, "warmup_steps = 0\n")) << later;
+  const std::string flag = config({"--recipe", path("share.toml"), "--warmup", "5"});
+  EXPECT_TRUE(contains(flag, "warmup_ratio = 0\n") && contains(flag, "warmup_steps = 5\n")) << flag;
+  const Outcome both = lumen({"train", "--print-config", "--recipe", path("both.toml")});
+  EXPECT_EQ(both.code, 1);
+  EXPECT_TRUE(contains(both.error, "both.toml:3")) << both.error;
+  // What is printed is a recipe that says the same.
+  std::ofstream(path("printed.toml")) << share;
+  EXPECT_EQ(config({"--recipe", path("printed.toml")}), share);
+  EXPECT_EQ(lumen({"train", "--print-config", "--warmup-ratio", "1.5"}).code, 2);
+}
+
+TEST_F(TrainFlagsTest, ARecipeOfAnAdapterIsPrintedWithoutItsModel) {
+  std::ofstream(path("lora.toml")) << "[adapter]\nmethod = \"lora\"\nrank = 4\n";
+  const Outcome o = lumen({"train", "--print-config", "--recipe", path("lora.toml")});
+  EXPECT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.out, "method = \"lora\"")) << o.out;
+  const Outcome trained = lumen({"train", "--recipe", path("lora.toml"), "--out", path("out")});
+  EXPECT_EQ(trained.code, 2);
+  EXPECT_TRUE(contains(trained.error, "beside a model")) << trained.error;
+}
+
+// Whatever is wrong in a recipe, the message says in which file, line and key.
+TEST_F(TrainFlagsTest, MistakesOfRecipesHaveAPlace) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[schedule]\nshape = \"no\"", "wrong.toml:2"},
+      {"[schedule]\nsteps = \"x\"", "wrong.toml:2"},
+      {"[schedule]\nsteps = 0", "wrong.toml:2"},
+      {"[schedule]\nlearning_rate = 1e-4\nmin_learning_rate = 1e-3", "wrong.toml:3"},
+      {"[schedule]\nsteps = 10\ndecay_steps = 20", "wrong.toml:3"},
+      {"[schedule]\nstepz = 10", "wrong.toml:2"},
+      {"[data]\nform = \"no\"", "wrong.toml:2"},
+      {"[data]\ntrain_on = \"no\"", "wrong.toml:2"},
+      {"[data]\noverflow = \"no\"", "wrong.toml:2"},
+      {"[run]\non_nan = \"no\"", "wrong.toml:2"},
+      {"[run]\nrecompute = \"no\"", "wrong.toml:2"},
+      {"[run]\nprecision = \"no\"", "wrong.toml:2"},
+      {"[memory]\nlimit = \"no\"", "wrong.toml:2"},
+      {"[memory]\noffload = \"no\"", "wrong.toml:2"},
+      {"[ranks]\nshard = \"no\"", "wrong.toml:2"},
+      {"[optimizer]\nname = \"no\"", "wrong.toml:2"},
+      {"[adapter]\nmethod = \"no\"", "wrong.toml:2"},
+      {"[adapter]\nmethod = \"lora\"\ninit = \"no\"", "wrong.toml:3"},
+      {"[ship]\nfields = \"no\"", "wrong.toml:2"},
+      {"[products]\nactivation_scale = \"no\"", "wrong.toml:2"},
+      {"[products]\nactivation = \"no\"", "wrong.toml:2"},
+      {"[[quantize]]\nformat = \"q4_0\"\nlayers = \"no\"", "wrong.toml:3"},
+  };
+  for (const auto& [text, place] : wrong) {
+    std::ofstream(path("wrong.toml")) << text << "\n";
+    const Outcome o = lumen({"train", "--print-config", "--recipe", path("wrong.toml")});
+    EXPECT_TRUE(o.code == 1 || o.code == 2) << text << "\n" << o.out;
+    EXPECT_TRUE(contains(o.error, place)) << text << "\n" << o.error;
+  }
+  // What a flag says is not the file's mistake.
+  std::ofstream(path("wrong.toml")) << "[schedule]\nmin_learning_rate = 1e-4\n";
+  const Outcome flag = lumen({"train", "--print-config", "--recipe", path("wrong.toml"), "--min-lr", "1"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_FALSE(contains(flag.error, "wrong.toml:2")) << flag.error;
 }
 
 TEST_F(TrainFlagsTest, NumbersThatAreNone) {

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/file/temporary.h"
 
 namespace lumen {
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kUnfinished = ".part";
+constexpr size_t kTried = 4096;  // bytes that are written to see whether there is room for any
 
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -42,6 +44,31 @@ std::string without_number(std::string name) {
   return name.erase(of - 6, 15);
 }
 
+// Error when there is no folder that `path` could lie in. `named`: what the user called it.
+void require_parent(const fs::path& path, const fs::path& named) {
+  const fs::path folder = folder_of(path);
+  std::error_code failure;
+  const fs::file_status there = fs::status(folder, failure);
+  if (fs::is_directory(there) || there.type() == fs::file_type::unknown) return;
+  const std::string link = path == named ? "" : fmt::format("it is a symbolic link to '{}', and ", path.string());
+  throw Error(Exit::user,
+              fs::exists(there)
+                  ? fmt::format("cannot write '{}': {}'{}' is not a folder", named.string(), link, folder.string())
+                  : fmt::format("cannot write '{}': {}there is no folder '{}'", named.string(), link, folder.string()),
+              fs::exists(there) ? "name another place" : "make the folder first, or name another place");
+}
+
+// Error when not even a few bytes find room in a folder. Where a file without a name cannot be made, nobody knows.
+void require_room(const fs::path& folder, const fs::path& named) {
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  const std::string bytes(kTried, '\0');
+  const bool is_full = ::write(fd, bytes.data(), bytes.size()) < 0 && (errno == ENOSPC || errno == EDQUOT);
+  const Error error = system_error("write", named);
+  ::close(fd);
+  if (is_full) throw error;
+}
+
 // What was left unfinished of `path` by processes that are gone.
 void remove_leavings_of(const fs::path& path) {
   const std::string mine = without_number(path.filename().string());
@@ -63,6 +90,15 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
+// In a folder that other programs share links may lead into (a cache of models), neither what a link leads to nor the
+// link itself is replaced.
+void refuse_link(const fs::path& target) {
+  std::error_code failure;
+  if (!fs::is_symlink(fs::symlink_status(target, failure))) return;
+  throw Error(Exit::user, fmt::format("'{}' is a symbolic link and is not replaced", target.string()),
+              "remove it, or name another folder");
+}
+
 // Whole files, in the order in which they were written: what was written last is found last.
 void move_files(const fs::path& from, const fs::path& to) {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
@@ -72,13 +108,33 @@ void move_files(const fs::path& from, const fs::path& to) {
   });
   for (const auto& [time, file] : files) {
     const fs::path target = to / file.filename();
-    if (::rename(file.c_str(), target.c_str()) != 0) throw system_error("write", target);
+    refuse_link(target);
+    move_file(file, target);
   }
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+fs::path written_path(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  fs::path at = path;
+  std::error_code failure;
+  for (int i = 0; i < kMostLinks; ++i) {
+    if (!fs::is_symlink(fs::symlink_status(at, failure))) return at;
+    const fs::path next = fs::read_symlink(at, failure);
+    if (failure) throw user_error("cannot read the symbolic link '{}': {}", at.string(), failure.message());
+    at = next.is_absolute() ? next : folder_of(at) / next;
+  }
+  throw Error(Exit::user, fmt::format("cannot write '{}': its symbolic links lead to each other", path.string()),
+              "remove the link, or name another file");
+}
+
+void move_file(const fs::path& from, const fs::path& to) {
+  refuse_protected(to);
+  if (::rename(from.c_str(), to.c_str()) != 0) throw system_error("write", to);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(written_path(path)) {
   std::error_code failure;
   const fs::file_status there = fs::status(path_, failure);
   if (fs::exists(there) && !fs::is_regular_file(there))
@@ -86,6 +142,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
                 fmt::format("cannot write '{}': it is {}", path_.string(),
                             fs::is_directory(there) ? "a folder" : "a device or a pipe, not a file"),
                 "name a file; it is written beside and then renamed");
+  require_parent(path_, path);
   remove_leavings_of(path_);
   do {
     if (fd_ >= 0) ::close(fd_);
@@ -152,7 +209,7 @@ void AtomicFile::commit() {
   if (::fsync(fd_) != 0) throw system_error("flush", path_);
   // Renamed before the lock goes with the descriptor: nobody takes it for a leaving. A failure is cleaned up after by
   // the destructor.
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error("write", path_);
+  move_file(temporary_, path_);
   ::close(fd_);
   fd_ = -1;
   sync_folder(folder_of(path_));
@@ -164,8 +221,10 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
   file.commit();
 }
 
-AtomicFolder::AtomicFolder(std::filesystem::path path) : path_(std::move(path)) {
-  if (!path_.has_filename()) path_ = path_.parent_path();  // "folder/"
+AtomicFolder::AtomicFolder(std::filesystem::path path) {
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  path_ = written_path(path);
+  if (path_ != path) require_parent(path_, path);
   std::error_code failure;
   const fs::file_status there = fs::status(path_, failure);
   const bool is_there = fs::is_directory(there);
@@ -215,7 +274,7 @@ void AtomicFolder::commit() {
     ::rmdir(temporary_.c_str());
     sync_folder(path_);
   } else {
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error("write", path_);
+    move_file(temporary_, path_);
     sync_folder(folder_of(path_));
   }
   ::close(fd_);
@@ -223,12 +282,13 @@ void AtomicFolder::commit() {
 }
 
 void require_writable(const std::filesystem::path& path) {
-  AtomicFile tried(path);
+  const AtomicFile tried(path);
+  require_room(folder_of(written_path(path)), path);
 }
 
 void require_writable_folder(const std::filesystem::path& path) {
   AtomicFolder folder(path);
-  AtomicFile tried(folder.path() / "file");
+  require_writable(folder.path() / "file");
 }
 
 }  // namespace lumen

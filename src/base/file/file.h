@@ -1,7 +1,7 @@
 // Files: reading whole, mapping, and writing so that a crash never leaves half a file (write beside, fsync, rename).
 //
 // May include: base.
-// Offers: leave.h, lock.h, temporary.h.
+// Offers: leave.h, lock.h, protected.h, temporary.h.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ void require_writable_folder(const std::filesystem::path& path);
 
 // Writes `path` atomically: bytes go to a hidden file beside it; commit() flushes, fsyncs, renames over `path` and
 // fsyncs the folder. Without commit() (an exception, a full disk, a kill) the old file stays whole and the temporary is
-// removed: what a kill leaves, by the next one that writes the same file. Devices, pipes and folders are refused, not
-// replaced.
+// removed: what a kill leaves, by the next one that writes the same file. Refused, not replaced, are devices, pipes,
+// folders and files that are read (protected.h). A symbolic link stays: what it leads to is written.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -76,7 +76,7 @@ class AtomicFile {
 };
 
 // A new folder appears at `path` whole, by a rename in commit(), or not at all; folders above it that had to be made go
-// with it. Into a folder that is there already commit() moves the files, in the order in which they were written.
+// with it. Into a folder that is there already commit() moves the files, as they were written, but over no links.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::filesystem::path path);

@@ -9,6 +9,7 @@
 #include "base/structured/json.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/classify/classify.h"
 
 namespace lumen::cli {
@@ -108,7 +109,6 @@ struct ClassifyExportFlags {
 int export_classifier(const Shared& shared, const ClassifyExportFlags& flags) {
   const model::LibraryRef library = shared.library();
   const std::filesystem::path out = flags.out;
-  require_writable_folder(out);
   run::Engine engine = shared.engine();
   const auto network = load_classifier(engine, *library, flags.run);
   const KeptRanges kept = read_ranges(flags.run);
@@ -168,8 +168,11 @@ std::vector<model::NetworkInputs> calibration_batches(const model::Images& image
 void add_classify_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalImagesFlags>();
   CLI::App* sub = app.add_subcommand("eval", "How much of the t10k part a run recognizes, in floats and quantized");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files")->required()->type_name("FOLDER");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  sub->add_option("data", flags->data, "Folder of IDX files")
+      ->check(reads(Reads::folder))
+      ->required()
+      ->type_name("FOLDER");
   sub->add_option("--images", flags->images, "So many; 0: all")->check(whole(0, 100'000'000));
   sub->add_flag("--float", flags->is_float, "In floats alone");
   add_shared_flags(*sub, command.shared);
@@ -181,8 +184,9 @@ void add_classify_eval(CLI::App& app, Command& command) {
 void add_classify_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Calibrate 8-bit products on a few images; eval uses it then");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::resumed))->required()->type_name("RUN");
   sub->add_option("data", flags->data, "Folder of IDX files, of which the training part is looked at")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
   sub->add_option("--ranges", flags->ranges, "Of a layer's results: static, dynamic (the true ones) or estimate")
@@ -211,8 +215,14 @@ void add_classify_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyExportFlags>();
   CLI::App* sub = app.add_subcommand(
       "export", "Write a quantized run as an object and C that need no library, one image at a time");
-  sub->add_option("run", flags->run, "Folder of a run that was quantized")->required()->type_name("RUN");
-  sub->add_option("-o,--out", flags->out, "Folder to write kernels.o and model.c to")->required()->type_name("DIR");
+  sub->add_option("run", flags->run, "Folder of a run that was quantized")
+      ->check(reads(Reads::run))
+      ->required()
+      ->type_name("RUN");
+  sub->add_option("-o,--out", flags->out, "Folder to write kernels.o and model.c to")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("DIR");
   sub->add_option("--target", flags->target, "A processor that lumen doctor lists, or cortex-m4, cortex-m7")
       ->capture_default_str();
   add_shared_flags(*sub, command.shared);

@@ -1,6 +1,7 @@
 // Commands of image classifiers: trained, measured, quantized with ranges that are known before a layer runs, studied.
 //
-// May include: base, base/file, base/structured, cli, cli/image_training, model/classify, model/file, model/report.
+// May include: base, base/file, base/structured, cli, cli/image_training, cli/paths, model/classify, model/file,
+// model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

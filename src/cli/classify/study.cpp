@@ -12,6 +12,7 @@
 #include "cli/classify/classify.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/classify/classify.h"
 #include "model/classify/corrupt.h"
 #include "model/report/chart.h"
@@ -324,9 +325,15 @@ int classify_study(const Shared& shared, const ClassifyStudyFlags& flags) {
 void add_classify_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ClassifyStudyFlags>();
   CLI::App* sub = app.add_subcommand("study", "Compare static, dynamic and estimated ranges: a table and a page");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
-  sub->add_option("data", flags->data, "Folder of IDX files")->required()->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder of the page")->required()->type_name("DIR");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  sub->add_option("data", flags->data, "Folder of IDX files")
+      ->check(reads(Reads::folder))
+      ->required()
+      ->type_name("FOLDER");
+  sub->add_option("-o,--out", flags->out, "Folder of the page")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("DIR");
   sub->add_option("--images", flags->images, "Of the t10k part for each seed; 0: all")
       ->check(whole(0, 100'000'000))
       ->capture_default_str();

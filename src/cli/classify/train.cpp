@@ -32,7 +32,6 @@ double test_accuracy(model::Network& network, const ClassifyTrainFlags& flags) {
 int classify_train(const Shared& shared, ClassifyTrainFlags flags) {
   const model::LibraryRef library = shared.library();
   const model::Images images = model::read_images(flags.data, "train");
-  require_writable_folder(flags.out);
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   if (flags.rate == 0) flags.rate = flags.settings.optimizer.name == "sgd" ? 0.1 : 1e-3;

@@ -558,8 +558,6 @@ void check_budget(const Shared& shared, const CalibratedFlags& flags) {
     if (!shared.library()->recipe(name)) (void)named_format(shared.library()->formats(), name);
   if (!flags.beside.empty() && flags.json.empty() && flags.html.empty())
     throw usage_error("--beside is for a report: add --html or --json");
-  for (const std::string& file : {flags.json, flags.html})
-    if (!file.empty()) require_writable(file);
 }
 
 int quantize_by_budget(const Shared& shared, const model::Model& model, const std::string& in, const std::string& out,

@@ -11,6 +11,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/held_formats.h"
 #include "model/arch/low_rank_weights.h"
@@ -191,8 +192,9 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->type_name("BITS")
       ->group("Strategies");
   option("--json", flags.json, "Write what was done to each weight, and with --budget what was chosen and measured",
-         "FILE");
-  option("--html", flags.html, "The same as a page", "FILE");
+         "FILE")
+      ->check(writes(Writes::file));
+  option("--html", flags.html, "The same as a page", "FILE")->check(writes(Writes::file));
   sub.add_option("--beside", flags.beside,
                  "Formats or mixtures that the report of --budget shows, too: rounded by an importance matrix of the "
                  "same text, measured on the same windows")
@@ -200,7 +202,8 @@ void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags) {
       ->type_name("NAMES")
       ->group("Strategies");
   option("--work-folder", flags.folder, "Where what is done is kept until OUT is written; OUT.work by default",
-         "FOLDER");
+         "FOLDER")
+      ->check(writes(Writes::folder));
   sub.add_flag("--restart", flags.options.anew, "Throw away what an earlier run has left in the work folder")
       ->group("Strategies");
   add_activation_flags(sub, flags.activations);

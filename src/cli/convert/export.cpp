@@ -5,10 +5,10 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
-#include "model/file/own_input.h"
 
 namespace lumen::cli {
 namespace {
@@ -29,11 +29,6 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
   if (!flags.shard.empty() && gguf) throw usage_error("--max-shard-size is for folders");
   if (packs && !flags.type.empty()) throw usage_error("--type is for floats, but '{}' packs weights", to.form);
   to.part_bytes = gguf ? split : size_of(flags.shard);
-  if (!flags.overwrite) {
-    model::refuse_own_input(model::model_files(flags.in),
-                            gguf ? model::replaced_by_gguf(flags.out, split > 0) : model::replaced_by_folder(flags.out),
-                            "name another place, or add --overwrite: what is there will be gone");
-  }
   const model::LibraryRef library = shared.library();
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
   if (type && !model::is_float_format(*type))
@@ -66,8 +61,14 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
 void add_export(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ExportFlags>();
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
-  sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")->required()->type_name("IN");
-  sub->add_option("output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
+  sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")
+      ->check(reads(Reads::model))
+      ->required()
+      ->type_name("IN");
+  sub->add_option("output", flags->out, "NAME.gguf, or a folder")
+      ->check(writes(Writes::model_or_input))
+      ->required()
+      ->type_name("OUT");
   sub->add_option("--to,--output-format", flags->to, "What to write; by default what the name says")
       ->check(CLI::IsMember(model::output_forms()));
   sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");

@@ -6,9 +6,9 @@
 #include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/calibrate/calibrate.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/perplexity.h"
 
 namespace lumen::cli {
@@ -22,16 +22,9 @@ struct ImatrixFlags {
 
 int measure(const Shared& shared, ImatrixFlags& flags) {
   const model::LibraryRef library = shared.library();
-  model::Paths inputs;
-  for (const std::string& path : flags.earlier) inputs.emplace_back(path);
-  if (!flags.text.empty()) inputs.emplace_back(flags.text);
-  if (!flags.model.empty())
-    for (const auto& path : model::model_files(flags.model)) inputs.push_back(path);
-  model::refuse_own_input(inputs, model::Paths{flags.out}, "name another file with -o");
   if (flags.model.empty() && flags.earlier.empty())
     throw usage_error("what is to be measured? Give a model with -m, or matrices to join with --in-file");
   if (flags.model.empty() && !flags.text.empty()) throw usage_error("-f TEXT needs a model: -m");
-  require_writable(flags.out);
   model::Importance all;
   for (const std::string& path : flags.earlier) {
     model::Importance one = model::read_importance(path, library->formats());
@@ -73,11 +66,15 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
 void add_imatrix(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ImatrixFlags>();
   CLI::App* sub = app.add_subcommand("imatrix", "What a model's weights read of a text: an importance matrix");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
+      ->check(reads(Reads::model))
+      ->type_name("FILE");
   sub->add_option("-f,--file", flags->text,
                   "Text, .jsonl or folder to run the model over; without it, the built-in one")
+      ->check(reads(Reads::data))
       ->type_name("FILE");
   sub->add_option("-o,--output,--output-file", flags->out, "Importance matrix to write")
+      ->check(writes(Writes::file))
       ->capture_default_str()
       ->type_name("FILE");
   sub->add_option("--output-format", flags->form, "gguf, or dat: the older form, for older programs")
@@ -85,6 +82,7 @@ void add_imatrix(CLI::App& app, Command& command) {
       ->check(CLI::IsMember({"gguf", "dat"}));
   sub->add_option("--in-file", flags->earlier,
                   "Importance matrices to add; repeatable. Without a model they are joined")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
       ->capture_default_str()

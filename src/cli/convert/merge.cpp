@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "cli/adapters.h"
@@ -12,6 +13,7 @@
 #include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
@@ -39,12 +41,12 @@ struct MergeFlags {
 // Where the result lies until it is known to be good: beside its place, or in a hidden folder there.
 class Staged {
  public:
-  Staged(const fs::path& out, bool folder) : out_(out) {
+  Staged(const fs::path& out, bool folder) : out_(written_path(out)) {
     if (folder) {
       folder_.emplace(out);
       return;
     }
-    file_ = out.parent_path() / fmt::format(".{}.{}.unchecked", out.filename().string(), ::getpid());
+    file_ = out_.parent_path() / fmt::format(".{}.{}.unchecked", out_.filename().string(), ::getpid());
     remember_temporary(file_);
   }
   Staged(const Staged&) = delete;
@@ -58,9 +60,7 @@ class Staged {
   const fs::path& path() const { return folder_ ? folder_->path() : file_; }
   void commit() {
     if (folder_) return folder_->commit();
-    std::error_code failure;
-    fs::rename(file_, out_, failure);
-    if (failure) throw user_error("cannot write {}: {}", out_.string(), failure.message());
+    move_file(file_, out_);
   }
 
  private:
@@ -142,8 +142,6 @@ int merge(const Shared& shared, MergeFlags& flags) {
   model::Paths inputs = model::model_files(flags.base);
   for (const fs::path& file : adapter_files(flags.adapters)) inputs.push_back(file);
   if (!flags.check.empty()) inputs.emplace_back(flags.check);
-  model::refuse_own_input(inputs, gguf ? model::replaced_by_gguf(flags.out) : model::replaced_by_folder(flags.out),
-                          "name another place with -o");
   std::error_code failure;
   if (!flags.overwrite &&
       (gguf ? fs::exists(flags.out, failure) : fs::exists(fs::path(flags.out) / "config.json", failure)))
@@ -192,12 +190,17 @@ void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
   sub->add_option("base", flags->base, "The model: GGUF file, Hugging Face folder, or hf:USER/REPO")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("BASE");
   sub->add_option("adapter", flags->adapters.plain, "GGUF adapters or PEFT folders; several add up")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("ADAPTER[=SCALE]");
-  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
+  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder")
+      ->check(writes(Writes::model))
+      ->required()
+      ->type_name("OUT");
   sub->add_option("--to", flags->to, "What to write; by default what the name says")
       ->check(CLI::IsMember({"gguf", "hf"}));
   sub->add_option("--type", flags->type,
@@ -210,6 +213,7 @@ void add_merge(CLI::App& app, Command& command) {
   auto* text = sub->add_option("--check", flags->check,
                                "Held-out text over which the result is compared with model and adapter; without it the "
                                "end of the built-in text")
+                   ->check(reads(Reads::data))
                    ->type_name("TEXT");
   auto* most = sub->add_option("--max-kl", flags->most,
                                "Nats per token the result may be away; more ends with exit code 5, and nothing is "

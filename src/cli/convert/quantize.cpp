@@ -13,9 +13,9 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
-#include "model/file/own_input.h"
 #include "model/report/compression/compression.h"
 
 namespace lumen::cli {
@@ -138,12 +138,6 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     if (!name.empty()) (void)named_format(library->formats(), name);
   for (const std::string& name : flags.options.fallbacks) (void)named_format(library->formats(), name);
   for (const auto& [pattern, name] : flags.options.tensor_types) (void)named_format(library->formats(), name);
-  if (!flags.dry_run && !flags.overwrite) {
-    const auto replaced =
-        to.is_gguf() ? model::replaced_by_gguf(flags.out, to.part_bytes > 0) : model::replaced_by_folder(flags.out);
-    model::refuse_own_input(model::model_files(flags.in), replaced,
-                            "name another file, or add --overwrite: the weights as they are will be gone");
-  }
   if (!flags.dry_run && to.is_gguf()) require_writable(flags.out);
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   if (weights_stay && flags.calibrated.low_rank > 0)
@@ -159,9 +153,6 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   const bool cuts = !flags.calibrated.high.empty();
   if (!flags.calibrated.high_ratios.empty() && !cuts) throw usage_error("--high-ratio is a share of --high-impact");
   if (cuts && !by_budget) check_high_impact(shared, flags.calibrated);
-  if (!flags.dry_run)
-    for (const std::string& file : {flags.calibrated.json, flags.calibrated.html})
-      if (!file.empty()) require_writable(file);
   const ExpertFlags& experts = flags.calibrated.experts;
   check_experts(shared, experts);
   if (experts.are_given()) require_experts_alone(flags);
@@ -192,8 +183,14 @@ void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
       app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
-  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
-  sub->add_option("output", flags->out, "GGUF file, or folder, to write")->required()->type_name("OUT");
+  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")
+      ->check(reads(Reads::model))
+      ->required()
+      ->type_name("IN");
+  sub->add_option("output", flags->out, "GGUF file, or folder, to write")
+      ->check(writes(Writes::model_or_input))
+      ->required()
+      ->type_name("OUT");
   sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
   sub->add_option("type", flags->type, "Format or mixture; the names are below. Not with --budget")->type_name("TYPE");
   auto* threads =
@@ -212,9 +209,11 @@ void add_quantize(CLI::App& app, Command& command) {
       sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
           ->type_name("FORMAT");
   sub->add_option("--recipe", flags->recipe, "Options by the name of a recipe, or from a .toml; those given here stay")
+      ->check(reads(Reads::file))
       ->type_name("NAME|FILE");
   sub->add_option("--imatrix", flags->importance,
                   "Importance matrix (`lumen imatrix`): formats with fit(x, w) choose scales by it")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--fallback", flags->options.fallbacks,
                   "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without "
@@ -246,7 +245,11 @@ void add_quantize(CLI::App& app, Command& command) {
   threads->excludes(sub->get_option("--threads"));
   sub->callback([flags, sub, &command] {
     command.action = [flags, sub, shared = command.shared] {
-      if (!flags->recipe.empty()) take_recipe(*sub, *shared->library(), flags->recipe);
+      std::optional<PathGuard> of_recipe;
+      if (!flags->recipe.empty()) {
+        take_recipe(*sub, *shared->library(), flags->recipe);
+        of_recipe.emplace(*sub);  // it may name files as well
+      }
       if (flags->threads > 0) shared->threads = flags->threads;
       return quantize_file(*shared, *flags);
     };

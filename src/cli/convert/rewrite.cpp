@@ -12,10 +12,10 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
 #include "run/device/require.h"
 
@@ -199,9 +199,6 @@ int rewrite(const Shared& shared, RewriteFlags& flags) {
       throw usage_error("--activations is for --learn-rotation by kl or tokens: errors of weights know none");
   }
   const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
-  if (!flags.overwrite)
-    model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),
-                            "name another file, or add --overwrite: the weights as they are will be gone");
   require_writable(flags.out);
   const model::Model given = model::read_model(library, flags.in);
   run::require_host_memory("rewriting", {{"weights in f32, before and after", given.weight_count() * 8}});
@@ -222,8 +219,14 @@ void add_rewrite(CLI::App& app, Command& command) {
   auto flags = std::make_shared<RewriteFlags>();
   CLI::App* sub = app.add_subcommand(
       "rewrite", "Change a model's weights without changing what it computes, so that it rounds better");
-  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
-  sub->add_option("output", flags->out, "GGUF file to write, in f32")->required()->type_name("OUT");
+  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")
+      ->check(reads(Reads::model))
+      ->required()
+      ->type_name("IN");
+  sub->add_option("output", flags->out, "GGUF file to write, in f32")
+      ->check(writes(Writes::model_or_input))
+      ->required()
+      ->type_name("OUT");
   sub->add_option("--rotate", flags->rotate, "Spaces that are rotated: stream (the residual stream), values (of heads)")
       ->delimiter(',')
       ->type_name("SPACES");

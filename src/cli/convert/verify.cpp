@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/train/record/provenance.h"
 
 namespace lumen::cli {
@@ -33,6 +34,7 @@ void add_verify(CLI::App& app, Command& command) {
   auto path = std::make_shared<std::string>();
   CLI::App* sub = app.add_subcommand("verify", "Check what a run's outputs were made of, by the hashes they record");
   sub->add_option("path", *path, "Folder of a run or of an adapter, GGUF or safetensors file")
+      ->check(reads(Reads::run))
       ->required()
       ->type_name("RUN|FILE");
   sub->footer(

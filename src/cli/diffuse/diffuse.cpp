@@ -4,6 +4,7 @@
 #include "base/file/file.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/images/images.h"
 
 namespace lumen::cli {
@@ -17,7 +18,6 @@ struct DataFlags {
 
 int data(const DataFlags& flags) {
   const std::filesystem::path out = flags.out;
-  require_writable_folder(out);
   std::filesystem::create_directories(out);
   // What is held out follows from another seed.
   for (const auto& [part, count, seed] : {std::tuple("train", flags.count, flags.seed),
@@ -40,7 +40,10 @@ int data(const DataFlags& flags) {
 void add_diffuse_data(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DataFlags>();
   CLI::App* sub = app.add_subcommand("data", "Write made-up images, to try the other commands with");
-  sub->add_option("-o,--out", flags->out, "Folder to write")->required()->type_name("FOLDER");
+  sub->add_option("-o,--out", flags->out, "Folder to write")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("FOLDER");
   sub->add_option("--count", flags->count, "Images")->check(whole(1, 1'000'000))->capture_default_str();
   sub->add_option("--size", flags->size, "Pixels of a side")->check(whole(4, 1024))->capture_default_str();
   sub->add_flag("--colors", flags->colors, "Three channels, drawn colors and noise, as files of idx4");

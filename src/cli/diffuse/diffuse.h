@@ -1,6 +1,7 @@
 // Commands of diffusion: images made up, a family trained on images, put into few bits, images drawn from it.
 //
-// May include: base, base/file, cli, cli/image_training, model/diffuse, model/file, model/images, model/report.
+// May include: base, base/file, cli, cli/image_training, cli/paths, model/diffuse, model/file, model/images,
+// model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -9,6 +9,7 @@
 #include "cli/diffuse/diffuse.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/diffuse/stored.h"
 #include "model/file/checkpoint.h"
 
@@ -57,7 +58,6 @@ int diffuse_quantize(const Shared& shared, const DiffuseQuantizeFlags& flags) {
     throw Error(Exit::usage, "svdquant has a way of low rank beside each product", "--rank 8, for example");
   const model::QuantizeFormats formats{library->formats().get(flags.weights),
                                        library->formats().get(flags.activations)};
-  require_writable_folder(flags.out);
   if (model::latest_checkpoint(flags.out))
     throw Error(Exit::usage, fmt::format("{} holds a run", flags.out), "name another folder");
   run::Engine engine = shared.engine();
@@ -134,8 +134,9 @@ std::string in_codes_text(const model::Network& network, std::span<const model::
 void add_diffuse_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseQuantizeFlags>();
   CLI::App* sub = app.add_subcommand("quantize", "Put the products of a run into few bits, by its graph's structure");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("-o,--out", flags->out, "Folder to write, from which images are drawn")
+      ->check(writes(Writes::folder))
       ->required()
       ->type_name("QUANTIZED");
   sub->add_option("--weights", flags->weights, "Format of weights")->required()->type_name("FORMAT");

@@ -5,6 +5,7 @@
 #include "cli/diffuse/diffuse.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/diffuse/stored.h"
 #include "model/images/picture.h"
 
@@ -19,7 +20,6 @@ struct DiffuseSampleFlags {
 };
 
 int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
-  require_writable(flags.out);
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const model::DrawingNetwork drawing = model::load_drawing(engine, *library, flags.run);
@@ -49,8 +49,11 @@ int diffuse_sample(const Shared& shared, DiffuseSampleFlags flags) {
 void add_diffuse_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseSampleFlags>();
   CLI::App* sub = app.add_subcommand("sample", "Draw images: a picture of them side by side");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
-  sub->add_option("-o,--out", flags->out, "Picture to write")->required()->type_name("FILE.png");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  sub->add_option("-o,--out", flags->out, "Picture to write")
+      ->check(writes(Writes::file))
+      ->required()
+      ->type_name("FILE.png");
   sub->add_option("--label", flags->labels, "What they show, by turns; without it a row of each class")->delimiter(',');
   sub->add_option("--count", flags->count, "Images; without it as many as columns of each class")
       ->check(whole(1, 1'000'000));

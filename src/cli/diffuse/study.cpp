@@ -14,6 +14,7 @@
 #include "cli/diffuse/diffuse.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/diffuse/quality.h"
 #include "model/diffuse/stored.h"
 #include "model/file/checkpoint.h"
@@ -341,7 +342,6 @@ std::string study_page(const DiffuseStudy& study, const DiffuseStudyFlags& flags
 
 int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
   const std::filesystem::path out = flags.out;
-  require_writable_folder(out);
   const FolderLock lock(out);
   catch_interrupts();
   DiffuseStudy study(shared, flags);
@@ -364,12 +364,19 @@ int diffuse_study(const Shared& shared, const DiffuseStudyFlags& flags) {
 void add_diffuse_study(CLI::App& app, Command& command) {
   auto flags = std::make_shared<DiffuseStudyFlags>();
   CLI::App* sub = app.add_subcommand("study", "Compare ways to quantize a run by the images it draws");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
-  sub->add_option("--data", flags->data, "Folder of IDX files that it was trained on")->required()->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder to write")->required()->type_name("FOLDER");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  sub->add_option("--data", flags->data, "Folder of IDX files that it was trained on")
+      ->check(reads(Reads::folder))
+      ->required()
+      ->type_name("FOLDER");
+  sub->add_option("-o,--out", flags->out, "Folder to write")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("FOLDER");
   sub->add_option("--in", flags->settings, "Formats; repeatable")->required()->type_name("NAME=WEIGHTS,ACTIVATIONS");
   sub->add_option("--methods", flags->methods, "Methods, see `lumen diffuse quantize`; without it all")->delimiter(',');
   sub->add_option("--classifier", flags->classifier, "Folder of a classifier's run; without it one is trained")
+      ->check(reads(Reads::run))
       ->type_name("RUN");
   sub->add_option("--family", flags->family, "Family of the classifier that is trained, with features and logits")
       ->type_name("NAME");

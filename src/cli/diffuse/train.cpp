@@ -15,7 +15,6 @@ namespace {
 int diffuse_train(const Shared& shared, const ImageTrainingFlags& flags) {
   const model::LibraryRef library = shared.library();
   const model::Images images = model::read_images(flags.data, "train");
-  require_writable_folder(flags.out);
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   const auto network = begun_on_images(engine, *library, flags,

@@ -9,6 +9,7 @@
 #include "base/file/file.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 
 namespace lumen::cli {
 namespace {
@@ -183,9 +184,13 @@ void add_federate_partition(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PartitionFlags>();
   CLI::App* sub = app.add_subcommand("partition", "Part images, or a play's roles, among clients: a folder each");
   sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder to write")->required()->type_name("FOLDER");
+  sub->add_option("-o,--out", flags->out, "Folder to write")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("FOLDER");
   sub->add_option(
          "--how", flags->how,
          "iid; dir:ALPHA, each class dealt out by a Dirichlet draw; client:ALPHA, each client's mixture drawn; "

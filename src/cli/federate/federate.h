@@ -1,7 +1,7 @@
 // Commands of federated training: data parted, a server, clients, runs in one process, a comparison of all methods.
 //
-// May include: base, base/file, base/net, base/structured, cli, model/federate/rounds, model/federate/simulate,
-// model/file, model/report.
+// May include: base, base/file, base/net, base/structured, cli, cli/paths, model/federate/rounds,
+// model/federate/simulate, model/file, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

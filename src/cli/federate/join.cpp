@@ -16,6 +16,7 @@
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 
 namespace lumen::cli {
 namespace {
@@ -336,6 +337,7 @@ void add_federate_join(CLI::App& app, Command& command) {
   auto flags = std::make_shared<JoinFlags>();
   CLI::App* sub = app.add_subcommand("join", "Be a client: train on data that stay here");
   sub->add_option("data", flags->data, "Folder of IDX files (train-..), or with text.txt")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
   sub->add_option("--server", flags->server, "Where `lumen federate serve` listens")
@@ -343,6 +345,7 @@ void add_federate_join(CLI::App& app, Command& command) {
       ->type_name("HOST:PORT");
   sub->add_option("--name", flags->name, "Of this client; without it the folder's")->type_name("NAME");
   sub->add_option("--state", flags->state, "Folder of what it must know when it comes back; DATA/federate without it")
+      ->check(writes(Writes::folder))
       ->type_name("FOLDER");
   sub->add_option("--patience", flags->patience, "Seconds to wait for an answer")
       ->check(real(0.1, 3600))

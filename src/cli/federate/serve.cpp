@@ -9,6 +9,7 @@
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -45,7 +46,6 @@ std::unique_ptr<model::FederateServer> begun(const Shared& shared, run::Engine& 
 
 int federate_serve(const Shared& shared, FederateServeFlags flags) {
   const model::LibraryRef library = shared.library();
-  require_writable_folder(flags.out);
   const FolderLock lock(flags.out);
   run::Engine engine = shared.engine();
   const auto server = begun(shared, engine, *library, flags);
@@ -97,7 +97,10 @@ void add_federate_serve(CLI::App& app, Command& command) {
   model::FederateSettings& s = flags->run.settings;
   flags->run.add(*sub, true);
   sub->get_option("--family")->required(false);
-  sub->add_option("-o,--out", flags->out, "Folder of the run")->required()->type_name("RUN");
+  sub->add_option("-o,--out", flags->out, "Folder of the run")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("RUN");
   sub->add_option("--clients", s.clients, "The run begins when so many have joined")
       ->check(whole(1, 100'000))
       ->capture_default_str();
@@ -119,6 +122,7 @@ void add_federate_serve(CLI::App& app, Command& command) {
       ->check(real(0.05, 3600))
       ->capture_default_str();
   sub->add_option("--test", flags->test, "Folder whose held out part is looked at behind each round")
+      ->check(reads(Reads::folder))
       ->type_name("FOLDER");
   sub->add_option("--tested", flags->tested, "So many examples of it")
       ->check(whole(1, 1'000'000'000))

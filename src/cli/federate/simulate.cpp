@@ -6,6 +6,7 @@
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 
 namespace lumen::cli {
 namespace {
@@ -82,6 +83,7 @@ void add_federate_simulate(CLI::App& app, Command& command) {
   flags->run.settings.sampled = 10;
   CLI::App* sub = app.add_subcommand("simulate", "A federated run in one process, in simulated seconds");
   sub->add_option("data", flags->data, "Folder of IDX files: train-.. and t10k-..; or with text.txt")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
   flags->run.add(*sub, true);

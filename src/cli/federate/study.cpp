@@ -11,6 +11,7 @@
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
 #include "model/report/spread.h"
@@ -393,9 +394,13 @@ void add_federate_study(CLI::App& app, Command& command) {
   flags->run.settings.sampled = 10;
   CLI::App* sub = app.add_subcommand("study", "Compare all methods on several partitions: a table and a page");
   sub->add_option("data", flags->data, "Folder of IDX files: train-.. and t10k-..; or with text.txt")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
-  sub->add_option("-o,--out", flags->out, "Folder of the page")->required()->type_name("DIR");
+  sub->add_option("-o,--out", flags->out, "Folder of the page")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("DIR");
   flags->run.add(*sub, false);
   sub->add_option("--how", flags->how, "How data are parted, apart by commas: iid, dir:ALPHA, client:ALPHA")
       ->delimiter(',')
@@ -403,6 +408,7 @@ void add_federate_study(CLI::App& app, Command& command) {
   sub->add_option("--clients", flags->clients, "So many")->check(whole(1, 100'000))->capture_default_str();
   sub->add_option("--examples", flags->examples, "Use so many, drawn; 0: all")->check(whole(0, 1'000'000'000));
   sub->add_option("--with", flags->with, "federate.json of a study whose runs are not made again; repeatable")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--seeds", flags->seeds, "Runs of each")->check(whole(1, 100))->capture_default_str();
   add_simulation_flags(*sub, flags->simulation);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -18,9 +19,10 @@ constexpr double kSecondsOfALine = 5;
 
 void ImageTrainingFlags::add(CLI::App& app, const std::string& families) {
   app.add_option("data", data, "Folder of IDX files: train-images-idx3-ubyte, train-labels-idx1-ubyte (.gz)")
+      ->check(reads(Reads::folder))
       ->required()
       ->type_name("FOLDER");
-  app.add_option("-o,--out", out, "Folder of the run")->required()->type_name("RUN");
+  app.add_option("-o,--out", out, "Folder of the run")->check(writes(Writes::folder))->required()->type_name("RUN");
   app.add_option("--family", settings.family, "Family of models/*.lum that " + families)->type_name("NAME");
   app.add_option("--shape", settings.size, "Size that the family names")->type_name("NAME")->capture_default_str();
   app.add_option("--config", config, "A config value; repeatable")->type_name("KEY=NUMBER");

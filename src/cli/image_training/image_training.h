@@ -1,7 +1,7 @@
 // What commands that train a network on images have in common: their flags, a run that is begun or gone on with, and
 // the loop over its steps.
 //
-// May include: base, cli, model/file, model/images, model/network.
+// May include: base, cli, cli/paths, model/file, model/images, model/network.
 #pragma once
 
 #include <CLI/CLI.hpp>

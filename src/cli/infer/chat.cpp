@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/log.h"
 #include "base/structured/json.h"
 #include "cli/adapters.h"
@@ -16,9 +17,9 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/own_input.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::cli {
@@ -135,7 +136,7 @@ class Conversation {
       if (rest.empty()) {
         note(name + " needs the name of a file");
       } else if (name == "/save") {
-        model::refuse_own_input(model::model_files(flags_.model), model::Paths{rest}, "name another file");
+        refuse_protected(rest, "name another file");
         ordered_json root = ordered_json::object();
         root["messages"] = messages_;
         write_file_atomic(rest, root.dump(2) + "\n");
@@ -310,14 +311,17 @@ void add_chat(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* sub = app.add_subcommand("chat", "Talk with a model");
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("FILE");
   sub->add_option("--system,--system-prompt", flags->system, "How the model shall answer");
   auto* prompt = sub->add_option("-p,--prompt", flags->prompt, "The first question");
-  auto* load =
-      sub->add_option("--load", flags->load, "Go on with a conversation, as /save writes it")->type_name("FILE");
+  auto* load = sub->add_option("--load", flags->load, "Go on with a conversation, as /save writes it")
+                   ->check(reads(Reads::file))
+                   ->type_name("FILE");
   sub->add_option("--chat-template,--chat-template-file", flags->template_name,
                   "Template of the conversation: a file with Jinja, or plain, chatml; default: the model's own")
+      ->check(reads(Reads::file))
       ->type_name("FILE|NAME");
   sub->add_option("--chat-template-kwargs", flags->template_values, "More values for the template, as JSON")
       ->type_name("JSON");

@@ -5,15 +5,16 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
 #include "cli/measured_quality.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/eval/evaluate.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/compare_models.h"
 #include "model/infer/measure/speed.h"
 #include "model/report/compression/compression.h"
@@ -27,7 +28,7 @@ struct CompareFlags {
   std::string text, bos = "front", json, html, scratch, data;
   std::vector<std::string> tasks, task_files;
   int64_t limit = 0;
-  bool one_by_one = false, no_speed = false;
+  bool one_by_one = false, no_speed = false, outside_data = false;
   model::PerplexityOptions options;
 };
 
@@ -41,9 +42,10 @@ class Compare {
         throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
                     "--data DIR says where they lie; docs/evaluating.md names the files");
     }
-    refuse_own_outputs();
+    for (const std::string& name : flags.tasks)
+      for (const std::filesystem::path& file : model::data_files_of(tasks_, name, task_options())) rows_.add(file);
     for (const std::string& file : {flags.json, flags.html})
-      if (!file.empty()) require_writable(file);
+      if (!file.empty()) refuse_protected(file);
     const model::LibraryRef library = shared.library();
     for (const std::string& file : flags.models) models_.push_back(model::read_model(library, file));
     if (!models_[0].tokenizer) throw user_error("{} has no tokenizer", flags.models[0]);
@@ -68,16 +70,15 @@ class Compare {
  private:
   using Report = model::CompressionReport;
 
-  model::MeasuredQuality& quality(size_t i) { return i == 0 ? report_.base.quality : report_.points[i - 1].quality; }
-
-  void refuse_own_outputs() const {
-    model::Paths inputs;
-    for (const std::string& file : flags_.models)
-      for (const auto& part : model::model_files(file)) inputs.push_back(part);
-    if (!flags_.text.empty()) inputs.emplace_back(flags_.text);
-    for (const std::string& file : {flags_.json, flags_.html})
-      if (!file.empty()) model::refuse_own_input(inputs, model::Paths{file}, "name another file for --json and --html");
+  model::EvalOptions task_options() const {
+    model::EvalOptions options;
+    options.data = flags_.data;
+    options.limit = flags_.limit;
+    options.outside_data = flags_.outside_data;
+    return options;
   }
+
+  model::MeasuredQuality& quality(size_t i) { return i == 0 ? report_.base.quality : report_.points[i - 1].quality; }
 
   void begin_report() {
     const auto bits = [](const model::Model& m) {
@@ -193,9 +194,7 @@ class Compare {
       quality(i).prompt_tokens_per_s = rate({.prompt = std::min<int64_t>(128, context / 2)});
       quality(i).tokens_per_s = rate({.generate = std::min<int64_t>(32, context / 2)});
     }
-    model::EvalOptions options;
-    options.data = flags_.data;
-    options.limit = flags_.limit;
+    const model::EvalOptions options = task_options();
     for (const std::string& name : flags_.tasks) {
       const auto results = model::evaluate(
           loaded, tasks_, name, options,
@@ -245,6 +244,7 @@ class Compare {
   CompareFlags& flags_;
   run::Engine engine_;
   model::TaskLibrary tasks_;
+  ProtectedFiles rows_;  // of tasks
   std::vector<model::Model> models_;
   Report report_;
   Progress progress_;
@@ -257,10 +257,12 @@ void add_compare(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("compare", "How far models are from a base: divergence, perplexity, size, speed");
   sub->add_option("models", flags->models,
                   "GGUF files or Hugging Face folders; the first is what the others are far from")
+      ->check(reads(Reads::model))
       ->required()
       ->expected(2, 64)
       ->type_name("BASE MODEL..");
   sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
+      ->check(reads(Reads::data))
       ->type_name("FILE");
   sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
       ->capture_default_str()
@@ -277,6 +279,7 @@ void add_compare(CLI::App& app, Command& command) {
                 "Hold one model at a time, and the base's log probabilities in a file; so it is, too, "
                 "where there is no room for all");
   sub->add_option("--scratch", flags->scratch, "Folder of that file; without it, the system's for temporary files")
+      ->check(writes(Writes::folder_of_cache))
       ->type_name("DIR")
       ->check(CLI::ExistingDirectory);
   sub->add_flag("--no-speed", flags->no_speed, "Do not measure how fast the models read and write");
@@ -284,14 +287,18 @@ void add_compare(CLI::App& app, Command& command) {
       ->delimiter(',')
       ->type_name("NAME,..");
   sub->add_option("--task-file", flags->task_files, "A task of your own (docs/evaluating.md); repeatable")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
-  sub->add_option("--data", flags->data, "Folder with the tasks' data")->type_name("DIR");
+  sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");
+  sub->add_flag("--allow-outside-data", flags->outside_data,
+                "Tasks may name files outside of that folder, through .., links or from the root");
   sub->add_option("--limit", flags->limit, "Only the first rows of a task; 0 takes all")
       ->capture_default_str()
       ->check(whole(0, INT32_MAX));
   sub->add_option("--json", flags->json, "Write the figures as a document that `lumen report` reads")
+      ->check(writes(Writes::file))
       ->type_name("FILE");
-  sub->add_option("--html", flags->html, "Write them as a page")->type_name("FILE");
+  sub->add_option("--html", flags->html, "Write them as a page")->check(writes(Writes::file))->type_name("FILE");
   sub->footer(
       "Divergences are of each scored token's distribution from the base's, in nats. The protocol is that of `lumen "
       "perplexity`.\n"

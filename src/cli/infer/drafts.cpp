@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 
 namespace lumen::cli {
@@ -31,6 +32,7 @@ void DraftFlags::add_flags(CLI::App& app, int64_t& most) {
   auto* draft = app.add_option("--model-draft,--md", model,
                                "A smaller model of the same vocabulary proposes tokens, and the model checks several "
                                "at once (also -md)")
+                    ->check(reads(Reads::model))
                     ->type_name("FILE")
                     ->group("Drafts");
   app.add_flag("--lookup", look_up, "The same with proposals from the text itself: what followed the last words before")

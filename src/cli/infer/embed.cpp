@@ -7,8 +7,8 @@
 #include "cli/given_text.h"
 #include "cli/infer/embed_measure.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/own_input.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::cli {
@@ -114,17 +114,6 @@ void check_flags(const EmbedFlags& flags) {
     throw usage_error("--pairs brings its own texts");
 }
 
-void refuse_own_input(const EmbedFlags& flags) {
-  if (flags.out.empty()) return;
-  model::Paths inputs = model::model_files(flags.model);
-  for (const std::string& other : flags.against)
-    for (const auto& file : model::model_files(other)) inputs.push_back(file);
-  for (const std::string& file : {flags.file, flags.pairs})
-    if (!file.empty()) inputs.emplace_back(file);
-  model::refuse_own_input(inputs, model::Paths{flags.out}, "name another file for --output");
-  require_writable(flags.out);
-}
-
 int embed(const Shared& shared, EmbedFlags& flags) {
   if (flags.model.empty() && !flags.texts.empty()) {
     flags.model = flags.texts.front();
@@ -132,7 +121,6 @@ int embed(const Shared& shared, EmbedFlags& flags) {
   }
   if (flags.model.empty()) throw usage_error("no model: name it first, or with -m");
   check_flags(flags);
-  refuse_own_input(flags);
   const auto give = [&](const std::string& text, bool is_report) {
     if (!flags.out.empty())
       write_file_atomic(flags.out, text);
@@ -165,9 +153,13 @@ void add_embed(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("embed", "Turn texts into vectors")->alias("embedding");
   sub->add_option("-m,--model,--model_name_or_path", flags->model,
                   "GGUF file or Hugging Face folder; without -m the first word behind the command")
+      ->check(reads(Reads::model))
       ->type_name("FILE");
-  sub->add_option("text,-p,--prompt", flags->texts, "The texts; without them and --file, lines of standard input");
-  sub->add_option("-f,--file", flags->file, "File with a text on each line")->type_name("FILE");
+  sub->add_option("text,-p,--prompt", flags->texts, "The texts; without them and --file, lines of standard input")
+      ->check(reads(Reads::model));
+  sub->add_option("-f,--file", flags->file, "File with a text on each line")
+      ->check(reads(Reads::file))
+      ->type_name("FILE");
   sub->add_option("--pooling", flags->pooling,
                   "How the vectors of tokens become one: mean, cls (the first), last, or none; without it as the model "
                   "says, else mean")
@@ -191,15 +183,19 @@ void add_embed(CLI::App& app, Command& command) {
                   "Tokens computed at once, of as many texts as that is; 1: each text alone")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  sub->add_option("-o,--output", flags->out, "File to write instead of standard output")->type_name("FILE");
+  sub->add_option("-o,--output", flags->out, "File to write instead of standard output")
+      ->check(writes(Writes::file))
+      ->type_name("FILE");
   sub->add_option("--pairs", flags->pairs,
                   "Rows with two texts and how alike they are (.tsv, .csv, .json, .jsonl, .parquet): print how well "
                   "cosines follow the scores")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--fields", flags->fields, "Names of the texts and the score in --pairs; a dot leads into an object")
       ->capture_default_str();
   sub->add_option("--against", flags->against,
                   "Another model, a rounded one for instance: print how close its vectors are; repeatable")
+      ->check(reads(Reads::model))
       ->type_name("FILE");
   flags->adapters.add_flags(*sub);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");

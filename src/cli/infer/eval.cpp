@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/log.h"
 #include "base/structured/json.h"
 #include "cli/adapters.h"
@@ -10,6 +11,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/eval/evaluate.h"
 
@@ -65,9 +67,12 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
       throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
                   "--data DIR says where they lie; docs/evaluating.md names the files");
   }
-  for (const std::string& file : {flags.output, flags.samples})
-    if (!file.empty()) require_writable(file);
   flags.options.data = flags.data;
+  ProtectedFiles rows;
+  for (const std::string& name : flags.tasks)
+    for (const std::filesystem::path& file : model::data_files_of(tasks, name, flags.options)) rows.add(file);
+  for (const std::string& file : {flags.output, flags.samples})
+    if (!file.empty()) refuse_protected(file);
   if (flags.fewshot >= 0) flags.options.fewshot = flags.fewshot;
   const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
@@ -117,13 +122,18 @@ int evaluate(const Shared& shared, EvalFlags& flags) {
 void add_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Put questions to a model and count right answers");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
+      ->check(reads(Reads::model))
+      ->type_name("FILE");
   sub->add_option("--tasks", flags->tasks, "What to ask: names, separated by commas; see --list")
       ->delimiter(',')
       ->type_name("NAME,..");
   sub->add_option("--task-file", flags->files, "A task of your own (docs/evaluating.md); repeatable")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
-  sub->add_option("--data", flags->data, "Folder with the tasks' data")->type_name("DIR");
+  sub->add_option("--data", flags->data, "Folder with the tasks' data")->check(reads(Reads::tasks))->type_name("DIR");
+  sub->add_flag("--allow-outside-data", flags->options.outside_data,
+                "Tasks may name files outside of that folder, through .., links or from the root");
   sub->add_flag("--list", flags->list, "List the tasks");
   sub->add_option("--num-fewshot,--num_fewshot", flags->fewshot,
                   "Examples in front of each question; without it as the task says")
@@ -138,9 +148,12 @@ void add_eval(CLI::App& app, Command& command) {
   sub->add_option("--parallel", flags->options.parallel, "Texts written at once")
       ->capture_default_str()
       ->check(whole(1, 256));
-  sub->add_option("-o,--output", flags->output, "Write the figures to this file, as JSON")->type_name("FILE");
+  sub->add_option("-o,--output", flags->output, "Write the figures to this file, as JSON")
+      ->check(writes(Writes::file))
+      ->type_name("FILE");
   sub->add_option("--log-samples,--log_samples", flags->samples,
                   "Write what was asked and answered to this file, as JSON lines")
+      ->check(writes(Writes::file))
       ->type_name("FILE");
   flags->adapters.add_flags(*sub);
   flags->mapping.add_flags(*sub);

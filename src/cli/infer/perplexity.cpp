@@ -7,8 +7,8 @@
 #include "cli/given_text.h"
 #include "cli/infer/mapping.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 
 namespace lumen::cli {
@@ -22,12 +22,6 @@ struct PerplexityFlags {
 };
 
 int measure(const Shared& shared, PerplexityFlags& flags) {
-  if (!flags.record.empty()) {
-    model::Paths inputs = model::model_files(flags.model);
-    if (!flags.text.empty()) inputs.emplace_back(flags.text);
-    model::refuse_own_input(inputs, model::Paths{flags.record}, "name another file for --record-logits");
-    require_writable(flags.record);
-  }
   const model::Model model = flags.mapping.read(shared, shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   const std::string text = held_out_text(flags.text, "measuring on");
@@ -76,8 +70,12 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
 void add_perplexity(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
-  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->required()->type_name("FILE");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
+      ->check(reads(Reads::model))
+      ->required()
+      ->type_name("FILE");
   sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
+      ->check(reads(Reads::data))
       ->type_name("FILE");
   sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
       ->capture_default_str()
@@ -96,8 +94,10 @@ void add_perplexity(CLI::App& app, Command& command) {
       ->check(CLI::IsMember({"front", "windows", "none"}));
   auto* record =
       sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
+          ->check(writes(Writes::file))
           ->type_name("FILE");
   sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
+      ->check(reads(Reads::file))
       ->type_name("FILE")
       ->excludes(record);
   flags->adapters.add_flags(*sub);

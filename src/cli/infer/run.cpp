@@ -12,6 +12,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/generate/generate_many.h"
 #include "model/infer/session/forecast.h"
@@ -191,15 +192,18 @@ void add_run(CLI::App& app, Command& command) {
   flags->sampling.generate.predict = 128;
   CLI::App* sub = app.add_subcommand("run", "Continue a text with a model")->alias("cli")->alias("completion");
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("FILE");
   auto* prompt = sub->add_option("-p,--prompt", flags->prompt,
                                  "The text to continue, which may be empty where the model has a token that begins "
                                  "texts; without it, lines are read from the terminal");
-  auto* prompt_file =
-      sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")->type_name("FILE");
+  auto* prompt_file = sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")
+                          ->check(reads(Reads::file))
+                          ->type_name("FILE");
   sub->add_option("--prompts", flags->prompts,
                   "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
   sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 256 (also -np); without it 8")
       ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostTexts}));

@@ -9,6 +9,7 @@
 #include "base/naming.h"
 #include "base/structured/json.h"
 #include "cli/numbers.h"
+#include "cli/paths/paths.h"
 #include "model/infer/sample/grammar.h"
 #include "model/infer/sample/json_schema.h"
 #include "model/infer/session/step_plan.h"
@@ -98,11 +99,17 @@ void SamplingFlags::add_flags(CLI::App& app) {
   app.add_option("--grammar", generate.grammar, "GBNF grammar the answer must follow")
       ->type_name("TEXT")
       ->group("Sampling");
-  app.add_option("--grammar-file", grammar_file, "The same from a file")->type_name("FILE")->group("Sampling");
+  app.add_option("--grammar-file", grammar_file, "The same from a file")
+      ->check(reads(Reads::file))
+      ->type_name("FILE")
+      ->group("Sampling");
   app.add_option("-j,--json-schema", schema, "JSON schema the answer must fit; {}: any JSON")
       ->type_name("JSON")
       ->group("Sampling");
-  app.add_option("--json-schema-file", schema_file, "The same from a file")->type_name("FILE")->group("Sampling");
+  app.add_option("--json-schema-file", schema_file, "The same from a file")
+      ->check(reads(Reads::file))
+      ->type_name("FILE")
+      ->group("Sampling");
 }
 
 void SamplingFlags::finish(const model::Model& model, const model::Library& library) {

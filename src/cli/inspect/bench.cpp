@@ -14,6 +14,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/infer/measure/speed_many.h"
@@ -152,7 +153,6 @@ int bench(const Shared& shared, BenchFlags& flags) {
     if (!library->recipe(type)) (void)named_format(library->formats(), type);
   if (!flags.texts.empty()) flags.speed.session.narrow = model::Narrow::apart;
   if (!flags.write.empty()) {
-    require_writable(flags.write);
     model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
     model::add_synthetic_tokenizer(model);
     model::write_gguf(model, flags.write);
@@ -177,8 +177,9 @@ int bench(const Shared& shared, BenchFlags& flags) {
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
-  auto* file =
-      sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");
+  auto* file = sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")
+                   ->check(reads(Reads::model))
+                   ->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "A named size with random weights instead of a file")
       ->type_name("SIZE");
   sub->add_option("--type", flags->types, "Formats or mixtures of the random weights")
@@ -187,6 +188,7 @@ void add_bench(CLI::App& app, Command& command) {
       ->excludes(file);
   auto* write =
       sub->add_option("--write", flags->write, "Write the random model (with a vocabulary) and measure nothing")
+          ->check(writes(Writes::file))
           ->type_name("FILE");
   sub->add_option("-p,--n-prompt", flags->prompts, "Lengths of prompts read at once; 0: none")
       ->delimiter(',')

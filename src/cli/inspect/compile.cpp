@@ -9,9 +9,9 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/family/source.h"
 #include "model/arch/held_formats.h"
-#include "model/file/own_input.h"
 #include "model/train/optimizer/optimizer.h"
 #include "model/train/recipe/recipe.h"
 #include "number/read/names.h"
@@ -126,15 +126,12 @@ void take_precision(const model::Library& library, const std::string& precision,
 }
 
 int compile(const Shared& shared, const CompileFlags& flags) {
-  if (!flags.out.empty())
-    model::refuse_own_input(model::Paths{flags.file}, model::Paths{flags.out}, "name another file for --out");
   auto library = model::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
   if (flags.check && flags.emit_given && flags.out.empty())
     throw usage_error("--check prints its report; --emit beside it needs a file (--out)");
-  if (!flags.out.empty()) require_writable(flags.out);
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
   graph::Graph g = graph_of(*library, flags, options.symbols);
@@ -189,6 +186,7 @@ void add_compile(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CompileFlags>();
   CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
   sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
+      ->check(reads(Reads::file))
       ->required()
       ->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
@@ -206,7 +204,9 @@ void add_compile(CLI::App& app, Command& command) {
   auto* emit = sub->add_option("--emit", flags->emit,
                                "graph, loops, llvm, asm, obj, or bids: what families of kernels offered for products")
                    ->capture_default_str();
-  sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
+  sub->add_option("-o,--out", flags->out, "File to write instead of printing")
+      ->check(writes(Writes::file))
+      ->type_name("OUT");
   auto* explain = sub->add_flag("--explain", flags->explain,
                                 "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured "
                                 "time, and the ceiling that binds it");

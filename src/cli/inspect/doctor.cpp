@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/inspect/doctor_report.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "run/device/choose/choose.h"
 #include "run/device/choose/libraries.h"
 #include "run/engine/cache/kept_files.h"
@@ -124,7 +125,8 @@ void add_doctor(CLI::App& app, Command& command) {
   sub->add_flag("--json", flags->json, "For programs");
   auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
   sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
-  sub->add_option("--report", flags->report, "Write a file about devices and tests that can be sent to others");
+  sub->add_option("--report", flags->report, "Write a file about devices and tests that can be sent to others")
+      ->check(writes(Writes::file));
   sub->footer(
       "Every device is opened, described, and kernels of every kind are compared with the exact evaluator, planned as "
       "real\n"

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/family/source.h"
 #include "number/facts/facts.h"
 #include "run/device/choose/choose.h"
@@ -162,6 +163,7 @@ void add_format(CLI::App& app, Command& command) {
       "check",
       "Codec properties, kernels on every machine that runs here and on --device, errors beside similar formats");
   check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")
+      ->check(reads(Reads::file))
       ->required()
       ->type_name("FILE|NAME");
   check_command->footer(

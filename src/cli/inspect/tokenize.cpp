@@ -10,7 +10,7 @@
 #include "cli/given_text.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "model/file/own_input.h"
+#include "cli/paths/paths.h"
 #include "model/text/tokenizer/text_stats.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/unicode/unicode.h"
@@ -87,9 +87,6 @@ void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options)
 int tokenize(const TokenizeFlags& flags) {
   if (!flags.training.empty()) {
     if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
-    model::refuse_own_input(model::Paths(flags.training.begin(), flags.training.end()), model::Paths{flags.output},
-                            "name another file for the tokenizer");
-    require_writable(flags.output);
     std::string text;
     for (const std::string& file : flags.training) text += read_file(file, uint64_t{4} << 30);
     model::BpeTraining options{.vocabulary = flags.vocabulary, .specials = flags.specials, .split = flags.split};
@@ -144,9 +141,11 @@ void add_tokenize(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("tokenize", "Show how a text becomes tokens; measure or train a tokenizer");
   auto* model = sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
                                 "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
+                    ->check(reads(Reads::model))
                     ->type_name("FILE");
   auto* text = sub->add_option("text", flags->texts, "The text; without it and --file, standard input");
-  auto* file = sub->add_option("-f,--file", flags->file, "File with the text")->type_name("FILE");
+  auto* file =
+      sub->add_option("-f,--file", flags->file, "File with the text")->check(reads(Reads::file))->type_name("FILE");
   auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
   auto* json = sub->add_flag("--json", flags->json, "Print JSON")->excludes(ids);
   auto* stats =
@@ -160,8 +159,9 @@ void add_tokenize(CLI::App& app, Command& command) {
   auto* lines = sub->add_flag("--json-lines", flags->json_lines,
                               "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line "
                               "of output its tokens");
-  auto* train =
-      sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")->type_name("FILE...");
+  auto* train = sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")
+                    ->check(reads(Reads::file))
+                    ->type_name("FILE...");
   // What goes with one way of work alone.
   for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
   for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
@@ -175,6 +175,7 @@ void add_tokenize(CLI::App& app, Command& command) {
   sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml")
       ->needs(train);
   sub->add_option("-o,--output", flags->output, "Where the trained tokenizer.json goes")
+      ->check(writes(Writes::file))
       ->type_name("FILE")
       ->needs(train);
   sub->footer(

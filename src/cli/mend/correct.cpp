@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/mend/mended.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/measure/perplexity_divergence.h"
@@ -124,6 +125,7 @@ void add_correct(CLI::App& app, Command& command) {
       app.add_subcommand("correct", "Give a rounded model back what rounding took, by an adapter beside it");
   flags->add_models(*sub);
   sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder as PEFT writes it")
+      ->check(writes(Writes::model))
       ->required()
       ->type_name("ADAPTER");
   sub->add_option("-r,--rank", flags->options.factors.rank, "Columns of each matrix's B, rows of its A")

@@ -7,22 +7,27 @@
 #include "base/file/file.h"
 #include "cli/given_text.h"
 #include "cli/numbers.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
-#include "model/file/own_input.h"
 
 namespace lumen::cli {
 
 void MendedFlags::add_models(CLI::App& sub) {
   sub.add_option("original", original, "The model as it was: GGUF file, Hugging Face folder, or hf:USER/REPO")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("ORIGINAL");
-  sub.add_option("quantized", rounded, "The same model, rounded")->required()->type_name("QUANTIZED");
+  sub.add_option("quantized", rounded, "The same model, rounded")
+      ->check(reads(Reads::model))
+      ->required()
+      ->type_name("QUANTIZED");
 }
 
 void MendedFlags::add_check(CLI::App& sub, const char* out_name) {
   auto* held_out = sub.add_option("--check", check,
                                   "Held-out text over which the distance from the original is measured; without it the "
                                   "end of the built-in text")
+                       ->check(reads(Reads::data))
                        ->type_name("TEXT");
   sub.add_option("--check-chunks", windows, "Windows of the check; 0 takes all")
       ->capture_default_str()
@@ -32,12 +37,6 @@ void MendedFlags::add_check(CLI::App& sub, const char* out_name) {
 }
 
 void MendedFlags::refuse_outputs(bool is_file) const {
-  model::Paths inputs = model::model_files(original);
-  for (const std::filesystem::path& file : model::model_files(rounded)) inputs.push_back(file);
-  for (const std::string& file : text.texts) inputs.emplace_back(file);
-  if (!check.empty()) inputs.emplace_back(check);
-  model::refuse_own_input(inputs, is_file ? model::replaced_by_gguf(out) : model::replaced_by_folder(out),
-                          "name another place with -o");
   std::error_code failure;
   if (!overwrite && std::filesystem::exists(out, failure))
     throw Error(Exit::user, fmt::format("'{}' is there already", out), "name another place, or add --overwrite");

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/mend/mended.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/fields/fields.h"
@@ -100,6 +101,7 @@ void add_recover(CLI::App& app, Command& command) {
       "recover", "Train what a rounded model's format leaves trainable, over the whole model; codes stay as they are");
   flags->add_models(*sub);
   sub->add_option("-o,--out,--output", flags->out, "GGUF file to write, in the same formats")
+      ->check(writes(Writes::model))
       ->required()
       ->type_name("OUT");
   sub->add_option(
@@ -127,6 +129,7 @@ void add_recover(CLI::App& app, Command& command) {
   flags->text.add_flags(*sub, "Text");
   sub->add_option("--work-folder", flags->folder,
                   "Where what is done is kept until OUT is written; OUT.work by default")
+      ->check(writes(Writes::folder))
       ->type_name("FOLDER");
   sub->add_flag("--restart", flags->options.anew, "Throw away what an earlier run has left in the work folder");
   flags->add_check(*sub, "OUT");

@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/recommend/recommend.h"
 #include "model/recommend/wire.h"
 
@@ -60,7 +61,6 @@ struct PlanFlags {
 };
 
 int plan(const Shared& shared, const PlanFlags& flags) {
-  require_writable(flags.out);
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const auto model = load_planned(engine, *library, flags.run);
@@ -159,14 +159,14 @@ int serve(const Shared& shared, const ServeFlags& flags) {
 void add_recommend_plan(CLI::App& app, Command& command) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* sub = app.add_subcommand("plan", "Get the plan for a user: here, or from a cloud");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("--items", flags->items, "What the user did, the oldest first; without it the usual plan")
       ->type_name("A,B,..");
   sub->add_option("--cloud", flags->cloud, "Where `lumen recommend serve` listens")->type_name("HOST:PORT");
   sub->add_option("--patience", flags->patience, "Seconds to wait for a cloud")
       ->check(real(0.01, 3600))
       ->capture_default_str();
-  sub->add_option("-o,--out", flags->out, "File to write")->required()->type_name("FILE");
+  sub->add_option("-o,--out", flags->out, "File to write")->check(writes(Writes::file))->required()->type_name("FILE");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return plan(*shared, *flags); }; });
@@ -175,8 +175,8 @@ void add_recommend_plan(CLI::App& app, Command& command) {
 void add_recommend_apply(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ApplyFlags>();
   CLI::App* sub = app.add_subcommand("apply", "Recommend with a plan applied, as a device does");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
-  sub->add_option("--plan", flags->plan, "A plan's file")->required()->type_name("FILE");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
+  sub->add_option("--plan", flags->plan, "A plan's file")->check(reads(Reads::file))->required()->type_name("FILE");
   sub->add_option("--items", flags->items, "What the user did, the oldest first")->required()->type_name("A,B,..");
   sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
       ->capture_default_str();
@@ -189,7 +189,7 @@ void add_recommend_apply(CLI::App& app, Command& command) {
 void add_recommend_serve(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ServeFlags>();
   CLI::App* sub = app.add_subcommand("serve", "Be the cloud: make plans for devices that ask");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   sub->add_option("--listen", flags->listen, "Where; port 0 takes one that is free. Nobody is asked who they are")
       ->capture_default_str()
       ->type_name("HOST:PORT");

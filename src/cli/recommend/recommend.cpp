@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -66,7 +67,6 @@ struct SampleFlags {
 };
 
 int sample(const SampleFlags& flags) {
-  require_writable(flags.out);
   const model::Interactions made = model::made_up(flags.users, flags.items, flags.circle, flags.seed);
   write_file_atomic(flags.out, model::interactions_text(made));
   put(fmt::format("wrote {}: {} users, {} items, {} interactions\n", flags.out, made.users.size(), made.items(),
@@ -78,6 +78,7 @@ int sample(const SampleFlags& flags) {
 
 void DataFlags::add(CLI::App& app) {
   app.add_option("data", file, "Interactions: lines of user, item and perhaps rating and time; may be packed by gzip")
+      ->check(reads(Reads::file))
       ->required()
       ->type_name("DATA");
   app.add_option("--core", core, "Leave out users and items of fewer interactions, again and again")
@@ -158,7 +159,7 @@ model::Plan usual_plan(model::Recommender& model, const model::Split& split) {
 void add_recommend_sample(CLI::App& app, Command& command) {
   auto flags = std::make_shared<SampleFlags>();
   CLI::App* sub = app.add_subcommand("sample", "Write made-up interactions, to try the other commands with");
-  sub->add_option("-o,--out", flags->out, "File to write")->required()->type_name("FILE");
+  sub->add_option("-o,--out", flags->out, "File to write")->check(writes(Writes::file))->required()->type_name("FILE");
   sub->add_option("--users", flags->users, "Users")->check(whole(1, 10'000'000))->capture_default_str();
   sub->add_option("--items", flags->items, "Items")->check(whole(4, 10'000'000))->capture_default_str();
   sub->add_option("--circle", flags->circle, "Items that follow each other in a circle")
@@ -172,7 +173,7 @@ void add_recommend_sample(CLI::App& app, Command& command) {
 void add_recommend_eval(CLI::App& app, Command& command) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Rank what was held out: full ranking and 100 drawn items");
-  sub->add_option("run", flags->run, "Folder of a run")->required()->type_name("RUN");
+  sub->add_option("run", flags->run, "Folder of a run")->check(reads(Reads::run))->required()->type_name("RUN");
   flags->data.add(*sub);
   sub->add_option("--table", flags->table, "Bits of the classes: tight, normal, roomy, or four numbers")
       ->capture_default_str();

@@ -1,7 +1,7 @@
 // Commands of recommenders: trained, measured, planned for by a cloud, applied by a device.
 //
-// May include: base, base/file, cli, model/file, model/infer/measure, model/recommend, model/recommend/sensitivity,
-// model/report.
+// May include: base, base/file, cli, cli/paths, model/file, model/infer/measure, model/recommend,
+// model/recommend/sensitivity, model/report.
 #pragma once
 
 #include <CLI/CLI.hpp>

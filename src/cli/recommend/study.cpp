@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/recommend/recommend.h"
 #include "model/infer/measure/correlation.h"
 #include "model/recommend/sensitivity/sensitivity.h"
@@ -417,7 +418,10 @@ void add_recommend_study(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("study", "Compare plans with everything else: a table and a page");
   flags->data.add(*sub);
   model::RecommenderSettings& s = flags->settings;
-  sub->add_option("-o,--out", flags->out, "Folder of the page")->required()->type_name("DIR");
+  sub->add_option("-o,--out", flags->out, "Folder of the page")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("DIR");
   sub->add_option("--family", flags->family, "Recommender without plans")->required()->type_name("NAME");
   sub->add_option("--planned", flags->planned, "The same with plans")->required()->type_name("NAME");
   sub->add_option("--config", flags->config, "A config value of both; repeatable")->type_name("KEY=NUMBER");

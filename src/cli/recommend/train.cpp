@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/recommend/recommend.h"
 #include "model/file/checkpoint.h"
 
@@ -93,7 +94,6 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const model::Split split = flags.data.read();
-  require_writable_folder(out);
   const FolderLock lock(out);
   std::unique_ptr<model::Recommender> model;
   if (flags.resume) {
@@ -125,7 +125,10 @@ void add_recommend_train(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("train", "Train a recommender on interactions");
   flags->data.add(*sub);
   model::RecommenderSettings& s = flags->settings;
-  sub->add_option("-o,--out", flags->out, "Folder of the run")->required()->type_name("RUN");
+  sub->add_option("-o,--out", flags->out, "Folder of the run")
+      ->check(writes(Writes::folder))
+      ->required()
+      ->type_name("RUN");
   sub->add_option("--family", flags->family, "Family of models/*.lum that is a recommender")->type_name("NAME");
   sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
   sub->add_option("--objective", flags->objective, "pairs: a target and a drawn item; candidates: softmax over items")

@@ -17,6 +17,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
 #include "cli/version.h"
@@ -301,10 +302,13 @@ void add_http_flags(CLI::App& sub, ServeFlags& flags) {
   sub.add_option("--port", flags.port, "0 takes one that is free")->capture_default_str()->check(whole(0, 65535));
   sub.add_option("--api-key", flags.keys, "Key that clients must send (Authorization: Bearer KEY); repeatable")
       ->type_name("KEY");
-  sub.add_option("--api-key-file", flags.key_file, "File with such keys, one each line")->type_name("FILE");
-  sub.add_option("--tls-cert", flags.certificate, "Certificate in PEM, with those it rests on: HTTPS alone")
+  sub.add_option("--api-key-file", flags.key_file, "File with such keys, one each line")
+      ->check(reads(Reads::file))
       ->type_name("FILE");
-  sub.add_option("--tls-key", flags.key, "Its private key in PEM")->type_name("FILE");
+  sub.add_option("--tls-cert", flags.certificate, "Certificate in PEM, with those it rests on: HTTPS alone")
+      ->check(reads(Reads::file))
+      ->type_name("FILE");
+  sub.add_option("--tls-key", flags.key, "Its private key in PEM")->check(reads(Reads::file))->type_name("FILE");
   sub.add_option("--connections", flags.limits.connections, "At once; more are told 503")
       ->capture_default_str()
       ->check(whole(1, 10'000));
@@ -341,6 +345,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->check(whole(0, 256));
   sub.add_option("--prefix-cache", flags.prefix_folder,
                  "Folder where beginnings of texts are kept beyond this process, for prompts that begin alike")
+      ->check(writes(Writes::folder_of_cache))
       ->type_name("DIR");
   sub.add_option("--prefix-cache-size", flags.prefix_size,
                  "Of all its files; those that were not asked for the longest make room")
@@ -368,6 +373,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
       ->capture_default_str()
       ->check(real(0.1, 1e6));
   sub.add_option("--chat-template", flags.chat_template, "Name or file of a template, in place of the model's own")
+      ->check(reads(Reads::file))
       ->type_name("NAME");
   sub.add_option("--pooling", flags.pooling, "How embeddings are pooled, where the model does not say: mean, cls, last")
       ->check(CLI::IsMember({"mean", "cls", "last"}));
@@ -376,6 +382,7 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   flags.mapping.add_flags(sub);
   sub.add_option("--adapter", flags.named_adapters,
                  "Adapter that requests choose as 'model': NAME; a GGUF file or a PEFT folder; repeatable")
+      ->check(reads(Reads::model))
       ->type_name("NAME=FILE[=SCALE]");
 }
 
@@ -386,6 +393,7 @@ void add_serve(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("serve", "Answer over HTTP, as OpenAI's API does")->alias("server");
   sub->add_option("-m,--model,model", flags->models,
                   "GGUF file or Hugging Face folder, which may have a NAME= in front; repeatable")
+      ->check(reads(Reads::model))
       ->required()
       ->type_name("[NAME=]FILE");
   add_http_flags(*sub, *flags);

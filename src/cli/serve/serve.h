@@ -1,6 +1,6 @@
 // `lumen serve`: models behind HTTP, as OpenAI's API (docs/serving.md). Only http.cpp knows the library of HTTP.
 //
-// May include: base, base/file, base/http, base/net, base/structured, cli, cli/infer, model/arch/checkpoint,
+// May include: base, base/file, base/http, base/net, base/structured, cli, cli/infer, cli/paths, model/arch/checkpoint,
 // model/infer/session, model/serve, model/serve/forms, model/template.
 #pragma once
 

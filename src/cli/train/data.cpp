@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/train/train_data.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"
@@ -154,9 +155,13 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
   CLI::App* sub = above.add_subcommand(name, help);
   sub->add_option("-m,--model,--tokenizer,--model_name_or_path", flags->model,
                   "The model whose tokenizer and template count, or a tokenizer.json")
+      ->check(reads(Reads::model))
       ->type_name("FILE")
       ->required();
-  sub->add_option("data,--data,--dataset", flags->data, "Files or folders")->type_name("FILE")->required();
+  sub->add_option("data,--data,--dataset", flags->data, "Files or folders")
+      ->check(reads(Reads::data))
+      ->type_name("FILE")
+      ->required();
   if (examples > 0) {
     sub->add_option("-n,--examples", flags->examples, "How many examples are printed")
         ->check(whole(0, INT32_MAX))
@@ -169,6 +174,7 @@ void add(CLI::App& above, Command& command, const char* name, const char* help, 
       ->delimiter(',')
       ->type_name("NAME=COLUMN");
   sub->add_option("--chat-template,--chat_template", flags->chat_template, "By name or from a file")
+      ->check(reads(Reads::file))
       ->type_name("NAME|FILE");
   sub->add_option("--train-on,--train_on", flags->train_on, "assistant, last (answer) or all");
   sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length, "Count what is longer than a window")

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
@@ -256,9 +257,12 @@ void add_demo(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
   sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")
+      ->check(writes(Writes::folder))
       ->capture_default_str()
       ->type_name("DIR");
-  sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")->capture_default_str();
+  sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")
+      ->check(reads(Reads::file))
+      ->capture_default_str();
   sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
   sub->add_option("--tuning-steps", flags->tuning_steps, "Steps of each fine-tuning")->check(CLI::PositiveNumber);
   sub->add_option("--sample", flags->sample, "Characters written at the end")

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "model/file/own_input.h"
+#include "cli/paths/paths.h"
 #include "model/report/compression/compression.h"
 
 namespace lumen::cli {
@@ -40,7 +40,6 @@ int report_compression(const ReportFlags& flags) {
   }
   const std::filesystem::path output =
       flags.output.empty() ? std::filesystem::path(in).replace_extension(".html") : std::filesystem::path(flags.output);
-  model::refuse_own_input(model::Paths{in}, model::Paths{output}, "name another file for the page");
   write_file_atomic(output, model::html_report(document));
   put(fmt::format("wrote {}\n", output.string()));
   return 0;
@@ -78,11 +77,13 @@ void add_report(CLI::App& app, Command& command) {
   CLI::App* sub =
       app.add_subcommand("report", "Show a training run or a compressed model on a page, or compare several runs");
   sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote, or one document of a compression (.json)")
+      ->check(reads(Reads::run))
       ->required()
       ->type_name("RUN..");
   sub->add_option("-o,--output", flags->output,
                   "The page; report.html in the run's folder, or here when there are several runs; of a document the "
                   "page beside it")
+      ->check(writes(Writes::file))
       ->type_name("FILE");
   sub->add_flag("--text", flags->text, "A table on the terminal instead");
   sub->footer(

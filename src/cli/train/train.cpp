@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/paths/paths.h"
 #include "cli/train/train_data.h"
 #include "cli/train/train_flags.h"
 #include "cli/train/train_phases.h"
@@ -137,7 +138,8 @@ void take_limit(run::Engine& engine, const Shared& shared, const model::LibraryR
   const std::optional<Error> failure = model::RankedStep::attempt([&] {
     if (!is_first(flags)) return;
     const model::MemoryBudget budget = model::within_limit(
-        engine, model, r, {}, is_there, teacher, product_ceiling(engine, *library, r, shared), ranks_of(flags));
+        engine, model, r, {}, is_there, teacher, [&] { return product_ceiling(engine, *library, r, shared); },
+        ranks_of(flags));
     note(budget.text);
     said = budget.recipe.recompute + "\n" + budget.recipe.offload;
   });
@@ -155,6 +157,16 @@ void require_room(const TrainFlags& flags, const fs::path& out, const model::Mod
   if (!flags.plan && is_first(flags)) model::require_room(out, model, r, model::list_checkpoints(out).size());
 }
 
+// Before weights are read or made it is known whether there is room. A plan is of one step, which is planned later.
+void require_planned(run::Engine& engine, const model::Model& model, const model::Recipe& recipe, bool is_there,
+                     const model::Model* teacher, int ranks) {
+  (void)model::require_training(engine, model, recipe, is_there, {}, teacher, ranks);
+}
+void require_certain(run::Engine& engine, const model::Model& model, const model::Recipe& recipe, bool is_there,
+                     const model::Model* teacher, int ranks) {
+  model::require_certain_training(engine, model, recipe, is_there, {}, teacher, ranks);
+}
+
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const Shared& shared, const model::LibraryRef& library,
                             const TrainFlags& flags, model::Recipe& r, const TrainingData& data,
@@ -170,11 +182,9 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     take_limit(engine, shared, library, flags, model, r, true, teacher);
-    if (rewrites(flags, r))
-      model::require_training(engine, model::rewritten_outline(model, r), recipe_here(flags, r), true, {}, teacher,
-                              ranks_of(flags));
-    else
-      model::require_training(engine, model, recipe_here(flags, r), true, {}, teacher, ranks_of(flags));
+    const auto require = flags.plan ? require_certain : require_planned;
+    require(engine, rewrites(flags, r) ? model::rewritten_outline(model, r) : model, recipe_here(flags, r), true,
+            teacher, ranks_of(flags));
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -194,7 +204,8 @@ model::Model starting_model(run::Engine& engine, const Shared& shared, const mod
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   take_limit(engine, shared, library, flags, outline, r, false, teacher);
-  model::require_training(engine, outline, recipe_here(flags, r), false, {}, teacher, ranks_of(flags));
+  (flags.plan ? require_certain : require_planned)(engine, outline, recipe_here(flags, r), false, teacher,
+                                                   ranks_of(flags));
   require_room(flags, out, outline, r);  // before billions of numbers are drawn
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
@@ -261,6 +272,33 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
   for (const fs::path& path : earlier) model::discard_checkpoint(path);
   // Nothing of a base that the other run has rewritten is of use to this one, which may write its own.
   for (const fs::path& path : model::rewritten_files(out)) fs::remove_all(path);
+}
+
+// What a recipe names and a run reads stays as it is.
+struct ProtectedInputs {
+  ProtectedInputs(const TrainFlags& flags, const model::Recipe& recipe);
+  ProtectedFiles files;
+};
+ProtectedInputs::ProtectedInputs(const TrainFlags& flags, const model::Recipe& recipe) {
+  const auto protect = [&](const std::string& value, Reads what) {
+    for (const std::string& path : paths_in(value)) {
+      try {
+        for (const fs::path& file : files_read(path, what)) files.add(file);
+      } catch (const Error&) {
+        // What cannot be found or read is told where it is read.
+      }
+    }
+  };
+  for (const auto& [value, what] : std::initializer_list<std::pair<std::string, Reads>>{
+           {flags.recipe, Reads::file},
+           {flags.model.empty() ? recipe.base : flags.model, Reads::model},
+           {recipe.data, Reads::data},
+           {recipe.validation_data, Reads::data},
+           {recipe.chat_template, Reads::file},
+           {recipe.tokenizer, Reads::file},
+           {recipe.objective.name, Reads::file},
+           {recipe.objective.teacher, Reads::model}})
+    protect(value, what);
 }
 
 // The files a resumed run reads are those it has read before, and make the same tokens.
@@ -423,8 +461,8 @@ int train(const Shared& shared, TrainFlags& flags) {
     put_text(model::describe(recipe));
     return 0;
   }
-  if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
-    model::refuse_own_base(out, model::model_files(base), stored.has_value());
+  const ProtectedInputs inputs(flags, recipe);
+  if (!flags.plan) model::refuse_outputs_over_inputs(out, stored.has_value());
   recipe.run_folder = out.string();
   if (!flags.plan && is_first(flags)) take_folder(flags, out, own_folder);
   TrainingData data = find_training_data(recipe);
@@ -458,6 +496,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (!flags.plan) model::require_tokens(*batches, model);
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
+  model::settle_warmup(recipe.schedule);
   note_short_schedule(recipe.schedule);
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
   const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
@@ -467,10 +506,9 @@ int train(const Shared& shared, TrainFlags& flags) {
   std::optional<model::Model> base;
   if (rewriting) base = model::rewritten_outline(model, recipe);
   const model::Model& trained = base ? *base : model;
-  model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form, teacher.get(), ranks_of(flags));
+  model::TrainingForecast f = model::require_training(engine, trained, recipe_here(flags, recipe), is_there, form,
+                                                      teacher.get(), ranks_of(flags));
   if (flags.plan) {
-    model::TrainingForecast f = model::forecast_training(engine, trained, recipe_here(flags, recipe), form,
-                                                         !flags.model.empty(), teacher.get(), ranks_of(flags));
     for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
     put_text(model::plan_text(f, product_ceiling(engine, *library, recipe, shared)));
     return 0;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "cli/paths/paths.h"
 #include "model/train/method/machine_floats.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
@@ -52,6 +53,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lr,--learning-rate,--learning_rate", "schedule.learning_rate", "Peak learning rate"},
     {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
     {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
+    {"--warmup-ratio,--warmup_ratio", "schedule.warmup_ratio", "The same as a share of all steps, rounded up", "SHARE"},
     {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape",
      "cosine, linear, constant, wsd, inverse_sqrt, polynomial or cosine_restarts"},
     {"--optimizer,--optim", "optimizer.name", "adamw, lion, sgd, muon, adafactor, or one of your own; adamw"},
@@ -189,6 +191,14 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
 };
 
+// Keys of recipes whose values may be files.
+constexpr std::pair<std::string_view, Reads> kReadKeys[] = {
+    {"data.path", Reads::data},        {"data.validation_data", Reads::data}, {"data.chat_template", Reads::file},
+    {"data.tokenizer", Reads::model},  {"objective.name", Reads::file},       {"objective.teacher", Reads::model},
+    {"evaluation.tasks", Reads::file}, {"evaluation.data", Reads::tasks},     {"run.precision", Reads::file},
+};
+constexpr std::string_view kOffload = "memory.offload";
+
 // Whether the key may have the value that a flag gives, said so that people can read it.
 CLI::Validator allowed(const KeyFlag& flag) {
   return CLI::Validator(
@@ -241,6 +251,9 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   CLI::Option* option = app.add_option_function<std::string>(
       flag.names, [&f, key](const std::string& text) { f.values[key] = text; }, flag.help);
   option->check(allowed(flag));
+  for (const auto& [read, what] : kReadKeys)
+    if (key == read) option->check(reads(what));
+  if (key == kOffload) option->check(writes(Writes::folder_of_cache));
   if (*flag.type) option->type_name(flag.type);
 }
 
@@ -266,7 +279,7 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
 // Says what another name was taken for.
 void settle_optimizer(const model::Library& library, model::Recipe& r) {
   std::string said;
-  r.optimizer = model::resolved(library, r.optimizer, &said);
+  model::in_section(r, "optimizer", [&] { r.optimizer = model::resolved(library, r.optimizer, &said); });
   if (!said.empty()) note(said);
 }
 
@@ -286,6 +299,8 @@ void apply_flags(const model::Library& library, const TrainFlags& flags, model::
   if (flags.has(kPrecision)) apply_precision(library, flags.text(kPrecision), r);
   for (const auto& [key, text] : flags.values)
     if (key != kPrecision) model::set_value(model::recipe_key(key), text, r);
+  if (flags.has("schedule.warmup_steps") && !flags.has("schedule.warmup_ratio")) r.schedule.warmup_ratio = 0;
+  if (flags.has("schedule.warmup_ratio") && r.schedule.warmup_ratio > 0) r.schedule.warmup = 0;
   if (flags.has("objective.name")) {
     r.objective = {flags.text("objective.name"), "", {}, r.objective.teacher};
     model::take_text(r.objective);
@@ -322,6 +337,9 @@ void check_train_flags(const TrainFlags& f) {
   const auto warmup = f.number("schedule.warmup_steps"), steps = f.number("schedule.steps");
   refuse(warmup && steps && *warmup > *steps, "--warmup " + f.text("schedule.warmup_steps"),
          "--steps " + f.text("schedule.steps"), "the peak would never be reached");
+  const auto ratio = f.number("schedule.warmup_ratio");
+  refuse(warmup && ratio && *warmup > 0 && *ratio > 0, "--warmup " + f.text("schedule.warmup_steps"),
+         "--warmup-ratio " + f.text("schedule.warmup_ratio"), "say one of them");
   refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "say one of them");
   refuse(f.has("data.validation") && f.has("data.validation_data"), "--validation", "--validation-data",
          "say one of them");
@@ -367,12 +385,15 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
       if (key.starts_with("adapter."))
         throw Error(Exit::usage, fmt::format("{} {} is of adapters, but none is trained", key, text),
                     "add --lora or --dora");
-  } else if (flags.model.empty()) {
+  } else if (flags.model.empty() && !flags.print_config) {
     throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
   }
   // What a machine's own formats are is known when the device is.
-  (void)model::product_type(
-      model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
+  const auto products = [&] {
+    (void)model::product_type(
+        model::with_machine_floats(r, [](const FieldType&) { return false; }, library.formats()), library.formats());
+  };
+  model::in_section(r, "products", [&] { model::in_section(r, "run", products); });
   return r;
 }
 
@@ -384,6 +405,13 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   r.name = stored.name;
   apply_flags(library, flags, r);
   model::Schedule& schedule = r.schedule;
+  if (schedule.warmup_ratio > 0) {  // of the steps that were planned
+    model::Schedule planned = schedule;
+    planned.steps = stored.schedule.steps;
+    planned.decay_steps = stored.schedule.decay_steps;
+    schedule.warmup = model::warmup_steps(planned);
+    schedule.warmup_ratio = 0;
+  }
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
     const bool falls = model::ends_at_floor(schedule.shape);
@@ -426,18 +454,22 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
          "-r,--recipe", f.recipe,
          "A recipe by name, or a .toml file (several with commas between: each on top of those before); flags below "
          "override it")
+      ->check(reads(Reads::file))
       ->type_name("NAME|FILE");
   app.add_option("-m,--model,--model_name_or_path", f.model,
                  "Start from this model, in any format, instead of fresh weights")
+      ->check(reads(Reads::model))
       ->type_name("FILE");
   app.add_option("-o,--out,--output,--output_dir,--output-dir", f.out,
                  "Folder for checkpoints, metrics and the model; lumen-out, or the folder that is resumed")
+      ->check(writes(Writes::folder_of_run))
       ->type_name("DIR");
   app.add_flag("--overwrite,--overwrite_output_dir", f.overwrite,
                "Replace the model and remove the checkpoints that --out holds of another run");
   CLI::Option* resume = app.add_option("--resume,--resume_from_checkpoint,--resume-from-checkpoint", f.resume,
                                        "Go on from a checkpoint, by its own recipe; without a value, the latest one in "
                                        "--out")
+                            ->check(reads(Reads::resumed))
                             ->expected(0, 1)
                             ->type_name("[DIR]");
   app.add_flag("--allow-changed-data", f.changed_data,

@@ -2,12 +2,15 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "cli/output.h"
 #include "model/arch/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/compress/merge.h"
+#include "model/file/own_input.h"
+#include "model/train/loop/outputs.h"
 #include "model/train/loop/saver.h"
 #include "model/train/recipe/phases.h"
 #include "model/train/record/provenance.h"
@@ -43,6 +46,14 @@ void merge_adapter(const Shared& shared, const std::string& base, const fs::path
   (void)merge.write(to);
 }
 
+// Whatever else is in the run's folder, inputs are not replaced.
+void refuse_protected_in(const fs::path& path) {
+  refuse_protected(path, "name another folder with --out");
+  std::error_code failure;
+  for (fs::recursive_directory_iterator at(path, failure), end; !failure && at != end; at.increment(failure))
+    refuse_protected(at->path(), "name another folder with --out");
+}
+
 // What the last phase wrote becomes the run's: models and folders, not its checkpoints.
 void publish(const fs::path& from, const fs::path& to) {
   for (const auto& entry : fs::directory_iterator(from)) {
@@ -51,6 +62,7 @@ void publish(const fs::path& from, const fs::path& to) {
     const fs::path part = to / fmt::format(".{}.part", name);
     remember_temporary(part);
     std::error_code failure;
+    refuse_protected_in(to / name);
     fs::remove_all(part, failure);
     fs::copy(entry.path(), part, fs::copy_options::recursive, failure);
     if (!failure) fs::remove_all(to / name, failure);
@@ -97,6 +109,10 @@ class Phases {
         throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),
                     "continue it with --resume, name another folder with --out, or add --overwrite");
     }
+    ProtectedFiles inputs;
+    for (const fs::path& file : state_.model.empty() ? model::Paths() : model::model_files(state_.model))
+      inputs.add(file);
+    model::refuse_outputs_over_inputs(run_, flags_.resume_given);
     model::write_phases(run_, state_);
     std::string model = state_.model;
     for (size_t i = 0; i < whole_.phases.size(); ++i) {

@@ -27,8 +27,7 @@ struct Row {
   std::string where;  // file and number, for messages
 };
 
-std::vector<Row> rows_of(const std::filesystem::path& folder, const std::string& file) {
-  const std::filesystem::path path = folder / file;
+std::vector<Row> rows_of(const std::filesystem::path& path) {
   std::vector<Row> out;
   for (ordered_json& fields : read_rows(path))
     out.push_back({std::move(fields), fmt::format("{}: row {}", path.string(), out.size() + 1)});
@@ -73,9 +72,9 @@ class Evaluation {
   Evaluation(const LoadedModel& loaded, const Task& task, const std::filesystem::path& folder,
              const EvalOptions& options, const Told& told, const GoOn& go_on)
       : loaded_(loaded), task_(task), options_(options), told_(told), go_on_(go_on), draws_(options.seed) {
-    rows_ = rows_of(folder, task.data);
+    rows_ = rows_of(data_file(task, "data", folder, options.outside_data));
     const bool same = task.examples.empty() || task.examples == task.data;
-    examples_ = same ? rows_ : rows_of(folder, task.examples);
+    examples_ = same ? rows_ : rows_of(data_file(task, "examples", folder, options.outside_data));
     without_itself_ = same;
     if (options.limit > 0 && options.limit < std::ssize(rows_)) rows_.resize(options.limit);
     result_.task = task.name;
@@ -270,6 +269,20 @@ TaskResult average(const std::string& name, const std::vector<TaskResult>& membe
 }
 
 }  // namespace
+
+std::vector<std::filesystem::path> data_files_of(const TaskLibrary& library, const std::string& name,
+                                                 const EvalOptions& options) {
+  const Task& task = library.get(name);
+  std::vector<std::filesystem::path> files;
+  for (const std::string& member : task.members)
+    if (library.get(member).members.empty())
+      for (std::filesystem::path& file : data_files_of(library, member, options)) files.push_back(std::move(file));
+  if (!task.members.empty()) return files;
+  const std::filesystem::path folder = options.data.empty() ? library.folder_of(name) : options.data;
+  files.push_back(data_file(task, "data", folder, options.outside_data));
+  if (!task.examples.empty()) files.push_back(data_file(task, "examples", folder, options.outside_data));
+  return files;
+}
 
 std::vector<TaskResult> evaluate(const LoadedModel& loaded, const TaskLibrary& library, const std::string& name,
                                  const EvalOptions& options, const Told& told, const GoOn& go_on) {

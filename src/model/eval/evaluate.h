@@ -14,6 +14,7 @@ namespace lumen::model {
 
 struct EvalOptions {
   std::filesystem::path data;      // where data files lie; empty: beside the task's own file
+  bool outside_data = false;       // tasks may name files outside of that folder
   std::optional<int64_t> fewshot;  // examples in front of each question; without it the task's number
   int64_t limit = 0;               // rows at most; 0: all
   uint32_t seed = 1234;            // of the examples that are drawn
@@ -40,6 +41,10 @@ struct EvalProgress {
   std::string task;
   int64_t done = 0, all = 0;
 };
+
+// The files that a task, or its members, will read. Error as evaluate().
+std::vector<std::filesystem::path> data_files_of(const TaskLibrary& library, const std::string& task,
+                                                 const EvalOptions& options);
 
 // The task itself, or one result for each of its members and, last, their average weighted by rows. Error where a row
 // or file is not as the task says. `told` hears of every row; `go_on` false ends with Exit::interrupted.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/naming.h"
+#include "base/place.h"
 #include "base/structured/toml.h"
 
 namespace lumen::model {
@@ -23,6 +24,18 @@ ChatTemplate template_at(const Toml& toml, const std::string& key, const std::st
   }
 }
 
+// A template over a row; an error names the key of the task that it is.
+std::string rendered(const Task& task, const char* key, const ChatTemplate& text, const ordered_json& context) {
+  try {
+    return text.render(context);
+  } catch (const Error& e) {
+    const auto place = task.places.find(key);
+    throw Error(e.code(),
+                fmt::format("{}: {}: {}", place == task.places.end() ? task.name : place->second, key, e.what()),
+                e.hint());
+  }
+}
+
 size_t right_choice(const std::string& answer, const std::vector<Question::Choice>& choices, const std::string& where) {
   const bool digits = !answer.empty() && answer.size() < 10 &&
                       std::all_of(answer.begin(), answer.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -37,7 +50,7 @@ size_t right_choice(const std::string& answer, const std::vector<Question::Choic
 std::vector<std::string> choice_texts(const Task& task, const ordered_json& row, const ordered_json& context,
                                       const std::string& where) {
   std::vector<std::string> texts;
-  for (const ChatTemplate& one : task.choices) texts.push_back(one.render(context));
+  for (const ChatTemplate& one : task.choices) texts.push_back(rendered(task, "choices", one, context));
   if (task.choice_list.empty()) return texts;
   const auto list = row.find(task.choice_list);
   if (list == row.end() || !list->is_array()) throw user_error("{}: no list '{}'", where, task.choice_list);
@@ -112,7 +125,27 @@ Task Task::parse(const std::string& text, const std::string& file) {
       read_generation(toml, task);
   }
   toml.refuse_unknown();
+  for (const std::string& key : toml.keys()) {
+    const LineColumn at = line_column(toml.place(key));
+    task.places[key] = fmt::format("{}:{}:{}", file, at.line, at.column);
+  }
   return task;
+}
+
+std::filesystem::path data_file(const Task& task, const std::string& key, const std::filesystem::path& folder,
+                                bool allow_outside) {
+  namespace fs = std::filesystem;
+  const std::string& name = key == "data" ? task.data : task.examples;
+  const fs::path file = folder / name;
+  if (allow_outside) return file;
+  std::error_code failure;
+  const fs::path home = fs::weakly_canonical(folder, failure), place = fs::weakly_canonical(file, failure);
+  if (std::mismatch(home.begin(), home.end(), place.begin(), place.end()).first == home.end()) return file;
+  const auto at = task.places.find(key);
+  throw Error(Exit::user,
+              fmt::format("{}: {}: '{}' is '{}', which lies outside of the folder '{}'",
+                          at == task.places.end() ? task.name : at->second, key, name, place.string(), folder.string()),
+              "put the file there, or add --allow-outside-data if you trust the task");
 }
 
 ordered_json context_of(const ordered_json& row) {
@@ -126,18 +159,19 @@ Question question_of(const Task& task, const ordered_json& row, const std::strin
     Question question;
     ordered_json context = context_of(row);
     if (task.kind == TaskKind::generate) {
-      question.prompt = task.prompt.render(context);
-      question.answer = task.answer.render(context);
+      question.prompt = rendered(task, "prompt", task.prompt, context);
+      question.answer = rendered(task, "answer", task.answer, context);
       return question;
     }
     const std::vector<std::string> texts = choice_texts(task, row, context, where);
     if (texts.size() < 2) throw user_error("{}: {} choices", where, texts.size());
     for (const std::string& text : texts) {
       context["choice"] = text;
-      question.choices.push_back({task.prompt.render(context), task.continuation.render(context), text});
+      question.choices.push_back({rendered(task, "prompt", task.prompt, context),
+                                  rendered(task, "continuation", task.continuation, context), text});
     }
     context.erase("choice");
-    question.right = right_choice(task.answer.render(context), question.choices, where);
+    question.right = right_choice(rendered(task, "answer", task.answer, context), question.choices, where);
     return question;
   });
 }

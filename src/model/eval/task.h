@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ struct Task {
   bool ignore_case = false, ignore_punctuation = false;
   // Further tasks whose figures are averaged under this name; then nothing else is set.
   std::vector<std::string> members;
+  // Where keys stand, as "mine.toml:3:8", for messages about what is found later.
+  std::map<std::string, std::string> places;
 
   // Error with file and line for what is no task.
   static Task parse(const std::string& text, const std::string& file);
@@ -60,6 +63,11 @@ struct Question {
   size_t right = 0;
   std::string prompt, answer;  // of TaskKind::generate
 };
+
+// Where the file lies that a task names. A task may come from somebody else: Error that names task, key and file when
+// the file, or what a link leads to, lies outside of the folder, unless that is allowed.
+std::filesystem::path data_file(const Task& task, const std::string& key, const std::filesystem::path& folder,
+                                bool allow_outside);
 
 // The fields of a row as templates see them.
 nlohmann::ordered_json context_of(const nlohmann::ordered_json& row);

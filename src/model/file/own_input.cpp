@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/error.h"
 #include "model/file/hub_cache.h"
 
 namespace lumen::model {
@@ -56,14 +55,53 @@ Paths with_other_parts(const fs::path& file) {
   return out;
 }
 
+// Names of files that commands which train write. In the folder of a run itself, and in folders within it.
+constexpr std::string_view kOfRun[] = {
+    "run.json",       "metrics.jsonl", "phases.json", "recipe.toml",        "journal.json", "trainer_state.json",
+    "items.txt",      "usual.plan",    "ranges.json", "reference.txt",      "model.gguf",   "model-rounded.gguf",
+    "model-ema.gguf", "adapter.gguf",  "base.gguf",   "adapter-plain.gguf", "merged.gguf",  "adapter_config.json"};
+
+// In folders within it alone: beside model.gguf they belong to a model that somebody has exported there.
+bool is_of_folder(const fs::path& file) {
+  constexpr std::string_view kEndings[] = {".safetensors", ".json", ".jinja", ".model", ".tiktoken"};
+  return std::ranges::find(kEndings, file.extension().string()) != std::end(kEndings) ||
+         file.filename() == "merges.txt";
+}
+
+bool is_of_run(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return std::ranges::find(kOfRun, name) != std::end(kOfRun) || name.starts_with("events.out.tfevents.");
+}
+
 }  // namespace
 
 Paths model_files(const fs::path& given) {
   const fs::path path = resolve_path(given);
   std::error_code failure;
-  if (!fs::is_directory(path, failure)) return with_other_parts(path);
+  if (!fs::is_directory(path, failure)) {
+    Paths out = with_other_parts(path);
+    if (path.extension() == ".json" || path.extension() == ".safetensors")
+      for (const fs::path& file : without_gguf(path.parent_path())) out.push_back(file);
+    return out;
+  }
   if (fs::exists(path / "model.gguf", failure)) return with_other_parts(path / "model.gguf");
   return without_gguf(path);
+}
+
+Paths files_of_run(const fs::path& folder) {
+  std::error_code failure;
+  constexpr int kDeepest = 3;  // RUN/PHASE/CHECKPOINT/FILE
+  const bool has_model = fs::exists(folder / "model.gguf", failure);
+  Paths out;
+  for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, failure), end;
+       !failure && at != end; at.increment(failure)) {
+    std::error_code unknown;
+    if (at.depth() >= kDeepest || at->path().filename().string().starts_with('.')) at.disable_recursion_pending();
+    if (!at->is_regular_file(unknown)) continue;
+    if (is_of_run(at->path()) || ((at.depth() > 0 || !has_model) && is_of_folder(at->path())))
+      out.push_back(at->path());
+  }
+  return out;
 }
 
 Paths replaced_by_gguf(const fs::path& out, bool split) {
@@ -77,20 +115,6 @@ Paths replaced_by_gguf(const fs::path& out, bool split) {
 
 Paths replaced_by_folder(const fs::path& out) {
   return without_gguf(out);
-}
-
-void refuse_own_input(std::span<const fs::path> inputs, std::span<const fs::path> outputs, std::string_view hint) {
-  for (const fs::path& output : outputs) {
-    for (const fs::path& input : inputs) {
-      std::error_code failure;  // one that is not there is no input
-      if (!fs::equivalent(output, input, failure) || failure) continue;
-      throw Error(Exit::usage,
-                  output == input ? fmt::format("'{}' is read and would be written over", input.string())
-                                  : fmt::format("'{}' is the file '{}', which is read and would be written over",
-                                                output.string(), input.string()),
-                  std::string(hint));
-    }
-  }
 }
 
 }  // namespace lumen::model

@@ -6,6 +6,7 @@
 #include "model/eval/compare.h"
 #include "model/eval/examples.h"
 #include "model/eval/task.h"
+#include "tests/model/tiny.h"
 
 namespace lumen::model {
 namespace {
@@ -80,6 +81,65 @@ TEST(EvalTask, MistakesAreNamed) {
   EXPECT_THAT(error("name = \"t\"\nkind = \"guess\""), HasSubstr("choice or generate"));
   EXPECT_THAT(error("name = \"t\"\nkind = \"choice\"\ndata = \"d\"\nprompt = \"{{\"\nanswer = \"a\"\nchoices = \"c\""),
               HasSubstr("mine.toml:4"));
+}
+
+TEST(EvalTask, MistakesNameFileLineAndKey) {
+  const Task task = Task::parse(R"(name = "t"
+kind = "choice"
+data = "t.jsonl"
+prompt = "{{ a.b.c }}"
+choices = ["{{ raise_exception('no') }}", "no"]
+answer = "0")",
+                                "mine.toml");
+  const auto said = [&](const ordered_json& row) {
+    try {
+      question_of(task, row, "t.jsonl: row 3");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string choices = said({{"a", {{"b", {{"c", 1}}}}}});
+  EXPECT_THAT(choices, HasSubstr("t.jsonl: row 3"));
+  EXPECT_THAT(choices, HasSubstr("mine.toml:5"));
+  EXPECT_THAT(choices, HasSubstr("choices"));
+}
+
+// A task may come from somebody else: it names files of its folder alone.
+TEST(EvalTask, DataLieInTheirFolder) {
+  const TestFolder folder;
+  namespace fs = std::filesystem;
+  fs::create_directories(folder / "data/sub");
+  write_file_atomic(folder / "secret.jsonl", "{}");
+  write_file_atomic(folder / "data/sub/own.jsonl", "{}");
+  fs::create_symlink(folder / "secret.jsonl", folder / "data/link.jsonl");
+  fs::create_directory_symlink(folder / "data/sub", folder / "data/inner");
+  fs::create_directory_symlink(folder / "data", folder / "elsewhere");
+  const auto said = [&](const std::string& file, bool allowed, const fs::path& home) {
+    Task task = Task::parse("name = \"t\"\nkind = \"generate\"\ndata = \"" + file + "\"\nexamples = \"" + file +
+                                "\"\nprompt = \"p\"\nanswer = \"a\"",
+                            "mine.toml");
+    try {
+      (void)data_file(task, "data", home, allowed);
+      (void)data_file(task, "examples", home, allowed);
+    } catch (const Error& e) {
+      return fmt::format("{} | {}", e.what(), e.hint());
+    }
+    return std::string();
+  };
+  for (const std::string& file :
+       {std::string("../secret.jsonl"), std::string("sub/../../secret.jsonl"), std::string("link.jsonl"),
+        (folder / "secret.jsonl").string(), std::string("../data2/x.jsonl")}) {
+    const std::string text = said(file, false, folder / "data");
+    EXPECT_THAT(text, HasSubstr("mine.toml:3")) << file;
+    EXPECT_THAT(text, HasSubstr("data: '" + file)) << file;
+    EXPECT_THAT(text, HasSubstr("--allow-outside-data")) << file;
+    EXPECT_EQ(said(file, true, folder / "data"), "") << file;
+  }
+  for (const char* file : {"sub/own.jsonl", "sub/../sub/own.jsonl", "inner/own.jsonl", "not-there.jsonl"}) {
+    EXPECT_EQ(said(file, false, folder / "data"), "") << file;
+    EXPECT_EQ(said(file, false, folder / "elsewhere"), "") << file;
+  }
 }
 
 TEST(EvalTask, EveryTaskThatComesAlongIsWhole) {

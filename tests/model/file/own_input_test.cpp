@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file/protected.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -17,8 +18,10 @@ void put(const fs::path& file) {
 }
 
 bool refused(const Paths& inputs, const Paths& outputs) {
+  ProtectedFiles read;
+  for (const fs::path& input : inputs) read.add(input);
   try {
-    refuse_own_input(inputs, outputs, "hint");
+    for (const fs::path& output : outputs) refuse_protected(output, "hint");
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::usage);
     EXPECT_EQ(e.hint(), "hint");
@@ -71,6 +74,24 @@ TEST(OwnInput, IsWhatAFolderHoldsBesidesGguf) {
   EXPECT_FALSE(refused(model_files(folder / "hf"), replaced_by_folder(folder / "new")));
   EXPECT_TRUE(refused(model_files(folder / "run"), replaced_by_gguf(folder / "run" / "model.gguf")));
   EXPECT_FALSE(refused(model_files(folder / "run"), replaced_by_folder(folder / "run")));
+  // A file of a folder is read with the others.
+  put(folder / "hf/model.safetensors.index.json");
+  EXPECT_TRUE(refused(model_files(folder / "hf" / "model.safetensors.index.json"),
+                      replaced_by_gguf(folder / "hf" / "model.safetensors")));
+}
+
+TEST(OwnInput, IsWhatARunHasLeft) {
+  const TestFolder folder;
+  for (const char* name :
+       {"run/model.gguf", "run/run.json", "run/items.txt", "run/hf/config.json", "run/checkpoint-3/model.safetensors",
+        "run/report.html", "run/mine.json", "run/q4.gguf", "run/hf/page.html"})
+    put(folder / name);
+  const Paths files = files_of_run(folder / "run");
+  for (const char* name :
+       {"run/model.gguf", "run/run.json", "run/items.txt", "run/hf/config.json", "run/checkpoint-3/model.safetensors"})
+    EXPECT_TRUE(refused(files, {folder / name})) << name;
+  for (const char* name : {"run/report.html", "run/mine.json", "run/q4.gguf", "run/hf/page.html"})
+    EXPECT_FALSE(refused(files, {folder / name})) << name;
 }
 
 }  // namespace

@@ -65,6 +65,25 @@ TEST(Schedules, LongerRunsKeepWhatTheyDid) {
   }
 }
 
+TEST(Schedules, WarmUpsMayBeAShare) {
+  for (const Shape shape : kAll) {
+    Schedule share = of(shape), steps = of(shape);
+    share.warmup = 0;
+    share.warmup_ratio = 0.1;  // of 110
+    steps.warmup = 11;
+    for (int64_t i = 0; i < 200; ++i) EXPECT_EQ(learning_rate(share, i), learning_rate(steps, i)) << i;
+    settle_warmup(share);
+    EXPECT_EQ(share.warmup, 11);
+    share.steps = 1000;  // a run that is made longer keeps it
+    EXPECT_EQ(warmup_steps(share), 11);
+  }
+  Schedule s = of(Shape::linear);
+  s.warmup_ratio = 0.005;
+  EXPECT_EQ(warmup_steps(s), 1);  // rounded up
+  s.decay_steps = 1000;           // planned once, longer now
+  EXPECT_EQ(warmup_steps(s), 5);
+}
+
 TEST(Schedules, HaveNames) {
   for (const Shape shape : kAll) EXPECT_EQ(schedule_shape(schedule_shape_name(shape)), shape);
   EXPECT_EQ(schedule_shape("cosine_with_restarts"), Shape::cosine_restarts);

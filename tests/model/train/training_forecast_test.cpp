@@ -54,6 +54,30 @@ TEST(TrainingForecast, IsWhatIsTaken) {
   }
 }
 
+// What is said without planning a step is never more than what planning says, and all of it but values.
+TEST(TrainingForecast, WhatIsCertainIsAtMostTheForecast) {
+  const Model plan = small_llama(64, 256);
+  run::Engine own = make_engine(2);
+  for (const char* offload : {"", "moments", "layers", "activations"})
+    for (const char* recompute : {"none", "layers"})
+      for (const int64_t accumulate : {1, 4}) {
+        Recipe recipe;
+        recipe.batch = 4;
+        recipe.accumulate = accumulate;
+        recipe.offload = offload;
+        recipe.recompute = recompute;
+        const TrainingForecast certain = certain_training(own, plan, recipe),
+                               whole = forecast_training(own, plan, recipe);
+        const std::string shown = fmt::format("{} {} {}", offload, recompute, accumulate);
+        EXPECT_EQ(certain.weights, whole.weights) << shown;
+        EXPECT_EQ(certain.moments, whole.moments) << shown;
+        EXPECT_EQ(certain.gradients, whole.gradients) << shown;
+        EXPECT_EQ(certain.evaluation, 0) << shown;
+        EXPECT_GE(certain.weights, plan.weight_count() * (std::string(offload) == "layers" ? 0 : 4)) << shown;
+        EXPECT_LE(certain.total(), whole.total()) << shown;
+      }
+}
+
 TEST(TrainingForecast, RefusedBeforeAnythingIsMade) {
   ::setenv("LUMEN_MEMORY", "2G", 1);
   const auto refusal = [](const std::function<void()>& work) {

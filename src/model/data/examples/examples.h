@@ -2,6 +2,7 @@
 // seed and step.
 //
 // May include: base, base/file, base/structured, model/data/rows, model/template, model/text/tokenizer.
+// Offers: load.h.
 #pragma once
 
 #include "model/data/examples/batches.h"

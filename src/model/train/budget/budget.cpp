@@ -67,6 +67,11 @@ class Chooser {
         rates_(rates),
         ranks_(ranks) {}
 
+  // At most what forecast() says, without planning a step.
+  TrainingForecast certain(const BudgetChoice& choice) const {
+    return certain_training(engine_, model_, with(choice), form_, teacher_, ranks_);
+  }
+
   TrainingForecast forecast(const BudgetChoice& choice) const {
     return forecast_training(engine_, model_, with(choice), form_, weights_are_there_, teacher_, ranks_);
   }
@@ -106,7 +111,7 @@ class Chooser {
   BatchForm form_;
   bool weights_are_there_;
   const Model* teacher_;
-  const BudgetRates& rates_;
+  BudgetRates rates_;
   int ranks_;
 };
 
@@ -142,9 +147,31 @@ std::string table(const std::vector<BudgetChoice>& choices) {
   std::string text;
   for (const BudgetChoice& c : choices)
     if (c.bytes > 0)
-      text += fmt::format("\n  {:<56} {:>10} {:>+9.3g} s a step{}", name_of(c), run::print_amount(c.bytes), c.seconds,
-                          c.fits ? ", taken" : "");
+      text += fmt::format("\n  {:<56} {:>10} {:>+9.3g} s a step{}", name_of(c),
+                          (c.is_least ? "> " : "") + run::print_amount(c.bytes), c.seconds, c.fits ? ", taken" : "");
   return text;
+}
+
+}  // namespace
+
+namespace {
+
+// Error where no way can fit, whatever the values of a step take.
+void refuse_certain(const Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit,
+                    const std::string& named, const char* hint) {
+  std::string text;
+  for (const BudgetChoice& c : all) {
+    int64_t bytes = 0;
+    try {
+      bytes = chooser.certain(c).total();
+    } catch (const Error&) {
+      continue;  // no way for this recipe and family
+    }
+    if (bytes <= limit) return;
+    text += fmt::format("\n  {:<56} {:>12}", name_of(c), "> " + run::print_amount(bytes));
+  }
+  if (!text.empty())
+    throw Error(Exit::hardware, fmt::format("nothing fits in {}, without the values of a step:{}", named, text), hint);
 }
 
 }  // namespace
@@ -167,7 +194,7 @@ double measure_outside(run::Device& device, const std::string& place) {
 
 std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                          bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place, int ranks) {
+                                         const BudgetRates& rates, const std::string& place, int ranks, bool quick) {
   const Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, rates, ranks);
   std::vector<BudgetChoice> out;
   const std::vector<BudgetChoice> all = ways(recipe, place);
@@ -183,6 +210,11 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
   std::stable_sort(out.begin(), out.end(),
                    [](const BudgetChoice& a, const BudgetChoice& b) { return a.seconds < b.seconds; });
   for (BudgetChoice& c : out) {
+    if (quick) {
+      c.bytes = chooser.certain(c).total();
+      c.is_least = c.bytes > limit;
+      if (c.is_least) continue;
+    }
     c.bytes = chooser.forecast(c).total();
     c.fits = c.bytes <= limit;
     if (c.fits) break;
@@ -191,7 +223,8 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
 }
 
 MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, double ceiling, int ranks) {
+                          bool weights_are_there, const Model* teacher, const std::function<double()>& ceiling,
+                          int ranks) {
   const int64_t limit = run::parse_amount(recipe.memory_limit, "memory.limit");
   run::Device& device = engine.device();
   // The host's memory where all of the run finds room there, else a file.
@@ -199,19 +232,22 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   const bool in_host =
       !device.reads_host_memory() && run::saturating_product(parameters, 4) < run::host_room().available;
   const std::string place = in_host ? "host" : "";
+  const char* const hint =
+      "choose a smaller batch or window, --param-type bf16, moments in a format, or an adapter (--lora)";
+  refuse_certain(Chooser(engine, model, recipe, form, weights_are_there, teacher, {}, ranks), ways(recipe, place),
+                 limit, recipe.memory_limit, hint);
   // A folder that is not there yet will lie on the disk of the nearest one above it.
   std::filesystem::path folder = std::filesystem::absolute(run_folder(recipe));
   while (!std::filesystem::is_directory(folder) && folder.has_relative_path()) folder = folder.parent_path();
-  const BudgetRates rates = {ceiling, engine.measure_memory(),
+  const BudgetRates rates = {ceiling(), engine.measure_memory(),
                              measure_outside(device, in_host ? place : folder.string())};
   const std::vector<BudgetChoice> choices =
-      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place, ranks);
+      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place, ranks, true);
   const auto taken = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
   const std::string text = fmt::format("at {:.3g} operations and {:.3g} GB outside a second:{}", rates.operations,
                                        rates.outside / 1e9, table(choices));
   if (taken == choices.end())
-    throw Error(Exit::hardware, fmt::format("nothing fits in {} ({})", recipe.memory_limit, text),
-                "choose a smaller batch or window, --param-type bf16, moments in a format, or an adapter (--lora)");
+    throw Error(Exit::hardware, fmt::format("nothing fits in {} ({})", recipe.memory_limit, text), hint);
   MemoryBudget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
   out.recipe.recompute = taken->recompute;
   out.recipe.offload = taken->offload;

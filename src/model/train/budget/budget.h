@@ -5,6 +5,7 @@
 // May include: base, model/train/offload, model/train/ranks, model/train/trainer, run/device, run/device/outside.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,20 +28,24 @@ struct BudgetChoice {
   double seconds = 0;              // that a step takes longer
   int64_t bytes = 0;               // that the device holds then; 0: not looked at, for a cheaper one was enough
   bool fits = false;
+  bool is_least = false;  // .. at least so many, which is too much already
 };
 // Every way there is, the cheapest first. Those of `recipe` that say something already are kept. The first that fits in
 // `limit` bytes is the last that is looked at. `place`: as above. `ranks`: for one of so many; `recipe` is that of all.
+// `quick`: of what is too much without the values of a step only that is said (is_least); what is taken is the same.
 std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                          bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place, int ranks = 1);
+                                         const BudgetRates& rates, const std::string& place, int ranks = 1,
+                                         bool quick = false);
 
 // The recipe with what recipe.memory_limit takes, and a table for people. Error (exit 3) with the table when nothing
-// fits.
+// fits; nothing is measured when that is certain without planning a step. `ceiling`: operations a second.
 struct MemoryBudget {
   Recipe recipe;
   std::string text;
 };
 MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                          bool weights_are_there, const Model* teacher, double ceiling, int ranks = 1);
+                          bool weights_are_there, const Model* teacher, const std::function<double()>& ceiling,
+                          int ranks = 1);
 
 }  // namespace lumen::model

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/protected.h"
 #include "base/structured/json.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
@@ -14,7 +16,6 @@
 #include "model/arch/family/config_file.h"
 #include "model/compress/merge.h"
 #include "model/compress/quantize.h"
-#include "model/file/own_input.h"
 #include "model/infer/measure/perplexity_divergence.h"
 #include "model/report/report.h"
 #include "model/train/record/provenance.h"
@@ -258,7 +259,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
     throw Error(Exit::verify,
                 fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
                 "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
-  fs::rename(staged.path, folder / kModelFile);
+  move_file(staged.path, written_path(folder / kModelFile));
   lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
                               shipping ? recipe.ship.type : recipe.merge, far));
   if (recipe.hugging_face) {
@@ -338,18 +339,18 @@ std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   return found;
 }
 
-void refuse_own_base(const fs::path& folder, std::span<const fs::path> inputs, bool resumed) {
-  Paths outputs, written;
+void refuse_outputs_over_inputs(const fs::path& folder, bool resumed) {
+  std::vector<fs::path> written;
   std::error_code failure;
   for (const char* name : kOutputs) written.push_back(folder / name);
   if (!resumed)
     for (const fs::path& path : rewritten_files(folder)) written.push_back(path);
+  constexpr const char* kHint = "name another folder with --out";
   for (const fs::path& path : written) {
-    outputs.push_back(path);
+    refuse_protected(path, kHint);
     if (!fs::is_directory(path, failure)) continue;
-    for (const auto& entry : fs::directory_iterator(path, failure)) outputs.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(path, failure)) refuse_protected(entry.path(), kHint);
   }
-  refuse_own_input(inputs, outputs, "name another folder with --out");
 }
 
 std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {

@@ -24,10 +24,9 @@ void require_room(const std::filesystem::path& folder, const Model& model, const
 // Models and folders of an earlier run in `folder`.
 std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& folder);
 
-// Error (usage) when the model a run begins with, or a file it reads, is one that outputs in `folder` would replace. A
-// run that is resumed keeps the base it has rewritten.
-void refuse_own_base(const std::filesystem::path& folder, std::span<const std::filesystem::path> inputs,
-                     bool resumed = false);
+// Error (usage) when a file that is read (base/file/protected.h) is one that outputs in `folder` would replace. A run
+// that is resumed keeps the base it has rewritten.
+void refuse_outputs_over_inputs(const std::filesystem::path& folder, bool resumed = false);
 
 // Writes them; returns a line for each, with its type. A merged model is compared with what was trained over the
 // validation data first: error (exit 5), and nothing of it is left, when it is further away than the recipe allows.

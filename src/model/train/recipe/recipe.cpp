@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/naming.h"
 #include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "number/facts/facts.h"
@@ -62,6 +63,7 @@ QuantizeRule read_rule(const Toml& table) {
   if (const auto scope = table.table("model")) rule.scope = RuleScope::read(*scope);
   rule.layers = table.text("layers", rule.layers);
   rule.format = table.text("format");
+  rule.place = place_text(table.place("format"));
   rule.source = field_source(table, "source");
   if (rule.values.empty() && rule.roles.empty() && rule.tensors.empty()) rule.values = {"*"};
   if (table.has("importance")) rule.importance = table.boolean("importance");
@@ -114,10 +116,21 @@ Bounds bounds_of(const std::string& key) {
   return {row.least, row.most};
 }
 
+void in_section(const Recipe& r, const std::string& section, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& e) {
+    const std::string place = place_of_section(r, section, e.what());
+    const std::string message = e.what();
+    if (place.empty() || message.starts_with(place)) throw;
+    throw Error(e.code(), place + message, e.hint());
+  }
+}
+
 void check_recipe(const Recipe& r) {
   for (const RecipeKey& key : recipe_keys()) check_value(key, r);
-  check_adapter(r.adapter);
-  check_ship(r.ship);
+  in_section(r, "adapter", [&] { check_adapter(r.adapter); });
+  in_section(r, "ship", [&] { check_ship(r.ship); });
   if (!r.merge.empty() && r.ship.ships())
     throw usage_error("--merge and --ship contradict each other: what is shipped is merged");
   if (r.ship.ships() && !r.adapter.trains())
@@ -125,10 +138,12 @@ void check_recipe(const Recipe& r) {
                 "add --lora; --format rounds a model that is trained as a whole");
   if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge is of adapters, but none is trained");
   if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
-    throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
+    throw usage_error("{}min_learning_rate {} is above learning_rate {}", place_of(r, "schedule.min_learning_rate"),
+                      r.schedule.floor, r.schedule.peak);
   }
   if (r.schedule.decay_steps > r.schedule.steps) {
-    throw usage_error("decay_steps {} is more than steps {}", r.schedule.decay_steps, r.schedule.steps);
+    throw usage_error("{}decay_steps {} is more than steps {}", place_of(r, "schedule.decay_steps"),
+                      r.schedule.decay_steps, r.schedule.steps);
   }
 }
 
@@ -153,10 +168,23 @@ bool matches(std::string_view pattern, std::string_view text) {
 
 namespace {
 
+// A number of steps and a share of them say the same: the one that is given takes the other's place.
+void read_warmup(const Toml& file, Recipe& r) {
+  constexpr const char *kSteps = "warmup_steps", *kRatio = "warmup_ratio";
+  const auto section = file.table("schedule");
+  if (!section) return;
+  const bool steps = section->has(kSteps), ratio = section->has(kRatio);
+  if (steps && ratio && r.schedule.warmup > 0 && r.schedule.warmup_ratio > 0)
+    throw error_at(section->place(kRatio), "warmup_ratio and warmup_steps contradict each other", "say one of them");
+  if (steps && !ratio) r.schedule.warmup_ratio = 0;
+  if (ratio && r.schedule.warmup_ratio > 0) r.schedule.warmup = 0;
+}
+
 // What a recipe and each of its phases may say.
 void read_sections(const Toml& file, Recipe& r) {
   for (const RecipeKey& key : recipe_keys())
     if (const auto section = file.table(key.section)) read_value(key, *section, r);
+  read_warmup(file, r);
   if (const auto model = file.table("model")) {
     if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
@@ -374,6 +402,15 @@ graph::ProductType product_type(const Recipe& recipe, const FormatLibrary& forma
   return type;
 }
 
+namespace {
+
+FormatRef format_of(const QuantizeRule& rule, const FormatLibrary& formats) {
+  if (rule.place.empty()) return formats.get(rule.format);
+  return naming(rule.place, [&] { return formats.get(rule.format); });
+}
+
+}  // namespace
+
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
                                                                          const Model& model, bool importance) {
   std::map<std::string, std::pair<FormatRef, FieldSource>> chosen;
@@ -381,14 +418,16 @@ std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const s
   const int64_t layers = layer_count == model.config.end() ? 0 : static_cast<int64_t>(layer_count->second);
   const std::vector<Parameter> all = all_own_parameters(model);
   for (const QuantizeRule& rule : rules) {
-    const FormatRef format = model.family->library().formats().get(rule.format);
+    const FormatRef format = format_of(rule, model.family->library().formats());
     if (!rule.scope.holds(model) || rule.importance.value_or(importance) != importance) continue;
     // A tied model has no output matrix; rules for one are then without effect. But a name nothing has is a mistake.
     QuantizeRule anywhere = rule;
     anywhere.layers = "all";
     if (rule.tensors.empty() &&
         std::none_of(all.begin(), all.end(), [&](const Parameter& p) { return rule_applies(anywhere, p, layers); })) {
-      throw Error(Exit::user, fmt::format("a rule for format '{}' matches no parameter of this model", rule.format),
+      throw Error(Exit::user,
+                  fmt::format("{}{}a rule for format '{}' matches no parameter of this model", rule.place,
+                              rule.place.empty() ? "" : ": ", rule.format),
                   "`lumen inspect` lists the parameters and their roles");
     }
     for (const Parameter& p : model.parameters) {

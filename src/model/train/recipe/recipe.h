@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct QuantizeRule {
   FieldSource source = FieldSource::fitted;
   std::vector<std::string> tensors = {};  // or names in GGUF files, * and ? match; models may lack them
   RuleScope scope = {};                   // models it is for
+  std::string place = {};                 // where the file says so, for messages
   std::optional<bool> importance = {};    // only with an importance matrix, or only without
 };
 
@@ -49,6 +51,8 @@ struct Phase {
 
 struct Recipe {
   std::string name;
+  // Where files say what, as "schedule.steps" and "mine.toml:3:9", for messages about values that do not go together.
+  std::map<std::string, std::string> places;
   // [model]
   std::string family, size;  // size alone finds its family
   graph::Config config;      // single keys on top
@@ -165,6 +169,8 @@ struct Bounds {
   std::string text() const;                                                   // "0 to 0.9"
 };
 Bounds bounds_of(const std::string& key);
+// An Error of `check`, which looks at keys of a section, gets the place in front where a file says what it is about.
+void in_section(const Recipe& recipe, const std::string& section, const std::function<void()>& check);
 // Error (usage) when a number is out of its bounds or two contradict each other.
 void check_recipe(const Recipe& recipe);
 

@@ -153,6 +153,7 @@ const RecipeKey kKeys[] = {
     {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
     {"schedule", "min_learning_rate", LUMEN_MEMBER(double, schedule.floor), 0, kMostRate},
     {"schedule", "warmup_steps", LUMEN_MEMBER(int64_t, schedule.warmup), 0, kMostSteps},
+    {"schedule", "warmup_ratio", LUMEN_MEMBER(double, schedule.warmup_ratio), 0, 1},
     {"schedule", "steps", LUMEN_MEMBER(int64_t, schedule.steps), 1, kMostSteps},
     {"schedule", "decay_steps", LUMEN_MEMBER(int64_t, schedule.decay_steps), 0, kMostSteps},
     {"schedule", "final_steps", LUMEN_MEMBER(int64_t, schedule.final_steps), 0, kMostSteps},
@@ -280,11 +281,19 @@ std::string value_text(const RecipeKey& key, const Recipe& recipe) {
 
 void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
   if (!section.has(key.key)) return;
+  recipe.places[key.name()] = place_text(section.place(key.key));
   std::visit(Overloaded{
                  [&](bool& (*get)(Recipe&)) { get(recipe) = section.boolean(key.key); },
                  [&](std::string& (*get)(Recipe&)) { get(recipe) = section.text(key.key); },
                  [&](std::vector<std::string>& (*get)(Recipe&)) { get(recipe) = section.texts(key.key); },
-                 [&](const NamedChoice& choice) { choice.set(recipe, section.text(key.key)); },
+                 [&](const NamedChoice& choice) {
+                   const std::string text = section.text(key.key);
+                   try {
+                     choice.set(recipe, text);
+                   } catch (const Error& e) {
+                     throw error_at(section.place(key.key), e.what(), e.hint());
+                   }
+                 },
                  [&](double& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
                  [&](Optional& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
                  [&](int64_t& (*get)(Recipe&)) { get(recipe) = section.integer(key.key); },
@@ -305,6 +314,7 @@ void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
 }
 
 void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe) {
+  recipe.places.erase(key.name());
   if (key.is_number()) {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
@@ -341,7 +351,29 @@ void check_value(const RecipeKey& key, const Recipe& recipe) {
   auto& r = const_cast<Recipe&>(recipe);
   if (!key.is_number() || !is_given(key, r)) return;
   const double value = number_of(key, r);
-  if (!holds(key, value)) throw usage_error("{} must be {}, not {}", key.name(), bounds_of(key.name()).text(), value);
+  if (!holds(key, value))
+    throw usage_error("{}{} must be {}, not {}", place_of(recipe, key.name()), key.name(), bounds_of(key.name()).text(),
+                      value);
+}
+
+std::string place_text(const Place& place) {
+  const LineColumn at = line_column(place);
+  return fmt::format("{}:{}:{}", place.source ? place.source->name : "", at.line, at.column);
+}
+
+std::string place_of(const Recipe& recipe, const std::string& key) {
+  const auto at = recipe.places.find(key);
+  return at == recipe.places.end() ? "" : at->second + ": ";
+}
+
+std::string place_of_section(const Recipe& recipe, const std::string& section, const std::string& message) {
+  std::string first;
+  for (const auto& [key, place] : recipe.places) {
+    if (!key.starts_with(section + ".")) continue;
+    if (message.find(key.substr(section.size() + 1)) != std::string::npos) return place + ": ";
+    if (first.empty()) first = place + ": ";
+  }
+  return first;
 }
 
 std::string quoted(const std::string& text) {

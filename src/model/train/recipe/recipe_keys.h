@@ -57,6 +57,12 @@ void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe);
 // Error (usage) when a number is out of its bounds.
 void check_value(const RecipeKey& key, const Recipe& recipe);
 
+// "mine.toml:3:9".
+std::string place_text(const Place& place);
+// The place of a key, or of the one of a section that `message` is about, with ": " behind it; "" when no file says it.
+std::string place_of(const Recipe& recipe, const std::string& key);
+std::string place_of_section(const Recipe& recipe, const std::string& section, const std::string& message);
+
 // Text as a TOML string, and texts as an array of them.
 std::string quoted(const std::string& text);
 std::string quoted_list(const std::vector<std::string>& texts);

@@ -44,15 +44,27 @@ const char* schedule_shape_name(Shape shape) {
   return kShapes[ordinal(shape)];
 }
 
+int64_t warmup_steps(const Schedule& s) {
+  if (s.warmup_ratio <= 0) return s.warmup;
+  const double last = s.decay_steps > 0 ? s.decay_steps : s.steps;
+  return std::llround(std::ceil(s.warmup_ratio * last));
+}
+
+void settle_warmup(Schedule& s) {
+  s.warmup = warmup_steps(s);
+  s.warmup_ratio = 0;
+}
+
 bool ends_at_floor(Shape shape) {
   return shape != Shape::constant && shape != Shape::inverse_sqrt;
 }
 
 double learning_rate(const Schedule& s, int64_t step) {
-  if (step < s.warmup) return s.peak * (step + 1) / (s.warmup + 1);
+  const int64_t warmup = warmup_steps(s);
+  if (step < warmup) return s.peak * (step + 1) / (warmup + 1);
   const int64_t last = s.decay_steps > 0 ? s.decay_steps : s.steps;
-  const double span = std::max<int64_t>(1, last - s.warmup);
-  const double done = std::clamp((step - s.warmup) / span, 0.0, 1.0);
+  const double span = std::max<int64_t>(1, last - warmup);
+  const double done = std::clamp((step - warmup) / span, 0.0, 1.0);
   const auto between = [&](double share) { return s.floor + share * (s.peak - s.floor); };
   switch (s.shape) {
     case Shape::constant:
@@ -64,8 +76,8 @@ double learning_rate(const Schedule& s, int64_t step) {
       return between(std::clamp((last - step) / falling, 0.0, 1.0));
     }
     case Shape::inverse_sqrt: {
-      const double scale = s.warmup > 0 ? s.warmup : kTimescale;
-      return std::max(s.floor, s.peak / std::sqrt(1 + (step - s.warmup) / scale));
+      const double scale = warmup > 0 ? warmup : kTimescale;
+      return std::max(s.floor, s.peak / std::sqrt(1 + (step - warmup) / scale));
     }
     case Shape::polynomial:
       return between(std::pow(1 - done, s.power));

@@ -107,6 +107,11 @@ bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there
   return true;
 }
 
+// As forecast_training(), but it ends when `go_on` says so of what is known so far, which only grows.
+TrainingForecast forecast_while(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                bool weights_are_there, const Model* teacher, int ranks,
+                                const std::function<bool(const TrainingForecast&)>& go_on);
+
 // The least of 1 .. `most` for which `holds`, which then holds for all larger ones; 0: not even for `most`.
 int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
   if (most < 1 || !holds(most)) return 0;
@@ -119,14 +124,14 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
 }
 
 // The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
-// of smaller products; then computing values again; then shorter windows. Every try plans a whole step, so that few are
-// made: halves take less and less.
+// of smaller products; then computing values again; then shorter windows. Tries plan whole steps, so that few are made:
+// halves take less and less. What is too much before a step is planned is not planned.
 std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                             bool weights_are_there, const Model* teacher, int ranks) {
   constexpr int64_t kShortest = 64;
   const auto would_fit = [&](const Recipe& r) {
-    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher, ranks),
-                weights_are_there);
+    const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
+    return holds(forecast_while(engine, model, r, form, weights_are_there, teacher, ranks, holds));
   };
   int64_t halvings = 0;
   for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
@@ -194,12 +199,16 @@ run::MemoryNeeds TrainingForecast::needs() const {
   return needs;
 }
 
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                   bool weights_are_there, const Model* teacher, int ranks) {
+namespace {
+
+TrainingForecast forecast_while(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                bool weights_are_there, const Model* teacher, int ranks,
+                                const std::function<bool(const TrainingForecast&)>& go_on) {
   const Method method(model, recipe, form, teacher);
   const std::optional<RankForecast> rank = of_rank(engine.device(), model, method, recipe, ranks);
   const OffloadForecast offload = rank ? OffloadForecast() : forecast_offload(engine.device(), model, method, recipe);
   TrainingForecast out = of_parameters(model, recipe, method, teacher, offload, rank);
+  if (!go_on(out)) return out;
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
@@ -244,6 +253,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   }
   for (const graph::Graph& update : offload.updates) out.values = run::saturating_sum(out.values, beside({update, {}}));
   out.evaluation = 0;
+  if (!go_on(out)) return out;
   for (const graph::Graph& part : by_layers ? rank->evaluation : offload.layers.evaluation)
     out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
   if (!offload.layers.any() && !by_layers) out.evaluation = beside(method.evaluation());
@@ -268,6 +278,20 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   return out;
 }
 
+}  // namespace
+
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                   bool weights_are_there, const Model* teacher, int ranks) {
+  return forecast_while(engine, model, recipe, form, weights_are_there, teacher, ranks,
+                        [](const TrainingForecast&) { return true; });
+}
+
+TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                  const Model* teacher, int ranks) {
+  return forecast_while(engine, model, recipe, form, false, teacher, ranks,
+                        [](const TrainingForecast&) { return false; });
+}
+
 std::string plan_text(const TrainingForecast& f, double ceiling) {
   std::string text;
   const auto line = [&](const std::string& what, const std::string& value) {
@@ -285,25 +309,25 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   return text;
 }
 
-void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
-                      BatchForm form, const Model* teacher, int ranks) {
+void require_certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
+                              BatchForm form, const Model* teacher, int ranks) {
   if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
     throw usage_error("batch, accumulate and length must be at least 1");
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
-  // What is certain without a plan is refused without one.
-  const Method method(model, recipe, form, teacher);
-  const std::optional<RankForecast> rank = of_rank(engine.device(), model, method, recipe, ranks);
-  require(engine, model, recipe,
-          of_parameters(model, recipe, method, teacher,
-                        rank ? OffloadForecast() : forecast_offload(engine.device(), model, method, recipe), rank),
-          weights_are_there,
+  require(engine, model, recipe, certain_training(engine, model, recipe, form, teacher, ranks), weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");
-  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher, ranks);
-  if (fits(engine, f, weights_are_there)) return;
-  require(engine, model, recipe, f, weights_are_there,
-          cheapest_change(engine, model, recipe, form, weights_are_there, teacher, ranks));
+}
+
+TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
+                                  BatchForm form, const Model* teacher, int ranks) {
+  require_certain_training(engine, model, recipe, weights_are_there, form, teacher, ranks);
+  TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher, ranks);
+  if (!fits(engine, f, weights_are_there))
+    require(engine, model, recipe, f, weights_are_there,
+            cheapest_change(engine, model, recipe, form, weights_are_there, teacher, ranks));
+  return f;
 }
 
 }  // namespace lumen::model

@@ -34,12 +34,21 @@ struct TrainingForecast {
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
                                    bool weights_are_there = false, const Model* teacher = nullptr, int ranks = 1);
 
+// What is certain of it without planning a step: at most what forecast_training() says, and quick for any model.
+TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
+                                  const Model* teacher = nullptr, int ranks = 1);
+
 // For people: a table of what is needed. `ceiling`: operations a second the device can do at best; 0: not known.
 std::string plan_text(const TrainingForecast& forecast, double ceiling);
 
 // Refuses (exit 3) what does not fit, and says which change of the recipe would. `weights_are_there`: the model's
-// weights are in memory already.
-void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there = false,
-                      BatchForm form = {}, const Model* teacher = nullptr, int ranks = 1);
+// weights are in memory already. Returns the forecast.
+TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe,
+                                  bool weights_are_there = false, BatchForm form = {}, const Model* teacher = nullptr,
+                                  int ranks = 1);
+// The same of what is certain without planning a step.
+void require_certain_training(run::Engine& engine, const Model& model, const Recipe& recipe,
+                              bool weights_are_there = false, BatchForm form = {}, const Model* teacher = nullptr,
+                              int ranks = 1);
 
 }  // namespace lumen::model

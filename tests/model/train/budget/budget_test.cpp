@@ -54,6 +54,32 @@ TEST(Budget, TakesTheCheapestThatFits) {
   EXPECT_TRUE(taken.contains("none layers"));
 }
 
+// What is too much without the values of a step is not planned, and what is taken is the same.
+TEST(Budget, TakesTheSameQuickly) {
+  run::Engine planner = make_engine(2);
+  const Model model = small_model(kConfig);
+  const auto at = [&](int64_t limit, bool quick) {
+    return budget_choices(planner, model, recipe_of(), {}, false, nullptr, limit, kRates, "", 1, quick);
+  };
+  const int64_t most = at(INT64_MAX, false).front().bytes;
+  int skipped = 0;
+  for (const double share : {1.0, 0.8, 0.4, 0.1, 0.0}) {
+    const auto limit = static_cast<int64_t>(most * share);
+    const auto exact = at(limit, false), quick = at(limit, true);
+    ASSERT_EQ(exact.size(), quick.size());
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(exact[i].recompute + exact[i].offload, quick[i].recompute + quick[i].offload);
+      EXPECT_EQ(exact[i].fits, quick[i].fits) << share << " " << i;
+      if (quick[i].is_least)
+        EXPECT_LE(quick[i].bytes, exact[i].bytes) << share << " " << i;
+      else
+        EXPECT_EQ(quick[i].bytes, exact[i].bytes) << share << " " << i;
+      skipped += quick[i].is_least;
+    }
+  }
+  EXPECT_GT(skipped, 5);
+}
+
 TEST(Budget, KnowsWhatActivationsOutsideSaveAndCost) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);
@@ -118,16 +144,19 @@ TEST(Budget, RefusesWhatFitsInNoWay) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);
   Recipe recipe = recipe_of();
-  recipe.memory_limit = "1M";
+  recipe.memory_limit = "16K";
+  int measured = 0;
+  const auto ceiling = [&] { return ++measured, 1e11; };
   try {
-    (void)within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
+    (void)within_limit(engine, model, recipe, {}, false, nullptr, ceiling);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::hardware);
     EXPECT_NE(std::string(e.what()).find("--offload layers"), std::string::npos) << e.what();
+    EXPECT_EQ(measured, 0);  // it was certain
   }
   recipe.memory_limit = "10G";
-  const MemoryBudget budget = within_limit(engine, model, recipe, {}, false, nullptr, 1e11);
+  const MemoryBudget budget = within_limit(engine, model, recipe, {}, false, nullptr, ceiling);
   EXPECT_EQ(budget.recipe.recompute, "none");
   EXPECT_EQ(budget.recipe.offload, "");
   EXPECT_NE(budget.text.find("taken"), std::string::npos);
