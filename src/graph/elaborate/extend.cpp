@@ -1,6 +1,6 @@
 // Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
 // name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
-// What is said of keys of config.json that are no config keys (unread, refused, hides) is.
+// What is said of keys of files that are no config keys (unread, refused, hides, gguf_unread, ..) is.
 // Proved by tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 #include <optional>
@@ -13,6 +13,12 @@ namespace lumen::graph {
 using lang::ModelDecl;
 
 namespace {
+
+bool is_inherited(std::string_view attribute) {
+  constexpr std::string_view kInherited[] = {"unread",      "refused",      "hides",
+                                             "gguf_unread", "gguf_refused", "gguf_required"};
+  return std::find(std::begin(kInherited), std::end(kInherited), attribute) != std::end(kInherited);
+}
 
 template <typename Member>
 std::vector<Member> joined(const std::vector<Member>& base, const std::vector<Member>& own) {
@@ -50,7 +56,7 @@ ModelDecl extended(ModelDecl base, const ModelDecl& over) {
   leave_out(over, base);
   ModelDecl out = over;
   for (const lang::Attribute& a : base.attributes)
-    if (a.name == "unread" || a.name == "refused" || a.name == "hides") out.attributes.push_back(a);
+    if (is_inherited(a.name)) out.attributes.push_back(a);
   out.config = joined(base.config, over.config);
   out.params = joined(base.params, over.params);
   out.layer_params = joined(base.layer_params, over.layer_params);

@@ -107,9 +107,10 @@ void check_names(const ModelDecl& m) {
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
-      check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "hf_letters",
-                         "hf_at_least", "hf_null", "fixed", "gguf_formula", "when", "gguf_when", "gguf_plus",
-                         "gguf_times", "gguf_else", "gguf_tensor", "doc"});
+      check_spelling(a, {"gguf",       "hf",         "gguf_length", "choices",    "gguf_choices", "hf_words",
+                         "hf_members", "hf_letters", "hf_at_least", "hf_null",    "fixed",        "gguf_formula",
+                         "when",       "gguf_when",  "gguf_plus",   "gguf_times", "gguf_else",    "gguf_tensor",
+                         "gguf_also",  "gguf_blank", "gguf_values", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
@@ -117,7 +118,8 @@ void check_names(const ModelDecl& m) {
   for (const auto& f : m.functions) once("function", f.name, f.place);
   for (const auto& a : m.attributes)
     check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_ignore", "gguf_ignore", "extends", "without",
-                       "hf_inside", "hf_prefix", "hf_beside", "unread", "refused", "hides", "doc"});
+                       "hf_inside", "hf_prefix", "hf_beside", "unread", "refused", "hides", "gguf_unread",
+                       "gguf_refused", "gguf_required", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

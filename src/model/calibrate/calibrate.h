@@ -3,7 +3,7 @@
 //
 // May include: base, base/file, graph/ir, graph/transform, model/arch, model/file, model/infer/session, number/library,
 // run/engine, run/engine/feedback.
-// Offers: layer_run.h, text_loss.h, there_and_back.h.
+// Offers: layer_run.h, sound.h, text_loss.h, there_and_back.h.
 #pragma once
 
 #include <functional>

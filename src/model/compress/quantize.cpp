@@ -14,6 +14,7 @@
 #include "model/arch/checkpoint/write.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/low_rank_weights.h"
+#include "model/calibrate/sound.h"
 #include "model/compress/codebook.h"
 
 namespace lumen::model {
@@ -238,6 +239,7 @@ std::vector<std::vector<float>> importance_of(const Parameter& p, const Weight& 
     out.push_back(e.means(m));
     unreached += matrices > 1 && out.back().empty();
     if (matrices > 1) out.back().resize(e.columns, 1);  // no row reached it: all columns alike
+    raise_zeros(out.back());
   }
   if (unreached > 0) report.unreached.push_back(fmt::format("{}: {} of {} matrices", p.gguf, unreached, matrices));
   if (out.front().empty()) out.clear();

@@ -5,6 +5,9 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/error.h"
+#include "base/file/file.h"
+#include "base/structured/json.h"
+#include "model/text/pattern/pattern_syntax.h"
 #include "model/text/unicode/code_set.h"
 #include "model/text/unicode/unicode.h"
 #include "tests/model/text/tokenizer_fixtures.h"
@@ -92,6 +95,59 @@ TEST(Pattern, WhatNeedsMoreGoesToTheOtherEngine) {
   }
   EXPECT_THROW(Pattern("(", "t"), Error);
   EXPECT_THROW(Pattern("[b-a]", "t"), Error);
+}
+
+// What the dialect's classes take (pattern_class_table.py), by both engines, of all characters that are assigned.
+TEST(Pattern, ClassesTakeTheCharactersOfTheDialect) {
+  const nlohmann::json table = parse_json(
+      read_file(std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/pattern_classes.json"), "classes");
+  std::map<std::string, CodeSet> known;
+  for (const auto& [pattern, ranges] : table.items()) {
+    std::vector<CodeSet::Range> set;
+    for (const auto& r : ranges) set.emplace_back(r[0].get<uint32_t>(), r[1].get<uint32_t>());
+    known[pattern] = CodeSet(set);
+  }
+  for (const auto& [others, of] : std::map<std::string, std::string>{{"\\W", "\\w"},
+                                                                     {"[^\\w]", "[\\w]"},
+                                                                     {"[\\W]", "[\\w]"},
+                                                                     {"\\S", "\\s"},
+                                                                     {"[\\S]", "\\s"},
+                                                                     {"\\H", "\\h"},
+                                                                     {"[\\H]", "\\h"},
+                                                                     {"~\\B", "~\\b"}})
+    known[others] = known.at(of).complement();
+  const CodeSet assigned = CodeSet::property("Cn")->unite(*CodeSet::property("Cs")).complement();
+  for (const auto& [pattern, want] : known) {
+    // The text of all characters, each on a line of its own that the pattern cannot take as a whole.
+    const bool behind = pattern.starts_with('~');
+    for (const auto way : {Pattern::Way::table, Pattern::Way::backtracking}) {
+      if (way == Pattern::Way::table && (behind || !parse_pattern(pattern))) continue;
+      const Pattern p(pattern, "t", way);
+      int64_t wrong = 0, taken = 0;
+      for (const auto& [first, last] : assigned.ranges())
+        for (char32_t c = first; c <= last; ++c) {
+          std::string text = behind ? "~" : "";
+          utf8_append(text, c);
+          Match m;
+          uint64_t work = 0;
+          const bool is = p.find(text, 0, &m, &work) && m.begin == 0;
+          if (behind && c == '~') continue;
+          taken += is;
+          if (is != want.contains(c) && wrong++ < 5)
+            ADD_FAILURE() << pattern << (is ? " takes " : " does not take ") << std::hex << static_cast<uint32_t>(c);
+        }
+      EXPECT_GT(taken, 9) << pattern;
+    }
+  }
+}
+
+// Tokens of single words end where Unicode's words do, joiners among them.
+TEST(CodeSet, WordsOfTextsAreNotThoseOfPatterns) {
+  EXPECT_TRUE(CodeSet::word().contains(0x200d));
+  EXPECT_FALSE(CodeSet::word().contains(0xb2));
+  EXPECT_FALSE(CodeSet::pattern_word(false).contains(0x200d));
+  EXPECT_TRUE(CodeSet::pattern_word(false).contains(0xb2));
+  EXPECT_FALSE(CodeSet::pattern_word(true).contains(0xb2));
 }
 
 TEST(Pattern, WorkIsBounded) {

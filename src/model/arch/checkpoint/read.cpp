@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file/file.h"
 #include "base/file/leave.h"
+#include "base/log.h"
 #include "base/naming.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
@@ -17,6 +18,7 @@
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/checkpoint/wrapped.h"
 #include "model/arch/family/config_file.h"
+#include "model/arch/family/gguf_rules.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
 #include "model/file/gguf_split.h"
@@ -353,11 +355,16 @@ StreamedModel take_gguf(const LibraryRef& library, const std::filesystem::path& 
   const GgufMetadata& metadata = file->metadata();
   StreamedModel out;
   Model& model = out.model;
+  require_model_file(metadata, file->tensors().size());
   model.family = family_of_file(*library, metadata);
+  const GgufRules rules(*model.family);
+  rules.require(metadata);
   model.name = metadata.text("general.name", path.stem().string());
   model.config = model.family->config("", read_gguf_config(*model.family, metadata, [&](const std::string& name) {
                                         return file->find(name) != nullptr;
                                       }));
+  for (const std::string& key : rules.check(metadata, model.config))
+    warn(fmt::format("{}: the key '{}' is not known here; what it says has no effect", metadata.source, key));
   const auto taker = std::make_shared<Taker>(model.family, file, path.string(), false);
   model.metadata = metadata;
   taker->take_all(model, later);

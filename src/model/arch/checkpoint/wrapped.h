@@ -9,12 +9,10 @@
 #include <string>
 
 #include "model/arch/family/family.h"
+#include "model/arch/family/pattern.h"
 #include "model/file/tensors.h"
 
 namespace lumen::model {
-
-// Whether a name fits a pattern in which * matches any characters.
-bool fits_pattern(std::string_view pattern, std::string_view name);
 
 // config.json of the part as if it stood alone. Error when the object is missing.
 nlohmann::json config_inside(const Family& family, const nlohmann::json& config, const std::string& file);

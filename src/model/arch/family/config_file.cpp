@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/arch/family/config_rules.h"
+#include "model/arch/family/gguf_rules.h"
 
 namespace lumen::model {
 namespace {
@@ -18,6 +19,8 @@ constexpr const char* kFamily = "lumen.family";
 double checked(const std::string& file, const ConfigKey& key, double value) {
   const double limit = key.is_float ? 1e30 : 16777216.0 * 16;
   const bool whole = key.is_float || value == std::floor(value);
+  if (!key.choices.empty() && value >= std::ssize(key.choices))
+    throw user_error("{}: config value {} = {} is none of its {} choices", file, key.name, value, key.choices.size());
   if (!std::isfinite(value) || std::abs(value) > limit || (!key.is_float && value < 0) || !whole)
     throw user_error("{}: config value {} = {} is out of range", file, key.name, value);
   return value;
@@ -76,16 +79,37 @@ std::vector<double> numbers_in(const GgufMetadata& metadata, const std::string& 
   return metadata.numbers(name);
 }
 
-void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigKey& key, const std::string& name,
-               graph::Config& values) {
+// Whether a file has a name of a key, and says something there.
+bool says(const GgufMetadata& metadata, const std::optional<double>& blank, const std::string& name) {
+  if (!metadata.has(name)) return false;
+  if (!blank || is_array(metadata, name) || is_text(metadata, name)) return true;
+  return numbers_in(metadata, name).at(0) != *blank;
+}
+
+// Whether a key with an axis, or one without, has this name.
+bool has_key(const Family& family, const GgufRules& rules, const std::string& name, bool axis) {
+  return std::any_of(family.keys().begin(), family.keys().end(), [&](const ConfigKey& k) {
+    const auto is_among = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    return k.has_axis == axis && (is_among(k.gguf) || is_among(rules.names(k.name).also));
+  });
+}
+
+void check_described(const Family& family, const std::vector<double>& values, const std::string& file,
+                     const std::string& name, double value) {
+  if (values.empty() || std::find(values.begin(), values.end(), value) != values.end()) return;
+  throw Error(Exit::user,
+              fmt::format("{}: '{}' is {}, which the family '{}' does not describe", file, name, value, family.name()),
+              fmt::format("it describes {} there", fmt::join(values, ", ")));
+}
+
+void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata& metadata, const ConfigKey& key,
+               const std::string& name, graph::Config& values) {
   const std::string& file = metadata.source;
-  if (!metadata.has(name)) return;
+  const GgufRules::Names& names = rules.names(key.name);
+  if (!says(metadata, names.blank, name)) return;
   if (key.has_axis) {
     if (!is_array(metadata, name)) {
-      const bool other = std::any_of(family.keys().begin(), family.keys().end(), [&](const ConfigKey& k) {
-        return !k.has_axis && std::find(k.gguf.begin(), k.gguf.end(), name) != k.gguf.end();
-      });
-      if (!other) values[key.name] = checked(file, key, numbers_in(metadata, name).at(0));
+      if (!has_key(family, rules, name, false)) values[key.name] = checked(file, key, numbers_in(metadata, name).at(0));
       return;
     }
     const auto numbers = numbers_in(metadata, name);
@@ -96,10 +120,7 @@ void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigK
   if (is_text(metadata, name) && !key.choices.empty()) {
     value = choice(file, key, name, key.gguf_choices, metadata.text(name));
   } else {
-    const bool other = std::any_of(family.keys().begin(), family.keys().end(), [&](const ConfigKey& k) {
-      return k.has_axis && std::find(k.gguf.begin(), k.gguf.end(), name) != k.gguf.end();
-    });
-    if (other && is_array(metadata, name)) return;
+    if (is_array(metadata, name) && has_key(family, rules, name, true)) return;
     const std::vector<double> all = numbers_in(metadata, name);
     if (all.empty()) throw user_error("{}: key '{}' is an empty array", file, name);
     // An array for a family that has one number: all must be that number.
@@ -108,6 +129,7 @@ void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigK
         throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", file, name);
     }
     value = checked(file, key, all.front() / key.gguf_times);
+    check_described(family, names.values, file, name, value);
   }
   const auto [at, added] = values.emplace(key.name, value);
   if (!added && at->second != value)
@@ -328,10 +350,20 @@ double added(const Family& family, const ConfigKey& key, const graph::Config& co
 
 }  // namespace
 
+std::string own_gguf_key(const ConfigKey& key) {
+  return kOwnGguf + key.name;
+}
+
 graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor) {
   graph::Config values;
+  const GgufRules gguf(family);
   for (const ConfigKey& key : family.keys()) {
-    for (const std::string& name : key.gguf) take_gguf(family, metadata, key, name, values);
+    const GgufRules::Names& names = gguf.names(key.name);
+    const auto is_there = [&](const std::string& name) { return says(metadata, names.blank, name); };
+    for (const std::string& name : key.gguf) take_gguf(family, gguf, metadata, key, name, values);
+    if (const auto other = std::find_if(names.also.begin(), names.also.end(), is_there);
+        other != names.also.end() && std::none_of(key.gguf.begin(), key.gguf.end(), is_there))
+      take_gguf(family, gguf, metadata, key, *other, values);
     if (!values.contains(key.name) && !key.gguf_length.empty() && metadata.has(key.gguf_length))
       values[key.name] = checked(metadata.source, key, metadata.texts(key.gguf_length).size());
     if (!values.contains(key.name) && key.gguf_else) values[key.name] = *key.gguf_else;
@@ -350,11 +382,18 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
     if (!rules.has_formula(key.name) || values.contains(key.name)) continue;
     values[key.name] = checked(metadata.source, key, rules.gguf_formula(key.name, family.config("", values)));
   }
+  // What only formulas ask for is not part of the model's config.
+  if (has_tensor) {
+    const graph::Config all = family.config("", values);
+    for (const ConfigKey& key : family.keys())
+      if (!key.gguf_tensor.empty() && key.gguf.empty() && key.hf.empty() && !family.is_used(key, all, true))
+        values.erase(key.name);
+  }
   for (const ConfigKey& key : family.keys()) {
-    const std::string own = kOwnGguf + key.name;
+    const std::string own = own_gguf_key(key);
     if (!metadata.has(own)) continue;
     if (!key.has_axis) values.erase(key.name);
-    take_gguf(family, metadata, as_own(key), own, values);
+    take_gguf(family, gguf, metadata, as_own(key), own, values);
   }
   check_lengths(
       family, values, [&](const graph::Config& some) { return family.config("", some); }, {}, metadata.source);
@@ -411,8 +450,10 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& given, 
 }
 
 graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata) {
+  const GgufRules rules(family);
   for (const ConfigKey& key : family.keys()) {
-    metadata.erase(kOwnGguf + key.name);
+    metadata.erase(own_gguf_key(key));
+    for (const std::string& name : rules.names(key.name).also) metadata.erase(name);
     const std::vector<double> all = values_of(key, config);
     if (all.empty()) continue;
     for (const std::string& name : key.gguf) {
@@ -433,7 +474,7 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
       family, config, [&] { return family.config("", read_gguf_config(family, metadata)); },
       [&](const ConfigKey& key, const std::vector<double>& all) {
         const ConfigKey own = as_own(key);
-        metadata.set(kOwnGguf + key.name, key.has_axis ? gguf_values(own, all) : gguf_value(own, all.front()));
+        metadata.set(own_gguf_key(key), key.has_axis ? gguf_values(own, all) : gguf_value(own, all.front()));
       });
   return back;
 }

@@ -25,6 +25,9 @@ graph::Config config_in_gguf(const Family& family, const graph::Config& config, 
 // Changes members of `json`, which may hold others. Returns the keys that only we can read there.
 std::vector<std::string> write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);
 
+// The name under which a GGUF file has a key that the format has no name for.
+std::string own_gguf_key(const ConfigKey& key);
+
 // The family that reads a GGUF file: the one it names (`lumen.family`), else by architecture and condition.
 FamilyRef family_of_file(const Library& library, const GgufMetadata& metadata);
 // Names the family in a file whose other keys would lead to another one.

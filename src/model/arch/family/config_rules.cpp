@@ -13,13 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-const lang::ModelDecl& declaration(const graph::Scope& scope, const std::string& name) {
-  for (const lang::File* file : scope.files)
-    for (const lang::ModelDecl& m : file->models)
-      if (m.name == name) return m;
-  LUMEN_CHECK(false, "family {} without a declaration", name);
-}
-
 // Keys, and behind the word `because` the reason.
 void take_rule(const lang::Attribute& a, std::vector<ConfigRules::Rule>& rules) {
   std::vector<std::string> keys;
@@ -74,6 +67,14 @@ std::string shown(const json& value) {
 
 }  // namespace
 
+lang::ModelDecl complete_declaration(const Family& family) {
+  const graph::Scope scope = family.library().scope();
+  for (const lang::File* file : scope.files)
+    for (const lang::ModelDecl& m : file->models)
+      if (m.name == family.name()) return graph::complete_model(scope, m);
+  LUMEN_CHECK(false, "family {} without a declaration", family.name());
+}
+
 const json* find_path(const json& object, const std::string& path) {
   if (!object.is_object()) return nullptr;
   if (const auto at = object.find(path); at != object.end()) return &*at;
@@ -84,8 +85,7 @@ const json* find_path(const json& object, const std::string& path) {
 }
 
 ConfigRules::ConfigRules(const Family& family) : family_(family) {
-  const graph::Scope scope = family.library().scope();
-  decl_ = graph::complete_model(scope, declaration(scope, family.name()));
+  decl_ = complete_declaration(family);
   for (const lang::Attribute& a : decl_.attributes) {
     if (a.name == "unread") take_rule(a, unread_);
     if (a.name == "refused") take_rule(a, refused_);

@@ -56,6 +56,9 @@ class ConfigRules {
   std::string size_;  // of the defaults of config.json; "" when the family has none of its own
 };
 
+// A family's declaration with all that it takes from others.
+lang::ModelDecl complete_declaration(const Family& family);
+
 // The name of a `size` that holds what a config.json means that lacks keys; no size of models.
 inline constexpr const char* kConfigSize = "config.json";
 

@@ -4,11 +4,14 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "graph/ir/text.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/arch/split_weights.h"
+#include "model/calibrate/sound.h"
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"
+#include "number/facts/facts.h"
 #include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
@@ -65,6 +68,7 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
       rounded_(options_.folder, "rounded"),
       true_(options_.folder, "true"),
       rounder_(options_.method.strategy->rounder(engine, options_.numbers)),
+      nearest_(find_strategy("rtn").rounder(engine, options_.numbers)),
       errors_(engine) {
   refuse_formats();
   refuse_branches();
@@ -77,10 +81,17 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
     for (const std::string& name : run_.part(k).parameters) part_of_.emplace(name, k);
 }
 
-void ByLayers::refuse_formats() const {
+void ByLayers::refuse_formats() {
+  const Strategy& strategy = *options_.method.strategy;
+  std::map<const Format*, std::optional<std::string>> reasons;
+  for (const auto& [name, format] : formats_)
+    if (!reasons.contains(format.get())) reasons[format.get()] = strategy.refuses(*format, options_.numbers);
+  const bool takes_one = std::ranges::any_of(reasons, [](const auto& r) { return !r.second; });
   for (const auto& [name, format] : formats_) {
-    const Strategy& strategy = *options_.method.strategy;
-    if (const std::optional<std::string> why = strategy.refuses(*format, options_.numbers))
+    const std::optional<std::string>& why = reasons.at(format.get());
+    if (why) left_alone_.insert(format.get());
+    // Weights that stay floats beside rounded ones, a router or what --tensor-type keeps, have nothing to be learned.
+    if (why && !(takes_one && plain_scalar(*format)))
       throw Error(Exit::user,
                   fmt::format("'{}' cannot be rounded to '{}' by '{}': {}", name, format->name, strategy.name(), *why),
                   "choose another strategy or another format");
@@ -126,6 +137,7 @@ struct ByLayers::Part {
   nlohmann::json lines = nlohmann::json::array();  // of the report
   const std::function<void(const ByLayersProgress&)>& progress;
   int64_t all_windows;
+  std::vector<std::string> unsound = {};  // by state.reads: what was wrong with the sums, which are dropped
 
   bool is_last() const { return number + 1 == parts; }
   LayerRun::WeightOf weight_before() {
@@ -160,6 +172,7 @@ void ByLayers::observe(Part& at) {
     run_.run(k, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
     run_.keep_written(k, &true_);
   }
+  at.unsound = drop_unsound(seen.taps);
   rounder_->begin_part();
   errors_.forget();
   at.state = prepared(k, std::move(seen.taps), at.mine, at.weight_before());
@@ -216,6 +229,12 @@ Branch ByLayers::branch_beside(const std::string& name, const RoundingTask& task
 
 // A weight by itself. A branch that comes before rounding leaves the rest to it.
 Rounding ByLayers::rounded(Part& at, const std::string& name, const RoundingTask& task) {
+  if (!is_for_strategy(at, task)) {
+    Rounding out = nearest_->round(task);
+    if (left_alone_.contains(task.format.get()))
+      out.remark = fmt::format("is {}, which '{}' leaves alone", task.format->name, options_.method.strategy->name());
+    return out;
+  }
   if (!branches_.contains(name) || !options_.branch.before_rounding()) return rounder_->round(task);
   const Branch& branch = at.branches[name] = branch_beside(name, task, task.values);
   std::vector<float> rest(task.values.begin(), task.values.end());
@@ -223,6 +242,14 @@ Rounding ByLayers::rounded(Part& at, const std::string& name, const RoundingTask
   RoundingTask of_rest = task;
   of_rest.values = rest;
   return rounder_->round(of_rest);
+}
+
+Rounding ByLayers::nearest_because(const RoundingTask& task, const Error& broken) {
+  warn(fmt::format("'{}' is rounded to nearest: {}{}{}", task.name, broken.what(), broken.hint().empty() ? "" : "; ",
+                   broken.hint()));
+  Rounding out = nearest_->round(task);
+  out.remark = fmt::format("{}: rounded to nearest", broken.what());
+  return out;
 }
 
 void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding) {
@@ -233,6 +260,10 @@ void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task,
       at.branches[name] = branch_beside(name, task, lost);
     }
     at.branches.at(name).add(engine_, 1, rounding.values);
+  }
+  if (const std::string why = unsound(at, task); !why.empty()) {
+    rounding.remark += fmt::format("{}{}: rounded to nearest", rounding.remark.empty() ? "" : "; ", why);
+    warn(fmt::format("'{}' is rounded to nearest: {}", task.name, why));
   }
   const double error = relative_error(rounding.values, task.values);
   const std::optional<double> output = errors_.relative(task, rounding.values);
@@ -249,10 +280,21 @@ void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task,
   at.after.set(name, std::move(rounding.values));
 }
 
+std::string ByLayers::unsound(const Part& at, const RoundingTask& task) {
+  return task.reads ? at.unsound[task.reads - at.state.reads.data()] : "";
+}
+
+bool ByLayers::is_for_strategy(const Part& at, const RoundingTask& task) const {
+  if (left_alone_.contains(task.format.get())) return false;
+  // Of stacked matrices those that are sound are rounded with what is known of them, where each is by itself.
+  const bool one_by_one = task.matrices > 1 && !options_.method.strategy->by_blocks();
+  return one_by_one || unsound(at, task).empty();
+}
+
 // Weights of the layer that products read, where the layer hands on what they do.
 bool ByLayers::goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const {
-  return options_.method.strategy->by_blocks() && at.part.layer >= 0 && graph::layer_of(name) == at.part.layer &&
-         task.reads && hands_on(at.part);
+  return options_.method.strategy->by_blocks() && is_for_strategy(at, task) && at.part.layer >= 0 &&
+         graph::layer_of(name) == at.part.layer && task.reads && hands_on(at.part);
 }
 
 void ByLayers::round_weights(Part& at) {
@@ -267,15 +309,29 @@ void ByLayers::round_weights(Part& at) {
       continue;
     }
     at.tell(task.name, 0.3 + 0.55 * i / at.mine.size());
-    keep(at, name, task, rounded(at, name, task));
+    Rounding rounding;
+    try {
+      rounding = rounded(at, name, task);
+    } catch (const Error& e) {
+      if (e.code() != Exit::numeric || branches_.contains(name)) throw;
+      rounding = nearest_because(task, e);
+    }
+    keep(at, name, task, std::move(rounding));
   }
   if (together.empty()) return;
   BlockObjective objective(engine_, run_, at.number, together, at.weight_after(), &rounded_, &true_);
-  BlockRounding block = rounder_->round_block(objective, tasks, [&](int64_t done, int64_t steps) {
-    at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
-  });
-  block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
-                                             std::sqrt(block.after), std::sqrt(block.before));
+  BlockRounding block;
+  try {
+    block = rounder_->round_block(objective, tasks, [&](int64_t done, int64_t steps) {
+      at.tell(fmt::format("learns, step {} of {}", done, steps), 0.3 + 0.55 * done / steps);
+    });
+    block.weights.front().remark = fmt::format("what its layer hands on is {:.5f} off, rounded to nearest {:.5f}",
+                                               std::sqrt(block.after), std::sqrt(block.before));
+  } catch (const Error& e) {
+    if (e.code() != Exit::numeric) throw;
+    block.weights.clear();
+    for (const RoundingTask& task : tasks) block.weights.push_back(nearest_because(task, e));
+  }
   for (size_t i = 0; i < together.size(); ++i) keep(at, together[i], tasks[i], std::move(block.weights[i]));
 }
 

@@ -5,9 +5,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "model/compress/layers/branch.h"
 #include "model/compress/layers/journal.h"
 #include "model/compress/prepare/prepare.h"
@@ -65,8 +67,15 @@ class ByLayers {
   RoundingTask task_of(Part& at, const std::string& name) const;
   bool goes_with_block(const Part& at, const std::string& name, const RoundingTask& task) const;
   Rounding rounded(Part& at, const std::string& name, const RoundingTask& task);
+  // Rounded to nearest where a strategy's numbers broke, which is said; the other weights go on.
+  Rounding nearest_because(const RoundingTask& task, const Error& broken);
   void keep(Part& at, const std::string& name, const RoundingTask& task, Rounding rounding);
-  void refuse_formats() const;
+  void refuse_formats();
+  // Whether the strategy rounds a weight; others are rounded to nearest: plain floats beside those that it rounds, and
+  // weights of which the text says nothing that can be used.
+  bool is_for_strategy(const Part& at, const RoundingTask& task) const;
+  // What was wrong with what a weight reads; "" where nothing was.
+  static std::string unsound(const Part& at, const RoundingTask& task);
   void refuse_branches() const;
   graph::TapKinds observes() const;
   bool carries_truth() const;  // what goes through the layers unrounded is kept, too
@@ -87,8 +96,9 @@ class ByLayers {
   LayerRun run_;
   Journal journal_;
   CarriedValues rounded_, true_;
-  std::unique_ptr<Rounder> rounder_;
+  std::unique_ptr<Rounder> rounder_, nearest_;  // nearest_: of weights that the strategy can do nothing for
   TaskErrors errors_;
+  std::set<const Format*> left_alone_;     // formats that the strategy does not take
   std::vector<graph::ScaleSite> sites_;    // where preparations may change channels
   std::map<std::string, size_t> part_of_;  // where a parameter is rounded: the first part that has it
   std::vector<float> losses_;

@@ -4,7 +4,7 @@
 //
 // May include: base, base/file, base/structured, graph/ir, graph/transform, model/arch, model/calibrate,
 // model/compress, model/compress/correct, model/compress/prepare, model/compress/strategy, model/file,
-// run/engine/feedback.
+// number/facts, run/engine/feedback.
 #pragma once
 
 #include "model/compress/layers/by_layers.h"

@@ -15,6 +15,10 @@ struct Clipping {
   ClippedFit clip;
   Neighbours near;
   std::vector<float> rounded, below, above;  // below, above: what factors are sigmoids of
+  // Groups that some gradient reached: the others (of experts that no row reached, of channels that are always 0) keep
+  // their whole range.
+  std::vector<bool> reached;
+  bool begun = false;
   Adam adam_below, adam_above;
 
   Clipping(run::Engine& engine, const LearnedWeight& w)
@@ -24,6 +28,7 @@ struct Clipping {
         above(clip.above.size(), kFirst),
         adam_below(below.size()),
         adam_above(above.size()) {
+    reached.assign(below.size(), false);
     rounded.resize(w.values.size());
   }
 
@@ -31,8 +36,8 @@ struct Clipping {
 
   void round() {
     for (size_t g = 0; g < below.size(); ++g) {
-      clip.below[g] = sigmoid(below[g]);
-      clip.above[g] = sigmoid(above[g]);
+      clip.below[g] = begun && !reached[g] ? 1 : sigmoid(below[g]);
+      clip.above[g] = begun && !reached[g] ? 1 : sigmoid(above[g]);
     }
     clip.refit();
     clip.grid().find(weight.values, &near);
@@ -42,6 +47,10 @@ struct Clipping {
   void move(std::span<const float> gradient, float rate) {
     ClippedFit::Slopes slopes;
     clip.slopes(weight.values, rounded, gradient, &slopes);
+    begun = true;
+    for (int64_t r = 0; r < weight.rows; ++r)
+      for (int64_t c = 0; c < weight.columns; ++c)
+        if (gradient[r * weight.columns + c] != 0) reached[clip.grid().group_of(r, c)] = true;
     for (size_t g = 0; g < below.size(); ++g) {
       slopes.below[g] *= 1 - clip.below[g];  // of the sigmoid's logarithm
       slopes.above[g] *= 1 - clip.above[g];

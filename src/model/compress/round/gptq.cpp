@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/calibrate/sound.h"
 #include "run/engine/feedback/first_not_finite.h"
 
 namespace lumen::model {
@@ -33,17 +34,11 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   // What is rounded: the weight itself, or what has moved.
   std::vector<float> moved_to;
   std::span<const float> target = w;
-  const auto clear_dead = [&] {
+  if (!options.difference.empty()) {
+    moved_to = moved(w, rows, moments, options.difference);
+    // Nothing says where to move what is never multiplied with anything.
     for (const int64_t c : moments.dead())
-      for (int64_t r = 0; r < rows; ++r) moved_to[r * columns + c] = 0;
-  };
-  if (!moments.dead().empty() || !options.difference.empty()) {
-    moved_to.assign(w.begin(), w.end());
-    clear_dead();
-    if (!options.difference.empty()) {
-      moved_to = moved(moved_to, rows, moments, options.difference);
-      clear_dead();
-    }
+      for (int64_t r = 0; r < rows; ++r) moved_to[r * columns + c] = w[r * columns + c];
     target = moved_to;
   }
   // Where the device reads this memory it is not copied: it outlives all that is done with it here.
@@ -55,7 +50,8 @@ GptqResult Gptq::round(const FormatRef& format, std::span<const float> w, int64_
   const run::FeedbackOptions how{weighs, !moments.order().empty()};
   auto& rounder = rounders_[{format->hash.hex(), rows, columns, how.weighs, how.in_order}];
   if (!rounder) rounder = std::make_unique<run::FeedbackRounder>(engine_, format, rows, columns, how);
-  const std::vector<float> importance = weighs ? moments.diagonal() : std::vector<float>{};
+  std::vector<float> importance = weighs ? moments.diagonal() : std::vector<float>{};
+  raise_zeros(importance);
   std::vector<uint8_t> nearest;
   const auto sum = [](const std::vector<double>& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   const auto errors = [&](std::span<const uint8_t> blob) {

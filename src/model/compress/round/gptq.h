@@ -35,7 +35,7 @@ class Moments {
 
   int64_t columns() const { return columns_; }
   const std::vector<int32_t>& order() const { return order_; }  // empty: from left to right
-  const std::vector<int64_t>& dead() const { return dead_; }    // columns that are always 0: weights there become 0
+  const std::vector<int64_t>& dead() const { return dead_; }    // always 0: weights there go to nearest
   double damping() const { return damping_; }                   // that was needed, of the mean of the diagonal
   const Factor& factor() const { return factor_; }              // in that order, of H with damping
   // What people should know: dead columns, more damping than was asked for. Empty: nothing.

@@ -85,7 +85,7 @@ Moments::Moments(run::Engine& engine, std::span<const float> h, int64_t columns,
   }
   factor_ = std::move(*factor);
   if (!dead_.empty())
-    remark_ = fmt::format("{} of {} columns are always 0: weights there become 0", dead_.size(), columns);
+    remark_ = fmt::format("{} of {} columns are always 0: weights there are rounded to nearest", dead_.size(), columns);
   if (damping_ > asked)
     remark_ += fmt::format("{}damping {} in place of {}: the second moments were not positive definite",
                            remark_.empty() ? "" : "; ", damping_, asked);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/calibrate/sound.h"
 #include "model/compress/strategy/each.h"
 
 namespace lumen::model {
@@ -34,10 +35,15 @@ std::vector<float> RoundingTask::squares(int64_t m) const {
 }
 
 std::vector<float> RoundingTask::importance(int64_t* unreached) const {
-  if (matrices == 1) return squares(0);
+  if (matrices == 1) {
+    std::vector<float> of_columns = squares(0);
+    raise_zeros(of_columns);
+    return of_columns;
+  }
   std::vector<float> of_elements(values.size(), 1);
   for (int64_t m = 0; m < matrices; ++m) {
-    const std::vector<float> of_columns = squares(m);
+    std::vector<float> of_columns = squares(m);
+    raise_zeros(of_columns);
     if (unreached) *unreached += of_columns.empty();
     for (int64_t r = 0; r < rows && !of_columns.empty(); ++r)
       std::ranges::copy(of_columns, of_elements.begin() + (m * rows + r) * columns);

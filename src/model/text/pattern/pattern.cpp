@@ -172,37 +172,101 @@ class Stepper {
   std::vector<bool> seen_, queued_;
 };
 
-// The dialect's \s for PCRE2, whose own differs in one character.
-std::string with_white_space(std::string_view text) {
-  constexpr std::string_view kSet =
-      "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+// Ranges of a set as the inside of a class in brackets.
+std::string in_brackets(const CodeSet& set) {
   std::string out;
-  bool inside = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\\' && i + 1 < text.size()) {
-      const char d = text[++i];
-      if (d == 's' && inside) {
-        out += kSet;
-      } else if ((d == 's' || d == 'S') && !inside) {
-        out += fmt::format("[{}{}]", d == 'S' ? "^" : "", kSet);
-      } else {
-        out += {c, d};
-      }
-      continue;
-    }
-    if (c == '[' && !inside) {
-      inside = true;
-      out += c;
-      if (i + 1 < text.size() && text[i + 1] == '^') out += text[++i];
-      if (i + 1 < text.size() && text[i + 1] == ']') out += text[++i];
-      continue;
-    }
-    if (c == ']') inside = false;
-    out += c;
-  }
+  for (const auto& [first, last] : set.ranges())
+    out += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", uint32_t{first}, uint32_t{last});
   return out;
 }
+
+// What PCRE2 understands otherwise than the dialect of tokenizers does, in words of its own: \s differs in one
+// character, \w and \b in many, \h and \v are others altogether.
+class Translation {
+ public:
+  static std::string of(std::string_view text) {
+    std::string out;
+    bool inside = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == '\\' && i + 1 < text.size()) {
+        out += inside ? escape_inside(text[++i]) : escape(text[++i]);
+      } else if (c == '[' && !inside) {
+        inside = true;
+        out += c;
+        if (i + 1 < text.size() && text[i + 1] == '^') out += text[++i];
+        if (i + 1 < text.size() && text[i + 1] == ']') out += text[++i];
+      } else if (const size_t end = inside ? text.find(":]", i) : std::string_view::npos;
+                 end != std::string_view::npos && text.substr(i).starts_with("[:")) {
+        out += named_class(text.substr(i, end + 2 - i));
+        i = end + 1;
+      } else {
+        if (c == ']') inside = false;
+        out += c;
+      }
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::string_view kSpace =
+      "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+  // As CodeSet::pattern_word.
+  static constexpr std::string_view kWordInside =
+      "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-"
+      "\\x{1f189}";
+  static constexpr std::string_view kMoreOutside = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+
+  static std::string escape(char c) {
+    const std::string word = fmt::format("[{}{}]", kWordInside, kMoreOutside);
+    switch (c) {
+      case 's':
+        return fmt::format("[{}]", kSpace);
+      case 'S':
+        return fmt::format("[^{}]", kSpace);
+      case 'w':
+        return word;
+      case 'W':
+        return fmt::format("[^{}{}]", kWordInside, kMoreOutside);
+      case 'b':
+        return fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word);
+      case 'B':
+        return fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
+      case 'h':
+        return "[0-9A-Fa-f]";
+      case 'H':
+        return "[^0-9A-Fa-f]";
+      default:
+        return plain(c);
+    }
+  }
+  static std::string escape_inside(char c) {
+    switch (c) {
+      case 's':
+        return std::string(kSpace);
+      case 'S':
+        return in_brackets(CodeSet::white_space().complement());
+      case 'w':
+        return std::string(kWordInside);
+      case 'W':
+        return in_brackets(CodeSet::pattern_word(true).complement());
+      case 'h':
+        return "0-9A-Fa-f";
+      case 'H':
+        return in_brackets(CodeSet{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}.complement());
+      default:
+        return plain(c);
+    }
+  }
+  static std::string plain(char c) { return c == 'v' ? "\\x{0b}" : std::string{'\\', c}; }
+  static std::string named_class(std::string_view name) {
+    if (name == "[:word:]") return std::string(kWordInside);
+    if (name == "[:space:]") return std::string(kSpace);
+    if (name == "[:alpha:]") return "\\p{Alphabetic}";
+    if (name == "[:alnum:]") return "\\p{Alphabetic}\\p{Nd}";
+    return std::string(name);
+  }
+};
 
 // Limits and stack of matching; one per thread.
 struct MatchContext {
@@ -233,7 +297,7 @@ struct Pattern::Backtracking {
   Backtracking(const std::string& text, const std::string& where) {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    const std::string translated = with_white_space(text);
+    const std::string translated = Translation::of(text);
     const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset,
                          nullptr);

@@ -199,9 +199,9 @@ class Parser {
       case 'D':
         return CodeSet::property("Nd")->complement();
       case 'w':
-        return CodeSet::word();
+        return CodeSet::pattern_word(inside);
       case 'W':
-        return CodeSet::word().complement();
+        return CodeSet::pattern_word(inside).complement();
       case 'n':
         return one('\n');
       case 'r':

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
@@ -102,6 +103,22 @@ void partition(const AddedTokens& added, std::string_view text, bool control, st
 
 }  // namespace
 
+namespace {
+
+// Said once for each tokenizer: of many texts one begins as the others do.
+void warn_of_two_beginnings(const TokenizerParts& p) {
+  static std::mutex mutex;
+  static std::set<uint64_t> told;
+  const std::lock_guard lock(mutex);
+  if (!told.insert(p.serial).second) return;
+  warn(fmt::format(
+      "a text begins with '{}', which the tokenizer puts in front of texts by itself: it stands there twice "
+      "now, which models have not been trained on; leave it out of the text",
+      p.tokens.at(p.prefix.front())));
+}
+
+}  // namespace
+
 std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   const TokenizerParts& p = *parts_;
   std::vector<TokenId> out;
@@ -127,7 +144,10 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
       normalized(p.normalizer.apply(piece), first);
     }
   });
-  if (options.add_special) out.insert(out.end(), p.suffix.begin(), p.suffix.end());
+  if (!options.add_special) return out;
+  const size_t own = p.prefix.size();
+  if (own > 0 && out.size() > own && out[own] == p.prefix.front()) warn_of_two_beginnings(p);
+  out.insert(out.end(), p.suffix.begin(), p.suffix.end());
   return out;
 }
 

@@ -92,6 +92,9 @@ struct SpaceOptions {
   bool dummy_prefix = true, remove_extra = false, escape = true;
 };
 void space_stages(const SpaceOptions& spaces, TokenizerParts& parts, const std::string& where);
-void word_piece_stages(TokenizerParts& parts, const std::string& where);
+struct WordPieceOptions {
+  bool lowercase = true, strip_accents = true;
+};
+void word_piece_stages(const WordPieceOptions& options, TokenizerParts& parts, const std::string& where);
 
 }  // namespace lumen::model

@@ -357,12 +357,12 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
   read_decoder_stage({{"type", "Sequence"}, {"decoders", decoders}}, where, p);
 }
 
-void word_piece_stages(TokenizerParts& p, const std::string& where) {
+void word_piece_stages(const WordPieceOptions& options, TokenizerParts& p, const std::string& where) {
   read_normalizer_stage({{"type", "BertNormalizer"},
                          {"clean_text", true},
                          {"handle_chinese_chars", true},
-                         {"strip_accents", nullptr},
-                         {"lowercase", true}},
+                         {"strip_accents", options.strip_accents},
+                         {"lowercase", options.lowercase}},
                         where, p);
   bool byte_level = false;
   read_split_stage({{"type", "BertPreTokenizer"}}, where, false, p, &byte_level);

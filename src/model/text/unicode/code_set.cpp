@@ -119,15 +119,20 @@ const CodeSet& CodeSet::white_space() {
 }
 
 const CodeSet& CodeSet::word() {
-  // Other_Alphabetic outside the marks: letters in circles and squares.
-  static const CodeSet set =
-      CodeSet{{0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}, {0x200c, 0x200d}}
-          .unite(*property("L"))
-          .unite(*property("M"))
-          .unite(*property("Nd"))
-          .unite(*property("Nl"))
-          .unite(*property("Pc"));
+  static const CodeSet set = pattern_word(true).unite({{0x200c, 0x200d}});
   return set;
+}
+
+const CodeSet& CodeSet::pattern_word(bool in_brackets) {
+  // Other_Alphabetic outside the marks: letters in circles and squares.
+  static const CodeSet inside = CodeSet{{0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}}
+                                    .unite(*property("L"))
+                                    .unite(*property("M"))
+                                    .unite(*property("Nd"))
+                                    .unite(*property("Nl"))
+                                    .unite(*property("Pc"));
+  static const CodeSet outside = inside.unite({{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}});
+  return in_brackets ? inside : outside;
 }
 
 const CodeSet& CodeSet::punctuation() {

@@ -30,7 +30,11 @@ class CodeSet {
   // "Katakana"; nothing for other names.
   static std::optional<CodeSet> property(std::string_view name);
   static const CodeSet& white_space();  // White_Space
-  static const CodeSet& word();         // Alphabetic, marks, decimal digits, connectors
+  // Alphabetic, marks, decimal digits, connectors, and the two joiners (Unicode's word characters).
+  static const CodeSet& word();
+  // What \w is in patterns of tokenizers: without the joiners, and outside brackets with superscripts and fractions of
+  // Latin-1.
+  static const CodeSet& pattern_word(bool in_brackets);
   static const CodeSet& punctuation();  // ASCII punctuation and categories P
 
  private:

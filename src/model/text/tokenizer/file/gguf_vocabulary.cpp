@@ -15,6 +15,9 @@ constexpr std::string_view kPadding = "[PAD";
 constexpr const char *kTokens = "tokenizer.ggml.tokens", *kKinds = "tokenizer.ggml.token_type",
                      *kScores = "tokenizer.ggml.scores", *kEnd = "tokenizer.ggml.eos_token_id";
 constexpr const char* kMoreEnds[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+// Tokens between files and behind them: a text that is not of several files ends there, too.
+constexpr const char* kFileEnds[] = {"tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id",
+                                     "tokenizer.ggml.fim_sep_token_id"};
 constexpr const char* kAllEnds = "lumen.end_token_ids";  // where the format's names do not say it all
 constexpr float kUnusedScore = -10000;
 
@@ -116,6 +119,8 @@ std::vector<TokenId> ends_of_gguf(const GgufMetadata& m, int64_t count) {
   if (m.has(kAllEnds))
     for (const int64_t id : m.integers(kAllEnds)) take(kAllEnds, id);
   for (const char* key : {kEnd, kMoreEnds[0], kMoreEnds[1]})
+    if (m.has(key)) take(key, m.integer(key));
+  for (const char* key : kFileEnds)
     if (m.has(key)) take(key, m.integer(key));
   return out;
 }

@@ -166,7 +166,8 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
       const std::string& t = p.tokens[i];
       if (p.kinds[i] == TokenKind::normal && !(t.starts_with('[') && t.ends_with(']'))) p.tokens[i] = from_marked(t);
     }
-    word_piece_stages(p, where);
+    const bool lowercase = m.boolean("tokenizer.ggml.normalizer.lowercase", true);
+    word_piece_stages({lowercase, m.boolean("tokenizer.ggml.normalizer.strip_accents", lowercase)}, p, where);
   } else if (byte_pairs) {
     read_byte_pairs(m, *row, p);
   } else {
