@@ -2,8 +2,9 @@
 // adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face folders), and GGUF files of
 // the type "adapter". The weights themselves are never touched: infer/session/session.h computes beside them;
 // compress/merge.h folds them in, and adapter_write.h writes such files. Folders may hold
-// whole weights as well, which stand in place of the model's (or beside one that the model uses twice). Hostile files:
-// names, shapes and pairs are checked against the model before anything is computed. Proved by
+// whole weights and biases as well, which stand in place of the model's (or beside one that the model uses twice).
+// Hostile files: keys (models/adapters.toml), names, shapes and pairs are checked against the model before anything is
+// computed. Proved by
 // tests/model/arch/adapter/adapter_test.cpp.
 //
 // May include: base, base/file, base/structured, graph/transform, model/arch, model/arch/checkpoint, model/file,
@@ -41,6 +42,7 @@ struct Adapter {
   bool by_root = false;                      // files give scale * sqrt(rank), not scale * rank (rsLoRA)
   std::map<std::string, AdapterPart> parts;  // by parameter
   std::map<std::string, Weight> whole;       // by parameter: those that are not what the model has
+  graph::Config config;                      // keys that are not what the model has: its vocabulary, that it has biases
 };
 
 // An adapter and how much of it is wanted: 1 is as it was trained.
@@ -51,8 +53,9 @@ struct ScaledAdapter {
 // Error when it has whole weights or magnitudes, which have no scale, and another than 1 is wanted.
 void require_scale(const ScaledAdapter& adapter);
 
-// The model with the whole weights of adapters in place of its own. An output that is its embedding becomes a weight of
-// its own where an adapter changes one of the two. Error where two adapters differ about a weight.
+// The model with the whole weights of adapters in place of its own, and their values of its config. An output that is
+// its embedding becomes a weight of its own where an adapter changes one of the two. Error where two adapters differ
+// about a weight, or were made for models of different vocabularies.
 Model with_whole_weights(const Model& model, std::span<const Adapter* const> adapters);
 
 // Whether a parameter's rows are read by number, not multiplied.

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "model/arch/adapter/adapter.h"
@@ -20,5 +21,11 @@ AdapterPart matrix_of(const AdapterPart& part, int64_t number);
 // The change of all matrices of `p`, where those that are not named stay as they are. Ranks may differ: narrower ones
 // are filled up with zeros. Error (user, begins with `file`) when only some have magnitudes.
 AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPart>& matrices, const std::string& file);
+
+// The change of all matrices of `p` from two matrices: A [E * rank, K], matrix by matrix, and B [rows, rank * E], whose
+// columns go by rank and then by matrix; row r of each change is row source[r] of B. Turned, A is [E * rank, rows] and
+// B [K, rank * E], and their product is the change's transpose. Scale 1.
+AdapterPart split_stack(const Parameter& p, const Weight& a, const Weight& b, std::span<const int64_t> source,
+                        bool turned);
 
 }  // namespace lumen::model

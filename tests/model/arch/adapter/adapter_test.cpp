@@ -344,7 +344,25 @@ TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
   EXPECT_EQ(message_of(c.model, folder / "adapter_model.safetensors"), "no error");
   refused("peft_type", "IA3", "peft_type");
   refused("use_dora", true, "has no magnitude");
-  refused("bias", "all", "bias");
+  refused("bias", "some", "bias");
+  refused("r", 1e18, "has rank 4, but adapter_config.json says 1e+18");
+  refused("use_dora", "yes", "\"use_dora\" must be true or false");
+  refused("target_modules", {"q_proj", 3}, "must be a list of names");
+  refused("layers_to_transform", {-1}, "must be whole numbers from 0");
+  refused("key_of_tomorrow", 1, "not known what that changes");
+  // What the file has beyond what the config names.
+  refused("target_modules", {"q_proj"}, "which adapter_config.json does not name");
+  refused("target_modules", ".*\\.(?:k|v)_proj", "which adapter_config.json does not name");
+  refused("exclude_modules", {"layers.1.mlp.up_proj"}, "changes 'model.layers.1.mlp.up_proj', which");
+  refused("layers_to_transform", {0, 7}, "layers.1.");
+  refused("modules_to_save", {"up_proj"}, "mlp.up_proj', which adapter_config.json does not name");
+  refused("modules_to_save", {"embed_tokens"}, "names 'embed_tokens', but there is no weight of it");
+  refused("lora_bias", true, "has no bias");
+  refused("trainable_token_indices", {1, 2}, "names tokens that were trained, but there are no rows of them");
+  refused("trainable_token_indices", {1, 1}, "names a token twice");
+  refused("target_modules", "all-linear", "no error");
+  refused("target_modules", nullptr, "no error");
+  refused("target_modules", ".*(?:_proj|lm_head)", "no error");
   refused("init_lora_weights", "pissa_niter_4", "pissa_niter_4");
   refused("r", 5, "has rank 4");
   refused("r", 0, "above 0");
@@ -379,7 +397,19 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", zeros(3, 3)}},
          "is a magnitude, but adapter_config.json does not say");
   refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.bias", zeros(3, 3)}},
-         "no part of a low-rank change, nor a weight");
+         "has shape [3, 3], but the model asks for [32]");
+  refuse({a, b, {"base_model.model.model.norm.bias", zeros(1, hidden)}}, "no weight 'model.norm.bias'");
+  refuse({a, b, {q + "C.weights", zeros(3, 3)}}, "no part of a low-rank change, nor a weight or a bias");
+  refuse({a, b, {q + "B.bias", zeros(1, hidden)}}, "does not say \"lora_bias\"");
+  refuse({a, b, {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta", zeros(2, hidden)}},
+         "does not say of which");
+  refuse({{q + "A.weight", zeros(0, hidden)}, {q + "B.weight", zeros(hidden, 0)}}, "has shape [0, 32]");
+  refuse({{"base_model.model.model.layers.0.self_attn.q_proj.base_layer.lora_A.weight", zeros(4, hidden)},
+          {"base_model.model.model.layers.0.self_attn.q_proj.base_layer.lora_B.weight", zeros(hidden, 4)}},
+         "1 parameters of 'model.layers.0.self_attn.q_proj' are changed, but \"target_parameters\"");
+  std::vector<float> broken(static_cast<size_t>(4 * hidden), 0.0F);
+  broken[5] = INFINITY;
+  refuse({{q + "A.weight", f32_weight({graph::Dim(4), graph::Dim(hidden)}, broken)}, b}, "not finite");
   refuse({a, b, {"base_model.model.model.nothing.weight", zeros(3, 3)}}, "no weight 'model.nothing'");
   const Entry norm = {"base_model.model.model.embed_tokens.weight", zeros(c.model.integer("vocab"), hidden)};
   refuse({a,
@@ -390,7 +420,7 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
          "two different weights for parameter embed");
   refuse({{"base_model.model.model.vision.lora_A.weight", zeros(4, hidden)},
           {"base_model.model.model.vision.lora_B.weight", zeros(hidden, 4)}},
-         "no weight 'model.vision'");
+         "changes 'model.vision', which adapter_config.json does not name");
   refuse({{q + "A.weight", zeros(4, 3)}, b}, "the model asks for [4, 32]");
   refuse({{"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_A", zeros(4, hidden)},
           {"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_B", zeros(hidden, 4)}},
@@ -433,6 +463,15 @@ TEST(Adapter, WholeWeights) {
     return names;
   };
   using Names = std::vector<std::string>;
+  // One weight stays one where the file says so.
+  EXPECT_EQ(whole("tied_copy"), Names{"embed"});
+  EXPECT_EQ(whole("tied_copy_output"), Names{"embed"});
+  EXPECT_EQ(whole("tokens"), Names{"embed"});
+  EXPECT_EQ(whole("grown_tied"), Names{"embed"});
+  EXPECT_EQ(whole("grown_tokens"), Names{"embed"});
+  EXPECT_EQ(whole("tokens_parted"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("grown_copy"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("own_biases"), (Names{"layers.0.bdown", "layers.0.bq", "layers.1.bdown", "layers.1.bq"}));
   EXPECT_EQ(whole("embedding"), Names());
   EXPECT_EQ(whole("other_embedding"), Names{"embed"});
   EXPECT_EQ(whole("tied_output"), (Names{"embed", "output"}));
@@ -449,6 +488,204 @@ TEST(Adapter, WholeWeights) {
   Weight& w = other.whole.at("output");
   w = f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 1.0f));
   EXPECT_THROW(with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other}), Error);
+}
+
+// ---- Parameters of experts
+
+// A folder of one layer's tensors and a config beside them.
+void write_folder(const fs::path& folder, const std::vector<Entry>& entries, const nlohmann::json& config) {
+  fs::create_directories(folder);
+  write_file_atomic(folder / "adapter_config.json", config.dump());
+  std::vector<TensorSpec> specs;
+  for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
+  SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+  for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
+  writer.commit();
+}
+
+Weight counted(int64_t rows, int64_t columns, float first) {
+  std::vector<float> values(static_cast<size_t>(rows * columns));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
+  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+}
+
+// Stacks whose matrices have as many rows as columns: only the version says which is A's side.
+TEST(AdapterParameters, SidesOfSquareMatrices) {
+  constexpr int64_t kExperts = 3, kSide = 12, kRank = 2, kAll = kExperts * kRank;
+  const FamilyRef family = test_library()->family("qwen3_moe");
+  const Model m = initialise(family,
+                             family->config("", {{"vocab", 11},
+                                                 {"hidden", kSide},
+                                                 {"layers", 1},
+                                                 {"heads", 2},
+                                                 {"kv_heads", 1},
+                                                 {"head_dim", 4},
+                                                 {"experts", kExperts},
+                                                 {"picked", 2},
+                                                 {"expert_ffn", kSide},
+                                                 {"context", 16}}),
+                             1);
+  const TestFolder folder;
+  const Weight a = counted(kAll, kSide, 100), b = counted(kSide, kAll, 1000);
+  const std::string module = "base_model.model.model.layers.0.mlp.experts.lora_";
+  nlohmann::json settings = {
+      {"peft_type", "LORA"}, {"r", kRank}, {"lora_alpha", 6}, {"target_parameters", {"mlp.experts.down_proj"}}};
+  const auto read = [&](const char* version) {
+    if (version) settings["peft_version"] = version;
+    write_folder(folder / "a", {{module + "A.weight", a}, {module + "B.weight", b}}, settings);
+    return read_adapter(m, folder / "a").parts.at("layers.0.downs");
+  };
+  const AdapterPart turned = read(nullptr), also_turned = read("0.18.1"), straight = read("0.21.2");
+  EXPECT_EQ(turned.a.bytes, also_turned.a.bytes);
+  EXPECT_EQ(straight.scale, 3);
+  const auto at = [](const Weight& w, int64_t e, int64_t r, int64_t c) {
+    const int64_t rows = w.type.shape[1].number(), columns = w.type.shape[2].number();
+    return w.f32()[static_cast<size_t>((e * rows + r) * columns + c)];
+  };
+  const auto in = [](const Weight& w, int64_t r, int64_t c) {
+    return w.f32()[static_cast<size_t>(r * w.columns() + c)];
+  };
+  for (int64_t e = 0; e < kExperts; ++e) {
+    for (int64_t r = 0; r < kRank; ++r) {
+      for (int64_t k = 0; k < kSide; ++k) {
+        EXPECT_EQ(at(straight.a, e, r, k), in(a, e * kRank + r, k));
+        EXPECT_EQ(at(straight.b, e, k, r), in(b, k, r * kExperts + e));
+        EXPECT_EQ(at(turned.a, e, r, k), in(b, k, r * kExperts + e));
+        EXPECT_EQ(at(turned.b, e, k, r), in(a, e * kRank + r, k));
+      }
+    }
+  }
+}
+
+// What versions before 0.19 wrote of the same change is read as the same, by its shapes.
+TEST(AdapterParameters, FilesOfOlderVersions) {
+  const Case c("experts");
+  const Adapter now = read_adapter(c.model, c.folder);
+  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  const int64_t experts = c.model.integer("experts");
+  std::vector<Entry> entries;
+  std::map<std::string, Weight> given;
+  for (const StoredTensor& t : file.tensors()) {
+    const std::vector<uint8_t> blob = t.blob();
+    given[t.name] = f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())},
+                               decode(*test_library()->formats().get("bf16"), blob, t.rows(), t.columns()));
+  }
+  for (const auto& [name, w] : given) {
+    if (name.find(".experts.") == std::string::npos) {
+      entries.push_back({name, w});
+      continue;
+    }
+    // Each takes the other's place, with its order of ranks and matrices.
+    const bool is_a = name.find("lora_A") != std::string::npos;
+    std::string other = name;
+    other.replace(other.find(is_a ? "lora_A" : "lora_B"), 6, is_a ? "lora_B" : "lora_A");
+    const Weight& from = given.at(other);
+    const int64_t rows = from.columns(), columns = from.rows(), rank = (is_a ? rows : columns) / experts;
+    std::vector<float> values;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = 0; k < columns; ++k) {
+        const int64_t of_a = is_a ? r : k, of_b = of_a % rank * experts + of_a / rank;
+        const int64_t by_rank = is_a ? of_b : k % experts * rank + k / experts;
+        values.push_back(is_a ? from.f32()[static_cast<size_t>(k * from.columns() + by_rank)]
+                              : from.f32()[static_cast<size_t>(by_rank * from.columns() + r)]);
+      }
+    entries.push_back({name, f32_weight({graph::Dim(rows), graph::Dim(columns)}, values)});
+  }
+  nlohmann::json config = nlohmann::json::parse(read_file(c.folder / "adapter_config.json"));
+  config["peft_version"] = "0.18.0";
+  const TestFolder folder;
+  write_folder(folder / "a", entries, config);
+  const Adapter then = read_adapter(c.model, folder / "a");
+  ASSERT_EQ(then.parts.size(), now.parts.size());
+  for (const auto& [name, part] : now.parts) {
+    EXPECT_EQ(then.parts.at(name).a.bytes, part.a.bytes) << name;
+    EXPECT_EQ(then.parts.at(name).b.bytes, part.b.bytes) << name;
+  }
+}
+
+TEST(AdapterParameters, RefuseWhatDoesNotFit) {
+  const Case c("experts");
+  const TestFolder folder;
+  fs::copy(c.folder, folder / "a");
+  const nlohmann::json config = nlohmann::json::parse(read_file(c.folder / "adapter_config.json"));
+  const auto refused = [&](const std::string& key, const nlohmann::json& value, const std::string& words) {
+    nlohmann::json changed = config;
+    changed[key] = value;
+    write_file_atomic(folder / "a" / "adapter_config.json", changed.dump());
+    const std::string message = message_of(c.model, folder / "a");
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused("target_parameters", {"mlp.experts.down_proj"},
+          "2 parameters of 'model.layers.0.mlp.experts' are changed, but");
+  refused("target_parameters", {"mlp.experts.nothing"}, "means 0 of the model");
+  refused("r", 3, "has rank 2, but adapter_config.json says 3");
+  refused("target_parameters", "mlp.experts.down_proj", "must be a list of names");
+  // Rows that are no multiple of the experts.
+  const int64_t hidden = c.model.integer("hidden"), wide = 2 * c.model.integer("expert_ffn");
+  const std::string module = "base_model.model.model.layers.0.mlp.experts.lora_";
+  const nlohmann::json one = {
+      {"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 2}, {"target_parameters", {"experts.gate_up_proj"}}};
+  write_folder(folder / "b", {{module + "A.weight", zeros(13, hidden)}, {module + "B.weight", zeros(wide, 13)}}, one);
+  EXPECT_NE(message_of(c.model, folder / "b").find("no multiple of 7 matrices"), std::string::npos);
+  write_folder(folder / "c", {{module + "A.weight", zeros(14, hidden + 1)}, {module + "B.weight", zeros(wide, 14)}},
+               one);
+  EXPECT_NE(message_of(c.model, folder / "c").find("the model asks for [14, 32]"), std::string::npos);
+}
+
+// ---- Rows of tokens, vocabularies
+
+TEST(AdapterTokens, AsAKindOfTheirOwn) {
+  const Case c("tokens");
+  const int64_t hidden = c.model.integer("hidden");
+  const TestFolder folder;
+  const std::string name = "base_model.model.model.embed_tokens.trainable_tokens_delta";
+  const Weight rows = counted(2, hidden, 5);
+  nlohmann::json config = {
+      {"peft_type", "TRAINABLE_TOKENS"}, {"token_indices", {3, 0}}, {"target_modules", {"embed_tokens"}}};
+  write_folder(folder / "a", {{name, rows}}, config);
+  const Adapter adapter = read_adapter(c.model, folder / "a");
+  ASSERT_EQ(adapter.whole.size(), 1U);
+  const Weight &now = adapter.whole.at("embed"), &before = c.model.weights.at("embed");
+  const std::vector<float> old = decode(*before.type.element.format, before.bytes, before.rows(), before.columns());
+  for (int64_t id = 0; id < now.rows(); ++id)
+    for (int64_t k = 0; k < hidden; ++k) {
+      const auto at = static_cast<size_t>(id * hidden + k);
+      EXPECT_EQ(now.f32()[at], id == 3   ? rows.f32()[static_cast<size_t>(k)]
+                               : id == 0 ? rows.f32()[static_cast<size_t>(hidden + k)]
+                                         : old[at]);
+    }
+  const auto refused = [&](const nlohmann::json& ids, const std::string& words) {
+    config["token_indices"] = ids;
+    write_folder(folder / "a", {{name, rows}}, config);
+    const std::string message = message_of(c.model, folder / "a");
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  refused({3, 61}, "token 61 was trained, but 'model.embed_tokens' has 61");
+  refused({3}, "the model asks for [1, 32]");
+  refused({3, -1}, "must be whole numbers from 0");
+  refused({3, 3}, "names a token twice");
+  refused(nullptr, "does not say of which");
+}
+
+TEST(AdapterVocabulary, NeedsAllThatGrows) {
+  const Case c("grown");
+  const TestFolder folder;
+  const nlohmann::json config = nlohmann::json::parse(read_file(c.folder / "adapter_config.json"));
+  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  std::vector<Entry> entries;
+  for (const StoredTensor& t : file.tensors()) {
+    if (t.name.find("lm_head") != std::string::npos) continue;
+    Entry e{t.name, zeros(t.rows(), t.columns())};
+    entries.push_back(std::move(e));
+  }
+  write_folder(folder / "a", entries, config);
+  const std::string message = message_of(c.model, folder / "a");
+  EXPECT_NE(message.find("has 70 tokens, but the file does not hold parameter output of as many"), std::string::npos)
+      << message;
+  const Adapter whole = read_adapter(c.model, c.folder);
+  EXPECT_EQ(whole.config.at("vocab"), 70);
+  EXPECT_EQ(with_whole_weights(c.model, std::vector<const Adapter*>{&whole}).integer("vocab"), 70);
+  EXPECT_EQ(c.model.integer("vocab"), 61);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Adapters, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });

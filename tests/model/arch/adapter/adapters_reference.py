@@ -39,21 +39,61 @@ CASES = {
     "magnitudes": ("llama", dict(r=3, lora_alpha=6, use_dora=True, use_rslora=True, target_modules=ALL + ["lm_head"])),
     "magnitudes_embedding": ("gemma2", dict(r=2, lora_alpha=4, use_dora=True, target_modules=["embed_tokens", "q_proj", "down_proj"])),
     "magnitudes_transposed": ("gpt2", dict(r=2, lora_alpha=2, use_dora=True, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
+    # Copies of an embedding that the output follows.
+    "tied_copy": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True), {}),
+    "tied_copy_output": ("gemma2", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head"], ensure_weight_tying=True), {}),
+    # Biases: those the model has, those of what is adapted, and those that B gives beside its product, in a model without any.
+    "biases": ("gpt2", dict(r=2, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_attn", "c_proj"], bias="all")),
+    "own_biases": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], bias="lora_only")),
+    "low_rank_biases": ("llama", dict(r=2, lora_alpha=6, target_modules=["q_proj", "o_proj", "up_proj"], lora_bias=True)),
+    # Rows of some tokens: of both uses of one weight, of two weights, and of one weight that thereby becomes two.
+    "tokens": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices=[1, 5, 60])),
+    "tokens_of_both": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices={"embed_tokens": [7, 1], "lm_head": [2]})),
+    "tokens_parted": ("gemma2", dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices={"embed_tokens": [1, 5], "lm_head": [2]})),
+    # Vocabularies that were changed before training.
+    "grown": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj"]), {"tokens": 70}),
+    "grown_tied": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"]), {"tokens": 70}),
+    "grown_adapted": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens", "lm_head"]), {"tokens": 70}),
+    "grown_tokens": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], trainable_token_indices=[1, 66]), {"tokens": 70}),
+    "grown_copy": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"]), {"tokens": 70}),
+    "shrunk": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj"]), {"tokens": 40}),
+    # Stacked matrices of experts as parameters: both, one of them beside the router, and such whose columns lie between each other.
+    "experts": ("qwen3_moe", dict(r=2, lora_alpha=4, target_modules=["q_proj"], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "experts_down": ("mixtral", dict(r=3, lora_alpha=4, target_modules=[], target_parameters=["mlp.experts.down_proj", "mlp.gate.weight"],
+                                     rank_pattern={"experts.down_proj": 2}, alpha_pattern={"gate.weight": 9})),
+    "experts_between": ("gpt_oss", dict(r=2, lora_alpha=4, target_modules=[], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    # Only some of what the names say.
+    "some_layers": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], exclude_modules=["layers.1.self_attn.v_proj"],
+                                  layers_to_transform=[1], layers_pattern="layers")),
     "normed_queries": ("qwen3", dict(r=3, lora_alpha=6, target_modules=["q_proj", "k_proj"], layers_to_transform=[1])),
 }
+
+
+def given(families, base, tokens):
+    model = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
+    if tokens:
+        torch.manual_seed(3)
+        model.resize_token_embeddings(tokens)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(p.to(torch.bfloat16).to(torch.float32))
+    return model
 
 
 def make(families, folder, name):
     base, config, saved = (*CASES[name], None)[:3]
     torch.manual_seed(1)
-    model = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
+    grown = (saved or {}).get("tokens")
+    model = given(families, base, grown)
     model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for key, p in model.named_parameters():
-            if "lora_" in key or "modules_to_save" in key:
+            # Biases of a module that is adapted alone stay, unless all are trained.
+            bias = key.endswith(".bias") and (config.get("bias") == "all" or (config.get("bias") == "lora_only" and ".base_layer." in key))
+            if "lora_" in key or "modules_to_save" in key or "trainable_tokens" in key or bias:
                 p.copy_((torch.randn(p.shape, generator=generator) * 0.3).to(torch.bfloat16).to(torch.float32))
-            elif saved and ("base_layer" in key or "stretch" in saved) and ("embed" in key or "lm_head" in key):
+            elif saved is not None and ("base_layer" in key or "stretch" in saved) and ("embed" in key or "lm_head" in key):
                 p.mul_(saved.get("stretch", 1)).copy_(p.to(torch.bfloat16).to(torch.float32))
     tokens = torch.randint(0, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
@@ -65,11 +105,10 @@ def make(families, folder, name):
         model.to(torch.bfloat16).save_pretrained(path, save_embedding_layers=False)
     else:
         model.to(torch.bfloat16).save_pretrained(path)
-        # What was saved is what another run would compute with.
-        again = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
-        with torch.no_grad():
-            back = peft.PeftModel.from_pretrained(again, path).eval()(tokens, use_cache=False).logits
-        assert (back - logits).abs().max() < 1e-4, name
+    # What was saved is what another run would compute with.
+    with torch.no_grad():
+        back = peft.PeftModel.from_pretrained(given(families, base, grown), path).eval()(tokens, use_cache=False).logits
+    assert (back - logits).abs().max() < 1e-4, (name, (back - logits).abs().max())
     for extra in ("README.md",):
         if os.path.exists(f"{path}/{extra}"):
             os.remove(f"{path}/{extra}")
