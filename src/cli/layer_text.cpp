@@ -4,8 +4,11 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/given_text.h"
 #include "cli/paths/paths.h"
+#include "model/data/examples/load.h"
+#include "model/data/rows/rows.h"
 #include "model/infer/measure/perplexity.h"
 #include "model/train/recipe/recipe.h"
 
@@ -26,16 +29,46 @@ void take_shares(std::vector<std::vector<model::TokenId>>& texts, int64_t window
   }
 }
 
+// Whether the rows of a file or folder are more than texts.
+bool are_chats(const std::string& file) {
+  const std::vector<std::filesystem::path> files = model::data_files(file);
+  if (files.empty() || !std::ranges::all_of(files, model::is_row_file)) return false;
+  const auto kind = model::kind_of_rows(files, {});
+  return kind && *kind != model::Example::Kind::text;
+}
+
 }  // namespace
+
+std::vector<model::TokenId> calibration_tokens(const model::Model& model, const std::string& file,
+                                               model::BosPlace place, const std::string& doing) {
+  const model::Tokenizer& tokenizer = *model.tokenizer;
+  if (file.empty() || !are_chats(file)) return model::perplexity_tokens(tokenizer, learned_text(file, doing), place);
+  model::ReadOptions options;
+  options.train_on = model::TrainOn::all;
+  options.chat = model::choose_template("", tokenizer);
+  const model::LoadedExamples loaded = model::load_examples(model::data_files(file), tokenizer, options);
+  const model::ExampleStore& store = *loaded.store;
+  if (const std::string dropped = store.report().table(); !dropped.empty())
+    warn(fmt::format("'{}': {} rows are left out:\n{}", file, store.report().dropped(), dropped));
+  // Of pairs every second example is the answer that was not chosen.
+  const size_t step = store.form() == model::RowForm::pairs ? 2 : 1;
+  std::vector<model::TokenId> out;
+  for (size_t i = 0; i < store.examples().size(); i += step)
+    for (const uint32_t token : store.tokens(store.examples()[i]))
+      out.push_back(token & ~model::ExampleStore::kLearned);
+  note(fmt::format("{} '{}': {} chats by the template '{}', {} tokens", doing, file, store.examples().size() / step,
+                   options.chat.name, out.size()));
+  return out;
+}
 
 void LayerTextFlags::add_flags(CLI::App& sub, const char* group) {
   const auto option = [&](const char* name, auto& to, const std::string& help, const char* type) {
     return sub.add_option(name, to, help)->type_name(type)->capture_default_str()->group(group);
   };
   sub.add_option(
-         "-f,--file", texts,
-         "Text, .jsonl or folder to calibrate on; repeatable, each with a fair share of the windows; without it, "
-         "the built-in one")
+         "-f,--file,--calibration", texts,
+         "Text, .jsonl or folder to calibrate on, of chats through the model's template; repeatable, each with a fair "
+         "share of the windows; without it, the built-in one")
       ->check(reads(Reads::data))
       ->type_name("FILE")
       ->allow_extra_args(false)
@@ -62,8 +95,7 @@ std::vector<std::vector<model::TokenId>> LayerTextFlags::read_each(const model::
   const std::vector<std::string> files = texts.empty() ? std::vector<std::string>{""} : texts;
   std::vector<std::vector<model::TokenId>> out;
   for (const std::string& file : files) {
-    const std::string text = learned_text(file, "calibrating on");
-    out.push_back(model::perplexity_tokens(*model.tokenizer, text, model::bos_place(bos)));
+    out.push_back(calibration_tokens(model, file, model::bos_place(bos), "calibrating on"));
     const int64_t windows = std::ssize(out.back()) / run.length;
     if (files.size() > 1 && windows == 0)
       throw user_error("'{}' has {} tokens, less than a window of {} (-c)", file, out.back().size(), run.length);

@@ -6,8 +6,15 @@
 
 #include "cli/command.h"
 #include "model/calibrate/layer_run.h"
+#include "model/infer/measure/perplexity.h"
 
 namespace lumen::cli {
+
+// What a model is calibrated on: of rows with messages or answers every example's tokens, as training has them through
+// the chat template that the model has, one behind the other; of all else learned_text() with BOS at its place. What
+// becomes of rows that give none is said.
+std::vector<model::TokenId> calibration_tokens(const model::Model& model, const std::string& file,
+                                               model::BosPlace place, const std::string& doing);
 
 struct LayerTextFlags {
   std::vector<std::string> texts;  // files or folders; none: the built-in text

@@ -74,7 +74,7 @@ void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
   const char* const group = "Activations";
   sub.add_option("--activations", flags.format,
                  "Format that what the layers' matrices read is held in while the model runs; alone, without TYPE, "
-                 "weights stay as they are")
+                 "weights stay as they are; none leaves out what the model says of them and of caches")
       ->type_name("FORMAT")
       ->group(group);
   sub.add_option("--activation-scales", flags.scales,
@@ -397,6 +397,7 @@ int quantize_activations(const Shared& shared, model::Model model, const std::st
                          CalibratedFlags& flags) {
   run::Engine engine = shared.engine();
   const bool reads = !flags.activations.format.empty();
+  if (flags.activations.drops) model::forget_held_formats(model);
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
   activations.calibrate(&model, {}, reads ? flags.read(model) : std::vector<model::TokenId>{}, flags.run);
   model::require_writable_as(model, to.form);

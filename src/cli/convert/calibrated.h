@@ -25,6 +25,7 @@ struct ActivationFlags {
   double spike_gain = 0;     // nats, for less than which a projection is not worth keeping; 0: all are kept
   int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
   CacheTypes cache;
+  bool drops = false;  // --activations none: what the model says of them and of caches is left out
   bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }
 };
 

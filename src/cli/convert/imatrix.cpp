@@ -3,7 +3,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/given_text.h"
+#include "cli/layer_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
@@ -39,10 +39,9 @@ int measure(const Shared& shared, ImatrixFlags& flags) {
   if (!flags.model.empty()) {
     const model::Model model = model::read_model(library, flags.model);
     if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-    const std::string text = learned_text(flags.text, "measuring on");
     const model::BosPlace place = model::bos_place(flags.bos);
     flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
-    const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
+    const std::vector<model::TokenId> tokens = calibration_tokens(model, flags.text, place, "measuring on");
     run::Engine engine = shared.engine();
     const model::LoadedModel loaded(engine, model);
     Progress progress;
@@ -69,8 +68,9 @@ void add_imatrix(CLI::App& app, Command& command) {
   sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")
       ->check(reads(Reads::model))
       ->type_name("FILE");
-  sub->add_option("-f,--file", flags->text,
-                  "Text, .jsonl or folder to run the model over; without it, the built-in one")
+  sub->add_option(
+         "-f,--file", flags->text,
+         "Text, .jsonl or folder to run the model over, of chats through its template; without it, the built-in one")
       ->check(reads(Reads::data))
       ->type_name("FILE");
   sub->add_option("-o,--output,--output-file", flags->out, "Importance matrix to write")

@@ -14,8 +14,11 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "model/arch/checkpoint/packed/pack.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
+#include "model/arch/held_formats.h"
+#include "model/file/own_input.h"
 #include "model/report/compression/compression.h"
 
 namespace lumen::cli {
@@ -53,13 +56,17 @@ void write(const Shared& shared, const QuantizeFlags& flags, model::Quantizer& j
   progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
 }
 
-// What goes with formats of activations and caches, which a text is read for and GGUF files have keys for.
+// What goes with formats of activations and caches, which a text is read for, and GGUF files and folders of packed
+// weights have keys for.
 void require_activations(const QuantizeFlags& flags, bool by_budget, const model::Destination& to) {
   if (by_budget)
     throw usage_error("--budget chooses formats of weights; --activations is for what it has written, without TYPE");
-  if (!to.is_gguf()) throw usage_error("formats of activations and caches are written to GGUF files alone");
-  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
   const ActivationFlags& a = flags.calibrated.activations;
+  if (to.form == model::Destination::kFolder)
+    throw usage_error("formats of activations are written to GGUF files and folders of packed weights alone");
+  if (!to.is_gguf() && (!a.cache.keys.empty() || !a.cache.values.empty()))
+    throw usage_error("formats of caches that are fitted while the model runs are written to GGUF files alone");
+  if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
 }
 
@@ -128,9 +135,22 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (by_budget && !flags.type.empty()) throw usage_error("--budget chooses formats: '{}' is one too many", flags.type);
   if (by_budget && (!to.is_gguf() || to.part_bytes > 0)) throw usage_error("--budget writes one GGUF file");
   ActivationFlags& activations = flags.calibrated.activations;
+  activations.drops = activations.format == "none";
+  if (activations.drops) activations.format.clear();
   check_activations(shared, activations);
   if (activations.are_given()) require_activations(flags, by_budget, to);
-  const bool weights_stay = activations.are_given() && flags.type.empty() && flags.calibrated.strategy.empty();
+  if (!to.is_gguf() && !activations.format.empty()) {
+    model::HeldFormat held{named_format(library->formats(), activations.format), {}};
+    if (activations.scales == "static") held.scale = 1;
+    model::Packing::require_input(to.form, library->formats(), "what layers read", held);
+  }
+  const auto read = [&] {
+    model::Model in = model::read_model(library, flags.in);
+    if (activations.drops) model::forget_held_formats(in);
+    return in;
+  };
+  const bool weights_stay =
+      (activations.are_given() || activations.drops) && flags.type.empty() && flags.calibrated.strategy.empty();
   if (!by_budget && !weights_stay && flags.type.empty())
     throw usage_error("TYPE is missing: a format, a mixture, --budget, or --activations alone");
   if (!by_budget && !weights_stay && !library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
@@ -142,8 +162,7 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   if (!flags.dry_run && !to.is_gguf()) require_writable_folder(flags.out);
   if (weights_stay && flags.calibrated.low_rank > 0)
     throw usage_error("--low-rank stands beside weights that are rounded: TYPE is missing");
-  if (weights_stay)
-    return quantize_activations(shared, model::read_model(library, flags.in), flags.in, to, flags.calibrated);
+  if (weights_stay) return quantize_activations(shared, read(), flags.in, to, flags.calibrated);
   require_low_rank(flags, by_budget);
   if ((activations.are_given() || flags.calibrated.low_rank > 0) && flags.calibrated.strategy.empty())
     flags.calibrated.strategy = "rtn";
@@ -160,18 +179,15 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     flags.options.importance =
         std::make_shared<model::Importance>(model::read_importance(flags.importance, library->formats()));
   if (by_budget)
-    return quantize_by_budget(shared, model::read_model(library, flags.in), flags.in, flags.out, flags.options,
-                              flags.calibrated, flags.dry_run);
+    return quantize_by_budget(shared, read(), flags.in, flags.out, flags.options, flags.calibrated, flags.dry_run);
   if (experts.are_given()) return quantize_experts(shared, flags, to);
-  if (by_layers && !cuts)
-    return quantize_by_layers(shared, model::read_model(library, flags.in), flags.in, to, flags.options,
-                              flags.calibrated);
+  if (by_layers && !cuts) return quantize_by_layers(shared, read(), flags.in, to, flags.options, flags.calibrated);
   model::StreamedModel in;
   if (cuts)
-    in.model = with_high_impact(shared, model::read_model(library, flags.in), flags.options, flags.out,
-                                flags.calibrated, flags.dry_run);
+    in.model = with_high_impact(shared, read(), flags.options, flags.out, flags.calibrated, flags.dry_run);
   else
     in = model::stream_model(library, flags.in);
+  if (activations.drops) model::forget_held_formats(in.model);
   if (by_layers) return quantize_by_layers(shared, in.model, flags.in, to, flags.options, flags.calibrated);
   model::Quantizer job(in.model, flags.options, in.source);
   return write_rounded(shared, flags, in.model, job, to);

@@ -99,6 +99,59 @@ class Encoder {
   std::map<std::tuple<ValueId, size_t, std::string, double>, ValueId> known_;
 };
 
+class StateEncoder {
+ public:
+  StateEncoder(const Graph& g, const std::vector<EncodedState>& states) : r_(g), states_(states) {}
+
+  Graph run() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      const Node& node = r_.from[v];
+      const EncodedState* const state = node.op == Op::update_ ? state_of(v) : nullptr;
+      if (state)
+        replace(v, *state);
+      else
+        r_.keep(v);
+    }
+    for (const auto& [state, count] : updates_)
+      if (count != state->scales.size())
+        throw user_error("{} values are put into '{}', for which there are {} scales: one for each layer is expected",
+                         count, state->ending, state->scales.size());
+    return r_.finish();
+  }
+
+ private:
+  // The state that a chain of updates begins with.
+  const EncodedState* state_of(ValueId v) const {
+    while (r_.from[v].op == Op::update_) v = r_.from[v].operands[0];
+    const Node& input = r_.from[v];
+    if (input.op != Op::input_ || input.attributes.role != Role::state) return nullptr;
+    for (const EncodedState& s : states_)
+      if (input.attributes.name.ends_with(s.ending)) return &s;
+    return nullptr;
+  }
+
+  // Layers follow one another, so that the updates count them.
+  void replace(ValueId v, const EncodedState& state) {
+    const size_t layer = updates_[&state]++;
+    if (layer >= state.scales.size()) {
+      r_.keep(v);
+      return;
+    }
+    std::vector<ValueId> operands = r_.operands(v);
+    const ValueId scale = r_.build.scalar(state.scales[layer]);
+    const ValueId codes = r_.build.cast(operands[1], {Scalar::f32, state.format},
+                                        {{tensor_scale(*state.format), FieldSource::supplied}}, {scale});
+    operands[1] = r_.build.cast(codes, Element{});
+    const std::vector<ValueId> starts(operands.begin() + 2, operands.end());
+    r_.replace(v, r_.build.update(operands[0], operands[1], starts));
+    r_.keep_label(v);
+  }
+
+  Rewriter r_;
+  const std::vector<EncodedState>& states_;
+  std::map<const EncodedState*, size_t> updates_;
+};
+
 }  // namespace
 
 std::optional<std::string> refuses_inputs(const Format& f, int64_t columns, const std::optional<double>& scale) {
@@ -130,6 +183,13 @@ Graph encode_inputs(Graph g, const std::vector<EncodedInput>& inputs) {
   inline_calls(g);
   simplify(g);
   return Encoder(g, inputs).run();
+}
+
+Graph encode_states(Graph g, const std::vector<EncodedState>& states) {
+  if (states.empty()) return g;
+  inline_calls(g);
+  simplify(g);
+  return StateEncoder(g, states).run();
 }
 
 }  // namespace lumen::graph

@@ -57,7 +57,8 @@ graph::Graph function_of(const Model& model, const std::string& name) {
   graph::Graph g = graph::split_columns(model.family->function(name, model.config), splits.columns);
   g = graph::split_experts(std::move(g), splits.experts);
   g = with_low_rank(graph::rotate_inputs(std::move(g), online_rotations(model)), model);
-  return graph::encode_inputs(std::move(g), encoded_inputs(model));
+  g = graph::encode_inputs(std::move(g), encoded_inputs(model));
+  return graph::encode_states(std::move(g), encoded_states(model));
 }
 
 }  // namespace lumen::model

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
+#include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/file/sections.h"
 #include "number/facts/limits.h"
@@ -60,6 +63,22 @@ void forget_definitions(Model& model) {
 
 }  // namespace
 
+namespace {
+
+// What states are called, and where their formats and scales stand.
+struct CacheKeys {
+  const char *ending, *format, *scales;
+};
+constexpr CacheKeys kCaches[] = {{"keys", kCacheKeys, kCacheKeyScales}, {"values", kCacheValues, kCacheValueScales}};
+
+const char* scales_key(const char* key) {
+  for (const CacheKeys& c : kCaches)
+    if (std::string_view(c.format) == key) return c.scales;
+  LUMEN_UNREACHABLE();
+}
+
+}  // namespace
+
 std::vector<graph::EncodedInput> encoded_inputs(const Model& model) {
   std::vector<graph::EncodedInput> out;
   const GgufMetadata& metadata = model.metadata;
@@ -111,19 +130,50 @@ void set_encoded_inputs(Model& model, const std::vector<graph::EncodedInput>& in
 }
 
 FormatRef held_cache(const Model& model, const char* key) {
-  if (!model.metadata.has(key)) return nullptr;
+  if (!model.metadata.has(key) || model.metadata.has(scales_key(key))) return nullptr;
   return FormatsHere(model).get(model.metadata.text(key));
 }
 
 void set_held_cache(Model& model, const char* key, const FormatRef& format) {
   model.metadata.erase(key);
+  model.metadata.erase(scales_key(key));
   if (format) model.metadata.set(key, format->name);
   forget_definitions(model);
   if (format) define(model, *format);
 }
 
+std::vector<graph::EncodedState> encoded_states(const Model& model) {
+  std::vector<graph::EncodedState> out;
+  FormatsHere here(model);
+  for (const CacheKeys& c : kCaches) {
+    if (!model.metadata.has(c.scales)) continue;
+    if (!model.metadata.has(c.format)) throw user_error("'{}': {} needs {}", model.name, c.scales, c.format);
+    graph::EncodedState state{c.ending, here.get(model.metadata.text(c.format)), model.metadata.numbers(c.scales)};
+    if (std::cmp_not_equal(state.scales.size(), model.integer("layers")))
+      throw user_error("'{}': {} has {} numbers for {} layers", model.name, c.scales, state.scales.size(),
+                       model.integer("layers"));
+    for (const double scale : state.scales)
+      if (const auto why = graph::refuses_inputs(*state.format, state.format->block, scale))
+        throw user_error("'{}': {} cannot be held in the format '{}': {}", model.name, c.ending, state.format->name,
+                         *why);
+    out.push_back(std::move(state));
+  }
+  return out;
+}
+
+void set_encoded_state(Model& model, const char* key, const FormatRef& format, const std::vector<double>& scales) {
+  set_held_cache(model, key, format);
+  model.metadata.set(scales_key(key), GgufArray(std::vector<float>(scales.begin(), scales.end())));
+}
+
+void forget_held_formats(Model& model) {
+  set_encoded_inputs(model, {});
+  for (const CacheKeys& c : kCaches) set_held_cache(model, c.format, nullptr);
+}
+
 bool has_held_formats(const Model& model) {
-  for (const char* key : {kActivationWeights, kActivationFormats, kActivationScales, kCacheKeys, kCacheValues})
+  for (const char* key : {kActivationWeights, kActivationFormats, kActivationScales, kCacheKeys, kCacheValues,
+                          kCacheKeyScales, kCacheValueScales})
     if (model.metadata.has(key)) return true;
   return false;
 }

@@ -116,11 +116,11 @@ def compressed(m, config, shape):
 
 
 def fp8(m, config, shape):
-    if "weight_block_size" in config:
+    if config["weight_block_size"]:
         scale = np.repeat(np.repeat(m["weight_scale_inv"], 128, 0), 128, 1)[:shape[0], :shape[1]]
         return scale * e4m3(m["weight"])
-    assert m["weight_scale"].shape == ()
-    return m["weight_scale"] * e4m3(m["weight"])
+    assert m["weight_scale_inv"].shape == ()
+    return m["weight_scale_inv"] * e4m3(m["weight"])
 
 
 def bitsandbytes(m, config, shape):

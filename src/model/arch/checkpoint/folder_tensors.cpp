@@ -1,15 +1,18 @@
 #include "model/arch/checkpoint/folder_tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file/leave.h"
+#include "model/arch/checkpoint/packed/held_tensors.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/checkpoint/written.h"
+#include "model/arch/held_formats.h"
 
 namespace lumen::model {
 namespace {
@@ -43,13 +46,18 @@ struct Entry {
   std::string name;
   graph::Type type;
   std::function<Weight()> make;
-  bool is_matrix = false;  // of a linear layer
+  bool is_matrix = false;                // of a linear layer
+  std::optional<HeldFormat> input = {};  // what it reads, in few bits
 };
 
 class Entries {
  public:
   Entries(const Model& model, const WeightSource& source, const graph::Config& back, const std::string& output)
-      : model_(model), source_(source), packs_(!output.empty()), unturned_(packs_ && Packing::is_unturned(output)) {
+      : model_(model),
+        source_(source),
+        inputs_(encoded_inputs(model)),
+        packs_(!output.empty()),
+        unturned_(packs_ && Packing::is_unturned(output)) {
     std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
     for (const Parameter& p : model.parameters) {
       if (is_omitted(model, p, back)) continue;
@@ -61,12 +69,40 @@ class Entries {
       }
     }
     for (const auto& [name, parts] : between) add_whole(name, parts);
+    require_packed_inputs();
   }
 
   std::vector<Entry> all;
   std::vector<std::string> decoded_names;
 
  private:
+  // In what products with these weights, which are one in the folder, hold what they read.
+  std::optional<HeldFormat> input_of(const std::string& name, const std::vector<const Parameter*>& parts) const {
+    std::optional<HeldFormat> out;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto at = std::ranges::find(inputs_, parts[i]->name, &graph::EncodedInput::weight);
+      std::optional<HeldFormat> own;
+      if (at != inputs_.end()) own = {at->format, at->scale};
+      const bool same = i == 0 || (own.has_value() == out.has_value() &&
+                                   (!own || (own->format->hash == out->format->hash && own->scale == out->scale)));
+      if (!same)
+        throw Error(Exit::user,
+                    fmt::format("'{}' is one weight in folders, but its parts read what is held in several ways", name),
+                    "write a GGUF file");
+      out = std::move(own);
+    }
+    return out;
+  }
+
+  void require_packed_inputs() const {
+    for (const Entry& e : all)
+      if (e.input && !(packs_ && is_rounded_type(e.type)))
+        throw Error(Exit::user,
+                    fmt::format("what '{}' reads is held in '{}', which a folder can say of packed weights alone",
+                                e.name, e.input->format->name),
+                    "write a GGUF file");
+  }
+
   void add(const Parameter& p) {
     const Weight& w = model_.weights.at(p.name);
     const bool turned = p.hf_transposed && !(unturned_ && is_rounded(w));
@@ -89,7 +125,7 @@ class Entries {
     const bool is_matrix = !p.is_vector() && p.role != "embedding";
     const size_t expert = p.hf.find("{e}");
     if (expert == std::string::npos) {
-      all.push_back({p.hf, type, make, is_matrix});
+      all.push_back({p.hf, type, make, is_matrix, input_of(p.hf, {&p})});
       return;
     }
     const graph::Shape one(type.shape.begin() + 1, type.shape.end());
@@ -106,7 +142,8 @@ class Entries {
         if (e + 1 == count) *stacked = {};
         return out;
       };
-      all.push_back({name.replace(expert, 3, std::to_string(e)), {one, type.element}, part, is_matrix});
+      all.push_back(
+          {name.replace(expert, 3, std::to_string(e)), {one, type.element}, part, is_matrix, input_of(p.hf, {&p})});
     }
   }
 
@@ -120,13 +157,53 @@ class Entries {
                      for (const Parameter* p : parts) some.weights[p->name] = fetched(*model, *p, *source);
                      return whole_of(some, parts, as_rows);
                    },
-                   is_matrix});
+                   is_matrix, input_of(name, parts)});
   }
 
   const Model& model_;
   const WeightSource& source_;
+  std::vector<graph::EncodedInput> inputs_;
   bool packs_, unturned_;
 };
+
+// Matrices that readers have as modules of their own though the model has none: an output that is the embedding. Such
+// a module shares floats, so that a reader must not wait for packed weights there.
+std::vector<std::string> shared_matrices(const Model& model, const std::vector<Entry>& entries) {
+  std::vector<std::string> out;
+  for (const Parameter& p : model.family->all_parameters(model.config)) {
+    const bool is_absent = !p.absent_if.empty() && model.config.at(p.absent_if) != 0;
+    if (!is_absent || p.is_vector() || p.role == "embedding" || p.hf.empty()) continue;
+    if (std::ranges::find(entries, p.hf, &Entry::name) == entries.end()) out.push_back(p.hf);
+  }
+  return out;
+}
+
+// What keys and values pass through; a folder says one thing of both.
+std::optional<HeldFormat> cache_of(const Model& model) {
+  const std::vector<graph::EncodedState> states = encoded_states(model);
+  if (states.empty()) return std::nullopt;
+  if (states.size() != 2 || states[0].format->hash != states[1].format->hash)
+    throw Error(Exit::user, fmt::format("'{}': a folder says of keys and values that both are held alike", model.name),
+                "write a GGUF file");
+  return HeldFormat{states[0].format, 1.0};
+}
+
+void add_cache_scales(const Model& model, FolderTensors& out) {
+  const std::vector<graph::EncodedState> states = encoded_states(model);
+  if (states.empty()) return;
+  const std::vector<std::string> prefixes = attention_prefixes(model);
+  const HeldRule& rule = out.packing->cache_rule();
+  for (size_t layer = 0; layer < prefixes.size(); ++layer)
+    for (size_t k = 0; k < states.size(); ++k) {
+      out.specs.push_back(scale_spec(rule, prefixes[layer] + (k == 0 ? rule.scale : rule.values)));
+      const float scale = states[k].scales[layer];
+      out.make.emplace_back([scale] {
+        std::vector<uint8_t> bytes(sizeof scale);
+        std::memcpy(bytes.data(), &scale, sizeof scale);
+        return Bytes(std::move(bytes));
+      });
+    }
+}
 
 }  // namespace
 
@@ -137,14 +214,15 @@ FolderTensors folder_tensors(const Model& model, const WeightSource& source, con
   out.decoded = entries.decoded_names;
   if (!output.empty()) {
     std::vector<Packing::Announced> packed;
-    std::vector<std::string> left;
+    std::vector<std::string> left = shared_matrices(model, entries.all);
     for (const Entry& e : entries.all) {
       if (is_rounded_type(e.type))
-        packed.push_back({e.name, e.type});
+        packed.push_back({e.name, e.type, e.input});
       else if (e.is_matrix)
         left.push_back(e.name);
     }
-    out.packing = std::make_shared<const Packing>(output, model.family->library().formats(), packed, std::move(left));
+    out.packing = std::make_shared<const Packing>(output, model.family->library().formats(), packed, std::move(left),
+                                                  cache_of(model));
   }
   for (Entry& e : entries.all) {
     if (!out.packing || !is_rounded_type(e.type)) {
@@ -165,6 +243,7 @@ FolderTensors folder_tensors(const Model& model, const WeightSource& source, con
       });
     }
   }
+  if (out.packing) add_cache_scales(model, out);
   return out;
 }
 

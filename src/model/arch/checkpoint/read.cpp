@@ -12,6 +12,7 @@
 #include "base/naming.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/carry.h"
+#include "model/arch/checkpoint/packed/held_tensors.h"
 #include "model/arch/checkpoint/packed/packed.h"
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
@@ -141,6 +142,7 @@ class Taker {
       model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
     }
     require_orders(model, name_);
+    if (packed_) take_held(model, *packed_, *file_, [&](const Parameter& p) { return packed_names(p); }, used_);
     const std::vector<std::string> ignored = family_->ignored(hf_, model.config);
     for (const StoredTensor& tensor : file_->tensors()) {
       if (used_.contains(tensor.name)) continue;
@@ -174,6 +176,22 @@ class Taker {
 
   static std::string of_expert(std::string name, int64_t e) {
     return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
+  }
+
+  // The packed weights of the file that a parameter is made of.
+  std::vector<std::string> packed_names(const Parameter& p) const {
+    std::vector<std::string> out, names = names_of(p);
+    names.insert(names.end(), {p.hf_fused, p.hf_rows});
+    for (const std::string& name : names) {
+      const bool is_stacked = name.find(kExpert) != std::string::npos;
+      const int64_t count = is_stacked ? p.shape[0].number() : 1;
+      for (int64_t e = 0; e < count; ++e) {
+        std::string one = is_stacked ? of_expert(name, e) : name;
+        if (!one.empty() && packed_->holds(*file_, one)) out.push_back(std::move(one));
+      }
+      if (!out.empty()) break;
+    }
+    return out;
   }
 
   // The first of several, one for each expert.

@@ -162,7 +162,7 @@ bool takes_stacked_alone(const std::string& form) {
 
 void require_writable_as(const Model& model, const std::string& form) {
   if (form == Destination::kGguf) return;
-  require_folder(model);
+  require_folder(model, form != Destination::kFolder);
   if (form != Destination::kFolder && split_key_of(model))
     throw Error(Exit::user,
                 fmt::format("'{}' has weights in parts, which folders of packed weights cannot say", model.name),

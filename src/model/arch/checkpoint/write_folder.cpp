@@ -117,7 +117,7 @@ std::set<std::string> names_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-void require_folder(const Model& model) {
+void require_folder(const Model& model, bool packed) {
   if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
     throw Error(Exit::user,
                 fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
@@ -129,16 +129,20 @@ void require_folder(const Model& model) {
         fmt::format("'{}' rotates what some weights are multiplied with while it runs, which a folder cannot say",
                     model.name),
         "write a GGUF file");
-  if (has_held_formats(model))
-    throw Error(
-        Exit::user,
-        fmt::format("'{}' says in what formats activations or caches are held, which a folder cannot say", model.name),
-        "write a GGUF file");
+  const bool fits_cache = held_cache(model, kCacheKeys) || held_cache(model, kCacheValues);
+  if (packed ? fits_cache : has_held_formats(model))
+    throw Error(Exit::user,
+                fmt::format("'{}' says in what formats {} are held, which {} cannot say", model.name,
+                            packed ? "caches without calibrated scales" : "activations or caches",
+                            packed ? "a folder of packed weights" : "a folder of floats"),
+                packed ? "write a GGUF file"
+                       : "write a GGUF file, or a folder of packed weights; `lumen quantize IN OUT --activations none` "
+                         "leaves out what is said");
 }
 
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
                   int64_t part_bytes, const WeightSource& source) {
-  require_folder(model);
+  require_folder(model, !output.empty());
   check_room_and_pairs(model, folder);
   nlohmann::json config = config_to_complete(model);
   config.erase("quantization_config");

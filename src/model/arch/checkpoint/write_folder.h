@@ -10,7 +10,7 @@
 namespace lumen::model {
 
 // Error where a folder cannot say what the model is.
-void require_folder(const Model& model);
+void require_folder(const Model& model, bool packed);
 
 void write_folder(const Model& model, const std::filesystem::path& folder, const std::string& output,
                   int64_t part_bytes, const WeightSource& source);

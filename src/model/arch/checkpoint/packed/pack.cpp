@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "base/structured/json.h"
+#include "model/arch/checkpoint/packed/method.h"
 #include "model/arch/checkpoint/packed/places.h"
 #include "model/arch/checkpoint/packed/same_numbers.h"
 #include "number/facts/facts.h"
@@ -442,14 +443,15 @@ std::map<std::string, Packing::PlanRef> Packing::plans_for(const Scheme& scheme,
 }
 
 Packing::Packing(const std::string& output, const FormatLibrary& formats, const std::vector<Announced>& packed,
-                 std::vector<std::string> left)
+                 std::vector<std::string> left, const std::optional<HeldFormat>& cache)
     : left_(std::move(left)) {
   std::string clash;
+  const bool has_inputs = std::ranges::any_of(packed, [](const Announced& a) { return a.input.has_value(); });
   if (packed.empty())
     throw Error(Exit::user, fmt::format("no weight of this model is held in a format that '{}' packs", output),
                 "round it with `lumen quantize IN OUT TYPE --output-format ...`");
   for (const Scheme& s : schemes()) {
-    if (!s.is_written_by(output)) continue;
+    if (!s.is_written_by(output) || (s.for_inputs && !has_inputs)) continue;
     plans_ = plans_for(s, formats, packed, &config_, &clash);
     if (plans_.empty()) continue;
     scheme_ = &s;
@@ -484,6 +486,45 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
       specs.push_back(std::move(spec));
     }
   }
+  std::map<std::pair<std::string, bool>, const HeldRule*> rules;  // by format, and whether it has a scale
+  for (const Announced& a : packed) {
+    Input& input = inputs_[a.name];
+    if (!a.input) continue;
+    const HeldRule*& rule = rules[{a.input->format->hash.hex(), a.input->scale.has_value()}];
+    if (!rule) rule = rule_of_format(activation_rules(), output, formats, *a.input);
+    if (!rule) require_input(output, formats, fmt::format("what '{}' reads", a.name), *a.input);
+    input.rule = rule;
+    input.config = held_config(*input.rule, *a.input->format);
+    if (!a.input->scale) continue;
+    input.scale = *a.input->scale;
+    specs_[a.name].push_back(
+        scale_spec(*input.rule, a.name.substr(0, a.name.size() - scheme_->weight.size()) + input.rule->scale));
+  }
+  if (!cache) return;
+  cache_ = rule_of_format(cache_rules(), output, formats, *cache);
+  if (!cache_)
+    throw Error(
+        Exit::user,
+        fmt::format("keys and values are held in '{}', which '{}' has no word for", cache->format->name, output),
+        "write a GGUF file");
+  cache_config_ = held_config(*cache_, *cache->format);
+}
+
+void Packing::require_input(const std::string& output, const FormatLibrary& formats, const std::string& what,
+                            const HeldFormat& held) {
+  if (rule_of_format(activation_rules(), output, formats, held)) return;
+  std::vector<std::string> taken;
+  for (const FormatRef& f : formats.all())
+    for (const std::optional<double> scale : {std::optional<double>(), std::optional(1.0)})
+      if (f->encodes() && (!scale || tensor_scale(*f) >= 0) &&
+          rule_of_format(activation_rules(), output, formats, {f, scale}))
+        taken.push_back(f->name + (scale ? " (static)" : ""));
+  throw Error(Exit::user,
+              fmt::format("{} is held in '{}'{}, which '{}' has no word for", what, held.format->name,
+                          held.scale ? " under a static scale" : "", output),
+              taken.empty()
+                  ? "write a GGUF file"
+                  : fmt::format("'{}' has words for {}; or write a GGUF file", output, fmt::join(taken, ", ")));
 }
 
 bool Packing::is_stacked(const std::string& output) {
@@ -516,6 +557,10 @@ std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) con
   const Blob blob(*plan.from, w);
   std::vector<Bytes> out;
   for (size_t i = 0; i < specs.size(); ++i) {
+    if (i >= plan.specs.size()) {
+      out.push_back(bytes_of(std::vector<float>{inputs_.at(weight).scale}));
+      continue;
+    }
     if (i >= plan.field.size()) {
       out.push_back(plan.extra(scheme_->extras[i - plan.field.size()], specs[i]));
       continue;
@@ -530,8 +575,42 @@ std::vector<Bytes> Packing::pack(const std::string& weight, const Weight& w) con
   return out;
 }
 
+// A group for each thing that is said of inputs: the one of most modules stands for their whole class, the others name
+// theirs, and come first, as some readers take the first that fits.
+void Packing::name_groups(nlohmann::json& config) const {
+  const PackingMethod& method = method_of(config, "models/checkpoints.toml");
+  std::map<std::string, std::pair<nlohmann::json, std::vector<std::string>>> kinds;  // modules
+  for (const auto& [weight, input] : inputs_) {
+    auto& kind = kinds[input.config.dump()];
+    kind.first = input.config;
+    kind.second.push_back(weight.substr(0, weight.size() - scheme_->weight.size() - 1));
+  }
+  const std::string &path = method.activations, &groups = method.groups.path;
+  const std::string member = groups.empty() ? path : path.substr(groups.size() + 3);  // behind "groups.*."
+  if (groups.empty()) {
+    if (kinds.size() > 1)
+      throw Error(Exit::user, "some weights read what is held in few bits and others do not, or in other formats",
+                  "folders of this kind can say one thing of all; write a GGUF file");
+    if (!kinds.begin()->second.first.is_null()) config[member] = kinds.begin()->second.first;
+    return;
+  }
+  std::vector<std::pair<nlohmann::json, std::vector<std::string>>> in_order;
+  for (auto& [text, kind] : kinds) in_order.push_back(std::move(kind));
+  std::ranges::stable_sort(in_order, {}, [](const auto& kind) { return kind.second.size(); });
+  const nlohmann::json whole = *config[groups].begin();
+  config[groups] = nlohmann::json::object();
+  for (size_t i = 0; i < in_order.size(); ++i) {
+    nlohmann::json group = whole;
+    group[member] = in_order[i].first;
+    if (i + 1 < in_order.size()) group[method.groups.targets] = in_order[i].second;
+    config[groups][fmt::format("group_{}", i)] = std::move(group);
+  }
+}
+
 nlohmann::json Packing::config() const {
   nlohmann::json out = parse_json(config_, "models/checkpoints.toml");
+  name_groups(out);
+  if (cache_) out[method_of(out, "models/checkpoints.toml").cache] = cache_config_;
   for (const std::string& module : scheme_->modules) out[module] = specs_.contains(module + "." + scheme_->weight);
   if (scheme_->left.empty()) return out;
   nlohmann::json names = scheme_->pattern.empty() ? nlohmann::json::array() : nlohmann::json::object();

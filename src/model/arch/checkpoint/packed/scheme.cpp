@@ -18,6 +18,7 @@ Scheme::Field field_of(const Toml& f) {
   Scheme::Field out;
   out.field = f.text("field");
   out.tensor = f.text("tensor");
+  out.also = f.text("also", "");
   out.packed = f.text("packed", "");
   out.map = f.text("map", "");
   out.scale = f.text("scale", "");
@@ -46,6 +47,7 @@ Scheme scheme_of(const Toml& s) {
   out.ignore = s.texts("ignore");
   out.trivial = s.texts("trivial");
   out.unturned = s.boolean("unturned", false);
+  out.for_inputs = s.boolean("for_inputs", false);
   for (const Toml& f : s.tables("field")) out.fields.push_back(field_of(f));
   out.outputs = s.texts("output");
   out.config = s.text("config", "");
@@ -72,15 +74,19 @@ bool holds_condition(const json& config, const std::string& condition) {
 
 }  // namespace
 
+std::vector<Toml> checkpoint_tables(std::string_view kind) {
+  std::vector<Toml> out;
+  for (const embedded::File& file : embedded::models())
+    if (file.path == "models/checkpoints.toml")
+      out = Toml::parse(std::string(file.text), "<embedded checkpoints.toml>").tables(kind);
+  LUMEN_CHECK(!out.empty(), "checkpoints.toml has no [[{}]]", kind);
+  return out;
+}
+
 const std::vector<Scheme>& schemes() {
   static const std::vector<Scheme> all = [] {
     std::vector<Scheme> out;
-    for (const embedded::File& file : embedded::models()) {
-      if (file.path != "models/checkpoints.toml") continue;
-      const Toml document = Toml::parse(std::string(file.text), "<embedded checkpoints.toml>");
-      for (const Toml& s : document.tables("scheme")) out.push_back(scheme_of(s));
-    }
-    LUMEN_CHECK(!out.empty(), "checkpoints.toml is not embedded");
+    for (const Toml& s : checkpoint_tables("scheme")) out.push_back(scheme_of(s));
     return out;
   }();
   return all;
@@ -105,9 +111,13 @@ std::string word_of(const json* value) {
   return value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-bool describes(const Scheme& scheme, const json& quantization_config) {
-  return std::all_of(scheme.when.begin(), scheme.when.end(),
+bool holds_conditions(const json& quantization_config, const std::vector<std::string>& conditions) {
+  return std::all_of(conditions.begin(), conditions.end(),
                      [&](const auto& c) { return holds_condition(quantization_config, c); });
+}
+
+bool describes(const Scheme& scheme, const json& quantization_config) {
+  return holds_conditions(quantization_config, scheme.when);
 }
 
 std::string filled(std::string text, const std::string& name, const std::string& value) {

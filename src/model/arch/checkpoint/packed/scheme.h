@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "base/structured/toml.h"
 #include "number/library/library.h"
 
 namespace lumen::model {
 
 struct Scheme {
   struct Field {
-    std::string field, tensor, packed, map, scale, offset, steps, type;
+    std::string field, tensor, also, packed, map, scale, offset, steps, type;
     std::vector<std::string> axes;
     std::vector<int64_t> order;
     int64_t add = 0, per = 0, last = 0;
@@ -32,6 +33,7 @@ struct Scheme {
   std::string name, format, weight, bits;
   std::vector<std::string> when, ignore, trivial;
   bool unturned = false;
+  bool for_inputs = false;  // written only where something is said of what products read
   std::vector<Field> fields;
   // For writing; `outputs` is empty where that is not described.
   std::vector<std::string> outputs;
@@ -45,11 +47,14 @@ struct Scheme {
 };
 
 const std::vector<Scheme>& schemes();
+// All tables of models/checkpoints.toml of one kind.
+std::vector<Toml> checkpoint_tables(std::string_view kind);
 
 // "a.*.b" through objects; * is the one member. Null when there is none, or it is null.
 const nlohmann::json* find_in(const nlohmann::json& object, const std::string& path);
 // A value as conditions write it; the empty word for none.
 std::string word_of(const nlohmann::json* value);
+bool holds_conditions(const nlohmann::json& quantization_config, const std::vector<std::string>& conditions);
 bool describes(const Scheme& scheme, const nlohmann::json& quantization_config);
 
 // `text` with `value` wherever it has `name`.

@@ -22,75 +22,144 @@ std::string element_name(const StoredTensor& t) {
 
 }  // namespace
 
-std::string PackedCheckpoint::module_of(const std::string& weight) const {
-  const std::string& end = scheme_->weight;
+namespace {
+
+// What stands before a weight's own name; "" when no module has such a weight.
+std::string module_of(const Scheme& scheme, const std::string& weight) {
+  const std::string& end = scheme.weight;
   if (end.empty()) return weight;
   return weight.ends_with("." + end) ? weight.substr(0, weight.size() - end.size()) : "";
+}
+
+// The tensor of a field, under either of its names; null when neither is there.
+const StoredTensor* tensor_of(const Scheme::Field& f, const TensorFile& file, const std::string& module) {
+  const StoredTensor* t = file.find(module + f.tensor);
+  return t || f.also.empty() ? t : file.find(module + f.also);
+}
+
+int64_t bits_of(const Scheme& s, const json& config, const std::string& file) {
+  std::string bits = s.bits;
+  if (!std::isdigit(static_cast<unsigned char>(bits[0]))) bits = word_of(find_in(config, bits));
+  const bool is_number =
+      !bits.empty() && bits.size() < 3 &&
+      std::all_of(bits.begin(), bits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
+  const int64_t out = is_number ? std::stoll(bits) : 0;
+  if (out < 1 || out > 8) throw user_error("{}: quantization_config: weights of '{}' bits are not read", file, bits);
+  return out;
+}
+
+std::vector<int64_t> steps_of(const Scheme::Field& f, const json& config, const std::string& file) {
+  if (f.steps.empty()) return {};
+  const json* steps = find_in(config, f.steps);
+  if (!steps || !steps->is_array() || steps->size() != f.axes.size())
+    throw user_error("{}: quantization_config: '{}' is no list of {} numbers", file, f.steps, f.axes.size());
+  std::vector<int64_t> sizes;
+  for (const json& n : *steps) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 1)
+      throw user_error("{}: quantization_config: '{}' holds no block size", file, f.steps);
+    sizes.push_back(n.get<int64_t>());
+  }
+  return sizes;
+}
+
+}  // namespace
+
+PackedCheckpoint::Part PackedCheckpoint::part_of(const PackingMethod& method, ModuleGroup group,
+                                                 const std::string& file) {
+  const json& config = group.config;
+  const auto scheme = std::ranges::find_if(schemes(), [&](const Scheme& s) { return describes(s, config); });
+  if (scheme == schemes().end())
+    throw Error(Exit::user,
+                fmt::format("{}: weights rounded by '{}' ({}) are in a layout that is not read", file,
+                            word_of(find_in(config, "quant_method")),
+                            word_of(find_in(config, find_in(config, "format") ? "format" : "checkpoint_format"))),
+                "the layouts that are read stand in models/checkpoints.toml");
+  Part out;
+  out.scheme = &*scheme;
+  out.bits = bits_of(*scheme, config, file);
+  for (const Scheme::Field& f : scheme->fields) out.steps.push_back(steps_of(f, config, file));
+  out.activation = held_rule(activation_rules(), config, method.activations, file);
+  if (out.activation && scheme->fields.empty())
+    throw user_error("{}: quantization_config: \"{}\" is about modules whose weights are floats", file,
+                     method.activations);
+  out.group = std::move(group);
+  return out;
 }
 
 std::optional<PackedCheckpoint> PackedCheckpoint::of(const json& config, const std::string& file) {
   const json* quantization = find_in(config, "quantization_config");
   if (!quantization) quantization = find_in(config, "compression_config");
   if (!quantization) return std::nullopt;
-  for (const Scheme& s : schemes()) {
-    if (!describes(s, *quantization)) continue;
-    PackedCheckpoint out;
-    out.file_ = file;
-    out.scheme_ = &s;
-    std::string bits = s.bits;
-    if (!std::isdigit(static_cast<unsigned char>(bits[0]))) bits = word_of(find_in(*quantization, bits));
-    const bool is_number =
-        !bits.empty() && bits.size() < 3 &&
-        std::all_of(bits.begin(), bits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
-    out.bits_ = is_number ? std::stoll(bits) : 0;
-    if (out.bits_ < 1 || out.bits_ > 8)
-      throw user_error("{}: quantization_config: weights of '{}' bits are not read", file, bits);
-    for (const Scheme::Field& f : s.fields) {
-      std::vector<int64_t>& sizes = out.steps_.emplace_back();
-      if (f.steps.empty()) continue;
-      const json* steps = find_in(*quantization, f.steps);
-      if (!steps || !steps->is_array() || steps->size() != f.axes.size())
-        throw user_error("{}: quantization_config: '{}' is no list of {} numbers", file, f.steps, f.axes.size());
-      for (const json& n : *steps) {
-        if (!n.is_number_integer() || n.get<int64_t>() < 1)
-          throw user_error("{}: quantization_config: '{}' holds no block size", file, f.steps);
-        sizes.push_back(n.get<int64_t>());
-      }
-    }
-    return out;
+  const PackingMethod& method = method_of(*quantization, file);
+  check_keys(method, *quantization, file);
+  PackedCheckpoint out;
+  out.file_ = file;
+  out.config_ = *quantization;
+  for (ModuleGroup& group : module_groups(method, *quantization, file))
+    out.parts_.push_back(part_of(method, std::move(group), file));
+  out.cache_ = held_rule(cache_rules(), *quantization, method.cache, file);
+  return out;
+}
+
+const PackedCheckpoint::Part* PackedCheckpoint::part_for(const std::string& weight) const {
+  if (parts_.size() == 1) return &parts_.front();
+  const Part* best = nullptr;
+  int most = 0;
+  for (const Part& part : parts_) {
+    std::string module = module_of(*part.scheme, weight);
+    if (module.empty()) continue;
+    if (module.ends_with('.')) module.pop_back();
+    const int rank = target_rank(part.group, module, file_);
+    if (rank <= most) continue;
+    best = &part;
+    most = rank;
   }
-  throw Error(
-      Exit::user,
-      fmt::format("{}: weights rounded by '{}' ({}) are in a layout that is not read", file,
-                  word_of(find_in(*quantization, "quant_method")),
-                  word_of(find_in(*quantization, find_in(*quantization, "format") ? "format" : "checkpoint_format"))),
-      "the layouts that are read stand in models/checkpoints.toml");
+  return best;
 }
 
 bool PackedCheckpoint::holds(const TensorFile& file, const std::string& weight) const {
-  const std::string module = module_of(weight);
-  return !module.empty() && std::all_of(scheme_->fields.begin(), scheme_->fields.end(), [&](const Scheme::Field& f) {
-    return file.find(module + f.tensor) != nullptr;
-  });
+  const Part* part = part_for(weight);
+  if (!part || part->scheme->fields.empty()) return false;
+  const std::string module = module_of(*part->scheme, weight);
+  return !module.empty() && std::all_of(part->scheme->fields.begin(), part->scheme->fields.end(),
+                                        [&](const Scheme::Field& f) { return tensor_of(f, file, module) != nullptr; });
 }
 
 int64_t PackedCheckpoint::stored_bytes(const TensorFile& file, const std::string& weight) const {
-  const std::string module = module_of(weight);
+  const Scheme& scheme = *part_for(weight)->scheme;
   int64_t bytes = 0;
-  for (const Scheme::Field& f : scheme_->fields) bytes += file.get(module + f.tensor).data.size();
+  for (const Scheme::Field& f : scheme.fields) bytes += tensor_of(f, file, module_of(scheme, weight))->data.size();
   return bytes;
+}
+
+std::optional<HeldFormat> PackedCheckpoint::input(const TensorFile& file, const std::string& weight,
+                                                  const FormatLibrary& formats, std::set<std::string>& used) const {
+  const Part* part = part_for(weight);
+  if (!part || !part->activation) return std::nullopt;
+  const HeldRule& rule = *part->activation;
+  return read_held(rule, part->group.config, file, module_of(*part->scheme, weight), rule.scale, formats, file_, used);
+}
+
+HeldFormat PackedCheckpoint::keys(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
+                                  std::set<std::string>& used) const {
+  return read_held(*cache_, config_, file, attention, cache_->scale, formats, file_, used);
+}
+
+HeldFormat PackedCheckpoint::values(const TensorFile& file, const std::string& attention, const FormatLibrary& formats,
+                                    std::set<std::string>& used) const {
+  return read_held(*cache_, config_, file, attention, cache_->values, formats, file_, used);
 }
 
 // Entries of one field's tensor by row and column of the weight.
 class PackedCheckpoint::Reader {
  public:
-  Reader(const PackedCheckpoint& p, size_t field, const TensorFile& file, const std::string& module, int64_t rows,
-         int64_t columns)
-      : f_(p.scheme_->fields[field]), t_(file.get(module + f_.tensor)), where_(p.file_ + ": tensor '" + t_.name + "'") {
+  Reader(const Part& p, const std::string& config, size_t field, const TensorFile& file, const std::string& module,
+         int64_t rows, int64_t columns)
+      : f_(p.scheme->fields[field]), t_(*tensor_of(f_, file, module)), where_(config + ": tensor '" + t_.name + "'") {
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
       throw wrong("has a type that is not expected here");
     const int word_bits = 8 * (t_.element.format ? t_.element.format->block_bytes : scalar_bytes(t_.element.scalar));
-    const int bits = f_.packed.empty() ? word_bits : p.bits_;
+    const int bits = f_.packed.empty() ? word_bits : p.bits;
     std::vector<int64_t> shape = t_.shape;
     if (shape.size() == 1 && f_.axes.size() == 2)
       shape = shape[0] == 1 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{shape[0], 1};
@@ -111,8 +180,8 @@ class PackedCheckpoint::Reader {
       if (entries < 1) throw wrong("is empty");
       // Words may have room for a few more entries than there are.
       const int64_t spare = axis.packed ? 32 : 0;
-      if (!p.steps_[field].empty()) {
-        axis.step = p.steps_[field][a];
+      if (!p.steps[field].empty()) {
+        axis.step = p.steps[field][a];
         if (entries != (whole + axis.step - 1) / axis.step) throw wrong(fmt::format("has {} entries", entries));
       } else if (entries >= whole) {
         axis.step = 1;
@@ -369,14 +438,15 @@ graph::Type PackedCheckpoint::type(const TensorFile& file, const std::string& we
 graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
                                    const FormatLibrary& formats, std::set<std::string>& used,
                                    std::vector<Reader>& readers) const {
-  const std::string module = module_of(weight);
+  const Part& part = *part_for(weight);
+  const std::string module = module_of(*part.scheme, weight);
   Weight w;
   w.type.shape = shape;
   const int64_t rows = w.rows(), columns = w.columns();
-  const std::vector<Scheme::Field>& fields = scheme_->fields;
+  const std::vector<Scheme::Field>& fields = part.scheme->fields;
   for (size_t i = 0; i < fields.size(); ++i) {
-    readers.emplace_back(*this, i, file, module, rows, columns);
-    used.insert(module + fields[i].tensor);
+    readers.emplace_back(part, file_, i, file, module, rows, columns);
+    used.insert(tensor_of(fields[i], file, module)->name);
   }
   // Columns under one scale: the fewest that any field has beyond single ones.
   int64_t group = columns;
@@ -386,10 +456,10 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
     if (!t.name.starts_with(module)) continue;
     const std::string rest = t.name.substr(module.size());
     if (rest == "weight.quant_map") used.insert(t.name);
-    for (const std::string& name : scheme_->ignore)
+    for (const std::string& name : part.scheme->ignore)
       if (name == rest || (name.ends_with("*") && rest.starts_with(name.substr(0, name.size() - 1))))
         used.insert(t.name);
-    if (std::find(scheme_->trivial.begin(), scheme_->trivial.end(), rest) == scheme_->trivial.end()) continue;
+    if (std::ranges::find(part.scheme->trivial, rest) == part.scheme->trivial.end()) continue;
     used.insert(t.name);
     if (t.rows() * t.columns() != columns || t.element.scalar != Scalar::i32 || t.element.format)
       throw user_error("{}: tensor '{}' does not fit the weight", file_, t.name);
@@ -402,7 +472,10 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
                     "checkpoints made with activation order (desc_act) are not read");
     }
   }
-  std::string text = filled(filled(scheme_->format, "{bits}", std::to_string(bits_)), "{group}", std::to_string(group));
+  std::string text =
+      filled(filled(part.scheme->format, "{bits}", std::to_string(part.bits)), "{group}", std::to_string(group));
+  for (const Scheme::Field& f : fields)
+    if (!file.find(module + f.tensor)) text = filled(std::move(text), "{" + f.tensor + "}", "{" + f.also + "}");
   text = with_tensors(std::move(text), file, module);
   w.type.element = {Scalar::f32, format_of_scheme(formats, file_, text)};
   const Format& f = *w.type.element.format;
@@ -413,8 +486,9 @@ graph::Type PackedCheckpoint::open(const TensorFile& file, const std::string& we
 
 Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
                               const FormatLibrary& formats, std::set<std::string>& used) const {
-  const std::string module = module_of(weight);
-  const std::vector<Scheme::Field>& fields = scheme_->fields;
+  const Part& part = *part_for(weight);
+  const std::string module = module_of(*part.scheme, weight);
+  const std::vector<Scheme::Field>& fields = part.scheme->fields;
   std::vector<Reader> readers;
   Weight w;
   w.type = open(file, weight, shape, formats, used, readers);
@@ -432,7 +506,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     // An entry that is for less than its field would be read at one place and hold at others.
     const bool fits = field->level == Level::row      ? reader.is_for_rows()
                       : field->level == Level::tensor ? reader.is_for_all()
-                      : field->level == Level::tile   ? steps_[i] == tile
+                      : field->level == Level::tile   ? part.steps[i] == tile
                       : each                          ? reader.is_each_weight()
                                                       : reader.columns_of_entry() % f.block == 0;
     if (!fits) throw reader.unfit();
