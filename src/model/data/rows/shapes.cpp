@@ -101,6 +101,36 @@ std::string joined_parts(const ordered_json& parts) {
   return out;
 }
 
+// Whose turn it is, by any of the names that data sets have for the same speaker. A name that is none of these stays
+// as it is: templates know roles of their own.
+std::string speaker_of(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kSpeakers[] = {{"human", "user"},
+                                                                         {"user", "user"},
+                                                                         {"prompter", "user"},
+                                                                         {"gpt", "assistant"},
+                                                                         {"assistant", "assistant"},
+                                                                         {"chatgpt", "assistant"},
+                                                                         {"bot", "assistant"},
+                                                                         {"model", "assistant"},
+                                                                         {"bing", "assistant"},
+                                                                         {"bard", "assistant"},
+                                                                         {"ai", "assistant"},
+                                                                         {"system", "system"},
+                                                                         {"observation", "tool"},
+                                                                         {"tool", "tool"},
+                                                                         {"tool_response", "tool"},
+                                                                         {"function_response", "tool"},
+                                                                         {"function_call", "function_call"},
+                                                                         {"tool_call", "function_call"}};
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const auto& [from, to] : kSpeakers)
+    if (lower == from) return std::string(to);
+  return name;
+}
+
+ordered_json called(const std::string& text);
+
 ordered_json checked_messages(const ordered_json& list, const std::string& name) {
   if (list.empty()) wrong(fmt::format("\"{}\" is empty", name));
   ordered_json out = ordered_json::array();
@@ -110,6 +140,14 @@ ordered_json checked_messages(const ordered_json& list, const std::string& name)
     const auto role = message.find("role");
     if (role == message.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
       wrong("a message without a role");
+    *role = speaker_of(*role);
+    if (*role == "function_call") {
+      const auto text = message.find("content");
+      if (text == message.end() || !text->is_string()) wrong("a function call is no text");
+      message.update(called(*text));
+      out.push_back(std::move(message));
+      continue;
+    }
     const auto calls = message.find("tool_calls");
     const bool has_calls = calls != message.end() && !calls->is_null();
     if (has_calls && !calls->is_array()) wrong("\"tool_calls\" is no list");
@@ -157,21 +195,14 @@ ordered_json from_sharegpt(const ordered_json& list) {
     if (!turn.is_object() || !turn.contains("from") || !turn["from"].is_string() || !turn.contains("value") ||
         !turn["value"].is_string())
       wrong("a turn without \"from\" and \"value\"");
-    const auto from = turn["from"].get<std::string>();
+    const std::string from = speaker_of(turn["from"].get<std::string>());
     auto value = turn["value"].get<std::string>();
-    if (from == "human" || from == "user") {
-      out.push_back(message("user", std::move(value)));
-    } else if (from == "gpt" || from == "assistant" || from == "chatgpt" || from == "bot" || from == "model") {
-      out.push_back(message("assistant", std::move(value)));
-    } else if (from == "system") {
-      out.push_back(message("system", std::move(value)));
-    } else if (from == "observation" || from == "tool") {
-      out.push_back(message("tool", std::move(value)));
-    } else if (from == "function_call") {
+    if (from == "function_call")
       out.push_back(called(value));
-    } else {
+    else if (from == "user" || from == "assistant" || from == "system" || from == "tool")
+      out.push_back(message(from.c_str(), std::move(value)));
+    else
       wrong("a turn of an unknown speaker", from);
-    }
   }
   return out;
 }
