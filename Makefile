@@ -40,7 +40,7 @@ PYTHON ?= python3
 exchange: build
 	$(PYTHON) tests/exchange.py build
 
-# Each fuzz target for a minute, or FUZZ_SECONDS, on its saved corpus.
+# Each fuzz target for a minute, or FUZZ_SECONDS, on its saved corpus; with FUZZ_RUNS=N each executes N inputs instead.
 FUZZ_SECONDS ?= 60
 fuzz:
 	@tools/setup.sh --fuzz

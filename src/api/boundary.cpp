@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/run_app.h"
 #include "cli/version.h"
 
@@ -36,7 +37,8 @@ int guarded(const std::function<void()>& work) noexcept {
     } catch (const std::bad_alloc&) {
       return failed(Exit::hardware, "out of memory", "try a smaller model, batch or context");
     } catch (const std::exception& error) {
-      return failed(Exit::user, error.what(), "");
+      verbose(fmt::format("internal error: {}", error.what()));
+      return failed(Exit::user, "an internal error of the library", "please report it");
     } catch (...) {
       return failed(Exit::user, "something that is no error was thrown", "");
     }

@@ -339,7 +339,7 @@ bool parse(CLI::App& app, std::vector<std::string> words) {
   } catch (const CLI::ParseError& error) {
     refuse_leftovers(app);
     throw Error(
-        Exit::usage, error.what(),
+        Exit::usage, usage_text(error),
         nothing ? "try `lumen demo`, or `lumen --help`" : fmt::format("see `{} --help`", full_name(last_command(app))));
   }
   return false;
@@ -400,8 +400,15 @@ int with_errors_told(const Work& work, const std::vector<std::string>& files) {
                        error.code() == Exit::usage ? "" : not_named(files, error.what()));
   } catch (const std::bad_alloc&) {
     return print_error("out of memory", "try a smaller model, batch or context", Exit::hardware, not_named(files, ""));
+  } catch (const std::filesystem::filesystem_error& error) {
+    const std::string about = fmt::format("cannot use '{}': {}", error.path1().string(), error.code().message());
+    return print_error(about, "", Exit::user, not_named(files, about));
+  } catch (const std::system_error& error) {
+    return print_error(error.code().message(), "the system refused it", Exit::hardware, not_named(files, ""));
   } catch (const std::exception& error) {
-    return print_error(error.what(), "", Exit::user, not_named(files, error.what()));
+    verbose(fmt::format("internal error: {}", error.what()));
+    return print_error("an internal error of the program", "please report it, with what the command prints with -v",
+                       Exit::user, not_named(files, ""));
   }
 }
 

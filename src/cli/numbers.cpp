@@ -85,6 +85,31 @@ bool is_type(const std::string& name, std::string_view type) {
   return name.starts_with(type) && (name.size() == type.size() || std::isalnum(name[type.size()]) == 0);
 }
 
+// "BEFORE sign BEHIND" in its two parts; all of it in front where the sign is missing.
+struct Parts {
+  std::string_view before, behind;
+};
+Parts parted(std::string_view text, std::string_view sign) {
+  const size_t at = text.find(sign);
+  if (at == std::string_view::npos) return {text, {}};
+  return {text.substr(0, at), text.substr(at + sign.size())};
+}
+
+// What a check says of a value. Those of our own (numbers.h and the commands') are sentences already.
+std::string check_text(std::string_view option, std::string_view told) {
+  if (const auto [given, range] = parted(told, " not in range "); told.starts_with("Value ") && !range.empty()) {
+    const auto [least, most] = parted(range, " to ");
+    return fmt::format("{}: {} is not from {} to {}", option, given.substr(6), least, most);
+  }
+  if (auto [given, names] = parted(told, " not in {"); names.ends_with('}')) {
+    names.remove_suffix(1);
+    std::string list;
+    for (const char c : names) list += c == ',' ? std::string(", ") : std::string(1, c);
+    return fmt::format("{}: '{}' is none of {}", option, given, list);
+  }
+  return fmt::format("{}: {}", option, told);
+}
+
 }  // namespace
 
 CLI::Validator whole(int64_t least, int64_t most) {
@@ -160,6 +185,49 @@ int64_t size_of(const std::string& text) {
   if (used == 0 || unit == 0 || n < 1 || n > INT64_MAX / unit)
     throw usage_error("'{}' is no size; e.g. 4G or 500M", text);
   return n * unit;
+}
+
+std::string usage_text(const CLI::ParseError& error) {
+  const std::string all = error.what();
+  const std::string_view text = all;
+  const std::string kind = error.get_name();
+  if (kind == "ValidationError") {
+    const auto [option, told] = parted(text, ": ");
+    return check_text(option, told);
+  }
+  if (kind == "ConversionError") {
+    if (const auto [before, named] = parted(text, "Could not convert: "); before.empty()) {
+      const auto [option, value] = parted(named, " = ");
+      return fmt::format("{}: '{}' is no value that it can take", option, value);
+    }
+    return fmt::format("{}: it takes no such value", parted(text, ":").before);
+  }
+  if (kind == "ArgumentMismatch") {
+    if (const auto [before, named] = parted(text, " arguments to "); !named.empty())
+      return fmt::format("{}: it takes {} values", parted(named, ", got").before,
+                         before.starts_with("Expected at least ") ? fmt::format("at least {}", before.substr(18))
+                                                                  : std::string(before.substr(17)));
+    const auto [option, told] = parted(text, ": ");
+    if (const auto [missing, type] = parted(told, " required "); type.ends_with(" missing"))
+      return fmt::format("{}: its value is missing ({})", option, type.substr(0, type.size() - 8));
+    return fmt::format("{}: it takes another number of values", parted(option, " was given").before);
+  }
+  if (kind == "RequiredError") {
+    if (text.starts_with("A subcommand")) return "the command is missing";
+    const auto [named, rest] = parted(text, " is required");
+    return rest.empty() && named.size() < text.size() ? fmt::format("{} is missing", named)
+                                                      : std::string("an argument is missing");
+  }
+  if (kind == "RequiresError") {
+    const auto [one, other] = parted(text, " requires ");
+    return fmt::format("{} needs {} beside it", one, other);
+  }
+  if (kind == "ExcludesError") {
+    const auto [one, other] = parted(text, " excludes ");
+    return fmt::format("{} and {} cannot be given together", one, other);
+  }
+  if (kind == "ExtrasError") return fmt::format("{}: not known here", parted(text, "not expected: ").behind);
+  return "these words cannot be read as a command";
 }
 
 }  // namespace lumen::cli

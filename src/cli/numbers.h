@@ -31,4 +31,7 @@ std::map<std::string, double> named_numbers(const std::vector<std::string>& text
 // "4G", "5GB", "500M", "1000000"; 0 for no text. Error (usage).
 int64_t size_of(const std::string& text);
 
+// What is wrong with the words of a command line, in sentences of our own: the parser's are its library's.
+std::string usage_text(const CLI::ParseError& error);
+
 }  // namespace lumen::cli

@@ -11,12 +11,23 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/adapter/adapter.h"
+#include "mutators/binary.h"
+#include "mutators/json.h"
 
 namespace {
 
 void write(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// The configuration's line, or the tensors behind it.
+void change_adapter(std::string& text, mutators::Chance& chance) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  if (text.starts_with("GGUF") || chance() % 2 == 0) return mutators::change_binary(text, chance);
+  std::string line = text.substr(0, end);
+  mutators::change_json(line, chance);
+  text.replace(0, end, line);
 }
 
 }  // namespace
@@ -60,3 +71,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(change_adapter, 0)

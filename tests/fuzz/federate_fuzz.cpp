@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "model/federate/messages.h"
 #include "model/federate/secure/sum.h"
+#include "mutators/binary.h"
 
 namespace {
 
@@ -53,3 +54,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

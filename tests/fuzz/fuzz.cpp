@@ -1,9 +1,13 @@
-// The fuzz targets (*_fuzz.cpp) under libFuzzer, in one program: what they read is compiled and linked once.
-//   usage: fuzz TARGET [ARGUMENTS OF LIBFUZZER]...
+// The fuzz targets (*_fuzz.cpp) under libFuzzer, in one program: what they read is compiled and linked once. An input
+// that takes more than 100 ms of the processor for each kilobyte that it is long is a finding, as a crash is.
+//   usage: fuzz TARGET [ARGUMENTS OF LIBFUZZER]..., or fuzz --list
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 
 using Reader = int (*)(const uint8_t*, size_t);
@@ -32,7 +36,28 @@ constexpr Target kTargets[] = {
 #undef FUZZ_TARGET
 };
 
+constexpr double kSecondsPerKilobyte = 0.1;
+
 Mutator chosen = nullptr;
+Reader reader = nullptr;
+
+double seconds_of_reading(const uint8_t* data, size_t size) {
+  timespec begin{}, end{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  reader(data, size);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+  return static_cast<double>(end.tv_sec - begin.tv_sec) + 1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec);
+}
+
+int read_in_time(const uint8_t* data, size_t size) {
+  const double most = kSecondsPerKilobyte * (size < 1024 ? 1 : static_cast<double>(size) / 1024);
+  double took = seconds_of_reading(data, size);
+  // The first input pays for what is made once, and any for a machine that was busy: it counts what comes again.
+  for (int again = 0; again < 2 && took > most; ++again) took = std::min(took, seconds_of_reading(data, size));
+  if (took <= most) return 0;
+  std::fprintf(stderr, "ERROR: an input of %zu bytes takes %.3f s, more than %.3f s\n", size, took, most);
+  std::abort();
+}
 
 }  // namespace
 
@@ -42,14 +67,19 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
 
 int main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name == "--list") {
+    for (const Target& target : kTargets) std::printf("%s\n", target.name);
+    return 0;
+  }
   for (const Target& target : kTargets) {
     if (target.name != name) continue;
     chosen = target.mutate;
+    reader = target.read;
     // libFuzzer starts itself again with its own arguments where it works in several processes; here it never does.
     argv[1] = argv[0];
     argc -= 1;
     argv += 1;
-    return LLVMFuzzerRunDriver(&argc, &argv, target.read);
+    return LLVMFuzzerRunDriver(&argc, &argv, read_in_time);
   }
   std::fprintf(stderr, "usage: fuzz TARGET [ARGUMENTS OF LIBFUZZER]...; targets:");
   for (const Target& target : kTargets) std::fprintf(stderr, " %s", target.name);

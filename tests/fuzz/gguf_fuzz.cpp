@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/tokenizer.h"
+#include "mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -25,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

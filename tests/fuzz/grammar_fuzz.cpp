@@ -7,6 +7,7 @@
 #include "base/structured/json.h"
 #include "model/infer/sample/grammar.h"
 #include "model/infer/sample/json_schema.h"
+#include "mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -23,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_grammar, 0)

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/images/images.h"
+#include "mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -23,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

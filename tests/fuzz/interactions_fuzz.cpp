@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/recommend/interactions.h"
+#include "mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -20,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_table, 0)

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "graph/elaborate/elaborate.h"
 #include "lang/parser.h"
+#include "mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -30,3 +31,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_code, 0)

@@ -10,6 +10,7 @@
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/packed/packed.h"
 #include "model/file/safetensors.h"
+#include "mutators/binary.h"
 #include "number/codec/codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -38,3 +39,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/recommend/channels.h"
 #include "model/recommend/wire.h"
+#include "mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -26,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

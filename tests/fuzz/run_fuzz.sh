@@ -1,53 +1,87 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs each for SECONDS (default 60) on its saved corpus, after replaying that corpus.
 # New inputs and findings stay in build-fuzz/; a find ends the script with the failing input's path and text.
-# LUMEN_FUZZ_SEED makes a run the same wherever and whenever it is made: a fixed number of mutations of the saved corpus
-# alone, in a fixed order, and none drawn from addresses that comparisons saw. By default they are others each time.
 #   usage: run_fuzz.sh [SECONDS] [TARGET...]        needs clang++-22 with libFuzzer (libclang-rt-22-dev)
+# FUZZ_RUNS=N       executes each target N times in all, over its jobs, instead of for SECONDS
+# FUZZ_JOBS=N       processes at a time; without it, one for each core. Cores that targets leave over go to more jobs of
+#                   the same targets, which share what they find.
+# LUMEN_FUZZ_SEED=N makes a run the same wherever and whenever it is made: a fixed number of mutations of the saved corpus
+#                   alone, in a fixed order, and none drawn from addresses that comparisons saw. Otherwise each run differs.
+# LUMEN_FUZZ_PROGRAM, LUMEN_FUZZ_CORPUS: a program that is built already, and the saved corpus, where neither CMake nor
+#                   the source tree is at hand (pack_fuzz.sh)
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
 seconds="${1:-60}"
 shift || true
 build="${LUMEN_FUZZ_BUILD:-$root/build-fuzz}"
+corpus="${LUMEN_FUZZ_CORPUS:-$root/tests/fuzz/corpus}"
+program="${LUMEN_FUZZ_PROGRAM:-}"
+if [ -z "$program" ]; then
+  (cd "$root" && cmake --preset fuzz -B "$build" > /dev/null)
+  cmake --build "$build" --target fuzz
+  program="$build/tests/fuzz/fuzz"
+fi
 if [ $# -gt 0 ]; then
   targets=("$@")
 else
-  targets=()
-  for source in "$root"/tests/fuzz/*_fuzz.cpp "$root"/tests/fuzz/net/*_fuzz.cpp; do
-    name="$(basename "$source" .cpp)"
-    targets+=("${name%_fuzz}")
-  done
+  mapfile -t targets < <("$program" --list)
 fi
-(cd "$root" && cmake --preset fuzz -B "$build" > /dev/null)
-cmake --build "$build" --target fuzz
-program="$build/tests/fuzz/fuzz"
+cores="${FUZZ_JOBS:-$(nproc)}"
+jobs=$(((cores + ${#targets[@]} - 1) / ${#targets[@]}))
+mkdir -p "$build/findings" "$build/logs"
 
-fuzz() {  # TARGET
-  local target="$1" saved found what
-  saved="$root/tests/fuzz/corpus/$target"
+# What takes longer than 20 s by the clock is a finding, and so is what takes more than 100 ms of the processor for each
+# kilobyte (fuzz.cpp) or more than 1 GB; a machine that stands still for a moment in between is none.
+limits=(-timeout=20 -report_slow_units=20 -rss_limit_mb=1024 -malloc_limit_mb=1024 -max_len=65536)
+
+replay() {  # TARGET
+  "$program" "$1" "${limits[@]}" -runs=0 "$corpus/$1" > "$build/logs/$1-replay" 2>&1 ||
+    { tail -n 30 "$build/logs/$1-replay"; echo "$1 fails on its saved corpus"; return 1; }
+}
+
+fuzz() {  # TARGET JOB
+  local target="$1" job="$2" found what log
   found="$build/corpus/$target"
-  mkdir -p "$saved" "$found" "$build/findings"
-  echo "== $target: $(find "$saved" -type f | wc -l) saved inputs, ${LUMEN_FUZZ_SEED:+about }$seconds s"
-  "$program" "$target" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; return 1; }
+  log="$build/logs/$target-$job"
+  mkdir -p "$found"
   if [ -n "${LUMEN_FUZZ_SEED:-}" ]; then
-    found="$build/corpus/$target-seeded"
+    found="$build/corpus/$target-seeded-$job"
     rm -rf "$found"
     mkdir -p "$found"
-    find "$saved" -type f | LC_ALL=C sort > "$build/corpus/$target.list"
-    what=(-seed="$LUMEN_FUZZ_SEED" -runs=$((seconds * 1000)) -use_cmp=0 -reload=0 "-seed_inputs=@$build/corpus/$target.list" "$found")
+    find "$corpus/$target" -type f | LC_ALL=C sort > "$found.list"
+    what=(-seed="$((LUMEN_FUZZ_SEED + job))" -runs="${FUZZ_RUNS:-$((seconds * 1000))}" -use_cmp=0 -reload=0 "-seed_inputs=@$found.list" "$found")
+  elif [ -n "${FUZZ_RUNS:-}" ]; then
+    what=(-runs="$(((FUZZ_RUNS + jobs - 1) / jobs))" -reload=30 "$found" "$corpus/$target")
   else
-    what=(-max_total_time="$seconds" "$found" "$saved")
+    what=(-max_total_time="$seconds" -reload=30 "$found" "$corpus/$target")
   fi
-  # What takes more than 20 s is a finding; a machine that stands still for 10 s in between is none.
-  "$program" "$target" -timeout=20 -report_slow_units=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536 -print_final_stats=1 \
-    -artifact_prefix="$build/findings/$target-" "${what[@]}" 2>&1 | grep -E "SUMMARY|ERROR|number_of_executed|Test unit|internal error|Base64" || true
-  if compgen -G "$build/findings/$target-*" > /dev/null; then
-    ls "$build/findings/$target-"*
+  "$program" "$target" "${limits[@]}" -print_final_stats=1 -artifact_prefix="$build/findings/$target-$job-" "${what[@]}" > "$log" 2>&1 || true
+}
+
+report() {  # TARGET
+  local executed
+  executed="$(cat "$build"/logs/"$1"-[0-9]* | sed -n 's/^stat::number_of_executed_units: *//p' | awk '{n += $1} END {print n + 0}')"
+  printf '%-16s %12d executions, %5d inputs kept' "$1" "$executed" "$(find "$build/corpus/$1"* -type f 2> /dev/null | wc -l)"
+  if compgen -G "$build/findings/$1-*" > /dev/null; then
+    echo ", findings:"
+    grep -hE "SUMMARY|ERROR|internal error|Base64" "$build"/logs/"$1"-[0-9]* || true
+    ls "$build/findings/$1-"*
     return 1
   fi
+  echo
 }
-# As many at a time as there are cores; each tells its part when it is done.
-export -f fuzz
-export root build seconds program
-printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c \
-  'output="$(fuzz {})" && status=0 || status=$?; echo "$output"; exit "$status"' || exit 1
+
+export -f replay fuzz report
+export build corpus program seconds jobs
+export limits_text="${limits[*]}"
+work() {  # TARGET JOB: in a shell of its own, where arrays do not arrive
+  read -ra limits <<< "$limits_text"
+  if [ "$2" = replay ]; then replay "$1"; else fuzz "$1" "$2"; fi
+}
+export -f work
+rm -f "$build"/logs/*
+printf '%s replay\n' "${targets[@]}" | xargs -P "$cores" -L 1 bash -c 'work "$0" "$1"' || exit 1
+for ((job = 0; job < jobs; ++job)); do printf "%s $job\n" "${targets[@]}"; done | xargs -P "$cores" -L 1 bash -c 'work "$0" "$1"'
+status=0
+for target in "${targets[@]}"; do report "$target" || status=1; done
+exit "$status"

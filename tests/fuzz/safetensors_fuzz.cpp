@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/file/safetensors.h"
+#include "mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -19,3 +20,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

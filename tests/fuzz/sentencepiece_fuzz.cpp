@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/text/tokenizer/tokenizer.h"
+#include "mutators/binary.h"
 #include "table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -17,3 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_binary, 0)

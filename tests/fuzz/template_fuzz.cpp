@@ -1,10 +1,11 @@
-// Any bytes as a template of a chat: it prints or is refused, in bounded time and memory.
+// Any bytes as a template of a chat: it prints or is refused, within limits that are lower than those of programs.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/error.h"
 #include "model/template/chat_template.h"
+#include "mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
@@ -13,8 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       "tool_calls":[{"function":{"name":"f","arguments":{"a":1.5,"b":[true,null]}}}]}],"tools":[{"type":"function"}],
       "add_generation_prompt":true,"bos_token":"<s>"})");
   try {
-    model::ChatTemplate::parse({reinterpret_cast<const char*>(data), size}).render(context, [] { return std::tm{}; });
+    model::ChatTemplate::parse({reinterpret_cast<const char*>(data), size})
+        .render(context, [] { return std::tm{}; }, {}, {.steps = 1'000'000, .seconds = 0.05});
   } catch (const Error&) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_template, 0)

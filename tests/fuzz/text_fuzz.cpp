@@ -2,6 +2,7 @@
 // vocabulary may lack bytes that no valid UTF-8 has: then the text is refused.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen::model;
-  static const std::string folder = LUMEN_SOURCE_DIR "/tests/model/fixtures/tokenizers/";
+  // Elsewhere than the source tree's where the program was packed (pack_fuzz.sh).
+  const char* packed = std::getenv("LUMEN_FUZZ_FIXTURES");
+  static const std::string folder =
+      std::string(packed != nullptr ? packed : LUMEN_SOURCE_DIR "/tests/model/fixtures") + "/tokenizers/";
   static const Tokenizer tokenizers[] = {Tokenizer::load(folder + "gpt-2.gguf"),
                                          Tokenizer::load(folder + "deepseek-llm.gguf"),
                                          Tokenizer::load(folder + "ax-3.1-light.json")};

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "json/json_mutator.h"
 #include "model/text/tokenizer/tokenizer.h"
+#include "mutators/json.h"
 #include "table.h"
 
 namespace {
@@ -40,3 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_json, 0)

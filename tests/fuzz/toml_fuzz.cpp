@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/structured/toml.h"
 #include "model/text/stages/pretokenizers.h"
+#include "mutators/words.h"
 
 namespace {
 
@@ -53,3 +54,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   attempt([&] { lumen::model::read_pretokenizers(text, "fuzz.toml"); });
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_settings, 0)

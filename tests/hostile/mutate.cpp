@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fuzz/json/json_changes.h"
+#include "fuzz/mutators/json_changes.h"
 
 namespace lumen::hostile {
 namespace {

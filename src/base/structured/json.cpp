@@ -1,10 +1,12 @@
 #include "base/structured/json.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace lumen::model {
 
@@ -14,6 +16,61 @@ namespace {
 
 // An object that keeps the order of its members finds one by looking at all of them.
 constexpr size_t kMostOrderedMembers = 1024;
+
+constexpr size_t kLongestToken = 24;  // bytes of it that a message shows
+
+struct Mistake {
+  size_t at = 0;  // byte of the text
+  std::string what, hint;
+};
+
+// What stands where the parser stopped, in words of our own. `read`: bytes it had read; `token`: the last one.
+Mistake mistake_at(std::string_view text, size_t read, const std::string& token, bool is_number_too_large) {
+  if (is_number_too_large) return {read, "a number that is too large for any kind of number", ""};
+  if (read > text.size() || text.empty()) {
+    const bool is_empty = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+    return {text.size(), is_empty ? "there is no value" : "the text ends within a value", "it may have been cut off"};
+  }
+  const size_t last = read == 0 ? 0 : read - 1;
+  const uint8_t c = text[last];
+  // What is shown of a token is the text itself unless it holds control characters.
+  const bool is_shown = token.size() <= read && text.substr(read - token.size(), token.size()) == token;
+  if (token.starts_with('"') && !(is_shown && token.size() > 1 && c == '"')) {
+    if (c < 0x20) return {last, "a control character within a string", "write it as an escape: \\n, \\t, \\u0000"};
+    if (c >= 0x80) return {last, "a byte that is no UTF-8", "the file may be in another encoding; iconv writes UTF-8"};
+    return {last, "an escape that JSON does not have", "a backslash is written as two of them"};
+  }
+  const size_t at = is_shown && !token.empty() ? read - token.size() : last;
+  size_t before = at;
+  while (before > 0 &&
+         (text[before - 1] == ' ' || text[before - 1] == '\t' || text[before - 1] == '\r' || text[before - 1] == '\n'))
+    --before;
+  const char first = text[at];
+  const bool closes = first == '}' || first == ']';
+  std::string hint;
+  if (closes && before > 0 && text[before - 1] == ',')
+    return {at, fmt::format("a comma in front of '{}'", first), "leave the comma out"};
+  if (first == '\'') hint = "strings stand between double quotation marks";
+  if (first == 'N' || first == 'I' || first == 'n')
+    hint = "JSON has no NaN and no infinity, and its null is written in small letters";
+  if (first == 'T' || first == 'F') hint = "true and false are written in small letters";
+  if (first == '/' || first == '#') hint = "JSON has no comments";
+  const std::string_view shown =
+      text.substr(at, std::min(is_shown && !token.empty() ? token.size() : 1, kLongestToken));
+  return {at, fmt::format("'{}' is not expected here", printable(shown)), hint};
+}
+
+// "NAME:LINE:COLUMN: not valid JSON: ...", or "line L, column C: ..." of a text without a name.
+[[noreturn]] void refuse(std::string_view text, const std::string& name, const Mistake& mistake) {
+  const std::string_view before = text.substr(0, mistake.at);
+  const size_t line = 1 + std::count(before.begin(), before.end(), '\n'), start = before.rfind('\n') + 1;
+  const size_t column =
+      1 + std::count_if(before.begin() + start, before.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  const std::string place =
+      name.empty() ? (line == 1 ? fmt::format("column {}", column) : fmt::format("line {}, column {}", line, column))
+                   : fmt::format("{}:{}:{}: not valid JSON", name, line, column);
+  throw Error(Exit::user, fmt::format("{}: {}", place, mistake.what), mistake.hint);
+}
 
 // Builds the value as it is read, in time linear in the text: the library's own parser with a callback looks through
 // all members of an object or list again whenever one of them ends.
@@ -26,7 +83,8 @@ class Reader : public nlohmann::json_sax<Json> {
   using typename nlohmann::json_sax<Json>::string_t;
   using typename nlohmann::json_sax<Json>::binary_t;
 
-  Reader(const std::string& name, int max_depth) : name_(name), max_depth_(max_depth) {}
+  Reader(std::string_view text, const std::string& name, int max_depth)
+      : text_(text), name_(name), before_(name.empty() ? "" : name + ": "), max_depth_(max_depth) {}
 
   Json take() { return std::move(root_); }
 
@@ -44,19 +102,23 @@ class Reader : public nlohmann::json_sax<Json> {
   bool key(string_t& value) override {
     auto& members = stack_.back()->template get_ref<typename Json::object_t&>();
     const size_t before = members.size();
+    typename Json::object_t::iterator member;
     if constexpr (std::is_same_v<Json, json>) {
       // Files are written in their own order, which mostly is the order of keys: then the place is known.
-      member_ = &members.emplace_hint(members.end(), std::move(value), nullptr)->second;
+      member = members.emplace_hint(members.end(), std::move(value), nullptr);
     } else {
       if (before == kMostOrderedMembers)
-        throw user_error("{}: a JSON object with more than {} members", name_, kMostOrderedMembers);
-      member_ = &members.emplace(std::move(value), nullptr).first->second;
+        throw user_error("{}a JSON object with more than {} members", before_, kMostOrderedMembers);
+      member = members.emplace(std::move(value), nullptr).first;
     }
-    if (members.size() == before) throw user_error("{}: a JSON object has the same key twice", name_);
+    member_ = &member->second;
+    if (members.size() == before)
+      throw user_error("{}a JSON object has the key '{}' twice", before_, printable(member->first.substr(0, 100)));
     return true;
   }
-  bool parse_error(size_t byte, const std::string&, const typename Json::exception& error) override {
-    throw user_error("{}: byte {}: not valid JSON: {}", name_, byte, error.what());
+  bool parse_error(size_t read, const std::string& token, const typename Json::exception& error) override {
+    constexpr int kNumberTooLarge = 406;
+    refuse(text_, name_, mistake_at(text_, read, token, error.id == kNumberTooLarge));
   }
 
  private:
@@ -73,7 +135,7 @@ class Reader : public nlohmann::json_sax<Json> {
   }
   bool open(Json&& value) {
     if (static_cast<int>(stack_.size()) >= max_depth_)
-      throw user_error("{}: JSON nested deeper than {} levels", name_, max_depth_);
+      throw user_error("{}JSON nested deeper than {} levels", before_, max_depth_);
     stack_.push_back(place(std::move(value)));
     return true;
   }
@@ -82,7 +144,9 @@ class Reader : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  std::string_view text_;
   const std::string& name_;
+  std::string before_;  // of messages: the name
   int max_depth_;
   Json root_;
   std::vector<Json*> stack_;  // open objects and lists; a list grows only while it is the last
@@ -91,11 +155,11 @@ class Reader : public nlohmann::json_sax<Json> {
 
 template <class Json>
 Json parse(std::string_view text, const std::string& name, int max_depth) {
-  Reader<Json> reader(name, max_depth);
+  Reader<Json> reader(text, name, max_depth);
   try {
     Json::sax_parse(text.begin(), text.end(), &reader);
-  } catch (const typename Json::exception& error) {
-    throw user_error("{}: not valid JSON: {}", name, error.what());
+  } catch (const typename Json::exception&) {
+    refuse(text, name, {0, "it cannot be read", ""});
   }
   return reader.take();
 }

@@ -1,5 +1,6 @@
 // JSON from files and the network: parsed with bounded depth, duplicate keys refused, mistakes reported as Errors with
-// the name of the text and the byte. Proved by tests/base/structured/json_test.cpp.
+// the name of the text, line and column ("column 7: ..." where the name is empty). Proved by
+// tests/base/structured/json_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>

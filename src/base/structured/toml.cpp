@@ -94,6 +94,56 @@ std::string nearest_hint(std::string_view key, const std::set<std::string, std::
 
 }  // namespace
 
+namespace {
+
+// What is wrong, in words of our own: by what the library says of it.
+struct Mistake {
+  std::string_view part, what, hint;
+};
+constexpr Mistake kMistakes[] = {
+    {"utf-8", "a byte that is no UTF-8", "save the file as UTF-8"},
+    {"surrogate", "a character that Unicode does not have", ""},
+    {"U+10FFFF", "a character that Unicode does not have", ""},
+    {"control character", "a control character", "in a text it is written as an escape"},
+    {"cannot redefine", "a key or section that was there already",
+     "each stands once; [[NAME]] begins one of several tables"},
+    {"cannot insert", "a key below one that has a value already", ""},
+    {"multi-line", "a text over several lines", "such texts stand between three quotation marks"},
+    {"dangling comma", "a comma with nothing behind it", "leave it out"},
+    {"saw comma", "a comma with nothing in front of it", "leave it out"},
+    {"escape", "an escape that TOML does not have", "between single quotation marks a backslash is a backslash"},
+    {"line-ending backslash", "text behind a backslash that ends its line", ""},
+    {"expected '='", "a key without '=' and a value", "lines are KEY = VALUE or [SECTION]"},
+    {"bare key", "no key", "lines are KEY = VALUE or [SECTION]"},
+    {"expected keys", "neither a key nor a section", "lines are KEY = VALUE or [SECTION]"},
+    {"blank bare keys", "a section without a name", "sections are [NAME]"},
+    {"contiguous", "space between the brackets of [[NAME]]", "leave it out"},
+    {"expected ']'", "a bracket that is not closed", "the ']' is missing"},
+    {"closing ']'", "a list that is not closed", "values stand in [ ], with commas between them"},
+    {"closing '}'", "a table that is not closed", "KEY = VALUE stand in { }, with commas between them"},
+    {"nested value depth", "values within values, too deeply", ""},
+    {"a comment or whitespace", "text behind the value", "one KEY = VALUE stands on a line"},
+    {"value-terminator", "text behind the value", "texts stand between quotation marks"},
+    {"end-of-file", "the file ends within a value or key", "it may have been cut off"},
+    {"saw EOF", "the file ends within a value or key", "it may have been cut off"},
+    {"representable", "a number that is too large", ""},
+    {"leading zero", "a number with zeros in front", "leave them out"},
+    {"underscore", "an underscore that does not stand between two digits", ""},
+    {"exponent", "a number that is none", ""},
+    {"digit", "a number, a date or a time that is none", "texts stand between quotation marks"},
+    {"expected value", "no value", "texts stand between quotation marks; numbers, true and false do not"},
+    {"as a value", "no value", "texts stand between quotation marks; numbers, true and false do not"},
+    {"value type", "no value", "texts stand between quotation marks; numbers, true and false do not"},
+};
+
+Error error_of(const Place& place, std::string_view library_text) {
+  for (const Mistake& m : kMistakes)
+    if (library_text.find(m.part) != std::string_view::npos) return error_at(place, m.what, m.hint);
+  return error_at(place, "this is no TOML", "lines are KEY = VALUE or [SECTION]");
+}
+
+}  // namespace
+
 Toml Toml::parse(std::string text, std::string name, size_t limit) {
   if (text.size() > limit) throw user_error("{}: {} bytes; at most {} are accepted", name, text.size(), limit);
   auto document = std::make_shared<Document>();
@@ -106,7 +156,7 @@ Toml Toml::parse(std::string text, std::string name, size_t limit) {
   try {
     document->root = toml::parse(content, document->source->name);
   } catch (const toml::parse_error& error) {
-    throw error_at(document->place(error.source()), error.description());
+    throw error_of(document->place(error.source()), error.description());
   } catch (const std::logic_error&) {
     throw user_error("{}: this is no TOML", document->source->name);
   }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "cli/numbers.h"
 #include "model/train/recipe/recipe.h"
 
 namespace lumen::cli {
@@ -42,7 +43,7 @@ void take_recipe(CLI::App& sub, const model::Library& library, const std::string
       for (const std::string& value : values) option->add_result(value);
       option->run_callback();
     } catch (const CLI::ParseError& refusal) {
-      throw usage_error("'{}': [compress] {}: {}", name, key, refusal.what());
+      throw usage_error("'{}': [compress] {}", name, usage_text(refusal));
     }
     std::string all;
     for (const std::string& value : values) all += (all.empty() ? "" : ",") + value;

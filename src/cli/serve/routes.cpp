@@ -158,8 +158,11 @@ HttpReply Routes::answer(const HttpAsk& ask) {
     line.ended = refusal.what();
   } catch (const std::bad_alloc&) {
     reply = refused(model::Refusal(503, "out of memory"), ask.path);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     reply = refused(model::Refusal(500, error.what()), ask.path);
+    line.ended = error.what();
+  } catch (const std::exception& error) {
+    reply = refused(model::Refusal(500, "an internal error; the server's log says more"), ask.path);
     line.ended = error.what();
   }
   if (!is_logged) log(ask, reply.status, since(begin), line);

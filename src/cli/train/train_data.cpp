@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "model/arch/chat.h"
 #include "model/data/rows/document.h"
+#include "model/data/rows/file_text.h"
 #include "model/data/rows/rows.h"
 #include "model/train/recipe/recipe_keys.h"
 
@@ -21,6 +22,11 @@ using model::Example;
 bool is_text_file(const fs::path& path) {
   const std::string ending = path.extension().string();
   return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
+}
+
+bool is_document_file(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".md" || ending == ".markdown" || ending == ".dlm";
 }
 
 std::vector<double> shares(const std::vector<std::string>& texts) {
@@ -75,10 +81,10 @@ std::vector<std::string> split_paths(const std::string& text) {
 void take_document_settings(TrainFlags& flags) {
   const fs::path path = flags.text("data.path");
   std::error_code error;
-  if (flags.resume_given || path.extension() != ".md" || !fs::is_regular_file(path, error)) return;
+  if (flags.resume_given || !is_document_file(path) || !fs::is_regular_file(path, error)) return;
   std::string taken, other;
   const auto name = [](std::string& list, const std::string& key) { list += (list.empty() ? "" : ", ") + key; };
-  const model::Document document = model::read_document(read_file(path));
+  const model::Document document = model::read_document(model::FileText(path).text());
   for (const auto& [key, value, line] : document.settings) {
     const auto keys = model::recipe_keys();
     const bool is_key = std::any_of(keys.begin(), keys.end(), [&](const auto& k) { return k.name() == key; });

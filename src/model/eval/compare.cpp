@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "model/text/pattern/pattern.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -25,10 +26,7 @@ class Expression {
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP, &code, &at,
                               nullptr));
     if (!code_) {
-      PCRE2_UCHAR message[200];
-      pcre2_get_error_message(code, message, sizeof message);
-      throw user_error("{}: the pattern '{}' is none: {} (at {})", where, text, reinterpret_cast<const char*>(message),
-                       at);
+      throw user_error("{}: the pattern '{}', character {}: {}", where, text, at, pattern_mistake(code));
     }
     limits_.reset(pcre2_match_context_create(nullptr));
     pcre2_set_match_limit(limits_.get(), 10'000'000);

@@ -14,8 +14,9 @@ namespace lumen::model {
 using Expression = TemplateExpression;
 using Node = TemplateNode;
 
-// Everything a template may do together: steps, bytes of texts made, elements of lists made.
+// Everything a template may make together: bytes of texts, elements of lists. Steps and time: TemplateMeter.
 constexpr uint64_t kMostWork = 64 << 20;
+constexpr uint64_t kNodeSteps = 8, kTurnSteps = 64;  // of a statement or expression, and of one turn of a loop
 constexpr size_t kLongestText = 16 << 20;
 constexpr int kDeepest = 200;
 
@@ -45,7 +46,8 @@ void TemplateRun::wrong(size_t at, const std::string& message) const {
 
 void TemplateRun::charge(uint64_t cost) {
   spent_ += cost;
-  if (spent_ > kMostWork) refuse("the template does too much: its limit of steps or memory is reached");
+  TemplateMeter::step(1 + cost);
+  if (spent_ > kMostWork) refuse("the template does too much: its limit of memory is reached");
 }
 
 Value TemplateRun::made(std::string text) {
@@ -65,7 +67,8 @@ void TemplateRun::print(const std::string& text, std::string& out) {
   out += text;
 }
 
-std::string TemplateRun::run(const nlohmann::ordered_json& context) {
+std::string TemplateRun::run(const nlohmann::ordered_json& context, const TemplateLimits& limits) {
+  const TemplateMeter meter(limits.steps, limits.seconds);
   auto globals = std::make_shared<TemplateScope>();
   define_globals(*globals);
   auto scope = std::make_shared<TemplateScope>();
@@ -100,7 +103,7 @@ TemplateRun::Flow TemplateRun::node(const Node& n, const TemplateScopeRef& scope
   };
   try {
     const TemplateDepth deeper(*this);
-    charge(1);
+    TemplateMeter::step(kNodeSteps);
     switch (n.kind) {
       case Node::Kind::text:
         print(n.text, out);
@@ -165,6 +168,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
   if (n.condition) {
     ValueList kept;
     for (const Value& item : items) {
+      TemplateMeter::step(kNodeSteps);
       auto s = std::make_shared<TemplateScope>();
       s->parent = scope;
       assign(*n.target, item, s);
@@ -209,6 +213,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     state->call = [](TemplateCall&) -> Value { refuse("the loop is not recursive"); };
   }
   for (; index < count; ++index) {
+    TemplateMeter::step(kTurnSteps);
     auto s = std::make_shared<TemplateScope>();
     s->parent = scope;
     *position = index;
@@ -341,7 +346,7 @@ Value TemplateRun::call(const Value& function, TemplateCall& c) {
 Value TemplateRun::evaluate(const Expression& e, const TemplateScopeRef& scope) {
   try {
     const TemplateDepth deeper(*this);
-    charge(1);
+    TemplateMeter::step(kNodeSteps);
     const auto part = [&](size_t i) { return evaluate(*e.parts[i], scope); };
     switch (e.kind) {
       case Expression::Kind::constant:
@@ -582,14 +587,14 @@ bool ChatTemplate::has_answers() const {
 }
 
 std::string ChatTemplate::render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now,
-                                 const AnswerMarks& marks) const {
+                                 const AnswerMarks& marks, const TemplateLimits& limits) const {
   const auto clock = [] {
     const std::time_t seconds = std::time(nullptr);
     std::tm out{};
     localtime_r(&seconds, &out);
     return out;
   };
-  return TemplateRun(*tree_, now ? now : clock, marks).run(context);
+  return TemplateRun(*tree_, now ? now : clock, marks).run(context, limits);
 }
 
 }  // namespace lumen::model

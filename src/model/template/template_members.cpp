@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "model/template/template_run.h"
@@ -108,26 +109,45 @@ std::vector<std::string> split_spaces(const std::string& text, int64_t most, boo
   return out;
 }
 
+// Where `what` begins in `text` from `from` on, in time linear in both; a search from every place would not be.
+size_t find_text(std::string_view text, std::string_view what, size_t from = 0) {
+  if (from > text.size()) return std::string::npos;
+  if (what.empty()) return from;
+  const std::string_view rest = text.substr(from);
+  const auto* found = reinterpret_cast<const char*>(memmem(rest.data(), rest.size(), what.data(), what.size()));
+  const size_t passed = found == nullptr ? rest.size() : found - rest.data();
+  TemplateMeter::step(1 + (passed + what.size()) / 8);
+  return found == nullptr ? std::string::npos : from + passed;
+}
+
+std::string reversed(std::string_view text) {
+  TemplateMeter::step(1 + text.size() / 8);
+  return {text.rbegin(), text.rend()};
+}
+
+// The last place.
+size_t rfind_text(std::string_view text, std::string_view what) {
+  const size_t at = find_text(reversed(text), reversed(what));
+  return at == std::string::npos ? at : text.size() - at - what.size();
+}
+
 std::vector<std::string> split_by(const std::string& text, const std::string& by, int64_t most, bool from_right) {
+  constexpr size_t kMostPieces = size_t{1} << 20;
   if (by.empty()) refuse("empty separator");
   std::vector<std::string> out;
-  if (!from_right) {
-    size_t at = 0;
-    for (size_t end; (most < 0 || std::ssize(out) < most) && (end = text.find(by, at)) != std::string::npos;
-         at = end + by.size())
-      out.push_back(text.substr(at, end - at));
-    out.push_back(text.substr(at));
+  if (from_right) {
+    out = split_by(reversed(text), reversed(by), most, false);
+    for (std::string& piece : out) std::reverse(piece.begin(), piece.end());
+    std::reverse(out.begin(), out.end());
     return out;
   }
-  size_t end = text.size();
-  while ((most < 0 || std::ssize(out) < most) && end >= by.size()) {
-    const size_t at = text.rfind(by, end - by.size());
-    if (at == std::string::npos) break;
-    out.push_back(text.substr(at + by.size(), end - at - by.size()));
-    end = at;
+  size_t at = 0;
+  for (size_t end; (most < 0 || std::ssize(out) < most) && (end = find_text(text, by, at)) != std::string::npos;
+       at = end + by.size()) {
+    if (out.size() == kMostPieces) refuse("a list is too long");
+    out.push_back(text.substr(at, end - at));
   }
-  out.push_back(text.substr(0, end));
-  std::reverse(out.begin(), out.end());
+  out.push_back(text.substr(at));
   return out;
 }
 
@@ -160,7 +180,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
   }
   size_t end = 0;
   int64_t n = 0;
-  for (size_t at; (most < 0 || n < most) && (at = text.find(from, end)) != std::string::npos;
+  for (size_t at; (most < 0 || n < most) && (at = find_text(text, from, end)) != std::string::npos;
        end = at + from.size(), ++n) {
     out.append(text, end, at - end);
     out += to;
@@ -290,7 +310,7 @@ Value text_count(TemplateRun& r, const std::string& t, TemplateCall& c) {
   const std::string& what = need_text(c.get(0, "sub"), "count");
   if (what.empty()) return Value(std::ssize(character_starts(t)));
   int64_t n = 0;
-  for (size_t at = t.find(what); at != std::string::npos; at = t.find(what, at + what.size())) ++n;
+  for (size_t at = find_text(t, what); at != std::string::npos; at = find_text(t, what, at + what.size())) ++n;
   return Value(n);
 }
 
@@ -432,7 +452,7 @@ Value starts_or_ends(TemplateRun& r, const Value& object, const std::string& nam
 Value place_of_text(TemplateRun& r, const Value& object, const std::string& name, TemplateCall& c) {
   c.at_most(1, name);
   const std::string &t = object.text(), &what = need_text(c.get(0, "sub"), name);
-  const size_t at = name.starts_with('r') ? t.rfind(what) : t.find(what);
+  const size_t at = name.starts_with('r') ? rfind_text(t, what) : find_text(t, what);
   if (at == std::string::npos) {
     if (name.ends_with("index")) refuse("substring not found");
     return Value(int64_t{-1});
@@ -444,7 +464,7 @@ Value parted(TemplateRun& r, const Value& object, const std::string& name, Templ
   const std::string &t = object.text(), &by = need_text(c.get(0, "sep"), name);
   if (by.empty()) refuse("empty separator");
   const bool right = name == "rpartition";
-  const size_t at = right ? t.rfind(by) : t.find(by);
+  const size_t at = right ? rfind_text(t, by) : find_text(t, by);
   if (at == std::string::npos) return right ? r.made(ValueList{"", "", t}, true) : r.made(ValueList{t, "", ""}, true);
   return r.made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
 }
@@ -453,7 +473,10 @@ Value parted(TemplateRun& r, const Value& object, const std::string& name, Templ
 std::optional<Value> text_method(TemplateRun& r, const Value& object, const std::string& name) {
   if (const auto found = text_methods().find(name); found != text_methods().end()) {
     const TextMethod m = found->second;
-    return callable(name, [&r, m, object](TemplateCall& c) { return m(r, object.text(), c); });
+    return callable(name, [&r, m, object](TemplateCall& c) {
+      TemplateMeter::step(object.text().size() / 8);
+      return m(r, object.text(), c);
+    });
   }
   using NamedMethod = Value (*)(TemplateRun&, const Value&, const std::string&, TemplateCall&);
   static const std::unordered_map<std::string, NamedMethod> methods = {
@@ -518,8 +541,7 @@ bool TemplateRun::contains(const Value& container, const Value& value) {
   if (container.is_text()) {
     if (!value.is_text())
       refuse(fmt::format("'in <string>' requires string as left operand, not {}", value.type_name()));
-    charge(container.text().size() / 8);
-    return container.text().find(value.text()) != std::string::npos;
+    return find_text(container.text(), value.text()) != std::string::npos;
   }
   if (container.is_table()) {
     charge(container.table().items.size());

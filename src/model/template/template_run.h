@@ -27,7 +27,7 @@ class TemplateRun {
   ~TemplateRun() {
     for (const auto& space : namespaces_) space->items.clear();
   }
-  std::string run(const nlohmann::ordered_json& context);
+  std::string run(const nlohmann::ordered_json& context, const TemplateLimits& limits);
 
   // Costs: every step, and every byte or element made. TemplateFault when there were too many.
   void charge(uint64_t cost);

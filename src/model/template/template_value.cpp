@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <ctime>
 
 #include "model/text/unicode/unicode.h"
 
@@ -12,12 +13,25 @@ namespace lumen::model {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr size_t kLongestText = size_t{1} << 24;
+constexpr uint64_t kStepsPerLook = 20'000;  // at the clock
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+void check_length(const std::string& text) {
+  if (text.size() > kLongestText) throw TemplateFault{"a text is too long"};
+}
 
 void check_depth(int depth) {
   if (depth > kMaxDepth) throw TemplateFault{"values are nested too deeply"};
 }
 
 std::string quote_text(const std::string& text) {
+  TemplateMeter::step(text.size());
   const char mark = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, mark);
   for (size_t at = 0; at < text.size();) {
@@ -55,6 +69,7 @@ std::string json_text(const std::string& text, bool ascii) {
   for (size_t at = 0; at < text.size();) {
     char32_t c = 0;
     const size_t n = utf8_char(text, at, &c);
+    TemplateMeter::step();
     if (n == 0) throw TemplateFault{"a text is no valid UTF-8"};
     switch (c) {
       case '"':
@@ -95,7 +110,8 @@ std::string json_text(const std::string& text, bool ascii) {
 
 void write_json(const Value& v, const JsonStyle& style, int depth, std::string& out) {
   check_depth(depth);
-  if (out.size() > (size_t{1} << 24)) throw TemplateFault{"the JSON of a value is too long"};
+  TemplateMeter::step();
+  check_length(out);
   const auto line = [&](int level) {
     if (style.indent < 0) return;
     out += '\n';
@@ -152,6 +168,46 @@ void write_json(const Value& v, const JsonStyle& style, int depth, std::string& 
 }
 
 }  // namespace
+
+thread_local TemplateMeter* TemplateMeter::current = nullptr;
+
+TemplateMeter::TemplateMeter(uint64_t steps, double seconds)
+    : most_steps_(steps), most_seconds_(seconds), before_(current), begin_(thread_seconds()) {
+  current = this;
+}
+
+TemplateMeter::~TemplateMeter() {
+  current = before_;
+}
+
+void TemplateMeter::add(uint64_t cost) {
+  steps_ += cost;
+  if (steps_ > most_steps_) throw TemplateFault{"the template takes too many steps"};
+  if (steps_ - looked_at_ < kStepsPerLook) return;
+  looked_at_ = steps_;
+  if (thread_seconds() - begin_ > most_seconds_)
+    throw TemplateFault{fmt::format("the template takes more than {} s of processor time", most_seconds_)};
+}
+
+void Value::release() {
+  constexpr int kMostNested = 100;
+  static thread_local int nested = 0;
+  static thread_local std::vector<Data> waiting;
+  if (nested == kMostNested) {
+    waiting.push_back(std::move(data_));
+    return;
+  }
+  ++nested;
+  data_ = Undefined{};
+  --nested;
+  while (nested == 0 && !waiting.empty()) {
+    Data next = std::move(waiting.back());
+    waiting.pop_back();
+    ++nested;
+    next = Undefined{};
+    --nested;
+  }
+}
 
 const Value* TableValue::find(const Value& key) const {
   for (const auto& [k, v] : items) {
@@ -252,12 +308,16 @@ std::string print_float(double d) {
 
 std::string Value::print() const {
   if (is_undefined()) return "";
-  if (is_text()) return text();
+  if (is_text()) {
+    TemplateMeter::step(text().size() / 64);
+    return text();
+  }
   return quote();
 }
 
 std::string Value::quote(int depth) const {
   check_depth(depth);
+  TemplateMeter::step();
   if (is_undefined()) return "Undefined";
   if (is_none()) return "None";
   if (is_bool()) return integer() != 0 ? "True" : "False";
@@ -270,6 +330,7 @@ std::string Value::quote(int depth) const {
     for (size_t i = 0; i < l.items.size(); ++i) {
       if (i > 0) out += ", ";
       out += l.items[i].quote(depth + 1);
+      check_length(out);
     }
     if (l.tuple && l.items.size() == 1) out += ",";
     return out + (l.tuple ? ")" : "]");
@@ -279,6 +340,7 @@ std::string Value::quote(int depth) const {
     const char* comma = "";
     for (const auto& [key, value] : table().items) {
       out += comma + key.quote(depth + 1) + ": " + value.quote(depth + 1);
+      check_length(out);
       comma = ", ";
     }
     return out + (table().changes ? "}>" : "}");
@@ -304,11 +366,15 @@ bool Value::same(const Value& other) const {
     Guard() { check_depth(++depth); }
     ~Guard() { --depth; }
   };
+  TemplateMeter::step();
   if (is_number() && other.is_number()) {
     if (is_float() || other.is_float()) return number() == other.number();
     return integer() == other.integer();
   }
-  if (is_text() && other.is_text()) return text() == other.text();
+  if (is_text() && other.is_text()) {
+    TemplateMeter::step(std::min(text().size(), other.text().size()) / 64);
+    return text() == other.text();
+  }
   if ((is_undefined() && other.is_undefined()) || (is_none() && other.is_none())) return true;
   if (is_list() && other.is_list()) {
     if (depth > kMaxDepth) throw TemplateFault{"values are nested too deeply"};
@@ -335,6 +401,7 @@ bool Value::same(const Value& other) const {
 }
 
 std::optional<int> Value::order(const Value& other) const {
+  TemplateMeter::step();
   if (is_number() && other.is_number()) {
     const double a = number(), b = other.number();
     if (!is_float() && !other.is_float()) return integer() < other.integer() ? -1 : integer() > other.integer() ? 1 : 0;
@@ -381,6 +448,7 @@ void TemplateCall::at_most(size_t count, std::string_view function) const {
 
 std::vector<size_t> character_starts(std::string_view text) {
   std::vector<size_t> out;
+  TemplateMeter::step(1 + text.size() / 2);
   for (size_t at = 0; at < text.size();) {
     out.push_back(at);
     char32_t c;

@@ -50,6 +50,13 @@ class Value {
                    std::shared_ptr<const ListValue>, std::shared_ptr<TableValue>, std::shared_ptr<FunctionValue>>;
 
   Value() : data_(Undefined{}) {}
+  Value(const Value&) = default;
+  Value(Value&&) noexcept = default;
+  Value& operator=(const Value&) = default;
+  Value& operator=(Value&&) noexcept = default;
+  ~Value() {
+    if (data_.index() > kPlain) release();
+  }
   Value(None) : data_(None{}) {}
   Value(bool b) : data_(b) {}
   Value(int64_t i) : data_(i) {}
@@ -91,7 +98,35 @@ class Value {
   std::optional<int> order(const Value& other) const;
 
  private:
+  static constexpr size_t kPlain = 5;  // kinds up to this one hold no other values
+  // Lets go of what it holds, in room that does not grow with the depth of values within values.
+  void release();
+
   Data data_;
+};
+
+// What a running template does, counted for its thread: whatever takes time in proportion to values says so, and
+// TemplateFault ends what takes too many steps or too much time of the processor. The one before comes back at the end.
+class TemplateMeter {
+ public:
+  TemplateMeter(uint64_t steps, double seconds);  // at most; `seconds` of the processor
+  TemplateMeter(const TemplateMeter&) = delete;
+  TemplateMeter& operator=(const TemplateMeter&) = delete;
+  ~TemplateMeter();
+  // Does nothing on a thread that runs no template.
+  static void step(uint64_t cost = 1) {
+    if (current != nullptr) current->add(cost);
+  }
+
+ private:
+  void add(uint64_t cost);
+
+  static thread_local TemplateMeter* current;
+  const uint64_t most_steps_;
+  const double most_seconds_;
+  TemplateMeter* before_;
+  uint64_t steps_ = 0, looked_at_ = 0;  // steps at the last look at the clock
+  double begin_;                        // seconds of the thread's processor time
 };
 
 // As Python's json.dumps. `indent` below 0: one line. Throws TemplateFault on values that have no JSON.

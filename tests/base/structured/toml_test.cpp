@@ -60,6 +60,28 @@ TEST(Toml, MistakesHavePlaces) {
   refuse([&] { t.refuse_unknown(); }, "r.toml:4:1", "did you mean 'learning_rate'?");
 }
 
+// What is wrong is said in words of our own, with what to do.
+TEST(Toml, MistakesAreOurWords) {
+  refuse([] { parse("a = 1\na = 2\n"); }, "r.toml:2:", "a key or section that was there already");
+  refuse([] { parse("a = word\n"); }, "r.toml:1:", "texts stand between quotation marks");
+  refuse([] { parse("a\n"); }, "r.toml:1:", "a key without '=' and a value");
+  refuse([] { parse("a = [1, 2\n"); }, "r.toml:", "");
+  refuse([] { parse("a = \"x\ny\"\n"); }, "r.toml:1:", "");
+  const std::string whole = "a = 1\n[b]\nc = [1.5, 'x', \"\\u00e9\"]\nd = { e = 1979-05-27 }\n[[f]]\ng.h = 0x1f\n";
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const char c : {'{', ']', '[', '=', ',', '"', '\'', '\\', '\n', '\x01', '\xff', '0', '_', '.'}) {
+      std::string text = whole;
+      text[at] = c;
+      try {
+        Toml::parse(text, "r.toml");
+      } catch (const Error& e) {
+        for (const char* part : {"Error while parsing", "expected", "saw '", "encountered", "prohibited"})
+          EXPECT_EQ(std::string(e.what()).find(part), std::string::npos) << e.what();
+      }
+    }
+  }
+}
+
 TEST(Toml, CharactersAboveAsciiStandInStringsAndComments) {
   const Toml t = parse(
       "# \u00b5 'x\n\"\u00b5\" = \"a\\\"\u00b5\"\nb = '\u00b5\\'\nc = \"\"\"\n\"\u00b5\"\"\"\"\nd = "

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/http/http.h"
+#include "mutators/http.h"
 
 namespace {
 
@@ -56,3 +57,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (whole.has_ended()) LUMEN_CHECK(body.substr(0, taken).ends_with("\r\n\r\n"));
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_http, 1)

@@ -10,6 +10,7 @@
 #include "model/serve/forms/responses.h"
 #include "model/serve/request.h"
 #include "model/template/chat_template.h"
+#include "mutators/json.h"
 
 namespace {
 
@@ -68,3 +69,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try_out([&] { (void)read_detokenize(body, model); });
   return 0;
 }
+
+FUZZ_MUTATOR(mutators::change_json, 0)

@@ -1,6 +1,7 @@
 // needs: none. Templates of chats: what Jinja prints, and what is refused.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <sstream>
 
 #include "base/error.h"
@@ -203,6 +204,80 @@ TEST(Template, LimitsHoldWhateverTheTemplateDoes) {
   std::string elifs = "{% if false %}";
   for (int i = 0; i < 10000; ++i) elifs += "{% elif false %}";
   EXPECT_THROW(render(elifs + "{% endif %}"), Error);
+}
+
+double seconds_of_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec + 1e-9 * now.tv_nsec;
+}
+
+// What a request may cost is bounded in steps and in time of the processor, whichever is reached first, also within one
+// operation; the message names the place.
+TEST(Template, TimeIsBounded) {
+  const std::string twice =
+      "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}"
+      "{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+  const std::string long_text = "{% set t = 'a' * 8000000 %}{% set u = 'a' * 2000000 ~ 'b' %}";
+  const std::string slow[] = {
+      "{% for a in range(99999) %}{% for b in range(999) %}{% set x = a * b %}{% endfor %}{% endfor %}",
+      "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor "
+      "%}",
+      twice + "{{ ns.x == ns.y }}",
+      twice + "{{ ns.x }}",
+      twice + "{{ ns.x | tojson }}",
+      twice + "{{ ns.x < ns.y }}",
+      long_text + "{% for i in range(99999) %}{{ t | length }}{% endfor %}",
+      long_text + "{% for i in range(99999) %}{{ u in t }}{{ t.rfind(u) }}{{ t.count(u) }}{% endfor %}",
+      long_text + "{% for i in range(99999) %}{{ t.startswith(u) }}{{ t.isupper() }}{% endfor %}",
+      "{{ ('a,' * 4000000).split(',') | length }}"};
+  for (const std::string& text : slow) {
+    const double begin = seconds_of_thread();
+    try {
+      ChatTemplate::parse(text, "t.jinja")
+          .render(ordered_json::object(), frozen, {}, {.steps = 20'000'000, .seconds = 0.2});
+      ADD_FAILURE() << "rendered: " << text;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("t.jinja:1:"), std::string::npos) << e.what();
+    }
+    EXPECT_LT(seconds_of_thread() - begin, 5) << text;
+  }
+  // Time alone, and steps alone.
+  try {
+    ChatTemplate::parse(slow[0], "t.jinja")
+        .render(ordered_json::object(), frozen, {}, {.steps = UINT64_MAX, .seconds = 0.05});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("more than 0.05 s"), std::string::npos) << e.what();
+  }
+  try {
+    ChatTemplate::parse(slow[0], "t.jinja")
+        .render(ordered_json::object(), frozen, {}, {.steps = 100'000, .seconds = 1000});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("too many steps"), std::string::npos) << e.what();
+  }
+}
+
+// Values within values are let go of in room that does not grow with their depth.
+TEST(Template, DeepValuesEnd) {
+  for (const char* inner : {"[ns.x]", "{'a': ns.x}", "{'a': ns.x}.get", "joiner(ns.x)", "[1, [ns.x, 2]]"}) {
+    const std::string text = std::string("{% set ns = namespace(x=1) %}{% for i in range(60000) %}{% set ns.x = ") +
+                             inner + " %}{% endfor %}{% set ns.x = 1 %}end";
+    EXPECT_EQ(render(text), "end") << inner;
+  }
+}
+
+// A long chat costs a small part of what a template may do.
+TEST(Template, LongChatsRender) {
+  ordered_json messages = ordered_json::array();
+  for (int i = 0; i < 2000; ++i)
+    messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", std::string(2000, 'x')}});
+  const auto out = render(
+      "{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim }}{% if 'x' in m.content and not "
+      "m.content.startswith('y') %}{{ m.content.split('</think>')[-1] | length }}{% endif %}{% endfor %}",
+      {{"messages", messages}});
+  EXPECT_GT(out.size(), size_t{4'000'000});
 }
 
 }  // namespace

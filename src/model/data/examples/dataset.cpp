@@ -7,34 +7,35 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/json.h"
+#include "model/data/rows/file_text.h"
+#include "model/data/rows/rows.h"
 
 namespace lumen::model {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Documents of a jsonl file: one object with "text" per line; blank lines are skipped.
-void read_jsonl(const fs::path& path, std::string_view content, std::vector<std::string>& out) {
-  size_t number = 0;
-  for (size_t at = 0; at < content.size();) {
-    const size_t end = std::min(content.find('\n', at), content.size());
-    const std::string_view line = content.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = fmt::format("{}:{}", path.string(), number);
-    out.push_back(json_text(parse_json(line, where), "text", where));
+// Documents of rows: each is an object with "text".
+void read_rows(const fs::path& path, std::vector<std::string>& out) {
+  const auto reader = open_rows(path);
+  for (DataRow row; reader->next(&row);) {
+    parse_row(&row);
+    const std::string where = fmt::format("{}:{}", path.string(), row.line);
+    if (!row.fault.empty())
+      throw user_error("{}: {}{}{}", where, row.fault, row.detail.empty() ? "" : ": ", row.detail);
+    out.push_back(json_text(row.value, "text", where));
   }
 }
 
 void read_one(const fs::path& path, Documents& out) {
-  std::string content = read_file(path, uint64_t{1} << 36);
-  out.files.push_back({path.string(), content.size(), hash_text(content)});
-  if (path.extension() == ".jsonl") {
-    read_jsonl(path, content, out.texts);
-  } else {
-    out.texts.push_back(std::move(content));
+  {
+    const MappedFile file(path);
+    out.files.push_back({path.string(), file.bytes().size(), hash_bytes(file.bytes().data(), file.bytes().size())});
   }
+  if (path.extension() == ".jsonl")
+    read_rows(path, out.texts);
+  else
+    out.texts.emplace_back(FileText(path).text());
 }
 
 // Where a text is cut so that `share` of it stays in front: on a character boundary.

@@ -1,6 +1,6 @@
 // One row of a data file after another, whatever kind of file it is.
 //
-// May include: base.
+// May include: base, run/device.
 // Offers: unpack.h.
 #pragma once
 

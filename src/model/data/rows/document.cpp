@@ -43,9 +43,24 @@ class Lines {
 };
 
 // What a heading says of the text below it. A question begins a conversation, a follow-up goes on with one.
-enum class Heading { none, system, question, follow_up, answer, other };
+enum class Heading { none, system, question, follow_up, answer, prompt, chosen, rejected, other };
 
-Heading heading_of(std::string_view line) {
+// What the text of a .dlm file is, by lines such as "::instruction::" between its parts.
+enum class Section { none, prose, instruction, preference, other };
+
+Section section_of(std::string_view line) {
+  line = trimmed(line);
+  if (line.size() < 5 || !line.starts_with("::") || !line.ends_with("::")) return Section::none;
+  std::string_view name = line.substr(2, line.size() - 4);
+  name = name.substr(0, name.find_first_of(" #"));
+  if (name.empty() || !std::all_of(name.begin(), name.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; }))
+    return Section::none;
+  if (name == "prose") return Section::prose;
+  if (name == "instruction") return Section::instruction;
+  return name == "preference" ? Section::preference : Section::other;
+}
+
+Heading heading_of(std::string_view line, Section section) {
   const size_t marks = line.find_first_not_of('#');
   if (marks == 0 || marks == std::string_view::npos || marks > 6 || line[marks] != ' ') return Heading::none;
   std::string name(trimmed(line.substr(marks)));
@@ -55,6 +70,11 @@ Heading heading_of(std::string_view line) {
   if (name == "a" || name == "answer") return Heading::answer;
   if (name == "follow-up") return Heading::follow_up;
   if (name == "system") return Heading::system;
+  if (section == Section::preference) {
+    if (name == "prompt") return Heading::prompt;
+    if (name == "chosen") return Heading::chosen;
+    if (name == "rejected") return Heading::rejected;
+  }
   return Heading::other;
 }
 
@@ -74,7 +94,17 @@ class Reader {
     for (; more; more = lines_.next(&line)) {
       // Code between fences may hold lines that look like headings.
       if (line.starts_with("```") || line.starts_with("~~~")) fenced = !fenced;
-      const Heading heading = fenced ? Heading::none : heading_of(line);
+      if (const Section section = fenced ? Section::none : section_of(line); section != Section::none) {
+        end_part();
+        end_chat();
+        section_ = section;
+        role_ = Heading::none;
+        if (section == Section::other) fault(lines_.number, "a section that is not read", trimmed(line));
+        begin_ = lines_.number + 1;
+        continue;
+      }
+      if (section_ == Section::other) continue;
+      const Heading heading = fenced ? Heading::none : heading_of(line, section_);
       const bool in_chat = role_ != Heading::none;
       if (heading == Heading::none || (heading == Heading::other && !in_chat)) {
         part_ += line;
@@ -83,8 +113,8 @@ class Reader {
       }
       end_part();
       const bool after_system = !messages_.empty() && messages_.back()["role"] == "system";
-      if (heading == Heading::other || heading == Heading::system || (heading == Heading::question && !after_system))
-        end_chat();
+      const bool begins = heading == Heading::question || heading == Heading::prompt;
+      if (heading == Heading::other || heading == Heading::system || (begins && !after_system)) end_chat();
       if (heading == Heading::other) {
         part_ = std::string(line) + "\n";
         role_ = Heading::none;
@@ -127,17 +157,51 @@ class Reader {
     if (role_ == Heading::none) {
       if (!text.empty()) out_.rows.push_back({.line = begin_, .value = {{"text", text}}});
     } else {
-      const char* role = role_ == Heading::system ? "system" : role_ == Heading::answer ? "assistant" : "user";
+      const char* role = role_of(role_);
       if (text.empty() && empty_line_ == 0) empty_line_ = begin_;
       messages_.push_back({{"role", role}, {"content", text}});
     }
     part_.clear();
   }
 
+  static const char* role_of(Heading heading) {
+    switch (heading) {
+      case Heading::system:
+        return "system";
+      case Heading::answer:
+        return "assistant";
+      case Heading::chosen:
+        return "chosen";
+      case Heading::rejected:
+        return "rejected";
+      default:
+        return "user";
+    }
+  }
+
+  // A prompt, the answer that was chosen and the one that was not.
+  void end_preference() {
+    ordered_json row = ordered_json::object(), prompt = ordered_json::array();
+    for (ordered_json& m : messages_) {
+      const std::string role = m["role"];
+      if (role != "chosen" && role != "rejected")
+        prompt.push_back(std::move(m));
+      else if (row.contains(role))
+        return fault(chat_line_, "a preference with an answer of one kind twice", role);
+      else
+        row[role] = std::move(m["content"]);
+    }
+    if (prompt.empty() || row.size() != 2) return fault(chat_line_, "a preference without prompt and both answers", "");
+    row["prompt"] = std::move(prompt);
+    out_.rows.push_back({.line = chat_line_, .value = std::move(row)});
+  }
+
   void end_chat() {
     if (messages_.empty()) return;
     if (empty_line_ != 0)
       fault(empty_line_, "a question or an answer without text", "");
+    else if (section_ == Section::preference)
+      end_preference();
     else
       out_.rows.push_back({.line = chat_line_, .value = {{"messages", std::move(messages_)}}});
     messages_ = ordered_json::array();
@@ -150,6 +214,7 @@ class Reader {
   std::string part_;
   uint64_t begin_ = 1, chat_line_ = 0, empty_line_ = 0;
   Heading role_ = Heading::none;
+  Section section_ = Section::none;
   ordered_json messages_ = ordered_json::array();
 };
 

@@ -5,11 +5,13 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file/file.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/structured/json.h"
 #include "model/data/parquet/parquet.h"
-#include "model/data/reader/unpack.h"
 #include "model/data/rows/document.h"
+#include "model/data/rows/file_text.h"
+#include "model/data/rows/form.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -17,32 +19,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr uint64_t kLargestUnpacked = uint64_t{1} << 32;
 constexpr int kDeepestRow = 64;
 constexpr std::string_view kSpace = " \t\r\n";
-
-// The text of a file: mapped, or unpacked into memory.
-class FileText {
- public:
-  FileText(const std::filesystem::path& file, bool packed) : name_(file.string()), map_(file) {
-    const auto bytes = map_.bytes();
-    text_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    if (packed) text_ = unpacked_ = gunzip(text_, name_, kLargestUnpacked);
-    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
-  }
-  FileText(const FileText&) = delete;
-  FileText& operator=(const FileText&) = delete;
-  std::string_view text() const { return text_; }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-  MappedFile map_;
-  std::string unpacked_;
-  std::string_view text_;
-};
-
-using FileTextRef = std::unique_ptr<const FileText>;
 
 class LineReader final : public RowReader {
  public:
@@ -67,7 +45,7 @@ class LineReader final : public RowReader {
   uint64_t line_ = 0;
 };
 
-// Elements of a list, or objects one behind the other.
+// Elements of a list, or objects one behind the other. Every call of next() passes a part of the text or ends it.
 class ListReader final : public RowReader {
  public:
   explicit ListReader(FileTextRef file) : file_(std::move(file)), text_(file_->text()) {
@@ -95,44 +73,34 @@ class ListReader final : public RowReader {
       ++at_;
       skip_space();
     }
+    if (!is_list_ && text_[at_] != '{') throw no_object();
     *row = {.line = line_};
-    const size_t begin = at_;
-    pass_element();
-    row->text = text_.substr(begin, at_ - begin);
+    const size_t end = end_of_json_value(text_, at_);
+    if (end == std::string_view::npos)
+      throw user_error("{}:{}: the row that begins there has no end", file_->name(), line_);
+    row->text = text_.substr(at_, end - at_);
     if (row->text.empty()) row->fault = "no valid JSON";
+    line_ += std::count(row->text.begin(), row->text.end(), '\n');
+    at_ = end;
     ++count_;
     return true;
   }
 
  private:
-  Error no_list() const { return user_error("{}: not a list of objects", file_->name()); }
+  Error no_list() const {
+    return Error(Exit::user, fmt::format("{}: not a list of objects", file_->name()),
+                 "rows stand in a list, [{...}, {...}], or one object a line");
+  }
+  Error no_object() const {
+    const bool is_comma = text_[at_] == ',';
+    return Error(Exit::user,
+                 fmt::format("{}:{}: '{}' behind row {}, where the next row or the end is expected", file_->name(),
+                             line_, printable(text_.substr(at_, 1)), count_),
+                 is_comma ? "objects with commas between them stand in a list: put [ in front and ] behind them"
+                          : "there may be a bracket or comma too many");
+  }
   void skip_space() {
     for (; at_ < text_.size() && kSpace.find(text_[at_]) != std::string_view::npos; ++at_) line_ += text_[at_] == '\n';
-  }
-  // To the end of a value, by its brackets and quotation marks alone.
-  void pass_element() {
-    int64_t depth = 0;
-    bool quoted = false;
-    for (const uint64_t first = line_; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      line_ += c == '\n';
-      if (quoted) {
-        if (c == '\\') ++at_;
-        quoted = c != '"';
-      } else if (c == '"') {
-        quoted = true;
-      } else if (c == '{' || c == '[') {
-        ++depth;
-      } else if (c == '}' || c == ']') {
-        if (depth == 0) return;
-        if (--depth == 0 && ++at_ <= text_.size()) return;
-      } else if (c == ',' && depth == 0) {
-        return;
-      }
-      if (at_ + 1 >= text_.size() && (depth > 0 || quoted))
-        throw user_error("{}:{}: the row that begins there has no end", file_->name(), first);
-    }
-    at_ = std::min(at_, text_.size());
   }
 
   FileTextRef file_;
@@ -144,8 +112,9 @@ class ListReader final : public RowReader {
 
 class TableReader final : public RowReader {
  public:
-  TableReader(FileTextRef file, char separator) : file_(std::move(file)), separator_(separator) {
-    text_ = file_->text();
+  // `skipped` bytes in front are no line of the table.
+  TableReader(FileTextRef file, char separator, size_t skipped)
+      : file_(std::move(file)), text_(file_->text()), separator_(separator), at_(skipped), line_(skipped > 0) {
     if (!record(&header_)) throw user_error("{}: no header line", file_->name());
     if (!header_fault_.empty()) throw user_error("{}:1: {}", file_->name(), header_fault_);
     for (const std::string& field : header_)
@@ -187,7 +156,7 @@ class TableReader final : public RowReader {
     if (at_ >= text_.size()) return false;
     std::vector<std::string>& fields = *out;
     fields.assign(1, {});
-    const bool quotes = separator_ == ',';
+    const bool quotes = separator_ != '\t';
     for (const uint64_t first = ++line_;;) {
       if (quotes && at_ < text_.size() && text_[at_] == '"' && fields.back().empty()) {
         for (++at_;; ++at_) {
@@ -218,8 +187,8 @@ class TableReader final : public RowReader {
   FileTextRef file_;
   std::string_view text_;
   char separator_;
-  size_t at_ = 0;
-  uint64_t line_ = 0;
+  size_t at_;
+  uint64_t line_;
   std::vector<std::string> header_;
   std::string header_fault_;
 };
@@ -259,41 +228,45 @@ std::vector<DataRow> text_rows(const FileText& file) {
   return {std::move(row)};
 }
 
-struct Kind {
-  std::string ending;
-  bool packed = false;
-};
-
-Kind kind_of(std::filesystem::path file) {
-  Kind kind;
-  kind.packed = file.extension() == ".gz";
-  if (kind.packed) file = file.stem();
-  kind.ending = file.extension().string();
-  return kind;
+// The ending of the name, without .gz.
+std::string ending_of(std::filesystem::path file) {
+  if (file.extension() == ".gz") file = file.stem();
+  return file.extension().string();
 }
 
-constexpr std::array<std::string_view, 9> kEndings = {".jsonl",   ".ndjson", ".json", ".csv",     ".tsv",
-                                                      ".parquet", ".txt",    ".md",   ".markdown"};
+constexpr std::array<std::string_view, 10> kEndings = {".jsonl",   ".ndjson", ".json", ".csv",      ".tsv",
+                                                       ".parquet", ".txt",    ".md",   ".markdown", ".dlm"};
 
 }  // namespace
 
 bool is_row_file(const std::filesystem::path& file) {
-  return std::find(kEndings.begin(), kEndings.end(), kind_of(file).ending) != kEndings.end();
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(file)) != kEndings.end();
 }
 
 std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file) {
-  const Kind kind = kind_of(file);
   if (!is_row_file(file)) {
     throw Error(Exit::user, fmt::format("{}: its name does not say what it holds", file.string()),
-                "data are .jsonl, .json, .csv, .tsv, .parquet, .txt or .md files, each also as .gz");
+                "data are .jsonl, .json, .csv, .tsv, .parquet, .txt, .md or .dlm files, each also as .gz");
   }
-  auto text = std::make_unique<const FileText>(file, kind.packed);
-  if (kind.ending == ".jsonl" || kind.ending == ".ndjson") return std::make_unique<LineReader>(std::move(text));
-  if (kind.ending == ".json") return std::make_unique<ListReader>(std::move(text));
-  if (kind.ending == ".csv") return std::make_unique<TableReader>(std::move(text), ',');
-  if (kind.ending == ".tsv") return std::make_unique<TableReader>(std::move(text), '\t');
-  if (kind.ending == ".parquet") return std::make_unique<ParquetReader>(std::move(text));
-  if (kind.ending == ".txt") return std::make_unique<MadeReader>(text_rows(*text));
+  auto text = std::make_unique<const FileText>(file);
+  const FoundForm found = form_of_rows(text->text(), ending_of(file));
+  if (!found.difference.empty())
+    note_once(
+        fmt::format("'{}' holds {}, whatever its name says: it is read as such", file.string(), found.difference));
+  switch (found.form) {
+    case TextForm::lines:
+      return std::make_unique<LineReader>(std::move(text));
+    case TextForm::list:
+      return std::make_unique<ListReader>(std::move(text));
+    case TextForm::table:
+      return std::make_unique<TableReader>(std::move(text), found.separator, found.skipped);
+    case TextForm::parquet:
+      return std::make_unique<ParquetReader>(std::move(text));
+    case TextForm::text:
+      return std::make_unique<MadeReader>(text_rows(*text));
+    case TextForm::document:
+      break;
+  }
   return std::make_unique<MadeReader>(document_rows(text->text()));
 }
 
@@ -303,9 +276,8 @@ void parse_row(DataRow* row) {
     row->value = parse_ordered_json(row->text, "", kDeepestRow);
     if (!row->value.is_object()) row->fault = "no JSON object";
   } catch (const Error& error) {
-    const std::string_view what = error.what();
     row->fault = "no valid JSON";
-    row->detail = what.starts_with(": ") ? what.substr(2) : what;
+    row->detail = error.hint().empty() ? error.what() : fmt::format("{} ({})", error.what(), error.hint());
   }
   row->text = {};
 }

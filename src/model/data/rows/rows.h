@@ -1,10 +1,11 @@
 // Rows of data files, one after another: .jsonl, .json (a list, or objects one behind the other), .csv and .tsv with a
-// header line, .parquet (parquet/parquet.h), .txt (one row), .md (document.h); each also as .gz. Files are mapped, not
-// read whole. What is no row comes as a row with a fault, so that whoever reads may count it. Proved by
-// tests/model/data/data_rows_test.cpp.
+// header line, .parquet (parquet/parquet.h), .txt (one row), .md and .dlm (document.h); each also as gzip data and in
+// UTF-16 (file_text.h). What a file holds decides where that is not what its name says (form.h), and a note tells so.
+// Files are mapped, not read whole. What is no row comes as a row with a fault, so that whoever reads may count it.
+// Proved by tests/model/data/data_rows_test.cpp.
 //
-// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/text/unicode.
-// Offers: document.h, row_report.h, shapes.h.
+// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/text/unicode, run/device.
+// Offers: document.h, file_text.h, row_report.h, shapes.h.
 #pragma once
 
 #include <filesystem>

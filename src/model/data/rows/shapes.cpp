@@ -98,9 +98,50 @@ ordered_json in_normal_form(const ordered_json& messages) {
   }
 }
 
+// Whose turn it is, by any of the names that data sets have for the same speaker. A name that is none of these stays
+// as it is: templates know roles of their own.
+std::string speaker_of(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kSpeakers[] = {{"human", "user"},
+                                                                         {"user", "user"},
+                                                                         {"prompter", "user"},
+                                                                         {"gpt", "assistant"},
+                                                                         {"assistant", "assistant"},
+                                                                         {"chatgpt", "assistant"},
+                                                                         {"bot", "assistant"},
+                                                                         {"model", "assistant"},
+                                                                         {"bing", "assistant"},
+                                                                         {"bard", "assistant"},
+                                                                         {"ai", "assistant"},
+                                                                         {"system", "system"},
+                                                                         {"observation", "tool"},
+                                                                         {"tool", "tool"},
+                                                                         {"tool_response", "tool"},
+                                                                         {"function_response", "tool"},
+                                                                         {"function_call", "function_call"},
+                                                                         {"tool_call", "function_call"}};
+  std::string lower = name;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const auto& [from, to] : kSpeakers)
+    if (lower == from) return std::string(to);
+  return name;
+}
+
+ordered_json called(const std::string& text);
+
 ordered_json checked_messages(const ordered_json& list, const std::string& name) {
   if (list.empty()) wrong(fmt::format("\"{}\" is empty", name));
-  return in_normal_form(list);
+  ordered_json named = ordered_json::array();
+  for (const ordered_json& given : list) {
+    ordered_json& message = named.emplace_back(given);
+    const auto role = message.is_object() ? message.find("role") : message.end();
+    if (role == message.end() || !role->is_string()) continue;  // the normal form names what is wrong
+    *role = speaker_of(*role);
+    if (*role != "function_call") continue;
+    const auto text = message.find("content");
+    if (text == message.end() || !text->is_string()) wrong("a function call is no text");
+    message.update(called(*text));
+  }
+  return in_normal_form(named);
 }
 
 ordered_json message(const char* role, std::string text) {
@@ -132,21 +173,14 @@ ordered_json from_sharegpt(const ordered_json& list) {
     if (!turn.is_object() || !turn.contains("from") || !turn["from"].is_string() || !turn.contains("value") ||
         !turn["value"].is_string())
       wrong("a turn without \"from\" and \"value\"");
-    const auto from = turn["from"].get<std::string>();
+    const std::string from = speaker_of(turn["from"].get<std::string>());
     auto value = turn["value"].get<std::string>();
-    if (from == "human" || from == "user") {
-      out.push_back(message("user", std::move(value)));
-    } else if (from == "gpt" || from == "assistant" || from == "chatgpt" || from == "bot" || from == "model") {
-      out.push_back(message("assistant", std::move(value)));
-    } else if (from == "system") {
-      out.push_back(message("system", std::move(value)));
-    } else if (from == "observation" || from == "tool") {
-      out.push_back(message("tool", std::move(value)));
-    } else if (from == "function_call") {
+    if (from == "function_call")
       out.push_back(called(value));
-    } else {
+    else if (from == "user" || from == "assistant" || from == "system" || from == "tool")
+      out.push_back(message(from.c_str(), std::move(value)));
+    else
       wrong("a turn of an unknown speaker", from);
-    }
   }
   return out;
 }

@@ -291,6 +291,37 @@ struct MatchContext {
 
 }  // namespace
 
+std::string pattern_mistake(int error) {
+  switch (error) {
+    case PCRE2_ERROR_END_BACKSLASH:
+      return "a backslash with nothing behind it";
+    case PCRE2_ERROR_UNRECOGNIZED_ESCAPE_SEQUENCE:
+      return "an escape that is not known";
+    case PCRE2_ERROR_QUANTIFIER_OUT_OF_ORDER:
+    case PCRE2_ERROR_QUANTIFIER_TOO_BIG:
+      return "numbers of repeats that are too large, or the larger one first";
+    case PCRE2_ERROR_MISSING_SQUARE_BRACKET:
+      return "a class without its closing ]";
+    case PCRE2_ERROR_CLASS_RANGE_ORDER:
+      return "a range of characters whose end lies before its beginning";
+    case PCRE2_ERROR_QUANTIFIER_INVALID:
+      return "a repeat with nothing in front to repeat";
+    case PCRE2_ERROR_MISSING_CLOSING_PARENTHESIS:
+      return "a group without its closing )";
+    case PCRE2_ERROR_UNMATCHED_CLOSING_PARENTHESIS:
+      return "a closing ) without its group";
+    case PCRE2_ERROR_BAD_SUBPATTERN_REFERENCE:
+      return "a reference to a group that does not exist";
+    case PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH:
+      return "a look-behind whose length is not fixed";
+    case PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY:
+    case PCRE2_ERROR_MALFORMED_UNICODE_PROPERTY:
+      return "a property of characters that is not known";
+    default:
+      return "this is no regular expression that is known here";
+  }
+}
+
 struct Pattern::Backtracking {
   pcre2_code* code = nullptr;
 
@@ -302,10 +333,8 @@ struct Pattern::Backtracking {
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset,
                          nullptr);
     if (!code) {
-      PCRE2_UCHAR message[160];
-      pcre2_get_error_message(error, message, sizeof message);
       throw user_error("{}: pattern '{}', character {}: {}", where, text.substr(0, 200), offset,
-                       reinterpret_cast<const char*>(message));
+                       pattern_mistake(error));
     }
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where JIT is missing, matching interprets
   }

@@ -14,6 +14,9 @@
 
 namespace lumen::model {
 
+// What is wrong with an expression that PCRE2 refuses with this error.
+std::string pattern_mistake(int error);
+
 struct Match {
   size_t begin = 0, end = 0;
 };

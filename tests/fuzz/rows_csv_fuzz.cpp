@@ -1,0 +1,12 @@
+// Rows as tables: a letter says what the file behind it is called (t: .tsv, c: .csv).
+#include "mutators/words.h"
+#include "read_rows.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  fuzz::read_rows_of(all[0] == 't' ? ".tsv" : ".csv", all.substr(1));
+  return 0;
+}
+
+FUZZ_MUTATOR(mutators::change_table, 1)

@@ -1,0 +1,19 @@
+// Documents: Markdown with settings in front, questions and answers, and sections.
+#include "model/data/rows/document.h"
+#include "mutators/words.h"
+#include "read_rows.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const lumen::model::DataRow& row : lumen::model::read_document(text).rows) {
+    LUMEN_CHECK(row.fault.empty() != row.value.empty());
+    if (!row.fault.empty()) continue;
+    try {
+      lumen::model::example_of(row.value, {});
+    } catch (const lumen::model::ShapeFault&) {
+    }
+  }
+  return 0;
+}
+
+FUZZ_MUTATOR(mutators::change_document, 0)

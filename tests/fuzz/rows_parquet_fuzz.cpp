@@ -1,0 +1,16 @@
+// Any bytes as a Parquet file.
+#include "model/data/parquet/parquet.h"
+#include "mutators/binary.h"
+#include "read_rows.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  try {
+    fuzz::take_rows(
+        *lumen::model::read_parquet(all, "fuzz.parquet", {.page = 1 << 24, .held = 1 << 26, .row = 1 << 24}));
+  } catch (const lumen::Error&) {
+  }
+  return 0;
+}
+
+FUZZ_MUTATOR(mutators::change_binary, 0)
