@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "kernel": {"base", "number", "graph"},
     "emit": {"base", "number", "kernel/loop", "kernel/machine"},
     "run/device": {"base", "kernel/machine"},
-    "run/ranks": {"base", "emit", "kernel/machine", "run/device"},
+    "run/ranks": {"base", "kernel/machine", "run/device"},
     "run/engine": {"base", "lang", "number", "graph", "kernel", "emit", "run/device"},
     "model": {"base", "lang", "number", "graph", "run"},
     "cli": {"base", "number", "run", "model"},

@@ -259,10 +259,17 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option("--machine", shared->machine, "Code for which processor or GPU; see `lumen doctor`")
       ->group("Common")
       ->type_name("NAME");
-  app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")
+  app.add_option("--cache", shared->cache, "Folder of compiled kernels and tokenized data; 'off' keeps them in memory")
       ->check(writes(Writes::folder_of_cache))
       ->group("Common")
       ->type_name("DIR");
+  app.add_option_function<std::string>(
+         "--cache-limit",
+         [](const std::string& text) { run::set_cache_limit(run::parse_amount(text, "--cache-limit")); },
+         "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes first, "
+         "0: no limit")
+      ->group("Common")
+      ->type_name("SIZE");
   app.add_flag("!--no-tune", shared->tune,
                "Keep the cost model's plans; by default heavy kernels try others while they work")
       ->group("Common");
@@ -302,7 +309,7 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
        {add_demo,     add_train,     add_data,       add_run,      add_chat,    add_serve,   add_tokenize, add_imatrix,
         add_quantize, add_rewrite,   add_correct,    add_recover,  add_export,  add_merge,   add_verify,   add_report,
         add_eval,     add_embed,     add_perplexity, add_compare,  add_bench,   add_inspect, add_compile,  add_format,
-        add_doctor,   add_recommend, add_diffuse,    add_federate, add_classify}) {
+        add_doctor,   add_recommend, add_diffuse,    add_federate, add_classify, add_cache}) {
     add(app, command);
   }
   guard_numbers(app);

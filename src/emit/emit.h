@@ -2,7 +2,7 @@
 // any target on any machine. It never sees tensors or a format's name.
 //
 // May include: base, base/file, emit/lower, kernel/loop, kernel/machine.
-// Offers: report.h, seal.h.
+// Offers: report.h.
 #pragma once
 
 #include <cstdint>

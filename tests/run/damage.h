@@ -1,4 +1,4 @@
-// What can happen to a file that is kept between starts (run/engine/cache/kept_files.h): a byte of every part of it is
+// What can happen to a file that is kept between starts (base/sealed/sealed.h): a byte of every part of it is
 // another, parts are missing, doubled or exchanged, or something else lies there. None of these may be taken.
 #pragma once
 

@@ -1,7 +1,6 @@
 // Files and folders that appear whole (file.h). Whoever writes holds a lock on what is unfinished, which goes with the
 // process; so what a killed one left can be told from what is being written. Proved by tests/base/file_test.cpp.
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,14 +72,6 @@ void require_room(const fs::path& folder, const fs::path& named) {
 void remove_leavings_of(const fs::path& path) {
   const std::string mine = without_number(path.filename().string());
   remove_leavings(folder_of(path), [&](const std::string& meant) { return without_number(meant) == mine; });
-}
-
-// Takes the lock of what was just made; false when somebody who cleans up was faster. Where there are no locks, nobody
-// cleans up.
-bool lock_new(int fd) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
-  struct stat info{};
-  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
 void sync_folder(const fs::path& folder) {

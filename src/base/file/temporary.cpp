@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -64,6 +66,12 @@ void remove_temporaries() noexcept {
   // What is taken here is never freed: its owner may be in the middle of anything.
   for (std::atomic<char*>& slot : slots)
     if (const char* name = slot.exchange(nullptr)) ::unlink(name);
+}
+
+bool lock_new(int fd) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  struct stat info{};
+  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
 void remove_leavings(const std::filesystem::path& folder, const std::function<bool(const std::string&)>& wanted) {

@@ -19,6 +19,10 @@ bool is_number(std::string_view text);
 // Removes every file named at this moment. May be called by signal handlers.
 void remove_temporaries() noexcept;
 
+// Takes the lock of a file or folder that was just made, which says that somebody writes it; false when somebody who
+// cleans up was faster. Where there are no locks, nobody cleans up.
+bool lock_new(int fd);
+
 // Removes hidden files and folders ".NAME.PID.N.part" of a folder that no process holds a lock on: whoever writes one
 // does, and the lock goes with the process. `wanted`: only those whose NAME it says yes to.
 void remove_leavings(const std::filesystem::path& folder,

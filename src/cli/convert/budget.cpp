@@ -25,6 +25,7 @@ namespace {
 constexpr double kMostBits = 16;  // of formats that are candidates without being named
 constexpr int kTries = 3;         // of a budget of quality: predictions are scaled by what was measured
 constexpr size_t kFrontLines = 12;
+constexpr const char *kByLoss = "loss", *kByCriteria = "criteria";  // what scores are kept as
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -58,7 +59,7 @@ class BudgetRun {
     if (flags_.strategy.empty()) flags_.strategy = "gptq";
     if (!flags_.as_fast_as.empty()) fastest_ = named_format(model.family->library().formats(), flags_.as_fast_as);
     find_weights(what);
-    options_ = by_layers_options(model, in_, flags_);
+    options_ = by_layers_options(model, flags_);
     if (cuts()) {
       cut_ = high_impact(model.family->library().formats(), flags_);
       if (budget_.kind == model::Budget::Kind::time)
@@ -211,10 +212,11 @@ class BudgetRun {
     if (options_.anew) std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(o.folder);
     if (cuts()) return score_shares(some, begin);
-    const std::filesystem::path file = folder_ / "scores.json";
-    const std::string key = model::score_key(options_.source, model_, names_, candidates_, some, o);
-    if (const auto known = model::read_scores(file, key, model_.family->library().formats())) {
-      note(fmt::format("scores are those of '{}'", file.string()));
+    SealedFolder kept(folder_);
+    // Scores are those of the very model, and there is no other proof of it later: its bytes are waited for.
+    const std::string key = model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
+    if (const auto known = model::read_scores(kept, kByLoss, key, model_.family->library().formats())) {
+      note(fmt::format("scores are those of '{}'", folder_.string()));
       scores_ = *known;
     } else {
       Progress progress;
@@ -225,22 +227,21 @@ class BudgetRun {
                                     share > 0.02 ? seconds / share * (1 - share) : 0));
       });
       progress.finish(fmt::format("choose: {} weights in {} formats scored", names_.size(), candidates_.size()));
-      model::write_scores(file, key, scores_);
+      model::write_scores(kept, kByLoss, key, scores_);
     }
-    if (flags_.criteria == "outputs") judge(key, some);
+    if (flags_.criteria == "outputs") judge(kept, key, some);
     if (budget_.kind == model::Budget::Kind::time || fastest_) time_products();
     if (fastest_) drop_slower();
     report_.stages.push_back({"scores", seconds_since(begin)});
   }
 
   // By what layers hand on, attentions look at, and the largest numbers lose.
-  void judge(const std::string& key_of_loss, std::span<const model::TokenId> text) {
+  void judge(SealedFolder& kept, const std::string& key_of_loss, std::span<const model::TokenId> text) {
     model::CriteriaOptions o;
     o.run = options_.run;
     o.folder = folder_ / "scores";
-    const std::filesystem::path file = folder_ / "criteria.json";
     const std::string key = hash_text(fmt::format("{} {}", key_of_loss, o.windows)).hex();
-    if (const auto known = model::read_scores(file, key, model_.family->library().formats())) {
+    if (const auto known = model::read_scores(kept, kByCriteria, key, model_.family->library().formats())) {
       scores_ = *known;
       return;
     }
@@ -253,7 +254,7 @@ class BudgetRun {
                                        });
     progress.finish(fmt::format("criteria: formats are dropped for {} of {} weights", told.size(), scores_.size()));
     for (const std::string& line : told) note(line);
-    model::write_scores(file, key, scores_);
+    model::write_scores(kept, kByCriteria, key, scores_);
   }
 
   void drop_slower() {

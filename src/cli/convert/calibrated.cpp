@@ -55,21 +55,6 @@ std::string branches_text(const std::vector<model::RoundedTensor>& rounded, cons
                      count, branches / weights, all / weights);
 }
 
-}  // namespace
-
-std::string file_identity(const model::Paths& files) {
-  std::string all;
-  for (const std::filesystem::path& file : files) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
-    const auto changed = std::filesystem::last_write_time(file, error).time_since_epoch().count();
-    all += fmt::format("{} {} {}\n", std::filesystem::weakly_canonical(file).string(), size, changed);
-  }
-  return all;
-}
-
-namespace {
-
 void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
   const char* const group = "Activations";
   sub.add_option("--activations", flags.format,
@@ -304,8 +289,7 @@ std::string table_of(const std::vector<model::RoundedTensor>& tensors) {
   return out + (remarks.empty() ? "" : "remarks:\n" + remarks);
 }
 
-model::ByLayersOptions by_layers_options(const model::Model& model, const std::string& in,
-                                         const CalibratedFlags& flags) {
+model::ByLayersOptions by_layers_options(const model::Model& model, const CalibratedFlags& flags) {
   model::ByLayersOptions o = flags.options;
   o.method = model::parse_method(flags.strategy);
   o.run = flags.run;
@@ -313,9 +297,8 @@ model::ByLayersOptions by_layers_options(const model::Model& model, const std::s
   o.branch.method = model::branch_method(flags.low_rank_method);
   const FormatRef branch = named_format(model.family->library().formats(), flags.low_rank_format);
   o.branch.format = model::is_plain(*branch, Scalar::f32) ? nullptr : branch;
-  model::Paths sources = model::model_files(in);
-  for (const std::string& text : flags.texts) sources.emplace_back(text);
-  o.source = file_identity(sources) + flags.cut;
+  o.identity = std::make_shared<model::ModelIdentity>(model);
+  o.source = flags.cut;
   return o;
 }
 
@@ -359,7 +342,7 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
   if (!flags.activations.format.empty()) model::set_encoded_inputs(model, {});  // others are asked for
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
   activations.keep_spikes(model, {}, text, flags.run, &formats);
-  model::ByLayersOptions o = by_layers_options(model, in, flags);
+  model::ByLayersOptions o = by_layers_options(model, flags);
   o.folder = flags.folder.empty() ? (to.path / "").parent_path().string() + ".work" : flags.folder;
   model::ByLayers run(engine, model, formats, text, o);
   model::require_writable_as(run.outline(), to.form);

@@ -14,9 +14,6 @@
 
 namespace lumen::cli {
 
-// Files as they are now: a run goes on only with the very same.
-std::string file_identity(const model::Paths& files);
-
 // Formats that activations and caches are held in while the model runs.
 struct ActivationFlags {
   std::string format, scales = "dynamic", reach = "largest";
@@ -52,9 +49,8 @@ struct CalibratedFlags : LayerTextFlags {
 void add_calibrated_flags(CLI::App& sub, CalibratedFlags& flags);
 // Error (usage) for an unknown strategy or precision; nothing is read.
 void check_calibrated(const Shared& shared, const CalibratedFlags& flags);
-// What the flags say, once they have read the text; `in` and the text identify the run.
-model::ByLayersOptions by_layers_options(const model::Model& model, const std::string& in,
-                                         const CalibratedFlags& flags);
+// What the flags say, once they have read the text; the model begins to be read for its identity.
+model::ByLayersOptions by_layers_options(const model::Model& model, const CalibratedFlags& flags);
 // With progress and a time that is left; false when it was interrupted, and then says how to go on.
 bool run_by_layers(model::ByLayers& run, const std::filesystem::path& folder);
 // The document of a model without what was done to its weights.

@@ -17,7 +17,7 @@
 #include "cli/paths/paths.h"
 #include "run/device/choose/choose.h"
 #include "run/device/choose/libraries.h"
-#include "run/engine/cache/kept_files.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/self_test.h"
 #include "run/engine/stages.h"
 
@@ -33,20 +33,19 @@ struct DoctorFlags {
 CacheState look_at_cache(const Shared& shared) {
   CacheState c;
   const std::filesystem::path folder = run::cache_folder(shared.cache);
-  if (folder.empty()) return {"", "off", 0, 0};
+  if (run::is_cache_off(shared.cache)) return {"", "off", 0, 0};
   c.path = folder.string();
   std::error_code failure;
-  if (!std::filesystem::exists(folder, failure)) {
+  if (!folder.empty() && !std::filesystem::exists(folder, failure)) {
     c.state = "not made yet";
     return c;
   }
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, failure)) {
-    if (!entry.is_regular_file(failure)) continue;
-    ++c.files;
-    c.bytes += entry.file_size(failure);
+  for (const SealedKind& kind : list_sealed(folder)) {
+    c.files += kind.files;
+    c.bytes += kind.bytes;
   }
-  const run::KeptFiles kept(folder, true);
-  c.state = kept.usable() ? "ready" : "every start compiles: " + kept.trouble();
+  const auto kept = run::open_cache(shared.cache, true);
+  c.state = kept->usable() ? "ready" : "every start compiles: " + kept->trouble();
   return c;
 }
 

@@ -78,9 +78,8 @@ int recover(const Shared& shared, RecoverFlags& flags) {
   const std::vector<model::TokenId> text = flags.text.read(rounded);
   flags.options.run = flags.text.run;
   flags.options.folder = flags.folder.empty() ? flags.out + ".work" : flags.folder;
-  model::Paths sources = model::model_files(flags.original);
-  for (const std::filesystem::path& file : model::model_files(flags.rounded)) sources.push_back(file);
-  flags.options.source = file_identity(sources);
+  for (const model::Model* m : {&original, &rounded})
+    flags.options.identities.push_back(std::make_shared<model::ModelIdentity>(*m));
   run::Engine engine = shared.engine();
   model::FieldRecovery recovery(engine, rounded, flags.loss == kTeacher ? &original : nullptr, text, flags.options);
   if (!run(recovery, flags)) return exit_code(Exit::interrupted);

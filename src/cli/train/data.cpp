@@ -117,8 +117,7 @@ int show(const Shared& shared, const DataFlags& flags) {
   options.columns = model::read_columns(flags.columns);
   options.train_on = model::train_on(flags.train_on);
   options.chat = model::choose_template(flags.chat_template, tokenizer);
-  const fs::path cache = run::cache_folder(shared.cache);
-  if (!cache.empty()) options.cache = cache / "data";
+  options.cache = data_cache(shared);
   for (const std::string& data : flags.data) {
     const auto loaded = model::load_examples(model::data_files(data), tokenizer, options);
     const ExampleStore& store = *loaded.store;

@@ -66,6 +66,10 @@ std::string TrainingData::all_text(const std::string& chat_template, model::RowR
   return out;
 }
 
+std::shared_ptr<SealedFolder> data_cache(const Shared& shared) {
+  return run::is_cache_off(shared.cache) ? nullptr : run::open_cache(shared.cache);
+}
+
 std::vector<std::string> split_paths(const std::string& text) {
   std::error_code error;
   if (text.empty() || fs::exists(text, error)) return {text};
@@ -155,7 +159,8 @@ void choose_template(TrainingData& data, const model::Recipe& recipe, bool is_re
 }
 
 std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, const model::Tokenizer& tokenizer,
-                                                   const model::Recipe& recipe, int64_t length, const fs::path& cache) {
+                                                   const model::Recipe& recipe, int64_t length,
+                                                   const std::shared_ptr<SealedFolder>& cache) {
   if (!data.has_rows()) {
     model::DatasetOptions options;
     options.validation = recipe.validation;
@@ -164,7 +169,7 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
     return model::window_batches(std::move(texts), recipe.seed, recipe.batch, length, recipe.accumulate);
   }
   model::ReadOptions options = data.options;
-  if (!cache.empty()) options.cache = cache / "data";
+  options.cache = cache;
   std::vector<model::LoadedExamples> training, validation;
   for (const auto& files : data.sets) training.push_back(model::load_examples(files, tokenizer, options));
   for (const auto& files : data.validation) validation.push_back(model::load_examples(files, tokenizer, options));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sealed/sealed.h"
+#include "cli/command.h"
 #include "cli/train/train_flags.h"
 #include "model/arch/model.h"
 #include "model/data/examples/dataset.h"
@@ -44,11 +46,14 @@ std::vector<std::string> split_paths(const std::string& text);
 // (`is_resumed`) keeps the one it began with, wherever its file is by now.
 void choose_template(TrainingData& data, const model::Recipe& recipe, bool is_resumed, model::Model& model);
 
-// The batches of a run, with a table of the rows that were dropped or cut. `cache`: the folder for tokens; empty: none.
-// Error where `strict` and a row was dropped.
+// The cache that tokenized data are kept in; null where --cache or the environment says that nothing shall be kept.
+std::shared_ptr<SealedFolder> data_cache(const Shared& shared);
+
+// The batches of a run, with a table of the rows that were dropped or cut. `cache`: for tokens; null: none. Error
+// where `strict` and a row was dropped.
 std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, const model::Tokenizer& tokenizer,
                                                    const model::Recipe& recipe, int64_t length,
-                                                   const std::filesystem::path& cache);
+                                                   const std::shared_ptr<SealedFolder>& cache);
 
 // Steps of the recipe's epochs, where it has some.
 std::optional<int64_t> steps_of_epochs(const model::Recipe& recipe, const model::Batches& batches);

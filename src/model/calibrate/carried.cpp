@@ -47,7 +47,7 @@ bool in_pieces(int64_t bytes, Move move) {
 class CarriedValues::File {
  public:
   explicit File(const std::filesystem::path& path) : path_(path) {
-    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd_ < 0) throw system_error("write", path);
     size_ = std::max<int64_t>(0, lseek(fd_, 0, SEEK_END));
   }
@@ -91,6 +91,7 @@ CarriedValues::File& CarriedValues::file(int number) {
 }
 
 void CarriedValues::write(int number, int64_t at, std::span<const uint8_t> part) {
+  seals_.erase(number);
   if (!folder_.empty()) return file(number).write(at, part);
   std::vector<uint8_t>& memory = memory_[number];
   memory.resize(std::max<size_t>(memory.size(), at + part.size()));
@@ -105,10 +106,47 @@ void CarriedValues::read(int number, int64_t at, std::span<uint8_t> part) {
 }
 
 void CarriedValues::keep(int number) {
-  if (!folder_.empty()) file(number).sync();
+  if (folder_.empty()) return;
+  file(number).sync();
+  if (key_) seals_[number] = seal_of(number);
+}
+
+Seal CarriedValues::seal_of(int number) {
+  ContentSeal made(*key_, fmt::format("values/{}/{}", name_, number));
+  std::vector<uint8_t> piece;
+  const int64_t size = file(number).size();
+  for (int64_t at = 0; at < size; at += std::ssize(piece)) {
+    piece.resize(std::min(kPiece, size - at));
+    file(number).read(at, piece);
+    made.add(piece.data(), piece.size());
+  }
+  return made.finish();
+}
+
+std::map<int, Seal> CarriedValues::seals(std::span<const int> numbers) const {
+  std::map<int, Seal> out;
+  for (const int number : numbers) {
+    const auto found = seals_.find(number);
+    LUMEN_CHECK(found != seals_.end(), "value {} of '{}' was not kept", number, name_);
+    out.insert(*found);
+  }
+  return out;
+}
+
+bool CarriedValues::take_up(const std::map<int, Seal>& kept) {
+  LUMEN_CHECK(key_ && !folder_.empty());
+  std::map<int, Seal> found;
+  for (const auto& [number, seal] : kept) {
+    std::error_code none;
+    if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path(number), none))) return false;
+    if (!same_seal(found[number] = seal_of(number), seal)) return false;
+  }
+  seals_ = std::move(found);
+  return true;
 }
 
 void CarriedValues::drop(int number) {
+  seals_.erase(number);
   memory_.erase(number);
   files_.erase(number);
   std::error_code ignored;

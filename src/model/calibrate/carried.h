@@ -6,16 +6,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "base/sealed/seal.h"
 
 namespace lumen::model {
 
 class CarriedValues {
  public:
-  // `name` tells several of one folder apart. Files that are there already are read.
-  CarriedValues(std::filesystem::path folder, std::string name) : folder_(std::move(folder)), name_(std::move(name)) {}
+  // `name` tells several of one folder apart. With a key what is kept is sealed, and can be taken up by a later run.
+  CarriedValues(std::filesystem::path folder, std::string name, std::optional<SealKey> key = {})
+      : folder_(std::move(folder)), name_(std::move(name)), key_(key) {}
   CarriedValues(const CarriedValues&) = delete;
   CarriedValues& operator=(const CarriedValues&) = delete;
 
@@ -27,13 +31,21 @@ class CarriedValues {
   void drop(int number);
   int64_t bytes() const;
 
+  // The seals of what was kept of these values. Error where one was not kept since it was written.
+  std::map<int, Seal> seals(std::span<const int> numbers) const;
+  // Whether an earlier run left these values as they were kept; they are taken then.
+  bool take_up(const std::map<int, Seal>& kept);
+
  private:
   class File;
   std::filesystem::path path(int number) const;
   File& file(int number);
+  Seal seal_of(int number);
 
   const std::filesystem::path folder_;
   const std::string name_;
+  const std::optional<SealKey> key_;
+  std::map<int, Seal> seals_;
   std::map<int, std::vector<uint8_t>> memory_;
   std::map<int, std::shared_ptr<File>> files_;
 };

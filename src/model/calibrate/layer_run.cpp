@@ -367,4 +367,12 @@ void LayerRun::keep_written(size_t part, CarriedValues* values) const {
   for (const int number : cut_.parts[part].out) values->keep(number);
 }
 
+std::vector<int> LayerRun::handed_on(size_t part) const {
+  std::vector<int> out;
+  for (int number = 0; number < std::ssize(cut_.carried); ++number)
+    if (cut_.carried[number].from <= static_cast<int>(part) && cut_.carried[number].to > static_cast<int>(part))
+      out.push_back(number);
+  return out;
+}
+
 }  // namespace lumen::model

@@ -108,6 +108,8 @@ class LayerRun {
   void drop_read(size_t part, CarriedValues* values) const;
   // What is read is handed on as it is on the disk.
   void keep_written(size_t part, CarriedValues* values) const;
+  // The carried values that parts up to `part` have written and later ones read.
+  std::vector<int> handed_on(size_t part) const;
 
   const LayerRunOptions& options() const { return options_; }
   graph::Bindings bindings(int64_t windows) const;

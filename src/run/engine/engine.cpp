@@ -44,6 +44,7 @@ struct Engine::State {
   Options options;
   DeviceChoice choice;
   std::filesystem::path folder;
+  std::shared_ptr<SealedFolder> kept;  // in it
   std::vector<RefusedRow> refused;
   std::shared_ptr<TrialResults> trials;  // null: kernels are trusted as they are
   std::optional<CompileContext> host;    // the processor, where a device's kernels were wrong
@@ -54,7 +55,7 @@ struct Engine::State {
   CompileContext opened(machine::MachineRef machine) const {
     CompileContext out;
     out.device = open_device(choice, std::move(machine), options.threads, load_here);
-    out.cache = std::make_shared<KernelCache>(out.device, folder);
+    out.cache = std::make_shared<KernelCache>(out.device, kept);
     out.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
     return out;
   }
@@ -118,7 +119,7 @@ struct Engine::State {
       if (host) return *host;
       CompileContext out;
       out.device = open_cpu(machine::native_machine(), options.threads, load_here);
-      out.cache = std::make_shared<KernelCache>(out.device, folder);
+      out.cache = std::make_shared<KernelCache>(out.device, kept);
       out.threads = shop.threads;
       if (tries_launches(*out.device)) out.judge = std::make_shared<TrialResults>(out);
       return *(host = out);
@@ -184,8 +185,7 @@ struct Engine::State {
 
 Engine::Engine(Options options) : state_(new State) {
   state_->folder = cache_folder(options.cache_folder);
-  if (state_->folder.empty() && !is_cache_off(options.cache_folder))
-    warn("compiled kernels are not kept, every start compiles them again: neither HOME nor XDG_CACHE_HOME says where");
+  state_->kept = open_cache(options.cache_folder);
   state_->options = options;
   state_->choice = parse_device(options.device);
   state_->timed = options.timed;
@@ -281,7 +281,7 @@ Determinism Engine::prove_determinism() {
   if (s.shop.device->is_asynchronous()) return run::prove_determinism(s.shop, nullptr);
   CompileContext alone = s.shop;
   alone.device = open_cpu(std::make_shared<const machine::Machine>(s.shop.device->machine()), 1, load_here);
-  alone.cache = std::make_shared<KernelCache>(alone.device, s.folder);
+  alone.cache = std::make_shared<KernelCache>(alone.device, s.kept);
   return run::prove_determinism(s.shop, &alone);
 }
 

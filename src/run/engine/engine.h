@@ -15,7 +15,7 @@
 
 #include "run/device/device.h"
 #include "run/device/require.h"
-#include "run/engine/cache/kept_files.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/lone_steps/lone_steps.h"
 #include "run/engine/program/program.h"
 

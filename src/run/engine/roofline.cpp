@@ -12,7 +12,7 @@
 #include "graph/ir/build.h"
 #include "kernel/loop/build.h"
 #include "number/codec/pattern.h"
-#include "run/engine/cache/kept_files.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/gpu_ceilings.h"
 #include "run/engine/program/explain.h"
 #include "run/engine/program/small_numbers.h"
@@ -236,7 +236,8 @@ Ceilings measure_ceilings(const CompileContext& shop) {
 }
 
 double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
-  KeptFiles kept(cache_folder(cache), true);
+  const std::unique_ptr<SealedFolder> opened = open_cache(cache, true);
+  SealedFolder& kept = *opened;
   if (!kept.usable()) return 0;
   const std::string key = hash_text(fmt::format("{} | {} | {} | {} threads", engine.device().describe(),
                                                 engine.device().identity(), kind, engine.threads()))

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "run/engine/cache/kept_files.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/trial/soundness.h"
 
 namespace lumen::run {

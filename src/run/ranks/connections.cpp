@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "emit/seal.h"
+#include "base/sealed/seal.h"
 
 namespace lumen::run {
 namespace {
@@ -101,9 +101,8 @@ std::string_view bytes_of(const auto& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-emit::SealKey key_of(const std::string& token) {
-  const emit::Seal sealed = emit::seal({}, {"lumen ranks", token});
-  return sealed;
+SealKey key_of(const std::string& token) {
+  return seal({}, {"lumen ranks", token});
 }
 
 // Both ends say who they are, then seal what both have said. The rank of the other; nothing when it is none of ours.
@@ -118,15 +117,15 @@ std::optional<int> greet(const Socket& s, const TcpPlace& place, int rank, int s
   if (std::memcmp(other.magic, kMagic, sizeof kMagic) != 0 || other.size != size || other.rank < 0 ||
       other.rank >= size || other.rank == rank)
     return {};
-  const emit::SealKey key = key_of(place.token);
+  const SealKey key = key_of(place.token);
   const auto sealed = [&](bool by_caller) {
     const Greeting& first = calls ? own : other;
     const Greeting& second = calls ? other : own;
-    return emit::seal(key, {by_caller ? "caller" : "called", bytes_of(first), bytes_of(second)});
+    return seal(key, {by_caller ? "caller" : "called", bytes_of(first), bytes_of(second)});
   };
-  emit::Seal theirs{};
+  Seal theirs{};
   if (!send_value(s, sealed(calls), deadline) || !take_value(s, theirs, deadline)) return {};
-  if (!emit::same_seal(theirs, sealed(!calls))) return {};
+  if (!same_seal(theirs, sealed(!calls))) return {};
   return other.rank;
 }
 

@@ -212,11 +212,6 @@ TEST(ByLayers, FoldersOfOtherRuns) {
   }
   EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(6 * 8), options_in(folder / "w", "imatrix")), Error);
   EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "rtn")), Error);
-  for (const char* broken : {"", "{", "[]", "{\"key\": 3}", "{\"key\":\"x\",\"parts\":[3]}"}) {
-    write_file_atomic(folder / "w" / "journal.json", broken);
-    EXPECT_THROW(ByLayers(by_layers_engine(), m, formats, some_text(5 * 8), options_in(folder / "w", "imatrix")), Error)
-        << broken;
-  }
   ByLayersOptions anew = options_in(folder / "w", "imatrix");
   anew.anew = true;
   ByLayers run(by_layers_engine(), m, formats, some_text(5 * 8), anew);

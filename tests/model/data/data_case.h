@@ -20,7 +20,7 @@ struct MadeExample {
 
 inline LoadedExamples made_examples(const std::vector<MadeExample>& list, RowForm form = RowForm::texts,
                                     const std::string& name = "made.jsonl") {
-  ExampleWriter writer(std::nullopt, {});
+  ExampleWriter writer(nullptr, {}, {});
   RowReport report;
   uint64_t line = 0;
   for (const MadeExample& e : list) {

@@ -1,6 +1,9 @@
 // needs: none. Files as tokenized examples: what is counted, what is kept, and what the cache gives back.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <fstream>
+
 #include "base/error.h"
 #include "base/file/file.h"
 #include "model/data/examples/load.h"
@@ -115,7 +118,7 @@ TEST_F(DataLoad, TheCacheGivesBackWhatWasMadeAndNothingElse) {
   const auto file = folder_.put("a.jsonl", text);
   ReadOptions o = options();
   const LoadedExamples plain = load(file, o);
-  o.cache = folder_.path() / "cache";
+  o.cache = std::make_shared<SealedFolder>(folder_.path() / "cache");
   const LoadedExamples first = load(file, o), second = load(file, o);
   EXPECT_FALSE(first.from_cache);
   EXPECT_TRUE(second.from_cache);
@@ -130,23 +133,71 @@ TEST_F(DataLoad, TheCacheGivesBackWhatWasMadeAndNothingElse) {
   folder_.put("a.jsonl", text + chat(50));
   EXPECT_FALSE(load(file, o).from_cache);
 
-  // A damaged file is made anew, whatever is wrong with it.
+  // Wherever the file lies, whatever it is called, and when it was written; rows are told of by the name it has now.
   folder_.put("a.jsonl", text);
-  std::filesystem::path cached;
-  for (const auto& entry : std::filesystem::directory_iterator(*o.cache)) {
-    const std::string bytes = read_file(entry.path());
-    for (size_t at : {size_t{0}, size_t{100}, bytes.size() / 2, bytes.size() - 90, bytes.size() - 1}) {
-      std::string broken = bytes;
-      broken[at] = static_cast<char>(broken[at] ^ 1);
-      write_file_atomic(entry.path(), broken);
-      const Hash none;
-      EXPECT_EQ(ExampleStore::open(entry.path(), none), nullptr);
-      const LoadedExamples again = load(file, o);
-      EXPECT_TRUE(same(*again.store, *plain.store)) << at;
+  std::filesystem::create_directories(folder_.path() / "elsewhere");
+  const auto moved = folder_.path() / "elsewhere/b.jsonl";
+  std::filesystem::rename(file, moved);
+  std::filesystem::last_write_time(moved, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  const LoadedExamples there = load(moved, o);
+  EXPECT_TRUE(there.from_cache);
+  EXPECT_THAT(there.store->report().table(), HasSubstr("b.jsonl:1"));
+  EXPECT_THAT(first.store->report().table(), HasSubstr("a.jsonl:1"));
+}
+
+// What is not what was written is told by name, and never used.
+TEST_F(DataLoad, ADamagedCacheIsMadeAgainWithAWarning) {
+  std::string text = "broken\n";
+  for (int i = 0; i < 50; ++i) text += chat(i);
+  const auto file = folder_.put("a.jsonl", text);
+  ReadOptions o = options();
+  o.cache = std::make_shared<SealedFolder>(folder_.path() / "cache");
+  const LoadedExamples plain = load(file, o);
+  const std::filesystem::path tokens = o.cache->path() / "tokens";
+  const auto cached = std::filesystem::directory_iterator(tokens)->path();
+  EXPECT_EQ(std::filesystem::status(tokens).permissions(), std::filesystem::perms::owner_all);
+  EXPECT_EQ(std::filesystem::status(cached).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string bytes = read_file(cached);
+  std::vector<std::string> forms = {bytes.substr(0, bytes.size() - 7), bytes.substr(0, 10), bytes + "x", bytes + bytes};
+  for (size_t at = 0; at < bytes.size(); at += bytes.size() / 40) {
+    forms.push_back(bytes);
+    forms.back()[at] = static_cast<char>(forms.back()[at] ^ 1);
+  }
+  // Another token in the place of each, with everything that can be computed without the secret set right.
+  forms.push_back(bytes);
+  for (size_t at = 0; at < plain.store->token_count() * 4; at += 4) forms.back()[at] = 5;
+  for (const std::string& form : forms) {
+    { std::ofstream(cached, std::ios::binary | std::ios::trunc) << form; }
+    testing::internal::CaptureStderr();
+    const LoadedExamples again = load(file, o);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(cached.string()));
+    EXPECT_FALSE(again.from_cache);
+    EXPECT_TRUE(same(*again.store, *plain.store));
+    EXPECT_TRUE(load(file, o).from_cache);
+  }
+}
+
+// Whatever is wrong with the folder: one warning, and the same examples.
+TEST_F(DataLoad, WithoutAUsableCacheTheDataAreReadAllTheSame) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += chat(i);
+  const auto file = folder_.put("a.jsonl", text);
+  const LoadedExamples plain = load(file, options());
+  folder_.put("file", "");
+  for (const auto& place : {folder_.path() / "file/below", folder_.path() / "file", std::filesystem::path("/proc/none")}) {
+    testing::internal::CaptureStderr();
+    ReadOptions o = options();
+    o.cache = std::make_shared<SealedFolder>(place);
+    for (int time = 0; time < 2; ++time) {
+      const LoadedExamples loaded = load(file, o);
+      EXPECT_FALSE(loaded.from_cache);
+      EXPECT_TRUE(same(*loaded.store, *plain.store)) << place;
     }
-    write_file_atomic(entry.path(), bytes.substr(0, bytes.size() - 7));
-    EXPECT_TRUE(same(*load(file, o).store, *plain.store));
-    write_file_atomic(entry.path(), bytes);
+    o.cache = std::make_shared<SealedFolder>(place);
+    const std::string words = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(words, HasSubstr("made again at every start"));
+    EXPECT_EQ(words.find("warning"), words.rfind("warning")) << words;
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
-#include "run/engine/cache/kept_files.h"
+#include "base/sealed/sealed.h"
 #include "run/engine/engine.h"
 #include "tests/run/damage.h"
 #include "tests/run/graphs.h"
@@ -108,7 +108,7 @@ TEST_P(Verdict, WhatIsNoResultIsTriedAgain) {
   for (int i = 0; i < 1001; ++i) endless += many;
   for (const std::string& text : {std::string("soun"), std::string("sound\n"), std::string("without: "),
                                   std::string("without: row"), many + "sound", std::string(4, '\0'), endless}) {
-    KeptFiles(folder.path()).write("verdicts", name, text);
+    SealedFolder(folder.path()).write("verdicts", name, text);
     fake->calls.clear();
     Engine again(on_gpu());
     EXPECT_GT(launches(), 7) << text.substr(0, 40);

@@ -183,7 +183,7 @@ TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
     ASSERT_FALSE(none_yet());
   }
   const std::filesystem::path file = std::filesystem::directory_iterator(plans)->path();
-  const std::string kept = KeptFiles(folder.path()).read("plans", file.filename());
+  const std::string kept = SealedFolder(folder.path()).read("plans", file.filename());
   ASSERT_FALSE(kept.empty());
   const auto run_again = [&] {
     Engine engine(o);
@@ -196,16 +196,16 @@ TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
   EXPECT_EQ(run_again().find("tuned") != std::string::npos, kept[0] != '0');
   // What is on disk may be anything.
   for (const char* text : {"7", "-1 x\n", "1 0000\n", "99999 x\n", "99999999999999 x\n", "1\n", "x"}) {
-    KeptFiles(folder.path()).write("plans", file.filename(), text);
+    SealedFolder(folder.path()).write("plans", file.filename(), text);
     EXPECT_EQ(run_again().find("tuned"), std::string::npos) << text;
   }
   std::ofstream(file) << kept;  // without a seal
   EXPECT_EQ(run_again().find("tuned"), std::string::npos);
-  KeptFiles(folder.path()).write("plans", file.filename(), kept);
+  SealedFolder(folder.path()).write("plans", file.filename(), kept);
   for (const auto& [what, content] : damaged_forms(read_file(file))) {
     put_in_place(file, content);
     EXPECT_EQ(run_again().find("tuned"), std::string::npos) << what;
-    EXPECT_EQ(KeptFiles(folder.path()).read("plans", file.filename()), "") << what;
+    EXPECT_EQ(SealedFolder(folder.path()).read("plans", file.filename()), "") << what;
   }
 }
 

@@ -1,14 +1,17 @@
 #include "model/compress/fields/field_recovery.h"
 
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "graph/ir/text.h"
 #include "model/compress/quantize.h"
-#include "model/file/checkpoint.h"
 
 namespace lumen::model {
 namespace {
@@ -16,10 +19,7 @@ namespace {
 constexpr double kFirst = 0.9, kSecond = 0.99;  // of Adam's moments
 constexpr double kLast = 0.05;                  // of the rate, at the end
 constexpr int kSaves = 10;                      // in a run
-
-std::span<const uint8_t> bytes_of(const std::vector<float>& x) {
-  return {reinterpret_cast<const uint8_t*>(x.data()), x.size() * sizeof(float)};
-}
+constexpr const char *kKind = "work", *kState = "state";
 
 }  // namespace
 
@@ -29,10 +29,8 @@ struct FieldRecovery::Moving {
   std::vector<float> x, first, second, best, slope;
   double size = 1;  // of what a step of rate 1 moves
 
-  // By name, as a checkpoint keeps them.
-  std::map<std::string, std::vector<float>*> states() {
-    return {{"", &x}, {".first", &first}, {".second", &second}, {".best", &best}};
-  }
+  // What is kept of it.
+  std::array<std::vector<float>*, 4> states() { return {&x, &first, &second, &best}; }
   std::vector<float> factors(const std::vector<float>& logarithms) const {
     std::vector<float> out(logarithms.size());
     for (size_t i = 0; i < out.size(); ++i) out[i] = std::exp(logarithms[i]);
@@ -52,7 +50,15 @@ FieldRecovery::FieldRecovery(run::Engine& engine, const Model& rounded, const Mo
   if (moving_.empty())
     throw user_error("nothing of the model could be trained with its codes as they are{}",
                      left_.empty() ? "" : ": " + left_[0]);
-  if (!options_.folder.empty()) lock_ = std::make_unique<FolderLock>(options_.folder);
+  if (options_.folder.empty()) return;
+  lock_ = std::make_unique<FolderLock>(options_.folder);
+  SealedFolderOptions quiet;
+  quiet.quiet = true;
+  files_ = std::make_unique<SealedFolder>(options_.folder, quiet);
+  if (!files_->usable())
+    throw Error(Exit::user,
+                fmt::format("'{}' cannot keep what is done: {}", options_.folder.string(), files_->trouble()),
+                "name another folder with --work-folder");
 }
 
 FieldRecovery::~FieldRecovery() = default;
@@ -95,7 +101,9 @@ int64_t FieldRecovery::trained() const {
 
 std::string FieldRecovery::key(std::span<const TokenId> text, const Model* teacher) const {
   const FieldRecoveryOptions& o = options_;
-  std::string all = fmt::format("{}\n{} {} {} {} {} {} {}\n", o.source, o.scales, o.vectors, o.steps, o.rate,
+  std::string all;
+  for (const auto& identity : o.identities) all += identity->sampled() + "\n";
+  all += fmt::format("{}\n{} {} {} {} {} {} {}\n", o.source, o.scales, o.vectors, o.steps, o.rate,
                                 o.step_windows, o.seed, teacher != nullptr);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, int(o.run.products.scalar));
   for (const Parameter& p : rounded_.parameters)
@@ -168,52 +176,85 @@ bool FieldRecovery::run(const std::function<void(const FieldRecoveryProgress&)>&
     if (stops || done == steps || done % between == 0) save(done);
     if (stops) return false;
   }
+  require_same_models();
   return true;
 }
 
+void FieldRecovery::require_same_models() {
+  std::string now;
+  for (const auto& identity : options_.identities) now += identity->whole() + "\n";
+  if (models_.empty()) models_ = now;
+  if (models_ == now) return;
+  remove_folder();
+  throw Error(Exit::verify,
+              fmt::format("what was kept in '{}' was made of other models, which are as these are in the bytes that were "
+                          "compared at the start; it is removed",
+                          options_.folder.string()),
+              "run the command again: it begins anew");
+}
+
+// A line of JSON, and all numbers behind it, in the order of names.
 void FieldRecovery::save(int step) {
-  if (options_.folder.empty()) return;
-  CheckpointContent content;
-  content.state.step = step;
-  content.state.seed = options_.seed;
-  content.state.config = key_;
-  content.state.more = {{"before", before_}, {"after", after_}, {"best", best_step_}};
-  std::map<std::string, const std::vector<float>*> tensors;
+  if (!files_) return;
+  require_same_models();
+  const nlohmann::json told{{"key", key_},       {"models", models_}, {"step", step},
+                            {"before", before_}, {"after", after_},   {"best", best_step_}};
+  const auto file = files_->create(kKind, kState);
+  if (!file) throw user_error("cannot write to '{}': {}", options_.folder.string(), files_->trouble());
+  const std::string line = told.dump() + "\n";
+  file->write(line.data(), line.size());
   for (const auto& [name, m] : moving_)
-    for (const auto& [ending, numbers] : m->states()) {
-      TensorSpec spec;
-      spec.name = name + ending;
-      spec.shape = {std::ssize(*numbers)};
-      tensors[spec.name] = numbers;
-      (ending.empty() ? content.weights : content.optimizer).push_back(std::move(spec));
-    }
-  content.fetch = [&](const TensorSpec& spec) { return bytes_of(*tensors.at(spec.name)); };
-  (void)save_checkpoint(options_.folder, content, 1);
+    for (const std::vector<float>* numbers : m->states()) file->write(numbers->data(), numbers->size() * sizeof(float));
+  file->finish(true);
 }
 
 int FieldRecovery::load() {
-  if (options_.folder.empty()) return 0;
-  if (options_.anew)
-    for (const std::filesystem::path& old : list_checkpoints(options_.folder)) discard_checkpoint(old);
-  const auto latest = latest_checkpoint(options_.folder);
-  if (!latest) return 0;
-  const Checkpoint c = load_checkpoint(*latest, rounded_.family->library().formats());
-  if (c.state.config != key_)
+  if (!files_) return 0;
+  if (options_.anew) files_->remove(kKind, kState);
+  const SealedContents kept = files_->map(kKind, kState);
+  if (kept.state == SealedContents::State::absent) return 0;
+  const std::string file = (files_->path() / kKind / kState).string();
+  if (kept.is_whole()) {
+    const int step = take_state(kept.bytes);
+    if (step > 0) return step;
+  }
+  warn(fmt::format("'{}' {}: every step is computed again", file,
+                   kept.is_whole() ? "is not what this version of Lumen writes" : kept.why));
+  return 0;
+}
+
+// The step; 0 where they are not what save() leaves. Error where they are another run's.
+int FieldRecovery::take_state(std::span<const uint8_t> state) {
+  const auto end = std::ranges::find(state, uint8_t{'\n'});
+  const nlohmann::json told = nlohmann::json::parse(state.begin(), end, nullptr, false);
+  if (end == state.end() || !told.is_object() || told.value("key", nlohmann::json()) != key_) {
+    if (!told.is_object() || !told.contains("key")) return 0;
     throw Error(Exit::user,
                 fmt::format("'{}' holds what another run has done, with other models, text or options",
                             options_.folder.string()),
                 "remove the folder, name another one with --work-folder, or begin anew with --restart");
+  }
+  size_t bytes = 0;
   for (const auto& [name, m] : moving_)
-    for (const auto& [ending, numbers] : m->states()) {
-      const StoredTensor& t = (ending.empty() ? c.weights : c.optimizer)->get(name + ending);
-      LUMEN_CHECK(t.data.size() == bytes_of(*numbers).size(), "'{}' of another size", t.name);
-      std::copy(t.data.begin(), t.data.end(), reinterpret_cast<uint8_t*>(numbers->data()));
+    for (const std::vector<float>* numbers : m->states()) bytes += numbers->size() * sizeof(float);
+  std::span<const uint8_t> rest = state.subspan(end - state.begin() + 1);
+  if (rest.size() != bytes) return 0;
+  try {
+    moves_ = told.at("step").get<int>();
+    before_ = told.at("before").get<double>();
+    after_ = told.at("after").get<double>();
+    best_step_ = told.at("best").get<int>();
+    models_ = told.at("models").get<std::string>();
+  } catch (const nlohmann::json::exception&) {
+    return 0;
+  }
+  if (moves_ < 1 || moves_ > options_.steps) return moves_ = 0;
+  for (const auto& [name, m] : moving_)
+    for (std::vector<float>* numbers : m->states()) {
+      std::memcpy(numbers->data(), rest.data(), numbers->size() * sizeof(float));
+      rest = rest.subspan(numbers->size() * sizeof(float));
     }
-  before_ = c.state.more.at("before");
-  after_ = c.state.more.at("after");
-  best_step_ = c.state.more.at("best");
-  moves_ = c.state.step;
-  return c.state.step;
+  return moves_;
 }
 
 Model FieldRecovery::result() const {
@@ -229,10 +270,11 @@ Model FieldRecovery::result() const {
 }
 
 void FieldRecovery::remove_folder() {
-  if (options_.folder.empty()) return;
-  for (const std::filesystem::path& old : list_checkpoints(options_.folder)) discard_checkpoint(old);
-  lock_.reset();
+  if (!files_) return;
   std::error_code ignored;
+  std::filesystem::remove_all(files_->path(), ignored);
+  files_.reset();
+  lock_.reset();
   std::filesystem::remove(options_.folder, ignored);  // if nothing else lies there
 }
 

@@ -1,7 +1,7 @@
 // The training of what stands around codes. Every step rounds fields to their own precision, so that what is measured
 // is what is written; gradients go straight through that. Layer by layer (text_loss.h): beside the model as it is
 // stored only scales and vectors, their moments and the best ones are held. What is done is kept in a folder now and
-// then, and a run that was stopped goes on there and ends in the same bytes. Proved by
+// then, sealed (base/sealed), and a run that was stopped goes on there and ends in the same bytes. Proved by
 // tests/model/compress/fields/field_recovery_test.cpp.
 #pragma once
 
@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/file/lock.h"
+#include "base/sealed/sealed.h"
+#include "model/arch/identity.h"
 #include "model/arch/model.h"
 #include "model/calibrate/text_loss.h"
 #include "model/compress/fields/scale_fields.h"
@@ -29,7 +31,8 @@ struct FieldRecoveryOptions {
   uint64_t seed = 0;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
   bool anew = false;             // what lies there is thrown away
-  std::string source;            // what identifies models and text
+  std::string source;            // what the run is of beside what these say
+  std::vector<std::shared_ptr<ModelIdentity>> identities;  // of the models; empty: they are not compared
 };
 
 struct FieldRecoveryProgress {
@@ -45,7 +48,8 @@ class FieldRecovery {
                 FieldRecoveryOptions options);
   ~FieldRecovery();
 
-  // Does what is left to do. False when `stop` said so: the folder has what was done.
+  // Does what is left to do. False when `stop` said so: the folder has what was done. Error (exit 5) where what an
+  // earlier run left was made of other models, which a part of their bytes did not show; it is removed.
   bool run(const std::function<void(const FieldRecoveryProgress&)>& progress = {},
            const std::function<bool()>& stop = {});
 
@@ -68,6 +72,8 @@ class FieldRecovery {
   void look(int step);
   void save(int step);
   int load();  // the step that is done
+  int take_state(std::span<const uint8_t> state);
+  void require_same_models();
 
   run::Engine& engine_;
   const Model& rounded_;
@@ -75,6 +81,8 @@ class FieldRecovery {
   std::map<std::string, std::unique_ptr<Moving>> moving_;
   std::vector<std::string> left_;
   std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<SealedFolder> files_;  // in the folder
+  std::string models_;                   // the whole identities of those that the kept state was made of
   TextLoss loss_;
   const std::string key_;
   double before_ = 0, after_ = 0;

@@ -1,6 +1,7 @@
 #include "model/compress/layers/by_layers.h"
 
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -17,10 +18,12 @@
 namespace lumen::model {
 namespace {
 
+constexpr const char *kRounded = "rounded", *kTrue = "true";  // sets of carried values
+
 std::string key_of(const Model& model, const std::map<std::string, FormatRef>& formats, std::span<const TokenId> text,
                    const ByLayersOptions& o) {
   std::string all =
-      fmt::format("{}\n{}\n{} {} {} {} {} {}\n", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
+      fmt::format("{}\n{}\n{}\n{} {} {} {} {} {}\n", o.identity ? o.identity->sampled() : "", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
                   o.numbers.norm, o.numbers.iterations, o.numbers.smoothing_strength, model.name);
   all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
   if (o.branch.are_wanted())
@@ -36,23 +39,29 @@ std::string key_of(const Model& model, const std::map<std::string, FormatRef>& f
   return hash_text(all).hex();
 }
 
+std::function<std::string()> whole_of(const std::shared_ptr<ModelIdentity>& identity) {
+  if (!identity) return {};
+  return [identity] { return identity->whole(); };
+}
+
 }  // namespace
 
-// The numbers of a part's weights: decoded when they are asked for, and then held.
+// The numbers of a part's weights as the parts before `end` leave them: decoded when they are asked for, and then held.
 class ByLayers::Numbers {
  public:
-  Numbers(ByLayers& run) : run_(run) {}
+  Numbers(ByLayers& run, size_t end) : run_(run), end_(end) {}
 
   std::span<const float> of(const std::string& name) {
     const auto found = held_.find(name);
     if (found != held_.end()) return found->second;
-    std::optional<std::vector<float>> done = run_.done(name);
+    std::optional<std::vector<float>> done = run_.done(name, end_);
     return held_[name] = done ? std::move(*done) : values_of(run_.engine_, run_.model_.weights.at(name));
   }
   void set(const std::string& name, std::vector<float> values) { held_[name] = std::move(values); }
 
  private:
   ByLayers& run_;
+  const size_t end_;
   std::map<std::string, std::vector<float>> held_;
 };
 
@@ -64,9 +73,9 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
       options_(std::move(options)),
       branches_(branch_ranks(model, formats_, options_.branch)),
       run_(engine, model, text, options_.run),
-      journal_(options_.folder, key_of(model, formats_, text, options_), options_.anew),
-      rounded_(options_.folder, "rounded"),
-      true_(options_.folder, "true"),
+      journal_(options_.folder, key_of(model, formats_, text, options_), options_.anew, whole_of(options_.identity)),
+      rounded_(journal_.values_folder(), kRounded, journal_.seal_key()),
+      true_(journal_.values_folder(), kTrue, journal_.seal_key()),
       rounder_(options_.method.strategy->rounder(engine, options_.numbers)),
       nearest_(find_strategy("rtn").rounder(engine, options_.numbers)),
       errors_(engine) {
@@ -79,6 +88,57 @@ ByLayers::ByLayers(run::Engine& engine, const Model& model, std::map<std::string
   }
   for (size_t k = 0; k < run_.parts(); ++k)
     for (const std::string& name : run_.part(k).parameters) part_of_.emplace(name, k);
+  discard_unfit_parts();
+}
+
+std::vector<std::string> ByLayers::rounded_in(size_t k) const {
+  std::vector<std::string> out;
+  for (const std::string& name : run_.part(k).parameters)
+    if (part_of_.at(name) == k && formats_.contains(name)) out.push_back(name);
+  return out;
+}
+
+// Why a kept part is none of this run: who reads it later finds every weight, of its size.
+std::string ByLayers::unfit(size_t k) const {
+  if (k >= run_.parts()) return "the model has no such part";
+  std::set<std::string> wanted;
+  for (const std::string& name : rounded_in(k)) {
+    wanted.insert(name);
+    if (branches_.contains(name)) wanted.insert({branch_a(name), branch_b(name)});
+  }
+  std::set<std::string> told;
+  for (const Journal::Line& line : journal_.report(k).lines) {
+    if (!formats_.contains(line.name) || !wanted.contains(line.name)) return fmt::format("it tells of '{}'", line.name);
+    told.insert(line.name);
+  }
+  for (const std::string& name : rounded_in(k))
+    if (!told.contains(name)) return fmt::format("it does not tell of '{}'", name);
+  for (const std::string& name : journal_.report(k).changed) {
+    if (!part_of_.contains(name) || wanted.contains(name)) return fmt::format("it tells of '{}'", name);
+    wanted.insert(name);
+  }
+  for (const auto& [name, shape] : journal_.weights(k)) {
+    if (wanted.erase(name) == 0) return fmt::format("it has a weight '{}'", name);
+    const TensorSpec spec{name, shape, {Scalar::f32, format_of(name)}};
+    const Parameter* const p = model_.find(name);
+    try {
+      if (spec.blob_bytes() != std::ssize(std::span(journal_.weight(name, format_of(name), k + 1)->bytes)) ||
+          (p && spec.rows() * spec.columns() != p->count()))
+        return fmt::format("'{}' is of another size", name);
+    } catch (const Error&) {
+      return fmt::format("'{}' is of another shape", name);
+    }
+  }
+  const size_t losses = journal_.report(k).losses.size();
+  if (losses != 0 && std::ssize(journal_.report(k).losses) != run_.windows() * options_.run.length)
+    return fmt::format("it has {} losses", losses);
+  return wanted.empty() ? "" : fmt::format("it has no weight '{}'", *wanted.begin());
+}
+
+void ByLayers::discard_unfit_parts() {
+  for (size_t k = 0; k < journal_.end(); ++k)
+    if (journal_.has(k))
+      if (const std::string why = unfit(k); !why.empty()) journal_.discard(k, why);
 }
 
 void ByLayers::refuse_formats() {
@@ -116,13 +176,44 @@ graph::TapKinds ByLayers::observes() const {
 }
 
 bool ByLayers::run(const std::function<void(const ByLayersProgress&)>& progress, const std::function<bool()>& stop) {
-  for (size_t k = journal_.done(); k < run_.parts(); ++k) {
-    round_part(k, progress);
+  for (size_t k = first_to_do(); journal_.first_missing() < run_.parts(); ++k) {
+    if (journal_.has(k))
+      run_through(k, progress);
+    else
+      round_part(k, progress);
     if (stop && k + 1 < run_.parts() && stop()) return false;
   }
-  const nlohmann::json& last = journal_.report(run_.parts() - 1);
-  if (last.contains("losses")) losses_ = last["losses"].get<std::vector<float>>();
+  journal_.require_same_model();
+  losses_ = journal_.report(run_.parts() - 1).losses;
   return true;
+}
+
+// Where the values lie that the first missing part reads; else at the beginning, from where they are computed again.
+size_t ByLayers::first_to_do() {
+  const size_t first = journal_.first_missing();
+  if (first == 0 || first >= run_.parts()) return first;
+  const auto kept = journal_.values(first - 1);
+  const auto of = [&](const char* set) {
+    const auto found = kept->find(set);
+    return found == kept->end() ? std::map<int, Seal>() : found->second;
+  };
+  const auto are_all = [&](const std::map<int, Seal>& seals) {
+    const std::vector<int> wanted = run_.handed_on(first - 1);
+    return std::ranges::all_of(wanted, [&](int number) { return seals.contains(number); });
+  };
+  if (kept && are_all(of(kRounded)) && (!carries_truth() || are_all(of(kTrue))) && rounded_.take_up(of(kRounded)) &&
+      true_.take_up(of(kTrue)))
+    return first;
+  warn(fmt::format("what part {} reads is not in '{}' as it was kept: the parts before it are run through again",
+                   first + 1, journal_.folder().string()));
+  return 0;
+}
+
+Journal::Values ByLayers::seals_behind(size_t k) const {
+  Journal::Values out;
+  out[kRounded] = rounded_.seals(run_.handed_on(k));
+  if (carries_truth()) out[kTrue] = true_.seals(run_.handed_on(k));
+  return out;
 }
 
 // A part while it is rounded.
@@ -134,7 +225,7 @@ struct ByLayers::Part {
   std::vector<std::string> mine;  // to be rounded here
   std::map<std::string, Weight> weights;
   std::map<std::string, Branch> branches;
-  nlohmann::json lines = nlohmann::json::array();  // of the report
+  std::vector<Journal::Line> lines;  // of the report
   const std::function<void(const ByLayersProgress&)>& progress;
   int64_t all_windows;
   std::vector<std::string> unsound = {};  // by state.reads: what was wrong with the sums, which are dropped
@@ -158,6 +249,19 @@ bool ByLayers::carries_truth() const {
   return observes().cross || options_.method.strategy->by_blocks();
 }
 
+void ByLayers::carry_truth(Part& at) {
+  if (!carries_truth() || at.is_last()) return;
+  run_.run(at.number, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
+  run_.keep_written(at.number, &true_);
+}
+
+PartRun ByLayers::carry_rounded(Part& at) {
+  PartRun gone = run_.run(at.number, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {},
+                          at.windows("goes on", 0.85, 1));
+  run_.keep_written(at.number, &rounded_);
+  return gone;
+}
+
 // What weights read of the text, and what preparations make of that and of them.
 void ByLayers::observe(Part& at) {
   const size_t k = at.number;
@@ -168,10 +272,7 @@ void ByLayers::observe(Part& at) {
     seen = run_.compare(k, at.weight_before(), &rounded_, &true_, kinds, at.windows("reads", 0, 0.2));
   else if (!at.mine.empty() && observes)
     seen = run_.run(k, at.weight_before(), &rounded_, nullptr, kinds, at.windows("reads", 0, 0.2));
-  if (carries_truth() && !at.is_last()) {
-    run_.run(k, at.weight_before(), &true_, &true_, {}, at.windows("goes on unrounded", 0.2, 0.3));
-    run_.keep_written(k, &true_);
-  }
+  carry_truth(at);
   at.unsound = drop_unsound(seen.taps);
   rounder_->begin_part();
   errors_.forget();
@@ -207,15 +308,13 @@ FormatRef ByLayers::format_of(const std::string& name) const {
   return is_branch ? options_.branch.format : nullptr;
 }
 
-std::optional<std::vector<float>> ByLayers::done(const std::string& name) {
-  const FormatLibrary& formats = model_.family->library().formats();
-  const std::optional<Weight> w = journal_.weight(name, formats, format_of(name));
+std::optional<std::vector<float>> ByLayers::done(const std::string& name, size_t end) {
+  const std::optional<Weight> w = journal_.weight(name, format_of(name), end);
   if (!w) return std::nullopt;
   std::vector<float> values = values_of(engine_, *w);
   if (branches_.contains(name)) {
     const std::string a = branch_a(name), b = branch_b(name);
-    Branch{*journal_.weight(a, formats, format_of(a)), *journal_.weight(b, formats, format_of(b))}.add(engine_, 1,
-                                                                                                       values);
+    Branch{*journal_.weight(a, format_of(a), end), *journal_.weight(b, format_of(b), end)}.add(engine_, 1, values);
   }
   return values;
 }
@@ -269,11 +368,7 @@ void ByLayers::keep(Part& at, const std::string& name, const RoundingTask& task,
   const std::optional<double> output = errors_.relative(task, rounding.values);
   if (const auto more = at.state.remarks.find(name); more != at.state.remarks.end())
     rounding.remark = more->second + (rounding.remark.empty() ? "" : "; ") + rounding.remark;
-  at.lines.push_back({{"name", name},
-                      {"strategy", options_.method.text()},
-                      {"error", error},
-                      {"output_error", output.value_or(-1)},
-                      {"remark", rounding.remark}});
+  at.lines.push_back({name, options_.method.text(), rounding.remark, error, output.value_or(-1)});
   Weight& w = at.weights[name];
   w.type = {model_.find(name)->shape, {Scalar::f32, task.format}};
   w.bytes = std::move(rounding.blob);
@@ -336,14 +431,13 @@ void ByLayers::round_weights(Part& at) {
 }
 
 void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  Part at{k,  run_.parts(), run_.part(k), Numbers(*this),          Numbers(*this), {},
-          {}, {},           {},           nlohmann::json::array(), progress,       run_.windows()};
-  for (const std::string& name : at.part.parameters)
-    if (part_of_.at(name) == k && formats_.contains(name)) at.mine.push_back(name);
+  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k), {},
+          {}, {},           {},           {},                progress,          run_.windows()};
+  at.mine = rounded_in(k);
   observe(at);
   round_weights(at);
   std::vector<Journal::Kept> kept;
-  nlohmann::json changed = nlohmann::json::array();
+  Journal::Report report;
   for (const std::string& name : at.mine) {
     kept.push_back({name, &at.weights.at(name)});
     const auto branch = at.branches.find(name);
@@ -354,14 +448,22 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
   for (const std::string& name : at.part.parameters)
     if (at.state.changed.contains(name) && !at.weights.contains(name)) {
       kept.push_back({name, &at.state.model.weights.at(name)});
-      changed.push_back(name);
+      report.changed.push_back(name);
     }
-  const PartRun gone =
-      run_.run(k, at.weight_after(), &rounded_, at.is_last() ? nullptr : &rounded_, {}, at.windows("goes on", 0.85, 1));
-  run_.keep_written(k, &rounded_);
-  nlohmann::json report{{"tensors", std::move(at.lines)}, {"changed", std::move(changed)}};
-  if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report["losses"] = losses->second;
-  journal_.add(kept, std::move(report));
+  const PartRun gone = carry_rounded(at);
+  report.lines = std::move(at.lines);
+  if (const auto losses = gone.results.find(kResult); losses != gone.results.end()) report.losses = losses->second;
+  journal_.add(k, kept, std::move(report), seals_behind(k));
+  run_.drop_read(k, &rounded_);
+  run_.drop_read(k, &true_);
+}
+
+// A part that is done is run again for what it hands on.
+void ByLayers::run_through(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
+  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k + 1), {},
+          {}, {},           {},           {},                progress,              run_.windows()};
+  carry_truth(at);
+  (void)carry_rounded(at);
   run_.drop_read(k, &rounded_);
   run_.drop_read(k, &true_);
 }
@@ -389,12 +491,12 @@ PartState ByLayers::prepared(size_t k, std::vector<TapSums> reads, const std::ve
 
 std::vector<RoundedTensor> ByLayers::report() const {
   std::vector<RoundedTensor> out;
-  for (size_t k = 0; k < journal_.done(); ++k)
-    for (const nlohmann::json& line : journal_.report(k)["tensors"]) {
-      const Parameter& p = *model_.find(line["name"]);
+  for (size_t k = 0; k < journal_.first_missing(); ++k)
+    for (const Journal::Line& line : journal_.report(k).lines) {
+      const Parameter& p = *model_.find(line.name);
       const auto branch = branches_.find(p.name);
-      out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line["strategy"], line["remark"],
-                     line["error"], line["output_error"], branch == branches_.end() ? 0 : branch->second});
+      out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line.strategy, line.remark, line.error,
+                     line.output_error, branch == branches_.end() ? 0 : branch->second});
     }
   return out;
 }
@@ -406,9 +508,9 @@ Model ByLayers::outline() const {
     w.type.element = {Scalar::f32, format};
     w.bytes = {};
   }
-  for (size_t k = 0; k < journal_.done(); ++k)
-    for (const nlohmann::json& name : journal_.report(k)["changed"]) {
-      Weight& w = out.weights.at(name.get<std::string>());
+  for (size_t k = 0; k < journal_.first_missing(); ++k)
+    for (const std::string& name : journal_.report(k).changed) {
+      Weight& w = out.weights.at(name);
       w.type.element = {Scalar::f32, nullptr};
       w.bytes = {};
     }
@@ -423,7 +525,7 @@ Model ByLayers::outline() const {
 }
 
 Weight ByLayers::weight(const Parameter& p) {
-  std::optional<Weight> w = journal_.weight(p.name, model_.family->library().formats(), format_of(p.name));
+  std::optional<Weight> w = journal_.weight(p.name, format_of(p.name));
   LUMEN_CHECK(w, "'{}' was not rounded", p.name);
   // The shape may have axes that files do not keep.
   w->type.shape = p.shape;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/arch/identity.h"
 #include "model/compress/layers/branch.h"
 #include "model/compress/layers/journal.h"
 #include "model/compress/prepare/prepare.h"
@@ -23,7 +24,8 @@ struct ByLayersOptions {
   LayerRunOptions run;
   std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
   bool anew = false;             // what lies in the folder is thrown away
-  std::string source;            // what identifies the model's files and the text, part of the journal's key
+  std::string source;            // what the run is of beside what these say, part of the journal's key
+  std::shared_ptr<ModelIdentity> identity;  // of the model and whatever else its weights come from; null: not compared
 };
 
 struct RoundedTensor {
@@ -46,7 +48,8 @@ class ByLayers {
   ByLayers(run::Engine& engine, const Model& model, std::map<std::string, FormatRef> formats,
            std::span<const TokenId> text, ByLayersOptions options);
 
-  // Does what is left to do. Stops behind a part when `stop` says so: false then.
+  // Does what is left to do. Stops behind a part when `stop` says so: false then. Error (exit 5) where what an earlier
+  // run left was made of another model (Journal::require_same_model).
   bool run(const std::function<void(const ByLayersProgress&)>& progress = {}, const std::function<bool()>& stop = {});
 
   // Nats of each position of all windows, of the model as it is rounded.
@@ -62,6 +65,14 @@ class ByLayers {
   class Numbers;
   struct Part;
   void round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  void run_through(size_t k, const std::function<void(const ByLayersProgress&)>& progress);
+  void carry_truth(Part& at);
+  PartRun carry_rounded(Part& at);
+  void discard_unfit_parts();
+  std::string unfit(size_t k) const;
+  size_t first_to_do();
+  std::vector<std::string> rounded_in(size_t k) const;
+  Journal::Values seals_behind(size_t k) const;
   void observe(Part& at);
   void round_weights(Part& at);
   RoundingTask task_of(Part& at, const std::string& name) const;
@@ -82,8 +93,8 @@ class ByLayers {
   Branch branch_beside(const std::string& name, const RoundingTask& task, std::span<const float> values);
   // What a weight, or a part of a branch, was rounded to; null where it stays.
   FormatRef format_of(const std::string& name) const;
-  // The numbers of a weight that an earlier part rounded, with its branch.
-  std::optional<std::vector<float>> done(const std::string& name);
+  // The numbers of a weight that one of the parts before `end` rounded, with its branch.
+  std::optional<std::vector<float>> done(const std::string& name, size_t end);
   // Weights and sums as preparations leave them; the numbers that they change are in `before`.
   PartState prepared(size_t k, std::vector<TapSums> reads, const std::vector<std::string>& mine,
                      const std::function<std::span<const float>(const std::string&)>& weight);

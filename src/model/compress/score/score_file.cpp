@@ -3,11 +3,16 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "graph/ir/text.h"
 
 namespace lumen::model {
+namespace {
+
+constexpr const char* kKind = "scores";
+
+}  // namespace
 
 std::string score_key(const std::string& source, const Model& model, const std::vector<std::string>& names,
                       const std::vector<FormatRef>& candidates, std::span<const TokenId> text,
@@ -22,7 +27,8 @@ std::string score_key(const std::string& source, const Model& model, const std::
   return hash_text(all).hex();
 }
 
-void write_scores(const std::filesystem::path& file, const std::string& key, const std::vector<WeightScore>& scores) {
+void write_scores(SealedFolder& folder, const std::string& name, const std::string& key,
+                  const std::vector<WeightScore>& scores) {
   nlohmann::json all{{"key", key}, {"weights", nlohmann::json::array()}};
   for (const WeightScore& w : scores) {
     nlohmann::json candidates = nlohmann::json::array();
@@ -31,13 +37,16 @@ void write_scores(const std::filesystem::path& file, const std::string& key, con
     all["weights"].push_back(
         {{"name", w.name}, {"weights", w.weights}, {"products", w.products}, {"candidates", std::move(candidates)}});
   }
-  write_file_atomic(file, all.dump());
+  folder.write(kKind, name, all.dump(), true);
 }
 
-std::optional<std::vector<WeightScore>> read_scores(const std::filesystem::path& file, const std::string& key,
-                                                    const FormatLibrary& formats) {
-  if (!std::filesystem::exists(file)) return std::nullopt;
-  const nlohmann::json all = nlohmann::json::parse(read_file(file), nullptr, false);
+std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const std::string& name,
+                                                    const std::string& key, const FormatLibrary& formats) {
+  const SealedContents kept = folder.map(kKind, name);
+  if (kept.state == SealedContents::State::refused)
+    warn(fmt::format("'{}' {}: weights are scored again", (folder.path() / kKind / name).string(), kept.why));
+  if (!kept.is_whole()) return std::nullopt;
+  const nlohmann::json all = nlohmann::json::parse(kept.text(), nullptr, false);
   if (!all.is_object() || !all.contains("key") || all["key"] != key) return std::nullopt;
   std::vector<WeightScore> out;
   try {

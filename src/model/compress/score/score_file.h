@@ -1,12 +1,13 @@
-// Scores of weights as a file of a work folder: a run that was ended does not score again.
+// Scores of weights as a sealed file of a work folder: a run that was ended does not score again. Proved by
+// tests/model/compress/score/score_file_test.cpp.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/sealed/sealed.h"
 #include "model/arch/model.h"
 #include "model/compress/score/weight_scores.h"
 
@@ -16,9 +17,11 @@ namespace lumen::model {
 std::string score_key(const std::string& source, const Model& model, const std::vector<std::string>& names,
                       const std::vector<FormatRef>& candidates, std::span<const TokenId> text,
                       const ScoreOptions& options);
-void write_scores(const std::filesystem::path& file, const std::string& key, const std::vector<WeightScore>& scores);
-// Nothing where there is no file, or one of another key, or a broken one.
-std::optional<std::vector<WeightScore>> read_scores(const std::filesystem::path& file, const std::string& key,
-                                                    const FormatLibrary& formats);
+// `name`: of the file among those of the folder.
+void write_scores(SealedFolder& folder, const std::string& name, const std::string& key,
+                  const std::vector<WeightScore>& scores);
+// Nothing where there is no file, or one of another key; a broken one is a warning.
+std::optional<std::vector<WeightScore>> read_scores(SealedFolder& folder, const std::string& name,
+                                                    const std::string& key, const FormatLibrary& formats);
 
 }  // namespace lumen::model

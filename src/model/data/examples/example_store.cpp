@@ -4,31 +4,26 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/structured/json.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr size_t kBlock = size_t{1} << 20;
-constexpr uint64_t kMagic = 0x32786174'6e656d75;  // "umentax2"
+constexpr uint64_t kMagic = 0x33786174'6e656d75;  // "umentax3"
 constexpr const char* kName = "the token cache";
+constexpr const char* kKind = "tokens";
 
-// The last bytes of a file: tokens, examples and a JSON text lie in front of it, in this order.
+// The last bytes: tokens, examples and a JSON text lie in front of it, in this order.
 struct Footer {
   uint64_t magic = kMagic;
   uint64_t tokens = 0, examples = 0, text = 0;  // their numbers; bytes of the text
   uint64_t form = 0;
   int64_t largest = -1;
-  Hash key, content, rest;  // content: tokens and examples; rest: the text
+  Hash key, content;  // content: tokens and examples
 };
-static_assert(sizeof(Footer) == 96 && sizeof(StoredExample) == 32);
-
-Hash content_hash(std::span<const uint32_t> tokens, std::span<const StoredExample> examples) {
-  RunningHash running;
-  running.add(tokens.data(), tokens.size_bytes());
-  running.add(examples.data(), examples.size_bytes());
-  return running.finish();
-}
+static_assert(sizeof(Footer) == 80 && sizeof(StoredExample) == 32);
 
 }  // namespace
 
@@ -54,12 +49,25 @@ Hash RunningHash::finish() {
   return hash_;
 }
 
-std::shared_ptr<const ExampleStore> ExampleStore::open(const std::filesystem::path& file, const Hash& key) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return nullptr;
+std::shared_ptr<const ExampleStore> ExampleStore::open(SealedFolder& cache, const Hash& key,
+                                                       const std::vector<std::string>& files) {
+  SealedContents contents = cache.map(kKind, key.hex());
+  if (contents.state == SealedContents::State::absent) return nullptr;
+  std::string why = contents.why;
+  if (contents.is_whole()) {
+    if (auto out = of(std::move(contents), key, files)) return out;
+    why = "is not what this version of Lumen writes";
+  }
+  warn(fmt::format("'{}' {}: it is not used, and the data are tokenized again",
+                   (cache.path() / kKind / key.hex()).string(), why));
+  return nullptr;
+}
+
+std::shared_ptr<const ExampleStore> ExampleStore::of(SealedContents contents, const Hash& key,
+                                                     const std::vector<std::string>& files) {
   auto out = std::make_shared<ExampleStore>();
-  out->map_ = MappedFile(file);
-  const auto bytes = out->map_.bytes();
+  const auto bytes = contents.bytes;
+  out->keeper_ = std::move(contents.keeper);
   Footer footer;
   if (bytes.size() < sizeof footer) return nullptr;
   std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
@@ -77,8 +85,6 @@ std::shared_ptr<const ExampleStore> ExampleStore::open(const std::filesystem::pa
   out->largest_ = footer.largest;
   out->hash_ = footer.content;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + token_bytes + example_bytes, footer.text);
-  if (!(hash_text(text) == footer.rest) || !(content_hash(out->tokens_, out->examples_) == footer.content))
-    return nullptr;
   uint64_t first = 0;
   for (const StoredExample& e : out->examples_) {
     if (e.first != first || e.length < 2 || e.length > footer.tokens - first) return nullptr;
@@ -87,16 +93,15 @@ std::shared_ptr<const ExampleStore> ExampleStore::open(const std::filesystem::pa
   if (first != footer.tokens || (out->form_ == RowForm::pairs && footer.examples % 2 != 0)) return nullptr;
   try {
     out->report_ = RowReport::from_json(parse_json(text, kName), kName);
+    out->report_.name_files(files);
   } catch (const Error&) {
     return nullptr;
   }
   return out;
 }
 
-ExampleWriter::ExampleWriter(std::optional<std::filesystem::path> file, const Hash& key)
-    : path_(std::move(file)), key_(key) {
-  if (path_) file_.emplace(*path_);
-}
+ExampleWriter::ExampleWriter(SealedFolder* cache, const Hash& key, std::vector<std::string> files)
+    : key_(key), files_(std::move(files)), spool_(cache, kKind, key.hex()) {}
 
 void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example) {
   LUMEN_CHECK(tokens.size() >= 2 && tokens.size() <= UINT32_MAX);
@@ -109,10 +114,7 @@ void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example)
   }
   LUMEN_CHECK(example.learned > 0);
   running_.add(tokens.data(), tokens.size_bytes());
-  if (file_)
-    file_->write(tokens.data(), tokens.size_bytes());
-  else
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  spool_.write(tokens.data(), tokens.size_bytes());
   count_ += tokens.size();
   examples_.push_back(example);
 }
@@ -120,22 +122,10 @@ void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example)
 std::shared_ptr<const ExampleStore> ExampleWriter::finish(RowForm form, const RowReport& report) {
   running_.add(examples_.data(), examples_.size() * sizeof(StoredExample));
   const Hash content = running_.finish();
-  auto out = std::make_shared<ExampleStore>();
-  if (!file_) {
-    out->form_ = form;
-    out->report_ = report;
-    out->hash_ = content;
-    out->largest_ = largest_;
-    out->own_tokens_ = std::move(tokens_);
-    out->own_examples_ = std::move(examples_);
-    out->tokens_ = out->own_tokens_;
-    out->examples_ = out->own_examples_;
-    return out;
-  }
-  file_->pad_to(2 * sizeof(uint32_t));
-  file_->write(examples_.data(), examples_.size() * sizeof(StoredExample));
+  spool_.pad_to(2 * sizeof(uint32_t));
+  spool_.write(examples_.data(), examples_.size() * sizeof(StoredExample));
   const std::string text = json_print(report.to_json(), kName);
-  file_->write(text);
+  spool_.write(text.data(), text.size());
   Footer footer;
   footer.tokens = count_;
   footer.examples = examples_.size();
@@ -144,12 +134,9 @@ std::shared_ptr<const ExampleStore> ExampleWriter::finish(RowForm form, const Ro
   footer.largest = largest_;
   footer.key = key_;
   footer.content = content;
-  footer.rest = hash_text(text);
-  file_->write(&footer, sizeof footer);
-  file_->commit();
-  file_.reset();
-  auto stored = ExampleStore::open(*path_, key_);
-  if (!stored) throw user_error("{} does not hold what was written to it", path_->string());
+  spool_.write(&footer, sizeof footer);
+  auto stored = ExampleStore::of(spool_.finish(), key_, files_);
+  LUMEN_CHECK(stored, "tokenized examples do not hold what was written");
   return stored;
 }
 

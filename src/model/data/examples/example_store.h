@@ -1,16 +1,14 @@
-// Tokenized examples: in memory, or in a file of the cache that is mapped, so that data may be larger than memory. Such
-// a file is written whole or not at all and is checked when it is opened; its name says of which files, tokenizer,
-// template and options it is. Proved by tests/model/data/data_load_test.cpp.
+// Tokenized examples: in memory, or in a sealed file of the cache that is mapped, so that data may be larger than
+// memory (base/sealed). Its name says of which files, tokenizer, template and options it is. Proved by
+// tests/model/data/data_load_test.cpp.
 #pragma once
 
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "base/file/file.h"
 #include "base/hash.h"
+#include "base/sealed/spool.h"
 #include "model/data/examples/batches.h"
 #include "model/data/rows/row_report.h"
 
@@ -43,20 +41,24 @@ class ExampleStore {
   const RowReport& report() const { return report_; }
   const Hash& hash() const { return hash_; }  // of tokens and examples
 
-  // Nothing when the file is not there, is damaged, or is another one's.
-  static std::shared_ptr<const ExampleStore> open(const std::filesystem::path& file, const Hash& key);
+  // What the cache holds of these data. Null when there is nothing, or nothing that can be trusted, which is a warning.
+  // `files`: names of the data's files, by which the report tells of rows.
+  static std::shared_ptr<const ExampleStore> open(SealedFolder& cache, const Hash& key,
+                                                  const std::vector<std::string>& files);
 
  private:
   friend class ExampleWriter;
+  // Null where they are not what a writer leaves.
+  static std::shared_ptr<const ExampleStore> of(SealedContents contents, const Hash& key,
+                                                const std::vector<std::string>& files);
+
   RowForm form_ = RowForm::texts;
   std::span<const uint32_t> tokens_;
   std::span<const StoredExample> examples_;
   TokenId largest_ = -1;
   RowReport report_;
   Hash hash_;
-  std::vector<uint32_t> own_tokens_;
-  std::vector<StoredExample> own_examples_;
-  MappedFile map_;
+  std::shared_ptr<const void> keeper_;
 };
 
 // A hash of bytes that come bit by bit; how they are cut makes no difference.
@@ -73,17 +75,17 @@ class RunningHash {
 
 class ExampleWriter {
  public:
-  // Without a file, in memory.
-  ExampleWriter(std::optional<std::filesystem::path> file, const Hash& key);
+  // Without a cache, in memory. The cache must live as long.
+  ExampleWriter(SealedFolder* cache, const Hash& key, std::vector<std::string> files);
   // `tokens` with kLearned; at least one behind the first is learned.
   void add(std::span<const uint32_t> tokens, StoredExample example);
+  // `report`: with numbers of files in the place of names.
   std::shared_ptr<const ExampleStore> finish(RowForm form, const RowReport& report);
 
  private:
-  std::optional<std::filesystem::path> path_;
-  std::optional<AtomicFile> file_;
-  Hash key_;
-  std::vector<uint32_t> tokens_;
+  const Hash key_;
+  const std::vector<std::string> files_;
+  Spool spool_;
   std::vector<StoredExample> examples_;
   uint64_t count_ = 0;
   TokenId largest_ = -1;

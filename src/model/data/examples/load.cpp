@@ -124,7 +124,7 @@ Hash cache_key(const std::vector<DataFile>& files, const Tokenizer& tokenizer, c
                         {"ends", tokenizer.end_of_generation()}};
   for (const DataFile& f : files)
     parts["files"].push_back(
-        {{"name", fs::path(f.path).filename().string()}, {"bytes", f.bytes}, {"hash", f.hash.hex()}});
+        {{"bytes", f.bytes}, {"hash", f.hash.hex()}});  // wherever they lie and whatever they are called
   return hash_text(parts.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 
@@ -139,12 +139,14 @@ std::vector<DataFile> hashed(const std::vector<fs::path>& files) {
 
 class Loader {
  public:
-  Loader(const std::vector<fs::path>& files, const Tokenizer& tokenizer, const ReadOptions& options)
-      : files_(files), rows_(tokenizer, options) {}
+  Loader(const std::vector<fs::path>& files, const std::vector<std::string>& names, const Tokenizer& tokenizer,
+         const ReadOptions& options)
+      : files_(files), names_(names), rows_(tokenizer, options) {}
 
   std::shared_ptr<const ExampleStore> run(ExampleWriter& writer) {
     for (uint32_t i = 0; i < files_.size(); ++i) read(i, writer);
     if (report_.kept() == 0) {
+      report_.name_files(names_);
       throw Error(Exit::user, fmt::format("{}: no row can be used\n{}", files_.front().string(), report_.table()),
                   "what rows may look like is in docs/finetune-data.md; columns with other names: --columns");
     }
@@ -184,7 +186,7 @@ class Loader {
   void take(uint32_t file, uint64_t line, const Tokenized& row, ExampleWriter& writer) {
     report_.read();
     const auto drop = [&](const std::string& why, const std::string& detail) {
-      report_.drop(why, {files_[file].filename().string(), line, detail});
+      report_.drop(why, {std::to_string(file), line, detail});
     };
     if (!row.fault.empty()) return drop(row.fault, row.detail);
     if (!row.cut.empty()) report_.cut(row.cut, {files_[file].filename().string(), line, ""});
@@ -195,6 +197,7 @@ class Loader {
   }
 
   const std::vector<fs::path>& files_;
+  const std::vector<std::string>& names_;
   RowTokenizer rows_;
   RowReport report_;
   std::optional<RowForm> form_;
@@ -251,19 +254,16 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
   check_data_form(options.form);
   LoadedExamples out;
   out.files = hashed(files);
+  std::vector<std::string> names;
+  for (const fs::path& file : files) names.push_back(file.filename().string());
   const Hash key = cache_key(out.files, tokenizer, options);
-  std::optional<fs::path> cached;
   if (options.cache) {
-    cached = *options.cache / (key.hex() + ".tokens");
-    out.store = ExampleStore::open(*cached, key);
+    out.store = ExampleStore::open(*options.cache, key, names);
     out.from_cache = out.store != nullptr;
     if (out.store) return out;
-    std::error_code error;
-    fs::create_directories(*options.cache, error);
-    if (error) throw user_error("cannot make the folder '{}': {}", options.cache->string(), error.message());
   }
-  ExampleWriter writer(cached, key);
-  out.store = Loader(files, tokenizer, options).run(writer);
+  ExampleWriter writer(options.cache.get(), key, names);
+  out.store = Loader(files, names, tokenizer, options).run(writer);
   return out;
 }
 

@@ -20,7 +20,7 @@ struct ReadOptions {
   std::map<std::string, std::string> columns;
   TrainOn train_on = TrainOn::assistant;
   ChosenTemplate chat;
-  std::optional<std::filesystem::path> cache;  // a folder
+  std::shared_ptr<SealedFolder> cache;  // null: tokens are held in memory, and not kept
 };
 
 // Error (usage) that lists the names when it is none.

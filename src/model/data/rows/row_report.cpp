@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/structured/json.h"
@@ -41,6 +42,16 @@ void RowReport::add(const RowReport& other) {
     for (const Place& place : theirs.first)
       if (l.first.size() < kPlaces) l.first.push_back(place);
   }
+}
+
+void RowReport::name_files(const std::vector<std::string>& names) {
+  for (Line& l : lines_)
+    for (Place& place : l.first) {
+      size_t number = 0;
+      const char* const end = place.file.data() + place.file.size();
+      const auto [stop, failure] = std::from_chars(place.file.data(), end, number);
+      if (failure == std::errc() && stop == end && number < names.size()) place.file = utf8_repair(names[number]);
+    }
 }
 
 uint64_t RowReport::dropped() const {

@@ -35,6 +35,9 @@ class RowReport {
   // One line for each reason; empty when every row was kept as it is.
   std::string table() const;
 
+  // Names in the place of numbers of files, which rows may be counted by.
+  void name_files(const std::vector<std::string>& names);
+
   nlohmann::json to_json() const;
   static RowReport from_json(const nlohmann::json& json, const std::string& where);
 

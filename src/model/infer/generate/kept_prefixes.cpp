@@ -13,27 +13,26 @@ constexpr int64_t kBlock = 64;                       // tokens of a file, or a p
 constexpr int64_t kMostBytes = int64_t{16} << 20;    // of a file, unless it has one page alone
 constexpr int64_t kLargestPage = int64_t{48} << 20;  // a larger one is not kept: files have an end
 
-std::string hash_of(const std::map<std::string, Weight>& weights) {
-  std::string all;
-  for (const auto& [name, w] : weights)
-    all += fmt::format("{} {} {}\n", name, graph::print(w.type), hash_bytes(w.bytes.data(), w.bytes.size()).hex());
-  return hash_text(all).hex();
-}
-
 }  // namespace
 
 KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files)
-    : session_(session), files_(std::move(files)) {
+    : loaded_(loaded), session_(session), files_(std::move(files)), identity_(loaded.model()) {
   LUMEN_CHECK(can_keep(session));
   const int64_t page = session.page_size(), bytes = session.page_bytes();
   if (bytes <= kLargestPage) block_ = page * std::max<int64_t>(1, std::min(kBlock / page, kMostBytes / bytes));
-  const SessionOptions& options = session.options();
-  const std::string same =
-      fmt::format("{}\n{}\n{} {} {} {} {} {}\n", hash_of(loaded.model().weights),
-                  hash_text(graph::print(session.graph())).hex(), loaded.engine().device().machine().name,
-                  loaded.engine().device().machine().features, options.keys ? options.keys->hash.hex() : "f32",
-                  options.values ? options.values->hash.hex() : "f32", options.exact, page);
-  for (int64_t set = 0; set < loaded.sets(); ++set) owners_.push_back(same + loaded.identity(set));
+}
+
+const std::string& KeptPrefixes::owner(int text) {
+  if (owners_.empty()) {
+    const SessionOptions& options = session_.options();
+    const machine::Machine& machine = loaded_.engine().device().machine();
+    const std::string same = fmt::format(
+        "{}\n{}\n{} {} {} {} {} {}\n", identity_.whole(), hash_text(graph::print(session_.graph())).hex(), machine.name,
+        machine.features, options.keys ? options.keys->hash.hex() : "f32",
+        options.values ? options.values->hash.hex() : "f32", options.exact, session_.page_size());
+    for (int64_t set = 0; set < loaded_.sets(); ++set) owners_.push_back(same + loaded_.identity(set));
+  }
+  return owners_.at(session_.set(text));
 }
 
 int64_t KeptPrefixes::restore(int text, std::span<const TokenId> wanted) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/arch/identity.h"
 #include "model/infer/prefixes/prefixes.h"
 #include "model/infer/session/session_many.h"
 
@@ -14,7 +15,7 @@ namespace lumen::model {
 
 class KeptPrefixes {
  public:
-  // All that caches hold depends on is read once: every weight. Both outlive this.
+  // All that caches hold depends on is read once, in the background: every weight. Both outlive this.
   KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files);
   // False for sessions that let go of pages.
   static bool can_keep(const ManySession& session) { return session.keeps_pages(); }
@@ -25,12 +26,14 @@ class KeptPrefixes {
   void save(int text);
 
  private:
-  std::string_view owner(int text) const { return owners_.at(session_.set(text)); }
+  const std::string& owner(int text);  // waits until all weights are read
 
+  const LoadedModel& loaded_;
   ManySession& session_;
   std::shared_ptr<PrefixFiles> files_;
+  ModelIdentity identity_;
   int64_t block_ = 0;                // tokens
-  std::vector<std::string> owners_;  // by set of adapters
+  std::vector<std::string> owners_;  // by set of adapters, when they were asked for
 };
 
 }  // namespace lumen::model

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -39,10 +38,11 @@ PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string
     : most_bytes_(most_bytes),
       revision_(std::move(revision)),
       folder_(folder / fmt::format("user-{}", ::geteuid()) / kKind),
-      kept_(folder, true) {
-  if (!kept_.usable())
-    throw Error(Exit::user, fmt::format("prefixes cannot be kept in '{}': {}", folder.string(), kept_.trouble()),
-                "name another folder with --prefix-cache");
+      kept_(folder, {.quiet = true}) {
+  if (!kept_.usable()) {
+    warn(fmt::format("prefixes of prompts are not kept: {}", kept_.trouble()));
+    has_warned_ = true;
+  }
   find_files();
   make_room(0);
   writer_ = std::thread([this] { write_all(); });

@@ -1,11 +1,11 @@
 // Beginnings of prompts kept on disk: what caches hold of a block of tokens, in a file of its own whose name is a hash
 // of whose it is and of all tokens up to its end. A file is taken when it says of itself that it belongs there, token
-// for token, and its seal is whole (run/engine/cache/kept_files.h); any other is removed, and what it held is computed
+// for token, and its seal is whole (base/sealed); any other is removed, and what it held is computed
 // again. The files together stay below a bound: those that were not asked for the longest go first. A thread of its own
 // brings them to the disk, flushed before they get their names, so that texts do not wait for that. One for all models
 // of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
 //
-// May include: base, model/text/tokenizer, run/engine.
+// May include: base, base/sealed, model/text/tokenizer.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +22,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/sealed/sealed.h"
 #include "model/text/tokenizer/tokenizer.h"
-#include "run/engine/engine.h"
 
 namespace lumen::model {
 
@@ -36,7 +36,8 @@ struct PrefixNumbers {
 
 class PrefixFiles {
  public:
-  // Makes the folder where it is missing; files of this user alone are read and written. Error where it cannot be had.
+  // Makes the folder where it is missing; files of this user alone are read and written. Where it cannot be had, a
+  // warning says why, and nothing is kept.
   // `revision`: of the program, without which nothing that another one kept is taken.
   PrefixFiles(const std::filesystem::path& folder, int64_t most_bytes, std::string revision);
   PrefixFiles(const PrefixFiles&) = delete;
@@ -73,7 +74,7 @@ class PrefixFiles {
   const std::string revision_;
   const std::filesystem::path folder_;  // of the files themselves
   mutable std::mutex mutex_;            // guards what follows
-  run::KeptFiles kept_;
+  SealedFolder kept_;
   std::map<std::string, File, std::less<>> files_;
   PrefixNumbers numbers_;
   std::filesystem::file_time_type latest_{};  // that a file was asked for

@@ -7,13 +7,6 @@
 
 namespace lumen::model {
 
-Hash weights_hash(const Model& model) {
-  std::string text;
-  for (const auto& [name, w] : model.weights)
-    text += fmt::format("{} {} {}\n", name, print(w.type), hash_bytes(w.bytes.data(), w.bytes.size()).hex());
-  return hash_text(text);
-}
-
 void record_base(const Hash& weights, CheckpointContent* content) {
   content->state.more["base"] = {{"weights_xxh3_128", weights.hex()}};
 }

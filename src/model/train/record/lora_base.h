@@ -6,13 +6,11 @@
 #include <string>
 
 #include "base/hash.h"
+#include "model/arch/identity.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::model {
-
-// The hash of all weights: names, shapes, elements and bytes, whatever file they lie in.
-Hash weights_hash(const Model& model);
 
 void record_base(const Hash& weights, CheckpointContent* content);
 // The hash of the weights an adapter was trained beside; nothing where the checkpoint holds all weights itself.

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "emit/emit.h"
-#include "emit/seal.h"
 #include "kernel/loop/text.h"
 #include "kernel/loop/verify.h"
 #include "run/engine/cache/in_parallel.h"
@@ -41,8 +40,8 @@ LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine
   return {tasks, small, shape.blocks, shape.threads, shape.shared_bytes, loop::begins_in_whole(kernel)};
 }
 
-KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)
-    : device_(std::move(device)), kept_(std::make_shared<KeptFiles>(folder)) {
+KernelCache::KernelCache(std::shared_ptr<Device> device, std::shared_ptr<SealedFolder> kept)
+    : device_(std::move(device)), kept_(std::move(kept)) {
   const machine::Machine& m = device_->machine();
   identity_ =
       fmt::format("{}\n{}\n{}\n{}\n{}\n{}", m.name, m.triple, m.cpu, m.features, emit::version(), device_->identity());
@@ -50,7 +49,7 @@ KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path f
 }
 
 std::string KernelCache::key_of(const std::string& text) const {
-  return emit::fingerprint(identity_ + text);
+  return fingerprint(identity_ + text);
 }
 
 struct KernelCache::Entry {

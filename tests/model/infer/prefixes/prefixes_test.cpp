@@ -159,10 +159,18 @@ TEST(PrefixFiles, FilesAreFlushedBeforeTheyHaveTheirNames) {
   EXPECT_EQ(g_flushes - before, 2);  // the file, and the folder for its name
 }
 
-TEST(PrefixFiles, AFolderThatCannotBeHadIsAnError) {
+TEST(PrefixFiles, AFolderThatCannotBeHadIsOneWarning) {
   const TestFolder folder;
   write_file_atomic(folder / "file", "x");
-  EXPECT_THROW(PrefixFiles(folder / "file", 1 << 20, "one"), Error);
+  testing::internal::CaptureStderr();
+  PrefixFiles files(folder / "file", 1 << 20, "one");
+  const std::vector<TokenId> tokens = {1, 2, 3};
+  files.write("owner", tokens, "content");
+  files.finish();
+  EXPECT_FALSE(files.read("owner", tokens, 7));
+  const std::string words = testing::internal::GetCapturedStderr();
+  EXPECT_NE(words.find("prefixes of prompts are not kept"), std::string::npos) << words;
+  EXPECT_EQ(words.find("warning"), words.rfind("warning")) << words;
 }
 
 }  // namespace

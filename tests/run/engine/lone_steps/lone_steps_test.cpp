@@ -246,7 +246,7 @@ TEST_F(LoneStepsTest, AProcessorThatIsWrongGivesWayToTheEvaluator) {
   EXPECT_EQ(right, encode(*f, x, kRows, kColumns));
   start(options(folder()), rounded);
   for (const auto& file : std::filesystem::directory_iterator(kept()))
-    KeptFiles(folder()).write("trials", file.path().filename(), "wrong: kernel 'planted' computes wrongly");
+    SealedFolder(folder()).write("trials", file.path().filename(), "wrong: kernel 'planted' computes wrongly");
   for (const Start& found : {start(options(folder()), converted), start(options(folder()), panel)}) {
     EXPECT_EQ(found.result, right);
     EXPECT_NE(found.said.find("'planted' computes wrongly: the evaluator"), std::string::npos) << found.said;

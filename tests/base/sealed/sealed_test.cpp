@@ -1,5 +1,5 @@
 // needs: none. What is kept between starts belongs to one user: sealed, in folders and files of that user alone.
-#include "run/engine/cache/kept_files.h"
+#include "base/sealed/sealed.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,39 +14,31 @@
 #include <thread>
 
 #include "base/file/file.h"
-#include "tests/run/graphs.h"
+#include "base/file/temporary.h"
+#include "base/error.h"
+#include "tests/base/sealed/own_folder.h"
 
-namespace lumen::run {
+namespace lumen {
 namespace {
 
 namespace fs = std::filesystem;
 
-mode_t mode_of(const fs::path& path) {
-  struct stat info{};
-  EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
-  return info.st_mode & 07777;
-}
-
-void overwrite(const fs::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
-}
-
 class Kept : public testing::Test {
  protected:
   Kept() : own(folder.path() / "cache" / ("user-" + std::to_string(::geteuid()))) {
-    KeptFiles files(cache());
+    SealedFolder files(cache());
     files.write("kernels", "a", "code of a");
     files.write("kernels", "b", "code of b");
     files.write("plans", "a", "plan of a");
   }
   fs::path cache() const { return folder.path() / "cache"; }
   std::string read(const std::string& kind, const std::string& name) const {
-    return KeptFiles(cache()).read(kind, name);
+    return SealedFolder(cache()).read(kind, name);
   }
   // What a new start says on stderr.
   std::string said(const fs::path& path) const {
     testing::internal::CaptureStderr();
-    KeptFiles files(path);
+    SealedFolder files(path);
     EXPECT_FALSE(files.usable());
     EXPECT_FALSE(files.trouble().empty());
     files.write("kernels", "c", "x");  // nothing happens
@@ -54,7 +46,7 @@ class Kept : public testing::Test {
     return testing::internal::GetCapturedStderr();
   }
 
-  TemporaryFolder folder;
+  OwnFolder folder;
   fs::path own;
 };
 
@@ -62,10 +54,10 @@ TEST_F(Kept, ComesBack) {
   EXPECT_EQ(read("kernels", "a"), "code of a");
   EXPECT_EQ(read("plans", "a"), "plan of a");
   EXPECT_EQ(read("plans", "b"), "");
-  KeptFiles(cache()).write("plans", "a", "another");
+  SealedFolder(cache()).write("plans", "a", "another");
   EXPECT_EQ(read("plans", "a"), "another");
-  EXPECT_TRUE(KeptFiles({}).trouble().empty());
-  EXPECT_FALSE(KeptFiles({}).usable());
+  EXPECT_TRUE(SealedFolder({}).trouble().empty());
+  EXPECT_FALSE(SealedFolder({}).usable());
 }
 
 TEST_F(Kept, IsForNobodyElse) {
@@ -82,7 +74,7 @@ TEST_F(Kept, WhatIsNotSealedIsNotTaken) {
   const std::string whole = read_file(own / "kernels/a");
   std::vector<std::string> bad = {"",
                                   "x",
-                                  whole.substr(0, 47),
+                                  whole.substr(0, 63),
                                   whole.substr(0, whole.size() - 1),
                                   whole + "x",
                                   read_file(own / "kernels/b"),
@@ -112,7 +104,7 @@ TEST_F(Kept, ASecretThatIsNoneIsReplaced) {
     EXPECT_EQ(read("kernels", "a"), "");
     EXPECT_EQ(mode_of(own / "key"), 0600U);
     EXPECT_NE(read_file(own / "key"), before);
-    KeptFiles(cache()).write("kernels", "a", "again");
+    SealedFolder(cache()).write("kernels", "a", "again");
     EXPECT_EQ(read("kernels", "a"), "again");
   }
   overwrite(own / "key", "short");
@@ -129,7 +121,7 @@ TEST_F(Kept, AFolderThatWasOpenIsClosedAndForgotten) {
   ASSERT_EQ(::chmod(own.c_str(), 0770), 0);
   EXPECT_EQ(read("kernels", "a"), "");
   EXPECT_EQ(mode_of(own), 0700U);
-  KeptFiles(cache()).write("kernels", "a", "again");
+  SealedFolder(cache()).write("kernels", "a", "again");
   EXPECT_EQ(read("kernels", "a"), "again");
   ASSERT_EQ(::chmod(own.c_str(), 0755), 0);  // only read: nothing is lost
   EXPECT_EQ(read("kernels", "a"), "again");
@@ -166,7 +158,7 @@ TEST_F(Kept, LinksAndOtherThingsAreNotFollowed) {
   fs::rename(own, folder.path() / "moved");
   fs::create_directory_symlink(folder.path() / "moved", own);
   const std::string words = said(cache());
-  EXPECT_NE(words.find("compiled kernels are not kept"), std::string::npos) << words;
+  EXPECT_NE(words.find("made again at every start"), std::string::npos) << words;
   EXPECT_EQ(words.find("warning"), words.rfind("warning")) << "one line is enough: " << words;
 }
 
@@ -184,15 +176,15 @@ TEST_F(Kept, AFolderOfAnotherUserIsRefusedWithAReason) {
 
 TEST_F(Kept, WithoutAFolderNothingIsKept) {
   overwrite(folder.path() / "file", "");
-  EXPECT_NE(said(folder.path() / "file/below").find("compiled kernels are not kept"), std::string::npos);
-  EXPECT_NE(said("/proc/nothing").find("compiled kernels are not kept"), std::string::npos);
+  EXPECT_NE(said(folder.path() / "file/below").find("made again at every start"), std::string::npos);
+  EXPECT_NE(said("/proc" / folder.path().filename()).find("made again at every start"), std::string::npos);
 }
 
 // A full disk, or one that is only read: what is there is read on.
 TEST_F(Kept, WhatCannotBeWrittenIsStillRead) {
   testing::internal::CaptureStderr();
   {
-    KeptFiles files(cache());
+    SealedFolder files(cache());
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
     const auto signal = std::signal(SIGXFSZ, SIG_IGN);
@@ -207,7 +199,7 @@ TEST_F(Kept, WhatCannotBeWrittenIsStillRead) {
     EXPECT_EQ(files.read("kernels", "c"), "");
   }
   const std::string words = testing::internal::GetCapturedStderr();
-  EXPECT_NE(words.find("compiled kernels are not kept"), std::string::npos) << words;
+  EXPECT_NE(words.find("made again at every start"), std::string::npos) << words;
   EXPECT_EQ(words.find("warning"), words.rfind("warning")) << "one line is enough: " << words;
   for (const auto& entry : fs::recursive_directory_iterator(cache()))
     EXPECT_FALSE(entry.path().filename().string().ends_with(".part")) << entry.path();
@@ -217,7 +209,7 @@ TEST_F(Kept, ManyAtOnceHaveOneSecret) {
   for (int round = 0; round < 20; ++round) {
     const fs::path fresh = folder.path() / std::to_string(round);
     if (round % 2 == 1) {  // those who find it open to others replace the secret once, not each other's
-      KeptFiles(fresh).write("kernels", "x", "code");
+      SealedFolder(fresh).write("kernels", "x", "code");
       for (const auto& user : fs::directory_iterator(fresh)) ASSERT_EQ(::chmod(user.path().c_str(), 0777), 0);
     }
     std::atomic<int> waiting{8};
@@ -225,11 +217,11 @@ TEST_F(Kept, ManyAtOnceHaveOneSecret) {
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([&, i] {
         for (--waiting; waiting > 0;) std::this_thread::yield();
-        KeptFiles(fresh).write("kernels", std::to_string(i), "code");
+        SealedFolder(fresh).write("kernels", std::to_string(i), "code");
       });
     }
     for (std::thread& t : threads) t.join();
-    for (int i = 0; i < 8; ++i) EXPECT_EQ(KeptFiles(fresh).read("kernels", std::to_string(i)), "code") << round;
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(SealedFolder(fresh).read("kernels", std::to_string(i)), "code") << round;
   }
 }
 
@@ -244,15 +236,136 @@ TEST_F(Kept, WaitsForItsTurn) {
   ::close(other);
 }
 
-TEST_F(Kept, UnfinishedFilesOfLongAgoAreRemoved) {
+// Whoever writes holds a lock, which goes with the process.
+TEST_F(Kept, UnfinishedFilesOfProcessesThatAreGoneAreRemoved) {
   overwrite(own / "kernels/.a.1.0.part", "half");
   overwrite(own / "kernels/.b.1.0.part", "half");
-  const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, (own / "kernels/.a.1.0.part").c_str(), long_ago, 0), 0);
+  const int writer = ::open((own / "kernels/.b.1.0.part").c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(writer, LOCK_EX), 0);
   EXPECT_EQ(read("kernels", "a"), "code of a");
   EXPECT_FALSE(fs::exists(own / "kernels/.a.1.0.part"));
-  EXPECT_TRUE(fs::exists(own / "kernels/.b.1.0.part")) << "somebody may be writing it";
+  EXPECT_TRUE(fs::exists(own / "kernels/.b.1.0.part")) << "somebody is writing it";
+  ::close(writer);
+  SealedFolder files(cache());
+  const auto half = files.create("kernels", "half");
+  half->write("half", 4);
+  EXPECT_EQ(read("kernels", "a"), "code of a");
+  EXPECT_NO_THROW(half->finish()) << "it was taken for a leaving";
+  EXPECT_EQ(read("kernels", "half"), "half");
+}
+
+// A signal that ends the program takes what is being written with it.
+TEST_F(Kept, SignalsRemoveWhatIsUnfinished) {
+  SealedFolder files(cache());
+  const auto half = files.create("kernels", "half");
+  const auto parts = [&] {
+    int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator(own / "kernels")) count += entry.path().extension() == ".part";
+    return count;
+  };
+  EXPECT_EQ(parts(), 1);
+  remove_temporaries();
+  EXPECT_EQ(parts(), 0);
+}
+
+TEST_F(Kept, WhatIsRefusedIsSaidOnce) {
+  for (const char* name : {"a", "b"}) overwrite(own / "kernels" / name, "damaged by somebody, and long enough for a seal, "
+                                                                       "which there is none of");
+  testing::internal::CaptureStderr();
+  SealedFolder files(cache());
+  EXPECT_EQ(files.read("kernels", "a"), "");
+  EXPECT_EQ(files.read("kernels", "b"), "");
+  const std::string words = testing::internal::GetCapturedStderr();
+  EXPECT_NE(words.find((own / "kernels/a").string()), std::string::npos) << words;
+  EXPECT_EQ(words.find("warning"), words.rfind("warning")) << words;
+}
+
+// Contents in pieces, mapped again; each byte of the file counts, and the reader says why.
+TEST_F(Kept, MapsWhatWasWrittenInPieces) {
+  std::string all;
+  SealedFolder files(cache());
+  {
+    const auto file = files.create("tokens", "t");
+    for (int i = 0; i < 300; ++i) {
+      const std::string piece(i * 31, char('a' + i % 26));
+      file->write(piece.data(), piece.size());
+      all += piece;
+    }
+    std::vector<uint8_t> back(1000);
+    ASSERT_TRUE(file->read_back(all.size() - 2000, back));
+    EXPECT_EQ(std::string(back.begin(), back.end()), all.substr(all.size() - 2000, 1000));
+    file->finish();
+    EXPECT_EQ(file->map().text(), all);
+  }
+  EXPECT_TRUE(files.map("tokens", "t").text() == all);
+  EXPECT_EQ(files.map("tokens", "u").state, SealedContents::State::absent);
+  const std::string whole = read_file(own / "tokens/t");
+  for (size_t at = 0; at < whole.size(); at += at + 64 < whole.size() ? 9973 : 1) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 4);
+    overwrite(own / "tokens/t", changed);
+    const SealedContents found = files.map("tokens", "t");
+    EXPECT_EQ(found.state, SealedContents::State::refused) << at;
+    EXPECT_NE(found.why, "");
+    EXPECT_TRUE(found.bytes.empty());
+  }
+}
+
+// What was not used for the longest goes first, whatever its kind; the newest stays however large it is.
+TEST_F(Kept, TheOldestLeavesFirst) {
+  clear_sealed(cache());
+  SealedFolderOptions o;
+  o.most_bytes = 1000;
+  const auto put = [&](const std::string& kind, const std::string& name, size_t size) {
+    SealedFolder(cache(), o).write(kind, name, std::string(size, 'x'));
+  };
+  const auto age = [&](const std::string& file, time_t seconds) {
+    const timespec times[2] = {{seconds, 0}, {seconds, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (own / file).c_str(), times, 0), 0);
+  };
+  put("kernels", "a", 200);
+  put("plans", "b", 200);
+  put("kernels", "c", 200);
+  age("kernels/a", 3000);
+  age("plans/b", 1000);
+  age("kernels/c", 2000);
+  put("tokens", "d", 200);  // 4 x 264 bytes
+  EXPECT_FALSE(fs::exists(own / "plans/b"));
+  EXPECT_TRUE(fs::exists(own / "kernels/a") && fs::exists(own / "kernels/c") && fs::exists(own / "tokens/d"));
+  EXPECT_NE(SealedFolder(cache(), o).read("kernels", "c"), "");  // now a is the one that was not used for the longest
+  put("tokens", "e", 200);
+  EXPECT_FALSE(fs::exists(own / "kernels/a"));
+  EXPECT_TRUE(fs::exists(own / "kernels/c") && fs::exists(own / "tokens/d") && fs::exists(own / "tokens/e"));
+  put("tokens", "huge", 5000);
+  EXPECT_TRUE(fs::exists(own / "tokens/huge"));
+  EXPECT_FALSE(fs::exists(own / "kernels/c") || fs::exists(own / "tokens/d") || fs::exists(own / "tokens/e"));
+  EXPECT_TRUE(fs::exists(own / "key"));
+  // One process that writes much stays within the limit, too.
+  SealedFolder files(cache(), o);
+  for (int i = 0; i < 20; ++i) files.write("plans", std::to_string(i), std::string(200, 'x'));
+  int64_t bytes = 0;
+  for (const SealedKind& kind : list_sealed(cache())) bytes += kind.bytes;
+  EXPECT_LE(bytes, 1000);
+  EXPECT_GT(bytes, 500);
+}
+
+TEST_F(Kept, IsListedAndCleared) {
+  const std::vector<SealedKind> kinds = list_sealed(cache());
+  ASSERT_EQ(kinds.size(), 2U);
+  EXPECT_EQ(kinds[0].name, "kernels");
+  EXPECT_EQ(kinds[0].files, 2);
+  EXPECT_EQ(kinds[0].bytes, 2 * (9 + 64));
+  EXPECT_EQ(kinds[1].name, "plans");
+  EXPECT_LT(std::chrono::system_clock::now() - kinds[1].oldest, std::chrono::minutes(1));
+  EXPECT_EQ(clear_sealed(cache(), "plans"), 9 + 64);
+  EXPECT_EQ(read("plans", "a"), "");
+  EXPECT_EQ(read("kernels", "a"), "code of a");
+  clear_sealed(cache());
+  EXPECT_TRUE(list_sealed(cache()).empty());
+  SealedFolder(cache()).write("kernels", "a", "again");
+  EXPECT_EQ(read("kernels", "a"), "again");
+  EXPECT_TRUE(list_sealed(folder.path() / "none").empty());
 }
 
 }  // namespace
-}  // namespace lumen::run
+}  // namespace lumen

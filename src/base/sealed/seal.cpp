@@ -1,0 +1,101 @@
+#include "base/sealed/seal.h"
+
+#include <fmt/format.h>
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lumen {
+namespace {
+
+constexpr size_t kTag = 16;               // bytes
+constexpr size_t kPiece = size_t{1} << 24;  // of contents, in one call
+
+std::string_view bytes_of(const auto& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+EVP_MAC* gmac() {
+  static EVP_MAC* const mac = EVP_MAC_fetch(nullptr, "GMAC", nullptr);
+  LUMEN_CHECK(mac != nullptr, "libcrypto has no GMAC");
+  return mac;
+}
+
+}  // namespace
+
+Seal seal(const SealKey& key, std::initializer_list<std::string_view> parts) {
+  std::string all;
+  for (const std::string_view part : parts) {
+    const uint64_t size = part.size();
+    all += bytes_of(size);
+    all += part;
+  }
+  Seal out;
+  unsigned int size = 0;
+  const unsigned char* const made = HMAC(EVP_sha256(), key.data(), int(key.size()),
+                                         reinterpret_cast<const unsigned char*>(all.data()), all.size(), out.data(), &size);
+  LUMEN_CHECK(made != nullptr && size == out.size(), "libcrypto has no HMAC of SHA-256");
+  return out;
+}
+
+bool same_seal(const Seal& a, const Seal& b) {
+  uint8_t differs = 0;
+  for (size_t i = 0; i < a.size(); ++i) differs = differs | (a[i] ^ b[i]);
+  return differs == 0;
+}
+
+std::string fingerprint(std::string_view text) {
+  std::array<uint8_t, 32> digest;
+  unsigned int size = 0;
+  LUMEN_CHECK(EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1,
+              "libcrypto has no SHA-256");
+  std::string out;
+  for (size_t i = 0; i < digest.size() / 2; ++i) out += fmt::format("{:02x}", digest[i]);
+  return out;
+}
+
+struct ContentSeal::State {
+  EVP_MAC_CTX* context = EVP_MAC_CTX_new(gmac());
+  State() { LUMEN_CHECK(context != nullptr); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { EVP_MAC_CTX_free(context); }
+};
+
+ContentSeal::ContentSeal(const SealKey& key, std::string_view what)
+    : key_(key), what_(what), state_(std::make_unique<State>()) {
+  const Seal own = seal(key_, {"contents", what_});
+  // The key is for these contents alone, and the tag is never shown: no nonce is needed.
+  unsigned char nonce[12] = {};
+  char cipher[] = "AES-256-GCM";
+  const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_CIPHER, cipher, 0),
+                                   OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_IV, nonce, sizeof nonce),
+                                   OSSL_PARAM_construct_end()};
+  LUMEN_CHECK(EVP_MAC_init(state_->context, own.data(), own.size(), parameters) == 1, "libcrypto has no AES-256-GMAC");
+}
+
+ContentSeal::~ContentSeal() = default;
+
+void ContentSeal::add(const void* data, size_t size) {
+  const auto* from = static_cast<const unsigned char*>(data);
+  size_ += size;
+  while (size > 0) {
+    const size_t some = std::min(size, kPiece);
+    LUMEN_CHECK(EVP_MAC_update(state_->context, from, some) == 1);
+    from += some;
+    size -= some;
+  }
+}
+
+Seal ContentSeal::finish() {
+  std::array<uint8_t, kTag> tag;
+  size_t size = 0;
+  LUMEN_CHECK(EVP_MAC_final(state_->context, tag.data(), &size, tag.size()) == 1 && size == tag.size());
+  return seal(key_, {"seal", what_, bytes_of(size_), bytes_of(tag)});
+}
+
+}  // namespace lumen
