@@ -16,6 +16,7 @@
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/saves.h"
 
 namespace lumen::cli {
 namespace {
@@ -327,6 +328,7 @@ int federate_join(const Shared& shared, JoinFlags flags) {
   require_writable_folder(flags.state);
   const FolderLock lock(flags.state);
   catch_interrupts();
+  const SavesWhenStopped state;
   return FederateClient(shared, flags).run();
 }
 

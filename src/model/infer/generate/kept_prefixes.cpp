@@ -22,8 +22,9 @@ std::string hash_of(const std::map<std::string, Weight>& weights) {
 
 }  // namespace
 
-KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files)
-    : session_(session), files_(std::move(files)) {
+KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files,
+                           std::function<void()> require_whole)
+    : session_(session), files_(std::move(files)), require_whole_(std::move(require_whole)) {
   LUMEN_CHECK(can_keep(session));
   const int64_t page = session.page_size(), bytes = session.page_bytes();
   if (bytes <= kLargestPage) block_ = page * std::max<int64_t>(1, std::min(kBlock / page, kMostBytes / bytes));
@@ -64,6 +65,7 @@ int64_t KeptPrefixes::restore(int text, std::span<const TokenId> wanted) {
 
 void KeptPrefixes::save(int text) {
   if (block_ == 0) return;
+  if (require_whole_) require_whole_();
   const std::vector<TokenId>& tokens = session_.tokens(text);
   const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;
   for (int64_t at = 0; at < whole; at += block_) {
