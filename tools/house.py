@@ -33,6 +33,10 @@ MAY_INCLUDE = {
 LONGEST_FILE = 700
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimplemented)\b")
+# Every thread is started through one door, which knows what to do where the system gives none; OpenMP's library ends the
+# program then.
+STARTS_THREADS = re.compile(r"std::j?thread\b(?!::id\b)|std::async\b|\bpthread_create\b|#\s*pragma omp (?!simd\b)|<omp\.h>")
+DOOR_OF_THREADS = "base/threads/"
 BANNED_FILES = re.compile(r"(^|/|_)(utils?|helpers?|misc|common)(_|\.|/|$)")
 
 
@@ -113,6 +117,8 @@ def main() -> int:
         for number, line in enumerate(text.splitlines(), 1):
             if forbidden and (found := forbidden.search(line)):
                 breaches.append(f"src/{path}:{number}: names '{found.group(0)}'; formats and families live in .lum files only")
+            if not path.startswith(DOOR_OF_THREADS) and (found := STARTS_THREADS.search(line)):
+                breaches.append(f"src/{path}:{number}: '{found.group(0).strip()}'; threads are started by base/threads/threads.h alone")
             if found := WORDS_LEFT_FOR_LATER.search(line):
                 breaches.append(f"src/{path}:{number}: '{found.group(0)}' left in the code")
         if len(text.splitlines()) > LONGEST_FILE:

@@ -8,11 +8,11 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "api/boundary.h"
 #include "base/error.h"
+#include "base/threads/threads.h"
 #include "cli/run_app.h"
 #include "cli/train/train.h"
 #include "include/lumen.h"
@@ -51,7 +51,7 @@ struct lumen_trainer {
   bool is_ready_ = false, finishes_ = false, gives_up_ = false, is_over_ = false, is_finished_ = false;
   std::exception_ptr end_;  // what the command threw
   model::LoopResult result_;
-  std::thread thread_;
+  Thread thread_;
 };
 
 namespace {
@@ -60,7 +60,8 @@ constexpr std::chrono::milliseconds kAskEvery{50};
 
 }  // namespace
 
-lumen_trainer::lumen_trainer(std::vector<std::string> words) : words_(std::move(words)), thread_([this] { run(); }) {}
+lumen_trainer::lumen_trainer(std::vector<std::string> words)
+    : words_(std::move(words)), thread_("to train in", [this] { run(); }) {}
 
 lumen_trainer::~lumen_trainer() {
   {

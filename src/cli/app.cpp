@@ -1,13 +1,16 @@
 // The program as a whole: parsing, and what errors look like.
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/file/cut.h"
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -17,6 +20,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
+#include "cli/saves.h"
 #include "cli/version.h"
 #include "number/read/names.h"
 #include "run/device/choose/choose.h"
@@ -35,13 +39,46 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::i
 thread_local bool runs_as_guest = false;
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-constexpr int kOfSignals = 128;  // what shells add to a signal's number
+constexpr int kOfSignals = 128;               // what shells add to a signal's number
+constexpr int kMicrosecondsToStop = 700'000;  // for who saves nothing
+
+// Those that save something when they are stopped, and whether who answers a prompt is asked to stop.
+std::atomic<int> saving{0};
+std::atomic<bool> ends_reads{false};
+
+// For signal handlers.
+void say(std::string_view text) {
+  if (verbosity() != Verbosity::quiet && !is_hushed()) (void)!::write(STDERR_FILENO, text.data(), text.size());
+}
+
+[[noreturn]] void end_by_signal() {
+  remove_temporaries();
+  ::_exit(kOfSignals + stop_signal);
+}
+
+void look_later(int microseconds) {
+  const itimerval once{{0, 0}, {0, microseconds}};
+  ::setitimer(ITIMER_REAL, &once, nullptr);
+}
+
+extern "C" void on_late(int) {
+  if (!stop_requested || saving > 0) return;
+  if (are_files_moving()) return look_later(kMicrosecondsToStop / 20);
+  end_by_signal();
+}
 
 extern "C" void on_signal(int number) {
+  const int saved = errno;
   stop_signal = number;
-  if ((expected_signals & (1U << number)) && !stop_requested.exchange(true)) return;
-  remove_temporaries();
-  ::_exit(kOfSignals + number);
+  if (!(expected_signals & (1U << number)) || stop_requested.exchange(true)) {
+    say("\nlumen: stopped\n");
+    end_by_signal();
+  }
+  if (!ends_reads) {
+    say("\nlumen: stopping ..\n");
+    look_later(kMicrosecondsToStop);
+  }
+  errno = saved;
 }
 
 // A signal that was ignored at the start stays so (nohup), but for Ctrl-C's: background jobs of scripts begin so.
@@ -56,9 +93,16 @@ void handle_signal(int number, int flags) {
 
 void handle_signals() {
   expected_signals = 0;
+  ends_reads = false;
   stop_requested = false;
   stop_signal = 0;
   for (const int number : kSignals) handle_signal(number, SA_RESTART);
+  // A file that would be larger than allowed (ulimit -f) is an error of who writes it.
+  ::signal(SIGXFSZ, SIG_IGN);
+  struct sigaction late{};
+  late.sa_handler = on_late;
+  late.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &late, nullptr);
 }
 
 // What a command that was interrupted ends with.
@@ -210,10 +254,17 @@ void catch_interrupts(bool end_reads) {
   unsigned expected = 1U << SIGINT;
   if (!end_reads) expected |= (1U << SIGTERM) | (1U << SIGHUP);
   expected_signals = expected;
+  ends_reads = end_reads;
   handle_signal(SIGINT, end_reads ? 0 : SA_RESTART);
 }
 void forget_interrupt() {
   stop_requested = false;
+}
+SavesWhenStopped::SavesWhenStopped() {
+  ++saving;
+}
+SavesWhenStopped::~SavesWhenStopped() {
+  if (--saving == 0 && stop_requested && !runs_as_guest) look_later(kMicrosecondsToStop);
 }
 
 model::LibraryRef Shared::library() const {
@@ -389,6 +440,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   if (!runs_as_guest) handle_signals();
   const PathGuard guard(last_command(*app));
   const int code = ended_by_signal(command.action());
+  require_whole_files(Look::size);
   finish_output();
   return code;
 }

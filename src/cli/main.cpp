@@ -1,10 +1,13 @@
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
+#include "base/error.h"
 #include "cli/run_app.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -32,7 +35,23 @@ void* operator new(std::size_t size) {
 }
 #endif
 
+namespace {
+
+// A program that starts with standard descriptors closed (`2>&-`) gets their numbers for the first files it opens, and
+// what it says would land inside a model. They lead nowhere instead.
+void open_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    int opened = ::open("/dev/null", O_RDWR);        // the lowest number that is free: this one
+    if (opened < 0) opened = ::open("/", O_RDONLY);  // a system without devices: reading and writing fail
+    if (opened != fd) ::_exit(lumen::exit_code(lumen::Exit::user));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  open_standard_descriptors();  // before anything is opened
   // Large blocks are mapped one by one, so that a tensor that is freed goes back to the system. Tensors of half a
   // megabyte count among them: between other blocks of the heap they leave gaps that add up over a model's layers.
   mallopt(M_MMAP_THRESHOLD, 1 << 18);

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/file/cut.h"
 #include "base/printable.h"
 
 namespace lumen::cli {
@@ -24,6 +25,7 @@ thread_local std::string* collected = nullptr;
 }
 
 void write(std::string_view text) {
+  require_whole_files(Look::size);  // nothing is said of a model whose pages are zeros
   if (collected) {
     *collected += text;
     return;

@@ -52,6 +52,14 @@ class House(unittest.TestCase):
     def test_names_of_formats(self):
         self.assert_breach({"src/base/name.h": "// q1_x is fine.\n"}, "names 'q1_x'")
 
+    def test_threads_through_one_door(self):
+        words = "threads are started by base/threads/threads.h alone"
+        for line in ("std::thread t(f);", "std::jthread t(f);", "std::async(f);", "pthread_create(&t, 0, f, 0);",
+                     "#pragma omp parallel for", "#include <omp.h>"):
+            self.assert_breach({"src/base/starts.h": f"// Words.\n#pragma once\n{line}\n"}, words)
+        for line in ("std::this_thread::yield();", "std::thread::id who;", "#pragma omp simd"):
+            self.assertNotIn(words, self.said({"src/base/starts.h": f"// Words.\n#pragma once\n{line}\n"})[1])
+
     def test_left_for_later(self):
         self.assert_breach({"src/base/later.h": "// TO" "DO\n"}, "left in the code")
 

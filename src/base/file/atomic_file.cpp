@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/file/cut.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
 #include "base/file/temporary.h"
@@ -181,7 +182,11 @@ void AtomicFile::write_out(const char* data, size_t size) {
   for (size_t done = 0; done < size;) {
     const ssize_t n = ::write(fd_, data + done, std::min(size - done, kPart));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw system_error("write", path_);
+    if (n < 0) {
+      const Error error = system_error("write", path_);
+      require_whole_files(Look::size);  // what was to be written may be pages of a file that are gone
+      throw error;
+    }
     done += n;
     // The disk begins while more is computed, so that commit() finds little left to wait for. Where that cannot be
     // asked for, it has all to do at the end.
@@ -197,6 +202,7 @@ void AtomicFile::pad_to(uint64_t alignment) {
 
 void AtomicFile::commit() {
   flush();
+  require_whole_files(Look::size);  // nothing comes of zeros where a model's pages were
   if (::fsync(fd_) != 0) throw system_error("flush", path_);
   // Renamed before the lock goes with the descriptor: nobody takes it for a leaving. A failure is cleaned up after by
   // the destructor.
@@ -235,7 +241,9 @@ AtomicFolder::AtomicFolder(std::filesystem::path path) {
     remove_leavings_of(meant);
     do {
       if (fd_ >= 0) ::close(fd_);
+      forget_temporary(temporary_);
       temporary_ = unfinished_name(meant);
+      remember_temporary(temporary_);
       if (::mkdir(temporary_.c_str(), 0777) != 0) throw system_error("create", path_);
       fd_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       if (fd_ < 0) throw system_error("create", path_);
@@ -251,6 +259,7 @@ void AtomicFolder::undo() {
   if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
+  forget_temporary(temporary_);
   for (const fs::path& up : above_) ::rmdir(up.c_str());  // fails where something else has come in
 }
 
@@ -259,7 +268,9 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
+  require_whole_files(Look::size);
   ::fsync(fd_);
+  const FilesMoving moving;
   if (temporary_.parent_path() == path_) {
     move_files(temporary_, path_);
     ::rmdir(temporary_.c_str());
@@ -268,6 +279,7 @@ void AtomicFolder::commit() {
     move_file(temporary_, path_);
     sync_folder(folder_of(path_));
   }
+  forget_temporary(temporary_);
   ::close(fd_);
   fd_ = -1;
 }

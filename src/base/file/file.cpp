@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,15 +13,32 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/file/cut.h"
 #include "base/file/leave.h"
 #include "base/file/temporary.h"
+#include "base/sizes.h"
 
 namespace lumen {
+
+namespace {
+
+// What to do about a file that must not grow any more.
+std::string file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return "its file system takes no larger files; choose another folder";
+  return fmt::format("files of this process may have {} (`ulimit -f`); raise the limit and run the command again",
+                     size_text(limit.rlim_cur));
+}
+
+}  // namespace
 
 Error system_error(std::string_view deed, const std::filesystem::path& path) {
   const int number = errno;
   std::string hint;
   if (number == ENOSPC) hint = "the disk is full; free some space and run the command again";
+  if (number == EDQUOT) hint = "the disk quota of this user is used up; free some space and run the command again";
+  if (number == EFBIG) hint = file_limit();
   if (number == EACCES || number == EPERM) hint = "check the permissions of the file and its folder";
   return Error(Exit::user, fmt::format("cannot {} '{}': {}", deed, path.string(), std::strerror(number)), hint);
 }
@@ -77,10 +95,14 @@ std::string read_file(const std::filesystem::path& path, uint64_t limit) {
       ::close(fd);
       throw system_error("read", path);
     }
-    if (n == 0) break;  // the file shrank while we read it
+    if (n == 0) break;
     done += n;
   }
+  // Files of the kernel (/sys) have fewer bytes than they say; of others somebody took the rest away meanwhile.
+  struct stat now{};
+  const bool was_cut = done < size && ::fstat(fd, &now) == 0 && uint64_t(now.st_size) < size;
   ::close(fd);
+  if (was_cut) throw user_error("'{}' was cut while it was read", path.string());
   out.resize(done);
   return out;
 }
@@ -96,6 +118,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
       throw system_error("map", path);
     }
     data_ = static_cast<const std::byte*>(p);
+    know_map(bytes(), path);
     const std::lock_guard guard(maps_lock());
     maps()[data_] = size_;
   }
@@ -119,6 +142,7 @@ MappedFile::~MappedFile() {
     const std::lock_guard guard(maps_lock());
     maps().erase(data_);
   }
+  forget_map(data_);
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,36 @@ constexpr int kSlots = 64;
 std::atomic<char*> slots[kSlots];
 std::mutex names_mutex;  // of those who add and take away; handlers only exchange
 static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the table");
+
+std::atomic<int> moving{0};
+constexpr int kDeepest = 4;  // folders within a folder that is written
+
+// With what a signal handler may use: the library's own functions for this allocate memory.
+void remove_folder(int above, const char* name, int depth) noexcept {
+  struct Entry {  // as the system call writes it
+    uint64_t inode;
+    int64_t next;
+    unsigned short bytes;
+    unsigned char type;
+    char name[1];
+  };
+  const int fd = ::openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return;
+  alignas(Entry) char some[4096];
+  for (;;) {
+    const long bytes = ::syscall(SYS_getdents64, fd, some, sizeof some);
+    if (bytes <= 0) break;
+    for (long at = 0; at < bytes;) {
+      const auto* const entry = reinterpret_cast<const Entry*>(some + at);
+      at += entry->bytes;
+      const char* const n = entry->name;
+      if (n[0] == '.' && (n[1] == 0 || (n[1] == '.' && n[2] == 0))) continue;
+      if (::unlinkat(fd, n, 0) != 0 && errno == EISDIR && depth > 0) remove_folder(fd, n, depth - 1);
+    }
+  }
+  ::close(fd);
+  ::unlinkat(above, name, AT_REMOVEDIR);
+}
 
 // The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
 std::string meant_name(std::string_view name) {
@@ -64,8 +95,21 @@ void forget_temporary(const std::filesystem::path& path) {
 
 void remove_temporaries() noexcept {
   // What is taken here is never freed: its owner may be in the middle of anything.
-  for (std::atomic<char*>& slot : slots)
-    if (const char* name = slot.exchange(nullptr)) ::unlink(name);
+  for (std::atomic<char*>& slot : slots) {
+    const char* const name = slot.exchange(nullptr);
+    if (!name || ::unlink(name) == 0 || errno != EISDIR) continue;
+    remove_folder(AT_FDCWD, name, kDeepest);
+  }
+}
+
+FilesMoving::FilesMoving() noexcept {
+  ++moving;
+}
+FilesMoving::~FilesMoving() {
+  --moving;
+}
+bool are_files_moving() noexcept {
+  return moving > 0;
 }
 
 bool lock_new(int fd) {

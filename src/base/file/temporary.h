@@ -16,12 +16,21 @@ void forget_temporary(const std::filesystem::path& path);
 // Whether a part of a file's name is made of digits, of one at least.
 bool is_number(std::string_view text);
 
-// Removes every file named at this moment. May be called by signal handlers.
+// Removes every file and folder named at this moment. May be called by signal handlers.
 void remove_temporaries() noexcept;
 
 // Takes the lock of a file or folder that was just made, which says that somebody writes it; false when somebody who
 // cleans up was faster. Where there are no locks, nobody cleans up.
 bool lock_new(int fd);
+// While one of these lives, files that belong together are renamed one by one: who ends the process waits for the end.
+class FilesMoving {
+ public:
+  FilesMoving() noexcept;
+  FilesMoving(const FilesMoving&) = delete;
+  FilesMoving& operator=(const FilesMoving&) = delete;
+  ~FilesMoving();
+};
+bool are_files_moving() noexcept;
 
 // Removes hidden files and folders ".NAME.PID.N.part" of a folder that no process holds a lock on: whoever writes one
 // does, and the lock goes with the process. `wanted`: only those whose NAME it says yes to.

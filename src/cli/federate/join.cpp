@@ -17,6 +17,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/saves.h"
 
 namespace lumen::cli {
 namespace {
@@ -328,6 +329,7 @@ int federate_join(const Shared& shared, JoinFlags flags) {
   require_writable_folder(flags.state);
   const FolderLock lock(flags.state);
   catch_interrupts();
+  const SavesWhenStopped state;
   return FederateClient(shared, flags).run();
 }
 

@@ -10,6 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -61,6 +62,7 @@ int federate_serve(const Shared& shared, FederateServeFlags flags) {
   }
   flags.limits.most = server->most_bytes();
   catch_interrupts();
+  const SavesWhenStopped rounds;
   const Address address = parse_address(flags.listen);
   std::optional<std::chrono::steady_clock::time_point> over;
   const Server frames{model::kFederate, "clients", [&](const Frame& frame) { return server->answer(frame); },

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -62,6 +64,7 @@ bool train_on_images(model::Network& network, const ImageTrainingFlags& flags,
   Clock::time_point said = Clock::now();
   double sum = 0;
   int64_t counted = 0;
+  std::optional<SavesWhenStopped> saves;  // once there is something to save
   while (network.steps() < flags.steps) {
     if (interrupted()) {
       network.save(flags.out);
@@ -71,6 +74,7 @@ bool train_on_images(model::Network& network, const ImageTrainingFlags& flags,
     const int64_t step = network.steps();
     sum += network.step("loss", batch(step), rate(step) * std::min(1.0, (step + 1.0) / flags.warmup));
     ++counted;
+    if (!saves) saves.emplace();
     const bool is_last = network.steps() == flags.steps;
     if (is_last || since(said) >= kSecondsOfALine) {
       const double speed = counted / since(said);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/sizes.h"
 #include "cli/command.h"
 #include "cli/mend/mended.h"
 #include "cli/output.h"
@@ -102,8 +103,8 @@ int correct_file(const Shared& shared, CorrectFlags& flags) {
   }
   int64_t bytes = 0;
   for (const auto& [name, part] : found->adapter.parts) bytes += part.a.bytes.size() + part.b.bytes.size();
-  progress.finish(fmt::format("correct: {} matrices, {:.2f} MB beside {:.2f} MB of weights",
-                              found->adapter.parts.size(), 1e-6 * bytes, 1e-6 * rounded.weight_bytes()));
+  progress.finish(fmt::format("correct: {} matrices, {} beside {} of weights", found->adapter.parts.size(),
+                              size_text(bytes), size_text(rounded.weight_bytes())));
   put(found->text());
   model::AdapterFile about;
   about.base = flags.rounded;

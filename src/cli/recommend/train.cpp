@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/recommend/recommend.h"
+#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {
@@ -115,6 +116,7 @@ int recommend_train(const Shared& shared, RecommendTrainFlags flags) {
   }
   note(fmt::format("{}: {} numbers are trained", model->settings().family, model->trained_numbers()));
   catch_interrupts();
+  const SavesWhenStopped epochs;
   return train_epochs(*model, split, flags);
 }
 

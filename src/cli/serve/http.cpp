@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/http/http.h"
 #include "base/net/net.h"
+#include "base/threads/threads.h"
 #include "cli/serve/clients.h"
 
 // As the library was built; what it declares depends on them.
@@ -273,7 +274,7 @@ class HttpServer::Part : public httplib::Server {
   int port() const { return port_; }
 
   void start() {
-    acceptor_ = std::thread([this] {
+    acceptor_ = Thread("for the server's connections", [this] {
       while (!is_closing_) {
         pollfd p{listener_, POLLIN, 0};
         if (::poll(&p, 1, 100) > 0) accept_one();
@@ -283,7 +284,7 @@ class HttpServer::Part : public httplib::Server {
 
   void close(double seconds) {
     is_closing_ = true;
-    if (acceptor_.joinable()) acceptor_.join();
+    acceptor_.join();
     std::unique_lock lock(mutex_);
     const auto none = [&] { return count_ == 0; };
     left_.wait_for(lock, std::chrono::duration<double>(seconds), none);
@@ -305,29 +306,27 @@ class HttpServer::Part : public httplib::Server {
     char name[NI_MAXHOST] = {};
     ::getnameinfo(reinterpret_cast<sockaddr*>(&from), size, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
     const bool is_full = count_ >= limits_.connections;
-    if (is_full || !clients_.enter(name)) {
-      const std::string body =
-          handlers_.refusal(503, is_full ? "too many connections" : "too many connections of this client");
-      const std::string text = fmt::format(
-          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
-          "application/json\r\nContent-Length: {}\r\n\r\n{}",
-          body.size(), body);
-      // With TLS nobody could read it.
-      if (!tls_) (void)!::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      ::close(fd);
-      return;
-    }
+    if (is_full || !clients_.enter(name))
+      return turn_away(fd, is_full ? "too many connections" : "too many connections of this client");
     {
       const std::lock_guard lock(mutex_);
       ++count_;
       open_.insert(fd);
     }
-    try {
-      std::thread([this, fd, remote = std::string(name)] { serve_one(fd, remote); }).detach();
-    } catch (const std::system_error&) {
-      forget(fd, name);
-      ::close(fd);
-    }
+    if (start_detached([this, fd, remote = std::string(name)] { serve_one(fd, remote); })) return;
+    forget(fd, name);
+    turn_away(fd, "the system gives no more threads");
+  }
+
+  void turn_away(int fd, const std::string& why) {
+    const std::string body = handlers_.refusal(503, why);
+    const std::string text = fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: "
+        "application/json\r\nContent-Length: {}\r\n\r\n{}",
+        body.size(), body);
+    // With TLS nobody could read it.
+    if (!tls_) (void)!::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::close(fd);
   }
 
   void forget(int fd, const std::string& remote) {
@@ -448,7 +447,7 @@ class HttpServer::Part : public httplib::Server {
   ClientCounts clients_{limits_.client_connections};
   SSL_CTX* tls_ = nullptr;
   int listener_ = -1, port_ = 0;
-  std::thread acceptor_;
+  Thread acceptor_;
   std::atomic<bool> is_closing_{false};
   std::atomic<int64_t> count_{0};
   std::mutex mutex_;

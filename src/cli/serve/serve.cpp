@@ -8,9 +8,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file/cut.h"
 #include "base/file/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "cli/adapters.h"
 #include "cli/infer/drafts.h"
 #include "cli/infer/mapping.h"
@@ -18,6 +20,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/saves.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
 #include "cli/version.h"
@@ -77,6 +80,9 @@ class Host {
        const std::string& file)
       : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
     model::SchedulerOptions options = options_of(flags, *library, file);
+    // On a GPU the weights are a copy: only what was read of the file while it was made counts.
+    const Look look = engine_.device().reads_host_memory() ? Look::size : Look::touched;
+    options.require_whole = [this, look] { files_.require_whole(look); };
     draft_.emplace(flags.draft, library, engine_, model_);
     options.draft = draft_->many(flags.scheduler.draft.most);
     std::vector<std::pair<std::string, AdapterFlags>> all = {{name, flags.adapters}};
@@ -101,9 +107,12 @@ class Host {
       serve_as(flags, served, *units_.back());
     };
     for (const auto& [served, adapters] : all) add(served, adapters);
-    if (sets.empty()) return;
-    units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::AdapterSet>(sets), options));
-    for (const std::string& served : names) serve_as(flags, served, *units_.back());
+    if (!sets.empty()) {
+      units_.push_back(std::make_unique<Unit>(engine_, model_, std::span<const model::AdapterSet>(sets), options));
+      for (const std::string& served : names) serve_as(flags, served, *units_.back());
+    }
+    require_whole_files(Look::size);
+    files_.take_all();
   }
   ~Host() { end(); }
 
@@ -112,7 +121,7 @@ class Host {
     for (const auto& unit : units_) unit->scheduler.drain();
   }
   void start() {
-    thread_ = std::thread([this] {
+    thread_ = Thread("to serve a model in", [this] {
       std::vector<model::Scheduler*> all;
       for (const auto& unit : units_) all.push_back(&unit->scheduler);
       try {
@@ -127,7 +136,7 @@ class Host {
   // Ends what is left; throws what ended the thread.
   void end() {
     is_stopped_ = true;
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
   }
   void rethrow() const {
     if (failure_) std::rethrow_exception(failure_);
@@ -180,10 +189,11 @@ class Host {
 
   model::Model model_;
   std::map<std::string, model::ChosenTemplate> chats_;  // by the name that is served
+  FileWatch files_;  // of the model, its draft and its adapters: where one is cut, other models go on
   run::Engine engine_;
   std::optional<DraftChoice> draft_;
   std::vector<std::unique_ptr<Unit>> units_;
-  std::thread thread_;
+  Thread thread_;
   std::atomic<bool> is_stopped_{false}, is_over_{false};
   std::exception_ptr failure_;
 };
@@ -283,6 +293,7 @@ int serve(const Shared& shared, ServeFlags flags) {
   if (!is_loopback(flags.host) && keys.empty())
     warn(fmt::format("whoever reaches {}:{} may use this: no --api-key was given", flags.host, http.port()));
   catch_interrupts();
+  const SavesWhenStopped answers;  // those that run may end
   for (const auto& host : hosts) host->start();
   http.start();
   const std::string address = flags.host.find(':') == std::string::npos ? flags.host : "[" + flags.host + "]";

@@ -15,6 +15,7 @@
 #include "cli/names.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/saves.h"
 #include "cli/train/train_data.h"
 #include "cli/train/train_flags.h"
 #include "cli/train/train_phases.h"
@@ -531,7 +532,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
-  const model::LoopResult result = given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
+  const model::LoopResult result = [&] {
+    const SavesWhenStopped checkpoint_first;
+    return given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
+  }();
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <vector>
 
+#include "base/file/cut.h"
 #include "base/file/leave.h"
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "model/arch/bytes.h"
 
 namespace lumen::model {
@@ -35,15 +35,7 @@ void copy(const std::vector<Part>& parts, const std::function<void(int64_t, int6
       if (tells) told(done, all);
     }
   };
-  const size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::jthread> others;
-  try {
-    for (size_t i = 1; i < std::min(cores, parts.size()); ++i) others.emplace_back(work, false);
-  } catch (const std::system_error& error) {  // the system gives no more threads
-    verbose(fmt::format("weights are copied by {} threads: {}", others.size() + 1, error.what()));
-  }
-  work(true);
-  others.clear();  // waits for them
+  work_together(std::min<size_t>(usable_cores(), parts.size()), [&](int thread) { work(thread == 0); });
   told(all, all);
 }
 
@@ -75,6 +67,7 @@ void copy_into_memory(Model* model, const std::function<void(int64_t, int64_t)>&
     at += aligned(from.size());
   }
   copy(parts, told, all);
+  require_whole_files(Look::size);
   for (size_t i = 0; i < mapped.size(); ++i) mapped[i]->bytes = std::move(copies[i]);
 }
 

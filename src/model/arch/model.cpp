@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 #include "graph/ir/eval.h"
 #include "model/arch/low_rank_weights.h"
 #include "number/facts/facts.h"
@@ -86,8 +87,7 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
   const std::span values(reinterpret_cast<float*>(room.data()), p.count());
   const auto count = std::ssize(values);
   const auto fill = [&](const auto& value) {
-#pragma omp parallel for if (count > 65536)
-    for (int64_t i = 0; i < count; ++i) values[i] = value(i);
+    parallel_for(0, count, {.is_worth = count > 65536}, [&](int64_t i) { values[i] = value(i); });
   };
   if (p.init == "ones") {
     fill([](int64_t) { return 1.0F; });

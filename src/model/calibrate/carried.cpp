@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/threads/team.h"
 
 namespace lumen::model {
 namespace {
@@ -24,8 +25,7 @@ template <typename Move>
 bool in_pieces(int64_t bytes, Move move) {
   const int64_t pieces = (bytes + kPiece - 1) / kPiece;
   std::atomic<int> failed = -1;
-#pragma omp parallel for schedule(dynamic, 1) if (pieces > 1)
-  for (int64_t i = 0; i < pieces; ++i) {
+  parallel_for(0, pieces, {.grain = 1, .is_worth = pieces > 1}, [&](int64_t i) {
     const int64_t end = std::min(bytes, (i + 1) * kPiece);
     for (int64_t from = i * kPiece; from < end && failed < 0;) {
       const ssize_t n = move(from, end - from);
@@ -37,7 +37,7 @@ bool in_pieces(int64_t bytes, Move move) {
       int none = -1;
       failed.compare_exchange_strong(none, n < 0 ? errno : 0);
     }
-  }
+  });
   if (failed >= 0) errno = failed;
   return failed < 0;
 }

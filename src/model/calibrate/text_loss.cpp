@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "graph/ir/type.h"
 #include "model/calibrate/calibrate.h"
 
@@ -88,8 +89,7 @@ double TextLoss::divergence(std::span<const float> logits, std::span<const float
   const int64_t positions = std::ssize(logits) / vocabulary_;
   std::vector<double> by_position(positions, 0);
   if (seeds) seeds->resize(logits.size());
-#pragma omp parallel for schedule(static)
-  for (int64_t p = 0; p < positions; ++p) {
+  parallel_for(0, positions, [&](int64_t p) {
     const std::span x = logits.subspan(p * vocabulary_, vocabulary_), y = teacher.subspan(p * vocabulary_, vocabulary_);
     const double of_x = log_sum(x), of_y = log_sum(y);
     for (int64_t v = 0; v < vocabulary_; ++v) {
@@ -97,7 +97,7 @@ double TextLoss::divergence(std::span<const float> logits, std::span<const float
       if (share > 0) by_position[p] += share * (log_p - log_q);
       if (seeds) (*seeds)[p * vocabulary_ + v] = std::exp(log_q) - share;
     }
-  }
+  });
   return std::accumulate(by_position.begin(), by_position.end(), 0.0);
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/threads/team.h"
+
 namespace lumen::model {
 
 double relative_error(std::span<const float> x, std::span<const float> y) {
@@ -11,8 +13,7 @@ double relative_error(std::span<const float> x, std::span<const float> y) {
   constexpr int64_t kBlock = 1 << 16;
   const int64_t count = std::ssize(x), blocks = (count + kBlock - 1) / kBlock;
   std::vector<double> distances(blocks), sizes(blocks);
-#pragma omp parallel for schedule(static) if (blocks > 4)
-  for (int64_t b = 0; b < blocks; ++b) {
+  parallel_for(0, blocks, {.is_worth = blocks > 4}, [&](int64_t b) {
     double distance = 0, size = 0;
     for (int64_t i = b * kBlock; i < std::min(count, (b + 1) * kBlock); ++i) {
       const double d = double{x[i]} - y[i];
@@ -21,7 +22,7 @@ double relative_error(std::span<const float> x, std::span<const float> y) {
     }
     distances[b] = distance;
     sizes[b] = size;
-  }
+  });
   double distance = 0, size = 0;
   for (int64_t b = 0; b < blocks; ++b) {
     distance += distances[b];

@@ -1,7 +1,5 @@
 #include "model/compress/rounding.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "base/threads/team.h"
 
 namespace lumen::model {
 namespace {
@@ -86,21 +85,7 @@ std::pair<double, double> weighted_squares(const float* x, const float* y, int64
 // Panels by several threads; of several mistakes that of the first panel is told.
 template <typename Each>
 void for_panels(int64_t count, int threads, Each each) {
-  int64_t failed = count;
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
-  for (int64_t i = 0; i < count; ++i) {
-    try {
-      each(i, omp_get_thread_num());
-    } catch (...) {
-#pragma omp critical(lumen_rounding_failure)
-      if (i < failed) {
-        failed = i;
-        failure = std::current_exception();
-      }
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  parallel_for(0, count, {.grain = 1, .most = threads}, each);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ Scheduler::Scheduler(const LoadedModel& loaded, SchedulerOptions options)
     limits = with_drafts(options_.draft, limits);
     batch_.emplace(loaded, options_.session, limits, options_.parallel);
     batch_->draft_with(make_draft(options_.draft, options_.session, limits));
-    if (options_.prefixes && !batch_->keep_in(options_.prefixes))
+    if (options_.prefixes && !batch_->keep_in(options_.prefixes, options_.require_whole))
       warn(fmt::format("'{}' has layers that forget: none of its prefixes are kept on disk", loaded.model().name));
     for (ServeNumbers& n : numbers_) n.pages = n.free_pages = batch_->session().pages();
   }
@@ -126,7 +126,7 @@ std::shared_ptr<Answering> Scheduler::submit(GenerationRequest request) {
   open->begin = Clock::now();
   open->fresh.resize(open->count());
   const std::lock_guard lock(mutex_);
-  if (is_draining_) throw Refusal(503, "the server is shutting down");
+  require_service();
   if (texts_ + open->count() > options_.parallel + options_.queue)
     throw Refusal(429, "too many texts are waiting; ask again later");
   texts_ += open->count();
@@ -141,7 +141,7 @@ std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
   embedding->inputs_ = std::move(request.inputs);
   embedding->set_ = request.set;
   const std::lock_guard lock(mutex_);
-  if (is_draining_) throw Refusal(503, "the server is shutting down");
+  require_service();
   // A request alone may have more inputs than the queue.
   if (waiting_embeddings_ > 0 && waiting_embeddings_ + std::ssize(embedding->inputs_) > options_.queue)
     throw Refusal(429, "too many texts are waiting; ask again later");
@@ -149,6 +149,11 @@ std::shared_ptr<Embedding> Scheduler::submit(EmbeddingRequest request) {
   new_embeddings_.push_back(embedding);
   asked_.notify_all();
   return embedding;
+}
+
+void Scheduler::require_service() const {
+  if (is_draining_) throw Refusal(503, "the server is shutting down");
+  if (!broken_.empty()) throw Refusal(503, broken_);
 }
 
 void Scheduler::drain() {
@@ -241,10 +246,11 @@ void Scheduler::begin_text(const std::shared_ptr<Open>& open) {
     numbers.drafted_tokens += answer.drafted;
     numbers.accepted_tokens += answer.accepted;
   };
-  order.failed = [open, leave](const Error& error) {
+  order.failed = [this, open, leave](const Error& error) {
     leave();
     open->is_over = true;
-    open->answering->fail(400, error.what());
+    const std::string why = broken();
+    open->answering->fail(why.empty() ? 400 : 503, why.empty() ? error.what() : why);
   };
   open->running.emplace_back(index, batch_->add(std::move(order)));
 }
@@ -319,9 +325,9 @@ void Scheduler::hand_over() {
   }
 }
 
-void Scheduler::fail_all(const std::string& message) {
+void Scheduler::fail_all(int status, const std::string& message) {
   for (const auto& open : open_) {
-    if (open->ended < open->count()) open->answering->fail(500, message);
+    if (open->ended < open->count()) open->answering->fail(status, message);
     open->is_over = true;
   }
   end_some([](const Open& open) { return open.ended < open.count(); }, false);
@@ -332,9 +338,40 @@ void Scheduler::step() {
   try {
     batch_->step();
   } catch (const Error& error) {
-    fail_all(error.what());
+    look_at_files();  // which may be why
+    fail_all(500, error.what());
     const std::lock_guard lock(mutex_);
     for (const auto& open : open_) ++numbers_[open->set()].failed;
+  }
+}
+
+// Why the model's files are no longer what they were; empty where they are.
+std::string Scheduler::broken() const {
+  if (!options_.require_whole) return {};
+  try {
+    options_.require_whole();
+    return {};
+  } catch (const Error& error) {
+    return fmt::format("{}; its model is not served until the server starts again", error.what());
+  }
+}
+
+// Where a file of the model was cut, nothing of what was computed goes out.
+void Scheduler::look_at_files() {
+  const std::string why = broken();
+  if (why.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.empty()) warn(why);
+    broken_ = why;
+    open_.splice(open_.end(), new_);
+    embeddings_.splice(embeddings_.end(), new_embeddings_);
+    for (const auto& open : open_) ++numbers_[open->set()].failed;
+  }
+  fail_all(503, why);
+  for (const auto& embedding : embeddings_) {
+    embedding->fail(503, why);
+    embedding->is_cancelled_ = true;
   }
 }
 
@@ -357,10 +394,12 @@ void Scheduler::embed() {
       }
       over = first.vectors_.size() == all;
     } catch (const Error& error) {
+      look_at_files();  // which may be why
       first.fail(500, error.what());
       over = true;
     }
   }
+  look_at_files();  // before the vectors are there to be taken
   if (over) {
     const std::lock_guard lock(first.mutex_);
     first.is_done_ = true;
@@ -393,6 +432,7 @@ bool Scheduler::round(double wait) {
   begin_texts();
   step();
   embed();
+  if (!open_.empty() || !embeddings_.empty()) look_at_files();
   hand_over();
   count();
   return true;

@@ -103,6 +103,9 @@ struct SchedulerOptions {
   DraftOptions draft;                   // its model outlives this
   std::shared_ptr<PrefixFiles> prefixes =
       nullptr;  // where beginnings of texts are kept beyond this process; null: nowhere
+  // Asked behind every step, before anything of it is handed over: an Error where what the model is read from is no
+  // longer what it was. Then all requests end, and new ones are refused (503). May be empty.
+  std::function<void()> require_whole = {};
 };
 
 class Scheduler {
@@ -148,7 +151,10 @@ class Scheduler {
   void look_at_clients();
   void step();
   void embed();
-  void fail_all(const std::string& message);
+  void fail_all(int status, const std::string& message);
+  std::string broken() const;
+  void look_at_files();
+  void require_service() const;  // Refusal where nothing is taken; the lock is held
   void count();
 
   SchedulerOptions options_;
@@ -164,6 +170,7 @@ class Scheduler {
   int64_t texts_ = 0;               // asked for, and not ended
   int64_t waiting_embeddings_ = 0;  // inputs not yet computed
   bool is_draining_ = false;
+  std::string broken_;                 // why the model cannot be used any more
   std::vector<ServeNumbers> numbers_;  // by set
 };
 

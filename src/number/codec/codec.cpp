@@ -6,11 +6,11 @@
 #include <cmath>
 #include <exception>
 #include <functional>
-#include <thread>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "base/threads/threads.h"
 #include "number/codec/code_line.h"
 #include "number/interpret/engine.h"
 
@@ -24,25 +24,23 @@ using interpret::Program;
 // Splits rows among threads; each row's result depends on the row alone, so the split does not show.
 void over_rows(int64_t rows, int64_t work_per_row, const std::function<void(int64_t, int64_t)>& run) {
   constexpr int64_t kWorthwhile = 1 << 16;
-  const int64_t hardware = std::max(1U, std::thread::hardware_concurrency());
-  const int64_t threads =
-      std::min({hardware, rows, std::max<int64_t>(1, rows * work_per_row / kWorthwhile), int64_t{64}});
-  if (threads <= 1) {
+  const int64_t parts =
+      std::min({int64_t{usable_cores()}, rows, std::max<int64_t>(1, rows * work_per_row / kWorthwhile), int64_t{64}});
+  if (parts <= 1) {
     run(0, rows);
     return;
   }
-  std::vector<std::thread> team;
-  std::vector<std::exception_ptr> failures(threads);
-  for (int64_t t = 0; t < threads; ++t) {
-    team.emplace_back([&, t] {
+  std::vector<std::exception_ptr> failures(parts);
+  std::atomic<int64_t> next = 0;
+  work_together(parts, [&](int) {
+    for (int64_t part = next++; part < parts; part = next++) {
       try {
-        run(rows * t / threads, rows * (t + 1) / threads);
+        run(rows * part / parts, rows * (part + 1) / parts);
       } catch (...) {
-        failures[t] = std::current_exception();
+        failures[part] = std::current_exception();
       }
-    });
-  }
-  for (std::thread& t : team) t.join();
+    }
+  });
   for (const std::exception_ptr& f : failures) {
     if (f) std::rethrow_exception(f);
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/sizes.h"
 
 namespace lumen::run {
 namespace {
@@ -160,9 +161,7 @@ int64_t parse_amount(const std::string& text, const std::string& what) {
 }
 
 std::string print_amount(int64_t bytes) {
-  const double n = bytes;
-  if (n >= 0.1 * (1 << 30)) return fmt::format("{:.1f} GiB", n / (1 << 30));
-  return fmt::format("{:.1f} MiB", n / (1 << 20));
+  return size_text(bytes);
 }
 
 }  // namespace lumen::run

@@ -2,13 +2,12 @@
 // compile.cpp, running execute.cpp.
 #include "run/engine/engine.h"
 
-#include <omp.h>
-
 #include <cmath>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
 #include "run/engine/compile/repeat.h"
@@ -56,7 +55,7 @@ struct Engine::State {
     CompileContext out;
     out.device = open_device(choice, std::move(machine), options.threads, load_here);
     out.cache = std::make_shared<KernelCache>(out.device, kept);
-    out.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+    out.threads = options.threads == 0 ? usable_cores() : options.threads;
     return out;
   }
   void open(machine::MachineRef machine) { shop = opened(std::move(machine)); }

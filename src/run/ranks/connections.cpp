@@ -12,7 +12,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <list>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "base/check.h"
@@ -24,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr char kMagic[8] = {'L', 'U', 'M', 'E', 'N', 'r', 'k', '1'};
 constexpr double kGreetingSeconds = 10;  // for a stranger to say who it is
+constexpr size_t kMostCallers = 512;     // strangers at once
 
 // What one end says first. Both ends are of one kind of processor, as their kernels' numbers must be.
 struct Greeting {
@@ -105,29 +108,85 @@ SealKey key_of(const std::string& token) {
   return seal({}, {"lumen ranks", token});
 }
 
-// Both ends say who they are, then seal what both have said. The rank of the other; nothing when it is none of ours.
-std::optional<int> greet(const Socket& s, const TcpPlace& place, int rank, int size, bool calls, const Deadline& all) {
-  const Deadline deadline = all.at_most(kGreetingSeconds);
-  Greeting own{}, other{};
-  std::memcpy(own.magic, kMagic, sizeof kMagic);
-  own.rank = rank;
-  own.size = size;
-  LUMEN_CHECK(::getrandom(own.nonce, sizeof own.nonce, 0) == sizeof own.nonce);
-  if (!send_value(s, own, deadline) || !take_value(s, other, deadline)) return {};
-  if (std::memcmp(other.magic, kMagic, sizeof kMagic) != 0 || other.size != size || other.rank < 0 ||
-      other.rank >= size || other.rank == rank)
-    return {};
-  const SealKey key = key_of(place.token);
-  const auto sealed = [&](bool by_caller) {
-    const Greeting& first = calls ? own : other;
-    const Greeting& second = calls ? other : own;
-    return seal(key, {by_caller ? "caller" : "called", bytes_of(first), bytes_of(second)});
-  };
-  Seal theirs{};
-  if (!send_value(s, sealed(calls), deadline) || !take_value(s, theirs, deadline)) return {};
-  if (!same_seal(theirs, sealed(!calls))) return {};
-  return other.rank;
-}
+// Both ends say who they are, then seal what both have said. It goes as far as what has come allows and never waits, so
+// that many may be under way at once: of strangers who say nothing none holds up another.
+class Handshake {
+ public:
+  enum class State : uint8_t { talks, known, over };
+
+  Handshake(Socket socket, const TcpPlace& place, int rank, int size, bool calls, const Deadline& all)
+      : socket_(std::move(socket)), token_(place.token), calls_(calls), deadline_(all.at_most(kGreetingSeconds)) {
+    std::memcpy(own_.magic, kMagic, sizeof kMagic);
+    own_.rank = rank;
+    own_.size = size;
+    LUMEN_CHECK(::getrandom(own_.nonce, sizeof own_.nonce, 0) == sizeof own_.nonce);
+    out_ = bytes_of(own_);
+  }
+
+  pollfd waits() const { return {socket_.fd(), short(sent_ < out_.size() ? POLLIN | POLLOUT : POLLIN), 0}; }
+  const Deadline& deadline() const { return deadline_; }
+  int other() const { return other_.rank; }  // once it is known
+  Socket&& socket() { return std::move(socket_); }
+
+  State move() {
+    for (;;) {
+      if (!send_some()) return State::over;
+      const size_t wanted = has_greeting_ ? sizeof(Seal) : sizeof(Greeting);
+      if (in_.size() == wanted) {
+        if (has_greeting_) return sent_ < out_.size() ? State::talks : is_right() ? State::known : State::over;
+        if (!take_greeting()) return State::over;
+        continue;
+      }
+      char some[sizeof(Greeting) + sizeof(Seal)];
+      const ssize_t n = ::recv(socket_.fd(), some, wanted - in_.size(), 0);
+      if (n == 0 || (n < 0 && !is_nothing_yet())) return State::over;
+      if (n < 0) return State::talks;
+      in_.append(some, n);
+    }
+  }
+
+ private:
+  static bool is_nothing_yet() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+  bool send_some() {
+    while (sent_ < out_.size()) {
+      const ssize_t n = ::send(socket_.fd(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
+      if (n <= 0) return n < 0 && is_nothing_yet();
+      sent_ += n;
+    }
+    return true;
+  }
+
+  bool take_greeting() {
+    std::memcpy(&other_, in_.data(), sizeof other_);
+    in_.clear();
+    has_greeting_ = true;
+    if (std::memcmp(other_.magic, kMagic, sizeof kMagic) != 0 || other_.size != own_.size || other_.rank < 0 ||
+        other_.rank >= own_.size || other_.rank == own_.rank)
+      return false;
+    out_ += bytes_of(sealed(calls_));
+    return true;
+  }
+
+  bool is_right() const {
+    Seal theirs{};
+    std::memcpy(&theirs, in_.data(), sizeof theirs);
+    return same_seal(theirs, sealed(!calls_));
+  }
+
+  Seal sealed(bool by_caller) const {
+    const Greeting& first = calls_ ? own_ : other_;
+    const Greeting& second = calls_ ? other_ : own_;
+    return seal(key_of(token_), {by_caller ? "caller" : "called", bytes_of(first), bytes_of(second)});
+  }
+
+  Socket socket_;
+  std::string token_, in_, out_;
+  size_t sent_ = 0;
+  bool calls_, has_greeting_ = false;
+  Deadline deadline_;
+  Greeting own_{}, other_{};
+};
 
 Socket listen_at(int port, bool must, int* chosen) {
   Socket s(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -202,19 +261,48 @@ std::string address_of(const Socket& s) {
   return text;
 }
 
+// Lets in whoever waits at the door. Where there are too many, or the system has no room for more, those go who have
+// said nothing for the longest: a rank calls again.
+void let_in(const Socket& listener, const TcpPlace& place, int rank, int size, const Deadline& deadline,
+            std::list<Handshake>& callers) {
+  for (;;) {
+    Socket s(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!s.is_open()) {
+      const bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (!is_full || callers.empty()) return;
+      callers.pop_front();
+      continue;
+    }
+    set_up(s);
+    if (callers.size() == kMostCallers) callers.pop_front();
+    callers.emplace_back(std::move(s), place, rank, size, false, deadline);
+  }
+}
+
 // Takes calls until so many ranks above this one have been heard.
 void take_calls(const Socket& listener, const TcpPlace& place, int rank, int expected, const Deadline& deadline,
                 std::vector<Socket>& have) {
+  std::list<Handshake> callers;  // the first has waited the longest
   while (expected > 0) {
     if (deadline.is_over()) throw too_late(place, have, rank);
-    if (!wait_ready(listener, POLLIN, deadline)) continue;
-    Socket s(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!s.is_open()) continue;
-    set_up(s);
-    const std::optional<int> other = greet(s, place, rank, std::ssize(have), false, deadline);
-    if (!other || *other < rank || have[*other].is_open()) continue;
-    have[*other] = std::move(s);
-    --expected;
+    std::vector<pollfd> waits{{listener.fd(), POLLIN, 0}};
+    for (const Handshake& caller : callers) waits.push_back(caller.waits());
+    const int until = callers.empty() ? deadline.milliseconds() : callers.front().deadline().milliseconds();
+    if (::poll(waits.data(), waits.size(), until) < 0 && errno != EINTR)
+      throw user_error("rank {} cannot wait for others: {}", rank, std::strerror(errno));
+    size_t i = 1;
+    for (auto caller = callers.begin(); caller != callers.end(); ++i) {
+      const Handshake::State state = waits[i].revents != 0 ? caller->move() : Handshake::State::talks;
+      const bool is_new =
+          state == Handshake::State::known && caller->other() > rank && !have[caller->other()].is_open();
+      if (is_new && expected > 0) {
+        have[caller->other()] = caller->socket();
+        --expected;
+      }
+      const bool stays = state == Handshake::State::talks && !caller->deadline().is_over();
+      caller = stays ? std::next(caller) : callers.erase(caller);
+    }
+    if (waits[0].revents != 0) let_in(listener, place, rank, std::ssize(have), deadline, callers);
   }
 }
 
@@ -223,7 +311,13 @@ void call_until(const TcpPlace& place, const std::string& host, int port, int ra
   while (!have[to].is_open()) {
     if (deadline.is_over()) throw too_late(place, have, rank);
     if (std::optional<Socket> s = call(host, port, deadline)) {
-      if (greet(*s, place, rank, std::ssize(have), true, deadline) == to) have[to] = std::move(*s);
+      Handshake greeting(std::move(*s), place, rank, std::ssize(have), true, deadline);
+      Handshake::State state = greeting.move();
+      for (; state == Handshake::State::talks && !greeting.deadline().is_over(); state = greeting.move()) {
+        pollfd p = greeting.waits();
+        (void)::poll(&p, 1, greeting.deadline().milliseconds());
+      }
+      if (state == Handshake::State::known && greeting.other() == to) have[to] = greeting.socket();
     }
     if (!have[to].is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

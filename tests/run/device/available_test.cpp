@@ -113,7 +113,7 @@ TEST(Require, RefusesWithATable) {
   };
   // More than is available, and more than there is with what lies there already.
   const std::string text = refusal({{"weights", 2 * kGiB}, {"values", 2 * kGiB}});
-  for (const char* part : {"a thing needs at least 4.0 GiB", "LUMEN_MEMORY", "weights", "values", "together"})
+  for (const char* part : {"a thing needs at least 4.00 GiB", "LUMEN_MEMORY", "weights", "values", "together"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_NE(refusal({{"weights", 3 * kGiB, true}, {"values", kGiB}}), "");
   EXPECT_NE(refusal({{"weights", INT64_MAX}, {"values", INT64_MAX}}), "");

@@ -236,7 +236,7 @@ TEST_P(GpuEngine, WhatDoesNotFitIsRefused) {
     FAIL() << "nothing was refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::hardware);
-    EXPECT_NE(std::string(e.what()).find("a large thing needs at least 1.0 GiB of memory"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("a large thing needs at least 1.00 GiB of memory"), std::string::npos)
         << e.what();
   }
   engine.require_memory("a small thing", {{"all of it", 1 << 20}});

@@ -8,8 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "run/ranks/connections.h"
 #include "tests/run/ranks/among.h"
@@ -55,6 +57,50 @@ TEST(Tcp, StrangersAreNotLetIn) {
       },
       [](Communicator& own) { own.barrier(); });
   strangers.join();
+  EXPECT_EQ(errors, kNoErrors2);
+}
+
+// Whoever says nothing, or half of something, holds up nobody.
+TEST(Tcp, SilentStrangersHoldUpNobody) {
+  constexpr int kPort = 31604, kStrangers = 60;
+  std::vector<int> held;
+  std::thread strangers([&] {
+    for (int i = 0; i < kStrangers; ++i) {
+      held.push_back(call_port(kPort));
+      if (i % 2 == 0) (void)::send(held.back(), "LUMENrk1", 8, MSG_NOSIGNAL);
+    }
+  });
+  const auto errors = among(
+      3,
+      [&](int r) {
+        if (r == 1) strangers.join();
+        if (r > 0) ::usleep(100'000);
+        return join_tcp({"127.0.0.1", kPort, "token", 8}, r, 3);  // seconds; each stranger may take ten
+      },
+      [](Communicator& own) { own.barrier(); });
+  for (const int s : held) ::close(s);
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+// More of them than are listened to at once: ranks that are turned away come again.
+TEST(Tcp, AFloodOfStrangersEnds) {
+  constexpr int kPort = 31605;
+  std::atomic<bool> ends{false};
+  std::vector<int> held;
+  std::thread strangers([&] {
+    while (!ends && held.size() < 700) held.push_back(call_port(kPort));
+  });
+  const auto errors = among(
+      2,
+      [&](int r) {
+        if (r == 1) ::usleep(100'000);
+        return join_tcp({"127.0.0.1", kPort, "token", 20}, r, 2);
+      },
+      [](Communicator& own) { own.barrier(); });
+  ends = true;
+  strangers.join();
+  for (const int s : held)
+    if (s >= 0) ::close(s);
   EXPECT_EQ(errors, kNoErrors2);
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "base/threads/team.h"
 #include "number/codec/codec.h"
 
 namespace lumen::model {
@@ -148,8 +149,7 @@ Weight transposed(const Weight& w) {
   Room bytes(count * size);
   constexpr int64_t kSquare = 32;  // numbers whose lines stay in the nearest cache
   const int64_t bands = (rows + kSquare - 1) / kSquare, matrices = count == 0 ? 0 : count / (rows * columns);
-#pragma omp parallel for if (count > 65536)
-  for (int64_t band = 0; band < matrices * bands; ++band) {
+  parallel_for(0, matrices * bands, {.is_worth = count > 65536}, [&](int64_t band) {
     const int64_t first = band / bands * rows * columns, top = band % bands * kSquare;
     for (int64_t left = 0; left < columns; left += kSquare) {
       for (int64_t r = top; r < std::min(rows, top + kSquare); ++r) {
@@ -158,7 +158,7 @@ Weight transposed(const Weight& w) {
                       static_cast<size_t>(size));
       }
     }
-  }
+  });
   out.bytes = std::move(bytes).bytes();
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 #include "model/compress/round/output_error.h"
 
 namespace lumen::model {
@@ -25,10 +26,10 @@ std::vector<float> sum_of(const Weight& rounded, const LowRankPair& pair) {
   std::vector<float> out(rounded.f32().begin(), rounded.f32().end());
   const int64_t rows = rounded.rows(), columns = rounded.columns(), rank = pair.right.rows();
   const std::span<const float> b = pair.left.f32(), a = pair.right.f32();
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows; ++r)
+  parallel_for(0, rows, [&](int64_t r) {
     for (int64_t i = 0; i < rank; ++i)
       for (int64_t c = 0; c < columns; ++c) out[r * columns + c] += b[r * rank + i] * a[i * columns + c];
+  });
   return out;
 }
 

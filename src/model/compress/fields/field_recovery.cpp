@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads/team.h"
 #include "graph/ir/text.h"
 #include "model/compress/quantize.h"
 
@@ -128,14 +129,13 @@ void FieldRecovery::move(double rate) {
   for (const auto& entry : moving_) {
     Moving* const m = entry.second.get();
     const float step = rate * m->size;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(m->x); ++i) {
+    parallel_for(0, std::ssize(m->x), [&](int64_t i) {
       const float g = m->slope[i];
       m->first[i] = kFirst * m->first[i] + (1 - kFirst) * g;
       m->second[i] = kSecond * m->second[i] + (1 - kSecond) * g * g;
       const double root = std::sqrt(m->second[i] / second);
       if (root > 0) m->x[i] -= step * (m->first[i] / first) / root;
-    }
+    });
     m->slope.assign(m->slope.size(), 0);
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 #include "number/codec/codec.h"
 
 namespace lumen::model {
@@ -148,11 +149,11 @@ int64_t ScaledBlob::place(int64_t record) const {
 std::vector<uint8_t> ScaledBlob::times(std::span<const float> factors) const {
   LUMEN_CHECK(std::ssize(factors) == groups());
   std::vector<uint8_t> out(blob_.begin(), blob_.end());
-#pragma omp parallel for schedule(static) if (records_ > 4096)
-  for (int64_t r = 0; r < records_; ++r)
+  parallel_for(0, records_, {.is_worth = records_ > 4096}, [&](int64_t r) {
     for (const int k : scales_.fields)
       for (int64_t i = 0; i < scales_.count; ++i)
         multiply(format_->fields[k], out.data() + place(r), i, factors[r * scales_.count + i]);
+  });
   return out;
 }
 
@@ -162,8 +163,7 @@ std::vector<float> ScaledBlob::sums(std::span<const float> x, std::span<const fl
   const bool whole = scales_.level == Level::tensor;
   if (whole) by_row.assign(rows_, 0);
   // Groups lie inside a row: each is summed by one thread, in order.
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows_; ++r) {
+  parallel_for(0, rows_, [&](int64_t r) {
     std::vector<double> sum(scales_.level == Level::block ? columns_ / format_->block * scales_.count : 1, 0);
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t g =
@@ -174,7 +174,7 @@ std::vector<float> ScaledBlob::sums(std::span<const float> x, std::span<const fl
       by_row[r] = sum[0];
     else
       for (size_t g = 0; g < sum.size(); ++g) out[r * sum.size() + g] = sum[g];
-  }
+  });
   double all = 0;
   for (const double s : by_row) all += s;
   if (whole) out[0] = all;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/ordinal.h"
+#include "base/threads/team.h"
 #include "graph/transform/low_rank.h"
 #include "model/arch/function.h"
 #include "model/arch/low_rank_weights.h"
@@ -102,13 +103,13 @@ void Branch::add(run::Engine& engine, float sign, std::span<float> to) const {
   const std::vector<float> left = values_of(engine, b), right = values_of(engine, a);
   const int64_t rank = b.columns(), columns = a.columns(), matrices = a.rows() / rank, rows = b.rows() / matrices;
   LUMEN_CHECK(std::ssize(to) == matrices * rows * columns);
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < matrices * rows; ++r)
+  parallel_for(0, matrices * rows, [&](int64_t r) {
     for (int64_t i = 0; i < rank; ++i) {
       const float by = sign * left[r * rank + i];
       const float* const from = right.data() + (r / rows * rank + i) * columns;
       for (int64_t c = 0; c < columns; ++c) to[r * columns + c] += by * from[c];
     }
+  });
 }
 
 Branch branch_of(run::Engine& engine, const RoundingTask& task, std::span<const float> values,

@@ -1,6 +1,7 @@
 #include <memory>
 #include <numbers>
 
+#include "base/threads/team.h"
 #include "model/compress/recover/clip.h"
 #include "model/compress/recover/learning.h"
 
@@ -35,15 +36,13 @@ struct Soft {
   static float height(float x) { return std::clamp(sigmoid(x) * (kZeta - kGamma) + kGamma, 0.0F, 1.0F); }
 
   void round_softly() {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(v); ++i) {
+    parallel_for(0, std::ssize(v), [&](int64_t i) {
       // Beyond the range both neighbours are its end.
       rounded[i] = near.low[i] + height(v[i]) * (near.up[i] - near.low[i]);
-    }
+    });
   }
   void round() {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(v); ++i) rounded[i] = height(v[i]) >= 0.5F ? near.up[i] : near.low[i];
+    parallel_for(0, std::ssize(v), [&](int64_t i) { rounded[i] = height(v[i]) >= 0.5F ? near.up[i] : near.low[i]; });
   }
   // `part` of the price, 0..1.
   void move(std::span<const float> gradient, float part, float beta, float rate) {
@@ -53,18 +52,17 @@ struct Soft {
       squares += toward * toward;
     }
     const float price = part * kPrice * std::sqrt(squares / std::max<size_t>(v.size(), 1));
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(v); ++i) {
+    parallel_for(0, std::ssize(v), [&](int64_t i) {
       const float s = sigmoid(v[i]), h = s * (kZeta - kGamma) + kGamma;
       slope[i] = 0;
-      if (!(near.up[i] > near.low[i])) continue;
+      if (!(near.up[i] > near.low[i])) return;
       // What lies at an end goes on to be pulled back by the objective, but not further out.
       const float toward = gradient[i] * (near.up[i] - near.low[i]);
       const float clear = 2 * std::clamp(h, 0.0F, 1.0F) - 1;
       const float pull = -price * std::pow(std::abs(clear), beta - 1) * (clear < 0 ? -1.0F : 1.0F);
-      if ((h <= 0 && toward + pull > 0) || (h >= 1 && toward + pull < 0)) continue;
+      if ((h <= 0 && toward + pull > 0) || (h >= 1 && toward + pull < 0)) return;
       slope[i] = (toward + pull) * s * (1 - s) * (kZeta - kGamma);
-    }
+    });
     adam.step(slope, rate, v);
   }
 };

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "base/threads/team.h"
 #include "model/compress/recover/clip.h"
 #include "model/compress/recover/learning.h"
 
@@ -30,16 +31,15 @@ struct Moving {
     clip.grid().find(weight.values, &near);
   }
   void round() {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(rounded); ++i)
-      rounded[i] = near.share[i] + shift[i] >= 0.5F ? near.up[i] : near.low[i];
+    parallel_for(0, std::ssize(rounded),
+                 [&](int64_t i) { rounded[i] = near.share[i] + shift[i] >= 0.5F ? near.up[i] : near.low[i]; });
   }
   void move(std::span<const float> gradient, float rate) {
     ClippedFit::Slopes slopes;
     clip.slopes(weight.values, rounded, gradient, &slopes);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(shift); ++i)
+    parallel_for(0, std::ssize(shift), [&](int64_t i) {
       if (near.up[i] > near.low[i]) shift[i] = std::clamp(shift[i] - rate * sign(gradient[i]), -0.5F, 0.5F);
+    });
     const auto move_factors = [&](std::vector<float>& factors, const std::vector<float>& s) {
       for (size_t g = 0; g < factors.size(); ++g)
         factors[g] = std::clamp(factors[g] - rate * sign(s[g]), kLeastFactor, kMostFactor);

@@ -2,6 +2,7 @@
 #include <numbers>
 #include <optional>
 
+#include "base/threads/team.h"
 #include "model/compress/recover/clip.h"
 #include "model/compress/recover/learning.h"
 
@@ -54,8 +55,8 @@ struct Values {
     }
     clip->refit();
     clip->grid().find(w, &near);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(rounded); ++i) rounded[i] = near.share[i] >= 0.5F ? near.up[i] : near.low[i];
+    parallel_for(0, std::ssize(rounded),
+                 [&](int64_t i) { rounded[i] = near.share[i] >= 0.5F ? near.up[i] : near.low[i]; });
   }
   std::vector<uint8_t> stored() const { return clip ? clip->grid().store(rounded) : blob; }
 
@@ -68,9 +69,9 @@ struct Values {
     clip->slopes(w, rounded, gradient, &slopes);
     // Straight through the rounding, but not through the end of a range that a value would leave further behind.
     std::vector<float> through(gradient.begin(), gradient.end());
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(through); ++i)
+    parallel_for(0, std::ssize(through), [&](int64_t i) {
       if (!(near.up[i] > near.low[i]) && (w[i] - near.low[i]) * gradient[i] < 0) through[i] = 0;
+    });
     adam.step(through, rate * size, w);
     adam_below->step(slopes.below, rate * kFactorRate, below);
     adam_above->step(slopes.above, rate * kFactorRate, above);

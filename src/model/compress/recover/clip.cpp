@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/threads/team.h"
+
 namespace lumen::model {
 
 ClippedFit::ClippedFit(run::Engine& engine, FormatRef f, int64_t rows, int64_t columns, std::span<const float> w,
@@ -19,12 +21,12 @@ ClippedFit::ClippedFit(run::Engine& engine, FormatRef f, int64_t rows, int64_t c
 
 std::vector<uint8_t> ClippedFit::fit() const {
   std::vector<float> scaled(w_.size());
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows_; ++r)
+  parallel_for(0, rows_, [&](int64_t r) {
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t i = r * columns_ + c, g = grid_.group_of(r, c);
       scaled[i] = w_[i] * (w_[i] < 0 ? below[g] : above[g]);
     }
+  });
   return engine_.encode(format_, scaled.data(), rows_, columns_, importance_);
 }
 
@@ -37,8 +39,7 @@ void ClippedFit::slopes(std::span<const float> w, std::span<const float> rounded
   out->below.assign(grid_.groups(), 0);
   out->above.assign(grid_.groups(), 0);
   // Groups lie inside a row: each is summed by one thread, in order.
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows_; ++r)
+  parallel_for(0, rows_, [&](int64_t r) {
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t i = r * columns_ + c, g = grid_.group_of(r, c);
       const float least = grid_.least(g), most = grid_.largest(g), range = most - least;
@@ -53,6 +54,7 @@ void ClippedFit::slopes(std::span<const float> w, std::span<const float> rounded
         out->below[g] -= moved * least;
       }
     }
+  });
 }
 
 }  // namespace lumen::model

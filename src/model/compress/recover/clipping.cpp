@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "base/threads/team.h"
 #include "model/compress/recover/clip.h"
 #include "model/compress/recover/learning.h"
 
@@ -41,8 +42,8 @@ struct Clipping {
     }
     clip.refit();
     clip.grid().find(weight.values, &near);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < std::ssize(rounded); ++i) rounded[i] = near.share[i] >= 0.5F ? near.up[i] : near.low[i];
+    parallel_for(0, std::ssize(rounded),
+                 [&](int64_t i) { rounded[i] = near.share[i] >= 0.5F ? near.up[i] : near.low[i]; });
   }
   void move(std::span<const float> gradient, float rate) {
     ClippedFit::Slopes slopes;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 
 namespace lumen::model {
 
@@ -45,25 +46,23 @@ void CodeGrid::read(std::span<const uint8_t> blob) {
   std::vector<uint8_t> bits, mask;
   for (int64_t first = 0; first < width_; first += least) {
     pattern(first, &bits, &mask);
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows_; ++r) {
+    parallel_for(0, rows_, [&](int64_t r) {
       uint8_t* row = blob_.data() + r * layout.row_stride;
       for (int64_t b = 0; b < layout.row_stride; ++b) row[b] = (row[b] & ~mask[b]) | bits[b];
-    }
+    });
     const std::vector<float> decoded = engine_.decode(format_, blob_.data(), rows_, columns_);
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows_; ++r)
+    parallel_for(0, rows_, [&](int64_t r) {
       for (int64_t c = 0; c < columns_; ++c) {
         const int64_t code = first + place_in_group(c);
         if (code < width_) values_[group_of(r, c) * width_ + code] = decoded[r * columns_ + c];
       }
+    });
   }
   sort();
 }
 
 void CodeGrid::sort() {
-#pragma omp parallel for schedule(static)
-  for (int64_t g = 0; g < groups(); ++g) {
+  parallel_for(0, groups(), [&](int64_t g) {
     float* values = values_.data() + g * width_;
     uint16_t* codes = code_of_.data() + g * width_;
     std::vector<std::pair<float, uint16_t>> all;
@@ -77,7 +76,7 @@ void CodeGrid::sort() {
       codes[count++] = code;
     }
     count_[g] = count;
-  }
+  });
   for (const int32_t count : count_) LUMEN_CHECK(count > 0, "a group of '{}' holds no number", format_->name);
 }
 
@@ -85,8 +84,7 @@ void CodeGrid::find(std::span<const float> w, Neighbours* out) const {
   out->low.resize(w.size());
   out->up.resize(w.size());
   out->share.resize(w.size());
-#pragma omp parallel for schedule(static)
-  for (int64_t r = 0; r < rows_; ++r)
+  parallel_for(0, rows_, [&](int64_t r) {
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t i = r * columns_ + c, g = group_of(r, c);
       const float* values = values_.data() + g * width_;
@@ -96,27 +94,30 @@ void CodeGrid::find(std::span<const float> w, Neighbours* out) const {
       out->up[i] = beyond ? out->low[i] : *above;
       out->share[i] = beyond ? 0 : (w[i] - out->low[i]) / (out->up[i] - out->low[i]);
     }
+  });
 }
 
 std::vector<uint8_t> CodeGrid::store(std::span<const float> values) const {
   std::vector<uint8_t> out = blob_;
   const Layout& layout = format_->fields[codes_.field].layout;
   const int64_t stride = blob_layout(*format_, rows_, columns_).row_stride;
-  int64_t missing = 0;
-#pragma omp parallel for schedule(static) reduction(+ : missing)
-  for (int64_t r = 0; r < rows_; ++r)
+  std::atomic<int64_t> missing = 0;
+  parallel_for(0, rows_, [&](int64_t r) {
     for (int64_t c = 0; c < columns_; ++c) {
       const int64_t g = group_of(r, c);
       const float* all = values_.data() + g * width_;
       const float value = values[r * columns_ + c];
       const int64_t at = std::lower_bound(all, all + count_[g], value) - all;
       const bool there = at < count_[g] && all[at] == value;
-      missing += !there;
-      if (!there) continue;
+      if (!there) {
+        ++missing;
+        continue;
+      }
       uint8_t* record = out.data() + r * stride + c / format_->block * format_->block_bytes;
       layout.write(record, c % format_->block, code_of_[g * width_ + at]);
     }
-  LUMEN_CHECK(missing == 0, "{} values of '{}' are none of its numbers", missing, format_->name);
+  });
+  LUMEN_CHECK(missing == 0, "{} values of '{}' are none of its numbers", missing.load(), format_->name);
   return out;
 }
 

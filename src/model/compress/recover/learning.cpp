@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "base/threads/team.h"
+
 namespace lumen::model {
 
 WindowDraw::WindowDraw(int64_t windows, int64_t at_once, uint64_t seed)
@@ -24,13 +26,12 @@ std::span<const int64_t> WindowDraw::next() {
 void Adam::step(std::span<const float> gradient, float rate, std::span<float> values) {
   ++steps_;
   const float first = 1 - std::pow(double{beta1_}, steps_), second = 1 - std::pow(double{beta2_}, steps_);
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < std::ssize(values); ++i) {
+  parallel_for(0, std::ssize(values), [&](int64_t i) {
     m_[i] += (1 - beta1_) * (gradient[i] - m_[i]);
     v_[i] += (1 - beta2_) * (gradient[i] * gradient[i] - v_[i]);
     const float root = std::sqrt(v_[i] / second);
     if (root > 0) values[i] -= rate * (m_[i] / first) / root;
-  }
+  });
 }
 
 BestBlock::BestBlock(run::Engine& engine, BlockObjective& objective, std::span<const LearnedWeight> weights,

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "graph/match/uses.h"
 #include "model/arch/function.h"
 #include "model/arch/split_weights.h"
@@ -51,14 +52,13 @@ void scale(Model& model, const graph::ScaledParameter& change, std::span<const d
   std::vector<float> values = values_to_change(model, change.parameter);
   const Extents extents(model.weights.at(change.parameter).type.shape);
   const int64_t count = std::ssize(values);
-#pragma omp parallel for if (count > 65536)
-  for (int64_t i = 0; i < count; ++i) {
+  parallel_for(0, count, {.is_worth = count > 65536}, [&](int64_t i) {
     const graph::Power power = change.powers[extents.at(change.along, i)];
-    if (power == 0) continue;
+    if (power == 0) return;
     const double by = s[std::abs(power) - 1];
     float& v = values[i];
     v = (v + change.offset) * (power > 0 ? by : 1 / by) - change.offset;
-  }
+  });
   put(model, change.parameter, values);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 
 namespace lumen::model {
 
@@ -20,11 +21,11 @@ namespace {
 std::vector<double> gram(std::span<const float> x, int64_t columns, int64_t group) {
   std::vector<double> g(columns * group, 0);
   const int64_t samples = std::ssize(x) / columns;
-#pragma omp parallel for
-  for (int64_t c = 0; c < columns; ++c)
+  parallel_for(0, columns, [&](int64_t c) {
     for (int64_t s = 0; s < samples; ++s)
       for (int64_t d = 0; d < group; ++d)
         g[c * group + d] += double{x[s * columns + c]} * x[s * columns + c / group * group + d];
+  });
   return g;
 }
 
@@ -46,8 +47,7 @@ ClipLimits find(std::span<const float> w, int64_t rows, int64_t columns, int64_t
     trial.clamp(clamped);
     const std::vector<float> rounded = round(clamped, rows, columns);
     LUMEN_CHECK(rounded.size() == w.size());
-#pragma omp parallel for
-    for (int64_t i = 0; i < groups; ++i) {
+    parallel_for(0, groups, [&](int64_t i) {
       const size_t start = i * group;
       const double* const g = &products[i * group % columns * group];
       double error = 0;
@@ -56,10 +56,10 @@ ClipLimits find(std::span<const float> w, int64_t rows, int64_t columns, int64_t
         for (int64_t b = 0; b < group; ++b)
           error += da * g[a * group + b] * (double{rounded[start + b]} - w[start + b]);
       }
-      if (step > 0 && !(error < least[i])) continue;
+      if (step > 0 && !(error < least[i])) return;
       least[i] = error;
       found.limits[i] = trial.limits[i];
-    }
+    });
     if (step == 0)
       for (const double e : least) found.before += e;
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include "base/threads/team.h"
+
 namespace lumen::model {
 
 namespace {
@@ -42,15 +44,14 @@ void Turn::apply(std::span<float> values, std::span<const Rotation> rotations) c
   std::vector<std::pair<size_t, int64_t>> parts;
   for (size_t p = 0; p < panels_.size(); ++p)
     for (int64_t first = 0; first < panels_[p].lines; first += kAtOnce) parts.emplace_back(p, first);
-#pragma omp parallel for schedule(dynamic) if (std::ssize(values) > 65536)
-  for (int64_t k = 0; k < std::ssize(parts); ++k) {
+  parallel_for(0, std::ssize(parts), {.grain = 1, .is_worth = std::ssize(values) > 65536}, [&](int64_t k) {
     const Panel& p = panels_[parts[k].first];
     const int64_t first = parts[k].second, count = std::min(kAtOnce, p.lines - first);
     std::vector<double> lines(count * width_);
     take<double>(p, first, count, values, lines);
     rotations[rotations.size() == 1 ? 0 : p.block].apply_all(lines);
     put<double>(p, first, count, lines, values);
-  }
+  });
 }
 
 }  // namespace lumen::model

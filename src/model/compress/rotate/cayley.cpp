@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 
 namespace lumen::model {
 namespace {
@@ -18,8 +19,7 @@ constexpr int64_t kRows = 16, kInner = 64;  // of a tile of a product
 std::vector<double> multiply_square(const std::vector<double>& a, const std::vector<double>& b, int64_t n) {
   std::vector<double> out(n * n, 0);
   // Each number is summed in the order of b's rows.
-#pragma omp parallel for schedule(dynamic) if (n >= 64)
-  for (int64_t first = 0; first < n; first += kRows)
+  const auto rows_from = [&](int64_t first) {
     for (int64_t inner = 0; inner < n; inner += kInner)
       for (int64_t r = first; r < std::min(first + kRows, n); ++r)
         for (int64_t k = inner; k < std::min(inner + kInner, n); ++k) {
@@ -28,6 +28,8 @@ std::vector<double> multiply_square(const std::vector<double>& a, const std::vec
           const double* const from = b.data() + k * n;
           for (int64_t j = 0; j < n; ++j) to[j] += x * from[j];
         }
+  };
+  parallel_for(0, (n + kRows - 1) / kRows, {.grain = 1, .is_worth = n >= 64}, [&](int64_t i) { rows_from(i * kRows); });
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/threads/team.h"
 #include "graph/ir/build.h"
 #include "model/compress/round/triangle.h"
 
@@ -25,17 +26,16 @@ double mean_diagonal(std::span<const float> h, int64_t n, double damping) {
 // Columns of r [n, n] over their diagonals, into u at (row, column) of a factor.
 void normalise(const double* r, int64_t n, Factor& out, int64_t at) {
   for (int64_t k = 0; k < n; ++k) out.d[at + k] = r[k * n + k] * r[k * n + k];
-#pragma omp parallel for schedule(static) if (n > 256)
-  for (int64_t i = 0; i < n; ++i)
+  parallel_for(0, n, {.is_worth = n > 256}, [&](int64_t i) {
     for (int64_t k = i + 1; k < n; ++k) out.u[(at + i) * out.order + at + k] = r[i * n + k] / r[k * n + k];
+  });
 }
 
 // Pages are touched by all threads.
 Factor empty_factor(int64_t n) {
   Factor out{n, {}, std::vector<double>(n), std::shared_ptr<float[]>(new float[n * n])};
   out.u = {out.memory.get(), static_cast<size_t>(n * n)};
-#pragma omp parallel for schedule(static) if (n > 256)
-  for (int64_t i = 0; i < n; ++i) std::fill_n(out.u.data() + i * n, n, 0.0F);
+  parallel_for(0, n, {.is_worth = n > 256}, [&](int64_t i) { std::fill_n(out.u.data() + i * n, n, 0.0F); });
   return out;
 }
 
@@ -90,22 +90,21 @@ class Tiles {
     const double least = kLeastTiles * mean_diagonal(h_, n_, damping_);
     for (int64_t k = count_ - 1; k >= 0; --k) {
       tiles_[k * count_ + k]->download(tile.data(), kTile * kTile * 4);
-#pragma omp parallel for schedule(static)
-      for (int64_t i = 0; i < kTile * kTile; ++i) block[i] = tile[i];
+      parallel_for(0, kTile * kTile, [&](int64_t i) { block[i] = tile[i]; });
       if (!reverse_cholesky(block.data(), kTile, least)) return std::nullopt;
       const int64_t wide = std::min(kTile, n_ - k * kTile);
       for (int64_t c = 0; c < wide; ++c) out.d[k * kTile + c] = block[c * kTile + c] * block[c * kTile + c];
       std::vector<double> diagonal(kTile);
       for (int64_t c = 0; c < kTile; ++c) diagonal[c] = block[c * kTile + c];
-#pragma omp parallel for schedule(static)
-      for (int64_t i = 0; i < wide; ++i)
+      parallel_for(0, wide, [&](int64_t i) {
         for (int64_t c = i + 1; c < wide; ++c)
           out.u[(k * kTile + i) * n_ + k * kTile + c] = block[i * kTile + c] / diagonal[c];
+      });
       if (k == 0) break;
       invert_upper(block.data(), inverted.data(), kTile);
-#pragma omp parallel for schedule(static)
-      for (int64_t c = 0; c < kTile; ++c)
+      parallel_for(0, kTile, [&](int64_t c) {
         for (int64_t i = 0; i < kTile; ++i) tile[c * kTile + i] = inverted[i * kTile + c];
+      });
       turned->upload(tile.data(), kTile * kTile * 4);
       for (int64_t s = 0; s < k; ++s) {
         apply(*multiply_, column[s], tiles_[s * count_ + k], turned);
@@ -125,14 +124,14 @@ class Tiles {
   run::DeviceTensorRef upload(int64_t s, int64_t t) {
     std::vector<float>& tile = uploaded_;
     tile.resize(kTile * kTile);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < kTile; ++i)
+    parallel_for(0, kTile, [&](int64_t i) {
       for (int64_t j = 0; j < kTile; ++j) {
         const int64_t row = s * kTile + i, column = t * kTile + j;
         double x = row == column;
         if (row < n_ && column < n_) x = h_[std::min(row, column) * n_ + std::max(row, column)] + x * damping_;
         tile[i * kTile + j] = x;
       }
+    });
     run::DeviceTensorRef out = fresh();
     out->upload(tile.data(), kTile * kTile * 4);
     return out;
@@ -151,10 +150,10 @@ class Tiles {
             std::vector<float>& tile, Factor& out) const {
     from->download(tile.data(), kTile * kTile * 4);
     const int64_t wide = std::min(kTile, n_ - k * kTile);
-#pragma omp parallel for
-    for (int64_t i = 0; i < kTile; ++i)
+    parallel_for(0, kTile, [&](int64_t i) {
       for (int64_t c = 0; c < wide; ++c)
         out.u[(s * kTile + i) * n_ + k * kTile + c] = tile[i * kTile + c] / diagonal[c];
+    });
   }
 
   run::Engine& engine_;

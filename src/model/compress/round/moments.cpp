@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/compress/round/gptq.h"
 #include "run/engine/feedback/first_not_finite.h"
 
@@ -62,9 +63,9 @@ Moments::Moments(run::Engine& engine, std::span<const float> h, int64_t columns,
     std::iota(order_.begin(), order_.end(), 0);
     std::ranges::stable_sort(order_, std::ranges::greater(), [&](int32_t c) { return ordered[c * columns + c]; });
     const std::vector<float> before = ordered;
-#pragma omp parallel for
-    for (int64_t i = 0; i < columns; ++i)
+    parallel_for(0, columns, [&](int64_t i) {
       for (int64_t j = 0; j < columns; ++j) ordered[i * columns + j] = before[order_[i] * columns + order_[j]];
+    });
   }
   damping_ = options.damping;
   if (options.samples > 0 && options.samples < columns)
@@ -120,13 +121,13 @@ void Moments::make_inverse(run::Engine& engine) {
   engine.require_memory("answering differences of activations", {{"the inverse of second moments", n * n * 8}});
   const std::vector<float> x = inverse(factor_);
   std::vector<float> a(n * n), b(n * n);
-#pragma omp parallel for
-  for (int64_t i = 0; i < n; ++i)
+  parallel_for(0, n, [&](int64_t i) {
     for (int64_t j = 0; j < n; ++j) {
       const int64_t column = order_.empty() ? j : order_[j];
       a[column * n + i] = x[i * n + j] / factor_.d[i];
       b[i * n + column] = x[i * n + j];
     }
+  });
   inverse_over_d_ = upload(engine, a, n);
   inverse_ = upload(engine, b, n);
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/threads/team.h"
+
 namespace lumen::model {
 namespace {
 
@@ -76,8 +78,7 @@ bool reverse_cholesky(double* a, int64_t n, double least) {
     double* const corner = a + first * n + first;
     if (!factor_block(corner, n, wide, least)) return false;
     transposed.resize(wide * first);
-#pragma omp parallel for schedule(dynamic, 16) if (first > 256)
-    for (int64_t i = 0; i < first; ++i) {
+    parallel_for(0, first, {.grain = 16, .is_worth = first > 256}, [&](int64_t i) {
       double* const line = a + i * n + first;
       for (int64_t c = wide - 1; c >= 0; --c) {
         double x = line[c];
@@ -85,17 +86,16 @@ bool reverse_cholesky(double* a, int64_t n, double least) {
         line[c] = x / corner[c * n + c];
         transposed[c * first + i] = line[c];
       }
-    }
+    });
     const int64_t tall = (first + kBlock - 1) / kBlock, across = (first + kWide - 1) / kWide;
-#pragma omp parallel for collapse(2) schedule(dynamic, 1) if (first > 256)
-    for (int64_t t = 0; t < tall; ++t)
-      for (int64_t s = 0; s < across; ++s) {
-        const int64_t row = t * kBlock, rows = std::min(kBlock, first - row);
-        const int64_t column = std::max(s * kWide, row), columns = std::min((s + 1) * kWide, first) - column;
-        if (columns > 0)
-          subtract_product(a + row * n + column, n, a + row * n + first, n, transposed.data() + column, first, rows,
-                           columns, wide);
-      }
+    parallel_for(0, tall * across, {.grain = 1, .is_worth = first > 256}, [&](int64_t square) {
+      const int64_t t = square / across, s = square % across;
+      const int64_t row = t * kBlock, rows = std::min(kBlock, first - row);
+      const int64_t column = std::max(s * kWide, row), columns = std::min((s + 1) * kWide, first) - column;
+      if (columns > 0)
+        subtract_product(a + row * n + column, n, a + row * n + first, n, transposed.data() + column, first, rows,
+                         columns, wide);
+    });
     end = first;
   }
   return true;
@@ -106,8 +106,7 @@ void invert_upper(const double* r, double* x, int64_t n) {
   for (int64_t end = n; end > 0;) {
     const int64_t first = std::max<int64_t>(0, end - kBlock), tall = end - first;
     const int64_t across = (n - first + kBlock - 1) / kBlock;
-#pragma omp parallel for schedule(dynamic, 1) if (n > 256)
-    for (int64_t s = 0; s < across; ++s) {
+    parallel_for(0, across, {.grain = 1, .is_worth = n > 256}, [&](int64_t s) {
       const int64_t column = first + s * kBlock, columns = std::min(kBlock, n - column);
       // Rows behind this block are done; nothing of them lies left of their diagonal.
       const int64_t depth = std::min(n, column + columns) - end;
@@ -121,7 +120,7 @@ void invert_upper(const double* r, double* x, int64_t n) {
           for (int64_t j = 0; j < columns; ++j) line[j] -= r[i * n + k] * x[k * n + column + j];
         for (int64_t j = 0; j < columns; ++j) line[j] /= r[i * n + i];
       }
-    }
+    });
     end = first;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/arch/checkpoint/rows.h"
 #include "model/arch/function.h"
 #include "model/arch/split_weights.h"
@@ -33,10 +34,10 @@ Weight take_columns(const Weight& w, std::span<const int64_t> source, const std:
   Room room(w.rows() * count * size);
   uint8_t* const to = room.data();
   const int64_t rows = w.rows();
-#pragma omp parallel for if (rows * count > 65536)
-  for (int64_t r = 0; r < rows; ++r)
+  parallel_for(0, rows, {.is_worth = rows * count > 65536}, [&](int64_t r) {
     for (int64_t c = 0; c < count; ++c)
       std::memcpy(to + (r * count + c) * size, w.bytes.data() + (r * columns + source[c]) * size, size);
+  });
   out.bytes = std::move(room).bytes();
   return out;
 }

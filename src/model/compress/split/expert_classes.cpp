@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "graph/transform/layers.h"
 #include "graph/transform/split_experts/split_experts.h"
 #include "model/arch/function.h"
@@ -17,8 +18,7 @@ namespace {
 std::vector<double> energies(std::span<const float> weight, std::span<const float> weighed, int64_t experts) {
   const int64_t columns = std::ssize(weighed) / experts, rows = std::ssize(weight) / experts / columns;
   std::vector<double> out(experts, 0);
-#pragma omp parallel for
-  for (int64_t e = 0; e < experts; ++e) {
+  parallel_for(0, experts, [&](int64_t e) {
     std::vector<double> norms(columns, 0);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t k = 0; k < columns; ++k) {
@@ -26,7 +26,7 @@ std::vector<double> energies(std::span<const float> weight, std::span<const floa
         norms[k] += w * w;
       }
     for (int64_t k = 0; k < columns; ++k) out[e] += norms[k] * weighed[e * columns + k];
-  }
+  });
   return out;
 }
 

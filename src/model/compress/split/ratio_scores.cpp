@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/calibrate/there_and_back.h"
 #include "model/compress/quantize.h"
 #include "model/compress/round/round.h"
@@ -152,12 +153,11 @@ double dot(std::span<const float> a, std::span<const float> b) {
   constexpr int64_t kPieces = 64;
   std::array<double, kPieces> sums{};
   const int64_t count = std::ssize(a);
-#pragma omp parallel for if (count > 65536)
-  for (int64_t piece = 0; piece < kPieces; ++piece) {
+  parallel_for(0, kPieces, {.is_worth = count > 65536}, [&](int64_t piece) {
     double sum = 0;
     for (int64_t i = piece * count / kPieces; i < (piece + 1) * count / kPieces; ++i) sum += double{a[i]} * b[i];
     sums[piece] = sum;
-  }
+  });
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "model/compress/strategy/each.h"
 #include "run/engine/feedback/feedback.h"
 
@@ -38,8 +39,7 @@ class HalfQuadraticRounder : public Rounder {
     std::vector<double> stretch(groups, 1), shift(groups, 0);
     std::vector<float> moved(count);
     const auto rounded = [&](const std::vector<double>& by, const std::vector<double>& plus) {
-#pragma omp parallel for schedule(static)
-      for (int64_t i = 0; i < count; ++i) moved[i] = t.values[i] * by[i / group] + plus[i / group];
+      parallel_for(0, count, [&](int64_t i) { moved[i] = t.values[i] * by[i / group] + plus[i / group]; });
       const std::vector<uint8_t> fields = engine_.encode(t.format, moved.data(), rows, columns);
       return rounder_->run({.w = t.values, .importance = {}, .order = order, .rounded = fields});
     };
@@ -54,12 +54,11 @@ class HalfQuadraticRounder : public Rounder {
     for (int k = 0; k < options_.iterations; ++k, beta *= kGrowth) {
       by = stretch;
       plus = shift;
-#pragma omp parallel for schedule(static)
-      for (int64_t g = 0; g < groups; ++g) {
+      parallel_for(0, groups, [&](int64_t g) {
         const Line line = line_of(t, best.values, g * group, group, beta, k % 2 == 0);
         by[g] = stretch[g] * line.by;
         plus[g] = shift[g] * line.by + line.plus;
-      }
+      });
       const run::RoundedMatrix trial = rounded(by, plus);
       const std::vector<double> now = norms_of(t, trial.values, group);
       bool better = false;
@@ -102,10 +101,10 @@ class HalfQuadraticRounder : public Rounder {
 
   std::vector<double> norms_of(const RoundingTask& t, std::span<const float> values, int64_t group) const {
     std::vector<double> out(std::ssize(values) / group);
-#pragma omp parallel for
-    for (int64_t g = 0; g < std::ssize(out); ++g)
+    parallel_for(0, std::ssize(out), [&](int64_t g) {
       for (int64_t i = g * group; i < (g + 1) * group; ++i)
         out[g] += std::pow(std::abs(double{values[i]} - t.values[i]), options_.norm);
+    });
     return out;
   }
 

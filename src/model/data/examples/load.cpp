@@ -7,6 +7,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/structured/json.h"
+#include "base/threads/team.h"
 #include "model/data/rows/rows.h"
 
 namespace lumen::model {
@@ -165,18 +166,7 @@ class Loader {
       std::vector<Tokenized> made(block.size());
       std::vector<uint64_t> lines;
       for (const DataRow& r : block) lines.push_back(r.line);
-      std::exception_ptr failure;
-      const auto count = std::ssize(block);
-#pragma omp parallel for schedule(dynamic, 4)
-      for (int64_t i = 0; i < count; ++i) {
-        try {
-          made[static_cast<size_t>(i)] = rows_.run(std::move(block[static_cast<size_t>(i)]));
-        } catch (...) {
-#pragma omp critical(lumen_data_rows)
-          failure = std::current_exception();
-        }
-      }
-      if (failure) std::rethrow_exception(failure);
+      parallel_for(0, std::ssize(block), {.grain = 4}, [&](size_t i) { made[i] = rows_.run(std::move(block[i])); });
       for (size_t i = 0; i < made.size(); ++i) take(file, lines[i], made[i], writer);
       read_ += made.size();
       if (read_ >= 1000) progress_.update(fmt::format("{} rows read", read_));

@@ -15,8 +15,13 @@ constexpr int64_t kLargestPage = int64_t{48} << 20;  // a larger one is not kept
 
 }  // namespace
 
-KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files)
-    : loaded_(loaded), session_(session), files_(std::move(files)), identity_(loaded.model()) {
+KeptPrefixes::KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files,
+                           std::function<void()> require_whole)
+    : loaded_(loaded),
+      session_(session),
+      files_(std::move(files)),
+      identity_(loaded.model()),
+      require_whole_(std::move(require_whole)) {
   LUMEN_CHECK(can_keep(session));
   const int64_t page = session.page_size(), bytes = session.page_bytes();
   if (bytes <= kLargestPage) block_ = page * std::max<int64_t>(1, std::min(kBlock / page, kMostBytes / bytes));
@@ -63,6 +68,7 @@ int64_t KeptPrefixes::restore(int text, std::span<const TokenId> wanted) {
 
 void KeptPrefixes::save(int text) {
   if (block_ == 0) return;
+  if (require_whole_) require_whole_();
   const std::vector<TokenId>& tokens = session_.tokens(text);
   const int64_t pages = block_ / session_.page_size(), whole = std::ssize(tokens) / block_ * block_;
   for (int64_t at = 0; at < whole; at += block_) {

@@ -3,6 +3,7 @@
 // tests/model/infer/prefixes/kept_prefixes_test.cpp.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ namespace lumen::model {
 class KeptPrefixes {
  public:
   // All that caches hold depends on is read once, in the background: every weight. Both outlive this.
-  KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files);
+  // `require_whole` is asked before anything is kept: what it throws is thrown on. May be empty.
+  KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files,
+               std::function<void()> require_whole = {});
   // False for sessions that let go of pages.
   static bool can_keep(const ManySession& session) { return session.keeps_pages(); }
 
@@ -32,6 +35,7 @@ class KeptPrefixes {
   ManySession& session_;
   std::shared_ptr<PrefixFiles> files_;
   ModelIdentity identity_;
+  std::function<void()> require_whole_;
   int64_t block_ = 0;                // tokens
   std::vector<std::string> owners_;  // by set of adapters, when they were asked for
 };

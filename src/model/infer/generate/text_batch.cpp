@@ -31,9 +31,9 @@ TextBatch::TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimi
   longest_ = std::min(longest_, session_.pages() * session_.page_size());
 }
 
-bool TextBatch::keep_in(std::shared_ptr<PrefixFiles> files) {
+bool TextBatch::keep_in(std::shared_ptr<PrefixFiles> files, std::function<void()> require_whole) {
   if (!KeptPrefixes::can_keep(session_)) return false;
-  prefixes_ = std::make_unique<KeptPrefixes>(loaded_, session_, std::move(files));
+  prefixes_ = std::make_unique<KeptPrefixes>(loaded_, session_, std::move(files), std::move(require_whole));
   return true;
 }
 

@@ -57,7 +57,8 @@ class TextBatch {
   TextBatch(const LoadedModel& loaded, SessionOptions session, ManyLimits limits, int64_t parallel);
 
   // Beginnings of texts are kept in files, too, and read from there. False where the session lets go of pages.
-  bool keep_in(std::shared_ptr<PrefixFiles> files);
+  // `require_whole` throws where what was computed must not be kept; may be empty.
+  bool keep_in(std::shared_ptr<PrefixFiles> files, std::function<void()> require_whole = {});
   // Texts take what it proposes (generate.draft tokens at once, at most); limits.drafted and limits.rows leave room.
   void draft_with(std::unique_ptr<ManyDraft> draft) { draft_ = std::move(draft); }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/temporary.h"
+#include "base/threads/team.h"
 #include "model/infer/session/finite.h"
 
 namespace lumen::model {
@@ -68,16 +69,13 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
     std::vector<int32_t> ids(text.begin() + w * length, text.begin() + (w + 1) * length);
     if (options.bos && source.bos) ids[0] = *source.bos;
     source.logits(ids, logits);
-#pragma omp parallel
-    {
-      std::vector<double> logs(vocab);
-#pragma omp for
-      for (int64_t i = 0; i < rows; ++i) {
-        const int64_t t = header->first + i;
-        log_probabilities(logits.data() + t * vocab, logs);
-        visit.row({w * rows + i, i, logs, text[w * length + t + 1]});
-      }
-    }
+    parallel_for(0, rows, [&](int64_t i) {
+      static thread_local std::vector<double> logs;
+      logs.resize(vocab);
+      const int64_t t = header->first + i;
+      log_probabilities(logits.data() + t * vocab, logs);
+      visit.row({w * rows + i, i, logs, text[w * length + t + 1]});
+    });
     visit.end_of_window();
     if (visit.progress) visit.progress(w + 1, windows);
   }

@@ -45,7 +45,7 @@ PrefixFiles::PrefixFiles(const fs::path& folder, int64_t most_bytes, std::string
   }
   find_files();
   make_room(0);
-  writer_ = std::thread([this] { write_all(); });
+  writer_ = Thread("that writes prefixes", [this] { write_all(); });
 }
 
 PrefixFiles::~PrefixFiles() {

@@ -5,7 +5,7 @@
 // brings them to the disk, flushed before they get their names, so that texts do not wait for that. One for all models
 // of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
 //
-// May include: base, base/sealed, model/text/tokenizer.
+// May include: base, base/sealed, base/threads, model/text/tokenizer.
 #pragma once
 
 #include <condition_variable>
@@ -19,10 +19,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "base/sealed/sealed.h"
+#include "base/threads/threads.h"
 #include "model/text/tokenizer/tokenizer.h"
 
 namespace lumen::model {
@@ -83,7 +83,7 @@ class PrefixFiles {
   int64_t queued_bytes_ = 0;                           // the one that is being written included
   bool is_ending_ = false;
   std::condition_variable changed_;
-  std::thread writer_;
+  Thread writer_;
 };
 
 }  // namespace lumen::model

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/sizes.h"
 #include "model/infer/session/session_many.h"
 #include "model/infer/session/step_plan.h"
 
@@ -9,10 +10,6 @@ namespace lumen::model {
 namespace {
 
 constexpr int64_t kAlignment = 512;  // of memory, at most
-
-double gib(int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
 
 // What is handed to a step in each run.
 int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
@@ -40,8 +37,8 @@ MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options
 }  // namespace
 
 std::string MemoryForecast::text() const {
-  return fmt::format("{:.2f} GiB of weights, {:.2f} GiB of cache, {:.2f} GiB of values: {:.2f} GiB", gib(weights),
-                     gib(cache), gib(work), gib(total()));
+  return fmt::format("{} of weights, {} of cache, {} of values: {}", size_text(weights), size_text(cache),
+                     size_text(work), size_text(total()));
 }
 
 MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {

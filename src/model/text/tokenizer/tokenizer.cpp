@@ -6,11 +6,11 @@
 #include <cstring>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads/threads.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
 #include "model/text/unicode/unicode.h"
 
@@ -154,25 +154,16 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
 std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string_view> texts,
                                                           EncodeOptions options, int threads) const {
   std::vector<std::vector<TokenId>> out(texts.size());
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const size_t count = std::min(texts.size(), threads > 0 ? static_cast<size_t>(threads) : cores);
+  const size_t count = std::min<size_t>(texts.size(), threads > 0 ? threads : usable_cores());
   std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
+  work_together(count, [&](int) {
     try {
       for (size_t i; (i = next++) < texts.size();) out[i] = encode(texts[i], options);
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
       next = texts.size();
+      throw;
     }
-  };
-  std::vector<std::thread> others;
-  for (size_t t = 1; t < count; ++t) others.emplace_back(work);
-  work();
-  for (std::thread& t : others) t.join();
-  if (failure) std::rethrow_exception(failure);
+  });
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/sizes.h"
 #include "model/eval/training.h"
 #include "model/report/report.h"
 #include "model/report/tensorboard.h"
@@ -24,11 +25,6 @@ using nlohmann::json;
 
 constexpr int64_t kQuickWindows = 64;  // of evaluations on the way
 constexpr const char* kTensorboardName = "tensorboard";
-
-std::string size_text(int64_t bytes) {
-  const double size = bytes;
-  return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", size / (1 << 30)) : fmt::format("{:.0f} MiB", size / (1 << 20));
-}
 
 // What a log says of a start: which model, recipe, files and device.
 json run_line(Trainer& trainer, const LoopOptions& options) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
+#include "base/sizes.h"
 #include "base/structured/json.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"
@@ -321,13 +322,11 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
   const double room = disk.f_bavail * static_cast<double>(disk.f_frsize);
   if (checkpoint * saves + models <= room) return;
-  throw Error(
-      Exit::user,
-      fmt::format("'{}' has room for {:.2f} GB, but this run writes about {:.2f} GB: {:.0f} checkpoints of {:.2f} "
-                  "GB, models of {:.2f} GB",
-                  folder.string(), room / 1e9, (checkpoint * saves + models) / 1e9, saves, checkpoint / 1e9,
-                  models / 1e9),
-      "free some space, name another folder with --out, or keep fewer checkpoints with --keep");
+  throw Error(Exit::user,
+              fmt::format("'{}' has room for {}, but this run writes about {}: {:.0f} checkpoint{} of {}, models of {}",
+                          folder.string(), size_text(room), size_text(checkpoint * saves + models), saves,
+                          saves == 1 ? "" : "s", size_text(checkpoint), size_text(models)),
+              "free some space, name another folder with --out, or keep fewer checkpoints with --keep");
 }
 
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {

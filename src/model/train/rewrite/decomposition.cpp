@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "model/train/rewrite/matrix.h"
@@ -115,14 +116,14 @@ void share(Singular& found, double scale) {
 // a^T b
 Matrix turned_product(const Matrix& a, const Matrix& b) {
   Matrix out(a.columns(), b.columns());
-#pragma omp parallel for schedule(static)
-  for (int64_t c = 0; c < b.columns(); ++c)
+  parallel_for(0, b.columns(), [&](int64_t c) {
     for (int64_t r = 0; r < a.columns(); ++r) {
       double sum = 0;
 #pragma omp simd reduction(+ : sum)
       for (int64_t i = 0; i < a.rows(); ++i) sum += a.column(r)[i] * b.column(c)[i];
       out.at(r, c) = sum;
     }
+  });
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
 #include "model/train/offload/layer_plan.h"
@@ -91,10 +92,6 @@ run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool w
   // On other devices than the processor they are needed twice until they have been copied, in different memories.
   needs[0].is_there = weights_are_there && engine.device().reads_host_memory();
   return needs;
-}
-
-std::string in_mib(int64_t bytes) {
-  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
@@ -298,11 +295,11 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
     text += fmt::format("{:<40} {:>14}\n", what, value);
   };
   for (const run::MemoryNeed& need : f.needs())
-    if (need.bytes > 0) line(need.what, in_mib(need.bytes));
-  line("together", in_mib(f.total()));
+    if (need.bytes > 0) line(need.what, size_text(need.bytes));
+  line("together", size_text(f.total()));
   if (!f.partition.empty()) text += f.partition + "\n";
-  if (f.offloaded > 0) line(f.in_file ? "in files" : "in memory of the host", in_mib(f.offloaded));
-  if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
+  if (f.offloaded > 0) line(f.in_file ? "in files" : "in memory of the host", size_text(f.offloaded));
+  if (f.rewriting > 0) line("before that, to rewrite the base", size_text(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));
   if (ceiling > 0) line("time of a step at the measured ceiling", fmt::format("{:.3g} s", f.operations / ceiling));

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads/team.h"
 #include "model/train/trainer/trainer.h"
 #include "number/formula/scalar.h"
 
@@ -151,8 +152,7 @@ std::vector<uint8_t> Trainer::encoded(std::span<const float> numbers, const grap
   std::vector<uint16_t> halves(numbers.size());
   const auto round = as.scalar == Scalar::bf16 ? f32_to_bf16 : f32_to_f16;
   const auto count = std::ssize(numbers);
-#pragma omp parallel for if (count > 65536)
-  for (int64_t i = 0; i < count; ++i) halves[i] = round(numbers[i]);
+  parallel_for(0, count, {.is_worth = count > 65536}, [&](int64_t i) { halves[i] = round(numbers[i]); });
   const std::span<const uint8_t> bytes = bytes_of(std::span<const uint16_t>(halves));
   return {bytes.begin(), bytes.end()};
 }
@@ -172,8 +172,7 @@ std::vector<float> Trainer::decoded(std::span<const uint8_t> bytes, const graph:
   std::memcpy(halves.data(), bytes.data(), halves.size() * sizeof(uint16_t));
   const auto widen = as.scalar == Scalar::bf16 ? bf16_to_f32 : f16_to_f32;
   const auto count = std::ssize(out);
-#pragma omp parallel for if (count > 65536)
-  for (int64_t i = 0; i < count; ++i) out[i] = widen(halves[i]);
+  parallel_for(0, count, {.is_worth = count > 65536}, [&](int64_t i) { out[i] = widen(halves[i]); });
   return out;
 }
 

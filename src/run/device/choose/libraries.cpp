@@ -1,7 +1,6 @@
 #include "run/device/choose/libraries.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include "base/error.h"
 #include "run/device/gpu/product_symbols.h"
@@ -9,11 +8,6 @@
 
 namespace lumen::run {
 namespace {
-
-LibraryFound open_mp() {
-  return {"OpenMP", file_of(reinterpret_cast<void*>(&omp_get_max_threads)), fmt::format("{}", _OPENMP),
-          "compiles kernels in parallel"};
-}
 
 LibraryFound products(GpuVendor vendor, const char* name) {
   LibraryFound found{name, "", "", "not used: Lumen's own kernels do everything"};
@@ -31,7 +25,7 @@ LibraryFound products(GpuVendor vendor, const char* name) {
 }  // namespace
 
 std::vector<LibraryFound> look_for_libraries() {
-  return {open_mp(), products(GpuVendor::cuda, "cuBLASLt"), products(GpuVendor::hip, "hipBLASLt")};
+  return {products(GpuVendor::cuda, "cuBLASLt"), products(GpuVendor::hip, "hipBLASLt")};
 }
 
 }  // namespace lumen::run

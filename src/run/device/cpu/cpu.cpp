@@ -1,12 +1,11 @@
 // This processor as a device. Tasks are split into contiguous pieces; kernels promise that any split gives the same
 // bits. Proved by tests/run/device/device_test.cpp.
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/threads.h"
 #include "run/device/cpu/threads.h"
 #include "run/device/device.h"
 #include "run/device/memory.h"
@@ -72,7 +71,7 @@ std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads, Loade
     throw Error(Exit::hardware, fmt::format("this processor cannot execute code for machine {}", machine->name),
                 "choose 'native', or look at what `lumen doctor` says");
   // 0: what OMP_NUM_THREADS or the set of cores of this process says.
-  const int count = threads == 0 ? std::min(omp_get_max_threads(), kMaxThreads) : threads;
+  const int count = threads == 0 ? std::min(usable_cores(), kMaxThreads) : threads;
   return std::make_unique<CpuDevice>(std::move(machine), count, std::move(loader));
 }
 

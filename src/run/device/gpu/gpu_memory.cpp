@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/sizes.h"
 #include "run/device/available.h"
 
 namespace lumen::run {
@@ -12,10 +13,6 @@ namespace {
 constexpr int kReleaseThreshold = 4, kReserved = 5, kUsed = 7;
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kAlwaysFits = int64_t{1} << 20;  // below this asking costs more than it saves
-
-std::string amount(int64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
 
 }  // namespace
 
@@ -61,8 +58,8 @@ DeviceMemory GpuMemory::state() const {
 Error GpuMemory::refusal(int64_t bytes) const {
   const DeviceMemory now = state();
   return {Exit::hardware,
-          fmt::format("{}: {} of memory are needed at once and {} of {} are free{}", context_->title(), amount(bytes),
-                      amount(now.free), amount(now.total),
+          fmt::format("{}: {} of memory are needed at once and {} of {} are free{}", context_->title(),
+                      size_text(bytes), size_text(now.free), size_text(now.total),
                       in_host_memory_ ? "; the GPU shares them with the processor" : ""),
           in_host_memory_ ? "choose a smaller batch, context or format, or end other programs: on the processor, too"
                           : "choose a smaller batch, context or format, end other programs on this GPU, or use "

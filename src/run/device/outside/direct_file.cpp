@@ -12,11 +12,11 @@
 #include <deque>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/threads.h"
 #include "run/device/outside/outside.h"
 
 namespace lumen::run {
@@ -134,7 +134,7 @@ class ThreadQueue : public DirectFile::Queue {
   Failure move(std::deque<Piece> pieces) override {
     std::mutex mutex;
     Failure failure;
-    const auto work = [&] {
+    work_together(std::min<size_t>(kThreads, pieces.size()), [&](int) {
       while (true) {
         Piece piece;
         {
@@ -148,11 +148,7 @@ class ThreadQueue : public DirectFile::Queue {
           if (!failure.failed()) failure = own;
         }
       }
-    };
-    std::vector<std::thread> others;
-    for (size_t i = 1; i < std::min<size_t>(kThreads, pieces.size()); ++i) others.emplace_back(work);
-    work();
-    for (std::thread& t : others) t.join();
+    });
     return failure;
   }
 

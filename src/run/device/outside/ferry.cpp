@@ -4,7 +4,7 @@
 
 namespace lumen::run {
 
-Ferry::Ferry() : thread_([this] { work(); }) {}
+Ferry::Ferry() : thread_(Thread::where_possible([this] { work(); })) {}
 
 Ferry::~Ferry() {
   {
@@ -16,8 +16,12 @@ Ferry::~Ferry() {
 }
 
 Ferry::Ticket Ferry::give(std::function<void()> job) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   jobs_.push_back(std::move(job));
+  if (!thread_.is_running()) {  // the system gave none: who gives a job does it
+    do_next(lock);
+    return ++given_;
+  }
   wake_.notify_one();
   return ++given_;
 }
@@ -37,20 +41,24 @@ void Ferry::work() {
   while (true) {
     wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
     if (stop_) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    std::exception_ptr failure;
-    try {
-      job();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    lock.lock();
-    ++finished_;
-    if (failure) failures_[finished_] = failure;
-    done_.notify_all();
+    do_next(lock);
   }
+}
+
+void Ferry::do_next(std::unique_lock<std::mutex>& lock) {
+  const std::function<void()> job = std::move(jobs_.front());
+  jobs_.pop_front();
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    job();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  ++finished_;
+  if (failure) failures_[finished_] = failure;
+  done_.notify_all();
 }
 
 }  // namespace lumen::run

@@ -9,7 +9,8 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <thread>
+
+#include "base/threads/threads.h"
 
 namespace lumen::run {
 
@@ -26,6 +27,7 @@ class Ferry {
 
  private:
   void work();
+  void do_next(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
@@ -33,7 +35,7 @@ class Ferry {
   Ticket given_ = 0, finished_ = 0;
   std::map<Ticket, std::exception_ptr> failures_;
   bool stop_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace lumen::run

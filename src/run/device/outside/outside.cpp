@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "run/device/outside/direct_file.h"
 
 namespace lumen::run {
@@ -77,9 +78,9 @@ class InMemory : public Outside {
       : bytes_(bytes), memory_(device.allocate_locked(bytes)), up_(device.make_lane()), down_(device.make_lane()) {
     // Tens of gigabytes, whose pages one thread would touch for a minute.
     constexpr int64_t kPiece = int64_t{64} << 20;
-#pragma omp parallel for schedule(dynamic, 1) if (bytes > kPiece)
-    for (int64_t at = 0; at < bytes; at += kPiece)
-      std::fill_n(memory_.get() + at, std::min(kPiece, bytes - at), std::byte{0});
+    parallel_for(0, (bytes + kPiece - 1) / kPiece, {.grain = 1}, [&](int64_t i) {
+      std::fill_n(memory_.get() + i * kPiece, std::min(kPiece, bytes - i * kPiece), std::byte{0});
+    });
   }
   std::string describe() const override { return "memory of the host"; }
   void bring(int64_t at, std::byte* to, int64_t bytes) override {

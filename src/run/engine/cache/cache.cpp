@@ -1,8 +1,7 @@
 // See cache.h. Proved by tests/run/engine/cache_test.cpp.
 #include "run/engine/cache/cache.h"
 
-#include <omp.h>
-
+#include <chrono>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -16,6 +15,10 @@ namespace lumen::run {
 namespace {
 
 constexpr const char* kKind = "kernels";
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 class CodeHere : public Module {
  public:
@@ -61,13 +64,13 @@ struct KernelCache::Entry {
 };
 
 void KernelCache::compile(Entry& entry) {
-  const double begin = omp_get_wtime();
+  const double begin = seconds_now();
   std::string object = emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object);
-  const double emitted = omp_get_wtime();
+  const double emitted = seconds_now();
   entry.object = device_->prepare(std::move(object));
   entry.on_disk = false;
   entry.emitted = emitted - begin;
-  entry.prepared = omp_get_wtime() - emitted;
+  entry.prepared = seconds_now() - emitted;
   kept_->write(kKind, entry.key, entry.object);
 }
 
@@ -120,7 +123,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
     }
   }
   // Disk first, compiler second; every kernel is a file of its own, so the work splits over threads by itself.
-  const double begin = omp_get_wtime();
+  const double begin = seconds_now();
   in_parallel(missing.size(), threads, [&](size_t i) {
     Entry& entry = missing[i];
     entry.object = kept_->read(kKind, entry.key);
@@ -128,7 +131,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
     if (!entry.on_disk) compile(entry);
   });
 
-  const double found = omp_get_wtime();
+  const double found = seconds_now();
   const std::scoped_lock lock(mutex_);
   for (Entry& entry : missing) {
     modules_.push_back(load(entry));
@@ -136,7 +139,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
     const int64_t shared_bytes = launch_config_of(*entry.kernel, device_->machine(), false).shared_bytes;
     loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
   }
-  if (!missing.empty()) say_what_took(missing, found - begin, omp_get_wtime() - found);
+  if (!missing.empty()) say_what_took(missing, found - begin, seconds_now() - found);
   std::vector<void*> functions;
   for (const std::string& key : keys) functions.push_back(loaded_.at(key));
   return functions;

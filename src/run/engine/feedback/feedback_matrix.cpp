@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "run/engine/feedback/feedback.h"
 
 namespace lumen::run {
@@ -48,10 +49,10 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
   const int64_t n = tiling.columns, panel = tiling.panel, stretch = tiling.stretch;
   LUMEN_CHECK(std::ssize(u) == n * n, "{} numbers for {} columns", u.size(), n);
   std::vector<std::optional<int64_t>> broken(n);  // of each line
-#pragma omp parallel for schedule(dynamic, 64)
-  for (int64_t i = 0; i < n; ++i)
+  parallel_for(0, n, {.grain = 64}, [&](int64_t i) {
     for (int64_t j = n; --j > i;)
       if (!std::isfinite(u[i * n + j])) broken[i] = j;
+  });
   for (int64_t i = 0; i < n; ++i)
     if (const auto j = broken[i])
       throw Error(Exit::numeric, fmt::format("feedback from column {} to column {} is {}", i, *j, u[i * n + *j]));
@@ -60,13 +61,12 @@ FeedbackMatrix::FeedbackMatrix(Engine& engine, std::span<const float> u, const F
   // Rows `row` on, columns `column` on; rows from `end` on are zeros.
   const auto cut = [&](int64_t row, int64_t column, int64_t rows, int64_t columns, int64_t end) {
     tile.resize(rows * columns);
-#pragma omp parallel for schedule(static) if (rows * columns > 65536)
-    for (int64_t i = row; i < row + rows; ++i) {
+    parallel_for(row, row + rows, {.is_worth = rows * columns > 65536}, [&](int64_t i) {
       float* const line = tile.data() + (i - row) * columns;
       std::fill_n(line, columns, 0.0F);
-      if (i >= std::min(end, n)) continue;
+      if (i >= std::min(end, n)) return;
       for (int64_t j = std::max(column, i + 1); j < std::min(column + columns, n); ++j) line[j - column] = u[i * n + j];
-    }
+    });
     return upload(engine, tile, rows, columns);
   };
   for (int64_t s = 0; s < stretches_; ++s)

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "graph/ir/build.h"
 #include "run/engine/feedback/feedback.h"
 #include "run/engine/feedback/feedback_steps.h"
@@ -236,12 +237,12 @@ RoundedMatrix FeedbackRounder::run(const Input& input, const FeedbackMatrix* u) 
   s.engine.device().copy_out(out.blob.data(), blob.get(), out.blob.size());
   out.values = s.engine.decode(s.format, out.blob.data(), s.rows, s.columns);
   std::vector<double> of_row(s.rows);
-#pragma omp parallel for schedule(static) if (s.rows * s.columns > 65536)
-  for (int64_t r = 0; r < s.rows; ++r)
+  parallel_for(0, s.rows, {.is_worth = s.rows * s.columns > 65536}, [&](int64_t r) {
     for (int64_t k = r * s.columns; k < (r + 1) * s.columns; ++k) {
       const double lost = double{input.w[k]} - out.values[k];
       of_row[r] += lost * lost;
     }
+  });
   out.squared_error = std::accumulate(of_row.begin(), of_row.end(), 0.0);
   if (!std::isfinite(out.squared_error))
     throw Error(Exit::numeric, fmt::format("error feedback left the range of format {}", s.format->name),

@@ -1,5 +1,6 @@
 #include "run/engine/launch_trial/example.h"
 
+#include "base/sizes.h"
 #include "run/device/require.h"
 
 namespace lumen::run {
@@ -28,7 +29,7 @@ std::map<int, Bytes> launched(Device& device, const std::shared_ptr<Device>& sha
   for (const int64_t bytes : form.synthesis.scratch) scratch.push_back(take(bytes));
   const int64_t status_at = take(sizeof(LaunchStatus));
   if (double(end) > kMostMemory * double(device.memory().free)) {
-    *why = fmt::format("its operands take {:.1f} GiB, which are not free", double(end) / (1 << 30));
+    *why = fmt::format("its operands take {}, which are not free", size_text(end));
     return {};
   }
   const auto memory = std::static_pointer_cast<std::byte>(allocate_shared(shared, end));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "graph/match/uses.h"
 #include "number/codec/codec.h"
 #include "run/device/require.h"
@@ -45,7 +46,7 @@ class Buffers {
     for (const int64_t bytes : form.synthesis.scratch) scratch_.push_back(take(bytes));
     const int64_t status_at = take(sizeof(LaunchStatus));
     if (double(end) > kMostMemory * double(device_->memory().free))
-      throw CannotTry{fmt::format("its operands take {:.1f} GiB, which are not free", double(end) / (1 << 30))};
+      throw CannotTry{fmt::format("its operands take {}, which are not free", size_text(end))};
     memory_ = std::static_pointer_cast<std::byte>(allocate_shared(device_, end));
     status_ = device_->is_asynchronous() ? reinterpret_cast<LaunchStatus*>(memory_.get() + status_at) : &own_status_;
     std::map<ValueId, ValueId> read;  // by storage: what a group before it left there

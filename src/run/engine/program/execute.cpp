@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/cut.h"
 #include "kernel/loop/rules.h"
 #include "run/engine/program/explain.h"
 
@@ -71,6 +72,7 @@ class CompiledProgram : public Program {
   }
 
   void run() override {
+    require_untouched_pages();
     if (!checked_) check_inputs();
     if (shared_statuses_) {
       run_ahead();
@@ -81,6 +83,7 @@ class CompiledProgram : public Program {
   }
 
   void enqueue() override {
+    require_untouched_pages();
     if (!checked_) check_inputs();
     if (!shared_statuses_) return run_step_by_step();
     walk([&](size_t i) { start(i, device_statuses() + i); });

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/file/leave.h"
@@ -19,7 +18,7 @@ constexpr int kMostThreads = 8;
 
 ParameterUploads::~ParameterUploads() {
   next_ = pieces_.size();
-  for (std::thread& t : carriers_) t.join();
+  carriers_.clear();
 }
 
 DeviceTensorRef ParameterUploads::add(graph::Type type, const void* bytes, std::shared_ptr<const void> keeper) {
@@ -49,13 +48,12 @@ void ParameterUploads::begin() {
     return;
   }
   device_.synchronize();  // memory is there, and zeroed, when the lanes come
-  try {
-    for (const auto& lane : lanes_) carriers_.emplace_back([this, &lane] { carry(*lane); });
-  } catch (const std::system_error& error) {  // the system gives no more threads
-    if (!carriers_.empty()) return;
-    verbose(fmt::format("weights are copied by this thread alone: {}", error.what()));
-    carry(*lanes_.front());
+  for (const auto& lane : lanes_) {
+    Thread carrier = Thread::where_possible([this, &lane] { carry(*lane); });
+    if (!carrier.is_running()) break;
+    carriers_.push_back(std::move(carrier));
   }
+  if (carriers_.empty()) carry(*lanes_.front());
 }
 
 void ParameterUploads::carry(Device::Lane& lane) {
@@ -78,7 +76,6 @@ void ParameterUploads::carry(Device::Lane& lane) {
 
 void ParameterUploads::wait() {
   const std::scoped_lock lock(waiting_);
-  for (std::thread& t : carriers_) t.join();
   carriers_.clear();
   lanes_.clear();
   keepers_.clear();

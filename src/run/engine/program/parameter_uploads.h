@@ -6,9 +6,9 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "base/threads/threads.h"
 #include "run/engine/program/tensor.h"
 
 namespace lumen::run {
@@ -42,7 +42,7 @@ class ParameterUploads {
   std::vector<Piece> pieces_;
   std::vector<std::unique_ptr<Device::Lane>> lanes_;
   std::atomic<size_t> next_{0};  // piece
-  std::vector<std::thread> carriers_;
+  std::vector<Thread> carriers_;
   std::mutex waiting_;
   std::mutex mutex_;            // guards what follows
   std::exception_ptr failure_;  // the first of a carrier

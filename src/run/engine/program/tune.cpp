@@ -95,7 +95,7 @@ Tuner::~Tuner() {
     jobs_.clear();
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
   for (const Decision& decision : unwritten_) write(decision);
 }
 
@@ -152,14 +152,16 @@ void Tuner::later(std::function<void()> job) {
 void Tuner::wake() {
   {
     const std::scoped_lock lock(mutex_);
-    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    if (!thread_.is_running()) thread_ = Thread::where_possible([this] { work(); });
+    if (!thread_.is_running())
+      jobs_.clear();  // kernels keep the plans they have; what is decided is written at the end
   }
   wake_.notify_one();
 }
 
 void Tuner::wait() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return jobs_.empty() && unwritten_.empty() && !busy_; });
+  idle_.wait(lock, [&] { return !thread_.is_running() || (jobs_.empty() && unwritten_.empty() && !busy_); });
 }
 
 void Tuner::work() {

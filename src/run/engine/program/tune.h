@@ -13,11 +13,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/threads/threads.h"
 #include "run/engine/cache/cache.h"
 
 namespace lumen::run {
@@ -114,7 +114,7 @@ class Tuner {
   std::deque<Decision> unwritten_;
   bool busy_ = false, stop_ = false;
   std::unordered_map<std::string, ChosenPlan> chosen_;
-  std::thread thread_;  // started by the first job
+  Thread thread_;  // started by the first job
 };
 
 }  // namespace lumen::run

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/ordinal.h"
 #include "base/structured/json.h"
+#include "base/threads/team.h"
 #include "model/arch/checkpoint/packed/method.h"
 #include "model/arch/checkpoint/packed/places.h"
 #include "model/arch/checkpoint/packed/same_numbers.h"
@@ -241,8 +242,7 @@ void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
   const BlobLayout layout = blob_layout(*from, rows(), columns());
   const Places& at = places[i];
   const int64_t most = (int64_t{1} << at.bits()) - 1, bands = (rows() + kBand - 1) / kBand;
-#pragma omp parallel for
-  for (int64_t band = 0; band < bands; ++band) {
+  parallel_for(0, bands, [&](int64_t band) {
     std::vector<uint8_t> codes(columns());
     for (int64_t r = band * kBand; r < std::min(rows(), (band + 1) * kBand); ++r) {
       const uint8_t* record = w.bytes.data() + r * layout.row_stride;
@@ -259,7 +259,7 @@ void Packing::Plan::fill_codes(size_t i, const Weight& w, uint8_t* out) const {
         at.parts(r, c, [&](int64_t bit, int count, int value_bit) { put_bits(out, bit, count, value >> value_bit); });
       }
     }
-  }
+  });
 }
 
 void Packing::Plan::fill_field(size_t i, const Blob& blob, const std::string& weight, uint8_t* out) const {

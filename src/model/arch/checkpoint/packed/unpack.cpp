@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/structured/json.h"
+#include "base/threads/team.h"
 #include "model/arch/checkpoint/packed/packed.h"
 #include "model/arch/checkpoint/packed/places.h"
 
@@ -391,8 +392,7 @@ void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& 
     case Level::block: {
       const int64_t blocks = columns / f.block;
       if (const std::vector<int64_t> places = places_in_bytes(field); each && !places.empty() && reader.is_straight()) {
-#pragma omp parallel for
-        for (int64_t r = 0; r < rows; ++r) {
+        parallel_for(0, rows, [&](int64_t r) {
           for (int64_t b = 0; b < blocks; ++b) {
             uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
             for (int64_t e = 0; e < field.count; ++e) {
@@ -400,16 +400,15 @@ void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& 
               record[place >> 3] |= reader.straight_entry(r, b * f.block + e) << (place & 7);
             }
           }
-        }
+        });
         break;
       }
-#pragma omp parallel for
-      for (int64_t r = 0; r < rows; ++r) {
+      parallel_for(0, rows, [&](int64_t r) {
         for (int64_t b = 0; b < blocks; ++b) {
           uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
           for (int64_t e = 0; e < field.count; ++e) field.layout.write(record, e, reader.entry(r, b * f.block + e));
         }
-      }
+      });
       break;
     }
     case Level::row:
