@@ -317,7 +317,8 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option_function<std::string>(
          "--cache-limit",
          [](const std::string& text) { run::set_cache_limit(run::parse_amount(text, "--cache-limit")); },
-         "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes first, "
+         "What that folder may hold, 20G without it or LUMEN_CACHE_LIMIT; what was not used for the longest goes "
+         "first, "
          "0: no limit")
       ->group("Common")
       ->type_name("SIZE");
@@ -357,9 +358,9 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
   for (auto* add :
-       {add_demo,     add_train,     add_data,       add_run,      add_chat,    add_serve,   add_tokenize, add_imatrix,
-        add_quantize, add_rewrite,   add_correct,    add_recover,  add_export,  add_merge,   add_verify,   add_report,
-        add_eval,     add_embed,     add_perplexity, add_compare,  add_bench,   add_inspect, add_compile,  add_format,
+       {add_demo,     add_train,     add_data,       add_run,      add_chat,     add_serve,   add_tokenize, add_imatrix,
+        add_quantize, add_rewrite,   add_correct,    add_recover,  add_export,   add_merge,   add_verify,   add_report,
+        add_eval,     add_embed,     add_perplexity, add_compare,  add_bench,    add_inspect, add_compile,  add_format,
         add_doctor,   add_recommend, add_diffuse,    add_federate, add_classify, add_cache}) {
     add(app, command);
   }

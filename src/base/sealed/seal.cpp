@@ -12,7 +12,7 @@
 namespace lumen {
 namespace {
 
-constexpr size_t kTag = 16;               // bytes
+constexpr size_t kTag = 16;                 // bytes
 constexpr size_t kPiece = size_t{1} << 24;  // of contents, in one call
 
 std::string_view bytes_of(const auto& value) {
@@ -36,8 +36,9 @@ Seal seal(const SealKey& key, std::initializer_list<std::string_view> parts) {
   }
   Seal out;
   unsigned int size = 0;
-  const unsigned char* const made = HMAC(EVP_sha256(), key.data(), int(key.size()),
-                                         reinterpret_cast<const unsigned char*>(all.data()), all.size(), out.data(), &size);
+  const unsigned char* const made =
+      HMAC(EVP_sha256(), key.data(), int(key.size()), reinterpret_cast<const unsigned char*>(all.data()), all.size(),
+           out.data(), &size);
   LUMEN_CHECK(made != nullptr && size == out.size(), "libcrypto has no HMAC of SHA-256");
   return out;
 }

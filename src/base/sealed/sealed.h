@@ -1,10 +1,10 @@
-// Files kept between starts: compiled kernels, plans, tokenized data, prefixes of prompts, parts of a quantization. Each
-// belongs to one user: it lies in a folder of that user's own (0700, DIR/user-UID of the folder DIR), in a file of mode
-// 0600 in a folder for its kind, and carries a seal made with a secret that lies beside (0600). What others wrote, could
-// have written or damaged is never taken, so DIR may be shared. Proved by tests/base/sealed/sealed_test.cpp.
+// Files kept between starts: compiled kernels, plans, tokenized data, prefixes of prompts, parts of a quantization.
+// Each belongs to one user: it lies in a folder of that user's own (0700, DIR/user-UID of the folder DIR), in a file of
+// mode 0600 in a folder for its kind, and carries a seal made with a secret that lies beside (0600). What others wrote,
+// could have written or damaged is never taken, so DIR may be shared. Proved by tests/base/sealed/sealed_test.cpp.
 //
-// A file is its contents with a trailer of 64 bytes: the container's version, how long the contents are, a salt, and the
-// seal of kind, name, length and contents.
+// A file is its contents with a trailer of 64 bytes: the container's version, how long the contents are, a salt, and
+// the seal of kind, name, length and contents.
 //
 // May include: base, base/file.
 // Offers: seal.h, spool.h.
@@ -27,8 +27,8 @@ namespace lumen {
 // What is found under a name.
 struct SealedContents {
   enum class State : uint8_t { absent, refused, whole } state = State::absent;
-  std::string why;                   // refused: what is wrong with "'FILE' .."
-  std::span<const uint8_t> bytes;    // whole: mapped, as long as the keeper lives
+  std::string why;                 // refused: what is wrong with "'FILE' .."
+  std::span<const uint8_t> bytes;  // whole: mapped, as long as the keeper lives
   std::shared_ptr<const void> keeper;
 
   bool is_whole() const { return state == State::whole; }
@@ -36,8 +36,8 @@ struct SealedContents {
 };
 
 struct SealedFolderOptions {
-  bool quiet = false;      // what stands in the way is no warning
-  int64_t most_bytes = 0;  // of all kinds together: what was not used for the longest is removed; 0: no limit
+  bool quiet = false;        // what stands in the way is no warning
+  int64_t most_bytes = 0;    // of all kinds together: what was not used for the longest is removed; 0: no limit
   std::string nowhere = {};  // why no folder is named; empty: nothing shall be kept, which is no trouble
   std::string lost = "compiled kernels and tokenized data are made again at every start";  // where nothing can be kept
 };

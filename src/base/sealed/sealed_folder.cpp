@@ -1,5 +1,5 @@
-// See sealed.h. Everything is reached from the descriptor of the user's folder, never by a path again, so nobody can put
-// another folder in its place between a check and a use; no symbolic link below it is followed.
+// See sealed.h. Everything is reached from the descriptor of the user's folder, never by a path again, so nobody can
+// put another folder in its place between a check and a use; no symbolic link below it is followed.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -190,8 +190,10 @@ bool SealedFolder::open_own(const std::filesystem::path& folder) {
   own_ = own.take();
   if (open_to_others) {
     has_refused_ = true;  // one warning for all
-    const std::string told = fmt::format("others could write to '{}': it is closed to them, and nothing that lies there "
-                                         "is taken", path_.string());
+    const std::string told = fmt::format(
+        "others could write to '{}': it is closed to them, and nothing that lies there "
+        "is taken",
+        path_.string());
     options_.quiet ? verbose(told) : warn(told);
   }
   return open_key(open_to_others);

@@ -214,7 +214,8 @@ class BudgetRun {
     if (cuts()) return score_shares(some, begin);
     SealedFolder kept(folder_);
     // Scores are those of the very model, and there is no other proof of it later: its bytes are waited for.
-    const std::string key = model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
+    const std::string key =
+        model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);
     if (const auto known = model::read_scores(kept, kByLoss, key, model_.family->library().formats())) {
       note(fmt::format("scores are those of '{}'", folder_.string()));
       scores_ = *known;

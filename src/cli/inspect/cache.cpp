@@ -35,7 +35,8 @@ std::filesystem::path folder_of(const Shared& shared) {
   const std::filesystem::path folder = run::cache_folder(shared.cache);
   if (!folder.empty()) return folder;
   if (run::is_cache_off(shared.cache)) throw user_error("the cache is off: nothing is kept");
-  throw Error(Exit::user, "there is no cache: neither HOME nor XDG_CACHE_HOME says where", "--cache DIR names a folder");
+  throw Error(Exit::user, "there is no cache: neither HOME nor XDG_CACHE_HOME says where",
+              "--cache DIR names a folder");
 }
 
 int show(const Shared& shared, const CacheFlags& flags) {
@@ -94,12 +95,14 @@ int clear(const Shared& shared, const CacheFlags& flags) {
 
 void add_cache(CLI::App& app, Command& command) {
   auto flags = std::make_shared<CacheFlags>();
-  CLI::App* sub = app.add_subcommand("cache", "Show or clear what is kept between starts: kernels, plans, tokenized data");
+  CLI::App* sub =
+      app.add_subcommand("cache", "Show or clear what is kept between starts: kernels, plans, tokenized data");
   sub->require_subcommand(0, 1);
   sub->add_flag("--json", flags->json, "For programs");
   add_shared_flags(*sub, command.shared);
   CLI::App* cleared = sub->add_subcommand("clear", "Remove all of it, or one kind; the next start makes it again");
-  cleared->add_option("kind", flags->kind, "kernels, plans, tokens, ..: as `lumen cache` names them")->type_name("KIND");
+  cleared->add_option("kind", flags->kind, "kernels, plans, tokens, ..: as `lumen cache` names them")
+      ->type_name("KIND");
   cleared->add_flag("--json", flags->json, "For programs");
   add_shared_flags(*cleared, command.shared);
   sub->footer(

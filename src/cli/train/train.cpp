@@ -491,8 +491,8 @@ int train(const Shared& shared, TrainFlags& flags) {
   choose_template(data, recipe, stored && !flags.has("data.chat_template"), model);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name, model.weight_count() / 1e6,
                    model.tokenizer->size()));
-  const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
-                                    data_cache(shared));
+  const auto batches =
+      make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe), data_cache(shared));
   // Before weights are rounded and memory is taken, which lasts minutes for large models.
   if (!flags.plan) model::require_tokens(*batches, model);
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);

@@ -70,8 +70,10 @@ std::optional<LastControl> last_control(const ChatRenderer& renderer, const Chat
   const auto is_blank = [&](size_t begin, size_t end) {
     return is_space(std::string_view(text.text).substr(begin, end - begin));
   };
-  for (size_t at = part.begin; const auto control = renderer.next_control(text, at); at = control->end) {
-    if (control->end > part.end) break;
+  for (size_t at = part.begin;;) {
+    const auto control = renderer.next_control(text, at);
+    if (!control || control->end > part.end) break;
+    at = control->end;
     if (last && !is_blank(last->end, control->begin)) ended.reset();
     last = {control->end, control->id};
     if (!ended && std::find(ends.begin(), ends.end(), control->id) != ends.end()) ended = last;

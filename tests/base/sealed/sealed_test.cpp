@@ -13,9 +13,9 @@
 #include <fstream>
 #include <thread>
 
+#include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/temporary.h"
-#include "base/error.h"
 #include "tests/base/sealed/own_folder.h"
 
 namespace lumen {
@@ -269,8 +269,10 @@ TEST_F(Kept, SignalsRemoveWhatIsUnfinished) {
 }
 
 TEST_F(Kept, WhatIsRefusedIsSaidOnce) {
-  for (const char* name : {"a", "b"}) overwrite(own / "kernels" / name, "damaged by somebody, and long enough for a seal, "
-                                                                       "which there is none of");
+  for (const char* name : {"a", "b"})
+    overwrite(own / "kernels" / name,
+              "damaged by somebody, and long enough for a seal, "
+              "which there is none of");
   testing::internal::CaptureStderr();
   SealedFolder files(cache());
   EXPECT_EQ(files.read("kernels", "a"), "");

@@ -168,7 +168,9 @@ TEST_F(DataLoad, ADamagedCacheIsMadeAgainWithAWarning) {
   forms.push_back(bytes);
   for (size_t at = 0; at < plain.store->token_count() * 4; at += 4) forms.back()[at] = 5;
   for (const std::string& form : forms) {
-    { std::ofstream(cached, std::ios::binary | std::ios::trunc) << form; }
+    {
+      std::ofstream(cached, std::ios::binary | std::ios::trunc) << form;
+    }
     testing::internal::CaptureStderr();
     const LoadedExamples again = load(file, o);
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(cached.string()));
@@ -185,7 +187,8 @@ TEST_F(DataLoad, WithoutAUsableCacheTheDataAreReadAllTheSame) {
   const auto file = folder_.put("a.jsonl", text);
   const LoadedExamples plain = load(file, options());
   folder_.put("file", "");
-  for (const auto& place : {folder_.path() / "file/below", folder_.path() / "file", std::filesystem::path("/proc/none")}) {
+  for (const auto& place :
+       {folder_.path() / "file/below", folder_.path() / "file", std::filesystem::path("/proc/none")}) {
     testing::internal::CaptureStderr();
     ReadOptions o = options();
     o.cache = std::make_shared<SealedFolder>(place);

@@ -104,8 +104,8 @@ std::string FieldRecovery::key(std::span<const TokenId> text, const Model* teach
   const FieldRecoveryOptions& o = options_;
   std::string all;
   for (const auto& identity : o.identities) all += identity->sampled() + "\n";
-  all += fmt::format("{}\n{} {} {} {} {} {} {}\n", o.source, o.scales, o.vectors, o.steps, o.rate,
-                                o.step_windows, o.seed, teacher != nullptr);
+  all += fmt::format("{}\n{} {} {} {} {} {} {}\n", o.source, o.scales, o.vectors, o.steps, o.rate, o.step_windows,
+                     o.seed, teacher != nullptr);
   all += fmt::format("{} {} {} {}\n", o.run.length, o.run.batch, o.run.bos, int(o.run.products.scalar));
   for (const Parameter& p : rounded_.parameters)
     all += fmt::format("{} {}\n", p.name, graph::print(rounded_.weights.at(p.name).type));
@@ -186,11 +186,12 @@ void FieldRecovery::require_same_models() {
   if (models_.empty()) models_ = now;
   if (models_ == now) return;
   remove_folder();
-  throw Error(Exit::verify,
-              fmt::format("what was kept in '{}' was made of other models, which are as these are in the bytes that were "
-                          "compared at the start; it is removed",
-                          options_.folder.string()),
-              "run the command again: it begins anew");
+  throw Error(
+      Exit::verify,
+      fmt::format("what was kept in '{}' was made of other models, which are as these are in the bytes that were "
+                  "compared at the start; it is removed",
+                  options_.folder.string()),
+      "run the command again: it begins anew");
 }
 
 // A line of JSON, and all numbers behind it, in the order of names.

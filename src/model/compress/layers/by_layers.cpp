@@ -22,9 +22,9 @@ constexpr const char *kRounded = "rounded", *kTrue = "true";  // sets of carried
 
 std::string key_of(const Model& model, const std::map<std::string, FormatRef>& formats, std::span<const TokenId> text,
                    const ByLayersOptions& o) {
-  std::string all =
-      fmt::format("{}\n{}\n{}\n{} {} {} {} {} {}\n", o.identity ? o.identity->sampled() : "", o.source, o.method.text(), o.numbers.damping, o.numbers.act_order,
-                  o.numbers.norm, o.numbers.iterations, o.numbers.smoothing_strength, model.name);
+  std::string all = fmt::format("{}\n{}\n{}\n{} {} {} {} {} {}\n", o.identity ? o.identity->sampled() : "", o.source,
+                                o.method.text(), o.numbers.damping, o.numbers.act_order, o.numbers.norm,
+                                o.numbers.iterations, o.numbers.smoothing_strength, model.name);
   all += fmt::format("{} {} {}\n", o.numbers.steps, o.numbers.rate, o.numbers.step_windows);
   if (o.branch.are_wanted())
     all += fmt::format("branches {} {} {}\n", o.branch.rank, name_of(o.branch.method),
@@ -431,8 +431,8 @@ void ByLayers::round_weights(Part& at) {
 }
 
 void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k), {},
-          {}, {},           {},           {},                progress,          run_.windows()};
+  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k), {}, {},
+          {}, {},           {},           progress,          run_.windows()};
   at.mine = rounded_in(k);
   observe(at);
   round_weights(at);
@@ -460,8 +460,8 @@ void ByLayers::round_part(size_t k, const std::function<void(const ByLayersProgr
 
 // A part that is done is run again for what it hands on.
 void ByLayers::run_through(size_t k, const std::function<void(const ByLayersProgress&)>& progress) {
-  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k + 1), {},
-          {}, {},           {},           {},                progress,              run_.windows()};
+  Part at{k,  run_.parts(), run_.part(k), Numbers(*this, k), Numbers(*this, k + 1), {}, {},
+          {}, {},           {},           progress,          run_.windows()};
   carry_truth(at);
   (void)carry_rounded(at);
   run_.drop_read(k, &rounded_);
@@ -495,8 +495,8 @@ std::vector<RoundedTensor> ByLayers::report() const {
     for (const Journal::Line& line : journal_.report(k).lines) {
       const Parameter& p = *model_.find(line.name);
       const auto branch = branches_.find(p.name);
-      out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line.strategy, line.remark, line.error,
-                     line.output_error, branch == branches_.end() ? 0 : branch->second});
+      out.push_back({p.gguf.empty() ? p.name : p.gguf, formats_.at(p.name)->name, line.strategy, line.remark,
+                     line.error, line.output_error, branch == branches_.end() ? 0 : branch->second});
     }
   return out;
 }

@@ -22,9 +22,9 @@ struct ByLayersOptions {
   StrategyOptions numbers;
   BranchOptions branch;  // beside each rounded weight of the layers
   LayerRunOptions run;
-  std::filesystem::path folder;  // of what is done; it is removed by whoever has written the result
-  bool anew = false;             // what lies in the folder is thrown away
-  std::string source;            // what the run is of beside what these say, part of the journal's key
+  std::filesystem::path folder;             // of what is done; it is removed by whoever has written the result
+  bool anew = false;                        // what lies in the folder is thrown away
+  std::string source;                       // what the run is of beside what these say, part of the journal's key
   std::shared_ptr<ModelIdentity> identity;  // of the model and whatever else its weights come from; null: not compared
 };
 

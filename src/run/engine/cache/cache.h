@@ -34,7 +34,7 @@ class KernelCache {
   // threads. Adds to the report.
   std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report);
   std::string key_of(const std::string& text) const;  // of what belongs to this machine and code generator
-  SealedFolder& kept() { return *kept_; }                // where other small results may be kept, too
+  SealedFolder& kept() { return *kept_; }             // where other small results may be kept, too
 
  private:
   struct Entry;

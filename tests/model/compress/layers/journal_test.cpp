@@ -197,9 +197,7 @@ class KeptRun : public testing::Test {
     int done = 0;
     EXPECT_FALSE(run.run({}, [&] { return ++done == parts; }));
   }
-  fs::path own(const std::string& name) const {
-    return folder_ / name / ("user-" + std::to_string(::geteuid()));
-  }
+  fs::path own(const std::string& name) const { return folder_ / name / ("user-" + std::to_string(::geteuid())); }
 
   TestFolder folder_;
   const Model model_;
