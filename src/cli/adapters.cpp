@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 
 namespace lumen::cli {
 namespace {

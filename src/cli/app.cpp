@@ -382,7 +382,9 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
 }
 
 // What `work` returns, or the code of its error, which people are told. `files`: those the command was given.
-int with_errors_told(const std::function<int()>& work, const std::vector<std::string>& files) {
+// A template: std::function may allocate, where nothing catches what that throws.
+template <class Work>
+int with_errors_told(const Work& work, const std::vector<std::string>& files) {
   try {
     return work();
   } catch (const ClosedOutput&) {

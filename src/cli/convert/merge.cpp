@@ -12,7 +12,7 @@
 #include "cli/given_text.h"
 #include "cli/names.h"
 #include "cli/output.h"
-#include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"

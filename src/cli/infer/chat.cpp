@@ -16,7 +16,7 @@
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
-#include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/file/own_input.h"
 #include "model/text/unicode/unicode.h"
