@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/paths/paths.h"
 #include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 
 namespace lumen::cli {
 namespace {

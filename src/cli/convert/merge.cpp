@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"
 #include "model/file/own_input.h"

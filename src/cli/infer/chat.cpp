@@ -19,6 +19,7 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"
 

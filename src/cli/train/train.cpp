@@ -23,7 +23,7 @@
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/split_weights.h"
 #include "model/file/own_input.h"
-#include "model/template/chat_vocabulary.h"
+#include "model/template/answer_form.h"
 #include "model/text/tokenizer/characters.h"
 #include "model/train/budget/budget.h"
 #include "model/train/loop/loop.h"

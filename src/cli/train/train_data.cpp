@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
-#include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/data/rows/document.h"
 #include "model/data/rows/file_text.h"
 #include "model/data/rows/rows.h"

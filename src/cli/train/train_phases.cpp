@@ -6,7 +6,7 @@
 #include "base/file/temporary.h"
 #include "base/log.h"
 #include "cli/output.h"
-#include "model/arch/chat.h"
+#include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/compress/merge.h"
 #include "model/file/own_input.h"

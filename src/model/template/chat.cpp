@@ -298,6 +298,16 @@ std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& tex
   return std::nullopt;
 }
 
+std::vector<AddedTokens::Match> ChatRenderer::controls_in(const ChatText& text, const ChatText::Part& part) const {
+  std::vector<AddedTokens::Match> out;
+  auto control = next_control(text, part.begin);
+  while (control && control->end <= part.end) {
+    out.push_back(*control);
+    control = next_control(text, out.back().end);
+  }
+  return out;
+}
+
 std::vector<std::string> ChatRenderer::control_names() const {
   std::vector<std::string> out;
   for (TokenId id = 0; id < tokenizer_.size(); ++id)

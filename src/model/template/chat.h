@@ -103,6 +103,8 @@ class ChatRenderer {
 
   // The first control token that the template wrote at or behind `from`.
   std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
+  // All of them within a part of the text.
+  std::vector<AddedTokens::Match> controls_in(const ChatText& text, const ChatText::Part& part) const;
 
   bool has_answers() const { return chat_.has_answers(); }
   const AnswerForm& form() const { return form_; }

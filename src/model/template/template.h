@@ -2,6 +2,7 @@
 // (docs/decisions/0012-a-template-interpreter-of-our-own.md), and the messages it is given.
 //
 // May include: base, base/file, base/structured, model/text/tokenizer, model/text/unicode, model/text/vocabulary.
+// Offers: answer_form.h, messages.h.
 #pragma once
 
 #include "model/template/chat.h"

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/structured/json.h"
-#include "model/arch/checkpoint/chat_files.h"
 
 namespace lumen::model {
 namespace {
@@ -26,6 +25,7 @@ constexpr const char* kNames[] = {"config.json",
                                   "modules.json",
                                   kPoolingFile};
 constexpr size_t kLargest = size_t{64} << 20, kMostEnds = 1024;
+constexpr const char* kTemplate = "tokenizer.chat_template";
 
 constexpr std::pair<const char*, uint32_t> kPoolings[] = {
     {"pooling_mode_mean_tokens", 1}, {"pooling_mode_cls_token", 2}, {"pooling_mode_lasttoken", 3}};
@@ -49,6 +49,26 @@ json object_of(const SmallFiles& files, const std::string& name) {
   if (found == files.end()) return json::object();
   json value = parse_json(found->second, name, 64);
   return value.is_object() ? value : json::object();
+}
+
+// Templates by name; "" is the plain one.
+std::map<std::string, std::string> templates_of(const SmallFiles& files) {
+  std::map<std::string, std::string> out;
+  const auto take = [&](const json& value) {
+    if (value.is_string()) out.emplace("", value.get<std::string>());
+    if (!value.is_array()) return;
+    for (const json& one : value) {
+      if (!one.is_object() || !one.contains("name") || !one.contains("template")) continue;
+      if (!one["name"].is_string() || !one["template"].is_string()) continue;
+      const std::string name = one["name"].get<std::string>();
+      out.emplace(name == "default" ? "" : name, one["template"].get<std::string>());
+    }
+  };
+  if (const auto file = files.find("chat_template.jinja"); file != files.end()) out.emplace("", file->second);
+  const json own = object_of(files, "chat_template.json"), tokenizer = object_of(files, "tokenizer_config.json");
+  if (own.contains("chat_template")) take(own["chat_template"]);
+  if (tokenizer.contains("chat_template")) take(tokenizer["chat_template"]);
+  return out;
 }
 
 // One id or several; nothing of what cannot be one.
@@ -136,7 +156,7 @@ void pooling_to_hf(const GgufMetadata& metadata, SmallFiles& files) {
 
 void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata) {
   for (const auto& [name, text] : templates_of(files)) {
-    const std::string key = name.empty() ? kTemplateKey : fmt::format("{}.{}", kTemplateKey, name);
+    const std::string key = name.empty() ? kTemplate : fmt::format("{}.{}", kTemplate, name);
     if (!metadata.has(key)) metadata.set(key, text);
   }
   if (const auto pooling = files.find(kPoolingFile); pooling != files.end() && !metadata.has(pooling_key(metadata)))
@@ -164,7 +184,7 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
 SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends) {
   SmallFiles out = files;
   out.erase("config.json");
-  if (templates_of(files).empty() && metadata.has(kTemplateKey)) out[kTemplateFile] = metadata.text(kTemplateKey);
+  if (templates_of(files).empty() && metadata.has(kTemplate)) out["chat_template.jinja"] = metadata.text(kTemplate);
   pooling_to_hf(metadata, out);
   // A folder's own config.json says what it says without that file.
   if (!files.contains("generation_config.json") && !files.contains("config.json")) {

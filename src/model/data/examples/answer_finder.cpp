@@ -128,12 +128,8 @@ bool AnswerFinder::ends_turn(TokenId id) const {
 }
 
 bool AnswerFinder::is_ended(const ChatText& text, const Part& part) const {
-  bool ended = false;
-  for (size_t at = part.begin; const auto control = renderer_.next_control(text, at); at = control->end) {
-    if (control->begin >= part.end) break;
-    ended = ends_turn(control->id);
-  }
-  return ended;
+  const auto controls = renderer_.controls_in(text, part);
+  return !controls.empty() && ends_turn(controls.back().id);
 }
 
 AnswerText AnswerFinder::in_whole(const std::vector<size_t>& answers) const {
@@ -278,8 +274,8 @@ size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const 
   // Earlier messages are printed in another way: the opening is looked for, whole, then up to each of its tokens.
   std::vector<size_t> sizes = {opening.size()};
   const ChatText alone{.text = opening, .plain = {}, .begins = {}, .ends = {}};
-  for (size_t at = 0; const auto control = renderer_.next_control(alone, at); at = control->end)
-    sizes.insert(sizes.begin() + 1, control->end);
+  for (const AddedTokens::Match& control : renderer_.controls_in(alone, {0, opening.size()}))
+    sizes.insert(sizes.begin() + 1, control.end);
   for (const size_t size : sizes) {
     if (size == 0 || size > own) continue;
     const size_t at = text.text.rfind(opening.substr(0, size), own - size);
@@ -299,8 +295,8 @@ ChatText::Part AnswerFinder::answer_within(size_t k) const {
   if (k + 1 == count) return last_answer(k, full_);
   const Part own = own_texts(k, full_, count);
   const size_t begin = begin_of(k, full_, count);
-  for (size_t at = own.end; const auto control = renderer_.next_control(full_, at); at = control->end)
-    if (ends_turn(control->id)) return {begin, control->end};
+  for (const AddedTokens::Match& control : renderer_.controls_in(full_, {own.end, full_.text.size()}))
+    if (ends_turn(control.id)) return {begin, control.end};
   lost("no token ends the answer");
 }
 

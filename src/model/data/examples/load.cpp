@@ -260,7 +260,7 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
 std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options,
                                        RowReport* report) {
   std::vector<std::string> out;
-  // Of no vocabulary: nothing is a control token yet.
+  // There is no vocabulary yet, and no control token.
   const ChatRenderer renderer(Tokenizer::characters(" "), options.chat.parse(), template_time);
   for (const fs::path& file : files) {
     const auto reader = open_rows(file);

@@ -9,7 +9,7 @@
 // real vocabularies and the ids their owners' programs give.
 //
 // May include: base, base/structured, model/text/stages, model/text/unicode, model/text/vocabulary.
-// Offers: text_stats.h, tokenizer_parts.h.
+// Offers: characters.h, text_stats.h, tokenizer_parts.h.
 #pragma once
 
 #include <cstdint>

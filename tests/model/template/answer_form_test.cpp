@@ -1,0 +1,99 @@
+// needs: none. How answers begin and end under a template, and the vocabulary that is made for one.
+#include "model/template/answer_form.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "tests/model/template/chat_shapes.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+std::string named(const Tokenizer& tokenizer, std::optional<TokenId> id) {
+  return id ? std::string(tokenizer.token(*id)) : "";
+}
+
+struct Form {
+  std::string opening, after_text, after_calls;
+  std::vector<std::string> ends;
+  bool next_role_ends = false;
+};
+Form form_of(const std::string& shape, const std::string& eos = "<|end|>") {
+  const Tokenizer tokenizer = shapes_tokenizer(eos);
+  const AnswerForm form = ChatRenderer(tokenizer, ChatTemplate::parse(chat_shapes().at(shape))).form();
+  Form out{form.opening, named(tokenizer, form.after_text), named(tokenizer, form.after_calls), {}, form.next_role_ends};
+  for (const TokenId id : form.ends) out.ends.push_back(named(tokenizer, id));
+  return out;
+}
+
+TEST(AnswerForm, TheEndIsWhatTheModelMustProduce) {
+  const Form own = form_of("json calls");
+  EXPECT_EQ(own.opening, "<|assistant|>");
+  EXPECT_EQ(own.after_text, "<|end|>");
+  EXPECT_EQ(own.after_calls, "<|end|>");
+  EXPECT_FALSE(own.next_role_ends);
+  const Form next = form_of("next role");
+  EXPECT_EQ(next.after_text, "<|user|>");
+  EXPECT_EQ(next.after_calls, "<|observation|>");
+  EXPECT_THAT(next.ends, UnorderedElementsAre("<|end|>", "<|user|>", "<|observation|>"));
+  EXPECT_TRUE(next.next_role_ends);
+  // Thoughts end with a token that ends no answer.
+  const Form channels = form_of("channels", "<|return|>");
+  EXPECT_EQ(channels.after_text, "<|return|>");
+  EXPECT_EQ(channels.after_calls, "<|call|>");
+  EXPECT_THAT(channels.ends, UnorderedElementsAre("<|return|>", "<|call|>"));
+  EXPECT_EQ(form_of("alternates").after_text, "</s>");
+}
+
+// One definition: the tokenizer with which a model answers stops at these, and files name them.
+TEST(AnswerForm, TokenizersEndTextsWhereAnswersEnd) {
+  const ChosenTemplate chosen{"next", chat_shapes().at("next role"), {}};
+  const Tokenizer before = shapes_tokenizer(), after = with_chat(before, chosen);
+  EXPECT_EQ(after.chat_template(), chosen.text);
+  EXPECT_THAT(before.end_of_generation(), ElementsAre(*before.find("<|end|>")));
+  EXPECT_THAT(after.end_of_generation(),
+              ElementsAre(*before.find("<|end|>"), *before.find("<|user|>"), *before.find("<|observation|>")));
+}
+
+std::string printed(const std::string& shape, const ordered_json& messages) {
+  const ChatRenderer renderer(shapes_tokenizer(), ChatTemplate::parse(chat_shapes().at(shape)));
+  return renderer.render(renderer.mark(messages), {}).text;
+}
+
+// Whatever form arguments come in, the template gets the one that it can print.
+TEST(AnswerForm, CallsReachEveryTemplate) {
+  for (const char* arguments : {R"({"k": "vone"})", R"("{\"k\": \"vone\"}")"})
+    for (const char* content : {"null", "\"\""}) {
+      const ordered_json messages = ordered_json::parse(fmt::format(
+          R"([{{"role": "user", "content": "uone"}}, {{"role": "assistant", "content": {}, "tool_calls": [{{"id": "1", "type": "function", "function": {{"name": "getit", "arguments": {}}}}}]}}])",
+          content, arguments));
+      EXPECT_EQ(printed("text arguments", messages),
+                "<|user|>uone<|end|><|assistant|><call>getit\n{\"k\": \"vone\"}</call><|end|>");
+      EXPECT_EQ(printed("json calls", messages),
+                "<|user|>uone<|end|><|assistant|><call>{\"name\": \"getit\", \"arguments\": {\"k\": \"vone\"}}</call><|end|>");
+      EXPECT_EQ(printed("next role", messages), "<|user|>uone<|assistant|><tool_call>getit k=vone</tool_call>");
+    }
+}
+
+TEST(ChatVocabulary, ControlTokensAndTheEnd) {
+  const auto made = [](const std::string& text) { return chat_vocabulary({"t", text, {}}); };
+  const ChatVocabulary own = made(chat_shapes().at("no thoughts"));
+  EXPECT_EQ(own.end, "<|end|>");
+  EXPECT_THAT(own.controls, testing::IsSupersetOf({"<|assistant|>", "<|user|>", "<|end|>"}));
+  EXPECT_THAT(own.controls, testing::Not(testing::Contains("<think>")));  // has an end of its own: a model writes it
+  const ChatVocabulary next = made(chat_shapes().at("next role"));
+  EXPECT_EQ(next.end, "<|endoftext|>");  // no role's mark is the end of all texts
+  EXPECT_THAT(next.controls, testing::IsSupersetOf({"<|user|>", "<|observation|>", "<|endoftext|>"}));
+  EXPECT_EQ(made(chat_shapes().at("alternates")).end, "</s>");
+  for (const NamedTemplate& t : named_templates()) {
+    const ChatVocabulary v = chat_vocabulary({t.name, t.text, t.stops});
+    EXPECT_EQ(v.end, t.name == "plain" ? "<|endoftext|>" : "<|im_end|>") << t.name;
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
