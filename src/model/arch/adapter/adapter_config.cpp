@@ -167,7 +167,7 @@ std::vector<int64_t> FolderConfig::ids(const ordered_json& list, const char* key
   if (!list.is_array()) throw wrong();
   for (const ordered_json& id : list) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > uint64_t{INT32_MAX}) throw wrong();
-    out.push_back(static_cast<int64_t>(id.get<uint64_t>()));
+    out.push_back(id.get<uint64_t>());
   }
   return out;
 }

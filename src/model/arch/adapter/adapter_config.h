@@ -1,6 +1,6 @@
 // What adapter_config.json says, checked: sizes and scales of changes, which modules have one, and what else is in the
 // file beside it. Names are those of modules of Hugging Face models. Proved by
-// tests/model/arch/adapter/adapter_test.cpp and adapter_config_test.cpp.
+// tests/model/arch/adapter/adapter_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/arch/adapter/adapter_config.h"
 #include "model/arch/adapter/adapter_keys.h"
 #include "model/arch/adapter/adapter_stack.h"
@@ -192,13 +193,15 @@ class FolderReader {
                   "target_modules, exclude_modules, layers_to_transform and modules_to_save say which modules are "
                   "changed; other programs leave such a tensor away");
     }
+    if (pairs_.empty()) return;
+    std::vector<std::string> idle;
     for (const std::string& name : config_.target_names()) {
-      if (pairs_.empty() || std::ranges::any_of(found, [&](const std::string& module) {
-            return module == name || module.ends_with("." + name);
-          }))
-        continue;
-      warn(fmt::format("{}: \"target_modules\" names '{}', but nothing of that name is changed", config_.file(), name));
+      const auto means = [&](const std::string& module) { return module == name || module.ends_with("." + name); };
+      if (std::ranges::none_of(found, means)) idle.push_back(name);
     }
+    if (!idle.empty())
+      warn(fmt::format("{}: \"target_modules\" names {}, but nothing of the name is changed", config_.file(),
+                       printable(fmt::format("{}", fmt::join(idle, ", ")))));
   }
 
   bool is_tied(const std::string& module) const {
@@ -220,7 +223,7 @@ class FolderReader {
                       fmt::format("{}: tensor '{}' has {} tokens, but the tokenizer of '{}' has {}", name_, t->name,
                                   tokens, given_.name, given_.tokenizer->size()),
                       "the adapter was made for another model");
-        out_.config[kVocabulary] = static_cast<double>(tokens);
+        out_.config[kVocabulary] = tokens;
         changed_ = with_config(given_, out_.config);
         return;
       }
@@ -261,7 +264,7 @@ class FolderReader {
                               name_, depths.size(), module, kAdapterConfig, tensors.size()),
                   "the adapter was made for another model");
     for (const auto& [depth, pair] : depths) {
-      const std::string& tensor = tensors[tensors.size() - 1 - static_cast<size_t>(depth)];
+      const std::string& tensor = tensors[tensors.size() - 1 - depth];
       bool found = false;
       for (const Parameter& p : std::vector<Parameter>(model().parameters)) {
         const auto own = place(p, tensor);
@@ -301,7 +304,7 @@ class FolderReader {
                   fmt::format("{}: tensor '{}' has shape {}, whose rows are no multiple of {} matrices", name_,
                               pair.a->name, shape_text(pair.a->shape), matrices),
                   "the adapter was made for another model");
-    if (static_cast<double>(all / matrices) != config_.rank(tensor))
+    if (all / matrices != config_.rank(tensor))
       throw user_error("{}: '{}' has rank {}, but {} says {}", name_, tensor, all / matrices, kAdapterConfig,
                        config_.rank(tensor));
     const bool fits = a.columns() == columns && b.rows() == rows, turned = a.columns() == rows && b.rows() == columns;
@@ -441,15 +444,14 @@ class FolderReader {
       const std::vector<float> rows = floats_of(formats_, t, name_);
       std::vector<float> values = values_before(p, place.shared);
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t id = tokens->ids[static_cast<size_t>(i)];
+        const int64_t id = tokens->ids[i];
         if (id >= p.shape[0].number())
           throw Error(Exit::user,
                       fmt::format("{}: token {} was trained, but '{}' has {} of them", config_.file(), id, module,
                                   p.shape[0].number()),
                       "the adapter was made for another model, or for one with more tokens");
         for (int64_t k = 0; k < columns; ++k)
-          values[static_cast<size_t>(id * columns + k)] =
-              static_cast<float>(rows[static_cast<size_t>(i * columns + k)] + p.hf_plus);
+          values[id * columns + k] = static_cast<float>(rows[i * columns + k] + p.hf_plus);
       }
       out_.whole.insert_or_assign(p.name, f32_weight(p.shape, values));
       if (parted && p.role == "embedding") copies_.insert(p.name);
@@ -507,7 +509,7 @@ class FolderReader {
     }
   }
 
-  // Of what has another shape than the model's the file holds all.
+  // The file holds all of what has another shape than the model's.
   void check_sizes() const {
     for (const auto& [name, w] : out_.whole)
       for (const Parameter& p : all_own_parameters(model()))
@@ -627,7 +629,7 @@ class FolderReader {
     out.a = matrix_in(formats_, *pair.a, name_);
     out.b = matrix_in(formats_, *pair.b, name_);
     const int64_t rank = out.rank();
-    if (static_cast<double>(rank) != config_.rank(target))
+    if (rank != config_.rank(target))
       throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kAdapterConfig,
                        config_.rank(target));
     const int64_t rows = p.shape[0].number(), columns = p.shape[1].number();

@@ -56,7 +56,7 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
       require_shape(part.b, matrices * rows, rank, *pair.b, name);
     }
     // Without alpha nothing is divided by the rank, as other programs have it.
-    if (alpha != 0) part.scale = alpha / static_cast<double>(rank);
+    if (alpha != 0) part.scale = alpha / rank;
     out.parts.emplace(p->name, std::move(part));
   }
   return out;

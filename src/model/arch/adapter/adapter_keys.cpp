@@ -59,8 +59,8 @@ bool holds(const std::vector<std::string>& patterns, const std::string& key) {
 
 // Null, false, and what is empty say nothing.
 bool says_something(const ordered_json& value) {
-  if (value.is_null() || value == false) return false;
-  return !((value.is_object() || value.is_array() || value.is_string()) && value.empty());
+  if (value.is_null() || value == false || value == "") return false;
+  return !((value.is_object() || value.is_array()) && value.empty());
 }
 
 std::string shown(const std::string& text) {

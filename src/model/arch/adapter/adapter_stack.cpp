@@ -85,13 +85,12 @@ AdapterPart split_stack(const Parameter& p, const Weight& a, const Weight& b, st
   const int64_t count = p.shape[0].number(), rows = p.shape[1].number(), columns = p.shape[2].number();
   const int64_t all = a.rows(), rank = all / count;
   LUMEN_CHECK(rank * count == all && b.columns() == all);
-  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
   const std::span<const float> given_a = a.f32(), given_b = b.f32();
-  const auto in_a = [&](int64_t e, int64_t r, int64_t k) { return given_a[size((e * rank + r) * a.columns() + k)]; };
-  const auto in_b = [&](int64_t e, int64_t r, int64_t n) { return given_b[size(n * all + r * count + e)]; };
+  const auto in_a = [&](int64_t e, int64_t r, int64_t k) { return given_a[(e * rank + r) * a.columns() + k]; };
+  const auto in_b = [&](int64_t e, int64_t r, int64_t n) { return given_b[n * all + r * count + e]; };
   std::vector<float> own_a, own_b;
-  own_a.reserve(size(all * columns));
-  own_b.reserve(size(count * rows * rank));
+  own_a.reserve(all * columns);
+  own_b.reserve(count * rows * rank);
   for (int64_t e = 0; e < count; ++e) {
     for (int64_t r = 0; r < rank; ++r)
       for (int64_t k = 0; k < columns; ++k) own_a.push_back(turned ? in_b(e, r, k) : in_a(e, r, k));

@@ -33,16 +33,19 @@ graph::Config switched(const Family& family, const graph::Config& config, const 
 
 std::optional<graph::Config> config_with(const Model& model, const std::string& tensor) {
   const Family& family = *model.family;
+  const std::vector<Parameter> own = family.parameters(model.config);
+  const auto is_meant = [&](const Parameter& p) { return is_called(p, tensor); };
+  if (std::ranges::any_of(own, is_meant)) return std::nullopt;
   for (const ConfigKey& key : family.keys()) {
     if (!key.is_bool || key.has_axis || model.config.at(key.name) != 0) continue;
     graph::Config config = switched(family, model.config, key.name);
     const std::vector<Parameter> parameters = family.parameters(config);
-    if (std::ranges::none_of(parameters, [&](const Parameter& p) { return is_called(p, tensor); })) continue;
+    if (std::ranges::none_of(parameters, is_meant)) continue;
     const auto stays = [&](const Parameter& old) {
       return std::ranges::any_of(parameters,
                                  [&](const Parameter& p) { return p.name == old.name && p.shape == old.shape; });
     };
-    if (std::ranges::all_of(family.parameters(model.config), stays)) return config;
+    if (std::ranges::all_of(own, stays)) return config;
   }
   return std::nullopt;
 }
@@ -53,7 +56,7 @@ Model with_config(const Model& model, const graph::Config& values) {
   out.parameters = own_parameters(out);
   for (const Parameter& p : out.parameters)
     if (p.is_vector() && p.init == "zeros" && !out.weights.contains(p.name))
-      out.weights[p.name] = f32_weight(p.shape, std::vector<float>(static_cast<size_t>(p.count()), 0.0F));
+      out.weights[p.name] = f32_weight(p.shape, std::vector<float>(p.count(), 0.0F));
   return out;
 }
 
