@@ -19,4 +19,8 @@ std::string as_markup(std::string_view text);
 // For texts that shall look as they were written, on a terminal: only what a terminal would obey becomes an escape.
 std::string harmless(std::string_view text);
 
+// "512 bytes", "1.50 KiB", "23.4 GiB": in the largest unit of which there is one, so that nothing but zero reads as
+// zero. Proved by tests/base/sizes_test.cpp.
+std::string size_text(double bytes);
+
 }  // namespace lumen

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/paths/paths.h"
-#include "model/arch/chat.h"
 #include "model/arch/chat/chat.h"
 
 namespace lumen::cli {

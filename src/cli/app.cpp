@@ -20,7 +20,6 @@
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/run_app.h"
-#include "cli/saves.h"
 #include "cli/version.h"
 #include "number/read/names.h"
 #include "run/device/choose/choose.h"

@@ -1,9 +1,9 @@
 // base/sizes: a unit that fits.
-#include "base/sizes.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "base/printable.h"
 
 namespace lumen {
 namespace {

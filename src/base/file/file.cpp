@@ -16,7 +16,7 @@
 #include "base/file/cut.h"
 #include "base/file/leave.h"
 #include "base/file/temporary.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 
 namespace lumen {
 

@@ -7,7 +7,7 @@
 // the seal of kind, name, length and contents.
 //
 // May include: base, base/file.
-// Offers: seal.h, spool.h.
+// Offers: spool.h.
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,10 @@
 // Commands that make one model file of another: quantize (and imatrix, which measures for it), rewrite, export, merge;
 // and verify, which checks where one comes from.
 //
-// May include: base, base/file, cli, cli/convert/experts, cli/paths, model/arch, model/arch/checkpoint,
-// model/calibrate, model/compress, model/compress/activations, model/compress/choose, model/compress/criteria,
-// model/compress/layers, model/compress/rewrite, model/compress/rotate, model/compress/score, model/compress/split,
-// model/file, model/infer/measure, model/report/compression, model/train/recipe, model/train/record, number/facts,
-// run/device, run/engine.
+// May include: base, base/file, cli, cli/convert/experts, cli/paths, model/arch, model/arch/chat,
+// model/arch/checkpoint, model/arch/checkpoint/packed, model/calibrate, model/compress, model/compress/activations,
+// model/compress/choose, model/compress/criteria, model/compress/layers, model/compress/rewrite, model/compress/rotate,
+// model/compress/score, model/compress/split, model/file, model/infer/measure, model/report/compression,
+// model/train/recipe, model/train/record, number/facts, run/device, run/engine.
 // Offers: calibrated.h.
 #pragma once

@@ -14,7 +14,6 @@
 #include "cli/names.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "model/arch/chat.h"
 #include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/low_rank_weights.h"

@@ -13,11 +13,11 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/net/net.h"
+#include "cli/command.h"
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "cli/saves.h"
 
 namespace lumen::cli {
 namespace {

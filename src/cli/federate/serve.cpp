@@ -6,11 +6,11 @@
 #include "base/file/lock.h"
 #include "base/log.h"
 #include "base/net/net.h"
+#include "cli/command.h"
 #include "cli/federate/federate.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {

@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {

@@ -18,7 +18,6 @@
 #include "cli/infer/sampling.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "model/arch/chat.h"
 #include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/text/unicode/unicode.h"

@@ -2,5 +2,6 @@
 //
 // May include: base, base/file, base/structured, cli, cli/infer, cli/paths, model/arch, model/arch/checkpoint,
 // model/arch/family, model/file, model/infer/measure, model/text/tokenizer, model/text/unicode, model/train/optimizer,
-// model/train/recipe, number/facts, number/read, run/device/choose, run/device/gpu, run/engine, run/engine/cache.
+// model/train/recipe, number/facts, number/read, run/device, run/device/choose, run/device/gpu, run/engine,
+// run/engine/cache.
 #pragma once

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/mend/mended.h"
 #include "cli/output.h"

@@ -7,11 +7,11 @@
 #include "base/file/file.h"
 #include "base/file/lock.h"
 #include "base/log.h"
+#include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
 #include "cli/recommend/recommend.h"
-#include "cli/saves.h"
 #include "model/file/checkpoint.h"
 
 namespace lumen::cli {

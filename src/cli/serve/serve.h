@@ -1,7 +1,7 @@
 // `lumen serve`: models behind HTTP, as OpenAI's API (docs/serving.md). Only http.cpp knows the library of HTTP.
 //
-// May include: base, base/file, base/http, base/net, base/structured, cli, cli/infer, cli/paths, model/arch/checkpoint,
-// model/infer/session, model/serve, model/serve/forms, model/template.
+// May include: base, base/file, base/http, base/net, base/structured, base/threads, cli, cli/infer, cli/paths,
+// model/arch/checkpoint, model/infer/session, model/serve, model/serve/forms, model/template.
 #pragma once
 
 #include "cli/command.h"

@@ -15,7 +15,6 @@
 #include "cli/names.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
-#include "cli/saves.h"
 #include "cli/train/train_data.h"
 #include "cli/train/train_flags.h"
 #include "cli/train/train_phases.h"

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
 #include <vector>
 
+#include "base/threads/threads.h"
+#include "base/threads/threads.h"
 #include "graph/ir/text.h"
 
 namespace lumen::model {
@@ -71,7 +71,7 @@ struct ModelIdentity::Reading {
   std::map<std::string, Weight> weights;  // which share their bytes
   std::atomic<bool> ends{false};
   std::string text;
-  std::thread thread;
+  Thread thread;
 
   void read() {
     for (const auto& [name, w] : weights) {
@@ -86,25 +86,20 @@ ModelIdentity::ModelIdentity(const Model& model)
       reading_(std::make_unique<Reading>()) {
   reading_->described = description(model);
   reading_->weights = model.weights;
-  try {
-    reading_->thread = std::thread([r = reading_.get()] {
-      (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
-      r->read();
-    });
-  } catch (const std::system_error&) {
-    // No thread is to be had: whole() reads.
-  }
+  // Without a thread whole() reads.
+  reading_->thread = Thread::where_possible([r = reading_.get()] {
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+    r->read();
+  });
 }
 
 ModelIdentity::~ModelIdentity() {
-  if (!reading_) return;
-  reading_->ends = true;
-  if (reading_->thread.joinable()) reading_->thread.join();
+  if (reading_) reading_->ends = true;
 }
 
 const std::string& ModelIdentity::whole() {
   if (!reading_) return whole_;
-  if (reading_->thread.joinable())
+  if (reading_->thread.is_running())
     reading_->thread.join();
   else
     reading_->read();

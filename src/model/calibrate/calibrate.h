@@ -1,8 +1,8 @@
 // Calibration: a model runs over text, and what its products read is summed up: importance matrices. Nothing here
 // knows a family or a format.
 //
-// May include: base, base/file, graph/ir, graph/transform, model/arch, model/file, model/infer/session, number/library,
-// run/engine, run/engine/feedback.
+// May include: base, base/file, base/sealed, base/threads, graph/ir, graph/transform, model/arch, model/file,
+// model/infer/session, number/library, run/engine, run/engine/feedback.
 // Offers: layer_run.h, sound.h, text_loss.h, there_and_back.h.
 #pragma once
 

@@ -1,9 +1,9 @@
 // Post-training quantization: formats chosen for every weight, rounding, and adapters merged into what they were
 // trained beside.
 //
-// May include: base, base/file, lang, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family,
-// model/calibrate, model/train/recipe, model/train/record, number/format, number/library, run/engine,
-// run/engine/panels.
+// May include: base, base/file, base/threads, lang, model/arch, model/arch/adapter, model/arch/checkpoint,
+// model/arch/family, model/calibrate, model/train/recipe, model/train/record, number/format, number/library,
+// run/engine, run/engine/panels.
 #pragma once
 
 #include "model/compress/codebook.h"

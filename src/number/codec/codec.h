@@ -1,6 +1,6 @@
 // The exact codec: interprets a format's routines. Slow, and the definition of right for every kernel.
 //
-// May include: base, number/facts, number/format, number/interpret.
+// May include: base, base/threads, number/facts, number/format, number/interpret.
 // Offers: code_line.h, pattern.h.
 #pragma once
 

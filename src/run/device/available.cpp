@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 
 namespace lumen::run {
 namespace {

@@ -1,9 +1,9 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
 // -> device.
 //
-// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, number/codec, run/device,
-// run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/launch_trial,
-// run/engine/lone_steps, run/engine/panels, run/engine/program, run/engine/trial.
+// May include: base, base/threads, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma,
+// number/codec, run/device, run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile,
+// run/engine/launch_trial, run/engine/lone_steps, run/engine/panels, run/engine/program, run/engine/trial.
 // Offers: format_check.h, random_inputs.h, roofline.h, self_test.h, stages.h.
 #pragma once
 

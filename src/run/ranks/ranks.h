@@ -4,7 +4,7 @@
 // lost is noticed by all others within seconds: RankLost, never a wait without end. Proved by
 // tests/run/ranks/ranks_test.cpp.
 //
-// May include: base, emit, run/device, run/device/choose.
+// May include: base, base/sealed, run/device, run/device/choose.
 // Offers: environment.h, launch.h.
 #pragma once
 

@@ -3,7 +3,6 @@
 // numbers (supplies.h). Proved by tests/graph/round_test.cpp and tests/graph/steps/rounded_scan_test.cpp.
 //
 // May include: base, graph/ir, graph/match, graph/pass, graph/pass/learned, number/facts.
-// Offers: nothing.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // Models from files and into files: names become roles, packed checkpoints become formats, parts and fused tensors are
 // taken apart and joined.
 //
-// May include: base, base/file, base/structured, model/arch, model/arch/checkpoint/packed, model/arch/family,
-// model/file, model/text/tokenizer, model/text/tokenizer/file, number/codec, run/device.
+// May include: base, base/file, base/structured, base/threads, model/arch, model/arch/checkpoint/packed,
+// model/arch/family, model/file, model/text/tokenizer, model/text/tokenizer/file, number/codec, run/device.
 #pragma once
 
 #include "model/arch/checkpoint/carry.h"

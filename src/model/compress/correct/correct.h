@@ -3,7 +3,7 @@
 // al. 2024), or by what the model reads of a text (EoRA, Liu et al. 2024). Proved by
 // tests/model/compress/correct/correct_test.cpp.
 //
-// May include: base, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
+// May include: base, base/threads, graph/transform, model/arch, model/arch/adapter, model/calibrate, model/compress,
 // model/compress/round, model/train/rewrite.
 #pragma once
 

@@ -2,8 +2,8 @@
 // until the layer hands on what it would hand on unrounded. AutoRound, AdaRound, learned clipping and training of the
 // weights themselves, each for any number format whose elements have codes of their own.
 //
-// May include: base, graph/grad, graph/ir, graph/pass, graph/transform, model/calibrate, number/codec, number/format,
-// run/engine.
+// May include: base, base/threads, graph/grad, graph/ir, graph/pass, graph/transform, model/calibrate, number/codec,
+// number/format, run/engine.
 // Offers: clip.h, learning.h.
 #pragma once
 

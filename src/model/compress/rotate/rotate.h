@@ -2,7 +2,7 @@
 // them, but what rounding its weights to a format costs differs. Two prices: the rounding errors of the weights
 // themselves, and the loss of the model with rounded weights.
 //
-// May include: base, graph/ir, model/arch, model/calibrate, model/compress, model/compress/recover,
+// May include: base, base/threads, graph/ir, model/arch, model/calibrate, model/compress, model/compress/recover,
 // model/compress/rewrite, model/compress/round, run/engine.
 #pragma once
 

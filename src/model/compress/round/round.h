@@ -1,7 +1,7 @@
 // Rounding of weights that knows what they are multiplied with: factors of the second moments of activations, and
 // rounding with error feedback by them (GPTQ), for any number format.
 //
-// May include: base, graph/ir, model/calibrate, run/engine, run/engine/feedback.
+// May include: base, base/threads, graph/ir, model/calibrate, run/engine, run/engine/feedback.
 #pragma once
 
 #include "model/compress/round/cholesky.h"

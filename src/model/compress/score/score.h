@@ -1,6 +1,6 @@
 // What formats would cost a model, before any of them is taken: predicted loss and time, for choosing under a budget.
 //
-// May include: base, base/file, graph/ir, model/arch, model/calibrate, model/compress, model/compress/round,
+// May include: base, base/sealed, graph/ir, model/arch, model/calibrate, model/compress, model/compress/round,
 // model/compress/strategy, run/engine.
 #pragma once
 

@@ -2,7 +2,7 @@
 // weights in parts, and what shares of columns would cost (high-impact parameter ratio, Pham et al. 2025). And mixtures
 // whose experts are held in formats by class.
 //
-// May include: base, graph/equivalence, graph/transform, graph/transform/split_experts, model/arch,
+// May include: base, base/threads, graph/equivalence, graph/transform, graph/transform/split_experts, model/arch,
 // model/arch/checkpoint, model/calibrate, model/compress, model/compress/choose, model/compress/round,
 // model/compress/strategy.
 #pragma once

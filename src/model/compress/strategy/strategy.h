@@ -3,7 +3,7 @@
 // asks for (observe), what it may change of a layer without changing what the layer computes it changes before
 // (transform), and then it rounds (convert).
 //
-// May include: base, graph/transform, model/calibrate, model/compress/recover, model/compress/rewrite,
+// May include: base, base/threads, graph/transform, model/calibrate, model/compress/recover, model/compress/rewrite,
 // model/compress/round, number/format, run/engine, run/engine/feedback.
 #pragma once
 

@@ -1,7 +1,8 @@
 // What training reads: texts, chats and pairs as examples, their masks, and batches of them, each a pure function of
 // seed and step.
 //
-// May include: base, base/file, base/structured, model/data/rows, model/template, model/text/tokenizer.
+// May include: base, base/file, base/sealed, base/structured, base/threads, model/data/rows, model/template,
+// model/text/tokenizer, model/text/unicode.
 // Offers: load.h.
 #pragma once
 

@@ -4,7 +4,8 @@
 // Files are mapped, not read whole. What is no row comes as a row with a fault, so that whoever reads may count it.
 // Proved by tests/model/data/data_rows_test.cpp.
 //
-// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/text/unicode, run/device.
+// May include: base, base/file, base/structured, model/data/parquet, model/data/reader, model/template,
+// model/text/unicode, run/device.
 // Offers: document.h, file_text.h, row_report.h, shapes.h.
 #pragma once
 

@@ -2,8 +2,8 @@
 // the context is full it can be shifted: the oldest tokens behind the first `keep` go, and the rest is read again in
 // its new place. Proved by tests/model/infer/generate_test.cpp.
 //
-// May include: base, graph/ir, model/infer/prefixes, model/infer/sample, model/infer/session, model/text/stages,
-// model/text/tokenizer.
+// May include: base, graph/ir, model/arch, model/infer/prefixes, model/infer/sample, model/infer/session,
+// model/text/stages, model/text/tokenizer.
 // Offers: generate_many.h, many_draft.h, text_batch.h.
 #pragma once
 

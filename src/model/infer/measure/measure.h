@@ -1,7 +1,7 @@
 // Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
 //
-// May include: base, base/file, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint, model/compress,
-// model/data/examples, model/infer/generate, model/infer/session, number/codec, run/device.
+// May include: base, base/file, base/threads, graph/elaborate, graph/ir, lang, model/arch, model/arch/checkpoint,
+// model/compress, model/data/examples, model/infer/generate, model/infer/session, number/codec, run/device.
 #pragma once
 
 #include "model/infer/measure/compare_models.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "model/infer/session/session_many.h"
 #include "model/infer/session/step_plan.h"
 

@@ -8,7 +8,7 @@
 // family names are data (models/pretokenizers.toml), never code. Proved by tests/model/text/tokenizer_test.cpp with
 // real vocabularies and the ids their owners' programs give.
 //
-// May include: base, base/structured, model/text/stages, model/text/unicode, model/text/vocabulary.
+// May include: base, base/structured, base/threads, model/text/stages, model/text/unicode, model/text/vocabulary.
 // Offers: characters.h, text_stats.h, tokenizer_parts.h.
 #pragma once
 

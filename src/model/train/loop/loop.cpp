@@ -10,7 +10,6 @@
 #include "base/file/file.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "base/sizes.h"
 #include "model/eval/training.h"
 #include "model/report/report.h"
 #include "model/report/tensorboard.h"

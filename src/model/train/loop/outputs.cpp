@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "base/structured/json.h"
 #include "model/arch/adapter/adapter_write.h"
 #include "model/arch/checkpoint/read.h"

@@ -6,8 +6,8 @@
 // Proved by tests/model/train/adapter/rewrite_test.cpp, and against peft by
 // tests/model/arch/adapter/adapter_reference.py.
 //
-// May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, model/arch/checkpoint, model/compress,
-// model/file, model/train/method, model/train/recipe, model/train/record, run/device, run/engine.
+// May include: base, base/threads, graph/ir, graph/transform, model/arch, model/arch/adapter, model/arch/checkpoint,
+// model/compress, model/file, model/train/method, model/train/recipe, model/train/record, run/device, run/engine.
 // Offers: decomposition.h, matrix.h.
 #pragma once
 

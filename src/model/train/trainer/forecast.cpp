@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "model/train/method/method.h"
 #include "model/train/method/recomputation.h"
 #include "model/train/offload/layer_plan.h"

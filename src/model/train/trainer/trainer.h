@@ -2,9 +2,9 @@
 // `accumulate` batches. Everything random is a function of (seed, step), so restore() followed by step() gives the very
 // bits that an uninterrupted run gives. Proved by tests/model/train/train_test.cpp.
 //
-// May include: base, base/structured, graph/grad, graph/transform, model/arch, model/arch/adapter, model/data/examples,
-// model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks, model/train/recipe,
-// model/train/record, number/codec, number/formula, run/engine, run/engine/feedback.
+// May include: base, base/structured, base/threads, graph/grad, graph/transform, model/arch, model/arch/adapter,
+// model/data/examples, model/file, model/train/method, model/train/objective, model/train/offload, model/train/ranks,
+// model/train/recipe, model/train/record, number/codec, number/formula, run/engine, run/engine/feedback.
 // Offers: forecast.h, guard.h.
 #pragma once
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "run/device/available.h"
 
 namespace lumen::run {

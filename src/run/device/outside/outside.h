@@ -2,7 +2,7 @@
 // system lets it, or in page-locked memory of this process. Who brings and takes them does so in threads of its own
 // (ferry.h), so that the device computes meanwhile. Proved by tests/run/device/outside_test.cpp.
 //
-// May include: base, run/device.
+// May include: base, base/threads, run/device.
 // Offers: ferry.h.
 #pragma once
 

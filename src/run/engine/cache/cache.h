@@ -2,7 +2,7 @@
 // fingerprint of its text, of the machine, of the code generator's version and of the device's own (a driver's, say);
 // one file per kernel, whose seal is verified before a linker sees it (base/sealed).
 //
-// May include: base, base/sealed, emit, kernel/loop, run/device.
+// May include: base, base/sealed, base/threads, emit, kernel/loop, run/device.
 // Offers: in_parallel.h, user_cache.h.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Rounding with error feedback on a device, for any number format: panels of columns by a kernel derived from the
 // format's text (kernel/synth/encode/feedback.h), what columns before them lost by products of matrices.
 //
-// May include: base, graph/ir, kernel/loop/eval, kernel/synth/encode, number/codec, run/engine,
+// May include: base, base/threads, graph/ir, kernel/loop/eval, kernel/synth/encode, number/codec, run/engine,
 // run/engine/launch_trial, run/engine/lone_steps.
 // Offers: first_not_finite.h.
 #pragma once

@@ -1,6 +1,6 @@
 #include "run/engine/launch_trial/example.h"
 
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "run/device/require.h"
 
 namespace lumen::run {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/sizes.h"
+#include "base/printable.h"
 #include "graph/match/uses.h"
 #include "number/codec/codec.h"
 #include "run/device/require.h"

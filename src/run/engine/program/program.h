@@ -1,8 +1,8 @@
 // Compiled graphs as those who run them see them: what is asked for when a graph is compiled, the program, its tensors,
 // and what its kernels did.
 //
-// May include: base, base/file, graph/ir, graph/keep, graph/pass, kernel/loop, kernel/synth/step, run/device,
-// run/engine/cache.
+// May include: base, base/file, base/threads, graph/ir, graph/keep, graph/pass, kernel/loop, kernel/synth/step,
+// run/device, run/engine/cache.
 // Offers: execute.h, explain.h, parameter_uploads.h, small_numbers.h.
 #pragma once
 

@@ -2,7 +2,8 @@
 // registers.
 //
 // May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order, kernel/synth/step,
-// kernel/synth/unpack, number/formula. Offers: skinny_mma_plan.h.
+// kernel/synth/unpack, number/formula.
+// Offers: skinny_mma_plan.h.
 #pragma once
 
 #include "kernel/synth/gemm/skinny/skinny_dot.h"

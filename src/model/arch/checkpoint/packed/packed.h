@@ -2,8 +2,8 @@
 // models/checkpoints.toml, become one blob of a number format without being expanded. Hostile files: shapes are checked
 // against the weight's before anything is read. pack.h is the way back. Proved by tests/model/arch/packed_test.cpp.
 //
-// May include: base, base/structured, graph/pass, graph/transform, model/arch, model/file, number/codec, number/facts,
-// number/format, number/library.
+// May include: base, base/structured, base/threads, graph/pass, graph/transform, model/arch, model/file, number/codec,
+// number/facts, number/format, number/library.
 // Offers: held_tensors.h, pack.h.
 #pragma once
 
