@@ -22,6 +22,7 @@
 #include "cli/run_app.h"
 #include "cli/version.h"
 #include "number/read/names.h"
+#include "run/device/available.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/launch_trial/policy.h"
 #include "run/engine/stages.h"

@@ -295,7 +295,7 @@ std::string pattern_mistake(int error) {
   switch (error) {
     case PCRE2_ERROR_END_BACKSLASH:
       return "a backslash with nothing behind it";
-    case PCRE2_ERROR_UNRECOGNIZED_ESCAPE_SEQUENCE:
+    case PCRE2_ERROR_UNKNOWN_ESCAPE:
       return "an escape that is not known";
     case PCRE2_ERROR_QUANTIFIER_OUT_OF_ORDER:
     case PCRE2_ERROR_QUANTIFIER_TOO_BIG:
