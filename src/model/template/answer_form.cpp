@@ -180,12 +180,12 @@ std::set<std::string> names_in(const ChatRenderer& renderer) {
 
 // Tags that stand around something (<think> .. </think>) are text that a model writes; only what has no other half, or
 // is the beginning and end of texts, is a control token.
-std::vector<std::string> without_pairs(const std::set<std::string>& names) {
+std::vector<std::string> without_pairs(const std::set<std::string>& names, const std::string& text) {
   std::vector<std::string> out;
   for (const std::string& name : names) {
     if (name[0] == '<' && name != "<s>" && name != "</s>") {
       const bool closes = name[1] == '/';
-      if (names.contains(closes ? "<" + name.substr(2) : "</" + name.substr(1))) continue;
+      if (text.find(closes ? "<" + name.substr(2) : "</" + name.substr(1)) != std::string::npos) continue;
     }
     out.push_back(name);
   }
@@ -197,7 +197,7 @@ std::vector<std::string> without_pairs(const std::set<std::string>& names) {
 ChatVocabulary chat_vocabulary(const ChosenTemplate& chosen) {
   const ChatTemplate chat = chosen.parse();
   ChatVocabulary out;
-  out.controls = without_pairs(names_in(ChatRenderer(Tokenizer::characters(" "), chat)));
+  out.controls = without_pairs(names_in(ChatRenderer(Tokenizer::characters(" "), chat)), chosen.text);
   out.end = kOwnEnd;
   const auto with_own_end = [&] {
     std::vector<std::string> all = out.controls;

@@ -332,7 +332,7 @@ std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate&
 Tokenizer with_chat(const Tokenizer& tokenizer, const ChosenTemplate& chosen) {
   const Tokenizer out =
       tokenizer.chat_template() == chosen.text ? tokenizer : tokenizer.with_chat_template(chosen.text);
-  const auto ends = ChatRenderer(out, chosen.parse()).form().ends;
+  const std::vector<TokenId> ends = ChatRenderer(out, chosen.parse()).form().ends;
   return ends == out.end_of_generation() ? out : out.with_ends(ends);
 }
 

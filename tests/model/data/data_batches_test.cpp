@@ -237,5 +237,32 @@ TEST(DataBatches, TooLittleIsAnError) {
   EXPECT_THROW(fine.require(500), Error);  // the model has no such token
 }
 
+// A chat may give several texts: none of them is for validation while another is trained on.
+TEST(DataBatches, TextsOfOneRowStayTogether) {
+  ExampleWriter writer(std::nullopt, {});
+  RowReport rows;
+  for (uint32_t row = 1; row <= 30; ++row) {
+    rows.read();
+    for (uint32_t text = 0; text < 3; ++text) {
+      const std::vector<uint32_t> tokens = {row, (1000 * (text + 1) + row) | ExampleStore::kLearned};
+      writer.add(tokens, {.line = row});
+    }
+  }
+  BatchOptions o;
+  o.rows = 1;
+  o.length = 2;
+  o.validation = 0.2;
+  std::vector<LoadedExamples> sets;
+  sets.push_back({{{"made.jsonl", 10, {1, 2}}}, writer.finish(RowForm::texts, rows), false});
+  const ExampleBatches batches(std::move(sets), {}, o);
+  EXPECT_TRUE(batches.has_chats());
+  EXPECT_EQ(batches.validation_rows(), 18);
+  EXPECT_EQ(batches.epoch_rows(), 72U);
+  std::set<TokenId> held;
+  for (int64_t i = 0; i < 18; ++i) held.insert(batches.validation(i, 1).tokens[0]);
+  EXPECT_EQ(held.size(), 6U);
+  for (int64_t step = 0; step < 72; ++step) EXPECT_FALSE(held.contains(batches.training(step, 0).tokens[0])) << step;
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -115,7 +115,7 @@ TEST(DataShapes, EveryShape) {
   EXPECT_EQ(example(R"({"conversations":[{"from":"human","value":"q"},
                        {"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}"},
                        {"from":"observation","value":"r"},{"from":"gpt","value":"a"}]})"),
-            "chats user:q assistant:null tool:r assistant:a");
+            "chats user:q assistant: tool:r assistant:a");
   // Lists by columns, as Sequence features have them.
   EXPECT_EQ(example(R"({"conversations":{"from":["human","gpt"],"value":["q","a"],"weight":[null,1]}})"),
             "chats user:q assistant:a");

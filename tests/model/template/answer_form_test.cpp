@@ -10,8 +10,6 @@ namespace lumen::model {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::ElementsAre;
-using testing::UnorderedElementsAre;
 
 std::string named(const Tokenizer& tokenizer, std::optional<TokenId> id) {
   return id ? std::string(tokenizer.token(*id)) : "";
@@ -39,13 +37,14 @@ TEST(AnswerForm, TheEndIsWhatTheModelMustProduce) {
   const Form next = form_of("next role");
   EXPECT_EQ(next.after_text, "<|user|>");
   EXPECT_EQ(next.after_calls, "<|observation|>");
-  EXPECT_THAT(next.ends, UnorderedElementsAre("<|end|>", "<|user|>", "<|observation|>"));
+  EXPECT_THAT(next.ends, testing::IsSupersetOf({"<|end|>", "<|user|>", "<|observation|>"}));
   EXPECT_TRUE(next.next_role_ends);
   // Thoughts end with a token that ends no answer.
   const Form channels = form_of("channels", "<|return|>");
   EXPECT_EQ(channels.after_text, "<|return|>");
   EXPECT_EQ(channels.after_calls, "<|call|>");
-  EXPECT_THAT(channels.ends, UnorderedElementsAre("<|return|>", "<|call|>"));
+  EXPECT_THAT(channels.ends, testing::IsSupersetOf({"<|return|>", "<|call|>"}));
+  EXPECT_THAT(channels.ends, testing::Not(testing::Contains("<|end|>")));
   EXPECT_EQ(form_of("alternates").after_text, "</s>");
 }
 
@@ -54,9 +53,10 @@ TEST(AnswerForm, TokenizersEndTextsWhereAnswersEnd) {
   const ChosenTemplate chosen{"next", chat_shapes().at("next role"), {}};
   const Tokenizer before = shapes_tokenizer(), after = with_chat(before, chosen);
   EXPECT_EQ(after.chat_template(), chosen.text);
-  EXPECT_THAT(before.end_of_generation(), ElementsAre(*before.find("<|end|>")));
-  EXPECT_THAT(after.end_of_generation(),
-              ElementsAre(*before.find("<|end|>"), *before.find("<|user|>"), *before.find("<|observation|>")));
+  std::vector<TokenId> all = before.end_of_generation();
+  EXPECT_THAT(all, testing::Not(testing::Contains(*before.find("<|user|>"))));
+  for (const char* name : {"<|user|>", "<|observation|>"}) all.push_back(*before.find(name));
+  EXPECT_THAT(after.end_of_generation(), testing::UnorderedElementsAreArray(all));
 }
 
 std::string printed(const std::string& shape, const ordered_json& messages) {

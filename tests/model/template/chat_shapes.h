@@ -60,7 +60,7 @@ inline const std::map<std::string, std::string>& chat_shapes() {
        "{%- set rest = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set rest = messages -%}{%- endif -%}"
        "{%- for m in rest -%}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) -%}"
        "{{ raise_exception('roles must alternate') }}{%- endif -%}{%- if m.role == 'user' -%}"
-       "[INST] {{ (first if loop.first else '') + m.content }} [/INST]{%- else -%} {{ m.content }}</s>{%- endif -%}"
+       "[INST] {{ (first if loop.first else '') + m.content }} [/INST]{%- else -%}{{ ' ' + m.content }}</s>{%- endif -%}"
        "{%- endfor -%}"},
       // Calls as JSON, with the text of their arguments, where there is no content.
       {"text arguments",

@@ -32,8 +32,14 @@ bool is_space(char c) {
 // <name> or </name> at a place; its size, or 0.
 size_t tag_at(std::string_view text, size_t at) {
   if (at >= text.size() || text[at] != '<') return 0;
-  const size_t end = text.find_first_of("> \t\r\n", at);
-  return end != std::string_view::npos && text[end] == '>' && end - at < kLongestTag ? end + 1 - at : 0;
+  const auto is_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == ':' ||
+           c == '-';
+  };
+  const size_t first = at + 1 + (text.substr(at + 1).starts_with('/') ? 1 : 0);
+  size_t end = first;
+  while (end < text.size() && end - at < kLongestTag && is_name(text[end])) ++end;
+  return end > first && end < text.size() && text[end] == '>' ? end + 1 - at : 0;
 }
 
 // Another letter of as many bytes, or the same where a character is no letter or digit: templates look at names, tags,
@@ -176,7 +182,8 @@ std::vector<AnswerText> AnswerFinder::in_turns(const std::vector<size_t>& answer
     }
     if (loses_thoughts(k, *own)) {
       if (auto thinking = with_thoughts(k, *own)) {
-        out.push_back(std::move(*thinking));
+        close();
+        now = std::move(*thinking);
         continue;
       }
       *cut = "thoughts that the template prints nowhere";
@@ -248,6 +255,15 @@ ChatText::Part AnswerFinder::own_texts(size_t k, const ChatText& text, size_t co
   return {begin, end};
 }
 
+// Nothing of the messages before answer k is printed behind it.
+void AnswerFinder::require_last(size_t k, const ChatText& text, size_t end) const {
+  MarkedChat other = chat_;
+  for (size_t i = 0; i < k; ++i) change_letters(other.messages[i]);
+  const auto changed = print(other, k + 1, false);
+  if (!changed || !changed->text.ends_with(std::string_view(text.text).substr(end)))
+    lost("it prints other messages behind an answer");
+}
+
 // Where answer k begins in what is printed of the first `count` messages.
 size_t AnswerFinder::begin_of(size_t k, const ChatText& text, size_t count) const {
   const auto open = printed(k, true);
@@ -258,7 +274,9 @@ size_t AnswerFinder::begin_of(size_t k, const ChatText& text, size_t count) cons
 // Templates may open the answer that is to come in another way than those that were given: what both have in common, up
 // to the answer's own text, opens this one.
 size_t AnswerFinder::opened(size_t k, const ChatText& text, size_t count, const std::optional<ChatText>& open) const {
-  const size_t own = own_texts(k, text, count).begin;
+  const Part own_part = own_texts(k, text, count);
+  if (count == k + 1) require_last(k, text, own_part.end);
+  const size_t own = own_part.begin;
   const auto before = printed(k, false);
   const bool is_known = open && before && open->text.starts_with(before->text);
   const std::string opening = is_known ? open->text.substr(before->text.size()) : renderer_.form().opening;

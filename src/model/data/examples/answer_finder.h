@@ -43,6 +43,7 @@ class AnswerFinder {
   size_t begin_of(size_t k, const ChatText& text, size_t count) const;
   size_t opened(size_t k, const ChatText& text, size_t count, const std::optional<ChatText>& open) const;
   Part last_answer(size_t k, const ChatText& text) const;
+  void require_last(size_t k, const ChatText& text, size_t end) const;
   void require_calls(size_t k, const ChatText& text) const;
   Part answer_within(size_t k) const;
   Part up_to_end(const ChatText& text, Part part) const;
