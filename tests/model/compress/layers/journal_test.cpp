@@ -257,8 +257,11 @@ TEST_F(KeptRun, JournalsOfOtherContents) {
     if (pointer == "/key") continue;
     const nlohmann::json::json_pointer at(pointer);
     nlohmann::json gone = journal;
-    gone.at(at.parent_pointer()).is_object() ? gone.at(at.parent_pointer()).erase(at.back())
-                                             : gone.at(at.parent_pointer()).erase(std::stoul(at.back()));
+    nlohmann::json& above = gone.at(at.parent_pointer());
+    if (above.is_object())
+      above.erase(at.back());
+    else
+      above.erase(std::stoul(at.back()));
     forms.push_back(std::move(gone));
     for (const nlohmann::json& other : {nlohmann::json("\n"), nlohmann::json(3), nlohmann::json(-1), nlohmann::json(),
                                         nlohmann::json::array(), nlohmann::json(int64_t{1} << 62)}) {
