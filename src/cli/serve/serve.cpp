@@ -133,7 +133,8 @@ class Host {
 
  private:
   void serve_as(const ServeFlags& flags, const std::string& name, Unit& unit) {
-    model::ServedModel& served = unit.served.emplace_back(name, *model_.tokenizer, model_.integer("vocab"));
+    const int64_t vocabulary = unit.loaded.model().integer("vocab");  // an adapter may have changed it
+    model::ServedModel& served = unit.served.emplace_back(name, *model_.tokenizer, vocabulary);
     served.set = std::ssize(unit.served) - 1;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
