@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/threads/threads.h"
-#include "base/threads/threads.h"
 #include "graph/ir/text.h"
 
 namespace lumen::model {

@@ -100,15 +100,13 @@ TEST(DataMask, TemplatesThatDropEarlierThoughts) {
                                    {"assistant", "<think>\nTwo and two.\n</think>\n\nFour."},
                                    {"user", "3+3?"},
                                    {"assistant", "<think>\nThree twice.\n</think>\n\nSix."}});
-  EXPECT_THAT(learned(template_text("qwen3"), chat),
-              ElementsAre("<think>\nTwo and two.\n</think>\n\nFour.<|im_end|>",
-                          "<think>\nThree twice.\n</think>\n\nSix.<|im_end|>"));
+  EXPECT_THAT(learned(template_text("qwen3"), chat), ElementsAre("<think>\nTwo and two.\n</think>\n\nFour.<|im_end|>",
+                                                                 "<think>\nThree twice.\n</think>\n\nSix.<|im_end|>"));
   ordered_json apart = turns({{"user", "2+2?"}, {"assistant", "Four."}, {"user", "3+3?"}, {"assistant", "Six."}});
   apart[1]["reasoning_content"] = "Two and two.";
   apart[3]["reasoning_content"] = "Three twice.";
-  EXPECT_THAT(learned(template_text("qwen3"), apart),
-              ElementsAre("<think>\nTwo and two.\n</think>\n\nFour.<|im_end|>",
-                          "<think>\nThree twice.\n</think>\n\nSix.<|im_end|>"));
+  EXPECT_THAT(learned(template_text("qwen3"), apart), ElementsAre("<think>\nTwo and two.\n</think>\n\nFour.<|im_end|>",
+                                                                  "<think>\nThree twice.\n</think>\n\nSix.<|im_end|>"));
   EXPECT_THAT(learned(template_text("qwen3"), kTwoTurns),
               ElementsAre("<think>\n\n</think>\n\n안녕하세요.<|im_end|>", "<think>\n\n</think>\n\nFour.<|im_end|>"));
 }
@@ -209,8 +207,9 @@ ordered_json with_call() {
 }
 
 TEST(DataMaskShapes, ThoughtsOfTheLastAnswerAlone) {
-  EXPECT_THAT(shown("last thoughts", kPlain),
-              ElementsAre("<|user|>uone<|end|><|assistant|>{aone<|end|>}<|user|>utwo<|end|><|assistant|>{atwo<|end|>}"));
+  EXPECT_THAT(
+      shown("last thoughts", kPlain),
+      ElementsAre("<|user|>uone<|end|><|assistant|>{aone<|end|>}<|user|>utwo<|end|><|assistant|>{atwo<|end|>}"));
   // Each answer as it is printed when it is the last one, behind what is printed of those before it then.
   EXPECT_THAT(shown("last thoughts", kThoughts),
               ElementsAre("<|user|>uone<|end|><|assistant|>{<think>\ntone\n</think>\n\naone<|end|>}",
@@ -231,8 +230,9 @@ TEST(DataMaskShapes, ThoughtsThatTheTemplateDropsAreLearned) {
   EXPECT_THAT(shown("no thoughts", keyed),
               ElementsAre("<|user|>uone<|end|><|assistant|>{aone<|end|>}<|user|>utwo<|end|><|assistant|><think>\n"
                           "{ttwo\n</think>\n\natwo<|end|>}"));
-  EXPECT_THAT(shown("no thoughts", kPlain),
-              ElementsAre("<|user|>uone<|end|><|assistant|>{aone<|end|>}<|user|>utwo<|end|><|assistant|>{atwo<|end|>}"));
+  EXPECT_THAT(
+      shown("no thoughts", kPlain),
+      ElementsAre("<|user|>uone<|end|><|assistant|>{aone<|end|>}<|user|>utwo<|end|><|assistant|>{atwo<|end|>}"));
   EXPECT_THAT(shown("no thoughts", kFirst),
               ElementsAre("<|assistant|>{aone<|end|>}<|user|>uone<|end|><|assistant|>{atwo<|end|>}"));
   // A template that has no place for them says so.
@@ -263,30 +263,31 @@ TEST(DataMaskShapes, TheNextRoleEndsAnswers) {
   called.erase(2);
   EXPECT_THAT(shown("next role", called),
               ElementsAre("<|user|>uone<|assistant|>{<tool_call>getit k=vone</tool_call><|observation|>}"));
-  EXPECT_THAT(shown("next role", kFirst),
-              ElementsAre("<|assistant|>{aone<|user|>}uone<|assistant|>{atwo<|user|>}"));
+  EXPECT_THAT(shown("next role", kFirst), ElementsAre("<|assistant|>{aone<|user|>}uone<|assistant|>{atwo<|user|>}"));
 }
 
 TEST(DataMaskShapes, Channels) {
-  EXPECT_THAT(shown("channels", kPlain, "<|return|>"),
-              ElementsAre("<|start|>user<|message|>uone<|end|><|start|>assistant{<|channel|>final<|message|>aone<|return|>}",
-                          "<|start|>user<|message|>uone<|end|><|start|>assistant<|channel|>final<|message|>aone<|end|>"
-                          "<|start|>user<|message|>utwo<|end|><|start|>assistant"
-                          "{<|channel|>final<|message|>atwo<|return|>}"));
+  EXPECT_THAT(
+      shown("channels", kPlain, "<|return|>"),
+      ElementsAre("<|start|>user<|message|>uone<|end|><|start|>assistant{<|channel|>final<|message|>aone<|return|>}",
+                  "<|start|>user<|message|>uone<|end|><|start|>assistant<|channel|>final<|message|>aone<|end|>"
+                  "<|start|>user<|message|>utwo<|end|><|start|>assistant"
+                  "{<|channel|>final<|message|>atwo<|return|>}"));
   ordered_json keyed = kPlain;
   keyed[1]["reasoning_content"] = "tone";
   EXPECT_THAT(shown("channels", keyed, "<|return|>").at(0),
               "<|start|>user<|message|>uone<|end|><|start|>assistant{<|channel|>analysis<|message|>tone<|end|><|start|>"
               "assistant<|channel|>final<|message|>aone<|return|>}");
-  EXPECT_THAT(shown("channels", with_call(), "<|return|>"),
-              ElementsAre("<|start|>user<|message|>uone<|end|><|start|>assistant{ to=getit<|channel|>commentary<|message|>"
-                          "{\"k\": \"vone\"}<|call|>}<|start|>tool<|message|>rone<|end|><|start|>assistant"
-                          "{<|channel|>final<|message|>atwo<|return|>}"));
+  EXPECT_THAT(
+      shown("channels", with_call(), "<|return|>"),
+      ElementsAre("<|start|>user<|message|>uone<|end|><|start|>assistant{ to=getit<|channel|>commentary<|message|>"
+                  "{\"k\": \"vone\"}<|call|>}<|start|>tool<|message|>rone<|end|><|start|>assistant"
+                  "{<|channel|>final<|message|>atwo<|return|>}"));
 }
 
 TEST(DataMaskShapes, AlternatingTurns) {
-  const ordered_json chat = turns({{"system", "sone"}, {"user", "uone"}, {"assistant", "aone"}, {"user", "utwo"},
-                                   {"assistant", "atwo"}});
+  const ordered_json chat =
+      turns({{"system", "sone"}, {"user", "uone"}, {"assistant", "aone"}, {"user", "utwo"}, {"assistant", "atwo"}});
   EXPECT_THAT(shown("alternates", chat, "</s>"),
               ElementsAre("[INST] sone\n\nuone [/INST]{ aone</s>}[INST] utwo [/INST]{ atwo</s>}"));
   EXPECT_THAT(shown("alternates", kFirst, "</s>"), ElementsAre("fault: the template refuses the conversation"));
@@ -313,8 +314,8 @@ TEST(DataMaskShapes, BlocksInTextsOfTheirOwn) {
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}"
       "{{ m.content if loop.last else m.content.split('</think>')[-1] }}<|im_end|>{% endgeneration %}{% else %}"
       "{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}";
-  EXPECT_THAT(learned(text, kThoughts), ElementsAre("<think>\ntone\n</think>\n\naone<|im_end|>",
-                                                    "<think>\nttwo\n</think>\n\natwo<|im_end|>"));
+  EXPECT_THAT(learned(text, kThoughts),
+              ElementsAre("<think>\ntone\n</think>\n\naone<|im_end|>", "<think>\nttwo\n</think>\n\natwo<|im_end|>"));
 }
 
 // Answers that are compared stay one text each.

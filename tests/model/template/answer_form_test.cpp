@@ -23,7 +23,8 @@ struct Form {
 Form form_of(const std::string& shape, const std::string& eos = "<|end|>") {
   const Tokenizer tokenizer = shapes_tokenizer(eos);
   const AnswerForm form = ChatRenderer(tokenizer, ChatTemplate::parse(chat_shapes().at(shape))).form();
-  Form out{form.opening, named(tokenizer, form.after_text), named(tokenizer, form.after_calls), {}, form.next_role_ends};
+  Form out{
+      form.opening, named(tokenizer, form.after_text), named(tokenizer, form.after_calls), {}, form.next_role_ends};
   for (const TokenId id : form.ends) out.ends.push_back(named(tokenizer, id));
   return out;
 }
@@ -74,7 +75,8 @@ TEST(AnswerForm, CallsReachEveryTemplate) {
       EXPECT_EQ(printed("text arguments", messages),
                 "<|user|>uone<|end|><|assistant|><call>getit\n{\"k\": \"vone\"}</call><|end|>");
       EXPECT_EQ(printed("json calls", messages),
-                "<|user|>uone<|end|><|assistant|><call>{\"name\": \"getit\", \"arguments\": {\"k\": \"vone\"}}</call><|end|>");
+                "<|user|>uone<|end|><|assistant|><call>{\"name\": \"getit\", \"arguments\": {\"k\": "
+                "\"vone\"}}</call><|end|>");
       EXPECT_EQ(printed("next role", messages), "<|user|>uone<|assistant|><tool_call>getit k=vone</tool_call>");
     }
 }

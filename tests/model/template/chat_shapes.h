@@ -11,9 +11,9 @@ namespace lumen::model {
 
 inline Tokenizer shapes_tokenizer(const std::string& eos = "<|end|>") {
   BpeTraining options;
-  options.specials = {"<|end|>",  "<|user|>",   "<|assistant|>", "<|system|>", "<|tool|>",  "<|observation|>",
-                      "<|start|>", "<|channel|>", "<|message|>",   "<|return|>", "<|call|>", "[INST]",
-                      "[/INST]",  "</s>"};
+  options.specials = {"<|end|>",         "<|user|>",  "<|assistant|>", "<|system|>",  "<|tool|>",
+                      "<|observation|>", "<|start|>", "<|channel|>",   "<|message|>", "<|return|>",
+                      "<|call|>",        "[INST]",    "[/INST]",       "</s>"};
   options.vocabulary = 256 + static_cast<int64_t>(options.specials.size());
   options.end_of_text = eos;
   return Tokenizer::train("a", options);
@@ -25,7 +25,8 @@ inline const std::map<std::string, std::string>& chat_shapes() {
       // Thoughts are printed of the last answer alone.
       {"last thoughts",
        "{%- for m in messages -%}{%- set c = m.content -%}"
-       "{%- if m.role == 'assistant' and not loop.last -%}{%- set c = c.split('</think>')[-1].lstrip('\\n') -%}{%- endif -%}"
+       "{%- if m.role == 'assistant' and not loop.last -%}{%- set c = c.split('</think>')[-1].lstrip('\\n') -%}{%- "
+       "endif -%}"
        "<|{{ m.role }}|>{{ c }}<|end|>{%- endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"},
       // Thoughts are printed of no answer; what opens an answer opens its thoughts.
       {"no thoughts",
@@ -60,7 +61,8 @@ inline const std::map<std::string, std::string>& chat_shapes() {
        "{%- set rest = messages[1:] -%}{%- else -%}{%- set first = '' -%}{%- set rest = messages -%}{%- endif -%}"
        "{%- for m in rest -%}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) -%}"
        "{{ raise_exception('roles must alternate') }}{%- endif -%}{%- if m.role == 'user' -%}"
-       "[INST] {{ (first if loop.first else '') + m.content }} [/INST]{%- else -%}{{ ' ' + m.content }}</s>{%- endif -%}"
+       "[INST] {{ (first if loop.first else '') + m.content }} [/INST]{%- else -%}{{ ' ' + m.content }}</s>{%- endif "
+       "-%}"
        "{%- endfor -%}"},
       // Calls as JSON, with the text of their arguments, where there is no content.
       {"text arguments",

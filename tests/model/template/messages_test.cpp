@@ -22,16 +22,18 @@ constexpr const char* kCalled =
     R"([{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"k":"v"}}}]}])";
 
 TEST(Messages, CallsInEveryForm) {
-  for (const char* given :
-       {R"([{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":{"k":"v"}}}]}])",
-        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"k\": \"v\"}"}}]}])",
-        R"([{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":"\"{\\\"k\\\": \\\"v\\\"}\""}]}])",
-        R"([{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"k\":\"v\"}"}}])"})
+  for (
+      const char* given :
+      {R"([{"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f","arguments":{"k":"v"}}}]}])",
+       R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"k\": \"v\"}"}}]}])",
+       R"([{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":"\"{\\\"k\\\": \\\"v\\\"}\""}]}])",
+       R"([{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"k\":\"v\"}"}}])"})
     EXPECT_EQ(normal(given), kCalled) << given;
   EXPECT_EQ(normal(R"([{"role":"assistant","content":"a","tool_calls":[],"name":null}])"),
             R"([{"role":"assistant","content":"a"}])");
-  EXPECT_EQ(normal(R"([{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":" "}]}])"),
-            R"([{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}])");
+  EXPECT_EQ(
+      normal(R"([{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":" "}]}])"),
+      R"([{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]}])");
 }
 
 TEST(Messages, ContentsAndResults) {

@@ -223,6 +223,11 @@ class FolderReader {
                       fmt::format("{}: tensor '{}' has {} tokens, but the tokenizer of '{}' has {}", name_, t->name,
                                   tokens, given_.name, given_.tokenizer->size()),
                       "the adapter was made for another model");
+        if (given_.tokenizer && given_.tokenizer->size() < tokens)
+          warn(fmt::format(
+              "{}: the vocabulary becomes {} tokens, of which the tokenizer of '{}' has {}: it neither reads "
+              "nor writes the others",
+              name_, tokens, given_.name, given_.tokenizer->size()));
         out_.config[kVocabulary] = tokens;
         changed_ = with_config(given_, out_.config);
         return;

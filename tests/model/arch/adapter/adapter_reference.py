@@ -206,4 +206,5 @@ def main():
     print("all alike")
 
 
-main()
+if __name__ == "__main__":
+    main()

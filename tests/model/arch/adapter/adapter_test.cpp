@@ -355,7 +355,7 @@ TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
   refused("target_modules", {"q_proj"}, "which adapter_config.json does not name");
   refused("target_modules", ".*\\.(?:k|v)_proj", "which adapter_config.json does not name");
   refused("exclude_modules", {"layers.1.mlp.up_proj"}, "changes 'model.layers.1.mlp.up_proj', which");
-  refused("layers_to_transform", {0, 7}, "layers.1.");
+  refused("layers_to_transform", {0, 7}, "changes 'lm_head', which");
   refused("modules_to_save", {"up_proj"}, "mlp.up_proj', which adapter_config.json does not name");
   refused("modules_to_save", {"embed_tokens"}, "names 'embed_tokens', but there is no weight of it");
   refused("lora_bias", true, "has no bias");
