@@ -154,14 +154,10 @@ class Host {
   }
 
   void serve_as(const ServeFlags& flags, const std::string& name, Unit& unit) {
-<<<<<<< HEAD
     const model::ChosenTemplate& chosen = chats_.at(name);
-    model::ServedModel& served =
-        unit.served.emplace_back(name, model::with_chat(*model_.tokenizer, chosen), model_.integer("vocab"));
-=======
     const int64_t vocabulary = unit.loaded.model().integer("vocab");  // an adapter may have changed it
-    model::ServedModel& served = unit.served.emplace_back(name, *model_.tokenizer, vocabulary);
->>>>>>> 2fae72b67ef1a9f7fed6229eecc11aebe6d5e511
+    model::ServedModel& served =
+        unit.served.emplace_back(name, model::with_chat(*model_.tokenizer, chosen), vocabulary);
     served.set = std::ssize(unit.served) - 1;
     served.longest = unit.scheduler.longest();
     served.longest_read = unit.scheduler.longest_read();
