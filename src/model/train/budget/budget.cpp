@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <ranges>
 
 #include "base/error.h"
 #include "model/train/offload/offload.h"
@@ -156,11 +157,12 @@ std::string table(const std::vector<BudgetChoice>& choices) {
 
 namespace {
 
-// Error where no way can fit, whatever the values of a step take.
+// Error where no way can fit, whatever the values of a step take. Begins with those that hold the least, so that little
+// is looked at where one fits.
 void refuse_certain(const Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit,
                     const std::string& named, const char* hint) {
   std::string text;
-  for (const BudgetChoice& c : all) {
+  for (const BudgetChoice& c : std::views::reverse(all)) {
     int64_t bytes = 0;
     try {
       bytes = chooser.certain(c).total();
@@ -168,7 +170,7 @@ void refuse_certain(const Chooser& chooser, const std::vector<BudgetChoice>& all
       continue;  // no way for this recipe and family
     }
     if (bytes <= limit) return;
-    text += fmt::format("\n  {:<56} {:>12}", name_of(c), "> " + run::print_amount(bytes));
+    text = fmt::format("\n  {:<56} {:>12}", name_of(c), "> " + run::print_amount(bytes)) + text;
   }
   if (!text.empty())
     throw Error(Exit::hardware, fmt::format("nothing fits in {}, without the values of a step:{}", named, text), hint);

@@ -122,9 +122,11 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
 
 // The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
 // of smaller products; then computing values again; then shorter windows. Tries plan whole steps, so that few are made:
-// halves take less and less. What is too much before a step is planned is not planned.
-std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                            bool weights_are_there, const Model* teacher, int ranks) {
+// halves take less and less. What is too much before a step is planned is not planned. `whole`: what the recipe itself
+// needs, as far as its step.
+std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe,
+                            const TrainingForecast& whole, BatchForm form, bool weights_are_there, const Model* teacher,
+                            int ranks) {
   constexpr int64_t kShortest = 64;
   const auto would_fit = [&](const Recipe& r) {
     const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
@@ -143,7 +145,15 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
     r.accumulate <<= times;
     return r;
   };
-  if (const int64_t times = least_that(halvings, [&](int64_t n) { return would_fit(in_parts(n)); }); times > 0) {
+  // Half a batch has at least half of the values.
+  const int64_t of_batch = whole.values - certain_training(engine, model, recipe, form, teacher, ranks).values;
+  const auto may_fit = [&](int64_t times) {
+    TrainingForecast least = certain_training(engine, model, in_parts(times), form, teacher, ranks);
+    least.values = run::saturating_sum(least.values, std::max<int64_t>(0, of_batch) >> times);
+    return fits(engine, least, weights_are_there);
+  };
+  const auto parts_fit = [&](int64_t n) { return may_fit(n) && would_fit(in_parts(n)); };
+  if (const int64_t times = least_that(halvings, parts_fit); times > 0) {
     const Recipe r = in_parts(times);
     return fmt::format("--batch {} --accumulate {} trains the same and fits", r.batch, r.accumulate);
   }
@@ -320,10 +330,11 @@ void require_certain_training(run::Engine& engine, const Model& model, const Rec
 TrainingForecast require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
                                   BatchForm form, const Model* teacher, int ranks) {
   require_certain_training(engine, model, recipe, weights_are_there, form, teacher, ranks);
-  TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher, ranks);
-  if (!fits(engine, f, weights_are_there))
+  const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
+  TrainingForecast f = forecast_while(engine, model, recipe, form, weights_are_there, teacher, ranks, holds);
+  if (!holds(f))
     require(engine, model, recipe, f, weights_are_there,
-            cheapest_change(engine, model, recipe, form, weights_are_there, teacher, ranks));
+            cheapest_change(engine, model, recipe, f, form, weights_are_there, teacher, ranks));
   return f;
 }
 
