@@ -38,7 +38,7 @@ class AmdFaults : public ::testing::Test {
   CompileContext open(machine::MachineRef machine) const {
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), std::move(machine), 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(folder_));
     shop.threads = 2;
     return shop;
   }

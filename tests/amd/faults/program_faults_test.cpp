@@ -51,7 +51,7 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(folder_));
     shop.threads = 2;
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
@@ -72,13 +72,13 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(folder_));
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
     const auto processor = [] {
       CompileContext here;
       here.device = open_cpu(machine::native_machine(), 1, load_here);
-      here.cache = std::make_shared<KernelCache>(here.device, "");
+      here.cache = std::make_shared<KernelCache>(here.device, std::make_shared<SealedFolder>(""));
       return here;
     };
     Start out;

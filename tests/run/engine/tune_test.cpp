@@ -141,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, TunePlans, testing::Values("", "q4_0", "q4_k",
 // A short run ends before other kernels' plans are compiled; what it decided is there in the next one.
 TEST(Tune, DecisionsDoNotWaitForJobs) {
   const TemporaryFolder folder;
-  const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here), folder.path());
+  const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here),
+                                                   std::make_shared<SealedFolder>(folder.path()));
   std::atomic<bool> begun = false, ends = false;
   {
     Tuner tuner(cache, 1);

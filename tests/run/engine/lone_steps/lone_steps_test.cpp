@@ -192,7 +192,7 @@ TEST_F(LoneStepsTest, AWrongPanelOfFeedbackIsNamedAndTheProcessorRounds) {
 TEST_F(LoneStepsTest, RightKernelsAreTrusted) {
   CompileContext shop;
   shop.device = open_cpu(machine::native_machine(), 2, load_here);
-  shop.cache = std::make_shared<KernelCache>(shop.device, "");
+  shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(""));
   shop.threads = 2;
   const auto results = std::make_shared<TrialResults>(shop);
   shop.judge = results;
