@@ -12,23 +12,24 @@
 namespace lumen::run {
 
 inline std::vector<std::pair<std::string, std::string>> damaged_forms(const std::string& whole) {
-  constexpr size_t kHeader = 48;  // of what is kept: what it is, how long, and the seal
+  constexpr size_t kTrailer = 64;  // what it is, how long, a salt, and the seal
+  const size_t end = whole.size() - kTrailer;
   std::vector<std::pair<std::string, std::string>> out;
   const auto flipped = [&](const std::string& what, size_t at, char bits) {
     std::string text = whole;
     text.at(at) = static_cast<char>(text.at(at) ^ bits);
     out.emplace_back(what, std::move(text));
   };
-  for (size_t at = 0; at < kHeader; at += 8) flipped("byte " + std::to_string(at) + " of the header", at, 1);
-  flipped("the header's last byte", kHeader - 1, char(0x80));
-  flipped("the first byte", kHeader, 1);
-  flipped("the middle", (kHeader + whole.size()) / 2, 0x20);
-  flipped("the last byte", whole.size() - 1, 1);
+  for (size_t at = 0; at < kTrailer; at += 8) flipped("byte " + std::to_string(at) + " of the trailer", end + at, 1);
+  flipped("the last byte of the trailer", whole.size() - 1, char(0x80));
+  flipped("the first byte", 0, 1);
+  flipped("the middle", end / 2, 0x20);
+  flipped("the last byte", end - 1, 1);
   out.emplace_back("without the end", whole.substr(0, whole.size() - 1));
-  out.emplace_back("the header alone", whole.substr(0, kHeader));
+  out.emplace_back("the trailer alone", whole.substr(end));
   out.emplace_back("something behind it", whole + '\0');
   out.emplace_back("twice", whole + whole);
-  out.emplace_back("without the header", whole.substr(kHeader));
+  out.emplace_back("without the trailer", whole.substr(0, end));
   out.emplace_back("nothing", "");
   out.emplace_back("zeros", std::string(whole.size(), '\0'));
   return out;

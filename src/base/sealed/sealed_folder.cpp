@@ -299,11 +299,11 @@ SealedFolder::Found SealedFolder::find(const std::string& kind, const std::strin
     out.why = "belongs to another user";
   } else if ((info.st_mode & kOthersWrite) != 0) {
     out.why = "could have been written by others";
-  } else if (info.st_size < static_cast<off_t>(sizeof(Trailer))) {
+  } else if (info.st_size < ssize_t{sizeof(Trailer)}) {
     out.why = "is damaged";
   } else {
     out.size = info.st_size - sizeof(Trailer);
-    if (::pread(fd, &out.trailer, sizeof out.trailer, static_cast<off_t>(out.size)) != ssize_t{sizeof(Trailer)})
+    if (::pread(fd, &out.trailer, sizeof out.trailer, off_t(out.size)) != ssize_t{sizeof(Trailer)})
       out.why = "cannot be read whole";
     else if (!out.trailer.is_known())
       out.why = "was not made by this version of Lumen, or is damaged";

@@ -67,8 +67,12 @@ bool is_older(const timespec& a, const timespec& b) {
   return a.tv_sec < b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec < b.tv_nsec);
 }
 
+// Nothing where it is a link, or somebody else's: what lies there is not this user's to list or to remove.
 fs::path own_folder(const fs::path& folder) {
-  return folder / fmt::format("user-{}", ::geteuid());
+  const fs::path own = folder / fmt::format("user-{}", ::geteuid());
+  struct stat info{};
+  const bool is_own = ::lstat(own.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid();
+  return is_own ? own : fs::path();
 }
 
 }  // namespace
@@ -132,7 +136,7 @@ bool SealedWriter::read_back(uint64_t at, std::span<uint8_t> to) {
   size_t done = 0;
   while (done < to.size() && at + done < written_) {
     const size_t some = std::min<uint64_t>(to.size() - done, written_ - at - done);
-    const ssize_t n = ::pread(fd_, to.data() + done, some, static_cast<off_t>(at + done));
+    const ssize_t n = ::pread(fd_, to.data() + done, some, off_t(at + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     done += n;

@@ -47,7 +47,7 @@ class Spool::PrivateFile {
   // False when the disk is full: `size` bytes are not there then, but all before them.
   bool write(const uint8_t* data, size_t size) {
     for (size_t done = 0; done < size;) {
-      const ssize_t n = ::pwrite(fd_, data + done, size - done, static_cast<off_t>(size_ + done));
+      const ssize_t n = ::pwrite(fd_, data + done, size - done, off_t(size_ + done));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
       done += n;
@@ -57,7 +57,7 @@ class Spool::PrivateFile {
   }
   void read(uint64_t at, uint8_t* to, size_t size) const {
     for (size_t done = 0; done < size;) {
-      const ssize_t n = ::pread(fd_, to + done, size - done, static_cast<off_t>(at + done));
+      const ssize_t n = ::pread(fd_, to + done, size - done, off_t(at + done));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) throw system_error("read a temporary file in", folder_);
       done += n;

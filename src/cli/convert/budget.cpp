@@ -212,7 +212,9 @@ class BudgetRun {
     if (options_.anew) std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(o.folder);
     if (cuts()) return score_shares(some, begin);
-    SealedFolder kept(folder_);
+    SealedFolderOptions places;
+    places.lost = "scores of weights are not kept";
+    SealedFolder kept(folder_, places);
     // Scores are those of the very model, and there is no other proof of it later: its bytes are waited for.
     const std::string key =
         model::score_key(options_.identity->whole() + options_.source, model_, names_, candidates_, some, o);

@@ -87,7 +87,7 @@ ModelIdentity::ModelIdentity(const Model& model)
   reading_->weights = model.weights;
   // Without a thread whole() reads.
   reading_->thread = Thread::where_possible([r = reading_.get()] {
-    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+    (void)::setpriority(PRIO_PROCESS, id_t(::syscall(SYS_gettid)), kNice);
     r->read();
   });
 }

@@ -369,9 +369,9 @@ void LayerRun::keep_written(size_t part, CarriedValues* values) const {
 
 std::vector<int> LayerRun::handed_on(size_t part) const {
   std::vector<int> out;
+  const int last = part;
   for (int number = 0; number < std::ssize(cut_.carried); ++number)
-    if (cut_.carried[number].from <= static_cast<int>(part) && cut_.carried[number].to > static_cast<int>(part))
-      out.push_back(number);
+    if (cut_.carried[number].from <= last && cut_.carried[number].to > last) out.push_back(number);
   return out;
 }
 

@@ -17,7 +17,6 @@
 #include "graph/ir/build.h"
 #include "number/library/library.h"
 #include "run/device/choose/choose.h"
-#include "run/engine/cache/user_cache.h"
 #include "run/engine/feedback/feedback_steps.h"
 #include "run/engine/launch_trial/trial_results.h"
 #include "run/engine/lone_steps/conversion.h"
@@ -52,7 +51,7 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder_.string()));
+    shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(folder_));
     shop.threads = 2;
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
@@ -73,13 +72,13 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder_.string()));
+    shop.cache = std::make_shared<KernelCache>(shop.device, std::make_shared<SealedFolder>(folder_));
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
     const auto processor = [] {
       CompileContext here;
       here.device = open_cpu(machine::native_machine(), 1, load_here);
-      here.cache = std::make_shared<KernelCache>(here.device, open_cache("off"));
+      here.cache = std::make_shared<KernelCache>(here.device, std::make_shared<SealedFolder>(""));
       return here;
     };
     Start out;

@@ -367,6 +367,12 @@ TEST_F(Kept, IsListedAndCleared) {
   SealedFolder(cache()).write("kernels", "a", "again");
   EXPECT_EQ(read("kernels", "a"), "again");
   EXPECT_TRUE(list_sealed(folder.path() / "none").empty());
+  // What a link leads to is not this user's cache.
+  fs::rename(own, folder.path() / "elsewhere");
+  fs::create_directory_symlink(folder.path() / "elsewhere", own);
+  EXPECT_TRUE(list_sealed(cache()).empty());
+  EXPECT_EQ(clear_sealed(cache()), 0);
+  EXPECT_TRUE(fs::exists(folder.path() / "elsewhere/kernels/a"));
 }
 
 }  // namespace

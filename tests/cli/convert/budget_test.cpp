@@ -1,6 +1,7 @@
 // needs: none. `lumen quantize --budget`: sizes are kept to, documents say what was chosen, a run that was ended goes
 // on, and what is no budget is refused before anything is read.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -142,15 +143,23 @@ TEST_F(BudgetTest, ScoresAreKept) {
   const Outcome first = quantize("c.gguf", "3.2bpw", {"--work-folder", path("w")});
   EXPECT_EQ(first.code, 1);  // less than the least
   EXPECT_TRUE(contains(first.error, "least")) << first.error;
-  ASSERT_TRUE(fs::exists(path("w/scores.json")));
+  const fs::path kept = fs::path(path("w")) / ("user-" + std::to_string(::geteuid())) / "scores/loss";
+  ASSERT_TRUE(fs::exists(kept));
+  fs::copy(path("w"), path("w2"), fs::copy_options::recursive);
   const Outcome second = quantize("c.gguf", "6bpw", {"--work-folder", path("w")});
   EXPECT_EQ(second.code, 0) << second.error;
   EXPECT_TRUE(contains(second.error, "scores are those of")) << second.error;
   EXPECT_FALSE(fs::exists(path("w")));
   // A broken file is not believed.
-  fs::create_directories(path("w"));
-  std::ofstream(path("w/scores.json")) << "{\"key\": 3, \"weights\": [";
-  EXPECT_EQ(quantize("c.gguf", "6bpw", {"--work-folder", path("w")}).code, 0);
+  fs::rename(path("w2"), path("w"));
+  {
+    std::fstream file(kept, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(20);
+    file.put('#');
+  }
+  const Outcome third = quantize("c.gguf", "6bpw", {"--work-folder", path("w")});
+  EXPECT_EQ(third.code, 0) << third.error;
+  EXPECT_TRUE(contains(third.error, "weights are scored again")) << third.error;
 }
 
 TEST_F(BudgetTest, DryRunsComputeNothing) {

@@ -9,7 +9,6 @@
 #include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 #include "run/device/cpu/cpu.h"
-#include "run/engine/cache/user_cache.h"
 #include "run/engine/compile/repeat.h"
 #include "tests/run/damage.h"
 #include "tests/run/graphs.h"
@@ -143,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, TunePlans, testing::Values("", "q4_0", "q4_k",
 TEST(Tune, DecisionsDoNotWaitForJobs) {
   const TemporaryFolder folder;
   const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here),
-                                                   open_cache(folder.path().string()));
+                                                   std::make_shared<SealedFolder>(folder.path()));
   std::atomic<bool> begun = false, ends = false;
   {
     Tuner tuner(cache, 1);

@@ -68,7 +68,9 @@ Journal::Journal(std::filesystem::path folder, std::string key, bool anew, std::
   if (!anew && kept.state == SealedContents::State::refused)
     warn(fmt::format("'{}' {}: every part is computed again", (files_.path() / kKind / kJournal).string(), kept.why));
   if (anew || !kept.is_whole()) {
-    clear();
+    const int64_t gone = clear();
+    if (!anew && gone > 0 && kept.state == SealedContents::State::absent)
+      warn(fmt::format("'{}' is not there: every part is computed again", (files_.path() / kKind / kJournal).string()));
     write();
     return;
   }
@@ -165,10 +167,10 @@ void Journal::discard(size_t part, const std::string& why) {
   parts_[part] = std::nullopt;
 }
 
-void Journal::clear() {
+int64_t Journal::clear() {
   parts_.clear();
   values_behind_ = SIZE_MAX;
-  (void)clear_sealed(folder_);
+  return clear_sealed(folder_);
 }
 
 void Journal::write() {

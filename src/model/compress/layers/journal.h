@@ -88,7 +88,7 @@ class Journal {
   static nlohmann::json json_of(const Part& part);
   void open_part(size_t number, const nlohmann::json& json);
   void read_values(const nlohmann::json& json);
-  void clear();
+  int64_t clear();  // how many bytes went
   void write();
 
   const std::filesystem::path folder_;

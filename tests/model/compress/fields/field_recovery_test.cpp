@@ -3,10 +3,13 @@
 #include "model/compress/fields/field_recovery.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "base/error.h"
+#include "base/file/file.h"
 #include "model/compress/quantize.h"
 #include "tests/model/tiny.h"
 
@@ -159,6 +162,29 @@ TEST(FieldRecovery, GoesOnInTheSameBytes) {
     FieldRecovery wrong(fields_engine(), rounded, &m, fields_text(16 * 8), another);
     EXPECT_THROW((void)wrong.run(), Error);
   }
+  // Whatever was damaged, the result is the same.
+  const std::filesystem::path kept = folder.string() + "-kept";
+  std::filesystem::remove_all(kept);
+  std::filesystem::copy(folder, kept, std::filesystem::copy_options::recursive);
+  const std::filesystem::path state = folder / ("user-" + std::to_string(::geteuid())) / "work" / "state";
+  const std::string whole_state = read_file(state);
+  for (const size_t at :
+       {size_t{0}, size_t{30}, whole_state.size() / 2, whole_state.size() - 50, whole_state.size() - 1}) {
+    std::string changed = whole_state;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    {
+      std::ofstream(state, std::ios::binary | std::ios::trunc) << changed;
+    }
+    testing::internal::CaptureStderr();
+    FieldRecovery damaged(fields_engine(), rounded, &m, fields_text(16 * 8), o);
+    int begins = 0;
+    ASSERT_TRUE(damaged.run([&](const FieldRecoveryProgress& p) { begins = begins == 0 ? p.step : begins; }));
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(state.string()), std::string::npos) << at;
+    EXPECT_EQ(begins, 1);
+    results.push_back(damaged.result());
+  }
+  std::filesystem::remove_all(folder);
+  std::filesystem::rename(kept, folder);  // wherever it was meanwhile
   FieldRecovery again(fields_engine(), rounded, &m, fields_text(16 * 8), o);
   int first = 0;
   ASSERT_TRUE(again.run([&](const FieldRecoveryProgress& p) { first = first == 0 ? p.step : first; }));
