@@ -69,7 +69,7 @@ def verbs_end(verbs):
 
 
 def ask(port, model, stream=False, tokens=8):
-    body = json.dumps({"model": model, "prompt": "To be", "max_tokens": tokens, "stream": stream, "ignore_eos": True}).encode()
+    body = json.dumps({"model": model, "prompt": "To be", "max_tokens": tokens, "stream": stream, "temperature": 0, "ignore_eos": True}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=LONGEST) as reply:

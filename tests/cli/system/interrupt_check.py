@@ -36,7 +36,7 @@ def long_verbs(out):
         ("perplexity", ["perplexity", "-m", model, *text, "--record-logits", out / "base.kl"], ["base.kl"]),
         ("compare", ["compare", model, small, *text, "--html", out / "c.html"], ["c.html"]),
         ("bench", ["bench", "-m", model, "-r", "1000"], []),
-        ("embed", ["embed", "-m", model, *text], []),
+        ("embed", ["embed", "-m", model, "-f", "short.txt"], []),
         ("run", ["run", "-m", model, "-p", "To be", "-n", "1000000", "--ignore-eos"], []),
         ("run, many", ["run", "-m", model, "-p", "To be", "-n", "1000000", "-np", "4", "--ignore-eos"], []),
         ("tokenize", ["tokenize", "-m", model, "-f", "huge.txt", "--stats"], []),
@@ -104,6 +104,7 @@ def main():
         verbs = Verbs(sys.argv[1], folder)
         line = "To be, or not to be, that is the question, of many words and many more of them in a row\n"
         (verbs.work / "long.txt").write_text(line * 3000)
+        (verbs.work / "short.txt").write_text("To be, or not to be, that is the question.\n" * 100_000)
         (verbs.work / "huge.txt").write_text("".join(line for i in range(300_000)))
         verbs.do("train", "--shape", "char", "--steps", "1", "--eval-every", "0", "-o", "big", "-q")
         verbs.do("quantize", "big/model.gguf", "big-small.gguf", "q4_0", "-q")
