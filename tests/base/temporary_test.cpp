@@ -56,6 +56,9 @@ TEST_F(Temporary, AHandlerRemovesThem) {
       AtomicFile gone(folder_ / "gone");
     }
     write_file_atomic(folder_ / "whole", "whole");
+    AtomicFolder folder(folder_ / "folder");
+    fs::create_directories(folder.path() / "deep/deeper");
+    for (const char* name : {"a", ".b", "deep/c", "deep/deeper/d"}) std::ofstream(folder.path() / name) << "half";
     ::raise(SIGTERM);
     ::_exit(1);
   }

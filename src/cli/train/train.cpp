@@ -42,6 +42,11 @@ namespace fs = std::filesystem;
 
 thread_local TrainingLoop given_loop;
 
+model::LoopResult run_loop(model::Trainer& trainer, const model::LoopOptions& options) {
+  const SavesWhenStopped checkpoint_first;
+  return given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
+}
+
 // Whether this process writes and speaks.
 bool is_first(const TrainFlags& flags) {
   return !flags.ranks || flags.ranks->rank() == 0;
@@ -531,10 +536,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
-  const model::LoopResult result = [&] {
-    const SavesWhenStopped checkpoint_first;
-    return given_loop ? given_loop(trainer, options) : model::run_training(trainer, options);
-  }();
+  const model::LoopResult result = run_loop(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);
 }

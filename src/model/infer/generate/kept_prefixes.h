@@ -17,7 +17,7 @@ namespace lumen::model {
 class KeptPrefixes {
  public:
   // All that caches hold depends on is read once, in the background: every weight. Both outlive this.
-  // `require_whole` is asked before anything is kept: what it throws is thrown on. May be empty.
+  // `require_whole` is asked before anything is kept, and nothing is where it throws. May be empty.
   KeptPrefixes(const LoadedModel& loaded, ManySession& session, std::shared_ptr<PrefixFiles> files,
                std::function<void()> require_whole = {});
   // False for sessions that let go of pages.
