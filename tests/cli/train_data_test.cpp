@@ -153,5 +153,112 @@ TEST_F(TrainDataTest, TemplatesAreNamedByWholePaths) {
   EXPECT_TRUE(contains(text, path("own.jinja"))) << text;
 }
 
+// What the model says to a question, with what ended it behind it.
+std::string answer_of(const std::vector<std::string>& more) {
+  std::vector<std::string> words = {"chat", "--temp",  "0",  "-n",
+                                    "40",   "--times", "-p", "What is the capital of Korea?"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome o = lumen(words);
+  EXPECT_EQ(o.code, 0) << o.error;
+  return o.out;
+}
+
+// A model trained from nothing has the template's control tokens, and one that ends its answers: it stops.
+TEST_F(TrainDataTest, ModelsOfChatsEndTheirAnswers) {
+  save_chats(16);
+  const Outcome o = lumen({"train",
+                           "--shape",
+                           "tiny",
+                           "--steps",
+                           "100",
+                           "--lr",
+                           "1e-2",
+                           "--warmup",
+                           "5",
+                           "-b",
+                           "8",
+                           "-c",
+                           "64",
+                           "--eval-every",
+                           "50",
+                           "--sample-prompt",
+                           "What is the capital of Korea?",
+                           "--data",
+                           path("chats.jsonl"),
+                           "--tokenizer",
+                           "bytes:290",
+                           "--chat-template",
+                           "chatml",
+                           "--validation",
+                           "0.25",
+                           "-o",
+                           path("run"),
+                           "--hf"});
+  ASSERT_EQ(o.code, 0) << o.error;
+  // What is asked while it trains is asked in a chat, too.
+  std::ifstream metrics(path("run") + "/metrics.jsonl");
+  const std::string told(std::istreambuf_iterator<char>(metrics), {});
+  EXPECT_TRUE(contains(told, "\"text\":\"Seoul is the capital of Korea.\"")) << told.substr(told.size() / 2);
+  for (const char* written : {"/model.gguf", "/hf"}) {
+    EXPECT_EQ(answer_of({"-m", path("run") + written}), "Seoul is the capital of Korea.\n") << written;
+    const Outcome ids = lumen({"chat", "-m", path("run") + written, "-p", "a", "--show-prompt", "--ids"});
+    EXPECT_TRUE(ids.out.starts_with("1 ")) << ids.out;  // <|im_start|> is one token
+  }
+}
+
+// The template that is trained with is the adapter's, and the merged model's; a base's own gives way.
+TEST_F(TrainDataTest, TheTemplateOfTrainingIsCarried) {
+  save_chats(16);
+  ASSERT_EQ(
+      train("base", {"--data", path("chats.jsonl"), "--tokenizer", "bytes:290", "--chat-template", "chatml"}).code, 0);
+  const std::string base = path("base") + "/model.gguf";
+  save("own.jinja",
+       "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant]{% "
+       "endif %}");
+  const auto tune = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> words = {"train",
+                                      "-m",
+                                      base,
+                                      "--steps",
+                                      "1",
+                                      "-b",
+                                      "2",
+                                      "-c",
+                                      "64",
+                                      "--data",
+                                      path("chats.jsonl"),
+                                      "--chat-template",
+                                      path("own.jinja"),
+                                      "-o",
+                                      path(out)};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = lumen(words);
+    EXPECT_EQ(o.code, 0) << o.error;
+  };
+  tune("lora", {"--lora", "--merge", "f32", "--hf"});
+  tune("full", {});
+  const Outcome merged = lumen({"merge", base, path("lora") + "/adapter", "-o", path("merged.gguf"), "--no-check"});
+  ASSERT_EQ(merged.code, 0) << merged.error;
+  fs::remove(path("own.jinja"));
+  const auto prompt = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"chat", "-p", "Hi", "--show-prompt"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = lumen(words);
+    EXPECT_EQ(o.code, 0) << o.error;
+    return o.out;
+  };
+  EXPECT_EQ(prompt({"-m", base}), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  for (const std::string adapter : {"/adapter", "/adapter.gguf"})
+    EXPECT_EQ(prompt({"-m", base, "--lora", path("lora") + adapter}), "[user] Hi\n[assistant]") << adapter;
+  for (const std::string model : {"lora/model.gguf", "lora/hf", "full/model.gguf", "merged.gguf"})
+    EXPECT_EQ(prompt({"-m", path(model)}), "[user] Hi\n[assistant]") << model;
+  // One that is asked for counts before an adapter's.
+  EXPECT_EQ(prompt({"-m", base, "--lora", path("lora") + "/adapter", "--chat-template", "plain"}),
+            "User: Hi\nAssistant:");
+  // A run goes on with its template, though the file is gone.
+  const Outcome on = lumen({"train", "--resume", path("full"), "--steps", "2"});
+  EXPECT_EQ(on.code, 0) << on.error;
+}
+
 }  // namespace
 }  // namespace lumen::cli

@@ -440,6 +440,12 @@ int hand_over(run::Engine& engine, model::Trainer& trainer, const TrainFlags& fl
   return 0;
 }
 
+// The model whose weights are trained themselves; nothing for adapters, whose files name their base, and fresh models.
+model::Trainer::Origin origin_of(const TrainFlags& flags, const model::Recipe& recipe, const model::Model& model) {
+  if (flags.model.empty() || recipe.adapter.trains()) return {};
+  return {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model), model::weights_hash(model).hex()};
+}
+
 int train(const Shared& shared, TrainFlags& flags) {
   check_train_flags(flags);
   const model::LibraryRef library = shared.library();
@@ -519,10 +525,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     return 0;
   }
   base.reset();
-  model::Trainer::Origin origin;
-  if (!flags.model.empty() && !recipe.adapter.trains())
-    origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
-              model::weights_hash(model).hex()};
+  model::Trainer::Origin origin = origin_of(flags, recipe, model);
   if (rewriting) model = rewritten_model(engine, library, model, recipe, out, flags);
   require_same(flags, recipe, *batches, checkpoint);
   const auto made = make_trainer(engine, shared, flags, std::move(model), recipe, batches, teacher);

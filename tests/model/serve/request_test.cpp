@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "model/data/rows/shapes.h"
+#include "tests/model/template/chat_shapes.h"
 #include "tests/model/tiny.h"
 
 namespace lumen::model {
@@ -193,6 +195,29 @@ TEST(ServeRequest, MessagesThatAreNoneAreRefused) {
     const std::string body = fmt::format("{{\"messages\": {}}}", messages);
     EXPECT_EQ(status_of([&] { (void)chat(body); }), 400) << body;
   }
+}
+
+// Requests and rows of data reach the template by one road.
+TEST(ServeRequest, CallsAreReadAsRowsAre) {
+  ServedModel model("calls", shapes_tokenizer(), 270);
+  model.longest = 512;
+  model.chat.emplace(model.tokenizer, ChatTemplate::parse(chat_shapes().at("json calls")));
+  std::vector<std::vector<TokenId>> found;
+  for (const char* content : {"null", "\"\""})
+    for (const char* arguments : {R"("{\"k\": \"v\"}")", R"({"k": "v"})"}) {
+      const auto body = nlohmann::ordered_json::parse(fmt::format(
+          R"({{"messages": [{{"role": "user", "content": "q", "name": null}}, {{"role": "assistant", "content": {}, "tool_calls":
+              [{{"id": "1", "type": "function", "function": {{"name": "f", "arguments": {}}}}}]}},
+              {{"role": "tool", "tool_call_id": "1", "content": "r"}}]}})",
+          content, arguments));
+      found.push_back(read_chat(body, model).prompts.at(0));
+      const Example row = example_of(body, {});
+      found.push_back(model.chat->prompt(row.messages, row.more));
+    }
+  EXPECT_EQ(model.tokenizer.decode(found[0], false),
+            "<|user|>q<|end|><|assistant|><call>{\"name\": \"f\", \"arguments\": {\"k\": \"v\"}}</call><|end|>"
+            "<|tool|>r<|end|><|assistant|>");
+  for (const auto& tokens : found) EXPECT_EQ(tokens, found[0]);
 }
 
 TEST(ServeRequest, TextsThatAreNoJsonAreRefused) {

@@ -1,5 +1,5 @@
 // Models that answer in chats: the template belongs to the model, and so do the tokens with which its answers end.
-// Proved by tests/model/arch/chat_test.cpp.
+// Proved by tests/model/arch/chat/chat_test.cpp.
 //
 // May include: base, base/file, base/structured, model/arch, model/arch/checkpoint, model/template,
 // model/text/tokenizer/file.
