@@ -381,7 +381,7 @@ std::string ByLayers::unsound(const Part& at, const RoundingTask& task) {
 
 bool ByLayers::is_for_strategy(const Part& at, const RoundingTask& task) const {
   if (left_alone_.contains(task.format.get())) return false;
-  // Of stacked matrices those that are sound are rounded with what is known of them, where each is by itself.
+  // Stacked matrices that are sound are rounded with what is known of them, where each is by itself.
   const bool one_by_one = task.matrices > 1 && !options_.method.strategy->by_blocks();
   return one_by_one || unsound(at, task).empty();
 }
