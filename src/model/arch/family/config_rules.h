@@ -1,6 +1,6 @@
 // What a family says about config.json beside its config keys: which keys it does not read and why, which it refuses,
 // what null means, and what a file means that says nothing; and what GGUF files say of keys they have no name for.
-// Proved by tests/model/arch/config_keys_test.cpp.
+// Proved by tests/model/arch/keys/config_keys_test.cpp.
 #pragma once
 
 #include <map>

@@ -2,7 +2,7 @@
 // refuses unless they have a value that changes nothing, and which a file must have. A key of the architecture that
 // nothing is said of is warned of by name. Attributes of models understood here, all inherited: gguf_unread,
 // gguf_refused, gguf_required; of config keys: gguf_also, gguf_blank, gguf_values. Proved by
-// tests/model/arch/gguf_keys_test.cpp.
+// tests/model/arch/keys/gguf_keys_test.cpp.
 #pragma once
 
 #include <map>

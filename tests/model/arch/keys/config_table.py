@@ -152,7 +152,7 @@ def described(name, architectures):
 
 def main():
     out = sys.argv[1]
-    folder = pathlib.Path(sys.argv[2]) if sys.argv[2:] else pathlib.Path(__file__).resolve().parents[3] / "models"
+    folder = pathlib.Path(sys.argv[2]) if sys.argv[2:] else pathlib.Path(__file__).resolve().parents[4] / "models"
     table = {"transformers": transformers.__version__, "families": {n: described(n, a) for n, a in families(folder)}}
     text = json.dumps(table, sort_keys=True, separators=(",", ":"))
     text = text.replace('],"', '],\n"').replace("}],[{", "}],\n[{")

@@ -69,7 +69,7 @@ class ConfigKeys : public testing::TestWithParam<std::string> {
 
 TEST_P(ConfigKeys, AreInTheTable) {
   ASSERT_TRUE(table().contains(GetParam()))
-      << "run tests/model/arch/config_table.py tests/model/fixtures/config_keys.json";
+      << "run tests/model/arch/keys/config_table.py tests/model/fixtures/config_keys.json";
 }
 
 TEST_P(ConfigKeys, AreDescribedUnreadOrRefused) {
