@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "run/device/choose/choose.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/trial/row_trial.h"
 #include "tests/amd/chip.h"
 #include "tests/amd/faults/planted_faults.h"
@@ -38,7 +39,7 @@ class AmdFaults : public ::testing::Test {
   CompileContext open(machine::MachineRef machine) const {
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), std::move(machine), 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder_.string()));
     shop.threads = 2;
     return shop;
   }

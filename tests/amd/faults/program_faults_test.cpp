@@ -17,6 +17,7 @@
 #include "graph/ir/build.h"
 #include "number/library/library.h"
 #include "run/device/choose/choose.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/feedback/feedback_steps.h"
 #include "run/engine/launch_trial/trial_results.h"
 #include "run/engine/lone_steps/conversion.h"
@@ -51,7 +52,7 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder_.string()));
     shop.threads = 2;
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
@@ -72,13 +73,13 @@ class AmdPrograms : public ::testing::Test {
     ::setenv("LUMEN_STAND_IN_FAULT", fault.c_str(), 1);
     CompileContext shop;
     shop.device = open_device(parse_device("hip"), nullptr, 1, load_here);
-    shop.cache = std::make_shared<KernelCache>(shop.device, folder_);
+    shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder_.string()));
     const auto results = std::make_shared<TrialResults>(shop);
     shop.judge = results;
     const auto processor = [] {
       CompileContext here;
       here.device = open_cpu(machine::native_machine(), 1, load_here);
-      here.cache = std::make_shared<KernelCache>(here.device, "");
+      here.cache = std::make_shared<KernelCache>(here.device, open_cache("off"));
       return here;
     };
     Start out;

@@ -9,6 +9,7 @@
 #include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 #include "run/device/cpu/cpu.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/compile/repeat.h"
 #include "tests/run/damage.h"
 #include "tests/run/graphs.h"
@@ -141,7 +142,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, TunePlans, testing::Values("", "q4_0", "q4_k",
 // A short run ends before other kernels' plans are compiled; what it decided is there in the next one.
 TEST(Tune, DecisionsDoNotWaitForJobs) {
   const TemporaryFolder folder;
-  const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here), folder.path());
+  const auto cache = std::make_shared<KernelCache>(open_cpu(machine::native_machine(), 1, load_here),
+                                                   open_cache(folder.path().string()));
   std::atomic<bool> begun = false, ends = false;
   {
     Tuner tuner(cache, 1);

@@ -491,6 +491,33 @@ TEST(Adapter, WholeWeights) {
   EXPECT_THROW(with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other}), Error);
 }
 
+// A file that leaves the output of a tied copy away says the same: the output follows.
+TEST(Adapter, TiedCopiesWithoutTheOutput) {
+  const Case c("tied_copy");
+  const TestFolder folder;
+  const SafetensorsFile file(c.folder / "adapter_model.safetensors", test_library()->formats());
+  std::vector<TensorSpec> specs;
+  std::vector<std::vector<uint8_t>> blobs;
+  for (const StoredTensor& t : file.tensors()) {
+    if (t.name.find("lm_head") != std::string::npos) continue;
+    specs.push_back(t);
+    blobs.push_back(t.blob());
+  }
+  ASSERT_EQ(specs.size() + 1, file.tensors().size());
+  SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+  for (const std::vector<uint8_t>& blob : blobs) writer.write(blob);
+  writer.commit();
+  fs::copy_file(c.folder / "adapter_config.json", folder / "adapter_config.json");
+  const std::vector<ScaledAdapter> adapters = {{read_adapter(c.model, folder.path())}};
+  ASSERT_EQ(adapters[0].adapter.whole.size(), 1U);
+  const auto got = logits_of(c.model, adapters, c.text(0));
+  for (int64_t t = 0; t < c.length; ++t)
+    EXPECT_LT(
+        off(std::span(got).subspan(static_cast<size_t>(t * c.vocab), static_cast<size_t>(c.vocab)), c.wanted(0, t)),
+        kBound)
+        << t;
+}
+
 // ---- Parameters of experts
 
 // A folder of one layer's tensors and a config beside them.

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/feedback/feedback.h"
 #include "run/engine/feedback/feedback_steps.h"
 #include "run/engine/launch_trial/policy.h"
@@ -192,7 +193,7 @@ TEST_F(LoneStepsTest, AWrongPanelOfFeedbackIsNamedAndTheProcessorRounds) {
 TEST_F(LoneStepsTest, RightKernelsAreTrusted) {
   CompileContext shop;
   shop.device = open_cpu(machine::native_machine(), 2, load_here);
-  shop.cache = std::make_shared<KernelCache>(shop.device, "");
+  shop.cache = std::make_shared<KernelCache>(shop.device, open_cache("off"));
   shop.threads = 2;
   const auto results = std::make_shared<TrialResults>(shop);
   shop.judge = results;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "run/device/choose/choose.h"
+#include "run/engine/cache/user_cache.h"
 #include "run/engine/trial/determinism.h"
 #include "tests/run/graphs.h"
 #include "tests/run/stand_in.h"
@@ -24,7 +25,7 @@ const std::filesystem::path& trial_cache() {
 CompileContext trial_shop(const std::string& device, machine::MachineRef machine) {
   CompileContext shop;
   shop.device = open_device(parse_device(device), std::move(machine), 2, load_here);
-  shop.cache = std::make_shared<KernelCache>(shop.device, trial_cache());
+  shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(trial_cache()));
   shop.threads = 2;
   return shop;
 }
@@ -87,7 +88,7 @@ TEST(Soundness, SumsThatKeepFewDigitsMayLoseThemAndNoProduct) {
 TEST(Soundness, KernelsOfManyTrialsAreMadeAtOneTime) {
   const TemporaryFolder folder;
   CompileContext shop = trial_shop("cpu", nullptr);
-  shop.cache = std::make_shared<KernelCache>(shop.device, folder.path());
+  shop.cache = std::make_shared<KernelCache>(shop.device, open_cache(folder.path().string()));
   const auto files = [&] {
     size_t count = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
@@ -255,7 +256,7 @@ TEST(Soundness, AStepHasTheSameBitsForAnyNumberOfThreads) {
   const CompileContext shop = trial_shop("cpu", nullptr);
   CompileContext alone = shop;
   alone.device = open_device({}, nullptr, 1, load_here);
-  alone.cache = std::make_shared<KernelCache>(alone.device, trial_cache());
+  alone.cache = std::make_shared<KernelCache>(alone.device, open_cache(trial_cache()));
   EXPECT_EQ(prove_determinism(shop, &alone).name, kAnyThreads);
   EXPECT_EQ(prove_determinism(shop, nullptr).name, kSameDevice);
 }
