@@ -50,7 +50,7 @@ std::vector<model::TokenId> calibration_tokens(const model::Model& model, const 
   const model::ExampleStore& store = *loaded.store;
   if (const std::string dropped = store.report().table(); !dropped.empty())
     warn(fmt::format("'{}': {} rows are left out:\n{}", file, store.report().dropped(), dropped));
-  // Of pairs every second example is the answer that was not chosen.
+  // In pairs every second example is the answer that was not chosen.
   const size_t step = store.form() == model::RowForm::pairs ? 2 : 1;
   std::vector<model::TokenId> out;
   for (size_t i = 0; i < store.examples().size(); i += step)

@@ -115,6 +115,38 @@ TEST(EncodeInputs, WhatCannotBe) {
   EXPECT_NE(refused("x", "int8", {}).find("no product reads columns"), std::string::npos);
 }
 
+// What goes into caches passes through the format, a scale for each layer; other states stay as they are.
+TEST(EncodeStates, AScaleForEachUpdate) {
+  const char* const two =
+      "graph main(%x: data tensor<2x8xf32>, %keys: state tensor<2x2x8xf32>, %other: state tensor<2x8xf32>) {\n"
+      "  %3 = reshape %x {shape=1x2x8} : tensor<1x2x8xf32>\n"
+      "  %4 = constant {0} : tensor<i32>\n"
+      "  %5 = constant {1} : tensor<i32>\n"
+      "  %6 = update %keys, %3, %4, %4, %4 : tensor<2x2x8xf32>\n"
+      "  %7 = update %6, %3, %5, %4, %4 : tensor<2x2x8xf32>\n"
+      "  %8 = update %other, %x : tensor<2x8xf32>\n"
+      "  return keys = %7, other = %8\n}\n";
+  const FormatRef whole = library().get("int8");
+  const Graph g = encode_states(parsed(two), {{"keys", whole, {0.5, 0.25}}});
+  ASSERT_EQ(verify(g), "");
+  std::map<std::string, Tensor> in;
+  in["x"].type = {{Dim(2), Dim(8)}, {}};
+  in["keys"].type = {{Dim(2), Dim(2), Dim(8)}, {}};
+  in["other"].type = {{Dim(2), Dim(8)}, {}};
+  for (int i = 0; i < 16; ++i) in["x"].values.push_back(0.3 * i);
+  in["keys"].values.assign(32, 9);
+  in["other"].values.assign(16, 9);
+  const auto out = eval(g, in);
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_NEAR(out[0].values[i], 0.5 * std::nearbyint(0.3 * i / 0.5), 1e-6) << i;
+    EXPECT_NEAR(out[0].values[16 + i], 0.25 * std::nearbyint(0.3 * i / 0.25), 1e-6) << i;
+    EXPECT_NEAR(out[1].values[i], 0.3 * i, 1e-6) << i;
+  }
+  EXPECT_THROW((void)encode_states(parsed(two), {{"keys", whole, {0.5}}}), Error) << "two updates";
+  EXPECT_THROW((void)encode_states(parsed(two), {{"keys", whole, {0.5, 1, 1}}}), Error);
+  EXPECT_EQ(print(encode_states(parsed(two), {})), print(parsed(two)));
+}
+
 // One number of the tensor beside the codes, in whatever format, also a user's.
 TEST(EncodeInputs, FormatsWithAScaleOfTheTensor) {
   FormatLibrary own;

@@ -57,7 +57,8 @@ class Entries {
         source_(source),
         inputs_(encoded_inputs(model)),
         packs_(!output.empty()),
-        unturned_(packs_ && Packing::is_unturned(output)) {
+        unturned_(packs_ && Packing::is_unturned(output)),
+        float_experts_(packs_ && Packing::has_float_experts(output)) {
     std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
     for (const Parameter& p : model.parameters) {
       if (is_omitted(model, p, back)) continue;
@@ -107,7 +108,8 @@ class Entries {
     const Weight& w = model_.weights.at(p.name);
     const bool turned = p.hf_transposed && !(unturned_ && is_rounded(w));
     // Those who read packed folders pack linear layers alone.
-    const bool decodes = packs_ && is_rounded(w) && p.role == "embedding";
+    const bool is_expert = p.hf.find("{e}") != std::string::npos;
+    const bool decodes = packs_ && is_rounded(w) && (p.role == "embedding" || (is_expert && float_experts_));
     if (packs_ && !decodes && turned && is_rounded(w))
       throw Error(Exit::user,
                   fmt::format("'{}' is kept turned in folders of this family, and cannot be packed in rows of '{}'",
@@ -163,7 +165,7 @@ class Entries {
   const Model& model_;
   const WeightSource& source_;
   std::vector<graph::EncodedInput> inputs_;
-  bool packs_, unturned_;
+  bool packs_, unturned_, float_experts_;
 };
 
 // Matrices that readers have as modules of their own though the model has none: an output that is the embedding. Such

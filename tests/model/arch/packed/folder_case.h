@@ -6,7 +6,9 @@
 
 #include "base/file/file.h"
 #include "base/structured/json.h"
+#include "graph/transform/layers.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/rows.h"
 #include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
 #include "number/codec/codec.h"

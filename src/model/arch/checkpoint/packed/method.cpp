@@ -87,7 +87,7 @@ std::string shown(const json& value) {
 
 void check_value(const PackingMethod& method, const std::vector<std::string>& key, const json& value,
                  const std::string& file) {
-  if (is_among(method.used, key)) return;
+  if (is_among(method.used, key) || is_among(method.ignored, key)) return;
   const auto wrong = [&](const std::string& what, const std::string& hint) {
     return Error(
         Exit::user,
@@ -98,7 +98,7 @@ void check_value(const PackingMethod& method, const std::vector<std::string>& ke
     if (!says_something(value) || std::ranges::find(r.unless, word_of(&value)) != r.unless.end()) return;
     throw wrong("which is not described", r.because);
   }
-  if (is_among(method.ignored, key) || !says_something(value)) return;
+  if (!says_something(value)) return;
   throw wrong("which is no key that is known",
               "where it says nothing of how weights are multiplied, take it out of config.json");
 }

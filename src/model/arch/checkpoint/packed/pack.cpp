@@ -539,6 +539,10 @@ bool Packing::takes(const std::string& output, const FormatLibrary& formats, con
                      [&](const Scheme& s) { return s.is_written_by(output) && plan_for(s, formats, type) != nullptr; });
 }
 
+bool Packing::has_float_experts(const std::string& output) {
+  return std::ranges::any_of(schemes(), [&](const Scheme& s) { return s.is_written_by(output) && s.float_experts; });
+}
+
 bool Packing::is_unturned(const std::string& output) {
   return std::any_of(schemes().begin(), schemes().end(),
                      [&](const Scheme& s) { return s.is_written_by(output) && s.unturned; });

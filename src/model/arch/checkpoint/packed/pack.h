@@ -42,6 +42,8 @@ class Packing {
   static bool takes(const std::string& output, const FormatLibrary& formats, const FormatRef& f);
   // Whether weights of stacked matrices alone are packed.
   static bool is_stacked(const std::string& output);
+  // Whether experts that lie in tensors of their own stay floats.
+  static bool has_float_experts(const std::string& output);
   // Whether matrices are [out, in] also where plain folders have [in, out].
   static bool is_unturned(const std::string& output);
 

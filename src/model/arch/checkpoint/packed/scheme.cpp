@@ -47,6 +47,7 @@ Scheme scheme_of(const Toml& s) {
   out.ignore = s.texts("ignore");
   out.trivial = s.texts("trivial");
   out.unturned = s.boolean("unturned", false);
+  out.float_experts = s.boolean("float_experts", false);
   out.for_inputs = s.boolean("for_inputs", false);
   for (const Toml& f : s.tables("field")) out.fields.push_back(field_of(f));
   out.outputs = s.texts("output");

@@ -33,7 +33,8 @@ struct Scheme {
   std::string name, format, weight, bits;
   std::vector<std::string> when, ignore, trivial;
   bool unturned = false;
-  bool for_inputs = false;  // written only where something is said of what products read
+  bool float_experts = false;  // readers hold experts as one stack of floats
+  bool for_inputs = false;     // written only where something is said of what products read
   std::vector<Field> fields;
   // For writing; `outputs` is empty where that is not described.
   std::vector<std::string> outputs;
