@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/federate/messages.h"
 #include "model/federate/secure/sum.h"
-#include "mutators/binary.h"
+#include "tests/fuzz/mutators/binary.h"
 
 namespace {
 

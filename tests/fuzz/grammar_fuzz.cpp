@@ -7,7 +7,7 @@
 #include "base/structured/json.h"
 #include "model/infer/sample/grammar.h"
 #include "model/infer/sample/json_schema.h"
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

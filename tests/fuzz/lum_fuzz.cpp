@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "graph/elaborate/elaborate.h"
 #include "lang/parser.h"
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/recommend/channels.h"
 #include "model/recommend/wire.h"
-#include "mutators/binary.h"
+#include "tests/fuzz/mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

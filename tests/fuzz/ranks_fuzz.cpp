@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/text/tokenizer/file/ranks.h"
 #include "model/text/tokenizer/tokenizer.h"
-#include "table.h"
+#include "tests/fuzz/table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/file/safetensors.h"
-#include "mutators/binary.h"
+#include "tests/fuzz/mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "model/text/tokenizer/tokenizer.h"
-#include "mutators/binary.h"
-#include "table.h"
+#include "tests/fuzz/mutators/binary.h"
+#include "tests/fuzz/table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

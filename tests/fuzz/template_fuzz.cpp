@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "model/template/chat_template.h"
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

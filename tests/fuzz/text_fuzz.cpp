@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "model/text/tokenizer/tokenizer.h"
 #include "model/text/unicode/unicode.h"
-#include "table.h"
+#include "tests/fuzz/table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen::model;

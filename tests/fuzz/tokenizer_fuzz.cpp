@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/text/tokenizer/tokenizer.h"
-#include "mutators/json.h"
-#include "table.h"
+#include "tests/fuzz/mutators/json.h"
+#include "tests/fuzz/table.h"
 
 namespace {
 

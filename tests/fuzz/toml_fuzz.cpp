@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/structured/toml.h"
 #include "model/text/stages/pretokenizers.h"
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 namespace {
 

@@ -1,6 +1,7 @@
 #include "base/structured/json.h"
 
 #include <algorithm>
+#include <cctype>
 #include <type_traits>
 #include <vector>
 
@@ -26,21 +27,28 @@ struct Mistake {
 
 // What stands where the parser stopped, in words of our own. `read`: bytes it had read; `token`: the last one.
 Mistake mistake_at(std::string_view text, size_t read, const std::string& token, bool is_number_too_large) {
-  if (is_number_too_large) return {read, "a number that is too large for any kind of number", ""};
+  if (is_number_too_large)
+    return {read - std::min(read, token.size()), "a number that is too large for any kind of number", ""};
   if (read > text.size() || text.empty()) {
     const bool is_empty = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
     return {text.size(), is_empty ? "there is no value" : "the text ends within a value", "it may have been cut off"};
   }
   const size_t last = read == 0 ? 0 : read - 1;
   const uint8_t c = text[last];
-  // What is shown of a token is the text itself unless it holds control characters.
-  const bool is_shown = token.size() <= read && text.substr(read - token.size(), token.size()) == token;
-  if (token.starts_with('"') && !(is_shown && token.size() > 1 && c == '"')) {
+  // A token is shown where it is the text itself: it has escapes for control characters, and behind a string, a number
+  // or a word it goes on with whatever followed.
+  const bool is_whole =
+      !token.empty() && token.size() <= read && text.substr(read - token.size(), token.size()) == token;
+  size_t quote = token.find('"', 1);
+  while (quote != std::string::npos && token[quote - 1] == '\\') quote = token.find('"', quote + 1);
+  if (token.starts_with('"') && quote == std::string::npos) {
     if (c < 0x20) return {last, "a control character within a string", "write it as an escape: \\n, \\t, \\u0000"};
     if (c >= 0x80) return {last, "a byte that is no UTF-8", "the file may be in another encoding; iconv writes UTF-8"};
     return {last, "an escape that JSON does not have", "a backslash is written as two of them"};
   }
-  const size_t at = is_shown && !token.empty() ? read - token.size() : last;
+  const bool is_shown = is_whole && (std::isalnum(uint8_t(token[0])) || token[0] == '-' ||
+                                     (token[0] == '"' && quote == token.size() - 1));
+  const size_t at = is_shown ? read - token.size() : last;
   size_t before = at;
   while (before > 0 &&
          (text[before - 1] == ' ' || text[before - 1] == '\t' || text[before - 1] == '\r' || text[before - 1] == '\n'))
@@ -55,8 +63,7 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
     hint = "JSON has no NaN and no infinity, and its null is written in small letters";
   if (first == 'T' || first == 'F') hint = "true and false are written in small letters";
   if (first == '/' || first == '#') hint = "JSON has no comments";
-  const std::string_view shown =
-      text.substr(at, std::min(is_shown && !token.empty() ? token.size() : 1, kLongestToken));
+  const std::string_view shown = text.substr(at, std::min(is_shown ? token.size() : 1, kLongestToken));
   return {at, fmt::format("'{}' is not expected here", printable(shown)), hint};
 }
 

@@ -47,7 +47,7 @@ TEST(Json, MistakesHavePlaces) {
   EXPECT_EQ(told("[\"\xff\"]"),
             "t.json:1:3: not valid JSON: a byte that is no UTF-8 (the file may be in another "
             "encoding; iconv writes UTF-8)");
-  EXPECT_EQ(told("[1e999]").substr(0, 26), "t.json:1:7: not valid JSON");
+  EXPECT_EQ(told("[1e999]").substr(0, 26), "t.json:1:2: not valid JSON");
   EXPECT_EQ(told("{\"a\":1,\"a\":2}"), "t.json: a JSON object has the key 'a' twice");
   EXPECT_EQ(told("[1] 2"), "t.json:1:5: not valid JSON: '2' is not expected here");
   EXPECT_EQ(told("{", ""), "column 2: the text ends within a value (it may have been cut off)");

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mutators/mutator.h"
+#include "tests/fuzz/mutators/mutator.h"
 
 namespace mutators {
 

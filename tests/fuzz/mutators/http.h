@@ -1,7 +1,7 @@
 // Requests of HTTP: a line, header fields, and a body whose length is told or which comes in pieces.
 #pragma once
 
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 namespace mutators {
 

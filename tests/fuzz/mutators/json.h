@@ -1,8 +1,8 @@
 // JSON and its kin: trees of objects and lists, alone or one a line.
 #pragma once
 
-#include "mutators/json_changes.h"
-#include "mutators/mutator.h"
+#include "tests/fuzz/mutators/json_changes.h"
+#include "tests/fuzz/mutators/mutator.h"
 
 namespace mutators {
 

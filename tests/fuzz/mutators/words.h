@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "mutators/mutator.h"
+#include "tests/fuzz/mutators/mutator.h"
 
 namespace mutators {
 

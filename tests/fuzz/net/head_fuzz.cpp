@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/http/http.h"
-#include "mutators/http.h"
+#include "tests/fuzz/mutators/http.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "model/serve/forms/responses.h"
 #include "model/serve/request.h"
 #include "model/template/chat_template.h"
-#include "mutators/json.h"
+#include "tests/fuzz/mutators/json.h"
 
 namespace {
 

@@ -49,9 +49,9 @@ std::string utf16(std::u16string_view text, bool little) {
   return out;
 }
 
-std::string gzip(const std::string& text) {
+std::string gzip(const std::string& text, int effort = 9) {
   z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  EXPECT_EQ(deflateInit2(&stream, effort, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
   std::string out(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = text.size();
@@ -147,10 +147,10 @@ TEST(DataForm, Bombs) {
   EXPECT_THROW(gunzip(gzip(even.substr(0, 1 << 20)), "x", 1000), Error);
   setenv("LUMEN_MEMORY", "20M", 1);
   std::string rows_of_it;
-  for (int i = 0; rows_of_it.size() < size_t{40} << 20; ++i)
+  for (int i = 0; rows_of_it.size() < size_t{20} << 20; ++i)
     rows_of_it += fmt::format("{{\"a\":\"{}\"}}\n", i * 7919L * 104729L);
   try {
-    (void)gunzip(gzip(rows_of_it), "b.gz", uint64_t{1} << 40);
+    (void)gunzip(gzip(rows_of_it, 1), "b.gz", uint64_t{1} << 40);
     ADD_FAILURE() << "memory that is not there was taken";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::hardware) << e.what();

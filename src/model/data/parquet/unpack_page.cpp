@@ -15,6 +15,8 @@
 namespace lumen::model::parquet {
 namespace {
 
+// A page that holds one value over and over shrinks to a thousandth; larger ones are written as several pages.
+constexpr size_t kMostRatio = 1000, kNoBomb = size_t{16} << 20;
 constexpr int kStored = 0, kSnappy = 1, kGzip = 2, kBrotli = 4, kZstandard = 6, kLz4 = 7;
 constexpr std::array<const char*, 8> kNames = {"stored", "snappy", "gzip", "lzo", "brotli", "lz4 with Hadoop's frames",
                                                "zstd",   "lz4_raw"};
@@ -62,6 +64,9 @@ std::string_view unpack_page(int codec, std::string_view packed, size_t size, Pa
     return packed;
   }
   if (size == 0) return {};
+  if (size > kNoBomb && size / kMostRatio > packed.size())
+    throw user_error("a page of {} bytes says that it unpacks to {}: more than {} times as many, as no data do",
+                     packed.size(), size, kMostRatio);
   char* out = buffer.get(size);
   if (!unpack(codec, packed, size, out)) throw user_error("a page packed by {} is damaged", kNames[codec]);
   return {out, size};

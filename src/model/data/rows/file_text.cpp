@@ -24,7 +24,8 @@ struct Utf16 {
   bool marked;  // by a byte order mark
 };
 
-// By the mark, or by zeros in every other byte of what is mostly ASCII: a text in UTF-8 has none.
+// By the mark, or by zeros that stand in every other byte alone, or nearly so: marks and digits are ASCII in any
+// language, and a text in UTF-8 has no zeros at all.
 std::optional<Utf16> utf16_of(std::string_view bytes) {
   if (bytes.starts_with("\xff\xfe")) return Utf16{Order::little, true};
   if (bytes.starts_with("\xfe\xff")) return Utf16{Order::big, true};
@@ -35,8 +36,8 @@ std::optional<Utf16> utf16_of(std::string_view bytes) {
     even += bytes[2 * i] == 0;
     odd += bytes[2 * i + 1] == 0;
   }
-  if (even == 0 && odd > count * 3 / 4) return Utf16{Order::little, false};
-  if (odd == 0 && even > count * 3 / 4) return Utf16{Order::big, false};
+  if (odd > count / 8 && even <= odd / 8) return Utf16{Order::little, false};
+  if (even > count / 8 && odd <= even / 8) return Utf16{Order::big, false};
   return std::nullopt;
 }
 
@@ -91,7 +92,7 @@ FileText::FileText(const std::filesystem::path& file) : name_(file.string()), ma
   if (text_.starts_with(std::string_view("\xff\xfe\0\0", 4)) || text_.starts_with(std::string_view("\0\0\xfe\xff", 4)))
     throw Error(Exit::user, fmt::format("{}: written in UTF-32, which is not read", name_),
                 "write it as UTF-8: iconv -f UTF-32 -t UTF-8");
-  if (const auto form = utf16_of(text_)) {
+  if (const auto form = text_.starts_with("PAR1") ? std::nullopt : utf16_of(text_)) {
     const bool little = form->order == Order::little;
     std::string text = from_utf16(text_.substr(form->marked ? 2 : 0), form->order, name_);
     text_ = made_ = std::move(text);

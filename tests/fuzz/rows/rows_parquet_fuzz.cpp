@@ -1,7 +1,7 @@
 // Any bytes as a Parquet file.
 #include "model/data/parquet/parquet.h"
-#include "mutators/binary.h"
-#include "read_rows.h"
+#include "tests/fuzz/mutators/binary.h"
+#include "tests/fuzz/rows/read_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data), size);

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/images/images.h"
-#include "mutators/binary.h"
+#include "tests/fuzz/mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/adapter/adapter.h"
-#include "mutators/binary.h"
-#include "mutators/json.h"
+#include "tests/fuzz/mutators/binary.h"
+#include "tests/fuzz/mutators/json.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/eval/task.h"
-#include "mutators/words.h"
+#include "tests/fuzz/mutators/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -3,9 +3,9 @@
 
 #include "base/check.h"
 #include "model/file/checkpoint.h"
-#include "mutators/json.h"
 #include "number/library/library.h"
-#include "read_rows.h"
+#include "tests/fuzz/mutators/json.h"
+#include "tests/fuzz/rows/read_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

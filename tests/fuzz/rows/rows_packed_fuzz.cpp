@@ -1,7 +1,7 @@
 // Any bytes as gzip data, of rows and of anything else: what unpacks stays within its bounds.
 #include "model/data/reader/unpack.h"
-#include "mutators/binary.h"
-#include "read_rows.h"
+#include "tests/fuzz/mutators/binary.h"
+#include "tests/fuzz/rows/read_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all(reinterpret_cast<const char*>(data), size);

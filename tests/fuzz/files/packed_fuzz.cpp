@@ -10,8 +10,8 @@
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/packed/packed.h"
 #include "model/file/safetensors.h"
-#include "mutators/binary.h"
 #include "number/codec/codec.h"
+#include "tests/fuzz/mutators/binary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -1,7 +1,7 @@
 // Documents: Markdown with settings in front, questions and answers, and sections.
 #include "model/data/rows/document.h"
-#include "mutators/words.h"
-#include "read_rows.h"
+#include "tests/fuzz/mutators/words.h"
+#include "tests/fuzz/rows/read_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,6 +1,6 @@
 // Rows as JSON: a letter says what the file behind it is called (l: .json, j: .jsonl).
-#include "mutators/json.h"
-#include "read_rows.h"
+#include "tests/fuzz/mutators/json.h"
+#include "tests/fuzz/rows/read_rows.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
