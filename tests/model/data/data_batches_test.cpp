@@ -239,7 +239,7 @@ TEST(DataBatches, TooLittleIsAnError) {
 
 // A chat may give several texts: none of them is for validation while another is trained on.
 TEST(DataBatches, TextsOfOneRowStayTogether) {
-  ExampleWriter writer(std::nullopt, {});
+  ExampleWriter writer(nullptr, {}, {});
   RowReport rows;
   for (uint32_t row = 1; row <= 30; ++row) {
     rows.read();

@@ -19,8 +19,8 @@ TEST(AdapterSets, NarrowerChangesAreFilledUp) {
   const std::string name = "layers.0.wq";
   ASSERT_TRUE(m.find(name)) << m.parameters[4].name;
   const Parameter& p = *m.find(name);
-  ScaledAdapter one{{"one", false, {{name, part(p, 1, 2, 3, 0.5)}}, {}}, 2},
-      two{{"two", false, {{name, part(p, 3, 4, 5, 1)}}, {}}, 1};
+  ScaledAdapter one{{"one", false, {{name, part(p, 1, 2, 3, 0.5)}}, {}, {}}, 2},
+      two{{"two", false, {{name, part(p, 3, 4, 5, 1)}}, {}, {}}, 1};
   const std::vector<AdapterSet> sets = {{}, {one}, {two}, {one, two}};
   const auto changes = stacked_changes(engine(), m, sets);
   ASSERT_EQ(changes.size(), 1U);

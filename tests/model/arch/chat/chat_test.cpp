@@ -84,7 +84,7 @@ TEST(ModelChat, TheOwnTemplateChangesNothing) {
 TEST(ModelChat, AdaptersCarryTheTemplate) {
   const TestFolder folder;
   const Model model = chat_model();
-  Adapter adapter{.name = "a", .by_root = false, .parts = {}, .whole = {}};
+  Adapter adapter{.name = "a", .by_root = false, .parts = {}, .whole = {}, .config = {}};
   const Parameter* p = nullptr;
   for (const Parameter& one : model.parameters)
     if (one.shape.size() == 2 && !is_looked_up(one)) p = &one;

@@ -79,14 +79,18 @@ TEST(Held, WrittenAndReadAgain) {
                                     ? quantization["config_groups"]["group_0"]["input_activations"]
                                     : quantization["activation_scheme"];
     EXPECT_EQ(said, nlohmann::json::parse(c.said)) << what;
-    if (std::string(c.weights) == "int8_row") EXPECT_EQ(quantization["format"], "int-quantized") << what;
+    if (std::string(c.weights) == "int8_row") {
+      EXPECT_EQ(quantization["format"], "int-quantized") << what;
+    }
     const Model back = read_hf(test_library(), folder / "out");
     const auto want = encoded_inputs(m), got = encoded_inputs(back);
     ASSERT_EQ(got.size(), want.size()) << what;
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_EQ(got[i].weight, want[i].weight) << what;
       EXPECT_EQ(got[i].scale.has_value(), c.is_static) << what;
-      if (c.is_static) EXPECT_EQ(*got[i].scale, static_cast<float>(*want[i].scale)) << what;
+      if (c.is_static) {
+        EXPECT_EQ(*got[i].scale, static_cast<float>(*want[i].scale)) << what;
+      }
     }
     // It is computed: not what floats give, and what the same formats give in the model itself.
     Model same = rounded_to(packable_llama(), c.weights);

@@ -39,7 +39,9 @@ TEST_P(SharedOutput, StaysWhole) {
     const bool is_pattern = quantization.contains("dynamic");
     EXPECT_EQ(std::ranges::count(left, is_pattern ? "-:^lm_head$" : "lm_head"), 1)
         << GetParam() << " tied " << tied << ": " << quantization.dump();
-    if (quantization.contains("lm_head")) EXPECT_EQ(quantization["lm_head"], false);
+    if (quantization.contains("lm_head")) {
+      EXPECT_EQ(quantization["lm_head"], false);
+    }
     const Model back = read_hf(test_library(), folder / "out");
     EXPECT_EQ(back.integer("tied"), tied ? 1 : 0);
   }
