@@ -31,6 +31,16 @@ std::string file_limit() {
                      size_text(limit.rlim_cur));
 }
 
+// A path as the user wants it: temporary files and folders by the names that they get in the end.
+std::filesystem::path as_wanted(const std::filesystem::path& path) {
+  std::filesystem::path out;
+  for (const std::filesystem::path& part : path) {
+    const std::string wanted = temporary_becomes(part.native());
+    out /= wanted.empty() ? part : std::filesystem::path(wanted);
+  }
+  return out;
+}
+
 }  // namespace
 
 Error system_error(std::string_view deed, const std::filesystem::path& path) {
@@ -40,7 +50,8 @@ Error system_error(std::string_view deed, const std::filesystem::path& path) {
   if (number == EDQUOT) hint = "the disk quota of this user is used up; free some space and run the command again";
   if (number == EFBIG) hint = file_limit();
   if (number == EACCES || number == EPERM) hint = "check the permissions of the file and its folder";
-  return Error(Exit::user, fmt::format("cannot {} '{}': {}", deed, path.string(), std::strerror(number)), hint);
+  return Error(Exit::user, fmt::format("cannot {} '{}': {}", deed, as_wanted(path).string(), std::strerror(number)),
+               hint);
 }
 
 namespace {

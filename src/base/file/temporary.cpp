@@ -54,8 +54,9 @@ void remove_folder(int above, const char* name, int depth) noexcept {
   ::unlinkat(above, name, AT_REMOVEDIR);
 }
 
-// The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
-std::string meant_name(std::string_view name) {
+}  // namespace
+
+std::string temporary_becomes(std::string_view name) {
   constexpr std::string_view kEnd = ".part";
   if (!name.starts_with('.') || !name.ends_with(kEnd)) return {};
   name = name.substr(1, name.size() - 1 - kEnd.size());
@@ -66,8 +67,6 @@ std::string meant_name(std::string_view name) {
   }
   return std::string(name);
 }
-
-}  // namespace
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -125,7 +124,7 @@ void remove_leavings(const std::filesystem::path& folder, const std::function<bo
            it(folder, std::filesystem::directory_options::skip_permission_denied, failure),
        end;
        !failure && it != end; it.increment(failure)) {
-    const std::string meant = meant_name(it->path().filename().string());
+    const std::string meant = temporary_becomes(it->path().filename().string());
     if (!meant.empty() && (!wanted || wanted(meant))) found.push_back(it->path());
   }
   for (const std::filesystem::path& one : found) {

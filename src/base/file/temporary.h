@@ -13,6 +13,9 @@ namespace lumen {
 void remember_temporary(const std::filesystem::path& path);
 void forget_temporary(const std::filesystem::path& path);
 
+// The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
+std::string temporary_becomes(std::string_view name);
+
 // Whether a part of a file's name is made of digits, of one at least.
 bool is_number(std::string_view text);
 
