@@ -160,9 +160,9 @@ void add(std::vector<std::string>& arguments, const std::string& option) {
 
 TEST_F(TrainFlagsTest, TheTableIsWhole) {
   const std::string help = lumen({"train", "--help"}).out;
-  const std::set<std::string> shared = {"--help",    "--formats", "--models",      "--threads", "--device",
-                                        "--machine", "--cache",   "--no-tune",     "--try",     "--libraries",
-                                        "--verbose", "--quiet",   "--print-config"};
+  const std::set<std::string> shared = {"--help",      "--formats", "--models",      "--threads",     "--device",
+                                        "--machine",   "--cache",   "--cache-limit", "--no-tune",     "--try",
+                                        "--libraries", "--verbose", "--quiet",       "--print-config"};
   std::set<std::string> told;
   const std::regex first(R"(\n\s{1,4}(?:-\w,\s*)?(--[\w-]+))");
   for (std::sregex_iterator i(help.begin(), help.end(), first), end; i != end; ++i) told.insert((*i)[1]);

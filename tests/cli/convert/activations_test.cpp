@@ -94,7 +94,7 @@ TEST_F(ActivationsTest, FlagsThatDoNotGoTogether) {
   refused({"q8_0", "--activations", "int8", "--keep-random", "1"}, "goes with --keep-spikes");
   refused({"q8_0", "--activations", "int8", "--dry-run"}, "--dry-run");
   refused({"--budget", "6bpw", "--activations", "int8"}, "without TYPE");
-  refused({"q8_0", "--activations", "int8", "--output-format", "hf"}, "GGUF files alone");
+  refused({"q8_0", "--activations", "int8", "--output-format", "hf"}, "GGUF files and folders of packed weights alone");
 }
 
 }  // namespace
