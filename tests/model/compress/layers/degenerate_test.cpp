@@ -151,7 +151,10 @@ TEST_P(Degenerate, KeptTensorsAndDeadChannels) {
       1);
   change(m, "layers.0.attn_norm", [](int64_t, int64_t c, float v) { return c < 32 ? 0.0F : v; });
   const Rounded got = rounded(m, GetParam(), "q4_0", "attn_v"), nearest = rounded(m, "rtn", "q4_0", "attn_v");
-  EXPECT_EQ(got.values.at("layers.0.wv"), nearest.values.at("layers.0.wv"));
+  // Error feedback rounds to any format, to f16 as well: then the error below says that it is f16.
+  if (find_strategy(GetParam()).by_blocks()) {
+    EXPECT_EQ(got.values.at("layers.0.wv"), nearest.values.at("layers.0.wv"));
+  }
   EXPECT_EQ(got.lines.at("blk.0.attn_v.weight").format, "f16");
   EXPECT_LT(got.lines.at("blk.0.attn_v.weight").error, 1e-3);
   const std::vector<float>&a = got.values.at("layers.0.wq"), &b = nearest.values.at("layers.0.wq");
