@@ -16,13 +16,15 @@ constexpr const char* kOwnGguf = "lumen.config.";  // keys the format has no nam
 constexpr const char* kOwnHf = "lumen_config";
 constexpr const char* kFamily = "lumen.family";
 
-double checked(const std::string& file, const ConfigKey& key, double value) {
+// `name`: the file's own for the key, where one key holds the value.
+double checked(const std::string& file, const ConfigKey& key, double value, const std::string& name = "") {
+  const std::string label = name.empty() || name == key.name ? key.name : fmt::format("{} ('{}')", key.name, name);
   const double limit = key.is_float ? 1e30 : 16777216.0 * 16;
   const bool whole = key.is_float || value == std::floor(value);
   if (!key.choices.empty() && value >= std::ssize(key.choices))
-    throw user_error("{}: config value {} = {} is none of its {} choices", file, key.name, value, key.choices.size());
+    throw user_error("{}: config value {} = {} is none of its {} choices", file, label, value, key.choices.size());
   if (!std::isfinite(value) || std::abs(value) > limit || (!key.is_float && value < 0) || !whole)
-    throw user_error("{}: config value {} = {} is out of range", file, key.name, value);
+    throw user_error("{}: config value {} = {} is out of range", file, label, value);
   return value;
 }
 
@@ -109,11 +111,12 @@ void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata&
   if (!says(metadata, names.blank, name)) return;
   if (key.has_axis) {
     if (!is_array(metadata, name)) {
-      if (!has_key(family, rules, name, false)) values[key.name] = checked(file, key, numbers_in(metadata, name).at(0));
+      if (!has_key(family, rules, name, false))
+        values[key.name] = checked(file, key, numbers_in(metadata, name).at(0), name);
       return;
     }
     const auto numbers = numbers_in(metadata, name);
-    for (size_t i = 0; i < numbers.size(); ++i) values[entry(key.name, i)] = checked(file, key, numbers[i]);
+    for (size_t i = 0; i < numbers.size(); ++i) values[entry(key.name, i)] = checked(file, key, numbers[i], name);
     return;
   }
   double value = 0;
@@ -128,7 +131,7 @@ void take_gguf(const Family& family, const GgufRules& rules, const GgufMetadata&
       if (v != all.front())
         throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", file, name);
     }
-    value = checked(file, key, all.front() / key.gguf_times);
+    value = checked(file, key, all.front() / key.gguf_times, name);
     check_described(family, names.values, file, name, value);
   }
   const auto [at, added] = values.emplace(key.name, value);
@@ -193,7 +196,7 @@ double hf_number(const std::string& file, const ConfigKey& key, const std::strin
   if (value.is_string() && !key.choices.empty()) return choice(file, key, name, key.choices, value.get<std::string>());
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   if (!value.is_number()) throw user_error("{}: \"{}\" is not a number", file, name);
-  return checked(file, key, value.get<double>());
+  return checked(file, key, value.get<double>(), name);
 }
 
 void take_hf(const std::string& file, const ConfigKey& key, const std::string& name, const nlohmann::json& value,

@@ -145,7 +145,11 @@ void ByLayers::refuse_formats() {
   const Strategy& strategy = *options_.method.strategy;
   std::map<const Format*, std::optional<std::string>> reasons;
   for (const auto& [name, format] : formats_)
-    if (!reasons.contains(format.get())) reasons[format.get()] = strategy.refuses(*format, options_.numbers);
+    if (!reasons.contains(format.get())) {
+      std::optional<std::string>& why = reasons[format.get()] = strategy.refuses(*format, options_.numbers);
+      // A strategy that can train any numbers must not change floats that are kept as they are.
+      if (!why && strategy.by_blocks() && plain_scalar(*format)) why = "floats have no rounding to learn";
+    }
   const bool takes_one = std::ranges::any_of(reasons, [](const auto& r) { return !r.second; });
   for (const auto& [name, format] : formats_) {
     const std::optional<std::string>& why = reasons.at(format.get());

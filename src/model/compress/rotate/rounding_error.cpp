@@ -108,6 +108,7 @@ void RoundingError::read(LayerRun& text) {
     const PartRun part = text.run(k, weight, &values, k + 1 < text.parts() ? &values : nullptr, kinds);
     text.drop_read(k, &values);
     for (const TapSums& sums : part.taps) {
+      (void)reads_of(part.taps, sums.tap.weights.front());  // sums that are not finite are an error
       Reads reads;
       const int64_t n = reads.columns = sums.tap.columns, matrices = std::max<int64_t>(sums.tap.matrices, 1);
       for (size_t i = 0; i < items_.size(); ++i) {

@@ -27,6 +27,24 @@ void change(Model& m, const std::string& name, const std::function<float(int64_t
   w = f32_weight(w.type.shape, values);
 }
 
+// An error that passes ends the capture, without which the next one would abort the process.
+class CapturedErrors {
+ public:
+  CapturedErrors() { testing::internal::CaptureStderr(); }
+  ~CapturedErrors() {
+    if (!taken_) testing::internal::GetCapturedStderr();
+  }
+  CapturedErrors(const CapturedErrors&) = delete;
+  CapturedErrors& operator=(const CapturedErrors&) = delete;
+  std::string take() {
+    taken_ = true;
+    return testing::internal::GetCapturedStderr();
+  }
+
+ private:
+  bool taken_ = false;
+};
+
 struct Rounded {
   std::map<std::string, std::vector<float>> values;
   std::map<std::string, RoundedTensor> lines;  // by GGUF name
@@ -47,10 +65,10 @@ Rounded rounded(const Model& m, const std::string& strategy, const std::string& 
   o.folder = folder / "work";
   o.source = "test";
   Rounded out;
-  testing::internal::CaptureStderr();
+  CapturedErrors capture;
   ByLayers run(degenerate_engine(), m, choose_formats(m, q, nullptr), text, o);
   EXPECT_TRUE(run.run());
-  out.warnings = testing::internal::GetCapturedStderr();
+  out.warnings = capture.take();
   for (const RoundedTensor& line : run.report()) {
     out.lines.emplace(line.name, line);
     for (const Parameter& p : m.parameters)
@@ -64,6 +82,17 @@ double largest(std::span<const float> x) {
   for (const float v : x) most = std::max<double>(most, std::abs(v));
   return most;
 }
+
+// The squared error of w's elements that are picked.
+double lost(std::span<const float> rounded, std::span<const float> w, const std::function<bool(int64_t)>& picks) {
+  double sum = 0;
+  for (int64_t i = 0; i < std::ssize(w); ++i)
+    if (picks(i)) sum += (double{rounded[i]} - w[i]) * (double{rounded[i]} - w[i]);
+  return sum;
+}
+
+// A search of scales by importance, all of it alike, finds other scales than the plain one: no worse ones.
+constexpr double kAlike = 1.05;
 
 std::vector<std::string> all_strategies() {
   std::vector<std::string> out;
@@ -103,6 +132,12 @@ TEST_P(Degenerate, RoutersStayAndExpertsThatNoRowReachesGoToNearest) {
     const int64_t half = std::ssize(a) / 2;
     EXPECT_GT(largest(std::span(a).subspan(half)), 0) << name;
     if (GetParam() == "hqq") continue;  // needs no text: no expert is different
+    if (find_strategy(GetParam()).observes().squares) {
+      const auto second = [&](int64_t i) { return i >= half; };
+      const auto w = m.weights.at(name).f32();
+      EXPECT_LE(lost(a, w, second), kAlike * lost(b, w, second)) << name;
+      continue;
+    }
     EXPECT_EQ(std::vector<float>(a.begin() + half, a.end()), std::vector<float>(b.begin() + half, b.end())) << name;
   }
 }
@@ -116,15 +151,18 @@ TEST_P(Degenerate, KeptTensorsAndDeadChannels) {
       1);
   change(m, "layers.0.attn_norm", [](int64_t, int64_t c, float v) { return c < 32 ? 0.0F : v; });
   const Rounded got = rounded(m, GetParam(), "q4_0", "attn_v"), nearest = rounded(m, "rtn", "q4_0", "attn_v");
-  EXPECT_EQ(got.values.at("layers.0.wv"), nearest.values.at("layers.0.wv"));
+  // Error feedback rounds to any format, to f16 as well: then the error below says that it is f16.
+  if (find_strategy(GetParam()).by_blocks()) {
+    EXPECT_EQ(got.values.at("layers.0.wv"), nearest.values.at("layers.0.wv"));
+  }
   EXPECT_EQ(got.lines.at("blk.0.attn_v.weight").format, "f16");
   EXPECT_LT(got.lines.at("blk.0.attn_v.weight").error, 1e-3);
   const std::vector<float>&a = got.values.at("layers.0.wq"), &b = nearest.values.at("layers.0.wq");
-  for (int64_t r = 0; r < 64; ++r)
-    for (int64_t c = 0; c < 32; ++c) {
-      if (GetParam() == "hqq") continue;
-      ASSERT_EQ(a[r * 64 + c], b[r * 64 + c]) << r << " " << c;
-    }
+  const auto dead = [](int64_t i) { return i % 64 < 32; };
+  const auto w = m.weights.at("layers.0.wq").f32();
+  if (GetParam() != "hqq") {
+    EXPECT_LE(lost(a, w, dead), kAlike * lost(b, w, dead));
+  }
   EXPECT_GT(largest(std::span(a).first(32)), 0);
 }
 
