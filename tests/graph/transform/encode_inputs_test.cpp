@@ -119,7 +119,7 @@ TEST(EncodeInputs, WhatCannotBe) {
 TEST(EncodeStates, AScaleForEachUpdate) {
   const char* const two =
       "graph main(%x: data tensor<2x8xf32>, %keys: state tensor<2x2x8xf32>, %other: state tensor<2x8xf32>) {\n"
-      "  %3 = reshape %x {shape=1x2x8} : tensor<1x2x8xf32>\n"
+      "  %3 = reshape %x : tensor<1x2x8xf32>\n"
       "  %4 = constant {0} : tensor<i32>\n"
       "  %5 = constant {1} : tensor<i32>\n"
       "  %6 = update %keys, %3, %4, %4, %4 : tensor<2x2x8xf32>\n"
