@@ -35,8 +35,8 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
   }
   const size_t last = read == 0 ? 0 : read - 1;
   const uint8_t c = text[last];
-  // A token is shown where it is the text itself: it has escapes for control characters, and behind a string, a number
-  // or a word it goes on with whatever followed.
+  // A string is shown where it is the text itself: the token has escapes for control characters, and it goes on with
+  // the marks and words that follow a string or number.
   const bool is_whole =
       !token.empty() && token.size() <= read && text.substr(read - token.size(), token.size()) == token;
   size_t quote = token.find('"', 1);
@@ -46,9 +46,19 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
     if (c >= 0x80) return {last, "a byte that is no UTF-8", "the file may be in another encoding; iconv writes UTF-8"};
     return {last, "an escape that JSON does not have", "a backslash is written as two of them"};
   }
-  const bool is_shown = is_whole && (std::isalnum(uint8_t(token[0])) || token[0] == '-' ||
-                                     (token[0] == '"' && quote == token.size() - 1));
-  const size_t at = is_shown ? read - token.size() : last;
+  size_t at = last;
+  if (is_whole && token[0] == '"' && quote == token.size() - 1) {
+    at = read - token.size();
+  } else {
+    // A word or number is shown whole; one that the byte behind it has broken off is shown with that byte.
+    const auto is_word = [](char b) { return std::isalnum(uint8_t(b)) || b == '-' || b == '+' || b == '.'; };
+    size_t start = last;
+    while (start > 0 && is_word(text[start - 1])) --start;
+    const std::string_view word = text.substr(start, last - start);
+    const bool is_value =
+        word == "true" || word == "false" || word == "null" || (!word.empty() && std::isdigit(uint8_t(word.back())));
+    if (is_word(char(c)) || !is_value) at = start;
+  }
   size_t before = at;
   while (before > 0 &&
          (text[before - 1] == ' ' || text[before - 1] == '\t' || text[before - 1] == '\r' || text[before - 1] == '\n'))
@@ -63,7 +73,7 @@ Mistake mistake_at(std::string_view text, size_t read, const std::string& token,
     hint = "JSON has no NaN and no infinity, and its null is written in small letters";
   if (first == 'T' || first == 'F') hint = "true and false are written in small letters";
   if (first == '/' || first == '#') hint = "JSON has no comments";
-  const std::string_view shown = text.substr(at, std::min(is_shown ? token.size() : 1, kLongestToken));
+  const std::string_view shown = text.substr(at, std::min(last + 1 - at, kLongestToken));
   return {at, fmt::format("'{}' is not expected here", printable(shown)), hint};
 }
 

@@ -2,13 +2,15 @@
 #include "run/device/device.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -161,10 +163,25 @@ TEST(CpuDevice, RefusesForeignMachinesAndOddThreadCounts) {
     }
   EXPECT_THROW(open_cpu(machine::native_machine(), -1), Error);
   EXPECT_THROW(open_cpu(machine::native_machine(), 100000), Error);
-  const int before = omp_get_max_threads();
-  omp_set_num_threads(3);  // what OMP_NUM_THREADS sets
-  EXPECT_NE(open_cpu(machine::native_machine(), 0)->describe().find("3 threads"), std::string::npos);
-  omp_set_num_threads(before);
+}
+
+// The variable is read once in a process, so a process of its own is started with it.
+TEST(CpuDevice, TakesTheThreadsOfTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const char* const set = std::getenv("OMP_NUM_THREADS");
+  const std::string before = set ? set : "";
+  setenv("OMP_NUM_THREADS", "3", 1);
+  EXPECT_EXIT(
+      {
+        const std::string told = open_cpu(machine::native_machine(), 0)->describe();
+        std::fprintf(stderr, "%s\n", told.c_str());
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "with 3 threads");
+  if (set)
+    setenv("OMP_NUM_THREADS", before.c_str(), 1);
+  else
+    unsetenv("OMP_NUM_THREADS");
 }
 
 TEST(NullDevice, AcceptsEverythingAndComputesNothing) {
