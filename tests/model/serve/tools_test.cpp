@@ -262,9 +262,7 @@ TEST(ServeTools, RequestsOfferFunctions) {
             "\"Seoul\"}}</call>[end][tool]rain[end][assistant]");
   for (const char* bad :
        {R"([{"role": "assistant", "tool_calls": 3}])", R"([{"role": "assistant", "tool_calls": [3]}])",
-        R"([{"role": "user", "content": "", "tool_calls": []}])",
-        R"([{"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "["}}]}])",
-        R"([{"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": {}}}]}])"})
+        R"([{"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "["}}]}])"})
     EXPECT_THROW((void)history(bad), Refusal) << bad;
 }
 

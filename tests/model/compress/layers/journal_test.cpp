@@ -242,7 +242,7 @@ TEST_F(KeptRun, DamageChangesNothingButTheTime) {
 // A journal with a right seal that another version might have written: every value of it missing, and of other kinds.
 TEST_F(KeptRun, JournalsOfOtherContents) {
   const auto want = result(options("whole", "imatrix"));
-  stop_behind(options("kept", "imatrix"), 3);
+  stop_behind(options("kept", "imatrix"), 2);
   nlohmann::json journal;
   {
     SealedFolder files(folder_ / "kept");
