@@ -1,5 +1,5 @@
 // Content hashes: names for texts and checks of files. XXH3, 128 bits: fast, and no defence against who wants two texts
-// to have one hash (emit/seal.h is).
+// to have one hash (base/sealed/seal.h is).
 #pragma once
 
 #include <cstddef>

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/temporary.h"
+#include "base/file/transfer.h"
 #include "base/log.h"
 #include "base/sealed/sealed.h"
 #include "base/sealed/trailer.h"
@@ -31,30 +32,6 @@ constexpr const char* kKeyName = "key";
 constexpr off_t kLargestRead = off_t{64} << 20;  // of what is read into memory
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO, kOthersWrite = S_IWGRP | S_IWOTH;
 constexpr time_t kFresh = 600;  // seconds in which a use is not noted again
-
-bool write_all(int fd, const void* data, size_t size) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::write(fd, at, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    size -= n;
-  }
-  return true;
-}
-
-bool read_all(int fd, void* data, size_t size) {
-  char* at = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::read(fd, at, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    size -= n;
-  }
-  return true;
-}
 
 // A lock on a folder by its descriptor, held until the end of the scope. Without locks on this file system there is
 // nothing to wait for: two first starts at once may then make two secrets, and one of them compiles again.
@@ -228,15 +205,9 @@ bool SealedFolder::open_key(bool fresh) {
 // Appears whole, even after a crash: none, or all of it.
 bool SealedFolder::make_key() {
   SealKey key{};
-  size_t have = 0;
-  while (have < key.size()) {
-    const ssize_t n = ::getrandom(key.data() + have, key.size() - have, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      give_up_errno("draw a secret for");
-      return false;
-    }
-    have += n;
+  if (!move_all(key.size(), [&](size_t done, size_t left) { return ::getrandom(key.data() + done, left, 0); })) {
+    give_up_errno("draw a secret for");
+    return false;
   }
   is_new_ = has_refused_ = true;
   const std::string part = unfinished_name(kKeyName);

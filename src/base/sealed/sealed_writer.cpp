@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/temporary.h"
+#include "base/file/transfer.h"
 #include "base/sealed/sealed.h"
 #include "base/sealed/trailer.h"
 
@@ -30,14 +31,7 @@ std::string random_salt() {
 }
 
 void write_whole(int fd, const void* data, size_t size, const fs::path& path) {
-  const char* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::write(fd, at, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw system_error("write", path);
-    at += n;
-    size -= n;
-  }
+  if (!write_all(fd, data, size)) throw system_error("write", path);
 }
 
 // The files of a kind, with what is needed to choose among them.
@@ -133,14 +127,8 @@ void SealedWriter::write(const void* data, size_t size) {
 
 bool SealedWriter::read_back(uint64_t at, std::span<uint8_t> to) {
   LUMEN_CHECK(at + to.size() <= position_);
-  size_t done = 0;
-  while (done < to.size() && at + done < written_) {
-    const size_t some = std::min<uint64_t>(to.size() - done, written_ - at - done);
-    const ssize_t n = ::pread(fd_, to.data() + done, some, off_t(at + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += n;
-  }
+  const size_t done = at < written_ ? std::min<uint64_t>(to.size(), written_ - at) : 0;
+  if (!read_all_at(fd_, to.data(), done, at)) return false;
   if (done < to.size()) std::memcpy(to.data() + done, buffer_.data() + (at + done - written_), to.size() - done);
   return true;
 }

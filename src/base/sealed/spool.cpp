@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/transfer.h"
 #include "base/log.h"
 #include "base/sealed/trailer.h"
 
@@ -46,22 +47,12 @@ class Spool::PrivateFile {
 
   // False when the disk is full: `size` bytes are not there then, but all before them.
   bool write(const uint8_t* data, size_t size) {
-    for (size_t done = 0; done < size;) {
-      const ssize_t n = ::pwrite(fd_, data + done, size - done, off_t(size_ + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      done += n;
-    }
+    if (!write_all_at(fd_, data, size, size_)) return false;
     size_ += size;
     return true;
   }
   void read(uint64_t at, uint8_t* to, size_t size) const {
-    for (size_t done = 0; done < size;) {
-      const ssize_t n = ::pread(fd_, to + done, size - done, off_t(at + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) throw system_error("read a temporary file in", folder_);
-      done += n;
-    }
+    if (!read_all_at(fd_, to, size, at)) throw system_error("read a temporary file in", folder_);
   }
   std::shared_ptr<const MappedFile> map() const { return map_open(fd_); }
 

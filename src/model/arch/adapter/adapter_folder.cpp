@@ -567,38 +567,36 @@ class FolderReader {
     return w;
   }
 
-  void put_biases(const std::vector<std::pair<const StoredTensor*, std::string>>& biases) {
-    for (const auto& [t, target] : biases) {
-      if (!config_.has_bias())
-        throw user_error("{}: tensor '{}' is a bias of B, but {} does not say \"lora_bias\"", name_, t->name,
-                         kAdapterConfig);
-      const auto pair = pairs_.find(target);
-      if (pair == pairs_.end() || pair->second.bias)
-        throw user_error("{}: tensor '{}' is a bias of {}", name_, t->name,
-                         pair == pairs_.end() ? "nothing that is adapted" : "what has one already");
-      pair->second.bias = t;
-    }
-    for (const auto& [target, pair] : pairs_)
-      if (config_.has_bias() && !pair.looked_up && !pair.bias)
-        throw user_error("{}: {} says \"lora_bias\", but '{}' has no bias", name_, kAdapterConfig, target);
-  }
+  // A tensor that each pair has besides A and B where the config says `key`, and no pair has otherwise.
+  struct Companion {
+    const StoredTensor* Pair::* place;
+    const char* noun;
+    const char* full_noun;
+    const char* key;
+    bool is_wanted, is_of_embeddings;
+  };
 
-  // Each pair has one, or none has.
-  void put_magnitudes(const std::vector<std::pair<const StoredTensor*, std::string>>& magnitudes) {
-    for (const auto& [t, target] : magnitudes) {
-      if (!config_.has_magnitudes())
-        throw user_error("{}: tensor '{}' is a magnitude, but {} does not say \"use_dora\"", name_, t->name,
-                         kAdapterConfig);
+  void put(const Companion& c, const std::vector<std::pair<const StoredTensor*, std::string>>& tensors) {
+    for (const auto& [t, target] : tensors) {
+      if (!c.is_wanted)
+        throw user_error("{}: tensor '{}' is a {}, but {} does not say \"{}\"", name_, t->name, c.full_noun,
+                         kAdapterConfig, c.key);
       const auto pair = pairs_.find(target);
-      if (pair == pairs_.end() || pair->second.magnitude)
-        throw user_error("{}: tensor '{}' is a magnitude of {}", name_, t->name,
+      if (pair == pairs_.end() || pair->second.*c.place)
+        throw user_error("{}: tensor '{}' is a {} of {}", name_, t->name, c.noun,
                          pair == pairs_.end() ? "nothing that is adapted" : "what has one already");
-      pair->second.magnitude = t;
+      pair->second.*c.place = t;
     }
-    if (!config_.has_magnitudes()) return;
+    if (!c.is_wanted) return;
     for (const auto& [target, pair] : pairs_)
-      if (!pair.magnitude)
-        throw user_error("{}: {} says \"use_dora\", but '{}' has no magnitude", name_, kAdapterConfig, target);
+      if (!(pair.*c.place) && (c.is_of_embeddings || !pair.looked_up))
+        throw user_error("{}: {} says \"{}\", but '{}' has no {}", name_, kAdapterConfig, c.key, target, c.noun);
+  }
+  void put_biases(const std::vector<std::pair<const StoredTensor*, std::string>>& biases) {
+    put({&Pair::bias, "bias", "bias of B", "lora_bias", config_.has_bias(), false}, biases);
+  }
+  void put_magnitudes(const std::vector<std::pair<const StoredTensor*, std::string>>& magnitudes) {
+    put({&Pair::magnitude, "magnitude", "magnitude", "use_dora", config_.has_magnitudes(), true}, magnitudes);
   }
 
   // One number for each row of the target (column of an embedding), in our order.
