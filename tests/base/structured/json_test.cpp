@@ -48,7 +48,7 @@ TEST(Json, MistakesHavePlaces) {
             "t.json:1:3: not valid JSON: a byte that is no UTF-8 (the file may be in another "
             "encoding; iconv writes UTF-8)");
   EXPECT_EQ(told("[1e999]").substr(0, 26), "t.json:1:2: not valid JSON");
-  EXPECT_EQ(told("{\"a\":1,\"a\":2}"), "t.json: a JSON object has the key 'a' twice");
+  EXPECT_EQ(told("{\"a\":1,\"a\":2}"), "t.json: a JSON object has the same key twice: 'a'");
   EXPECT_EQ(told("[1] 2"), "t.json:1:5: not valid JSON: '2' is not expected here");
   EXPECT_EQ(told("{", ""), "column 2: the text ends within a value (it may have been cut off)");
   // Every text that is cut or changed at one place is refused in our words, or read.

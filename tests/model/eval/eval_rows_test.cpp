@@ -64,7 +64,7 @@ TEST_F(Rows, WhatIsRefusedNamesItsPlace) {
   EXPECT_THAT(error(put("b.json", "{}")), testing::HasSubstr("not a list"));
   EXPECT_THAT(error(put("b.tsv", "a\n\xff\n")), testing::HasSubstr("b.tsv:2: no valid UTF-8"));
   EXPECT_THAT(error(put("b.bin", "a")), testing::HasSubstr("does not say what it holds"));
-  EXPECT_THAT(error(put("b.tsv.gz", "no gzip")), testing::HasSubstr("damaged gzip"));
+  EXPECT_THAT(error(put("b.tsv.gz", "\x1f\x8b no gzip")), testing::HasSubstr("damaged gzip"));
   const std::string whole = read_file(put("c.tsv.gz", "a\n1\n", true));
   EXPECT_THAT(error(put("d.tsv.gz", whole.substr(0, whole.size() - 6))), testing::HasSubstr("ends too early"));
 }

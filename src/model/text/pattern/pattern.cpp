@@ -211,27 +211,46 @@ class Translation {
  private:
   static constexpr std::string_view kSpace =
       "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-  // As CodeSet::pattern_word.
-  static constexpr std::string_view kWordInside =
-      "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-"
-      "\\x{1f189}";
-  static constexpr std::string_view kMoreOutside = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+  // By our own tables: those of PCRE2 are of another version of Unicode.
+  static const std::string& word(bool inside) {
+    static const std::string in = in_brackets(CodeSet::pattern_word(true)),
+                             out = in_brackets(CodeSet::pattern_word(false));
+    return inside ? in : out;
+  }
+  static const std::string& digits() {
+    static const std::string all = in_brackets(*CodeSet::property("Nd"));
+    return all;
+  }
+  // Alphabetic in Unicode 16 and not yet in 14, which PCRE2 of Debian 12 knows (DerivedCoreProperties.txt).
+  static constexpr std::string_view kNewLetters =
+      "\\x{363}-\\x{36f}\\x{897}\\x{c04}\\x{cf3}\\x{f82}-\\x{f83}\\x{1c89}-\\x{1c8a}\\x{1dd3}-\\x{1de6}"
+      "\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}\\x{10d69}"
+      "\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{10efc}\\x{11080}-\\x{11081}\\x{1123f}-\\x{11241}"
+      "\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}-\\x{113c0}\\x{113c2}"
+      "\\x{113c5}\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113cd}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}"
+      "\\x{11f00}-\\x{11f10}\\x{11f12}-\\x{11f3a}\\x{11f3e}-\\x{11f40}\\x{1342f}\\x{13441}-\\x{13446}"
+      "\\x{13460}-\\x{143fa}\\x{16100}-\\x{1612e}\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}"
+      "\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}\\x{1e08f}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}"
+      "\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}";
 
   static std::string escape(char c) {
-    const std::string word = fmt::format("[{}{}]", kWordInside, kMoreOutside);
     switch (c) {
       case 's':
         return fmt::format("[{}]", kSpace);
       case 'S':
         return fmt::format("[^{}]", kSpace);
       case 'w':
-        return word;
+        return fmt::format("[{}]", word(false));
       case 'W':
-        return fmt::format("[^{}{}]", kWordInside, kMoreOutside);
+        return fmt::format("[^{}]", word(false));
       case 'b':
-        return fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word);
+        return fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", word(false));
       case 'B':
-        return fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
+        return fmt::format("(?:(?<=[{0}])(?=[{0}])|(?<![{0}])(?![{0}]))", word(false));
+      case 'd':
+        return fmt::format("[{}]", digits());
+      case 'D':
+        return fmt::format("[^{}]", digits());
       case 'h':
         return "[0-9A-Fa-f]";
       case 'H':
@@ -247,9 +266,13 @@ class Translation {
       case 'S':
         return in_brackets(CodeSet::white_space().complement());
       case 'w':
-        return std::string(kWordInside);
+        return word(true);
       case 'W':
         return in_brackets(CodeSet::pattern_word(true).complement());
+      case 'd':
+        return digits();
+      case 'D':
+        return in_brackets(CodeSet::property("Nd")->complement());
       case 'h':
         return "0-9A-Fa-f";
       case 'H':
@@ -260,10 +283,10 @@ class Translation {
   }
   static std::string plain(char c) { return c == 'v' ? "\\x{0b}" : std::string{'\\', c}; }
   static std::string named_class(std::string_view name) {
-    if (name == "[:word:]") return std::string(kWordInside);
+    if (name == "[:word:]") return word(true);
     if (name == "[:space:]") return std::string(kSpace);
-    if (name == "[:alpha:]") return "\\p{Alphabetic}";
-    if (name == "[:alnum:]") return "\\p{Alphabetic}\\p{Nd}";
+    if (name == "[:alpha:]") return fmt::format("\\p{{Alphabetic}}{}", kNewLetters);
+    if (name == "[:alnum:]") return fmt::format("\\p{{Alphabetic}}{}{}", kNewLetters, digits());
     return std::string(name);
   }
 };
