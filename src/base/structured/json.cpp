@@ -130,7 +130,8 @@ class Reader : public nlohmann::json_sax<Json> {
     }
     member_ = &member->second;
     if (members.size() == before)
-      throw user_error("{}a JSON object has the same key twice: '{}'", before_, printable(member->first.substr(0, 100)));
+      throw user_error("{}a JSON object has the same key twice: '{}'", before_,
+                       printable(member->first.substr(0, 100)));
     return true;
   }
   bool parse_error(size_t read, const std::string& token, const typename Json::exception& error) override {

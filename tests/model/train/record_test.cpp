@@ -215,9 +215,11 @@ TEST(Record, EveryValueOfARecipeIsCompared) {
     changes.emplace_back(key.name(), [&key, &base](Recipe& r) { set_value(key, another(key, base), r); });
   }
   for (const auto& [key, change] : changes) {
-    Recipe other = base;
+    Recipe before = base;
+    if (key == "schedule.warmup_ratio") before.schedule.warmup = 0;  // the two contradict each other
+    Recipe other = before;
     change(other);
-    const auto found = recipe_changes(base, other);
+    const auto found = recipe_changes(before, other);
     ASSERT_EQ(found.size(), 1U) << key;
     EXPECT_EQ(found[0].key, key);
     EXPECT_NE(found[0].was, found[0].now);
