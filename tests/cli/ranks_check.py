@@ -11,6 +11,7 @@ LUMEN_KILLS in the environment is how many ranks are killed in all (3 without it
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 
 KILLS = int(os.environ.get("LUMEN_KILLS", "3"))
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 LONGEST = 300  # seconds of anything
 ENDS_WITHIN = 20  # seconds after a rank is killed, on a machine that has much else to do
 BASE = ["--shape", "tiny", "--warmup", "2", "--batch", "4", "--length", "32", "--threads", "1", "--eval-every", "4", "--save-every", "4", "-q"]
@@ -300,7 +302,9 @@ def plans(c):
     """What is in parts is counted as parts."""
     def together(*more):
         out = c.run("--shape", "tiny", "--batch", 4, "--length", 32, "--plan", *more)
-        return {line[:40].strip(): float(line[40:].split()[0]) for line in out.splitlines() if line.endswith("MiB")}
+        sizes = re.findall(r"^(\S.*?) {2,}([0-9.]+) (bytes|KiB|MiB|GiB)$", out, re.MULTILINE)
+        assert sizes, out
+        return {name: float(size) * UNITS[unit] for name, size, unit in sizes}
     whole, states, parameters = (together("--ranks", 4, "--shard", s) for s in ("none", "states", "parameters"))
     assert states["states of the optimizer"] < 0.3 * whole["states of the optimizer"], (whole, states)
     assert parameters["together"] < whole["together"], (whole, parameters)

@@ -8,7 +8,6 @@ Usage: tests/faults/kill_check.py LUMEN [KILLS [SEED [NAMES]]]
   KILLS: of each run (5); NAMES: these runs, with colons between them, or all
 """
 import json
-
 import random
 import re
 import shutil
@@ -60,6 +59,7 @@ def contents(place):
 class Check:
     def __init__(self, lumen, work, rng):
         self.lumen, self.work, self.rng = lumen, work, rng
+        self.complete = 0  # runs that were killed after their result stood in its place
         self.common = ["--cache", str(work / "cache"), "-q"]
         self.inputs = {"model": work / "m/model.gguf", "text": work / "text.txt", "adapter": work / "tuned/adapter"}
 
@@ -68,7 +68,7 @@ class Check:
 
     def prepare(self):
         (self.work / "text.txt").write_text("First Citizen: Before we proceed any further, hear me speak.\nAll: Speak, speak. " * 40)
-        self.made("train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", self.work / "m")
+        self.made("train", "--shape", "tiny", "--length", "128", "--steps", "3", "--eval-every", "0", "-o", self.work / "m")
         self.made("train", "-m", self.work / "m/model.gguf", "--data", self.work / "text.txt", "--lora", "--lora-rank", "2", "--steps", "2", "--batch", "2",
                   "--length", "32", "--eval-every", "0", "-o", self.work / "tuned")
 
@@ -100,15 +100,23 @@ class Check:
                 process.wait()
                 killed += 1
             else:
-                assert process.returncode == 0, process.stderr.read().decode()
-                assert contents(place) == expected, f"{name}: a run that went on gave other bytes"
+                self.ended(name, process.returncode, process.stderr.read().decode(), place, expected)
                 shutil.rmtree(place)  # from the beginning
                 place.mkdir()
-            # What a kill leaves is hidden, and goes with the next run.
-            seen = {n: c for n, c in contents(place).items() if not n.startswith(".")}
+            # A kill leaves hidden files and the folder of kept work, which the next run uses and removes.
+            seen = {n: c for n, c in contents(place).items() if not n.startswith((".", "out.gguf.work/"))}
             assert not seen or seen == expected, f"{name}: a part of the result: {sorted(seen)}"
         done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST)
-        assert done.returncode == 0, done.stderr
+        self.ended(name, done.returncode, done.stderr, place, expected)
+
+    def ended(self, name, code, said, place, expected):
+        """A run that was not killed wrote the result, or found the one that a killed run had just put in its place."""
+        if code == 1 and "is there already" in said:
+            self.complete += 1
+            kept = {n: c for n, c in contents(place).items() if not n.startswith((".", "out.gguf.work/"))}
+            assert kept == expected, f"{name}: the result of a killed run has other bytes"
+            return
+        assert code == 0, said
         left = sorted(set(contents(place)) - set(expected))
         assert not left, f"{name}: left behind: {left}"
         assert contents(place) == expected, f"{name}: a run that went on gave other bytes"
@@ -171,7 +179,7 @@ def main():
                 check.killed_at_random(name, kills)
             total += kills
             print(f"{name}: killed {kills} times, equal bytes", flush=True)
-    print(f"{total} kills")
+    print(f"{total} kills, {check.complete} after the result was complete")
 
 
 main()

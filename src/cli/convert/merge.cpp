@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/file/protected.h"
-#include "base/file/temporary.h"
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
@@ -38,34 +37,22 @@ struct MergeFlags {
   bool no_check = false, overwrite = false;
 };
 
-// Where the result lies until it is known to be good: beside its place, or in a hidden folder there.
+// Where the result lies until it is known to be good: in a hidden folder beside its place.
 class Staged {
  public:
-  Staged(const fs::path& out, bool folder) : out_(written_path(out)) {
-    if (folder) {
-      folder_.emplace(out);
-      return;
-    }
-    file_ = out_.parent_path() / fmt::format(".{}.{}.unchecked", out_.filename().string(), ::getpid());
-    remember_temporary(file_);
+  Staged(const fs::path& out, bool folder)
+      : out_(written_path(out)), folder_(folder ? out : fs::path(out_.string() + ".unchecked")) {
+    if (!folder) file_ = folder_.path() / out_.filename();
   }
-  Staged(const Staged&) = delete;
-  Staged& operator=(const Staged&) = delete;
-  ~Staged() {
-    if (folder_) return;
-    std::error_code ignored;
-    fs::remove(file_, ignored);
-    forget_temporary(file_);
-  }
-  const fs::path& path() const { return folder_ ? folder_->path() : file_; }
+  const fs::path& path() const { return file_.empty() ? folder_.path() : file_; }
   void commit() {
-    if (folder_) return folder_->commit();
+    if (file_.empty()) return folder_.commit();
     move_file(file_, out_);
   }
 
  private:
-  fs::path out_, file_;
-  std::optional<AtomicFolder> folder_;
+  fs::path out_, file_;  // `file_`: empty where the result is a folder
+  AtomicFolder folder_;  // not kept where the result is a file
 };
 
 // The files that adapters are read from.
@@ -103,9 +90,9 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const MergeF
   if (options.length == 0) options.length = std::min<int64_t>(512, base.integer("context"));
   options.bos = base.tokenizer->adds_bos();
   Progress progress;
-  const fs::path scratch = merged.parent_path() / fmt::format(".lumen-merge.{}.logits", ::getpid());
+  const AtomicFolder scratch(merged.parent_path() / "lumen-merge");  // never kept
   const model::Divergence d = model::divergence_between(
-      engine, base, adapters, model::read_model(library, merged), text, options, scratch,
+      engine, base, adapters, model::read_model(library, merged), text, options, scratch.path() / "logits",
       [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
   progress.finish(fmt::format("check: {} tokens", d.tokens));
   put(fmt::format(

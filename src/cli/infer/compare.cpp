@@ -152,7 +152,8 @@ class Compare {
   void compare_one_by_one(const std::vector<model::TokenId>& text) {
     const std::filesystem::path folder =
         flags_.scratch.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(flags_.scratch);
-    const model::Scratch guard(folder / fmt::format(".lumen-compare.{}.logits", ::getpid()));
+    const AtomicFolder scratch(folder / "lumen-compare");  // never kept
+    const std::filesystem::path logits = scratch.path() / "logits";
     const auto timed = [&](const std::string& name, const auto& work) {
       const auto start = std::chrono::steady_clock::now();
       work();
@@ -160,14 +161,14 @@ class Compare {
     };
     timed("recording " + flags_.models[0], [&] {
       const model::LoadedModel loaded(engine_, models_[0]);
-      model::record_logits(loaded, text, flags_.options, guard.path,
+      model::record_logits(loaded, text, flags_.options, logits,
                            [&](int64_t done, int64_t all) { told("record", done, all); });
     });
     for (size_t i = 1; i < models_.size(); ++i)
       timed("comparing " + flags_.models[i], [&] {
         const model::LoadedModel loaded(engine_, models_[i]);
         const model::Divergence d =
-            model::divergence(loaded, text, flags_.options, guard.path,
+            model::divergence(loaded, text, flags_.options, logits,
                               [&](int64_t done, int64_t all) { told(flags_.models[i], done, all); });
         take(i, d);
         progress_.finish(fmt::format("compared {} tokens", d.tokens));

@@ -42,10 +42,11 @@ void compare(run::Engine& engine, const CorrectFlags& flags, const model::Model&
     progress.update(fmt::format("check window {}/{}", done, all));
   };
   const fs::path out = fs::absolute(flags.out);
-  const model::Scratch scratch(out.parent_path() / fmt::format(".lumen-correct.{}.logits", ::getpid()));
-  model::record_logits(model::LoadedModel(engine, original), tokens, options, scratch.path, windows);
+  const AtomicFolder scratch(out.parent_path() / "lumen-correct");  // never kept
+  const fs::path logits = scratch.path() / "logits";
+  model::record_logits(model::LoadedModel(engine, original), tokens, options, logits, windows);
   const auto distance = [&](std::span<const model::ScaledAdapter> adapters) {
-    return model::divergence(model::LoadedModel(engine, rounded, adapters), tokens, options, scratch.path, windows);
+    return model::divergence(model::LoadedModel(engine, rounded, adapters), tokens, options, logits, windows);
   };
   const model::ScaledAdapter one{adapter};
   const model::Divergence without = distance({}), with = distance({&one, 1});

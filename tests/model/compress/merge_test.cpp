@@ -179,12 +179,12 @@ TEST(Merge, DivergenceTellsHowFarItIs) {
     merge.fallbacks = {"f16"};
     Merge(engine(), c.model, c.adapters, merge).write(folder / "m.gguf");
     return divergence_between(engine(), c.model, c.adapters, read_model(test_library(), folder / "m.gguf"), text,
-                              options, folder / "scratch")
+                              options, folder / "record")
         .mean;
   };
   EXPECT_LT(far("f32"), 1e-6);
   EXPECT_GT(far("q4_0"), 1e-4);
-  EXPECT_FALSE(fs::exists(folder / "scratch"));
+  EXPECT_FALSE(fs::exists(folder / "record"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
-#include "base/file/temporary.h"
 #include "base/threads/team.h"
 #include "model/infer/session/finite.h"
 
@@ -282,26 +281,16 @@ Divergence DivergenceSum::finish() const {
   return out;
 }
 
-Scratch::Scratch(std::filesystem::path file) : path(std::move(file)) {
-  remember_temporary(path);
-}
-Scratch::~Scratch() {
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  forget_temporary(path);
-}
-
 Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
                               const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
-                              const std::filesystem::path& scratch,
+                              const std::filesystem::path& record,
                               const std::function<void(int64_t, int64_t)>& progress) {
-  const Scratch guard(scratch);
   {
     const LoadedModel loaded(engine, base, adapters);
-    record_logits(loaded, text, options, scratch, progress);
+    record_logits(loaded, text, options, record, progress);
   }
   const LoadedModel loaded(engine, merged);
-  return divergence(loaded, text, options, scratch, progress);
+  return divergence(loaded, text, options, record, progress);
 }
 
 }  // namespace lumen::model

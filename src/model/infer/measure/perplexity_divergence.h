@@ -44,15 +44,6 @@ struct LogitsSource {
 void record_logits(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
-// A file that goes when it is no longer needed, at a signal as well.
-struct Scratch {
-  explicit Scratch(std::filesystem::path file);
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch();
-  const std::filesystem::path path;
-};
-
 // Runs the model over the windows and writes its log probabilities of every scored position.
 void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
@@ -61,11 +52,11 @@ void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, 
 Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                       const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
-// The same between two models, `merged` against `base` with adapters beside it; the record is `scratch`, which is
-// removed. One of them is loaded at a time.
+// The same between two models, `merged` against `base` with its adapters; the record is written to `record` and
+// is the caller's to remove. One of them is loaded at a time.
 Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
                               const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
-                              const std::filesystem::path& scratch,
+                              const std::filesystem::path& record,
                               const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace lumen::model

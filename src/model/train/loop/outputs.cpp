@@ -149,7 +149,7 @@ Provenance provenance_of(const Trainer& trainer, const Model& model) {
 }
 
 // How far a merged file is from what was trained, over validation data.
-Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& scratch) {
+Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& record) {
   const Model base = trainer.model();
   const Batches& batches = trainer.batches();
   const Batch rows = batches.validation(0, std::min(kCheckedRows, batches.validation_rows()));
@@ -160,14 +160,13 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   // Both in the precision of the run: what is compared is the weights.
   options.products = product_type(trainer.recipe(), base.family->library().formats());
   const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
-  const Scratch guard(scratch);
   LogitsSource source;
   source.vocabulary = base.integer("vocab");
   source.logits = [&](std::span<const TokenId> window, std::span<float> out) { trainer.logits(window, out); };
-  record_logits(source, text, options, scratch);
+  record_logits(source, text, options, record);
   const Model written = read_gguf(base.family->library().shared_from_this(), merged);
   const LoadedModel loaded(engine, written);
-  return divergence(loaded, text, options, scratch);
+  return divergence(loaded, text, options, record);
 }
 
 // The merged model: in the bytes that were trained, or folded in the type asked for.
@@ -250,17 +249,17 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
     write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
     return lines;
   }
-  const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModelFile, ::getpid()));
-  write_merged(engine, trainer, staged.path, false);
-  const Divergence d =
-      distance(engine, trainer, staged.path, folder / fmt::format(".{}.{}.logits", kModelFile, ::getpid()));
+  const AtomicFolder unchecked(folder / fmt::format("{}.unchecked", kModelFile));  // never kept
+  const fs::path merged = unchecked.path() / kModelFile;
+  write_merged(engine, trainer, merged, false);
+  const Divergence d = distance(engine, trainer, merged, unchecked.path() / "logits");
   const std::string far =
       fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
   if (shipping && !(d.mean <= recipe.ship.max_kl))
     throw Error(Exit::verify,
                 fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
                 "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
-  move_file(staged.path, written_path(folder / kModelFile));
+  move_file(merged, written_path(folder / kModelFile));
   lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
                               shipping ? recipe.ship.type : recipe.merge, far));
   if (recipe.hugging_face) {
