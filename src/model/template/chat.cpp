@@ -130,6 +130,7 @@ ChatRenderer::ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function
     if (tokenizer_.kind(id) == TokenKind::control)
       controls_.add({.id = id, .content = std::string(tokenizer_.token(id)), .control = true});
   }
+  const TemplateBudget budget;
   calls_ = learn_call_style(*this);
   form_ = learn_answer_form(*this);
 }
@@ -186,6 +187,8 @@ ChatText ChatRenderer::render(const MarkedChat& chat, const Options& options) co
   const auto printed = [&] {
     try {
       return chat_.render(context, now_, marks);
+    } catch (const TemplateOverrun&) {
+      throw;
     } catch (const Error&) {
       if (!context["tools"].is_null()) throw;
       context["tools"] = ordered_json::array();

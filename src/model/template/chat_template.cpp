@@ -39,9 +39,11 @@ struct TemplateDepth {
   TemplateRun& run;
 };
 
-void TemplateRun::wrong(size_t at, const std::string& message) const {
+void TemplateRun::wrong(size_t at, const TemplateFault& fault) const {
   const uint32_t begin = std::min(at, tree_.source->text.size());
-  throw error_at({tree_.source, begin, begin + 1}, message);
+  const Error error = error_at({tree_.source, begin, begin + 1}, fault.message);
+  if (fault.is_overrun) throw TemplateOverrun(error);
+  throw error;
 }
 
 void TemplateRun::charge(uint64_t cost) {
@@ -157,7 +159,7 @@ TemplateRun::Flow TemplateRun::node(const Node& n, const TemplateScopeRef& scope
       }
     }
   } catch (const TemplateFault& fault) {
-    wrong(n.at, fault.message);
+    wrong(n.at, fault);
   }
   return Flow::on;
 }
@@ -433,7 +435,7 @@ Value TemplateRun::evaluate(const Expression& e, const TemplateScopeRef& scope) 
       }
     }
   } catch (const TemplateFault& fault) {
-    wrong(e.at, fault.message);
+    wrong(e.at, fault);
   }
   return Value();
 }

@@ -4,12 +4,15 @@
 // tests/model/template/template_test.cpp.
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace lumen::model {
 
@@ -26,13 +29,37 @@ struct TemplateLimits {
   double seconds = 2;  // of the processor
 };
 
+// What several renderings of a thread may take together: those of one row, or of the first look at a template. The one
+// before comes back at the end.
+class TemplateBudget {
+ public:
+  explicit TemplateBudget(const TemplateLimits& limits = {});
+  TemplateBudget(const TemplateBudget&) = delete;
+  TemplateBudget& operator=(const TemplateBudget&) = delete;
+  ~TemplateBudget();
+
+ private:
+  friend class TemplateMeter;
+
+  static thread_local TemplateBudget* current;
+  const double most_seconds_;
+  uint64_t steps_left_;
+  double seconds_left_;
+  TemplateBudget* before_;
+};
+
+// A template that takes more steps or time than its limits: what another rendering will not mend.
+struct TemplateOverrun : Error {
+  explicit TemplateOverrun(const Error& error) : Error(error) {}
+};
+
 class ChatTemplate {
  public:
   // Error with the place when the text is no template we know. `name` is used in messages.
   static ChatTemplate parse(std::string_view text, const std::string& name = "chat template");
 
   // What the template prints for the members of `context` (messages, tools, add_generation_prompt, bos_token, ...).
-  // Error with the place where it goes wrong, or takes more than the limits.
+  // Error with the place where it goes wrong, TemplateOverrun where it takes more than the limits.
   // `now`: what strftime_now() tells, in local time; null: the machine's clock.
   std::string render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now = nullptr,
                      const AnswerMarks& marks = {}, const TemplateLimits& limits = {}) const;

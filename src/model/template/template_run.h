@@ -64,7 +64,7 @@ class TemplateRun {
   std::string capture(const std::vector<TemplateNode>& nodes, const TemplateScopeRef& scope);
   void print(const std::string& text, std::string& out);
   void define_globals(TemplateScope& scope);
-  [[noreturn]] void wrong(size_t at, const std::string& message) const;
+  [[noreturn]] void wrong(size_t at, const TemplateFault& fault) const;
 
   const TemplateTree& tree_;
   std::function<std::tm()> now_;

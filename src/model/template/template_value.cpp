@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "model/template/chat_template.h"
 #include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
@@ -171,22 +172,41 @@ void write_json(const Value& v, const JsonStyle& style, int depth, std::string& 
 
 thread_local TemplateMeter* TemplateMeter::current = nullptr;
 
+thread_local TemplateBudget* TemplateBudget::current = nullptr;
+
+TemplateBudget::TemplateBudget(const TemplateLimits& limits)
+    : most_seconds_(limits.seconds), steps_left_(limits.steps), seconds_left_(limits.seconds), before_(current) {
+  current = this;
+}
+
+TemplateBudget::~TemplateBudget() {
+  current = before_;
+}
+
 TemplateMeter::TemplateMeter(uint64_t steps, double seconds)
-    : most_steps_(steps), most_seconds_(seconds), before_(current), begin_(thread_seconds()) {
+    : budget_(TemplateBudget::current),
+      most_steps_(budget_ ? std::min(steps, budget_->steps_left_) : steps),
+      most_seconds_(budget_ ? std::min(seconds, budget_->seconds_left_) : seconds),
+      told_seconds_(budget_ && budget_->seconds_left_ < seconds ? budget_->most_seconds_ : seconds),
+      before_(current),
+      begin_(thread_seconds()) {
   current = this;
 }
 
 TemplateMeter::~TemplateMeter() {
   current = before_;
+  if (!budget_) return;
+  budget_->steps_left_ -= std::min(steps_, budget_->steps_left_);
+  budget_->seconds_left_ = std::max(0.0, budget_->seconds_left_ - (thread_seconds() - begin_));
 }
 
 void TemplateMeter::add(uint64_t cost) {
   steps_ += cost;
-  if (steps_ > most_steps_) throw TemplateFault{"the template takes too many steps"};
-  if (steps_ - looked_at_ < kStepsPerLook) return;
+  if (steps_ > most_steps_) throw TemplateFault{"the template takes too many steps", true};
+  if (most_seconds_ > 0 && steps_ - looked_at_ < kStepsPerLook) return;
   looked_at_ = steps_;
   if (thread_seconds() - begin_ > most_seconds_)
-    throw TemplateFault{fmt::format("the template takes more than {} s of processor time", most_seconds_)};
+    throw TemplateFault{fmt::format("the template takes more than {} s of processor time", told_seconds_), true};
 }
 
 void Value::release() {

@@ -19,6 +19,7 @@ namespace lumen::model {
 
 class Value;
 struct TemplateCall;
+class TemplateBudget;
 
 struct Undefined {
   std::string what;  // why: "'x' is undefined"
@@ -106,7 +107,8 @@ class Value {
 };
 
 // What a running template does, counted for its thread: whatever takes time in proportion to values says so, and
-// TemplateFault ends what takes too many steps or too much time of the processor. The one before comes back at the end.
+// TemplateFault ends what takes too many steps or too much time of the processor, its own or its budget's. The one
+// before comes back at the end.
 class TemplateMeter {
  public:
   TemplateMeter(uint64_t steps, double seconds);  // at most; `seconds` of the processor
@@ -122,8 +124,10 @@ class TemplateMeter {
   void add(uint64_t cost);
 
   static thread_local TemplateMeter* current;
+  TemplateBudget* const budget_;
   const uint64_t most_steps_;
-  const double most_seconds_;
+  const double most_seconds_;  // which is left
+  const double told_seconds_;  // which was given
   TemplateMeter* before_;
   uint64_t steps_ = 0, looked_at_ = 0;  // steps at the last look at the clock
   double begin_;                        // seconds of the thread's processor time
@@ -141,6 +145,7 @@ std::string print_float(double d);
 // What goes wrong while a template runs, without a place yet.
 struct TemplateFault {
   std::string message;
+  bool is_overrun = false;  // more steps or time than the limits
 };
 
 // Arguments of a call.

@@ -51,6 +51,28 @@ TEST_F(DataLoad, EveryRowIsCounted) {
   EXPECT_EQ(RowReport::from_json(report.to_json(), "t").table(), report.table());
 }
 
+// A template that takes too long for a row ends the reading there: the next row would take as long.
+TEST_F(DataLoad, ATemplateWithoutEndIsNamed) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += chat(i);
+  ReadOptions o = options();
+  o.chat.text =
+      "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}"
+      "{% if m.content == 'q7' %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}"
+      "{% endfor %}{% endif %}{% endfor %}";
+  const std::filesystem::path file = folder_.put("a.jsonl", text);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    load(file, o);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::StartsWith(file.string() + ":8: "));
+    EXPECT_THAT(e.what(), HasSubstr("the template takes "));
+    EXPECT_THAT(e.hint(), HasSubstr("--chat-template"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
 TEST_F(DataLoad, NothingUsableIsAnError) {
   try {
     load(folder_.put("a.jsonl", "{\"a\":1}\n"), options());

@@ -259,6 +259,38 @@ TEST(Template, TimeIsBounded) {
   }
 }
 
+// Several renderings together take no more than their budget; one that is over says what kind of mistake it is.
+TEST(Template, ABudgetIsSharedByRenderings) {
+  const ChatTemplate chat = ChatTemplate::parse("{% for i in range(300) %}{{ i }}{% endfor %}", "t.jinja");
+  const TemplateLimits one{.steps = 100'000, .seconds = 1000};
+  const auto renderings = [&] {
+    int count = 0;
+    try {
+      for (; count < 50; ++count) (void)chat.render(ordered_json::object(), frozen, {}, one);
+    } catch (const TemplateOverrun&) {
+    }
+    return count;
+  };
+  EXPECT_EQ(renderings(), 50);
+  int within = 0;
+  {
+    const TemplateBudget budget({.steps = 500'000, .seconds = 1000});
+    within = renderings();
+    EXPECT_GT(within, 1);
+    EXPECT_LT(within, 50);
+    EXPECT_EQ(renderings(), 0);
+    {
+      const TemplateBudget inner({.steps = 500'000, .seconds = 1000});
+      EXPECT_EQ(renderings(), within);
+    }
+    EXPECT_EQ(renderings(), 0);
+  }
+  EXPECT_EQ(renderings(), 50);
+  const TemplateBudget none({.steps = UINT64_MAX / 2, .seconds = 0});
+  EXPECT_EQ(renderings(), 0);
+  EXPECT_THROW((void)ChatTemplate::parse("{{ nothing.at.all }}").render(ordered_json::object(), frozen), Error);
+}
+
 // Values within values are let go of in room that does not grow with their depth.
 TEST(Template, DeepValuesEnd) {
   for (const char* inner : {"[ns.x]", "{'a': ns.x}", "{'a': ns.x}.get", "joiner(ns.x)", "[1, [ns.x, 2]]"}) {

@@ -80,6 +80,14 @@ std::vector<size_t> answers_of(const ordered_json& messages, TrainOn which, size
   return out;
 }
 
+// Answers are found by renderings of parts of the chat, of which there are some for each message.
+TemplateLimits row_limits(const ordered_json& messages) {
+  const TemplateLimits one;
+  constexpr uint64_t kMessages = 40;  // that may take what one rendering may
+  const uint64_t times = 1 + messages.size() / kMessages;
+  return {.steps = one.steps * times, .seconds = one.seconds * static_cast<double>(times)};
+}
+
 class Masker {
  public:
   Masker(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more)
@@ -119,6 +127,7 @@ class Masker {
 
 MaskedChat mask_chat(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
                      TrainOn which, size_t prompt) {
+  const TemplateBudget budget(row_limits(messages));
   const Masker masker(renderer, messages, more);
   MaskedChat out;
   if (which == TrainOn::all) {
@@ -135,6 +144,7 @@ MaskedChat mask_chat(const ChatRenderer& renderer, const ordered_json& messages,
 
 MaskedTokens mask_answer(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more,
                          size_t prompt) {
+  const TemplateBudget budget(row_limits(messages));
   const Masker masker(renderer, messages, more);
   const std::vector<size_t> answers = answers_of(messages, TrainOn::assistant, prompt);
   const bool is_last_learned = answers.back() + 1 == messages.size();

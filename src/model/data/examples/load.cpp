@@ -1,6 +1,7 @@
 #include "model/data/examples/load.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 
 #include "base/error.h"
@@ -78,6 +79,8 @@ class RowTokenizer {
     } catch (const ShapeFault& fault) {
       out.fault = fault.reason;
       out.detail = fault.detail;
+    } catch (const TemplateOverrun&) {
+      throw;
     } catch (const Error& error) {
       out.fault = "cannot be tokenized";
       out.detail = error.what();
@@ -166,7 +169,19 @@ class Loader {
       std::vector<Tokenized> made(block.size());
       std::vector<uint64_t> lines;
       for (const DataRow& r : block) lines.push_back(r.line);
-      parallel_for(0, std::ssize(block), {.grain = 4}, [&](size_t i) { made[i] = rows_.run(std::move(block[i])); });
+      // Rows behind one whose template has no end would take as long each.
+      std::atomic<int64_t> ended = INT64_MAX;
+      parallel_for(0, std::ssize(block), {.grain = 4}, [&](int64_t i) {
+        if (i > ended) return;
+        try {
+          made[i] = rows_.run(std::move(block[i]));
+        } catch (const TemplateOverrun& error) {
+          for (int64_t now = ended; i < now && !ended.compare_exchange_weak(now, i);) {
+          }
+          throw Error(error.code(), fmt::format("{}:{}: {}", files_[file].string(), lines[i], error.what()),
+                      error.hint());
+        }
+      });
       for (size_t i = 0; i < made.size(); ++i) take(file, lines[i], made[i], writer);
       read_ += made.size();
       if (read_ >= 1000) progress_.update(fmt::format("{} rows read", read_));
@@ -289,6 +304,8 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
         out.insert(out.end(), texts.begin(), texts.end());
       } catch (const ShapeFault& fault) {
         drop(fault.reason, fault.detail);
+      } catch (const TemplateOverrun&) {
+        throw;
       } catch (const Error& error) {
         drop("cannot be tokenized", error.what());
       }

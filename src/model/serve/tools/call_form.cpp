@@ -164,6 +164,7 @@ std::string opening(const Prober& prober, const std::string& question, const std
 }  // namespace
 
 std::optional<CallForm> learn_call_form(const ChatRenderer& renderer) {
+  const TemplateBudget budget;
   const Prober prober(renderer);
   const std::string question = prober.question(true);
   if (question.find(kProbeTool) == std::string::npos) return std::nullopt;
