@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/inspect/processor.h"
 #include "cli/version.h"
 
@@ -72,11 +73,6 @@ std::string csv_row(const std::vector<std::string>& cells) {
   std::string out;
   for (const std::string& cell : cells) out += (out.empty() ? "" : ",") + cell;
   return out + "\n";
-}
-
-std::string size_text(int64_t bytes) {
-  const double b = bytes;
-  return b >= 1 << 30 ? fmt::format("{:.2f} GiB", b / (1 << 30)) : fmt::format("{:.2f} MiB", b / (1 << 20));
 }
 
 std::string count_text(int64_t n) {

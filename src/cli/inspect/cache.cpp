@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "run/device/available.h"
@@ -67,8 +68,8 @@ int show(const Shared& shared, const CacheFlags& flags) {
   if (!kinds.empty()) put(fmt::format("{:<12} {:>8} {:>14}  {}\n", "kind", "files", "bytes", "oldest use"));
   for (const SealedKind& kind : kinds)
     put(fmt::format("{:<12} {:>8} {:>14}  {}\n", kind.name, kind.files, kind.bytes, time_text(kind.oldest)));
-  put(fmt::format("{} files, {}; {}\n", files, run::print_amount(bytes),
-                  limit == 0 ? "no limit" : "at most " + run::print_amount(limit)));
+  put(fmt::format("{} files, {}; {}\n", files, size_text(bytes),
+                  limit == 0 ? "no limit" : "at most " + size_text(limit)));
   return 0;
 }
 
@@ -87,7 +88,7 @@ int clear(const Shared& shared, const CacheFlags& flags) {
   if (flags.json)
     put_text(nlohmann::ordered_json{{"path", folder.string()}, {"removed_bytes", bytes}}.dump() + "\n");
   else
-    put(fmt::format("{} removed from {}\n", run::print_amount(bytes), folder.string()));
+    put(fmt::format("{} removed from {}\n", size_text(bytes), folder.string()));
   return 0;
 }
 

@@ -10,15 +10,12 @@
 #include <regex>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/inspect/processor.h"
 #include "cli/version.h"
 
 namespace lumen::cli {
 namespace {
-
-double gib(int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
 
 int64_t passed(const run::SelfTest& e) {
   int64_t n = 0;
@@ -111,7 +108,7 @@ std::string text_of(const run::SelfTest& e) {
   for (const auto& m : e.emulated) others += fmt::format("{}{} through {}", others.empty() ? "" : "; ", m.kind, m.by);
   if (!others.empty()) line("products emulated: " + others);
   for (const auto& r : e.refused) line(fmt::format("refused: {} computes wrongly ({})", r.row, r.why));
-  line(fmt::format("{:.1f} of {:.1f} GiB free{}", gib(e.memory.free), gib(e.memory.total),
+  line(fmt::format("{} of {} free{}", size_text(e.memory.free), size_text(e.memory.total),
                    e.memory_rate > 0 ? fmt::format(", {:.0f} GB/s", e.memory_rate / 1e9) : ""));
   if (!e.determinism.name.empty()) line(fmt::format("determinism: {} ({})", e.determinism.name, e.determinism.detail));
   if (e.trials.empty()) return out;
@@ -206,12 +203,11 @@ nlohmann::json json_of(const run::GpuSurvey& s) {
 
 std::string findings_text(const Findings& found) {
   const CacheState& cache = found.cache;
-  std::string out =
-      fmt::format("lumen {} ({})\nprocessor  {}, {} cores\nkernels    {}\ndevices\n", kVersion, run::compiler_version(),
-                  processor_name(), sysconf(_SC_NPROCESSORS_ONLN),
-                  cache.path.empty() ? "cache off"
-                                     : fmt::format("{} ({}, {} files, {:.1f} MiB)", cache.path, cache.state,
-                                                   cache.files, static_cast<double>(cache.bytes) / (1 << 20)));
+  std::string out = fmt::format("lumen {} ({})\nprocessor  {}, {} cores\nkernels    {}\ndevices\n", kVersion,
+                                run::compiler_version(), processor_name(), sysconf(_SC_NPROCESSORS_ONLN),
+                                cache.path.empty() ? "cache off"
+                                                   : fmt::format("{} ({}, {} files, {})", cache.path, cache.state,
+                                                                 cache.files, size_text(cache.bytes)));
   for (const run::SelfTest& e : found.devices) out += text_of(e);
   for (const run::GpuSurvey& s : found.surveys)
     if (s.gpus.empty())

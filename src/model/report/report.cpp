@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
 #include "model/train/record/record.h"
@@ -161,10 +162,6 @@ std::string charts(std::span<const RunLog> runs) {
     put(chart, false);
   }
   return out + "</div>\n";
-}
-
-std::string size_text(double bytes) {
-  return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", bytes / (1 << 30)) : fmt::format("{:.1f} MiB", bytes / (1 << 20));
 }
 
 std::vector<Tile> tiles(const RunLog& run) {

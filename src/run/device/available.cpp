@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/printable.h"
 
 namespace lumen::run {
 namespace {
@@ -158,10 +157,6 @@ int64_t parse_amount(const std::string& text, const std::string& what) {
     throw usage_error("{} is '{}', which is no amount of memory; give bytes, or a number with K, M, G or T", what,
                       text);
   return static_cast<int64_t>(bytes);
-}
-
-std::string print_amount(int64_t bytes) {
-  return size_text(bytes);
 }
 
 }  // namespace lumen::run

@@ -20,8 +20,6 @@ HostRoom host_room(const std::filesystem::path& root = "/");
 
 // "8G" in bytes; usage Error when it is no amount. `what` names it in the message.
 int64_t parse_amount(const std::string& text, const std::string& what);
-// "1.5 GiB", "12.0 MiB": for messages.
-std::string print_amount(int64_t bytes);
 
 // Bytes of this process that are no pages of files.
 int64_t own_memory();

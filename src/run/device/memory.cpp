@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "run/device/available.h"
 
 namespace lumen::run {
@@ -34,14 +35,14 @@ void* HostMemory::allocate(int64_t bytes, Pages pages) {
     const int64_t promised = std::max<int64_t>(0, held() - own_memory());
     const int64_t available = std::max<int64_t>(0, available_memory() - promised);
     if (size > available)
-      throw Error(Exit::hardware,
-                  fmt::format("{} of memory are needed at once and {} are available", print_amount(size),
-                              print_amount(available)),
-                  "choose a smaller batch, context or format, or a machine with more memory");
+      throw Error(
+          Exit::hardware,
+          fmt::format("{} of memory are needed at once and {} are available", size_text(size), size_text(available)),
+          "choose a smaller batch, context or format, or a machine with more memory");
   }
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", print_amount(size)),
+    throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", size_text(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
   // Said either way: a system may be set to give huge pages to whoever does not refuse them.
   if (size >= kHugePage) ::madvise(memory, size, pages == Pages::huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "run/device/available.h"
 #include "run/device/memory.h"
 
@@ -33,17 +34,16 @@ std::string table(const MemoryNeeds& needs, const Sums& sums) {
     text += fmt::format("\n  {:<44} {:>14}", what, amount);
   };
   for (const MemoryNeed& n : needs)
-    if (n.bytes > 0) line(n.what, print_amount(n.bytes));
-  if (needs.size() > 1) line("together", print_amount(sums.all));
+    if (n.bytes > 0) line(n.what, size_text(n.bytes));
+  if (needs.size() > 1) line("together", size_text(sums.all));
   return text;
 }
 
 Error refusal(const std::string& who, const MemoryNeeds& needs, const Sums& sums, const std::string& there,
               const std::string& hint) {
-  return Error(
-      Exit::hardware,
-      fmt::format("{} needs at least {} of memory; {}{}", who, print_amount(sums.all), there, table(needs, sums)),
-      hint.empty() ? kHint : hint);
+  return Error(Exit::hardware,
+               fmt::format("{} needs at least {} of memory; {}{}", who, size_text(sums.all), there, table(needs, sums)),
+               hint.empty() ? kHint : hint);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void require_host_memory(const std::string& who, const MemoryNeeds& needs, const
   room.available = std::max<int64_t>(0, room.available - promised);
   if (sums.wanted <= room.available && sums.all <= room.total) return;
   throw refusal(who, needs, sums,
-                fmt::format("{} are available of {}{}", print_amount(room.available), print_amount(room.total),
+                fmt::format("{} are available of {}{}", size_text(room.available), size_text(room.total),
                             room.limit.empty() ? "" : fmt::format(" (by {})", room.limit)),
                 hint);
 }
@@ -77,10 +77,10 @@ void require_memory(const Device& device, const std::string& who, const MemoryNe
   const DeviceMemory memory = device.memory();
   if (here) return require_host_memory(who, needs, hint, std::max<int64_t>(0, memory.held - own_memory()));
   if (sums.wanted <= memory.free && sums.all <= memory.total) return;
-  throw refusal(who, needs, sums,
-                fmt::format("{} has {}, {} of them free", device.describe(), print_amount(memory.total),
-                            print_amount(memory.free)),
-                hint.empty() ? std::string(kHint) + ", or another --device" : hint);
+  throw refusal(
+      who, needs, sums,
+      fmt::format("{} has {}, {} of them free", device.describe(), size_text(memory.total), size_text(memory.free)),
+      hint.empty() ? std::string(kHint) + ", or another --device" : hint);
 }
 
 }  // namespace lumen::run

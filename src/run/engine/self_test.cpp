@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "run/engine/format_check.h"
 #include "run/engine/launch_trial/policy.h"
 #include "run/engine/roofline.h"
@@ -150,8 +151,8 @@ std::vector<SelfTest> self_test_gpus(const GpuSurvey& survey, const Engine::Opti
     mine.device = fmt::format("{}:{}", vendor_name(survey.vendor), gpu.ordinal);
     SelfTest e = self_test(mine, what);
     if (e.description.empty())
-      e.description = fmt::format("{} {} ({}), {:.1f} GiB, driver {}", e.device, gpu.name, gpu.architecture,
-                                  static_cast<double>(gpu.bytes) / (1 << 30), survey.driver);
+      e.description = fmt::format("{} {} ({}), {}, driver {}", e.device, gpu.name, gpu.architecture,
+                                  size_text(gpu.bytes), survey.driver);
     out.push_back(std::move(e));
   }
   return out;

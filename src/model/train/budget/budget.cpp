@@ -4,11 +4,17 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <ranges>
+#include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/train/offload/offload.h"
-#include "model/train/ranks/rank_forecast.h"
+#include "model/train/ranks/ranks.h"
 #include "run/device/available.h"
 #include "run/device/outside/outside.h"
 #include "run/device/require.h"
@@ -23,24 +29,7 @@ struct Traffic {
   int64_t beside_compute = 0, alone = 0;  // while layers are computed, and while updates are
 };
 
-// What lies outside, and whether steps go by layers.
-struct Outside {
-  int64_t states = 0, parameters = 0, gradients = 0, kept = 0;
-  bool by_layers = false, computes_again = false;
-};
-
-Outside outside_of(const run::Device& device, const Model& model, const Method& method, const Recipe& recipe,
-                   int shares) {
-  if (shares > 1) {
-    const RankForecast f = forecast_rank(device, model, method, recipe, shares);
-    const RankForecast::Outside& o = f.outside;
-    return {o.states_held, o.parameters, o.gradients, o.kept, f.by_layers(), f.computes_again};
-  }
-  const OffloadForecast f = forecast_offload(device, model, method, recipe);
-  return {f.states, f.layers.parameters, f.layers.gradients, f.layers.kept, f.layers.any(), f.layers.computes_again};
-}
-
-Traffic traffic_of(const Outside& f, const Recipe& recipe, int shares) {
+Traffic traffic_of(const TrainingForecast::Visiting& f, const Recipe& recipe, int shares) {
   const auto twice = [](int64_t bytes) { return run::saturating_product(bytes, 2); };
   Traffic out;
   out.alone = twice(f.states);
@@ -58,23 +47,22 @@ Traffic traffic_of(const Outside& f, const Recipe& recipe, int shares) {
 class Chooser {
  public:
   Chooser(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form, bool weights_are_there,
-          const Model* teacher, const BudgetRates& rates, int ranks)
+          const Model* teacher, int ranks)
       : engine_(engine),
         model_(model),
         recipe_(recipe),
         form_(form),
         weights_are_there_(weights_are_there),
         teacher_(teacher),
-        rates_(rates),
         ranks_(ranks) {}
 
   // At most what forecast() says, without planning a step.
-  TrainingForecast certain(const BudgetChoice& choice) const {
-    return certain_training(engine_, model_, with(choice), form_, teacher_, ranks_);
-  }
+  const TrainingForecast& certain(const BudgetChoice& choice) { return look_at(choice).outline->certain(); }
 
-  TrainingForecast forecast(const BudgetChoice& choice) const {
-    return forecast_training(engine_, model_, with(choice), form_, weights_are_there_, teacher_, ranks_);
+  const TrainingForecast& forecast(const BudgetChoice& choice) {
+    Looked& looked = look_at(choice);
+    if (!looked.forecast) looked.forecast = looked.outline->forecast(weights_are_there_);
+    return *looked.forecast;
   }
 
   // As a rank sees it.
@@ -85,35 +73,47 @@ class Chooser {
     return recipe_of_rank(r, ranks_);
   }
 
-  // `whole`: of a step that holds all it wants.
-  double seconds(const BudgetChoice& choice, const TrainingForecast& whole) const {
+  // That a step takes longer than one that holds all it wants, which is `whole`.
+  double seconds(const BudgetChoice& choice, const TrainingForecast& whole, const BudgetRates& rates) {
     const Recipe r = with(choice);
     const int shares = ranks_ / r.tensor_parallel;
     // Ranks share a step's batches, and each its operations.
-    const double compute = whole.operations / shares / rates_.operations;
-    const Outside f = outside_of(engine_.device(), model_, Method(model_, r, form_, teacher_), r, shares);
+    const double compute = whole.operations / shares / rates.operations;
+    const TrainingForecast::Visiting& f = certain(choice).visiting;
     const Traffic traffic = traffic_of(f, r, shares);
-    double extra = traffic.alone / rates_.outside;
+    double extra = traffic.alone / rates.outside;
     if (f.by_layers) {
       const double again = compute * (f.computes_again ? 1 + kForwardShare : 1) +
-                           (choice.recompute == "maps" ? whole.values / rates_.memory : 0);
-      return extra + std::max(again, traffic.beside_compute / rates_.outside) - compute;
+                           (choice.recompute == "maps" ? whole.values / rates.memory : 0);
+      return extra + std::max(again, traffic.beside_compute / rates.outside) - compute;
     }
     // Maps read and write about what they make, once more; layers take the products of the forward part.
-    if (choice.recompute == "maps") extra += whole.values / rates_.memory;
+    if (choice.recompute == "maps") extra += whole.values / rates.memory;
     if (choice.recompute == "layers") extra += compute * kForwardShare;
     return extra;
   }
 
  private:
+  struct Looked {
+    std::unique_ptr<TrainingOutline> outline;
+    std::optional<TrainingForecast> forecast;
+  };
+
+  Looked& look_at(const BudgetChoice& choice) {
+    Looked& out = looked_[{choice.recompute, choice.offload}];
+    if (!out.outline)
+      out.outline = std::make_unique<TrainingOutline>(engine_, model_, with(choice), form_, teacher_, ranks_);
+    return out;
+  }
+
   run::Engine& engine_;
   const Model& model_;
   const Recipe& recipe_;
   BatchForm form_;
   bool weights_are_there_;
   const Model* teacher_;
-  BudgetRates rates_;
   int ranks_;
+  std::map<std::pair<std::string, std::string>, Looked> looked_;
 };
 
 std::string offload_text(const std::string& what, const std::string& place) {
@@ -149,7 +149,7 @@ std::string table(const std::vector<BudgetChoice>& choices) {
   for (const BudgetChoice& c : choices)
     if (c.bytes > 0)
       text += fmt::format("\n  {:<56} {:>10} {:>+9.3g} s a step{}", name_of(c),
-                          (c.is_least ? "> " : "") + run::print_amount(c.bytes), c.seconds, c.fits ? ", taken" : "");
+                          (c.is_least ? "> " : "") + size_text(c.bytes), c.seconds, c.fits ? ", taken" : "");
   return text;
 }
 
@@ -157,23 +157,23 @@ std::string table(const std::vector<BudgetChoice>& choices) {
 
 namespace {
 
-// Error where no way can fit, whatever the values of a step take. Begins with those that hold the least, so that little
-// is looked at where one fits.
-void refuse_certain(const Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit,
-                    const std::string& named, const char* hint) {
+// Error where nothing fits, before anything is measured. Begins with what holds the least, so that little is planned
+// where something fits.
+void require_some_fit(Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit, const std::string& named,
+                      const char* hint) {
   std::string text;
   for (const BudgetChoice& c : std::views::reverse(all)) {
-    int64_t bytes = 0;
     try {
-      bytes = chooser.certain(c).total();
+      int64_t bytes = chooser.certain(c).total();
+      const bool is_certain = bytes > limit;
+      if (!is_certain) bytes = chooser.forecast(c).total();
+      if (bytes <= limit) return;
+      text = fmt::format("\n  {:<56} {:>12}", name_of(c), (is_certain ? "> " : "") + size_text(bytes)) + text;
     } catch (const Error&) {
-      continue;  // no way for this recipe and family
+      continue;  // not for this recipe and family
     }
-    if (bytes <= limit) return;
-    text = fmt::format("\n  {:<56} {:>12}", name_of(c), "> " + run::print_amount(bytes)) + text;
   }
-  if (!text.empty())
-    throw Error(Exit::hardware, fmt::format("nothing fits in {}, without the values of a step:{}", named, text), hint);
+  if (!text.empty()) throw Error(Exit::hardware, fmt::format("nothing fits in {}:{}", named, text), hint);
 }
 
 }  // namespace
@@ -194,16 +194,15 @@ double measure_outside(run::Device& device, const std::string& place) {
   return 2.0 * kBytes / std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
-std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                         bool weights_are_there, const Model* teacher, int64_t limit,
-                                         const BudgetRates& rates, const std::string& place, int ranks, bool quick) {
-  const Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, rates, ranks);
+namespace {
+
+std::vector<BudgetChoice> choices_of(Chooser& chooser, const std::vector<BudgetChoice>& all, int64_t limit,
+                                     const BudgetRates& rates, bool quick) {
   std::vector<BudgetChoice> out;
-  const std::vector<BudgetChoice> all = ways(recipe, place);
-  const TrainingForecast whole = chooser.forecast(all.front());
+  const TrainingForecast& whole = chooser.forecast(all.front());
   for (BudgetChoice c : all) {
     try {
-      c.seconds = chooser.seconds(c, whole);
+      c.seconds = chooser.seconds(c, whole, rates);
     } catch (const Error&) {
       continue;  // steps by layers are not for every recipe and family
     }
@@ -224,6 +223,15 @@ std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model
   return out;
 }
 
+}  // namespace
+
+std::vector<BudgetChoice> budget_choices(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                         bool weights_are_there, const Model* teacher, int64_t limit,
+                                         const BudgetRates& rates, const std::string& place, int ranks, bool quick) {
+  Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, ranks);
+  return choices_of(chooser, ways(recipe, place), limit, rates, quick);
+}
+
 MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                           bool weights_are_there, const Model* teacher, const std::function<double()>& ceiling,
                           int ranks) {
@@ -236,20 +244,19 @@ MemoryBudget within_limit(run::Engine& engine, const Model& model, const Recipe&
   const std::string place = in_host ? "host" : "";
   const char* const hint =
       "choose a smaller batch or window, --param-type bf16, moments in a format, or an adapter (--lora)";
-  refuse_certain(Chooser(engine, model, recipe, form, weights_are_there, teacher, {}, ranks), ways(recipe, place),
-                 limit, recipe.memory_limit, hint);
+  const std::vector<BudgetChoice> all = ways(recipe, place);
+  Chooser chooser(engine, model, recipe, form, weights_are_there, teacher, ranks);
+  require_some_fit(chooser, all, limit, recipe.memory_limit, hint);
   // A folder that is not there yet will lie on the disk of the nearest one above it.
   std::filesystem::path folder = std::filesystem::absolute(run_folder(recipe));
   while (!std::filesystem::is_directory(folder) && folder.has_relative_path()) folder = folder.parent_path();
   const BudgetRates rates = {ceiling(), engine.measure_memory(),
                              measure_outside(device, in_host ? place : folder.string())};
-  const std::vector<BudgetChoice> choices =
-      budget_choices(engine, model, recipe, form, weights_are_there, teacher, limit, rates, place, ranks, true);
+  const std::vector<BudgetChoice> choices = choices_of(chooser, all, limit, rates, true);
   const auto taken = std::find_if(choices.begin(), choices.end(), [](const BudgetChoice& c) { return c.fits; });
   const std::string text = fmt::format("at {:.3g} operations and {:.3g} GB outside a second:{}", rates.operations,
                                        rates.outside / 1e9, table(choices));
-  if (taken == choices.end())
-    throw Error(Exit::hardware, fmt::format("nothing fits in {} ({})", recipe.memory_limit, text), hint);
+  LUMEN_CHECK(taken != choices.end(), "what fits was found a moment ago");
   MemoryBudget out{recipe, fmt::format("within {} {}", recipe.memory_limit, text)};
   out.recipe.recompute = taken->recompute;
   out.recipe.offload = taken->offload;

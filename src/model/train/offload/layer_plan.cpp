@@ -1,11 +1,14 @@
 #include "model/train/offload/layer_plan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/grad.h"
+#include "graph/ir/text.h"
 #include "run/device/require.h"
 
 namespace lumen::model {
@@ -112,11 +115,33 @@ void require_no_first_pass(const Method& method) {
                   "activation_scale and attention_scale \"fitted\"; weight_scale may be \"learned\"");
 }
 
+// Layers are mostly alike: what is made of one is made once of all whose graphs, parameters and sums are the same.
+class PassesOfParts {
+ public:
+  PassesOfParts(const graph::ProductType& products, const graph::Recompute& recompute)
+      : products_(products), recompute_(recompute) {}
+
+  const graph::Passes& of(const graph::LayerPart& part, const Holding& held, const StepPart& how) {
+    const std::string key =
+        fmt::format("{}|{}|{}|{}|{}|{}", graph::print(part.graph), part.in.size(), part.out.size(),
+                    fmt::join(held.names, ","), fmt::join(how.trained, ","), fmt::join(how.adds, ","));
+    const auto found = made_.find(key);
+    if (found != made_.end()) return found->second;
+    return made_.emplace(key, passes_of(part, held, how, products_, recompute_)).first->second;
+  }
+
+ private:
+  const graph::ProductType& products_;
+  const graph::Recompute& recompute_;
+  std::map<std::string, graph::Passes> made_;
+};
+
 void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int ranks) {
   require_no_first_pass(method);
   const bool has_more = recipe.accumulate > ranks && !plan.sums_elsewhere;  // batches of this rank
   const graph::Recompute recompute = computed_again(method, recipe, plan.keeps_outside);
   const graph::ProductType& products = method.options().products;
+  PassesOfParts passes(products, recompute);
   for (size_t k = 0; k < plan.parts.size(); ++k) {
     LayerPlan::Part& at = plan.parts[k];
     const Holding held = held_in(at.part, method.held());
@@ -128,11 +153,11 @@ void fill_step(const Method& method, const Recipe& recipe, LayerPlan& plan, int 
         at.kept.push_back({graph::carried_in(i), plan.carried[at.part.in[i]].type});
       continue;
     }
-    graph::Passes first = passes_of(at.part, held, how(true), products, recompute);
-    if (has_more) at.more = passes_of(at.part, held, how(false), products, recompute).backward;
-    at.forward = std::move(first.forward);
-    at.backward = std::move(first.backward);
-    at.kept = std::move(first.kept);
+    const graph::Passes& first = passes.of(at.part, held, how(true));
+    if (has_more) at.more = passes.of(at.part, held, how(false)).backward;
+    at.forward = first.forward;
+    at.backward = first.backward;
+    at.kept = first.kept;
   }
   std::vector<std::vector<Visitor>> groups;
   for (size_t k = 0; plan.keeps_outside && k < plan.parts.size(); ++k) {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "model/train/offload/offload.h"
 #include "run/device/available.h"
 
@@ -24,7 +25,7 @@ OutsideLodging::OutsideLodging(run::Engine& engine, const Recipe& recipe, const 
   gradients_ = open(plan.gradients, kGradientSeats);
   if (!parameters_ && !gradients_) return;
   note(fmt::format("{} of layers' parameters and {} of their gradients lie in {}",
-                   run::print_amount(all_bytes(plan.parameters)), run::print_amount(all_bytes(plan.gradients)),
+                   size_text(all_bytes(plan.parameters)), size_text(all_bytes(plan.gradients)),
                    (parameters_ ? parameters_ : gradients_)->describe()));
 }
 

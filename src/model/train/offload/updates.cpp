@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "graph/ir/random.h"
 #include "graph/ir/text.h"
 #include "graph/transform/layers.h"
@@ -122,8 +123,7 @@ std::unique_ptr<Visits> open_kept(run::Engine& engine, const Recipe& recipe, std
   const int64_t bytes = all_bytes(kept);
   std::unique_ptr<Visits> visits = Visits::open(engine, *offload_settings(recipe.offload).activations,
                                                 run_folder(recipe), std::move(kept), kKeptSeats);
-  note(fmt::format("{} of what layers keep for their gradients lie in {}", run::print_amount(bytes),
-                   visits->describe()));
+  note(fmt::format("{} of what layers keep for their gradients lie in {}", size_text(bytes), visits->describe()));
   return visits;
 }
 
@@ -138,7 +138,7 @@ std::unique_ptr<Visits> open_states(run::Engine& engine, const Recipe& recipe, s
       recipe.run_folder.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(recipe.run_folder);
   std::unique_ptr<Visits> visits =
       Visits::open(engine, *offload_settings(recipe.offload).moments, own, std::move(states), kUpdateSeats);
-  note(fmt::format("{} of states of the optimizer lie in {}", run::print_amount(bytes), visits->describe()));
+  note(fmt::format("{} of states of the optimizer lie in {}", size_text(bytes), visits->describe()));
   return visits;
 }
 

@@ -104,11 +104,6 @@ bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there
   return true;
 }
 
-// As forecast_training(), but it ends when `go_on` says so of what is known so far, which only grows.
-TrainingForecast forecast_while(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                bool weights_are_there, const Model* teacher, int ranks,
-                                const std::function<bool(const TrainingForecast&)>& go_on);
-
 // The least of 1 .. `most` for which `holds`, which then holds for all larger ones; 0: not even for `most`.
 int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
   if (most < 1 || !holds(most)) return 0;
@@ -130,7 +125,8 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
   constexpr int64_t kShortest = 64;
   const auto would_fit = [&](const Recipe& r) {
     const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
-    return holds(forecast_while(engine, model, r, form, weights_are_there, teacher, ranks, holds));
+    const TrainingOutline outline(engine, model, r, form, teacher, ranks);
+    return holds(outline.forecast(weights_are_there, holds));
   };
   int64_t halvings = 0;
   for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
@@ -208,14 +204,57 @@ run::MemoryNeeds TrainingForecast::needs() const {
 
 namespace {
 
-TrainingForecast forecast_while(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                bool weights_are_there, const Model* teacher, int ranks,
-                                const std::function<bool(const TrainingForecast&)>& go_on) {
-  const Method method(model, recipe, form, teacher);
-  const std::optional<RankForecast> rank = of_rank(engine.device(), model, method, recipe, ranks);
-  const OffloadForecast offload = rank ? OffloadForecast() : forecast_offload(engine.device(), model, method, recipe);
-  TrainingForecast out = of_parameters(model, recipe, method, teacher, offload, rank);
-  if (!go_on(out)) return out;
+// Where what a step by layers moves lies, or states of the optimizer.
+TrainingForecast::Visiting visiting(const OffloadForecast& offload, const std::optional<RankForecast>& rank) {
+  if (rank) {
+    const RankForecast::Outside& o = rank->outside;
+    return {o.states_held, o.parameters, o.gradients, o.kept, rank->by_layers(), rank->computes_again};
+  }
+  const OffloadForecast::Layers& l = offload.layers;
+  return {offload.states, l.parameters, l.gradients, l.kept, l.any(), l.computes_again};
+}
+
+}  // namespace
+
+struct TrainingOutline::Parts {
+  run::Engine& engine;
+  const Model& model;
+  const Model* teacher;
+  Recipe recipe;
+  Method method;
+  std::optional<RankForecast> rank;
+  OffloadForecast offload;
+  TrainingForecast certain;
+
+  Parts(run::Engine& e, const Model& m, Recipe r, BatchForm form, const Model* t, int ranks)
+      : engine(e), model(m), teacher(t), recipe(std::move(r)), method(model, recipe, form, teacher) {
+    rank = of_rank(engine.device(), model, method, recipe, ranks);
+    if (!rank) offload = forecast_offload(engine.device(), model, method, recipe);
+    certain = of_parameters(model, recipe, method, teacher, offload, rank);
+    certain.visiting = visiting(offload, rank);
+  }
+};
+
+TrainingOutline::TrainingOutline(run::Engine& engine, const Model& model, Recipe recipe, BatchForm form,
+                                 const Model* teacher, int ranks)
+    : parts_(std::make_unique<Parts>(engine, model, std::move(recipe), form, teacher, ranks)) {}
+
+TrainingOutline::~TrainingOutline() = default;
+
+const TrainingForecast& TrainingOutline::certain() const {
+  return parts_->certain;
+}
+
+TrainingForecast TrainingOutline::forecast(bool weights_are_there,
+                                           const std::function<bool(const TrainingForecast&)>& go_on) const {
+  run::Engine& engine = parts_->engine;
+  const Model& model = parts_->model;
+  const Recipe& recipe = parts_->recipe;
+  const Method& method = parts_->method;
+  const std::optional<RankForecast>& rank = parts_->rank;
+  const OffloadForecast& offload = parts_->offload;
+  TrainingForecast out = parts_->certain;
+  if (go_on && !go_on(out)) return out;
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
@@ -260,7 +299,7 @@ TrainingForecast forecast_while(run::Engine& engine, const Model& model, const R
   }
   for (const graph::Graph& update : offload.updates) out.values = run::saturating_sum(out.values, beside({update, {}}));
   out.evaluation = 0;
-  if (!go_on(out)) return out;
+  if (go_on && !go_on(out)) return out;
   for (const graph::Graph& part : by_layers ? rank->evaluation : offload.layers.evaluation)
     out.evaluation = run::saturating_sum(out.evaluation, beside({part, method.evaluation().options}));
   if (!offload.layers.any() && !by_layers) out.evaluation = beside(method.evaluation());
@@ -285,18 +324,14 @@ TrainingForecast forecast_while(run::Engine& engine, const Model& model, const R
   return out;
 }
 
-}  // namespace
-
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                    bool weights_are_there, const Model* teacher, int ranks) {
-  return forecast_while(engine, model, recipe, form, weights_are_there, teacher, ranks,
-                        [](const TrainingForecast&) { return true; });
+  return TrainingOutline(engine, model, recipe, form, teacher, ranks).forecast(weights_are_there);
 }
 
 TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                   const Model* teacher, int ranks) {
-  return forecast_while(engine, model, recipe, form, false, teacher, ranks,
-                        [](const TrainingForecast&) { return false; });
+  return TrainingOutline(engine, model, recipe, form, teacher, ranks).certain();
 }
 
 std::string plan_text(const TrainingForecast& f, double ceiling) {
@@ -331,7 +366,7 @@ TrainingForecast require_training(run::Engine& engine, const Model& model, const
                                   BatchForm form, const Model* teacher, int ranks) {
   require_certain_training(engine, model, recipe, weights_are_there, form, teacher, ranks);
   const auto holds = [&](const TrainingForecast& f) { return fits(engine, f, weights_are_there); };
-  TrainingForecast f = forecast_while(engine, model, recipe, form, weights_are_there, teacher, ranks, holds);
+  TrainingForecast f = TrainingOutline(engine, model, recipe, form, teacher, ranks).forecast(weights_are_there, holds);
   if (!holds(f))
     require(engine, model, recipe, f, weights_are_there,
             cheapest_change(engine, model, recipe, f, form, weights_are_there, teacher, ranks));

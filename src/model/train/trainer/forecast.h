@@ -3,6 +3,8 @@
 // tests/model/train/training_forecast_test.cpp and tests/model/train/adapter/lora_test.cpp.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "model/train/method/method.h"
@@ -25,6 +27,12 @@ struct TrainingForecast {
   int64_t rewriting = 0;      // before any of this, where the base is rewritten (rewrite/rewrite.h)
   int64_t trained = 0;        // numbers
   double operations = 0;      // of the products of a step
+
+  // What lies outside of the device and comes for a while, and whether steps go by layers.
+  struct Visiting {
+    int64_t states = 0, parameters = 0, gradients = 0, kept = 0;
+    bool by_layers = false, computes_again = false;
+  } visiting;
   int64_t total() const;
   run::MemoryNeeds needs() const;
 };
@@ -33,6 +41,26 @@ struct TrainingForecast {
 // many, the recipe being that of a rank (recipe_of_rank).
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
                                    bool weights_are_there = false, const Model* teacher = nullptr, int ranks = 1);
+
+// A recipe's steps as they would be planned, for those who ask for several things about them.
+class TrainingOutline {
+ public:
+  // As forecast_training().
+  TrainingOutline(run::Engine& engine, const Model& model, Recipe recipe, BatchForm form, const Model* teacher,
+                  int ranks);
+  TrainingOutline(const TrainingOutline&) = delete;
+  TrainingOutline& operator=(const TrainingOutline&) = delete;
+  ~TrainingOutline();
+
+  const TrainingForecast& certain() const;  // without planning a step
+  // Ends when `go_on` says no to what is known so far, which only grows.
+  TrainingForecast forecast(bool weights_are_there,
+                            const std::function<bool(const TrainingForecast&)>& go_on = nullptr) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 // What is certain of it without planning a step: at most what forecast_training() says, and quick for any model.
 TrainingForecast certain_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "run/device/gpu/gpu_code.h"
 #include "run/device/gpu/gpu_copies.h"
 #include "run/device/gpu/gpu_memory.h"
@@ -204,9 +205,8 @@ class GpuDevice : public Device {
 
   const machine::Machine& machine() const override { return *machine_; }
   std::string describe() const override {
-    std::string text =
-        fmt::format("{} ({}, code for {}), {:.1f} GiB, driver {}", context_->title(), found_.architecture,
-                    machine_->name, static_cast<double>(found_.bytes) / (1 << 30), driver_);
+    std::string text = fmt::format("{} ({}, code for {}), {}, driver {}", context_->title(), found_.architecture,
+                                   machine_->name, size_text(found_.bytes), driver_);
     if (found_.in_host_memory)
       text += ", memory shared with the processor";
     else if (found_.integrated)

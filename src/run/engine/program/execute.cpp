@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file/cut.h"
+#include "base/printable.h"
 #include "kernel/loop/rules.h"
 #include "run/engine/program/explain.h"
 
@@ -163,8 +164,7 @@ class CompiledProgram : public Program {
     for (size_t i = 0; ceilings && i < list_.launches.size(); ++i)
       if (!list_.launches[i].bids.empty()) offers.push_back({plan_of(list_.launches[i]), list_.launches[i].bids});
     return times_table(join_equal(times()), runs_, ceilings) + parameters_table(parameter_uses()) +
-           bids_table(offers, cycles) +
-           fmt::format("{:.1f} MiB of memory for values\n", static_cast<double>(list_.arena_bytes) / (1 << 20));
+           bids_table(offers, cycles) + fmt::format("{} of memory for values\n", size_text(list_.arena_bytes));
   }
 
   std::vector<KernelTime> times() const override {

@@ -144,17 +144,26 @@ TEST(Budget, RefusesWhatFitsInNoWay) {
   run::Engine engine = make_engine(2);
   const Model model = small_model(kConfig);
   Recipe recipe = recipe_of();
-  recipe.memory_limit = "16K";
   int measured = 0;
   const auto ceiling = [&] { return ++measured, 1e11; };
-  try {
-    (void)within_limit(engine, model, recipe, {}, false, nullptr, ceiling);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Exit::hardware);
-    EXPECT_NE(std::string(e.what()).find("--offload layers"), std::string::npos) << e.what();
-    EXPECT_EQ(measured, 0);  // it was certain
+  int64_t least = INT64_MAX;  // that something needs
+  for (const BudgetChoice& c : budget_choices(engine, model, recipe, {}, false, nullptr, 0, kRates, ""))
+    least = std::min(least, c.bytes);
+  // Certain without a step's values, and by little.
+  for (const std::string& limit : {std::string("16K"), fmt::format("{}", least - 1)}) {
+    recipe.memory_limit = limit;
+    try {
+      (void)within_limit(engine, model, recipe, {}, false, nullptr, ceiling);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Exit::hardware);
+      EXPECT_NE(std::string(e.what()).find("--offload layers"), std::string::npos) << e.what();
+      EXPECT_EQ(measured, 0);
+    }
   }
+  recipe.memory_limit = fmt::format("{}", least);
+  EXPECT_NE(within_limit(engine, model, recipe, {}, false, nullptr, ceiling).text.find("taken"), std::string::npos);
+  EXPECT_EQ(measured, 1);
   recipe.memory_limit = "10G";
   const MemoryBudget budget = within_limit(engine, model, recipe, {}, false, nullptr, ceiling);
   EXPECT_EQ(budget.recipe.recompute, "none");
