@@ -3,7 +3,6 @@
 #include "model/compress/layers/by_layers.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,8 +113,7 @@ void expect_same_bytes_when_ended(const std::string& strategy, int rounds) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      // Threads do not survive a fork: an engine of its own, and none of those that loops have had.
-      omp_set_num_threads(1);
+      // Threads do not survive a fork: an engine of its own; loops do without those that they have had.
       run::Engine alone(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
       ByLayers run(alone, m, formats, some_text(5 * 8), options_in(folder / "killed", strategy));
       run.run([&](const ByLayersProgress& p) {

@@ -41,7 +41,8 @@ void take_rule(const lang::Attribute& a, std::vector<ConfigRules::Rule>& rules) 
 // Null, false, and what is empty say nothing.
 bool says_something(const json& value) {
   if (value.is_null() || (value.is_boolean() && !value.get<bool>())) return false;
-  return !((value.is_object() || value.is_array() || value.is_string()) && value.empty());
+  if (value.is_string()) return !value.get_ref<const std::string&>().empty();
+  return !(value.is_structured() && value.empty());
 }
 
 void erase_path(json& object, const std::string& path) {

@@ -125,8 +125,10 @@ void Journal::open_part(size_t number, const nlohmann::json& json) {
   Part part;
   try {
     part = read_part(json);
-  } catch (const std::exception& failure) {
+  } catch (const Error& failure) {
     return discard(number, fmt::format("the journal's entry is broken ({})", failure.what()));
+  } catch (const std::exception&) {  // a library's words say nothing to a user
+    return discard(number, "the journal's entry is broken");
   }
   contents_before_[number] = part.contents;
   part.file = files_.map(kKind, part_name(number));

@@ -134,7 +134,7 @@ TEST_P(ConfigKeys, RefusedOnesAreNamed) {
     const std::string message = refusal(*f, with(rule.key, {{"a", 1}}));
     EXPECT_NE(message.find("\"" + rule.key + "\""), std::string::npos) << rule.key << ": " << message;
     EXPECT_NE(message.find("config.json"), std::string::npos) << message;
-    for (const json& nothing : {json(nullptr), json(false), json::object()})
+    for (const json& nothing : {json(nullptr), json(false), json::object(), json("")})
       EXPECT_EQ(refusal(*f, with(rule.key, nothing)), "") << rule.key;
   }
   const graph::Config usual = read_hf_config(*f, json::object(), "config.json");

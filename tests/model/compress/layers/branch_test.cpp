@@ -3,7 +3,6 @@
 #include "model/compress/layers/branch.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,7 +147,6 @@ TEST(Branch, EndedAtAnyMomentARunGivesTheSameBytes) {
       const pid_t child = fork();
       ASSERT_GE(child, 0);
       if (child == 0) {
-        omp_set_num_threads(1);
         run::Engine own(run::Engine::Options{.cache_folder = kept_kernels(), .threads = 1, .machine = nullptr});
         ByLayers run(own, m, formats, some_text(), options_in(folder / "killed", "gptq", method));
         run.run();
