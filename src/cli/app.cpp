@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/speaker.h"
+#include "base/threads/team.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
@@ -435,6 +436,7 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   const auto app = make_app(command);
   if (!parse(*app, words)) return exit_code(Exit::ok);
   *files = files_given(last_command(*app));
+  limit_loop_threads(command.shared->threads);
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);

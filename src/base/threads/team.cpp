@@ -84,6 +84,20 @@ void Team::run(int64_t pieces, Work work, void* context) {
   busy_.clear(std::memory_order_release);
 }
 
+namespace {
+
+std::atomic<int> loop_threads = INT_MAX;
+
+}  // namespace
+
+void limit_loop_threads(int most) {
+  loop_threads = most > 0 ? most : INT_MAX;
+}
+
+int most_loop_threads() {
+  return loop_threads.load(std::memory_order_relaxed);
+}
+
 Team& loop_team() {
   // Never destroyed: members may be asleep in it when the process ends.
   static auto& team = *new Team(usable_cores());

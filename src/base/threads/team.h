@@ -65,6 +65,11 @@ class Team {
 // The team of all loops, with a thread for every core.
 Team& loop_team();
 
+// From now on loops of this process have at most so many threads; 0: no limit. For --threads, and for tests that bits
+// do not depend on it.
+void limit_loop_threads(int most);
+int most_loop_threads();  // INT_MAX without a limit
+
 // How a loop is shared. Bits must not depend on it: each number's work writes what is its own.
 struct Sharing {
   int64_t grain = 0;     // numbers in a piece; 0: even shares, for work that takes equally long everywhere
@@ -84,7 +89,8 @@ void parallel_for(int64_t begin, int64_t end, Sharing sharing, const Body& body)
   };
   const int64_t count = end - begin;
   if (count <= 0) return;
-  Team* const team = sharing.is_worth && sharing.most > 1 && count > 1 ? &loop_team() : nullptr;
+  const int most = std::min(sharing.most, most_loop_threads());
+  Team* const team = sharing.is_worth && most > 1 && count > 1 ? &loop_team() : nullptr;
   if (!team || team->count() == 1) {
     for (int64_t i = begin; i < end; ++i) call(i, 0);
     return;
@@ -119,7 +125,7 @@ void parallel_for(int64_t begin, int64_t end, Sharing sharing, const Body& body)
   };
   const int64_t pieces =
       sharing.grain > 0 ? (count + sharing.grain - 1) / sharing.grain : std::min(count, kPiecesEach * team->count());
-  Loop loop{call, begin, count, pieces, sharing.most};
+  Loop loop{call, begin, count, pieces, most};
   team->run(pieces, &Loop::work, &loop);
   if (loop.failure) std::rethrow_exception(loop.failure);
 }

@@ -7,6 +7,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <climits>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <string>
@@ -153,6 +156,25 @@ TEST(Threads, LoopsNumberTheirThreads) {
     });
     EXPECT_LT(highest, most);
   }
+}
+
+TEST(Threads, LoopsKeepToTheLimitOfTheProcess) {
+  const auto threads_of_a_loop = [] {
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    parallel_for(0, 64, {.grain = 1}, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    return seen.size();
+  };
+  limit_loop_threads(1);
+  EXPECT_EQ(threads_of_a_loop(), 1U);
+  limit_loop_threads(2);
+  EXPECT_LE(threads_of_a_loop(), 2U);
+  limit_loop_threads(0);
+  EXPECT_EQ(most_loop_threads(), INT_MAX);
 }
 
 TEST(Threads, LoopsWithinLoopsAndBesideEachOther) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/threads/team.h"
 #include "model/compress/round/triangle.h"
 #include "tests/model/compress/round/moments.h"
 
@@ -66,10 +67,10 @@ TEST(Cholesky, ThreadsDoNotShow) {
   std::vector<Factor> factors;
   for (const int threads : {1, 3}) {
     run::Engine engine(engine_options(threads));
-    omp_set_num_threads(threads);
+    limit_loop_threads(threads);
     factors.push_back(*factorize(engine, h, n, 1));
   }
-  omp_set_num_threads(2);
+  limit_loop_threads(0);
   EXPECT_TRUE(std::ranges::equal(factors[0].u, factors[1].u));
   EXPECT_EQ(factors[0].d, factors[1].d);
 }

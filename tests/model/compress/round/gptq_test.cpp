@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "lang/parser.h"
 #include "number/codec/codec.h"
 #include "number/interpret/engine.h"
@@ -287,13 +288,13 @@ TEST(Gptq, ThreadsDoNotShow) {
   const Floats w = normals(rows * columns, 51), h = moments_of(activations(500, columns, 52), 500, columns);
   std::vector<std::vector<uint8_t>> blobs;
   for (const int threads : {1, 3}) {
-    omp_set_num_threads(threads);
+    limit_loop_threads(threads);
     run::Engine engine(engine_options(threads));
     Gptq gptq(engine);
     Moments moments(engine, h, columns, {});
     blobs.push_back(gptq.round(library_format("int4_g128_asym"), w, rows, moments).blob);
   }
-  omp_set_num_threads(2);
+  limit_loop_threads(0);
   EXPECT_EQ(blobs[0], blobs[1]);
 }
 
