@@ -442,7 +442,13 @@ int run_words(const std::vector<std::string>& words, std::vector<std::string>* f
   if (command.shared->quiet) set_verbosity(Verbosity::quiet);
   if (!runs_as_guest) handle_signals();
   const PathGuard guard(last_command(*app));
-  const int code = ended_by_signal(command.action());
+  int code = 0;
+  try {
+    code = ended_by_signal(command.action());
+  } catch (const Error&) {
+    require_whole_files(Look::size);  // what was wrong may be the zeros in the place of what was cut
+    throw;
+  }
   require_whole_files(Look::size);
   finish_output();
   return code;
