@@ -39,7 +39,7 @@ RUNS = {
     "imatrix-rounding": quantized("q4_k", "--strategy", "imatrix", "--fallback", "q4_0"),
     "clip": quantized("int4_g32", "--strategy", "clip"),
     "hqq": quantized("int4_g32", "--strategy", "hqq"),
-    "smoothquant,rtn": quantized("int8_g32", "--strategy", "smoothquant,rtn"),
+    "smoothquant,rtn": quantized("int4_g32", "--strategy", "smoothquant,rtn"),
     "autoround": quantized("int3_g32", "--strategy", "autoround", "--iterations", "8"),
     "adaround": quantized("int3_g32", "--strategy", "adaround", "--iterations", "8"),
     "omniquant": quantized("int3_g32", "--strategy", "omniquant", "--iterations", "8"),
@@ -84,7 +84,8 @@ class Check:
             shutil.rmtree(place)
             place.mkdir()
             begin = time.monotonic()
-            subprocess.run(words, check=True, capture_output=True, timeout=LONGEST)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST)
+            assert done.returncode == 0, (words, done.stderr)
             takes = time.monotonic() - begin
         expected = contents(place)
         assert expected, f"{name} writes nothing"

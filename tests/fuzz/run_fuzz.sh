@@ -35,7 +35,7 @@ mkdir -p "$build/findings" "$build/logs"
 limits=(-timeout=20 -report_slow_units=20 -rss_limit_mb=1024 -malloc_limit_mb=1024 -max_len=65536)
 
 replay() {  # TARGET
-  "$program" "$1" "${limits[@]}" -runs=0 "$corpus/$1" > "$build/logs/$1-replay" 2>&1 ||
+  "$program" "$1" "${limits[@]}" -runs=0 -artifact_prefix="$build/logs/$1-" "$corpus/$1" > "$build/logs/$1-replay" 2>&1 ||
     { tail -n 30 "$build/logs/$1-replay"; echo "$1 fails on its saved corpus"; return 1; }
 }
 

@@ -9,6 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
+  static const FormatLibrary formats = FormatLibrary::builtin();
   static const std::filesystem::path folder = [] {
     const std::filesystem::path out = fuzz::folder() / "out";
     model::CheckpointContent content;
@@ -28,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::ofstream(folder / "trainer_state.json", std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   try {
-    const model::Checkpoint checkpoint = model::load_checkpoint(folder, FormatLibrary::builtin());
+    const model::Checkpoint checkpoint = model::load_checkpoint(folder, formats);
     LUMEN_CHECK(checkpoint.state.step >= 0 && checkpoint.weights && checkpoint.optimizer);
   } catch (const Error&) {
   }

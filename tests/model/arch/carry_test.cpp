@@ -1,7 +1,11 @@
 // needs: none. Chat templates, special tokens and defaults of generation go from folder to GGUF and back.
 #include "model/arch/checkpoint/carry.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file/file.h"
 #include "model/arch/checkpoint/read.h"
@@ -10,6 +14,23 @@
 
 namespace lumen::model {
 namespace {
+
+TEST(Carry, NumbersThatAreNoCountsAreNotTaken) {
+  const TestFolder folder;
+  write_hf(tiny_model(), folder / "a");
+  const auto top_k = [&](const char* number) -> std::optional<int64_t> {
+    write_file_atomic(folder / "a" / "generation_config.json", fmt::format(R"({{"top_k": {}}})", number));
+    std::filesystem::remove(folder / "a.gguf");
+    write_gguf(read_hf(test_library(), folder / "a"), folder / "a.gguf");
+    const Model g = read_gguf(test_library(), folder / "a.gguf");
+    if (!g.metadata.has("general.sampling.top_k")) return std::nullopt;
+    return g.metadata.integer("general.sampling.top_k");
+  };
+  EXPECT_EQ(top_k("40"), 40);
+  EXPECT_EQ(top_k("40.0"), 40);
+  for (const char* number : {"40.5", "1e20", "-1e300", "4294967297", "18446744073709551615"})
+    EXPECT_EQ(top_k(number), std::nullopt) << number;
+}
 
 TEST(Carry, FromFolderToGgufToFolder) {
   const TestFolder folder;

@@ -54,6 +54,8 @@ TEST(Provenance, IsReadAsItWasWritten) {
   EXPECT_THROW(provenance_of(broken, "here"), Error);
   broken["lumen.run.files"] = "{}";
   EXPECT_THROW(provenance_of(broken, "here"), Error);
+  broken["lumen.run.files"] = R"([{"path": "a", "bytes": -1, "hash": "00000000000000000000000000000000"}])";
+  EXPECT_THROW(provenance_of(broken, "here"), Error);
 }
 
 TEST(Provenance, TellsWhatHasChanged) {

@@ -1,6 +1,7 @@
 #include "model/arch/checkpoint/carry.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/file/file.h"
@@ -165,10 +166,11 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
   for (const Default& d : kDefaults) {
     const auto value = generation.find(d.hf);
     if (value == generation.end() || !value->is_number() || metadata.has(d.gguf)) continue;
-    if (d.is_integer)
-      metadata.set(d.gguf, value->get<int32_t>());
-    else
+    if (!d.is_integer)
       metadata.set(d.gguf, value->get<float>());
+    else if (const auto number = value->get<double>();  // 40.0 is one, too
+             number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)
+      metadata.set(d.gguf, value->get<int32_t>());
   }
   for (const Default& d : kTokens) {
     for (const json* source : {&generation, &config}) {

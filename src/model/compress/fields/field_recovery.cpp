@@ -240,11 +240,16 @@ int FieldRecovery::take_state(std::span<const uint8_t> state) {
     for (const std::vector<float>* numbers : m->states()) bytes += numbers->size() * sizeof(float);
   std::span<const uint8_t> rest = state.subspan(end - state.begin() + 1);
   if (rest.size() != bytes) return 0;
+  // The library would cast whatever number is there, which need not fit.
+  const auto whole = [&](const char* name) {
+    const nlohmann::json& number = told.at(name);
+    return number.is_number_integer() && number >= 0 && number <= options_.steps ? number.get<int>() : 0;
+  };
   try {
-    moves_ = told.at("step").get<int>();
+    moves_ = whole("step");
     before_ = told.at("before").get<double>();
     after_ = told.at("after").get<double>();
-    best_step_ = told.at("best").get<int>();
+    best_step_ = whole("best");
     models_ = told.at("models").get<std::string>();
   } catch (const nlohmann::json::exception&) {
     return 0;

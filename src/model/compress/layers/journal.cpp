@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char *kKind = "work", *kJournal = "journal", *kValues = "values";
 constexpr uint64_t kAlignment = Bytes::kAlignment;
+constexpr uint64_t kLargestPart = uint64_t{1} << 50;
 
 std::string part_name(size_t part) {
   return fmt::format("part-{:05}", part);
@@ -31,6 +32,13 @@ Seal seal_of(const std::string& text) {
   if (bytes.size() != out.size()) throw user_error("a seal has {} bytes", bytes.size());
   std::memcpy(out.data(), bytes.data(), out.size());
   return out;
+}
+
+// The library would cast whatever number is there, which need not fit.
+uint64_t whole(const nlohmann::json& number, uint64_t most = UINT64_MAX) {
+  if (!number.is_number_unsigned() || number.get<uint64_t>() > most)
+    throw user_error("{} is no whole number that may stand there", number.dump());
+  return number.get<uint64_t>();
 }
 
 SealedFolderOptions quiet() {
@@ -89,14 +97,14 @@ Journal::Part Journal::read_part(const nlohmann::json& json) {
   for (const nlohmann::json& w : json.at("weights")) {
     Stored& stored = part.weights.emplace_back();
     w.at("name").get_to(stored.name);
-    w.at("shape").get_to(stored.shape);
-    w.at("bytes").get_to(stored.bytes);
-    if (stored.bytes > uint64_t{1} << 50) throw user_error("a weight has {} bytes", stored.bytes);
+    for (const nlohmann::json& d : w.at("shape")) stored.shape.push_back(whole(d, INT64_MAX));
+    stored.bytes = whole(w.at("bytes"));
+    // All together as well: offsets stay what they are, and rise.
+    if (stored.bytes > kLargestPart - offset) throw user_error("a weight has {} bytes", stored.bytes);
     stored.offset = offset;
     offset += (stored.bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  json.at("contents").at(0).get_to(part.contents.low);
-  json.at("contents").at(1).get_to(part.contents.high);
+  part.contents = {whole(json.at("contents").at(0)), whole(json.at("contents").at(1))};
   for (const nlohmann::json& l : json.at("lines"))
     part.report.lines.push_back({l.at("name"), l.at("strategy"), l.at("remark"), l.at("error"), l.at("output_error")});
   json.at("changed").get_to(part.report.changed);
@@ -144,7 +152,7 @@ void Journal::open_part(size_t number, const nlohmann::json& json) {
 void Journal::read_values(const nlohmann::json& json) {
   try {
     if (json.empty()) return;
-    json.at("behind").get_to(values_behind_);
+    values_behind_ = whole(json.at("behind"));
     for (const auto& [set, seals] : json.at("seals").items())
       for (const auto& [number, seal] : seals.items()) values_[set][std::stoi(number)] = seal_of(seal);
   } catch (const std::exception&) {

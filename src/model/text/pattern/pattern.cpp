@@ -58,6 +58,37 @@ struct Pattern::Table {
   std::vector<uint16_t> pages;       // [c / 256] -> block
   std::vector<uint8_t> blocks;       // [block][c % 256] -> class
 
+  // `borders`: ascending, from 0; from this character on, this class.
+  void put_classes(const std::vector<std::pair<char32_t, uint8_t>>& borders) {
+    constexpr char32_t kPage = 256;
+    std::vector<uint8_t> page(kPage);
+    std::map<std::vector<uint8_t>, uint16_t> known;
+    size_t next = 0;       // the first border that was not reached
+    bool is_even = false;  // the page before is of the class that reigns, throughout
+    for (char32_t first = 0; first <= kLastCode; first += kPage) {
+      const auto border = [&] { return next < borders.size() ? borders[next].first : kLastCode + 1; };
+      // Most pages are as the one before.
+      if (is_even && border() >= first + kPage) {
+        pages.push_back(pages.back());
+        continue;
+      }
+      is_even = true;
+      for (char32_t at = first; at < first + kPage;) {
+        if (border() == at) {
+          ++next;
+          is_even = at == first;
+        }
+        const char32_t end = std::min(border(), first + kPage);
+        std::fill(page.begin() + (at - first), page.begin() + (end - first), borders[next - 1].second);
+        at = end;
+      }
+      const auto [at, fresh] = known.emplace(page, static_cast<uint16_t>(known.size()));
+      if (fresh) blocks.insert(blocks.end(), page.begin(), page.end());
+      pages.push_back(at->second);
+    }
+    for (unsigned c = 0; c < ascii.size(); ++c) ascii[c] = class_of(c);
+  }
+
   uint8_t class_of(char32_t c) const { return blocks[size_t{pages[c >> 8]} << 8 | (c & 0xff)]; }
 
   // End of the match that begins at `at`, or at - 1 (wrapping) when there is none. `*looked`: characters looked at.
@@ -390,18 +421,7 @@ Pattern::Pattern(const std::string& text, const std::string& where, Way way) : t
           }
         }
         if (states.size() <= kMaxStates) {
-          std::vector<uint8_t> page(256);
-          std::map<std::vector<uint8_t>, uint16_t> blocks;
-          size_t border = 0;
-          for (char32_t c = 0; c <= kLastCode; ++c) {
-            if (border + 1 < classes->borders.size() && classes->borders[border + 1].first == c) ++border;
-            page[c & 0xff] = classes->borders[border].second;
-            if ((c & 0xff) != 0xff) continue;
-            const auto [at, fresh] = blocks.emplace(page, static_cast<uint16_t>(blocks.size()));
-            if (fresh) table->blocks.insert(table->blocks.end(), page.begin(), page.end());
-            table->pages.push_back(at->second);
-          }
-          for (unsigned c = 0; c < 128; ++c) table->ascii[c] = table->class_of(c);
+          table->put_classes(classes->borders);
           table_ = std::move(table);
         }
       }

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/file/file.h"
 #include "graph/elaborate/elaborate.h"
 #include "graph/ir/build.h"
 #include "graph/ir/rewrite.h"
@@ -25,7 +23,6 @@ using graph::Graph;
 using graph::Shape;
 using graph::ValueId;
 
-constexpr size_t kMostText = 1 << 20;
 constexpr std::array<const char*, 9> kKnown = {"token_loss", "weights",   "logits", "teacher",   "logp",
                                                "lengths",    "reference", "labels", "divergence"};
 
@@ -191,13 +188,6 @@ std::vector<std::string> objective_names() {
     if (file.path.starts_with(kFolder)) names.push_back(name_of(file.path));
   std::sort(names.begin(), names.end());
   return names;
-}
-
-void take_text(ObjectiveSettings& settings) {
-  if (settings.text.empty() && settings.name.ends_with(".lum")) {
-    settings.text = read_file(settings.name, kMostText);
-    settings.name = std::filesystem::path(settings.name).stem().string();
-  }
 }
 
 Objective::Objective(const Library& library, const ObjectiveSettings& settings)

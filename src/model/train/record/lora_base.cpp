@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/structured/json.h"
 #include "model/arch/checkpoint/read.h"
+#include "model/train/record/provenance.h"
 #include "model/train/record/record.h"
 
 namespace lumen::model {

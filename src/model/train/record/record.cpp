@@ -1,7 +1,6 @@
 #include "model/train/record/record.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -11,6 +10,7 @@
 #include "model/arch/split_weights.h"
 #include "model/train/recipe/recipe_keys.h"
 #include "model/train/record/lora_base.h"
+#include "model/train/record/provenance.h"
 
 namespace lumen::model {
 namespace {
@@ -69,15 +69,6 @@ void require_shapes(const Model& model, const std::string& where) {
 }
 
 }  // namespace
-
-Hash hash_of(const std::string& hex, const std::string& where) {
-  Hash hash;
-  const char* begin = hex.data();
-  const bool whole = hex.size() == 32 && std::from_chars(begin, begin + 16, hash.high, 16).ptr == begin + 16 &&
-                     std::from_chars(begin + 16, begin + 32, hash.low, 16).ptr == begin + 32;
-  if (!whole || hash.hex() != hex) throw user_error("{}: '{}' is no content hash", where, hex);
-  return hash;
-}
 
 void record_run(const Model& model, const std::vector<DataFile>& read, const Hash& tokens, CheckpointContent* content) {
   json& more = content->state.more;

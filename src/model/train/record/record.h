@@ -13,9 +13,6 @@
 
 namespace lumen::model {
 
-// The hash that 32 lower-case digits spell. Error that names `where` for other texts.
-Hash hash_of(const std::string& hex, const std::string& where);
-
 // Adds the model (without weights) and the data to what is saved.
 void record_run(const Model& model, const std::vector<DataFile>& files, const Hash& tokens, CheckpointContent* content);
 

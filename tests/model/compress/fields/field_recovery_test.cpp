@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/sealed/sealed.h"
 #include "model/compress/quantize.h"
 #include "tests/model/tiny.h"
 
@@ -182,6 +183,23 @@ TEST(FieldRecovery, GoesOnInTheSameBytes) {
     EXPECT_NE(testing::internal::GetCapturedStderr().find(state.string()), std::string::npos) << at;
     EXPECT_EQ(begins, 1);
     results.push_back(damaged.result());
+  }
+  // A step that is none would be another one.
+  for (const char* step : {"4294967298", "2.5", "1e300"}) {
+    {
+      std::ofstream(state, std::ios::binary | std::ios::trunc) << whole_state;
+      SealedFolder sealed(folder, {.quiet = true});
+      std::string told = sealed.read("work", "state");
+      const size_t at = told.find("\"step\":3");
+      ASSERT_NE(at, std::string::npos);
+      sealed.write("work", "state", told.replace(at, 8, std::string("\"step\":") + step));
+    }
+    testing::internal::CaptureStderr();
+    FieldRecovery wrong(fields_engine(), rounded, &m, fields_text(16 * 8), o);
+    int begins = 0;
+    ASSERT_TRUE(wrong.run([&](const FieldRecoveryProgress& p) { begins = begins == 0 ? p.step : begins; }));
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("is not what this version"), std::string::npos) << step;
+    EXPECT_EQ(begins, 1) << step;
   }
   std::filesystem::remove_all(folder);
   std::filesystem::rename(kept, folder);  // wherever it was meanwhile

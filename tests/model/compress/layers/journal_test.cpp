@@ -110,6 +110,50 @@ TEST_F(JournalFiles, PartsOfAnotherMomentOrPlaceAreNotTaken) {
   EXPECT_NE(words.find("of another moment"), std::string::npos) << words;
 }
 
+// Numbers of another kind, or that fit nowhere, would become any others.
+TEST_F(JournalFiles, NumbersThatAreNoneAreNotTaken) {
+  SealedFolder sealed(folder_ / "w", {.quiet = true});
+  const nlohmann::json kept = nlohmann::json::parse(sealed.read("work", "journal"));
+  const auto has_first = [&](const char* place, const nlohmann::json& number) {
+    nlohmann::json told = kept;
+    told[nlohmann::json::json_pointer(place)] = number;
+    sealed.write("work", "journal", told.dump());
+    bool has = false;
+    (void)warnings_of([&] { has = Journal(folder_ / "w", "key", false).has(0); });
+    return has;
+  };
+  const nlohmann::json numbers[] = {1.3e20, -1e300, 4.5, -4, nullptr, "4"};
+  for (const char* place :
+       {"/parts/0/contents/0", "/parts/0/contents/1", "/parts/0/weights/0/bytes", "/parts/0/weights/0/shape/0"})
+    for (const nlohmann::json& number : numbers) EXPECT_FALSE(has_first(place, number)) << place << number;
+  EXPECT_FALSE(has_first("/parts/0/weights/0/shape/0", UINT64_MAX));
+  for (const nlohmann::json& number : numbers) {
+    EXPECT_TRUE(has_first("/values/behind", number)) << number;
+    (void)warnings_of([&] { EXPECT_FALSE(Journal(folder_ / "w", "key", false).values(1)) << number; });
+  }
+}
+
+// Lengths whose sum begins again at zero would put a weight behind the end of its part.
+TEST_F(JournalFiles, LengthsBeyondThePartAreNotTaken) {
+  {
+    SealedFolder sealed(folder_ / "w", {.quiet = true});
+    nlohmann::json told = nlohmann::json::parse(sealed.read("work", "journal"));
+    nlohmann::json& weights = told["parts"][0]["weights"];
+    weights = nlohmann::json::array();
+    constexpr uint64_t kLong = uint64_t{1} << 50;
+    for (int i = 0; i < 1 << 14; ++i)
+      weights.push_back({{"name", "w" + std::to_string(i)}, {"shape", {1}}, {"bytes", kLong}});
+    weights.push_back({{"name", "last"}, {"shape", {1}}, {"bytes", 4}});
+    sealed.write("work", "journal", told.dump());
+  }
+  const std::string words = warnings_of([&] {
+    const Journal again(folder_ / "w", "key", false);
+    EXPECT_FALSE(again.has(0));
+    EXPECT_TRUE(again.has(1));
+  });
+  EXPECT_NE(words.find("entry is broken"), std::string::npos) << words;
+}
+
 TEST_F(JournalFiles, AnotherRunIsRefused) {
   EXPECT_THROW(Journal(folder_ / "w", "other", false), Error);
   EXPECT_EQ(Journal(folder_ / "w", "other", true).end(), 0u);
