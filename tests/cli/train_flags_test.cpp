@@ -19,10 +19,14 @@ class TrainFlagsTest : public testing::Test {
     std::string name = (fs::temp_directory_path() / "lumen-train-flags-XXXXXX").string();
     folder_ = mkdtemp(name.data());
     setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+    fs::current_path(folder_);  // other tests write to the folder they are started in
   }
-  void TearDown() override { fs::remove_all(folder_); }
+  void TearDown() override {
+    fs::current_path(before_);
+    fs::remove_all(folder_);
+  }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  fs::path folder_;
+  fs::path folder_, before_ = fs::current_path();
 };
 
 // A value for each option with which a run could begin; "" for flags without one.

@@ -78,7 +78,7 @@ struct Numbers {
 TEST_P(GpuTest, OpensAndSaysWhatItIs) {
   const auto device = open();
   EXPECT_NE(device->describe().find(fake.device() + ":0 Stand-in A"), std::string::npos) << device->describe();
-  EXPECT_NE(device->describe().find("1.0 GiB"), std::string::npos);
+  EXPECT_NE(device->describe().find("1.00 GiB"), std::string::npos);
   EXPECT_FALSE(device->reads_host_memory());
   EXPECT_TRUE(device->is_asynchronous());
   EXPECT_EQ(device->memory().total, int64_t{1} << 30);
