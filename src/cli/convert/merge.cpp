@@ -37,7 +37,7 @@ struct MergeFlags {
   bool no_check = false, overwrite = false;
 };
 
-// Where the result lies until it is known to be good: in a hidden folder beside its place.
+// Holds the result until it has been checked, in a hidden folder next to its place.
 class Staged {
  public:
   Staged(const fs::path& out, bool folder)

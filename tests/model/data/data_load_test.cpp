@@ -62,13 +62,17 @@ TEST_F(DataLoad, ATemplateWithoutEndIsNamed) {
       "{% endfor %}{% endif %}{% endfor %}";
   const std::filesystem::path file = folder_.put("a.jsonl", text);
   const auto begin = std::chrono::steady_clock::now();
-  try {
-    load(file, o);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::StartsWith(file.string() + ":8: "));
-    EXPECT_THAT(e.what(), HasSubstr("the template takes "));
-    EXPECT_THAT(e.hint(), HasSubstr("--chat-template"));
+  RowReport report;
+  const std::function<void()> readings[] = {[&] { load(file, o); }, [&] { texts_of_rows({file}, o, &report); }};
+  for (const auto& reading : readings) {
+    try {
+      reading();
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::StartsWith(file.string() + ":8: "));
+      EXPECT_THAT(e.what(), HasSubstr("the template takes "));
+      EXPECT_THAT(e.hint(), HasSubstr("--chat-template"));
+    }
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }

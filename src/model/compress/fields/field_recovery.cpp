@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/structured/json_numbers.h"
 #include "base/threads/team.h"
 #include "graph/ir/text.h"
 #include "model/compress/quantize.h"
@@ -240,21 +241,17 @@ int FieldRecovery::take_state(std::span<const uint8_t> state) {
     for (const std::vector<float>* numbers : m->states()) bytes += numbers->size() * sizeof(float);
   std::span<const uint8_t> rest = state.subspan(end - state.begin() + 1);
   if (rest.size() != bytes) return 0;
-  // The library would cast whatever number is there, which need not fit.
-  const auto whole = [&](const char* name) {
-    const nlohmann::json& number = told.at(name);
-    return number.is_number_integer() && number >= 0 && number <= options_.steps ? number.get<int>() : 0;
-  };
   try {
-    moves_ = whole("step");
+    moves_ = json_within(told, "step", 1, options_.steps, "state");
     before_ = told.at("before").get<double>();
     after_ = told.at("after").get<double>();
-    best_step_ = whole("best");
+    best_step_ = json_within(told, "best", 0, options_.steps, "state");
     models_ = told.at("models").get<std::string>();
+  } catch (const Error&) {
+    return moves_ = 0;
   } catch (const nlohmann::json::exception&) {
-    return 0;
+    return moves_ = 0;
   }
-  if (moves_ < 1 || moves_ > options_.steps) return moves_ = 0;
   for (const auto& [name, m] : moving_)
     for (std::vector<float>* numbers : m->states()) {
       std::memcpy(numbers->data(), rest.data(), numbers->size() * sizeof(float));

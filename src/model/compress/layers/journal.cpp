@@ -34,7 +34,7 @@ Seal seal_of(const std::string& text) {
   return out;
 }
 
-// The library would cast whatever number is there, which need not fit.
+// The JSON library casts any number to the type that is asked for, even one that does not fit.
 uint64_t whole(const nlohmann::json& number, uint64_t most = UINT64_MAX) {
   if (!number.is_number_unsigned() || number.get<uint64_t>() > most)
     throw user_error("{} is no whole number that may stand there", number.dump());

@@ -116,11 +116,6 @@ std::string last_tag(const std::string& text) {
                                                                                          : std::string();
 }
 
-// A template without end is no fault of the row: the next row would take as long.
-[[noreturn]] void overran(const TemplateOverrun& error) {
-  throw TemplateOverrun(Error(error.code(), error.what(), "--chat-template names another template"));
-}
-
 }  // namespace
 
 AnswerFinder::AnswerFinder(const ChatRenderer& renderer, const ordered_json& messages, const ordered_json& more)
@@ -128,8 +123,8 @@ AnswerFinder::AnswerFinder(const ChatRenderer& renderer, const ordered_json& mes
   try {
     chat_ = renderer.mark(messages, more);
     full_ = renderer.render(chat_, {.mark_answers = renderer.has_answers()});
-  } catch (const TemplateOverrun& error) {
-    overran(error);
+  } catch (const TemplateOverrun&) {
+    throw;  // no fault of the row: the next one would take as long
   } catch (const Error& error) {
     wrong("the template refuses the conversation", fmt::format("{}; --chat-template names another", error.what()));
   }
@@ -235,8 +230,8 @@ std::vector<ChatText::Part> AnswerFinder::from_blocks(const ChatText& text, cons
 std::optional<ChatText> AnswerFinder::print(const MarkedChat& chat, size_t count, bool open) const {
   try {
     return renderer_.render(chat, {.count = count, .open_answer = open, .mark_answers = renderer_.has_answers()});
-  } catch (const TemplateOverrun& error) {
-    overran(error);
+  } catch (const TemplateOverrun&) {
+    throw;  // no fault of the row: the next one would take as long
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -249,8 +244,8 @@ ChatText::Part AnswerFinder::own_texts(size_t k, const ChatText& text, size_t co
     const ChatText marked = renderer_.render(chat_, {.count = count, .marked = k});
     if (marked.text == text.text && !marked.begins.empty() && !marked.ends.empty())
       return {marked.begins.front(), marked.ends.back()};
-  } catch (const TemplateOverrun& error) {
-    overran(error);
+  } catch (const TemplateOverrun&) {
+    throw;                  // no fault of the row: the next one would take as long
   } catch (const Error&) {  // marks may be in the way of what a template looks for
   }
   MarkedChat other = chat_;

@@ -30,6 +30,12 @@ RowForm form_of(Example::Kind kind) {
   return kind == Example::Kind::label ? RowForm::labels : RowForm::texts;
 }
 
+// A template that runs into its limit ends the reading, at this row.
+Error placed(const TemplateOverrun& error, const fs::path& file, uint64_t line) {
+  return Error(error.code(), fmt::format("{}:{}: {}", file.string(), line, error.what()),
+               "--chat-template names another template");
+}
+
 // A row's tokens, or why there are none.
 struct Tokenized {
   struct Text {
@@ -169,7 +175,7 @@ class Loader {
       std::vector<Tokenized> made(block.size());
       std::vector<uint64_t> lines;
       for (const DataRow& r : block) lines.push_back(r.line);
-      // Rows behind one whose template has no end would take as long each.
+      // Rows after one that ran into the template's limit are left alone: each would take as long.
       std::atomic<int64_t> ended = INT64_MAX;
       parallel_for(0, std::ssize(block), {.grain = 4}, [&](int64_t i) {
         if (i > ended) return;
@@ -178,8 +184,7 @@ class Loader {
         } catch (const TemplateOverrun& error) {
           for (int64_t now = ended; i < now && !ended.compare_exchange_weak(now, i);) {
           }
-          throw Error(error.code(), fmt::format("{}:{}: {}", files_[file].string(), lines[i], error.what()),
-                      error.hint());
+          throw placed(error, files_[file], lines[i]);
         }
       });
       for (size_t i = 0; i < made.size(); ++i) take(file, lines[i], made[i], writer);
@@ -304,8 +309,8 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
         out.insert(out.end(), texts.begin(), texts.end());
       } catch (const ShapeFault& fault) {
         drop(fault.reason, fault.detail);
-      } catch (const TemplateOverrun&) {
-        throw;
+      } catch (const TemplateOverrun& error) {
+        throw placed(error, file, row.line);
       } catch (const Error& error) {
         drop("cannot be tokenized", error.what());
       }
