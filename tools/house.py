@@ -37,6 +37,9 @@ WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimp
 # program then.
 STARTS_THREADS = re.compile(r"std::j?thread\b(?!::id\b)|std::async\b|\bpthread_create\b|#\s*pragma omp (?!simd\b)|<omp\.h>")
 DOOR_OF_THREADS = "base/threads/"
+# The standard library's iterators over folders end the program where memory is short.
+DOOR_OF_FOLDERS = "base/file/folder."
+WALKS_FOLDERS = re.compile(r"\w*directory_iterator\b|\b(?:fs|filesystem)::(?:remove_all|copy)\(")
 BANNED_FILES = re.compile(r"(^|/|_)(utils?|helpers?|misc|common)(_|\.|/|$)")
 
 
@@ -119,6 +122,8 @@ def main() -> int:
                 breaches.append(f"src/{path}:{number}: names '{found.group(0)}'; formats and families live in .lum files only")
             if not path.startswith(DOOR_OF_THREADS) and (found := STARTS_THREADS.search(line)):
                 breaches.append(f"src/{path}:{number}: '{found.group(0).strip()}'; threads are started by base/threads/threads.h alone")
+            if not path.startswith(DOOR_OF_FOLDERS) and (found := WALKS_FOLDERS.search(line)):
+                breaches.append(f"src/{path}:{number}: '{found.group(0)}' ends the program where memory is short; see base/file/folder.h")
             if found := WORDS_LEFT_FOR_LATER.search(line):
                 breaches.append(f"src/{path}:{number}: '{found.group(0)}' left in the code")
         if len(text.splitlines()) > LONGEST_FILE:

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -35,7 +36,7 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
   ~Folder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    remove_tree(path, ignored);
   }
   std::filesystem::path path;
 };

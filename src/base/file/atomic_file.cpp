@@ -11,6 +11,7 @@
 
 #include "base/file/cut.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "base/file/temporary.h"
 
@@ -94,7 +95,7 @@ void refuse_link(const fs::path& target) {
 // Whole files, in the order in which they were written: what was written last is found last.
 void move_files(const fs::path& from, const fs::path& to) {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
-  for (const auto& entry : fs::directory_iterator(from)) files.emplace_back(entry.last_write_time(), entry.path());
+  for (const fs::path& path : list_folder(from)) files.emplace_back(fs::last_write_time(path), path);
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) {
     return a.first < b.first || (a.first == b.first && a.second > b.second);
   });
@@ -256,7 +257,7 @@ AtomicFolder::AtomicFolder(std::filesystem::path path) {
 
 void AtomicFolder::undo() {
   std::error_code ignored;
-  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  if (!temporary_.empty()) remove_tree(temporary_, ignored);
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   forget_temporary(temporary_);

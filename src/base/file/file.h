@@ -1,7 +1,7 @@
 // Files: reading whole, mapping, and writing so that a crash never leaves half a file (write beside, fsync, rename).
 //
 // May include: base.
-// Offers: cut.h, leave.h, lock.h, protected.h, temporary.h, transfer.h.
+// Offers: cut.h, folder.h, leave.h, lock.h, protected.h, temporary.h, transfer.h.
 #pragma once
 
 #include <cstddef>

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file/folder.h"
+
 namespace lumen {
 namespace {
 
@@ -119,18 +121,12 @@ bool lock_new(int fd) {
 
 void remove_leavings(const std::filesystem::path& folder, const std::function<bool(const std::string&)>& wanted) {
   std::error_code failure;
-  std::vector<std::filesystem::path> found;
-  for (std::filesystem::directory_iterator
-           it(folder, std::filesystem::directory_options::skip_permission_denied, failure),
-       end;
-       !failure && it != end; it.increment(failure)) {
-    const std::string meant = temporary_becomes(it->path().filename().string());
-    if (!meant.empty() && (!wanted || wanted(meant))) found.push_back(it->path());
-  }
-  for (const std::filesystem::path& one : found) {
+  for (const std::filesystem::path& one : list_folder(folder, failure)) {
+    const std::string meant = temporary_becomes(one.filename().string());
+    if (meant.empty() || (wanted && !wanted(meant))) continue;
     const int fd = ::open(one.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(one, failure);
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) remove_tree(one, failure);
     ::close(fd);
   }
 }

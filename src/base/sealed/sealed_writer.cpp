@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/temporary.h"
 #include "base/file/transfer.h"
 #include "base/sealed/sealed.h"
@@ -44,14 +45,14 @@ struct Entry {
 std::vector<Entry> entries_of(const fs::path& own) {
   std::vector<Entry> out;
   std::error_code failure;
-  for (fs::directory_iterator kind(own, failure), end; !failure && kind != end; kind.increment(failure)) {
+  for (const fs::path& kind : list_folder(own, failure)) {
     std::error_code inner;
-    if (kind->is_symlink(inner) || !kind->is_directory(inner)) continue;
-    for (fs::directory_iterator file(kind->path(), inner), last; !inner && file != last; file.increment(inner)) {
+    if (!fs::is_directory(fs::symlink_status(kind, inner))) continue;
+    for (const fs::path& file : list_folder(kind, inner)) {
       struct stat info{};
-      const std::string name = file->path().filename().string();
-      if (name.starts_with('.') || ::lstat(file->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-      out.push_back({kind->path().filename().string(), name, info.st_size, info.st_mtim});
+      const std::string name = file.filename().string();
+      if (name.starts_with('.') || ::lstat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+      out.push_back({kind.filename().string(), name, info.st_size, info.st_mtim});
     }
   }
   return out;
@@ -193,6 +194,7 @@ std::vector<SealedKind> list_sealed(const fs::path& folder) {
 int64_t clear_sealed(const fs::path& folder, const std::string& kind) {
   int64_t gone = 0;
   const fs::path own = own_folder(folder);
+  if (own.empty()) return gone;
   for (const Entry& e : entries_of(own)) {
     if (!kind.empty() && e.kind != kind) continue;
     const fs::path file = own / e.kind / e.name;

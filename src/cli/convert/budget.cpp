@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/log.h"
 #include "cli/convert/high_impact.h"
 #include "cli/measured_quality.h"
@@ -209,7 +210,7 @@ class BudgetRun {
     o.folder = folder_ / "scores";
     std::vector<model::TokenId> some = text_;
     some.resize(std::min<size_t>(some.size(), flags_.score_chunks * options_.run.length));
-    if (options_.anew) std::filesystem::remove_all(folder_);
+    if (options_.anew) remove_tree(folder_);
     std::filesystem::create_directories(o.folder);
     if (cuts()) return score_shares(some, begin);
     SealedFolderOptions places;
@@ -525,7 +526,7 @@ class BudgetRun {
       put(fmt::format("{:<32} {:<16} {:>6.3f} bits  {}\n", t.name, t.format, t.bits, t.reason));
     write_reports(flags_, report_);
     std::error_code gone;
-    std::filesystem::remove_all(folder_, gone);
+    remove_tree(folder_, gone);
   }
 
   const model::Model& model_;

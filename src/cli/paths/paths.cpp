@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "model/data/examples/load.h"
 #include "model/file/own_input.h"
@@ -85,11 +86,9 @@ void append(std::vector<fs::path>& to, const model::Paths& more) {
 std::vector<fs::path> files_below(const fs::path& folder, int depth, bool (*wanted)(const fs::path&)) {
   std::vector<fs::path> out;
   std::error_code failure;
-  for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, failure), end;
-       !failure && at != end; at.increment(failure)) {
-    if (at.depth() >= depth) at.disable_recursion_pending();
+  for (const fs::path& path : list_below(folder, failure, depth)) {
     std::error_code unknown;
-    if (at->is_regular_file(unknown) && wanted(at->path())) out.push_back(at->path());
+    if (fs::is_regular_file(path, unknown) && wanted(path)) out.push_back(path);
   }
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/lock.h"
 #include "base/file/temporary.h"
 #include "base/hash.h"
@@ -276,7 +277,7 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
   }
   for (const fs::path& path : earlier) model::discard_checkpoint(path);
   // Nothing of a base that the other run has rewritten is of use to this one, which may write its own.
-  for (const fs::path& path : model::rewritten_files(out)) fs::remove_all(path);
+  for (const fs::path& path : model::rewritten_files(out)) remove_tree(path);
 }
 
 // What a recipe names and a run reads stays as it is.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "base/file/temporary.h"
 #include "base/log.h"
@@ -50,22 +51,33 @@ void merge_adapter(const Shared& shared, const std::string& base, const fs::path
 void refuse_protected_in(const fs::path& path) {
   refuse_protected(path, "name another folder with --out");
   std::error_code failure;
-  for (fs::recursive_directory_iterator at(path, failure), end; !failure && at != end; at.increment(failure))
-    refuse_protected(at->path(), "name another folder with --out");
+  for (const fs::path& inner : list_below(path, failure)) refuse_protected(inner, "name another folder with --out");
+}
+
+void copy_tree(const fs::path& from, const fs::path& to, std::error_code& failure) {
+  if (!fs::is_directory(from, failure)) {
+    fs::copy_file(from, to, failure);
+    return;
+  }
+  fs::create_directory(to, failure);
+  for (const fs::path& inner : list_folder(from)) {
+    if (failure) return;
+    copy_tree(inner, to / inner.filename(), failure);
+  }
 }
 
 // What the last phase wrote becomes the run's: models and folders, not its checkpoints.
 void publish(const fs::path& from, const fs::path& to) {
-  for (const auto& entry : fs::directory_iterator(from)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& entry : list_folder(from)) {
+    const std::string name = entry.filename().string();
     if (name.starts_with(".") || name.starts_with("checkpoint-") || name == kRecipe || name == kMerged) continue;
     const fs::path part = to / fmt::format(".{}.part", name);
     remember_temporary(part);
     std::error_code failure;
     refuse_protected_in(to / name);
-    fs::remove_all(part, failure);
-    fs::copy(entry.path(), part, fs::copy_options::recursive, failure);
-    if (!failure) fs::remove_all(to / name, failure);
+    remove_tree(part, failure);
+    if (!failure) copy_tree(entry, part, failure);
+    if (!failure) remove_tree(to / name, failure);
     if (!failure) fs::rename(part, to / name, failure);
     forget_temporary(part);
     if (failure) throw user_error("cannot write {}: {}", (to / name).string(), failure.message());

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/folder.h"
 #include "base/file/temporary.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -61,7 +62,7 @@ class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
-    fs::remove_all(path_, error);  // of a killed process that had the same number
+    remove_tree(path_, error);  // of a killed process that had the same number
     if (!fs::create_directory(path_, error))
       throw user_error("cannot create '{}': {}", path_.string(), error.message());
   }
@@ -69,7 +70,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
     std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    remove_tree(path_, ignored);
   }
   const fs::path& path() const { return path_; }
 
@@ -143,12 +144,11 @@ std::optional<int> writer_of(const fs::path& folder) {
 
 void clean_checkpoints(const fs::path& out) {
   std::error_code error;
-  std::vector<fs::path> leavings;
-  for (const fs::directory_entry& entry : fs::directory_iterator(out, error)) {
-    const auto pid = writer_of(entry.path());
-    if (pid && *pid != ::getpid() && ::kill(*pid, 0) != 0 && errno == ESRCH) leavings.push_back(entry.path());
+  for (const fs::path& path : list_folder(out, error)) {
+    const auto pid = writer_of(path);
+    std::error_code kept;
+    if (pid && *pid != ::getpid() && ::kill(*pid, 0) != 0 && errno == ESRCH) remove_tree(path, kept);
   }
-  for (const fs::path& path : leavings) fs::remove_all(path, error);
   remove_leavings(out);
 }
 
@@ -224,18 +224,18 @@ fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, 
 std::vector<fs::path> list_checkpoints(const fs::path& out) {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(out, error)) {
-    const auto step = step_of(entry.path());
+  for (const fs::path& path : list_folder(out, error)) {
+    const auto step = step_of(path);
     if (!step) continue;
     try {
-      const json state = read_state(entry.path());
+      const json state = read_state(path);
       if (json_integer(state, "version", "") != kVersion || json_integer(state, "step", "") != *step) continue;
-      check_sizes(entry.path(), state);
+      check_sizes(path, state);
     } catch (const Error& e) {
-      verbose(fmt::format("'{}' is no whole checkpoint: {}", entry.path().string(), e.what()));
+      verbose(fmt::format("'{}' is no whole checkpoint: {}", path.string(), e.what()));
       continue;
     }
-    found.emplace_back(*step, entry.path());
+    found.emplace_back(*step, path);
   }
   std::sort(found.begin(), found.end());
   std::vector<fs::path> out_paths;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 
 namespace lumen::model {
 namespace {
@@ -32,15 +33,6 @@ bool is_name(std::string_view text) {
          });
 }
 
-std::vector<fs::path> entries(const fs::path& folder) {
-  std::vector<fs::path> out;
-  std::error_code failure;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure))
-    out.push_back(at->path());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 // The snapshot refs/main names, or the only one.
 fs::path snapshot_of(const fs::path& repository) {
   std::error_code failure;
@@ -51,7 +43,7 @@ fs::path snapshot_of(const fs::path& repository) {
     if (is_name(commit) && fs::is_directory(repository / "snapshots" / commit, failure))
       return repository / "snapshots" / commit;
   }
-  const std::vector<fs::path> all = entries(repository / "snapshots");
+  const std::vector<fs::path> all = list_folder(repository / "snapshots", failure);
   return all.size() == 1 ? all[0] : fs::path();
 }
 
@@ -92,7 +84,7 @@ fs::path resolve_hub(const std::string& name) {
     return snapshot;
   std::vector<fs::path> found;
   std::string names;
-  for (const fs::path& file : entries(snapshot)) {
+  for (const fs::path& file : list_folder(snapshot, failure)) {
     const std::string file_name = file.filename().string();
     if (file.extension() != ".gguf") continue;
     names += (names.empty() ? "" : ", ") + file_name;

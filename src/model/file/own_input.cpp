@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/file/folder.h"
 #include "model/file/hub_cache.h"
 
 namespace lumen::model {
@@ -26,12 +27,10 @@ std::optional<std::string> prefix_of_part(const std::string& name) {
 Paths files_in(const fs::path& folder) {
   Paths out;
   std::error_code failure;
-  for (fs::directory_iterator i(folder.empty() ? fs::path(".") : folder, failure), end; !failure && i != end;
-       i.increment(failure)) {
+  for (const fs::path& path : list_folder(folder.empty() ? fs::path(".") : folder, failure)) {
     std::error_code unknown;
-    if (i->is_regular_file(unknown)) out.push_back(i->path());
+    if (fs::is_regular_file(path, unknown)) out.push_back(path);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 
@@ -89,17 +88,16 @@ Paths model_files(const fs::path& given) {
 }
 
 Paths files_of_run(const fs::path& folder) {
+  const auto is_hidden = [](const fs::path& name) { return name.string().starts_with('.'); };
   std::error_code failure;
-  constexpr int kDeepest = 3;  // RUN/PHASE/CHECKPOINT/FILE
+  constexpr int kDeepestFolder = 3;  // RUN/PHASE/CHECKPOINT/FILE
   const bool has_model = fs::exists(folder / "model.gguf", failure);
   Paths out;
-  for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, failure), end;
-       !failure && at != end; at.increment(failure)) {
+  for (const fs::path& path : list_below(folder, failure, kDeepestFolder)) {
     std::error_code unknown;
-    if (at.depth() >= kDeepest || at->path().filename().string().starts_with('.')) at.disable_recursion_pending();
-    if (!at->is_regular_file(unknown)) continue;
-    if (is_of_run(at->path()) || ((at.depth() > 0 || !has_model) && is_of_folder(at->path())))
-      out.push_back(at->path());
+    const fs::path above = path.lexically_relative(folder).parent_path();  // the folders between
+    if (!fs::is_regular_file(path, unknown) || std::ranges::any_of(above, is_hidden)) continue;
+    if (is_of_run(path) || ((!above.empty() || !has_model) && is_of_folder(path))) out.push_back(path);
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/file/folder.h"
 
 namespace lumen::model {
 namespace {
@@ -118,8 +119,8 @@ EventFile::EventFile(const fs::path& folder, int64_t step) {
   if (error) throw user_error("cannot create '{}': {}", folder.string(), error.message());
   // Readers take files in the order of their names.
   size_t files = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    files += entry.path().filename().string().find("tfevents") == std::string::npos ? 0 : 1;
+  for (const fs::path& path : list_folder(folder, error))
+    files += path.filename().string().find("tfevents") == std::string::npos ? 0 : 1;
   const auto now =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   path_ = folder / fmt::format("events.out.tfevents.{:010}.lumen.{:06}", now, files);

@@ -6,6 +6,7 @@
 
 #include "base/embedded.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "lang/parser.h"
 #include "number/facts/type_ids.h"
 #include "number/read/names.h"
@@ -51,15 +52,9 @@ void FormatLibrary::add(const lang::File& file) {
 }
 
 void FormatLibrary::add_folder(const std::filesystem::path& folder) {
-  std::error_code status;
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, status)) {
-    if (entry.path().extension() == ".lum") paths.push_back(entry.path());
-  }
-  if (status) throw user_error("cannot read folder {}: {}", folder.string(), status.message());
-  std::sort(paths.begin(), paths.end());
   std::vector<lang::File> files;
-  for (const auto& path : paths) {
+  for (const std::filesystem::path& path : list_folder(folder)) {
+    if (path.extension() != ".lum") continue;
     files.push_back(lang::parse_file(std::make_shared<Source>(Source{path.string(), read_file(path, kMaxFileBytes)})));
   }
   add_all(std::move(files));

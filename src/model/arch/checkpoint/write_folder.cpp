@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/leave.h"
 #include "base/log.h"
 #include "base/structured/json.h"
@@ -98,20 +99,19 @@ nlohmann::json config_to_complete(const Model& model) {
 // Weights of a model that was in the folder before would be taken for those of this one.
 void remove_old_weights(const std::filesystem::path& folder, const std::set<std::string>& written) {
   std::error_code failure;
-  std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::filesystem::path& path : list_folder(folder, failure)) {
+    const std::string name = path.filename().string();
     const bool is_weights =
         name == "model.safetensors" || name == "model.safetensors.index.json" ||
         (name.starts_with("model-") && name.find("-of-") != std::string::npos && name.ends_with(".safetensors"));
-    if (is_weights && !written.contains(name)) old.push_back(entry.path());
+    std::error_code kept;
+    if (is_weights && !written.contains(name)) std::filesystem::remove(path, kept);
   }
-  for (const auto& path : old) std::filesystem::remove(path, failure);
 }
 
 std::set<std::string> names_in(const std::filesystem::path& folder) {
   std::set<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) out.insert(entry.path().filename().string());
+  for (const std::filesystem::path& path : list_folder(folder)) out.insert(path.filename().string());
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "lang/parser.h"
 
 namespace lumen::model {
@@ -114,12 +115,7 @@ void Library::add_format_folder(const std::filesystem::path& folder) {
 }
 
 void Library::add_model_folder(const std::filesystem::path& folder) {
-  std::error_code failure;
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) paths.push_back(entry.path());
-  if (failure) throw user_error("cannot read folder {}: {}", folder.string(), failure.message());
-  std::sort(paths.begin(), paths.end());
-  for (const auto& path : paths) {
+  for (const std::filesystem::path& path : list_folder(folder)) {
     if (path.extension() == ".lum") {
       add_model_text(std::make_shared<Source>(Source{path.string(), read_file(path, 16 << 20)}));
     } else if (path.extension() == ".toml") {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/folder.h"
 #include "base/log.h"
 #include "base/structured/json_numbers.h"
 #include "base/threads/team.h"
@@ -275,7 +276,7 @@ Model FieldRecovery::result() const {
 void FieldRecovery::remove_folder() {
   if (!files_) return;
   std::error_code ignored;
-  std::filesystem::remove_all(files_->path(), ignored);
+  remove_tree(files_->path(), ignored);
   files_.reset();
   lock_.reset();
   std::filesystem::remove(options_.folder, ignored);  // if nothing else lies there

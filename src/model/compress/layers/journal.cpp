@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/folder.h"
 #include "base/log.h"
 #include "base/structured/base64.h"
 #include "base/structured/json.h"
@@ -267,7 +268,7 @@ std::optional<Journal::Values> Journal::values(size_t part) const {
 void Journal::remove() {
   parts_.clear();
   std::error_code ignored;
-  std::filesystem::remove_all(files_.path(), ignored);
+  remove_tree(files_.path(), ignored);
   lock_.reset();
   std::filesystem::remove(folder_, ignored);  // if it is empty now
 }

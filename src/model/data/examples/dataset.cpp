@@ -6,6 +6,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/structured/json.h"
 #include "model/data/rows/file_text.h"
 #include "model/data/rows/rows.h"
@@ -77,10 +78,10 @@ Documents load_documents(const fs::path& path) {
     return out;
   }
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
-    const std::string extension = entry.path().extension().string();
-    if (entry.is_regular_file() && (extension == ".txt" || extension == ".md" || extension == ".jsonl"))
-      files.push_back(entry.path());
+  for (const fs::path& file : list_below(path)) {
+    const std::string extension = file.extension().string();
+    if (fs::is_regular_file(file) && (extension == ".txt" || extension == ".md" || extension == ".jsonl"))
+      files.push_back(file);
   }
   std::sort(files.begin(), files.end());
   if (files.empty()) throw user_error("'{}' holds no .txt, .md or .jsonl file", path.string());

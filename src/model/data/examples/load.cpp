@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/log.h"
 #include "base/structured/json.h"
 #include "base/threads/team.h"
@@ -231,8 +232,8 @@ std::vector<fs::path> data_files(const fs::path& path) {
                 "--data names it; a resumed run knows its files by content, wherever they lie");
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path))
-    if (entry.is_regular_file() && is_row_file(entry.path())) files.push_back(entry.path());
+  for (const fs::path& file : list_below(path))
+    if (fs::is_regular_file(file) && is_row_file(file)) files.push_back(file);
   std::sort(files.begin(), files.end());
   if (files.empty()) throw user_error("'{}' holds no file of data", path.string());
   return files;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -60,16 +61,16 @@ PrefixFiles::~PrefixFiles() {
 // What earlier starts have kept.
 void PrefixFiles::find_files() {
   std::error_code failure;
-  for (fs::directory_iterator at(folder_, failure), end; !failure && at != end; at.increment(failure)) {
+  for (const fs::path& path : list_folder(folder_, failure)) {
     std::error_code gone;
-    if (!at->is_regular_file(gone) || at->path().filename().string().starts_with('.')) continue;
+    if (!fs::is_regular_file(path, gone) || path.filename().string().starts_with('.')) continue;
     File file;
-    file.bytes = int64_t(at->file_size(gone));
-    if (!gone) file.used = at->last_write_time(gone);
+    file.bytes = int64_t(fs::file_size(path, gone));
+    if (!gone) file.used = fs::last_write_time(path, gone);
     if (gone) continue;
     numbers_.bytes += file.bytes;
     latest_ = std::max(latest_, file.used);
-    files_[at->path().filename().string()] = file;
+    files_[path.filename().string()] = file;
   }
 }
 

@@ -5,7 +5,7 @@
 // brings them to the disk, flushed before they get their names, so that texts do not wait for that. One for all models
 // of a process, from any thread. Proved by tests/model/infer/prefixes/prefixes_test.cpp.
 //
-// May include: base, base/sealed, base/threads, model/text/tokenizer.
+// May include: base, base/file, base/sealed, base/threads, model/text/tokenizer.
 #pragma once
 
 #include <condition_variable>

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "model/eval/training.h"
@@ -81,7 +82,7 @@ class Loop {
     if (options_.out.empty() || !trainer_.writes()) return;
     if (begun_at_ == 0) {
       std::error_code error;
-      fs::remove_all(options_.out / kTensorboardName, error);
+      remove_tree(options_.out / kTensorboardName, error);
       fs::remove(options_.out / kBestName, error);
     }
     metrics_ = MetricsFile(options_.out, begun_at_);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/file/protected.h"
 #include "base/printable.h"
 #include "base/structured/json.h"
@@ -347,7 +348,7 @@ void refuse_outputs_over_inputs(const fs::path& folder, bool resumed) {
   for (const fs::path& path : written) {
     refuse_protected(path, kHint);
     if (!fs::is_directory(path, failure)) continue;
-    for (const auto& entry : fs::directory_iterator(path, failure)) refuse_protected(entry.path(), kHint);
+    for (const fs::path& inner : list_folder(path, failure)) refuse_protected(inner, kHint);
   }
 }
 

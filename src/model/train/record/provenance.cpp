@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/structured/json.h"
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
@@ -27,8 +28,8 @@ std::vector<fs::path> files_below(const fs::path& root, const std::string& name)
     if (fs::exists(root / name, failure)) out.emplace_back(name);
     return out;
   }
-  for (const auto& entry : fs::recursive_directory_iterator(root / name))
-    if (entry.is_regular_file()) out.push_back(fs::relative(entry.path(), root));
+  for (const fs::path& path : list_below(root / name))
+    if (fs::is_regular_file(path)) out.push_back(fs::relative(path, root));
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -1,6 +1,7 @@
 // Tokenizers from files and folders, whatever form they have.
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/file/folder.h"
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/file/ranks.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
@@ -120,10 +121,10 @@ Tokenizer load_model_file(const std::filesystem::path& path, std::string_view te
 std::filesystem::path ranks_file(const std::filesystem::path& folder) {
   std::filesystem::path found;
   std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (entry.path().extension() != ".tiktoken" && entry.path().filename() != "tiktoken.model") continue;
+  for (const std::filesystem::path& path : list_folder(folder, failure)) {
+    if (path.extension() != ".tiktoken" && path.filename() != "tiktoken.model") continue;
     if (!found.empty()) throw user_error("'{}' has several files of ranks", folder.string());
-    found = entry.path();
+    found = path;
   }
   return found;
 }
