@@ -53,8 +53,9 @@ std::string text_of(const std::vector<TokenId>& ids, const ServedModel& model) {
 void check_length(const std::vector<TokenId>& tokens, int64_t most, const std::string& name) {
   if (tokens.empty()) throw wrong_value(name, key_in_quotes(name) + " has an empty text, which has no tokens");
   if (std::ssize(tokens) > most)
-    throw Refusal(400, fmt::format("a text has {} tokens, but may have {}", tokens.size(), most), name,
-                  "context_length_exceeded");
+    throw Refusal(400,
+                  fmt::format("{} has {} tokens, but the context holds {}", key_in_quotes(name), tokens.size(), most),
+                  name, "context_length_exceeded");
 }
 
 // A text, a list of texts, the tokens of a text, or a list of those.
@@ -338,7 +339,7 @@ void read_prediction(Fields& fields, const ServedModel& model, GenerationRequest
   if (!text.empty()) tokens = ids_of(text, name, model, false);
   if (std::ssize(tokens) > model.longest)
     throw Refusal(400,
-                  fmt::format("the prediction has {} tokens, but a text may have {}", tokens.size(), model.longest),
+                  fmt::format("the prediction has {} tokens, but the context holds {}", tokens.size(), model.longest),
                   name, "context_length_exceeded");
   out->expected = std::make_shared<const std::vector<TokenId>>(std::move(tokens));
 }

@@ -15,7 +15,7 @@ int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requ
   const int64_t predict = options.generate.predict, places = options.session.context;
   const int64_t room = places > 0 ? places : context;
   if (prompt > room)
-    throw Error(Exit::user, fmt::format("prompt {} has {} tokens, but a text may have {}", request + 1, prompt, room),
+    throw Error(Exit::user, fmt::format("prompt {} has {} tokens, but the context holds {}", request + 1, prompt, room),
                 "shorten the prompt, or raise --ctx-size");
   const int64_t parallel = std::min<int64_t>(options.parallel, requests.size());
   if (predict < 0) return places > 0 ? std::max(prompt, places / parallel) : context;

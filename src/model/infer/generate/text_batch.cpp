@@ -42,7 +42,7 @@ uint64_t TextBatch::add(TextOrder order) {
   if (order.prompt.empty()) throw usage_error("a prompt is empty");
   if (std::ssize(order.prompt) > longest_)
     throw Error(Exit::user,
-                fmt::format("a prompt has {} tokens, but a text may have {}", order.prompt.size(), longest_),
+                fmt::format("a prompt has {} tokens, but the context holds {}", order.prompt.size(), longest_),
                 "shorten the prompt, or raise --ctx-size");
   if (order.most == 0) order.most = longest_;
   const auto size = std::ssize(order.prompt);

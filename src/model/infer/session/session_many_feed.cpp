@@ -65,10 +65,10 @@ void ManySession::check(std::span<const Part> parts) const {
       LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
     const auto count = std::ssize(parts[p].tokens);
     if (length(parts[p].text) + count > limits_.longest)
-      throw Error(
-          Exit::user,
-          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
-          "shorten it, or raise --ctx-size");
+      throw Error(Exit::user,
+                  fmt::format("a sequence would have {} tokens, but the context holds {}",
+                              length(parts[p].text) + count, limits_.longest),
+                  "shorten it, or raise --ctx-size");
     missing += missing_pages(parts[p].text, count);
     tokens += count;
   }
