@@ -28,8 +28,14 @@ TEST(Carry, NumbersThatAreNoCountsAreNotTaken) {
   };
   EXPECT_EQ(top_k("40"), 40);
   EXPECT_EQ(top_k("40.0"), 40);
-  for (const char* number : {"40.5", "1e20", "-1e300", "4294967297", "18446744073709551615"})
+  for (const char* number : {"40.5", "1e20", "-1e300", "4294967297", "18446744073709551615", "\"40\"", "[40]"}) {
+    testing::internal::CaptureStderr();
     EXPECT_EQ(top_k(number), std::nullopt) << number;
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("\"top_k\" is no whole number"), std::string::npos) << number;
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(top_k("null"), std::nullopt);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Carry, FromFolderToGgufToFolder) {

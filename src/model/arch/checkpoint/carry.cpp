@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file/file.h"
+#include "base/log.h"
 #include "base/structured/json.h"
 
 namespace lumen::model {
@@ -165,12 +166,15 @@ void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& me
   const json generation = object_of(files, "generation_config.json"), config = object_of(files, "config.json");
   for (const Default& d : kDefaults) {
     const auto value = generation.find(d.hf);
-    if (value == generation.end() || !value->is_number() || metadata.has(d.gguf)) continue;
-    if (!d.is_integer)
-      metadata.set(d.gguf, value->get<float>());
-    else if (const auto number = value->get<double>();  // 40.0 is one, too
-             number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)
-      metadata.set(d.gguf, value->get<int32_t>());
+    if (value == generation.end() || value->is_null() || metadata.has(d.gguf)) continue;
+    const double number = value->is_number() ? value->get<double>() : NAN;
+    if (!d.is_integer && std::isfinite(number))
+      metadata.set(d.gguf, static_cast<float>(number));
+    else if (number == std::floor(number) && number >= INT32_MIN && number <= INT32_MAX)  // 40.0 is one, too
+      metadata.set(d.gguf, static_cast<int32_t>(number));
+    else
+      warn(fmt::format("generation_config.json: \"{}\" is no {}number; the file is written without it", d.hf,
+                       d.is_integer ? "whole " : ""));
   }
   for (const Default& d : kTokens) {
     for (const json* source : {&generation, &config}) {
