@@ -5,10 +5,11 @@ error has a message, an output is whole and has the bytes of an undisturbed run 
 before stays, inputs stay, and no part of a file is left.
 
 Usage: tests/faults/fault_check.py LUMEN INJECTOR [--calls N] [--sample N] [--jobs N] [--seed S] [--only VERB] [--kinds A,B]
-                                   [--seconds S] [--report FILE]
+                                   [--skip N] [--seconds S] [--report FILE]
   --calls N     the first N calls of each kind (300)
   --beyond N    and N calls drawn from those behind them (20)
   --sample N    of all those trials only N, drawn by the seed; 0: all of them (200)
+  --skip N      not the first N of them, which an earlier run with the same seed has done
   --seconds S   no trial begins later than that
 """
 import argparse
@@ -37,17 +38,19 @@ CHAT = [{"messages": [{"role": "user", "content": f"How many are {i} and {i}?"},
 
 # Each verb's smallest command. {x}: an input made by prepare(); outputs are the names after "out".
 COMMANDS = {
-    "train": (["train", "--shape", "tiny", "--steps", "2", "--eval-every", "0", "-o", "out"], ["out/model.gguf"]),
+    "train": (["train", "--shape", "tiny", "--steps", "2", "--batch", "2", "--length", "16", "--eval-every", "0", "-o", "out"],
+              ["out/model.gguf"]),
     "finetune": (["train", "-m", "{chatty}", "--data", "{chats}", "--lora", "--lora-rank", "2", "--steps", "2", "--batch", "2", "--length", "96",
                   "--eval-every", "0", "-o", "out"], ["out/adapter/adapter_model.safetensors"]),
-    "resume": (["train", "--shape", "tiny", "--steps", "3", "--eval-every", "0", "-o", "run", "--resume"], ["run/model.gguf"]),
+    "resume": (["train", "--shape", "tiny", "--steps", "3", "--batch", "2", "--length", "16", "--eval-every", "0", "-o", "run", "--resume"],
+               ["run/model.gguf"]),
     "export-gguf": (["export", "{model}", "out.gguf"], ["out.gguf"]),
     "export-folder": (["export", "{model}", "out", "--to", "hf"], ["out/model.safetensors", "out/config.json"]),
     "quantize": (["quantize", "{model}", "out.gguf", "q8_0", "--fallback", "f16"], ["out.gguf"]),
     "quantize-layers": (["quantize", "{model}", "out.gguf", "int4_g32", "--strategy", "gptq", "-c", "16", "--chunks", "4", "-b", "2"],
                         ["out.gguf"]),
     "quantize-budget": (["quantize", "{model}", "out.gguf", "--budget", "6bpw", "--candidates", "int4_g32,q8_0", "-c", "16", "--chunks",
-                         "4", "-b", "2"], ["out.gguf"]),
+                         "2", "--score-chunks", "2", "-b", "2"], ["out.gguf"]),
     "merge": (["merge", "{model}", "{adapter}", "-o", "out.gguf", "--type", "f32", "--no-check"], ["out.gguf"]),
     "imatrix": (["imatrix", "-m", "{model}", "-f", "{text}", "-o", "out.gguf", "-c", "16", "--chunks", "2"], ["out.gguf"]),
     "run": (["run", "-m", "{model}", "-p", "ROMEO:", "-n", "4", "--temp", "0"], []),
@@ -100,7 +103,7 @@ class Bench:
                   "--eval-every", "0", "-o", "tuned", "-q")
         self.made("train", "--shape", "tiny", "--data", "chats.jsonl", "--steps", "2", "--batch", "2", "--length", "96", "--eval-every", "0",
                   "-o", "talk", "-q")
-        self.made("train", "--shape", "tiny", "--steps", "2", "--eval-every", "0", "-o", "run", "-q")
+        self.made("train", "--shape", "tiny", "--steps", "2", "--batch", "2", "--length", "16", "--eval-every", "0", "-o", "run", "-q")
         (w / "colours.jsonl").write_text("".join(json.dumps({"question": f"Is {c} a colour?", "choices": ["yes", "no"], "answer": 0}) + "\n"
                                                 for c in ("red", "green", "blue")))
         (w / "colours.toml").write_text("""name = "colours"
@@ -161,9 +164,12 @@ answer = "{{answer}}"
 
     def baseline(self, verb):
         """The undisturbed run: what it writes, what it prints, how many calls of each kind it makes."""
-        self.start(verb, self.place(f"{verb}-warm", verb), self.environment(self.work / "cache"))
+        # A cache of its own: trials begin with a copy, and most of a copy's time goes with the number of files.
+        cache = self.work / "caches" / verb
+        cache.mkdir(mode=0o700, parents=True)
+        self.start(verb, self.place(f"{verb}-warm", verb), self.environment(cache))
         folder, counts = self.place(f"{verb}-plain", verb), self.work / f"{verb}.counts"
-        code, out, error, words = self.start(verb, folder, self.environment(self.work / "cache", counts=counts))
+        code, out, error, words = self.start(verb, folder, self.environment(cache, counts=counts))
         assert code == 0, (words, code, error.decode()[-2000:])
         calls = {k: int(n) for k, n in (line.split() for line in counts.read_text().splitlines())} if counts.exists() else {}
         outputs = self.outputs(verb, folder)
@@ -182,7 +188,7 @@ answer = "{{answer}}"
                 (folder / output).write_bytes(b"an older output")
                 before[output] = self.digest(folder / output)
         cache = folder / "cache"
-        shutil.copytree(self.work / "cache", cache)
+        shutil.copytree(self.work / "caches" / verb, cache)
         code, out, error, words = self.start(verb, folder, self.environment(cache, f"{kind}:{call}{':always' if always else ''}"))
         shutil.rmtree(cache, ignore_errors=True)
         self.codes[code] += 1
@@ -226,6 +232,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--only")
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--report")
     options = parser.parse_args()
@@ -249,8 +256,7 @@ def main():
                     trials += [(verb, kind, call, kind in ALWAYS) for call in numbers]
             possible = len(trials)
             rng.shuffle(trials)
-            if options.sample:
-                trials = trials[:options.sample]
+            trials = trials[options.skip:][:options.sample or None]
 
             def one(trial):
                 if time.monotonic() > until:
@@ -262,6 +268,8 @@ def main():
                 if result == "late":
                     continue
                 done += 1
+                if done % 500 == 0:
+                    print(f"{done}/{len(trials)} trials, {len(found)} findings", flush=True)
                 if result:
                     found.append(result)
                     print(result, flush=True)
