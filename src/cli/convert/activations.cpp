@@ -12,6 +12,17 @@
 #include "number/facts/facts.h"
 
 namespace lumen::cli {
+namespace {
+
+void require_scale(const FormatLibrary& formats, const std::string& format, const char* flag) {
+  if (tensor_scale(*named_format(formats, format)) < 0)
+    throw usage_error(
+        "format '{}' has no scale to calibrate: {} static is for formats with one number for the whole tensor beside "
+        "their codes",
+        format, flag);
+}
+
+}  // namespace
 
 void check_activations(const Shared& shared, const ActivationFlags& flags) {
   const model::LibraryRef library = shared.library();
@@ -29,11 +40,12 @@ void check_activations(const Shared& shared, const ActivationFlags& flags) {
     throw usage_error("--spike-gain chooses among what --keep-spikes finds, and nothing is drawn at random then");
   if (flags.reach != "largest" && flags.scales != "static")
     throw usage_error("--activation-reach is about scales that are calibrated: add --activation-scales static");
-  if (flags.scales == "static" && tensor_scale(*named_format(formats, flags.format)) < 0)
-    throw usage_error(
-        "format '{}' has no scale to calibrate: --activation-scales static is for formats with one number "
-        "for the whole tensor beside their codes",
-        flags.format);
+  if (flags.scales == "static") require_scale(formats, flags.format, "--activation-scales");
+  if (flags.cache_scales != "static") return;
+  if (flags.cache.keys.empty() && flags.cache.values.empty())
+    throw usage_error("--cache-scales needs --cache-type-k or --cache-type-v: the format that they are for");
+  for (const std::string& name : {flags.cache.keys, flags.cache.values})
+    if (!name.empty()) require_scale(formats, name, "--cache-scales");
 }
 
 ActivationWork::ActivationWork(run::Engine& engine, const ActivationFlags& flags, const FormatLibrary& formats)
@@ -93,15 +105,45 @@ void ActivationWork::calibrate(model::Model* model, const model::WeightSource& s
     model::set_encoded_inputs(*model, encodings_);
     (void)model::encoded_inputs(*model);  // an Error where a format cannot hold what a weight reads
   }
+  if (flags_.cache.keys.empty() && flags_.cache.values.empty()) return;
+  if (flags_.cache_scales == "static") {
+    calibrate_caches(model, source, text, run);
+    return;
+  }
   for (const auto& [key, name] :
        {std::pair(model::kCacheKeys, flags_.cache.keys), std::pair(model::kCacheValues, flags_.cache.values)})
     if (!name.empty()) model::set_held_cache(*model, key, named_format(library_, name));
   // Mistakes show now rather than when somebody runs it.
-  if (!flags_.cache.keys.empty() || !flags_.cache.values.empty())
-    (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
+  (void)model::step_options(*model, model::function_of(*model, "step"), model::session_options(*model, {}));
+}
+
+void ActivationWork::calibrate_caches(model::Model* model, const model::WeightSource& source,
+                                      const std::vector<model::TokenId>& text, const model::LayerRunOptions& run) {
+  // Seen are the keys and values of a model that holds them in floats, with its weights as they are rounded.
+  model::Model whole = *model;
+  for (const char* key : {model::kCacheKeys, model::kCacheValues}) model::set_held_cache(whole, key, nullptr);
+  for (const model::Parameter& p : whole.parameters)
+    if (const auto weight = whole.weights.find(p.name); weight != whole.weights.end() && source)
+      weight->second = model::fetched(*model, p, source);
+  Progress progress;
+  caches_ = model::cache_ranges(model::LoadedModel(engine_, whole), text, run.length, [&](int64_t done, int64_t all) {
+    progress.update(fmt::format("keys and values: window {}/{}", done, all));
+  });
+  progress.finish(fmt::format("keys and values: those of {} layers seen", caches_.keys.size()));
+  const auto set = [&](const char* key, const std::string& name, const std::vector<double>& largest) {
+    if (name.empty()) return;
+    const FormatRef format = named_format(library_, name);
+    std::vector<double> scales;
+    for (const double x : largest) scales.push_back(model::static_scale(*format, x));
+    model::set_encoded_state(*model, key, format, scales);
+  };
+  set(model::kCacheKeys, flags_.cache.keys, caches_.keys);
+  set(model::kCacheValues, flags_.cache.values, caches_.values);
+  (void)model::function_of(*model, "step");  // an Error where layers have no caches of their own
 }
 
 void ActivationWork::tell(const model::Model& model, const std::string& out, model::CompressionReport* report) const {
+  tell_caches(out, report);
   if (ranges_.empty()) return;
   std::string text =
       fmt::format("{:<32} {:<14} {:>12} {:>12} {:>10}\n", "read by", "held in", "scale", "largest", "ratio");
@@ -119,6 +161,18 @@ void ActivationWork::tell(const model::Model& model, const std::string& out, mod
       report->spikes.push_back({gguf, r.ratio, kept});
     }
   put(text);
+}
+
+void ActivationWork::tell_caches(const std::string& out, model::CompressionReport* report) const {
+  if (caches_.keys.empty()) return;
+  const auto tell = [&](const char* what, const std::string& format, const std::vector<double>& largest) {
+    if (format.empty()) return;
+    report->notes.push_back(
+        fmt::format("{} of {} layers are held in {}, static scales; written to {}", what, largest.size(), format, out));
+    put(fmt::format("{} in {}, the largest of each layer: {:.5g}\n", what, format, fmt::join(largest, ", ")));
+  };
+  tell("keys", flags_.cache.keys, caches_.keys);
+  tell("values", flags_.cache.values, caches_.values);
 }
 
 }  // namespace lumen::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/convert/calibrated.h"
+#include "model/calibrate/cache_ranges.h"
 #include "model/compress/activations/activations.h"
 #include "model/report/compression/compression_report.h"
 
@@ -33,12 +34,16 @@ class ActivationWork {
   std::vector<model::ActivationRange> observe(const model::Model& model, const model::WeightSource& source,
                                               const std::vector<model::TokenId>& text,
                                               const model::LayerRunOptions& run);
+  void calibrate_caches(model::Model* model, const model::WeightSource& source, const std::vector<model::TokenId>& text,
+                        const model::LayerRunOptions& run);
+  void tell_caches(const std::string& out, model::CompressionReport* report) const;
   run::Engine& engine_;
   const ActivationFlags& flags_;
   const FormatLibrary& library_;
   model::ActivationFormats formats_;
   std::vector<model::ActivationRange> ranges_;
   std::vector<graph::EncodedInput> encodings_;
+  model::CacheRanges caches_;
 };
 
 }  // namespace lumen::cli

@@ -101,6 +101,12 @@ void add_activation_flags(CLI::App& sub, ActivationFlags& flags) {
   sub.add_option("--cache-type-v,--ctv", flags.cache.values, "Format of the values in the cache that the file asks for")
       ->type_name("FORMAT")
       ->group(group);
+  sub.add_option("--cache-scales", flags.cache_scales,
+                 "Scales of keys and values: fitted while the model runs (dynamic), or calibrated on the text, one for "
+                 "each layer (static)")
+      ->check(CLI::IsMember({"dynamic", "static"}))
+      ->capture_default_str()
+      ->group(group);
 }
 
 }  // namespace
@@ -379,10 +385,10 @@ int quantize_by_layers(const Shared& shared, model::Model model, const std::stri
 int quantize_activations(const Shared& shared, model::Model model, const std::string& in, const model::Destination& to,
                          CalibratedFlags& flags) {
   run::Engine engine = shared.engine();
-  const bool reads = !flags.activations.format.empty();
   if (flags.activations.drops) model::forget_held_formats(model);
   ActivationWork activations(engine, flags.activations, model.family->library().formats());
-  activations.calibrate(&model, {}, reads ? flags.read(model) : std::vector<model::TokenId>{}, flags.run);
+  activations.calibrate(&model, {}, flags.activations.need_text() ? flags.read(model) : std::vector<model::TokenId>{},
+                        flags.run);
   model::require_writable_as(model, to.form);
   model::CompressionReport report = begin_report(model, in);
   activations.tell(model, to.path.string(), &report);

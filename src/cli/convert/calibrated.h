@@ -22,7 +22,10 @@ struct ActivationFlags {
   double spike_gain = 0;     // nats, for less than which a projection is not worth keeping; 0: all are kept
   int64_t random_seed = -1;  // as many others are kept instead, drawn by this seed; -1: none
   CacheTypes cache;
+  std::string cache_scales = "dynamic";
   bool drops = false;  // --activations none: what the model says of them and of caches is left out
+  // Whether formats or scales are calibrated on a text.
+  bool need_text() const { return !format.empty() || cache_scales == "static"; }
   bool are_given() const { return !format.empty() || !cache.keys.empty() || !cache.values.empty(); }
 };
 

@@ -64,8 +64,14 @@ void require_activations(const QuantizeFlags& flags, bool by_budget, const model
   const ActivationFlags& a = flags.calibrated.activations;
   if (to.form == model::Destination::kFolder)
     throw usage_error("formats of activations are written to GGUF files and folders of packed weights alone");
-  if (!to.is_gguf() && (!a.cache.keys.empty() || !a.cache.values.empty()))
-    throw usage_error("formats of caches that are fitted while the model runs are written to GGUF files alone");
+  if (!to.is_gguf() && (!a.cache.keys.empty() || !a.cache.values.empty())) {
+    if (a.cache_scales != "static")
+      throw usage_error(
+          "formats of caches that are fitted while the model runs are written to GGUF files alone: add --cache-scales "
+          "static for a folder");
+    if (a.cache.keys != a.cache.values)
+      throw usage_error("a folder says of keys and values that both are held alike: --cache-type-k and --cache-type-v");
+  }
   if (flags.dry_run) throw usage_error("--dry-run says sizes of weights: it does not go with --activations");
   if (flags.type.empty() && !a.kept.empty()) throw usage_error("--keep-spikes needs TYPE: it keeps weights, too");
 }
@@ -144,6 +150,9 @@ int quantize_file(const Shared& shared, QuantizeFlags& flags) {
     if (activations.scales == "static") held.scale = 1;
     model::Packing::require_input(to.form, library->formats(), "what layers read", held);
   }
+  if (!to.is_gguf() && !activations.cache.keys.empty())
+    model::Packing::require_cache(to.form, library->formats(),
+                                  {named_format(library->formats(), activations.cache.keys), 1.0});
   const auto read = [&] {
     model::Model in = model::read_model(library, flags.in);
     if (activations.drops) model::forget_held_formats(in);

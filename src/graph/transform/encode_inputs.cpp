@@ -1,12 +1,15 @@
 #include "graph/transform/encode_inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/match/attend.h"
 #include "graph/match/uses.h"
 #include "graph/pass/pass.h"
 #include "graph/transform/low_rank.h"
@@ -99,6 +102,13 @@ class Encoder {
   std::map<std::tuple<ValueId, size_t, std::string, double>, ValueId> known_;
 };
 
+// Codes under a scale, and their values.
+ValueId passed_through(Builder& build, ValueId x, const FormatRef& format, double scale) {
+  const ValueId codes =
+      build.cast(x, {Scalar::f32, format}, {{tensor_scale(*format), FieldSource::supplied}}, {build.scalar(scale)});
+  return build.cast(codes, Element{});
+}
+
 class StateEncoder {
  public:
   StateEncoder(const Graph& g, const std::vector<EncodedState>& states) : r_(g), states_(states) {}
@@ -138,10 +148,7 @@ class StateEncoder {
       return;
     }
     std::vector<ValueId> operands = r_.operands(v);
-    const ValueId scale = r_.build.scalar(state.scales[layer]);
-    const ValueId codes = r_.build.cast(operands[1], {Scalar::f32, state.format},
-                                        {{tensor_scale(*state.format), FieldSource::supplied}}, {scale});
-    operands[1] = r_.build.cast(codes, Element{});
+    operands[1] = passed_through(r_.build, operands[1], state.format, state.scales[layer]);
     const std::vector<ValueId> starts(operands.begin() + 2, operands.end());
     r_.replace(v, r_.build.update(operands[0], operands[1], starts));
     r_.keep_label(v);
@@ -151,6 +158,71 @@ class StateEncoder {
   const std::vector<EncodedState>& states_;
   std::map<const EncodedState*, size_t> updates_;
 };
+
+// The same in a graph without caches, which computes all places of a text at once: keys and values of each attention
+// are what a cache would have been given.
+class AttentionEncoder {
+ public:
+  AttentionEncoder(const Graph& g, const std::vector<EncodedState>& states) : r_(g) {
+    const std::vector<Attention> found = find_attention(g, users_of(g), 0, false);
+    for (const EncodedState& state : states) {
+      if (!found.empty() && found.size() != state.scales.size())
+        throw user_error("{} attentions read '{}', for which there are {} scales: one for each layer is expected",
+                         found.size(), state.ending, state.scales.size());
+      for (size_t layer = 0; layer < found.size(); ++layer) {
+        const bool are_values = state.ending == kValues;
+        const ValueId product = are_values ? found[layer].output : scores_of(g, found[layer]);
+        wanted_[product].push_back({are_values ? 1 : key_side(g[product]), &state, state.scales[layer]});
+      }
+    }
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
+      const auto wanted = wanted_.find(v);
+      if (wanted == wanted_.end())
+        r_.keep(v);
+      else
+        replace(v, wanted->second);
+    }
+    return r_.finish();
+  }
+
+ private:
+  static constexpr std::string_view kValues = "values";
+  struct Operand {
+    int side;
+    const EncodedState* state;
+    double scale;
+  };
+
+  static ValueId scores_of(const Graph& g, const Attention& attention) {
+    return *std::ranges::find_if(attention.nodes, [&](ValueId v) { return g[v].op == Op::contract_; });
+  }
+  // The operand that has the scores' last axis.
+  static int key_side(const Node& product) {
+    const std::vector<std::string>& i = product.attributes.indices;
+    return i[0].find(i[2].back()) != std::string::npos ? 0 : 1;
+  }
+
+  void replace(ValueId v, const std::vector<Operand>& operands) {
+    const std::vector<std::string>& i = r_.from[v].attributes.indices;
+    std::vector<ValueId> sides = r_.operands(v);
+    for (const Operand& o : operands) sides[o.side] = passed_through(r_.build, sides[o.side], o.state->format, o.scale);
+    r_.replace(v, r_.build.contract(sides[0], sides[1], i[0], i[1], i[2]));
+    r_.keep_label(v);
+  }
+
+  Rewriter r_;
+  std::map<ValueId, std::vector<Operand>> wanted_;
+};
+
+bool has_states(const Graph& g, const std::vector<EncodedState>& states) {
+  return std::ranges::any_of(g.inputs(), [&](ValueId v) {
+    return g[v].attributes.role == Role::state &&
+           std::ranges::any_of(states, [&](const EncodedState& s) { return g[v].attributes.name.ends_with(s.ending); });
+  });
+}
 
 }  // namespace
 
@@ -189,7 +261,7 @@ Graph encode_states(Graph g, const std::vector<EncodedState>& states) {
   if (states.empty()) return g;
   inline_calls(g);
   simplify(g);
-  return StateEncoder(g, states).run();
+  return has_states(g, states) ? StateEncoder(g, states).run() : AttentionEncoder(g, states).run();
 }
 
 }  // namespace lumen::graph

@@ -2,7 +2,8 @@
 // memory: activations of few bits. Fields of the format are fitted while the graph runs (dynamic: a row's, a block's,
 // whatever the format's text says), or its scale is a constant that a calibration found (static). Products that read
 // the same value in the same format read one encoding. encode_states: the same of what a step puts into its caches,
-// under a scale for each layer; they hold that format's numbers then, whatever they are stored in. Proved by
+// under a scale for each layer; they hold that format's numbers then, whatever they are stored in. Functions without
+// caches (losses) encode what their attentions read as keys and values. Proved by
 // tests/graph/transform/encode_inputs_test.cpp.
 #pragma once
 
@@ -32,13 +33,13 @@ Graph encode_inputs(Graph g, const std::vector<EncodedInput>& inputs);
 Graph encode_all_inputs(Graph g, const FormatRef& format);
 
 struct EncodedState {
-  std::string ending;          // of the names of states: all "keys", say
+  std::string ending;          // of the names of states: "keys" or "values"
   FormatRef format;            // with one number for the whole beside its codes
   std::vector<double> scales;  // by layer
 };
 
-// Calls are inlined. A graph without such states is as it was. Error when there are others than one update for each
-// scale: a model whose layers share caches, or have none.
+// Calls are inlined. A graph with neither such states nor an attention is as it was. Error when there are others than
+// one update, or attention, for each scale: a model whose layers share caches, or have none.
 Graph encode_states(Graph g, const std::vector<EncodedState>& states);
 
 }  // namespace lumen::graph

@@ -3,7 +3,7 @@
 //
 // May include: base, base/file, base/sealed, base/threads, graph/ir, graph/transform, model/arch, model/file,
 // model/infer/session, number/library, run/engine, run/engine/feedback.
-// Offers: layer_run.h, sound.h, text_loss.h, there_and_back.h.
+// Offers: cache_ranges.h, layer_run.h, sound.h, text_loss.h, there_and_back.h.
 #pragma once
 
 #include <functional>

@@ -56,6 +56,54 @@ TEST_F(ActivationsTest, AloneAndOfWhatIsRounded) {
   EXPECT_EQ(lumen({"run", "-m", path("qa.gguf"), "-p", "A", "-n", "3", "-q"}).code, 0);
 }
 
+TEST_F(ActivationsTest, ScalesOfCachesAreCalibrated) {
+  const Outcome o = quantize("k.gguf", {"int8_row", "--cache-type-k", "fp8_tensor", "--cache-type-v", "fp8_tensor",
+                                        "--cache-scales", "static", "--json", path("k.json")});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.out, "keys in fp8_tensor, the largest of each layer")) << o.out;
+  EXPECT_TRUE(contains(read("k.json"), "values of 2 layers are held in fp8_tensor, static scales")) << read("k.json");
+  EXPECT_TRUE(contains(lumen({"inspect", path("k.gguf")}).out, "lumen.cache.key_scales"));
+  EXPECT_EQ(lumen({"run", "-m", path("k.gguf"), "-p", "A", "-n", "3", "-q"}).code, 0);
+  // Eight bits under calibrated scales stay near floats; a model that ignored its scales would be far.
+  ASSERT_EQ(quantize("f.gguf", {"int8_row"}).code, 0);
+  const Outcome far = lumen({"compare", path("f.gguf"), path("k.gguf"), "-c", "16", "--chunks", "4", "--no-speed",
+                             "--json", path("kc.json")});
+  ASSERT_EQ(far.code, 0) << far.error;
+  const double kl = nlohmann::json::parse(read("kc.json"))["points"][0]["kl"].get<double>();
+  EXPECT_GT(kl, 0) << "keys and values are rounded where a text is read at once, too";
+  EXPECT_LT(kl, 0.01);
+  // Weights stay as they are: one format for the values alone.
+  ASSERT_EQ(quantize("v.gguf", {"--cache-type-v", "int8", "--cache-scales", "static"}).code, 0);
+  const Outcome told = lumen({"inspect", path("v.gguf")});
+  EXPECT_TRUE(contains(told.out, "lumen.cache.value_scales")) << told.out;
+  EXPECT_FALSE(contains(told.out, "lumen.cache.key_scales")) << told.out;
+}
+
+TEST_F(ActivationsTest, FoldersSayInWhatCachesAreHeld) {
+  const std::vector<std::string> to_folder = {"fp8_row", "--output-format", "compressed-tensors"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), to_folder.begin(), to_folder.end());
+    return more;
+  };
+  const Outcome o = quantize(
+      "fk", with({"--cache-type-k", "fp8_tensor", "--cache-type-v", "fp8_tensor", "--cache-scales", "static"}));
+  ASSERT_EQ(o.code, 0) << o.error;
+  const auto config = nlohmann::json::parse(read("fk/config.json"));
+  EXPECT_EQ(config["quantization_config"]["kv_cache_scheme"]["type"], "float") << config;
+  EXPECT_TRUE(contains(read("fk/model.safetensors"), "layers.1.self_attn.k_scale"));
+  const Outcome run = lumen({"run", "-m", path("fk"), "-p", "A", "-n", "3", "-q"});
+  EXPECT_EQ(run.code, 0) << run.error;
+  const auto refused = [&](std::vector<std::string> words, const char* what) {
+    const Outcome no = quantize("fx", with(std::move(words)));
+    EXPECT_NE(no.code, 0);
+    EXPECT_TRUE(contains(no.error, what)) << no.error;
+    EXPECT_FALSE(std::filesystem::exists(path("fx")));
+  };
+  refused({"--cache-type-k", "fp8_tensor", "--cache-type-v", "fp8_tensor"}, "add --cache-scales static");
+  refused({"--cache-type-k", "fp8_tensor", "--cache-scales", "static"}, "both are held alike");
+  refused({"--cache-type-k", "int8_row", "--cache-type-v", "int8_row", "--cache-scales", "static"}, "has no scale");
+}
+
 TEST_F(ActivationsTest, SpikesAreKeptAndRandomOnesForComparison) {
   const std::vector<std::string> all = {"int8_row", "--activations", "int8",        "--activation-scales",
                                         "static",   "--keep-spikes", "fp8_tensor",  "--spike-ratio",
@@ -90,6 +138,8 @@ TEST_F(ActivationsTest, FlagsThatDoNotGoTogether) {
   refused({"--activations", "int8_row", "--activation-scales", "static"}, "has no scale to calibrate");
   refused({"q8_0", "--activation-scales", "static"}, "needs --activations");
   refused({"q8_0", "--keep-spikes", "bf16"}, "needs --activations");
+  refused({"q8_0", "--cache-scales", "static"}, "needs --cache-type-k");
+  refused({"--cache-type-k", "int8_row", "--cache-scales", "static"}, "has no scale to calibrate");
   refused({"--activations", "int8", "--keep-spikes", "bf16"}, "needs TYPE");
   refused({"q8_0", "--activations", "int8", "--keep-random", "1"}, "goes with --keep-spikes");
   refused({"q8_0", "--activations", "int8", "--dry-run"}, "--dry-run");

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/arch/function.h"
+#include "model/arch/held_formats.h"
 #include "model/compress/quantize.h"
 #include "model/infer/measure/perplexity.h"
 #include "tests/model/tiny.h"
@@ -19,7 +21,7 @@ std::vector<double> oracle_logits(const Model& m, const std::vector<TokenId>& to
   graph::EvalOptions o;
   o.wide = true;
   o.symbols = {{"B", 1}, {"T", static_cast<int64_t>(tokens.size())}};
-  const auto logits = graph::eval(m.family->function("forward", m.config), inputs, o)[0].values;
+  const auto logits = graph::eval(function_of(m, "forward"), inputs, o)[0].values;
   return {logits.end() - m.integer("vocab"), logits.end()};
 }
 
@@ -44,6 +46,25 @@ TEST(Session, AgreesWithTheOracleHoweverTheTextIsCut) {
     EXPECT_LT(difference(s.feed(std::span(kText).subspan(7)), oracle_logits(m, kText)), 1e-4) << chunk;
     EXPECT_EQ(s.position(), 11);
   }
+}
+
+// What reads a whole text at once rounds keys and values as a cache does that they go into.
+TEST(Session, CachesUnderScalesAgreeWithTheWholeText) {
+  const Model floats = tiny_model();
+  Model m = floats;
+  const FormatRef format = m.family->library().formats().get("int8");
+  for (const auto& [keys, values] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
+    m.metadata = floats.metadata;
+    if (keys) set_encoded_state(m, kCacheKeys, format, {0.5, 0.25});
+    if (values) set_encoded_state(m, kCacheValues, format, {0.375, 0.75});
+    const std::vector<double> whole = oracle_logits(m, kText), plain = oracle_logits(floats, kText);
+    const LoadedModel loaded(engine(), m);
+    Session s(loaded, {.context = 32, .chunk = 4});
+    EXPECT_GT(difference(std::vector<float>(plain.begin(), plain.end()), whole), 1e-2);
+    EXPECT_LT(difference(s.feed(kText), whole), 1e-4) << keys << values;
+  }
+  set_encoded_state(m, kCacheValues, format, {0.375});
+  EXPECT_THROW((void)function_of(m, "forward"), Error) << "a scale for each layer";
 }
 
 TEST(Session, RewindForgets) {

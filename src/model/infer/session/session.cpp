@@ -233,6 +233,26 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
   return width;
 }
 
+std::vector<double> Session::largest_kept(std::string_view ending) const {
+  std::vector<double> out;
+  for (const auto& [name, state] : states_) {
+    if (!name.ends_with(ending)) continue;
+    const graph::Type& type = state->type();
+    if (type.element != graph::Element{} || type.shape.empty())
+      throw user_error("'{}': '{}' is not held in f32, layer by layer", loaded_.model().name, name);
+    std::vector<float> held(graph::byte_size(type) / sizeof(float));
+    state->download(held.data(), state->bytes());
+    const int64_t layers = type.shape[0].number(), each = std::ssize(held) / layers;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      double largest = 0;
+      for (const float x : std::span(held).subspan(layer * each, each))
+        largest = std::max<double>(largest, std::abs(x));
+      out.push_back(largest);
+    }
+  }
+  return out;
+}
+
 void Session::run(Width& width, std::span<const TokenId> tokens, const Asked& asked) {
   // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
   std::vector<int32_t> ids(width.tokens, 0);

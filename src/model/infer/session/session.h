@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/pipeline/pipeline.h"
@@ -128,6 +129,9 @@ class Session {
   void rewind(int64_t position);
   // Bytes of the caches.
   int64_t cache_bytes() const { return cache_bytes_; }
+  // The largest |x| that states with names of this ending ("keys") hold, layer by layer. They are held in f32, and
+  // nothing was read whose number of tokens is not one of session_widths(). Error for other caches.
+  std::vector<double> largest_kept(std::string_view ending) const;
   // Kernels of each step that was compiled, the one-token step last.
   std::string explain(const run::Ceilings* ceilings = nullptr) const;
   void forget_times();  // explain() counts from here

@@ -501,13 +501,16 @@ Packing::Packing(const std::string& output, const FormatLibrary& formats, const 
         scale_spec(*input.rule, a.name.substr(0, a.name.size() - scheme_->weight.size()) + input.rule->scale));
   }
   if (!cache) return;
+  require_cache(output, formats, *cache);
   cache_ = rule_of_format(cache_rules(), output, formats, *cache);
-  if (!cache_)
-    throw Error(
-        Exit::user,
-        fmt::format("keys and values are held in '{}', which '{}' has no word for", cache->format->name, output),
-        "write a GGUF file");
   cache_config_ = held_config(*cache_, *cache->format);
+}
+
+void Packing::require_cache(const std::string& output, const FormatLibrary& formats, const HeldFormat& cache) {
+  if (rule_of_format(cache_rules(), output, formats, cache)) return;
+  throw Error(Exit::user,
+              fmt::format("keys and values are held in '{}', which '{}' has no word for", cache.format->name, output),
+              "write a GGUF file");
 }
 
 void Packing::require_input(const std::string& output, const FormatLibrary& formats, const std::string& what,

@@ -37,6 +37,8 @@ class Packing {
   // they are called so.
   static void require_input(const std::string& output, const FormatLibrary& formats, const std::string& what,
                             const HeldFormat& held);
+  // The same of keys and values under calibrated scales.
+  static void require_cache(const std::string& output, const FormatLibrary& formats, const HeldFormat& cache);
 
   // Whether some scheme of this name holds the format's numbers as they are.
   static bool takes(const std::string& output, const FormatLibrary& formats, const FormatRef& f);
